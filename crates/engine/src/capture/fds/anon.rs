@@ -1,0 +1,58 @@
+//! Descriptors without a file: event counters, epoll, signals, timers.
+
+use super::Descriptor;
+use crate::error::Result;
+use crate::proc::after;
+use stasis_image::model::*;
+
+pub fn read(descriptor: &Descriptor, kind: &str) -> Result<ObjectKind> {
+    let read = match kind {
+        "eventfd" => eventfd(descriptor),
+        "eventpoll" => epoll(descriptor),
+        "signalfd" => signalfd(descriptor),
+        "timerfd" => timerfd(descriptor),
+        other => return Err(descriptor.refuse(format!("{other} is not supported"))),
+    };
+    read.ok_or_else(|| descriptor.refuse(format!("the state of its {kind} is unreadable")))
+}
+
+fn eventfd(descriptor: &Descriptor) -> Option<ObjectKind> {
+    let semaphore = descriptor.info.text("eventfd-semaphore").is_some_and(|value| value == "1");
+    Some(ObjectKind::Eventfd { count: descriptor.info.hex("eventfd-count")?, semaphore })
+}
+
+fn epoll(descriptor: &Descriptor) -> Option<ObjectKind> {
+    // "tfd:        5 events:       19 data:                5  pos:0 ino:..."
+    let watches = descriptor
+        .info
+        .all("tfd")
+        .map(|line| {
+            Some(EpollWatch {
+                fd: line.split_whitespace().next()?.parse().ok()?,
+                events: u32::from_str_radix(after(line, "events:")?, 16).ok()?,
+                data: u64::from_str_radix(after(line, "data:")?, 16).ok()?,
+            })
+        })
+        .collect::<Option<Vec<_>>>()?;
+    Some(ObjectKind::Epoll { watches })
+}
+
+fn signalfd(descriptor: &Descriptor) -> Option<ObjectKind> {
+    Some(ObjectKind::Signalfd { mask: descriptor.info.hex("sigmask")? })
+}
+
+fn timerfd(descriptor: &Descriptor) -> Option<ObjectKind> {
+    let info = &descriptor.info;
+    // "(seconds, nanoseconds)"
+    let time = |key: &str| -> Option<u64> {
+        let (seconds, nanoseconds) = info.text(key)?.trim_matches(['(', ')']).split_once(", ")?;
+        Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + nanoseconds.parse::<u64>().ok()?)
+    };
+    Some(ObjectKind::Timerfd(Timerfd {
+        clock: info.text("clockid")?.parse().ok()?,
+        ticks: info.text("ticks")?.parse().ok()?,
+        settime_flags: i32::from_str_radix(info.text("settime flags")?, 8).ok()?,
+        left_ns: time("it_value")?,
+        interval_ns: time("it_interval")?,
+    }))
+}

@@ -1,0 +1,133 @@
+//! Descriptors and what they point at.
+//!
+//! Every descriptor of every process is looked at through `/proc`. Those that share one open file
+//! (dup, fork, SCM_RIGHTS) are found with kcmp and share one object, so that they share an offset
+//! again. A kind that is not known is refused with its number and name.
+
+mod anon;
+mod files;
+mod pipes;
+
+use super::mappings::Segments;
+use super::refuse;
+use super::sink::Sink;
+use crate::error::{Doing, Error, Result};
+use crate::freeze::{Frozen, FrozenProcess};
+use crate::proc::{self, FdInfo};
+use crate::tree::Tree;
+use stasis_image::model::*;
+use stasis_sys::process::{self as sysprocess, Kcmp};
+use stasis_sys::libc;
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+
+/// Objects found so far.
+#[derive(Default)]
+pub struct Objects {
+    pub list: Vec<Object>,
+    pub segments: Segments,
+    /// Where each object was first seen: (pid, descriptor), by what it refers to.
+    seen: HashMap<(u64, u64), Vec<(i32, i32, u32)>>,
+    /// Pipe contents by inode.
+    pipes: HashMap<u64, u32>,
+}
+
+/// One descriptor as `/proc` shows it.
+pub struct Descriptor<'a> {
+    pub process: &'a FrozenProcess,
+    pub number: i32,
+    pub link: String,
+    pub info: FdInfo,
+    pub meta: std::fs::Metadata,
+}
+
+impl Descriptor<'_> {
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", self.process.pid, self.number)
+    }
+
+    pub fn refuse(&self, what: impl std::fmt::Display) -> Error {
+        refuse(self.process, format!("fd {}: {what}", self.number))
+    }
+}
+
+/// Fills in the descriptors of every live process.
+pub fn read_all(
+    frozen: &Frozen,
+    tree: &Tree,
+    sink: &mut Sink,
+    processes: &mut [Process],
+) -> Result<Objects> {
+    let mut objects = Objects::default();
+    for (process, out) in frozen.processes.iter().zip(processes) {
+        let ProcessState::Live(live) = &mut out.state else { continue };
+        for number in proc::descriptors(process.pid)? {
+            let descriptor = look(process, number)?;
+            let close_on_exec = descriptor.info.flags & libc::O_CLOEXEC as u32 != 0;
+            let object = objects.find_or_read(&descriptor, tree, sink)?;
+            live.fds.push(Fd { number, object, close_on_exec });
+        }
+    }
+    Ok(objects)
+}
+
+fn look(process: &FrozenProcess, number: i32) -> Result<Descriptor<'_>> {
+    let path = format!("/proc/{}/fd/{number}", process.pid);
+    let meta = std::fs::metadata(&path).doing(|| format!("look at {path}"))?;
+    let info = FdInfo::parse(&proc::read_text(process.pid, &format!("fdinfo/{number}"))?)
+        .ok_or_else(|| refuse(process, format!("fd {number}: its fdinfo is unreadable")))?;
+    let link = proc::read_link(process.pid, &format!("fd/{number}"))?;
+    Ok(Descriptor { process, number, link, info, meta })
+}
+
+impl Objects {
+    fn find_or_read(
+        &mut self,
+        descriptor: &Descriptor,
+        tree: &Tree,
+        sink: &mut Sink,
+    ) -> Result<u32> {
+        let key = (descriptor.meta.dev(), descriptor.meta.ino());
+        let pid = descriptor.process.pid;
+        for (other_pid, other, object) in self.seen.get(&key).into_iter().flatten() {
+            let (a, b) = (descriptor.number as u64, *other as u64);
+            if sysprocess::kcmp(pid, *other_pid, Kcmp::File, a, b).ok() == Some(0) {
+                return Ok(*object);
+            }
+        }
+        let kind = self.read(descriptor, tree, sink)?;
+        let flags = descriptor.info.flags & !(libc::O_CLOEXEC as u32);
+        let object = self.add(Object { flags, owner: None, kind });
+        self.seen.entry(key).or_default().push((pid, descriptor.number, object));
+        Ok(object)
+    }
+
+    pub fn add(&mut self, object: Object) -> u32 {
+        self.list.push(object);
+        self.list.len() as u32 - 1
+    }
+
+    fn read(
+        &mut self,
+        descriptor: &Descriptor,
+        tree: &Tree,
+        sink: &mut Sink,
+    ) -> Result<ObjectKind> {
+        let (device, inode) = (descriptor.meta.dev(), descriptor.meta.ino());
+        let external =
+            tree.externals.iter().find(|own| own.device == device && own.inode == inode);
+        if let Some(external) = external {
+            return Ok(ObjectKind::External { slot: external.slot });
+        }
+        if descriptor.link.starts_with("pipe:[") {
+            return pipes::read(self, descriptor, None);
+        }
+        if let Some(kind) = descriptor.link.strip_prefix("anon_inode:") {
+            return anon::read(descriptor, kind.trim_matches(['[', ']']));
+        }
+        if descriptor.link.starts_with("socket:[") {
+            return Err(descriptor.refuse("sockets are not carried yet"));
+        }
+        files::read(self, descriptor, sink)
+    }
+}

@@ -1,0 +1,64 @@
+//! Pipes and FIFOs with what is in them.
+
+use super::{Descriptor, Objects};
+use crate::error::{Doing, Result};
+use stasis_image::model::*;
+use stasis_sys::{fds, libc};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+/// The most a pipe of a machine may hold for its contents to be carried.
+const MAX_CONTENT: usize = 16 << 20;
+
+/// `path` is the name of a FIFO.
+pub fn read(
+    objects: &mut Objects,
+    descriptor: &Descriptor,
+    path: Option<String>,
+) -> Result<ObjectKind> {
+    let inode = descriptor.meta.ino();
+    let pipe = match objects.pipes.get(&inode) {
+        Some(pipe) => *pipe,
+        None => {
+            let kind = read_buffer(descriptor, path)?;
+            let pipe = objects.add(Object { flags: 0, owner: None, kind });
+            objects.pipes.insert(inode, pipe);
+            pipe
+        }
+    };
+    let end = match descriptor.info.flags as i32 & libc::O_ACCMODE {
+        libc::O_RDONLY => PipeEnd::Read,
+        libc::O_WRONLY => PipeEnd::Write,
+        _ => PipeEnd::Both,
+    };
+    Ok(ObjectKind::Pipe { pipe, end })
+}
+
+/// Copies the contents without taking them. Opening the pipe anew through `/proc` works for
+/// either end, and everyone who could notice stands still.
+fn read_buffer(descriptor: &Descriptor, path: Option<String>) -> Result<ObjectKind> {
+    let doing = || format!("look into the pipe at {}", descriptor.path());
+    let source = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(descriptor.path())
+        .doing(doing)?;
+    let capacity = fds::fcntl(source.as_fd(), libc::F_GETPIPE_SZ, 0).doing(doing)? as u32;
+    if capacity as usize > MAX_CONTENT {
+        return Err(descriptor.refuse(format!("a pipe of {capacity} bytes")));
+    }
+    let (from, to) = fds::pipe(libc::O_CLOEXEC | libc::O_NONBLOCK).doing(doing)?;
+    fds::fcntl(to.as_fd(), libc::F_SETPIPE_SZ, capacity.into()).doing(doing)?;
+    let mut content = Vec::new();
+    match fds::tee(source.as_fd(), to.as_fd(), capacity as usize) {
+        Ok(_) => {
+            drop(to);
+            File::from(from).read_to_end(&mut content).doing(doing)?;
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+        Err(error) => return Err(error).doing(doing),
+    }
+    Ok(ObjectKind::PipeBuffer { path, capacity, content })
+}

@@ -1,0 +1,169 @@
+//! Capturing a live tree.
+//!
+//!   freeze ─► kernel state ─► descriptors ─► shared memory, files ─► twins ─► thaw
+//!   (every     (threads,       (what they     (read now: nobody       (one copy-on-write
+//!    thread)    signals,        point at)      writes meanwhile)       fork per process)
+//!               timers)
+//!                        ... the source runs on ...
+//!   mappings and pages from the twins ─► pack ─► sync ─► image ─► sync ─► twins end
+//!
+//! Everything up to the thaw is one instant. If any step fails the twins are killed, every thread
+//! is let go as it was, and nothing has been named in the store.
+
+mod fds;
+mod files;
+mod mappings;
+mod pages;
+mod process;
+mod sink;
+mod threads;
+mod twin;
+
+pub use process::mm_fields;
+pub use sink::Sink;
+
+use crate::error::{Doing, Error, Result};
+use crate::freeze::{Frozen, FrozenProcess};
+use crate::store::{Image, Store};
+use crate::tree::Tree;
+use stasis_image::model::*;
+use stasis_sys::{arch, libc, process as sysprocess};
+use std::time::{Duration, Instant};
+use twin::Twin;
+
+/// What a capture did.
+#[derive(Debug, Clone)]
+pub struct Captured {
+    pub image: Image,
+    /// From the first thread stopped to the last let go, as the engine saw it.
+    pub pause: Duration,
+    pub total: Duration,
+    /// Pages written, and those found in a parent or elsewhere.
+    pub new_pages: u64,
+    pub shared_pages: u64,
+}
+
+/// Captures a tree on top of the image it was restored from or captured as last.
+pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
+    let start = Instant::now();
+    tree.wait_filled()?;
+    let parent = tree.last_image();
+    let mut sink = Sink::new(store, parent.as_ref())?;
+    let (paused, pause) = pause(tree, &mut sink)?;
+    let memory = pages::write_all(tree, &paused, &mut sink)?;
+    let (new_pages, shared_pages) = sink.counts();
+    let manifest = assemble(tree, paused, memory, sink, parent.as_ref())?;
+    let image = store.write_image(manifest)?;
+    tree.captured(&image);
+    Ok(Captured { image, pause, total: start.elapsed(), new_pages, shared_pages })
+}
+
+/// What the pause left behind.
+pub struct Paused {
+    pub processes: Vec<Process>,
+    pub twins: Vec<Twin>,
+    pub objects: Vec<Object>,
+    pub segments: Vec<Segment>,
+    pub files: FileTree,
+    pub clocks: Clocks,
+    pub mapped_files: Vec<MappedFile>,
+}
+
+fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
+    let start = Instant::now();
+    let frozen = Frozen::stop(tree.init.pid)?;
+    let clocks = clocks_of(&frozen, tree)?;
+    let mut processes =
+        frozen.processes.iter().map(process::read).collect::<Result<Vec<Process>>>()?;
+    let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
+    let files = files::read_upper(tree, sink)?;
+    let twins = twin::make_all(&frozen, tree)?;
+    let segments = mappings::shared_segments(&frozen, &twins, &mut objects, sink)?;
+    drop(frozen);
+    let pause = start.elapsed();
+    let mut mapped_files = Vec::new();
+    mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments.index)?;
+    let paused = Paused {
+        processes,
+        twins,
+        objects: objects.list,
+        segments: segments.list,
+        files,
+        clocks,
+        mapped_files,
+    };
+    Ok((paused, pause))
+}
+
+/// The tree's clocks: the host's plus the offsets of the tree's time namespace.
+fn clocks_of(frozen: &Frozen, tree: &Tree) -> Result<Clocks> {
+    let _ = frozen;
+    let text = crate::proc::read_text(tree.root, "timens_offsets").unwrap_or_default();
+    let offset = |name: &str| -> i64 {
+        let line = text.lines().find(|line| line.starts_with(name));
+        let mut words = line.unwrap_or("").split_whitespace().skip(1);
+        let mut next = || words.next().and_then(|word| word.parse::<i64>().ok()).unwrap_or(0);
+        let seconds = next();
+        seconds * 1_000_000_000 + next()
+    };
+    Ok(Clocks {
+        monotonic_ns: sysprocess::clock_ns(libc::CLOCK_MONOTONIC) + offset("monotonic"),
+        boottime_ns: sysprocess::clock_ns(libc::CLOCK_BOOTTIME) + offset("boottime"),
+        realtime_ns: sysprocess::clock_ns(libc::CLOCK_REALTIME),
+    })
+}
+
+fn assemble(
+    tree: &Tree,
+    paused: Paused,
+    memory: Vec<ProcessMemory>,
+    sink: Sink,
+    parent: Option<&Image>,
+) -> Result<Manifest> {
+    let packs = sink.finish()?;
+    let realtime = paused.clocks.realtime_ns;
+    let meta = Meta {
+        parent: parent.map(|image| image.id),
+        created_unix_ms: (realtime / 1_000_000) as u64,
+        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
+            .doing(|| "read the kernel's version".into())?
+            .trim()
+            .to_owned(),
+        cpu: cpu_needs()?,
+        clocks: paused.clocks,
+        hostname: tree.hostname.clone(),
+        packs,
+        mapped_files: paused.mapped_files,
+    };
+    Ok(Manifest {
+        meta,
+        processes: paused.processes,
+        objects: paused.objects,
+        segments: paused.segments,
+        memory,
+        files: paused.files,
+    })
+}
+
+/// What this processor offers; programs may have chosen their code by it.
+pub fn cpu_needs() -> Result<CpuNeeds> {
+    static FLAGS: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+    let flags = FLAGS.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or("");
+        let mut flags: Vec<String> =
+            line.trim_start_matches([' ', '\t', ':']).split(' ').map(str::to_owned).collect();
+        flags.sort_unstable();
+        flags
+    });
+    Ok(CpuNeeds {
+        vendor: arch::vendor(),
+        xfeatures: arch::enabled_components(),
+        flags: flags.clone(),
+    })
+}
+
+/// The refusal for something found on a process.
+fn refuse(process: &FrozenProcess, what: impl Into<String>) -> Error {
+    Error::refused(process.own_pid, what)
+}

@@ -1,0 +1,193 @@
+//! Private pages, from the twins to the sink.
+
+use super::Paused;
+use super::sink::Sink;
+use super::twin::Twin;
+use crate::error::{Doing, Result};
+use crate::tree::Tree;
+use stasis_image::PAGE_SIZE;
+use stasis_image::model::*;
+use stasis_sys::pagemap::{FILE, PRESENT, Pagemap, Query, Region, SWAPPED, ZERO_PAGE};
+
+const CHUNK: u64 = 256 << 10;
+const PAGE: u64 = PAGE_SIZE as u64;
+const TOP: u64 = 0x7fff_ffff_f000;
+
+pub fn write_all(tree: &Tree, paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>> {
+    let _ = tree;
+    paused
+        .twins
+        .iter()
+        .map(|twin| {
+            let process = paused.processes.iter().find(|process| process.pid == twin.own_pid);
+            let vmas = process.and_then(Process::live).map_or(&[][..], |live| &live.vmas);
+            let runs = write_process(twin, vmas, sink)?;
+            Ok(ProcessMemory { pid: twin.own_pid, runs })
+        })
+        .collect()
+}
+
+/// Pages that are the process's own: there, not a file's, not the shared zero page.
+fn own_pages(twin: &Twin) -> Result<Vec<Region>> {
+    let query = Query {
+        all: FILE | ZERO_PAGE,
+        inverted: FILE | ZERO_PAGE,
+        any: PRESENT | SWAPPED,
+        report: PRESENT,
+        protect: false,
+    };
+    let mut regions = Vec::new();
+    Pagemap::open(twin.pid)
+        .and_then(|pagemap| pagemap.scan(0, TOP, query, &mut regions))
+        .doing(|| "scan a twin's pages".into())?;
+    Ok(regions)
+}
+
+fn write_process(twin: &Twin, vmas: &[Vma], sink: &mut Sink) -> Result<Vec<Run>> {
+    let parent = sink.parent().cloned();
+    let parent_runs = parent
+        .as_ref()
+        .and_then(|image| image.manifest.memory.iter().find(|memory| memory.pid == twin.own_pid))
+        .map_or(&[][..], |memory| &memory.runs);
+    let present = own_pages(twin)?;
+    let mut runs = Vec::new();
+    for (start, end, vma) in intersect(&present, vmas) {
+        for (start, end, changed) in split_changed(start, end, twin.changed.as_deref()) {
+            if changed {
+                read_range(twin, vma, start, end, parent_runs, sink, &mut runs)?;
+            } else {
+                inherit_range(twin, vma, start, end, parent_runs, sink, &mut runs)?;
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// The parts of `regions` that lie in mappings with private pages.
+fn intersect<'a>(regions: &[Region], vmas: &'a [Vma]) -> Vec<(u64, u64, &'a Vma)> {
+    let mut parts = Vec::new();
+    let mut private = vmas.iter().filter(|vma| vma.has_private_pages()).peekable();
+    for region in regions {
+        while private.peek().is_some_and(|vma| vma.end <= region.start) {
+            private.next();
+        }
+        for vma in private.clone().take_while(|vma| vma.start < region.end) {
+            let (start, end) = (region.start.max(vma.start), region.end.min(vma.end));
+            if start < end {
+                parts.push((start, end, vma));
+            }
+        }
+    }
+    parts
+}
+
+/// Cuts a range where it goes over from changed to unchanged. Unknown counts as changed.
+fn split_changed(start: u64, end: u64, changed: Option<&[Region]>) -> Vec<(u64, u64, bool)> {
+    let Some(changed) = changed else { return vec![(start, end, true)] };
+    let mut parts = Vec::new();
+    let mut at = start;
+    let first = changed.partition_point(|region| region.end <= start);
+    for region in changed[first..].iter().take_while(|region| region.start < end) {
+        if region.start > at {
+            parts.push((at, region.start, false));
+        }
+        let stop = region.end.min(end);
+        parts.push((region.start.max(at), stop, true));
+        at = stop;
+    }
+    if at < end {
+        parts.push((at, end, false));
+    }
+    parts
+}
+
+fn read_range(
+    twin: &Twin,
+    vma: &Vma,
+    start: u64,
+    end: u64,
+    parent: &[Run],
+    sink: &mut Sink,
+    runs: &mut Vec<Run>,
+) -> Result<()> {
+    let anonymous = matches!(vma.backing, Backing::Anonymous);
+    let mut at = start;
+    while at < end {
+        let mut chunk = vec![0u8; (end - at).min(CHUNK) as usize];
+        twin.memory.read(at, &mut chunk).doing(|| format!("read page {at:x} of a twin"))?;
+        for (index, page) in chunk.chunks_exact(PAGE_SIZE).enumerate() {
+            // an anonymous page of zeros is the same as none
+            if !anonymous || page.iter().any(|byte| *byte != 0) {
+                let number = at / PAGE + index as u64;
+                sink.keep(number, page, |number| find(parent, number), runs)?;
+            }
+        }
+        at += chunk.len() as u64;
+    }
+    Ok(())
+}
+
+/// Pages the tracker says were not written: the parent's, where it has them.
+fn inherit_range(
+    twin: &Twin,
+    vma: &Vma,
+    start: u64,
+    end: u64,
+    parent: &[Run],
+    sink: &mut Sink,
+    runs: &mut Vec<Run>,
+) -> Result<()> {
+    let (mut page, last) = (start / PAGE, end / PAGE);
+    while page < last {
+        let next = parent.partition_point(|run| run.end() <= page);
+        let run = parent.get(next);
+        match run.filter(|run| run.page <= page) {
+            Some(run) => {
+                let stop = run.end().min(last);
+                sink.inherit(run.slice(page, (stop - page) as u32), runs);
+                page = stop;
+            }
+            None => {
+                let stop = run.map_or(last, |run| run.page.min(last));
+                read_range(twin, vma, page * PAGE, stop * PAGE, parent, sink, runs)?;
+                page = stop;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The parent's run of one page.
+fn find(runs: &[Run], page: u64) -> Option<Run> {
+    let index = runs.partition_point(|run| run.end() <= page);
+    runs.get(index).filter(|run| run.page <= page).map(|run| run.slice(page, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(start: u64, end: u64) -> Region {
+        Region { start, end, categories: 0 }
+    }
+
+    #[test]
+    fn a_range_is_cut_at_every_change() {
+        let changed = [region(0x2000, 0x3000), region(0x5000, 0x9000)];
+        let parts = split_changed(0x1000, 0x6000, Some(&changed));
+        assert_eq!(
+            parts,
+            [
+                (0x1000, 0x2000, false),
+                (0x2000, 0x3000, true),
+                (0x3000, 0x5000, false),
+                (0x5000, 0x6000, true)
+            ]
+        );
+    }
+
+    #[test]
+    fn unknown_counts_as_changed() {
+        assert_eq!(split_changed(1, 2, None), [(1, 2, true)]);
+    }
+}

@@ -1,0 +1,240 @@
+//! One process's kernel state, apart from memory and descriptors.
+
+use super::{refuse, threads};
+use crate::error::{Doing, Error, Result};
+use crate::freeze::{FrozenLive, FrozenProcess};
+use crate::inject::Injector;
+use crate::proc::{self, Stat};
+use stasis_image::model::*;
+use stasis_sys::{libc, process as sysprocess, ptrace};
+
+/// Reads everything but mappings and descriptors, which are filled in later.
+pub fn read(process: &FrozenProcess) -> Result<Process> {
+    let field = |number: usize| process.stat.field(number).unwrap_or(0) as i32;
+    let list = |key: &str| process.status.innermost(key).unwrap_or(0);
+    let state = match &process.live {
+        Some(live) => ProcessState::Live(Box::new(read_live(process, live)?)),
+        None => {
+            ProcessState::Zombie { status: field(52), comm: process.stat.name.clone() }
+        }
+    };
+    Ok(Process {
+        pid: process.own_pid,
+        ppid: own_ppid(process)?,
+        pgid: list("NSpgid"),
+        sid: list("NSsid"),
+        exit_signal: field(38),
+        state,
+    })
+}
+
+/// The parent's number inside the machine.
+fn own_ppid(process: &FrozenProcess) -> Result<i32> {
+    let parent = process.stat.field(4).unwrap_or(0) as i32;
+    let text = proc::read_text(parent, "status")?;
+    proc::Status::parse(&text)
+        .innermost("NSpid")
+        .ok_or_else(|| refuse(process, "its parent has no number in the machine"))
+}
+
+fn read_live(process: &FrozenProcess, live: &FrozenLive) -> Result<Live> {
+    check_namespaces(process)?;
+    let leader = &live.threads[0];
+    let mut injector = Injector::new(leader.tid, &live.memory, live.site)?;
+    let mut mm = mm_fields(process.pid)?;
+    mm.brk = injector.must("brk", libc::SYS_brk, [0; 6])? as u64;
+    let actions = read_actions(process, &mut injector)?;
+    let itimers = read_itimers(&mut injector)?;
+    let timers = read_timers(process, &mut injector)?;
+    let dumpable = injector.must("dumpable", libc::SYS_prctl, [3, 0, 0, 0, 0, 0])? as u32;
+    let at = injector.put(0, &[0; 8])?;
+    let subreaper = [libc::PR_GET_CHILD_SUBREAPER as u64, at, 0, 0, 0, 0];
+    injector.must("subreaper", libc::SYS_prctl, subreaper)?;
+    let child_subreaper = injector.get(0, 4)? != [0; 4];
+    injector.finish()?;
+    Ok(Live {
+        exe: u32::MAX,
+        mm,
+        vmas: Vec::new(),
+        threads: threads::read_all(process, live)?,
+        actions,
+        pending: pending(leader.tid, true)?,
+        itimers,
+        timers,
+        fds: Vec::new(),
+        cwd: proc::read_link(process.pid, "cwd")?,
+        umask: umask(process),
+        rlimits: rlimits(process.pid)?,
+        dumpable,
+        oom_score_adj: proc::read_text(process.pid, "oom_score_adj")?.trim().parse().unwrap_or(0),
+        personality: u32::from_str_radix(proc::read_text(process.pid, "personality")?.trim(), 16)
+            .unwrap_or(0),
+        child_subreaper,
+    })
+}
+
+/// A process that left the machine's namespaces by hand is not the machine's any more.
+fn check_namespaces(process: &FrozenProcess) -> Result<()> {
+    if process.status.list("NSpid").len() > 2 + outer_levels() {
+        return Err(refuse(process, "it runs in a pid namespace of its own"));
+    }
+    Ok(())
+}
+
+/// How deep the engine itself is nested below the namespace `/proc` shows.
+fn outer_levels() -> usize {
+    0
+}
+
+fn umask(process: &FrozenProcess) -> u32 {
+    process.status.text("Umask").and_then(|text| u32::from_str_radix(text, 8).ok()).unwrap_or(0o22)
+}
+
+fn rlimits(pid: i32) -> Result<Vec<(u64, u64)>> {
+    (0..16)
+        .map(|resource| {
+            sysprocess::rlimit_of(pid, resource).doing(|| format!("read limits of {pid}"))
+        })
+        .collect()
+}
+
+pub fn pending(tid: i32, shared: bool) -> Result<Vec<SigInfo>> {
+    let infos = ptrace::pending(tid, shared).doing(|| format!("read signals of {tid}"))?;
+    Ok(infos.into_iter().map(SigInfo).collect())
+}
+
+/// Handlers of caught signals; ignored ones need no question, the rest are default.
+fn read_actions(process: &FrozenProcess, injector: &mut Injector) -> Result<Vec<SigAction>> {
+    let caught = process.status.hex("SigCgt").unwrap_or(0);
+    let ignored = process.status.hex("SigIgn").unwrap_or(0);
+    let mut actions = Vec::new();
+    for signal in 1..=64 {
+        let bit = 1u64 << (signal - 1);
+        if ignored & bit != 0 {
+            let ignore = libc::SIG_IGN as u64;
+            actions.push(SigAction { signal, handler: ignore, flags: 0, restorer: 0, mask: 0 });
+        } else if caught & bit != 0 {
+            let at = injector.put(0, &[0; 32])?;
+            let args = [signal as u64, 0, at, 8, 0, 0];
+            injector.must("sigaction", libc::SYS_rt_sigaction, args)?;
+            let words = words(&injector.get(0, 32)?);
+            actions.push(SigAction {
+                signal,
+                handler: words[0],
+                flags: words[1],
+                restorer: words[2],
+                mask: words[3],
+            });
+        }
+    }
+    Ok(actions)
+}
+
+fn read_itimers(injector: &mut Injector) -> Result<[ITimer; 3]> {
+    let mut timers = [ITimer::default(); 3];
+    for (which, timer) in timers.iter_mut().enumerate() {
+        let at = injector.put(0, &[0; 32])?;
+        injector.must("getitimer", libc::SYS_getitimer, [which as u64, at, 0, 0, 0, 0])?;
+        let words = words(&injector.get(0, 32)?);
+        timer.interval_us = words[0] * 1_000_000 + words[1];
+        timer.left_us = words[2] * 1_000_000 + words[3];
+    }
+    Ok(timers)
+}
+
+/// POSIX timers, from `/proc/PID/timers` and timer_gettime.
+fn read_timers(process: &FrozenProcess, injector: &mut Injector) -> Result<Vec<PosixTimer>> {
+    let text = proc::read_text(process.pid, "timers").unwrap_or_default();
+    let mut timers: Vec<PosixTimer> = Vec::new();
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let value = value.trim();
+        match (key, timers.last_mut()) {
+            ("ID", _) => {
+                let id = value.parse().unwrap_or(-1);
+                timers.push(new_timer(id));
+            }
+            ("signal", Some(timer)) => {
+                let (signal, value) = value.split_once('/').unwrap_or((value, "0"));
+                timer.signal = signal.parse().unwrap_or(0);
+                timer.value = u64::from_str_radix(value, 16).unwrap_or(0);
+            }
+            ("notify", Some(timer)) => notify(timer, value, process)?,
+            ("ClockID", Some(timer)) => timer.clock = value.parse().unwrap_or(0),
+            _ => {}
+        }
+    }
+    for timer in &mut timers {
+        let at = injector.put(0, &[0; 32])?;
+        let args = [timer.id as u64, at, 0, 0, 0, 0];
+        injector.must("timer_gettime", libc::SYS_timer_gettime, args)?;
+        let words = words(&injector.get(0, 32)?);
+        timer.interval_ns = words[0] * 1_000_000_000 + words[1];
+        timer.left_ns = words[2] * 1_000_000_000 + words[3];
+        let args = [timer.id as u64, 0, 0, 0, 0, 0];
+        timer.overrun = injector.call(libc::SYS_timer_getoverrun, args)?.max(0) as i32;
+    }
+    Ok(timers)
+}
+
+fn new_timer(id: i32) -> PosixTimer {
+    PosixTimer {
+        id,
+        clock: 0,
+        notify: 0,
+        signal: 0,
+        value: 0,
+        tid: 0,
+        left_ns: 0,
+        interval_ns: 0,
+        overrun: 0,
+    }
+}
+
+/// `signal/pid.123`, `none/pid.123` or `signal/tid.124`, in the host's numbering.
+fn notify(timer: &mut PosixTimer, value: &str, process: &FrozenProcess) -> Result<()> {
+    let (kind, target) = value.split_once('/').unwrap_or((value, ""));
+    timer.notify = match kind {
+        "signal" | "thread" => libc::SIGEV_SIGNAL,
+        "none" => libc::SIGEV_NONE,
+        other => return Err(refuse(process, format!("a timer notifies by {other}"))),
+    };
+    if let Some(tid) = target.strip_prefix("tid.").and_then(|tid| tid.parse::<i32>().ok()) {
+        let live = process.live.as_ref();
+        let own = live.and_then(|live| live.threads.iter().find(|thread| thread.tid == tid));
+        timer.notify = libc::SIGEV_THREAD_ID;
+        timer.tid = own
+            .map(|thread| thread.own_tid)
+            .ok_or_else(|| refuse(process, "a timer notifies a thread that is gone"))?;
+    }
+    Ok(())
+}
+
+pub fn words(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8"))).collect()
+}
+
+/// What the kernel remembers of the address space. `brk` needs a call in the process itself.
+pub fn mm_fields(pid: i32) -> Result<MmFields> {
+    let stat = Stat::parse(&proc::read_text(pid, "stat")?)
+        .ok_or_else(|| Error::refused(pid, "its stat file is unreadable"))?;
+    let field = |number: usize| stat.field(number).unwrap_or(0);
+    let auxv =
+        std::fs::read(format!("/proc/{pid}/auxv")).doing(|| format!("read auxv of {pid}"))?;
+    Ok(MmFields {
+        start_code: field(26),
+        end_code: field(27),
+        start_stack: field(28),
+        start_data: field(45),
+        end_data: field(46),
+        start_brk: field(47),
+        brk: field(47),
+        arg_start: field(48),
+        arg_end: field(49),
+        env_start: field(50),
+        env_end: field(51),
+        auxv: words(&auxv),
+        vdso: Vec::new(),
+        vdso_hash: None,
+    })
+}

@@ -1,0 +1,182 @@
+//! Where page contents go during a capture: to a new pack, unless they are kept already.
+
+use crate::error::{Doing, Error, Result};
+use crate::store::{Image, Pack, Store};
+use stasis_image::model::{PackRef, Run, push_run};
+use stasis_image::{Arch, PAGE_SIZE, PackWriter, PageHash};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub struct Sink<'a> {
+    store: &'a Store,
+    parent: Option<Image>,
+    parent_packs: Vec<Arc<Pack>>,
+    /// Packs the new image refers to; its own gets its root when it is finished.
+    packs: Vec<PackRef>,
+    index: HashMap<stasis_image::PackRoot, u32>,
+    own: Option<Own>,
+    /// Pages of the pack being written, which the store does not know yet.
+    fresh: HashMap<PageHash, u64>,
+    new_pages: u64,
+    shared_pages: u64,
+}
+
+struct Own {
+    path: PathBuf,
+    writer: PackWriter<BufWriter<File>>,
+    index: u32,
+}
+
+impl<'a> Sink<'a> {
+    pub fn new(store: &'a Store, parent: Option<&Image>) -> Result<Sink<'a>> {
+        let mut parent_packs = Vec::new();
+        for pack in parent.iter().flat_map(|image| &image.manifest.meta.packs) {
+            parent_packs.push(store.pack(pack.root)?);
+        }
+        Ok(Sink {
+            store,
+            parent: parent.cloned(),
+            parent_packs,
+            packs: Vec::new(),
+            index: HashMap::new(),
+            own: None,
+            fresh: HashMap::new(),
+            new_pages: 0,
+            shared_pages: 0,
+        })
+    }
+
+    pub fn parent(&self) -> Option<&Image> {
+        self.parent.as_ref()
+    }
+
+    pub fn counts(&self) -> (u64, u64) {
+        (self.new_pages, self.shared_pages)
+    }
+
+    /// Content hash of a page that a run of the parent refers to.
+    fn parent_hash(&self, run: &Run) -> Option<PageHash> {
+        self.parent_packs.get(run.pack as usize)?.hash(run.slot)
+    }
+
+    /// Takes over a run of the parent as it is.
+    pub fn inherit(&mut self, run: Run, runs: &mut Vec<Run>) {
+        let pack = self.parent_packs[run.pack as usize].as_ref();
+        let pack = PackRef { root: pack.root(), pages: pack.pages() };
+        let index = self.pack_index(pack);
+        self.shared_pages += u64::from(run.count);
+        push_run(runs, Run { pack: index, ..run });
+    }
+
+    /// Makes runs of another image, whose packs are `packs`, runs of the new one.
+    pub fn refer(&mut self, packs: &[PackRef], runs: &mut [Run]) {
+        for run in runs {
+            run.pack = self.pack_index(packs[run.pack as usize]);
+            self.shared_pages += u64::from(run.count);
+        }
+    }
+
+    fn pack_index(&mut self, pack: PackRef) -> u32 {
+        if let Some(index) = self.index.get(&pack.root) {
+            return *index;
+        }
+        let index = self.packs.len() as u32;
+        self.packs.push(pack);
+        self.index.insert(pack.root, index);
+        index
+    }
+
+    /// Keeps pages (a whole number of them) found from `page` on. `same_place` gives the
+    /// parent's run of one page at that place, if any.
+    pub fn keep(
+        &mut self,
+        page: u64,
+        bytes: &[u8],
+        same_place: impl Fn(u64) -> Option<Run>,
+        runs: &mut Vec<Run>,
+    ) -> Result<()> {
+        for (index, content) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
+            let page = page + index as u64;
+            let hash = PageHash::of(content);
+            if let Some(run) = same_place(page).filter(|run| self.parent_hash(run) == Some(hash)) {
+                self.inherit(run, runs);
+                continue;
+            }
+            let (pack, slot) = self.place(hash, content)?;
+            push_run(runs, Run { page, count: 1, pack, slot });
+        }
+        Ok(())
+    }
+
+    /// Finds or writes one page: pack index and slot.
+    fn place(&mut self, hash: PageHash, content: &[u8]) -> Result<(u32, u64)> {
+        if let (Some(slot), Some(own)) = (self.fresh.get(&hash), &self.own) {
+            self.shared_pages += 1;
+            return Ok((own.index, *slot));
+        }
+        if let Some((pack, slot)) = self.store.find_page(&hash) {
+            self.shared_pages += 1;
+            return Ok((self.pack_index(pack), slot));
+        }
+        if self.own.is_none() {
+            self.own = Some(self.start_pack()?);
+        }
+        let Some(own) = self.own.as_mut() else { unreachable!("made just above") };
+        let slot = own
+            .writer
+            .append_hashed(content, &[hash])
+            .map_err(|source| Error::Pack { root: "(new)".into(), source })?;
+        let index = own.index;
+        self.fresh.insert(hash, slot);
+        self.new_pages += 1;
+        Ok((index, slot))
+    }
+
+    fn start_pack(&mut self) -> Result<Own> {
+        let path = self.store.temp_path("pack");
+        let file = File::create(&path).doing(|| format!("make {}", path.display()))?;
+        let writer = PackWriter::new(BufWriter::with_capacity(256 << 10, file), Arch::X86_64)
+            .map_err(|source| Error::Pack { root: "(new)".into(), source })?;
+        let index = self.packs.len() as u32;
+        // the root is known only when the last page is in
+        let unknown = stasis_image::PackRoot::of(&[]);
+        self.packs.push(PackRef { root: unknown, pages: 0 });
+        Ok(Own { path, writer, index })
+    }
+
+    /// Makes the new pack durable; every pack the image refers to.
+    pub fn finish(mut self) -> Result<Vec<PackRef>> {
+        let mut packs = std::mem::take(&mut self.packs);
+        if let Some(own) = self.own.take() {
+            let path = own.path.clone();
+            let written = own
+                .writer
+                .finish()
+                .map_err(|source| Error::Pack { root: "(new)".into(), source })
+                .and_then(|(buffer, summary)| {
+                    let file = buffer
+                        .into_inner()
+                        .map_err(|error| error.into_error())
+                        .doing(|| format!("write {}", path.display()))?;
+                    self.store.adopt_pack(&path, file, summary.root)?;
+                    Ok(summary)
+                });
+            let summary = written.inspect_err(|_| {
+                let _ = std::fs::remove_file(&path);
+            })?;
+            packs[own.index as usize] = PackRef { root: summary.root, pages: summary.pages };
+        }
+        Ok(packs)
+    }
+}
+
+impl Drop for Sink<'_> {
+    fn drop(&mut self) {
+        if let Some(own) = &self.own {
+            let _ = std::fs::remove_file(&own.path);
+        }
+    }
+}

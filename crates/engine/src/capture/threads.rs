@@ -1,0 +1,146 @@
+//! Threads: registers, signals, and what the kernel keeps per thread.
+
+use super::process::{pending, words};
+use super::refuse;
+use crate::error::{Doing, Result};
+use crate::freeze::{FrozenLive, FrozenProcess, FrozenThread};
+use crate::inject::Injector;
+use crate::proc::Status;
+use stasis_image::model::*;
+use stasis_sys::arch::UserRegs;
+use stasis_sys::{libc, process as sysprocess, ptrace};
+
+const PR_GET_TID_ADDRESS: u64 = 40;
+
+pub fn read_all(process: &FrozenProcess, live: &FrozenLive) -> Result<Vec<Thread>> {
+    live.threads.iter().map(|thread| read(process, live, thread)).collect()
+}
+
+fn read(process: &FrozenProcess, live: &FrozenLive, thread: &FrozenThread) -> Result<Thread> {
+    let tid = thread.tid;
+    if thread.status.number("Seccomp").unwrap_or(0) != 0 {
+        return Err(refuse(process, "seccomp filters are not carried yet"));
+    }
+    let doing = || format!("read thread {tid}");
+    let rseq = ptrace::rseq(tid).doing(doing)?;
+    let sigmask = ptrace::sigmask(tid).doing(doing)?;
+    let xstate = ptrace::xstate(tid).doing(doing)?;
+    let robust_list = sysprocess::robust_list_of(tid).doing(doing)?;
+
+    let mut injector = Injector::new(tid, &live.memory, live.site)?;
+    let at = injector.put(0, &[0; 64])?;
+    injector.must("sigaltstack", libc::SYS_sigaltstack, [0, at, 0, 0, 0, 0])?;
+    injector.must("tid address", libc::SYS_prctl, [PR_GET_TID_ADDRESS, at + 32, 0, 0, 0, 0])?;
+    let death = [libc::PR_GET_PDEATHSIG as u64, at + 40, 0, 0, 0, 0];
+    injector.must("parent death signal", libc::SYS_prctl, death)?;
+    let answers = words(&injector.get(0, 64)?);
+    let bits = injector.must("securebits", libc::SYS_prctl, [27, 0, 0, 0, 0, 0])?;
+    injector.finish()?;
+
+    Ok(Thread {
+        tid: thread.own_tid,
+        name: thread.status.text("Name").unwrap_or("").to_owned(),
+        regs: restartable(&thread.regs),
+        xstate,
+        sigmask,
+        altstack: AltStack { sp: answers[0], flags: answers[1] as u32, size: answers[2] },
+        clear_tid: answers[4],
+        robust_list,
+        rseq: (rseq.0 != 0).then_some(Rseq { address: rseq.0, length: rseq.1, signature: rseq.2 }),
+        pending: pending(tid, false)?,
+        creds: credentials(&thread.status, bits as u32),
+        no_new_privs: thread.status.number("NoNewPrivs") == Some(1),
+        pdeathsig: answers[5] as u32 as i32,
+        nice: sysprocess::nice_of(tid).unwrap_or(0),
+    })
+}
+
+fn credentials(status: &Status, securebits: u32) -> Credentials {
+    let four = |key: &str| {
+        let list = status.list(key);
+        std::array::from_fn(|index| list.get(index).copied().unwrap_or(0) as u32)
+    };
+    Credentials {
+        uids: four("Uid"),
+        gids: four("Gid"),
+        groups: status.list("Groups").into_iter().map(|group| group as u32).collect(),
+        inheritable: status.hex("CapInh").unwrap_or(0),
+        permitted: status.hex("CapPrm").unwrap_or(0),
+        effective: status.hex("CapEff").unwrap_or(0),
+        bounding: status.hex("CapBnd").unwrap_or(0),
+        ambient: status.hex("CapAmb").unwrap_or(0),
+        securebits,
+    }
+}
+
+const ERESTARTSYS: i64 = -512;
+const ERESTARTNOINTR: i64 = -513;
+const ERESTARTNOHAND: i64 = -514;
+const ERESTART_RESTARTBLOCK: i64 = -516;
+
+/// Registers as the thread must get them back: an interrupted system call is made again.
+///
+/// A call that was waiting with a relative time (-516) would normally be continued by the kernel
+/// from what it remembers; that memory does not travel. Waits with an absolute deadline are exact
+/// when repeated. nanosleep wrote the time left to its second argument when it was stopped: where
+/// that is also its first, repeating continues; where it is elsewhere, EINTR tells the caller to
+/// look there. Other waits begin again and so last at least as long as asked.
+fn restartable(regs: &UserRegs) -> Registers {
+    let mut regs = registers(regs);
+    if (regs.orig_rax as i64) < 0 {
+        return regs;
+    }
+    let repeat = match regs.rax as i64 {
+        ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND => true,
+        ERESTART_RESTARTBLOCK => !has_separate_remainder(&regs),
+        _ => return regs,
+    };
+    if repeat {
+        regs.rax = regs.orig_rax;
+        regs.rip -= 2;
+    } else {
+        regs.rax = -i64::from(libc::EINTR) as u64;
+    }
+    regs.orig_rax = u64::MAX;
+    regs
+}
+
+fn has_separate_remainder(regs: &Registers) -> bool {
+    match regs.orig_rax as i64 {
+        libc::SYS_nanosleep => regs.rsi != 0 && regs.rsi != regs.rdi,
+        libc::SYS_clock_nanosleep => regs.r10 != 0 && regs.r10 != regs.rdx,
+        _ => false,
+    }
+}
+
+fn registers(r: &UserRegs) -> Registers {
+    Registers {
+        r15: r.r15,
+        r14: r.r14,
+        r13: r.r13,
+        r12: r.r12,
+        rbp: r.rbp,
+        rbx: r.rbx,
+        r11: r.r11,
+        r10: r.r10,
+        r9: r.r9,
+        r8: r.r8,
+        rax: r.rax,
+        rcx: r.rcx,
+        rdx: r.rdx,
+        rsi: r.rsi,
+        rdi: r.rdi,
+        orig_rax: r.orig_rax,
+        rip: r.rip,
+        cs: r.cs,
+        eflags: r.eflags,
+        rsp: r.rsp,
+        ss: r.ss,
+        fs_base: r.fs_base,
+        gs_base: r.gs_base,
+        ds: r.ds,
+        es: r.es,
+        fs: r.fs,
+        gs: r.gs,
+    }
+}

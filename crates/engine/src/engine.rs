@@ -1,0 +1,188 @@
+//! The engine's front: launch, capture, restore, park.
+
+use crate::capture::{self, Captured};
+use crate::error::{Doing, Result};
+use crate::layers;
+use crate::restore::{self, Host, RestoreInto};
+use crate::spawner::{Init, Spawner};
+use crate::store::{Image, Store};
+use crate::template::Template;
+use crate::tree::{self, Tree};
+use stasis_image::ImageId;
+use stasis_spawner::protocol::{LaunchSpec, RootSpec, WallsSpec};
+use stasis_sys::{mount, process};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// How an engine is set up.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where images, packs and running trees' files are kept.
+    pub dir: PathBuf,
+    /// Where writable layers of running trees go; on another file system than `root` if that is
+    /// an ancestor of it.
+    pub run_dir: PathBuf,
+    /// The read-only root file system trees start from.
+    pub root: PathBuf,
+    /// The spawner's program file.
+    pub spawner: PathBuf,
+}
+
+/// Outside descriptors of a tree: what they are, and their numbers inside.
+pub struct Outside {
+    pub fds: Vec<OwnedFd>,
+    pub numbers: Vec<i32>,
+}
+
+pub struct Engine {
+    config: Config,
+    spawner: Spawner,
+    store: Store,
+    host: Host,
+    blank: Template,
+    parked: Mutex<HashMap<ImageId, Arc<Template>>>,
+    next_run: AtomicU64,
+}
+
+impl Engine {
+    pub fn start(config: Config) -> Result<Engine> {
+        raise_descriptor_limit();
+        std::fs::create_dir_all(&config.run_dir)
+            .doing(|| format!("make {}", config.run_dir.display()))?;
+        let store = Store::open(&config.dir)?;
+        let spawner = Spawner::start(&config.spawner)?;
+        let (pid, pidfd, control) = spawner.blank()?;
+        let blank = Template::blank(pid, pidfd, control)?;
+        let host = Host::probe()?;
+        Ok(Engine {
+            config,
+            spawner,
+            store,
+            host,
+            blank,
+            parked: Mutex::default(),
+            next_run: AtomicU64::new(0),
+        })
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Starts a program in new walls.
+    pub fn launch(&self, program: LaunchSpec, outside: Outside) -> Result<Tree> {
+        let (init, files) = self.walls(None)?;
+        init.wait_ready()?;
+        tree::launch(init, files, HOSTNAME.into(), program, outside.fds, outside.numbers)
+    }
+
+    pub fn capture(&self, tree: &Tree) -> Result<Captured> {
+        capture::capture(tree, &self.store)
+    }
+
+    /// Restores an image as a new tree; `outside` are its outside descriptors by slot.
+    pub fn restore(&self, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
+        let layer = layers::materialize(&self.store, image)?;
+        let (init, files) = self.walls(layer.as_deref())?;
+        init.wait_ready()?;
+        let into = RestoreInto { init, files, hostname: HOSTNAME.into(), externals: outside };
+        let template = self.nearest(image);
+        let template = template.as_deref().unwrap_or(&self.blank);
+        restore::restore(&self.store, &self.host, image, template, into)
+    }
+
+    /// Holds an image's memory in a parked process, from which restores are fastest.
+    pub fn park(&self, image: &Image) -> Result<()> {
+        let nearest = self.nearest(image);
+        let from = nearest.as_deref().unwrap_or(&self.blank);
+        if from.image().is_some_and(|held| held.id == image.id) {
+            return Ok(());
+        }
+        let roots = self.roots(image)?;
+        let template = restore::park(&self.store, &self.host, image, from, &roots)?;
+        self.parked().insert(image.id, Arc::new(template));
+        Ok(())
+    }
+
+    /// Lets a parked process go. Its image stays.
+    pub fn evict(&self, image: ImageId) -> bool {
+        self.parked().remove(&image).is_some()
+    }
+
+    pub fn evict_all(&self) {
+        self.parked().clear();
+    }
+
+    fn parked(&self) -> std::sync::MutexGuard<'_, HashMap<ImageId, Arc<Template>>> {
+        self.parked.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// The parked template with the most in common: the image's own, or that of an ancestor.
+    fn nearest(&self, image: &Image) -> Option<Arc<Template>> {
+        let mut next = Some(image.id);
+        let mut parent = image.manifest.meta.parent;
+        while let Some(id) = next {
+            if let Some(template) = self.parked().get(&id) {
+                return Some(template.clone());
+            }
+            next = parent;
+            parent = next.and_then(|id| Some(self.store.read_image(id).ok()?.manifest.meta.parent?));
+        }
+        None
+    }
+
+    /// Directories an image's mapped files come from, topmost first, as detached mounts, so that
+    /// their names in a template are those inside the machine.
+    fn roots(&self, image: &Image) -> Result<Vec<OwnedFd>> {
+        let layer = layers::materialize(&self.store, image)?;
+        let dirs = layer.into_iter().chain([self.config.root.clone()]);
+        dirs.map(|dir| {
+            mount::clone_tree(&dir.to_string_lossy(), false)
+                .doing(|| format!("copy the mount of {}", dir.display()))
+        })
+        .collect()
+    }
+
+    fn walls(&self, layer: Option<&Path>) -> Result<(Init, RootSpec)> {
+        let number = self.next_run.fetch_add(1, Ordering::Relaxed);
+        let dir = self.config.run_dir.join(format!("{}-{number}", std::process::id()));
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let (upper, work) = (dir.join("upper"), dir.join("work"));
+        for path in [&upper, &work] {
+            std::fs::create_dir_all(path).doing(|| format!("make {}", path.display()))?;
+        }
+        let lower = layer.into_iter().chain([self.config.root.as_path()]).map(text).collect();
+        let root = RootSpec { lower, upper: text(&upper), work: text(&work) };
+        let everyone = vec![(0, 0, u32::MAX)];
+        let spec = WallsSpec {
+            hostname: HOSTNAME.into(),
+            root: root.clone(),
+            uid_map: everyone.clone(),
+            gid_map: everyone,
+        };
+        Ok((self.spawner.walls(spec)?, root))
+    }
+}
+
+const HOSTNAME: &str = "stasis";
+
+impl Host {
+    fn probe() -> Result<Host> {
+        let rlimits = (0..16)
+            .map(|resource| process::rlimit_of(0, resource).doing(|| "read own limits".into()))
+            .collect::<Result<_>>()?;
+        let release =
+            std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut numbers = release.split(['.', '-']).map(|word| word.parse::<u32>().unwrap_or(0));
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        Ok(Host { rlimits, timer_ids: version >= (6, 15), track: version >= (6, 7) })
+    }
+}
+
+/// Restores place descriptors far above a program's own.
+fn raise_descriptor_limit() {
+    let _ = process::raise_soft_limit(stasis_sys::libc::RLIMIT_NOFILE);
+}

@@ -1,0 +1,58 @@
+//! What can go wrong, for three readers: a code for programs, a sentence for people, and the
+//! cause for the log.
+
+use std::io;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Something the engine does not carry. The tree is left as it was, running.
+    #[error("process {pid}: {what}")]
+    Refused { pid: i32, what: String },
+    #[error("{doing}: {source}")]
+    Io { doing: String, source: io::Error },
+    #[error("image {id}: {source}")]
+    Image { id: String, source: stasis_image::ImageError },
+    #[error("pack {root}: {source}")]
+    Pack { root: String, source: stasis_image::PackError },
+    /// The image cannot come back on this host, or lies.
+    #[error("image: {0}")]
+    Unfit(String),
+    /// A restored process stopped at a step of its program.
+    #[error("restore: {step} failed: {source}")]
+    Step { step: String, source: io::Error },
+    #[error("the process tree has ended")]
+    Gone,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A stable name for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::Refused { .. } => "capture.refused",
+            Error::Io { .. } => "engine.io",
+            Error::Image { source, .. } => source.code(),
+            Error::Pack { source, .. } => source.code(),
+            Error::Unfit(_) => "image.unfit",
+            Error::Step { .. } => "restore.step",
+            Error::Gone => "tree.gone",
+        }
+    }
+
+    pub(crate) fn refused(pid: i32, what: impl Into<String>) -> Error {
+        Error::Refused { pid, what: what.into() }
+    }
+}
+
+/// Adds to an error of the system what was being done.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|source| Error::Io { doing: what(), source })
+    }
+}

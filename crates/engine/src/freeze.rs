@@ -1,0 +1,192 @@
+//! Stopping a whole tree, and letting it go again.
+//!
+//! Parents first: children are read from a process only after it stands still, so a fork cannot
+//! slip through. Orphans can still fall to init meanwhile, so init's children are read again
+//! until nothing new turns up. Dropping the value lets everything go on as it was.
+
+use crate::error::{Doing, Error, Result};
+use crate::inject::Site;
+use crate::proc::{self, Stat, Status};
+use stasis_sys::arch::UserRegs;
+use stasis_sys::memory::ProcessMemory;
+use stasis_sys::ptrace::{self, Stop};
+use std::collections::HashSet;
+
+/// A stopped tree.
+pub struct Frozen {
+    pub processes: Vec<FrozenProcess>,
+}
+
+pub struct FrozenProcess {
+    /// In the host's numbering.
+    pub pid: i32,
+    /// In the machine's.
+    pub own_pid: i32,
+    pub stat: Stat,
+    pub status: Status,
+    /// `None` for a zombie.
+    pub live: Option<FrozenLive>,
+}
+
+pub struct FrozenLive {
+    /// The leader first.
+    pub threads: Vec<FrozenThread>,
+    pub memory: ProcessMemory,
+    pub site: Site,
+}
+
+pub struct FrozenThread {
+    pub tid: i32,
+    pub own_tid: i32,
+    pub regs: UserRegs,
+    pub status: Status,
+}
+
+/// Follow clones we inject ourselves, see through the target's seccomp filters, and if we die,
+/// do not take the target along.
+const OPTIONS: u64 = ptrace::OPT_TRACECLONE | ptrace::OPT_TRACEFORK | ptrace::OPT_TRACEVFORK;
+
+impl Frozen {
+    /// Stops everything below `init`.
+    pub fn stop(init: i32) -> Result<Frozen> {
+        let mut frozen = Frozen { processes: Vec::new() };
+        let mut seen = HashSet::new();
+        loop {
+            let new: Vec<i32> =
+                proc::children(init)?.into_iter().filter(|pid| !seen.contains(pid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            let mut queue = new;
+            while let Some(pid) = queue.pop() {
+                if seen.insert(pid) && frozen.stop_process(pid)? {
+                    queue.extend(proc::children(pid)?);
+                }
+            }
+        }
+        frozen.processes.sort_by_key(|process| process.own_pid);
+        if frozen.processes.is_empty() {
+            return Err(Error::Gone);
+        }
+        Ok(frozen)
+    }
+
+    /// Stops one process; false when it is a zombie or already gone.
+    fn stop_process(&mut self, pid: i32) -> Result<bool> {
+        let mut tids = Vec::new();
+        let zombie = !seize_all(pid, &mut tids)?;
+        let entry = |live| -> Result<FrozenProcess> {
+            let status = Status::parse(&proc::read_text(pid, "status")?);
+            let stat = Stat::parse(&proc::read_text(pid, "stat")?);
+            let stat = stat.ok_or_else(|| Error::refused(pid, "its stat file is unreadable"))?;
+            let own_pid = status.innermost("NSpid").unwrap_or(0);
+            Ok(FrozenProcess { pid, own_pid, stat, status, live })
+        };
+        if zombie {
+            // between listing and looking it may have been waited for
+            if let Ok(process) = entry(None) {
+                self.processes.push(process);
+            }
+            return Ok(false);
+        }
+        // whatever fails from here on, the threads seized must be let go
+        let guard = Threads(tids);
+        let live = look_at(pid, &guard.0)?;
+        let process = entry(Some(live))?;
+        std::mem::forget(guard);
+        self.processes.push(process);
+        Ok(true)
+    }
+}
+
+/// Threads to let go when an error is on its way out.
+struct Threads(Vec<i32>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        for tid in &self.0 {
+            let _ = ptrace::detach(*tid, 0);
+        }
+    }
+}
+
+/// Seizes and stops every thread, until no new one turns up. False for a zombie.
+fn seize_all(pid: i32, tids: &mut Vec<i32>) -> Result<bool> {
+    loop {
+        let Ok(all) = proc::threads(pid) else { return Ok(false) };
+        let new: Vec<i32> = all.into_iter().filter(|tid| !tids.contains(tid)).collect();
+        if new.is_empty() {
+            return Ok(!tids.is_empty());
+        }
+        for tid in new {
+            match seize(tid) {
+                Ok(()) => tids.push(tid),
+                Err(error) if is_dead(pid, tid) => {
+                    let _ = error;
+                    if tid == pid {
+                        return Ok(false);
+                    }
+                }
+                Err(error) => {
+                    drop(Threads(std::mem::take(tids)));
+                    return Err(error).doing(|| format!("stop thread {tid}"));
+                }
+            }
+        }
+    }
+}
+
+fn is_dead(pid: i32, tid: i32) -> bool {
+    let text = proc::read_text(pid, &format!("task/{tid}/stat"));
+    let stat = text.ok().and_then(|text| Stat::parse(&text));
+    stat.is_none_or(|stat| matches!(stat.state, 'Z' | 'X'))
+}
+
+fn seize(tid: i32) -> std::io::Result<()> {
+    ptrace::seize(tid, OPTIONS | ptrace::OPT_SUSPEND_SECCOMP)
+        .or_else(|_| ptrace::seize(tid, OPTIONS))?;
+    stop(tid).inspect_err(|_| {
+        let _ = ptrace::detach(tid, 0);
+    })
+}
+
+fn stop(tid: i32) -> std::io::Result<()> {
+    ptrace::interrupt(tid)?;
+    loop {
+        match ptrace::wait_stop(tid)? {
+            Stop::Interrupted | Stop::Group(_) => return Ok(()),
+            // it takes its signal first; our request is still pending and stops it right after
+            Stop::Signal(signal) => ptrace::resume(tid, signal)?,
+            Stop::Event(_) => ptrace::resume(tid, 0)?,
+            Stop::Gone(_) => return Err(std::io::Error::other("the thread ended")),
+        }
+    }
+}
+
+fn look_at(pid: i32, tids: &[i32]) -> Result<FrozenLive> {
+    let memory = ProcessMemory::open(pid).doing(|| format!("open the memory of {pid}"))?;
+    let mut threads = tids
+        .iter()
+        .map(|tid| {
+            let regs = ptrace::regs(*tid).doing(|| format!("read registers of thread {tid}"))?;
+            let status = Status::parse(&proc::read_text(pid, &format!("task/{tid}/status"))?);
+            let own_tid = status.innermost("NSpid").unwrap_or(0);
+            Ok(FrozenThread { tid: *tid, own_tid, regs, status })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    threads.sort_by_key(|thread| (thread.tid != pid, thread.own_tid));
+    if threads.first().is_none_or(|leader| leader.tid != pid) {
+        return Err(Error::refused(pid, "its first thread has ended while others run on"));
+    }
+    let site = Site::find(pid, &memory, &threads[0].regs)?;
+    Ok(FrozenLive { threads, memory, site })
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let live = self.processes.iter().filter_map(|process| process.live.as_ref());
+        for thread in live.flat_map(|live| &live.threads) {
+            let _ = ptrace::detach(thread.tid, 0);
+        }
+    }
+}

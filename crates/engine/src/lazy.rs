@@ -1,0 +1,270 @@
+//! Memory filled on demand.
+//!
+//! A large image's first answer must not wait for all of its memory. Large mappings start empty and
+//! are registered with a userfaultfd; one thread per restored tree fills what is touched at once and
+//! the rest behind it, then unregisters, and from then on the memory is like any other.
+//!
+//! What the program does to such memory meanwhile is followed exactly: a range given back
+//! (MADV_DONTNEED) reads as zeros, a moved one is filled where it is now, an unmapped one not at
+//! all, and a fork is served as long as it lives. If the engine dies, the descriptor that the
+//! machine's init holds keeps faults waiting until the init, too, is gone.
+
+use crate::error::{Doing, Error, Result};
+use crate::store::Pack;
+use stasis_image::PAGE_SIZE;
+use stasis_image::model::Run;
+use stasis_sys::uffd::{self, Event};
+use stasis_sys::{PAGE, fds, libc};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Pages filled around a fault, and at a time behind the program's back.
+const AROUND: u64 = 16;
+const AHEAD: u64 = 256;
+
+/// A tree being filled.
+pub struct Filling {
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Filling {
+    /// Starts filling. `runs` refer to `packs`; `ranges` are what was registered.
+    pub fn start(
+        uffd: OwnedFd,
+        runs: Vec<Run>,
+        packs: Vec<Arc<Pack>>,
+        ranges: Vec<(u64, u64)>,
+    ) -> Result<Filling> {
+        let missing = runs.into_iter().map(|run| (run.page, run)).collect();
+        let space = Space { uffd, missing, ranges, next: 0 };
+        let filler = Filler { packs, spaces: vec![space] };
+        let thread = std::thread::Builder::new()
+            .name("stasis-fill".into())
+            .spawn(move || filler.run())
+            .doing(|| "start a filling thread".into())?;
+        Ok(Filling { thread })
+    }
+
+    /// Waits until everything is there.
+    pub fn wait(self) -> Result<()> {
+        self.thread.join().unwrap_or_else(|_| {
+            Err(io::Error::other("the filling thread panicked")).doing(|| "fill memory".into())
+        })
+    }
+}
+
+/// One address space: the tree's, or that of a process it forked meanwhile.
+struct Space {
+    uffd: OwnedFd,
+    /// Pages still to come, by first page.
+    missing: BTreeMap<u64, Run>,
+    ranges: Vec<(u64, u64)>,
+    /// Where filling ahead goes on.
+    next: u64,
+}
+
+struct Filler {
+    packs: Vec<Arc<Pack>>,
+    spaces: Vec<Space>,
+}
+
+impl Filler {
+    fn run(mut self) -> Result<()> {
+        while !self.spaces.is_empty() {
+            let mut index = 0;
+            while index < self.spaces.len() {
+                match self.serve(index) {
+                    Ok(true) => index += 1,
+                    Ok(false) => drop(self.spaces.swap_remove(index)),
+                    // the process has ended
+                    Err(error) if is_gone(&error) => drop(self.spaces.swap_remove(index)),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One round for one address space: everything asked for, then a piece ahead. False when it
+    /// is complete.
+    fn serve(&mut self, index: usize) -> Result<bool> {
+        let space = &mut self.spaces[index];
+        let waiting = fds::poll_readable(space.uffd.as_fd(), 0).doing(|| "poll".into())?;
+        if waiting {
+            while let Some(event) =
+                uffd::read_event(space.uffd.as_fd()).doing(|| "read a fault".into())?
+            {
+                if let Some(child) = space.handle(event, &self.packs)? {
+                    self.spaces.push(child);
+                    return Ok(true);
+                }
+            }
+        }
+        let space = &mut self.spaces[index];
+        if space.missing.is_empty() {
+            space.finish()?;
+            return Ok(false);
+        }
+        space.fill_ahead(&self.packs)?;
+        Ok(true)
+    }
+}
+
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. }
+        if matches!(source.raw_os_error(), Some(libc::ESRCH | libc::EBADF)))
+}
+
+impl Space {
+    fn handle(&mut self, event: Event, packs: &[Arc<Pack>]) -> Result<Option<Space>> {
+        match event {
+            Event::Fault { address } => self.fault(address / PAGE, packs)?,
+            Event::Remove { start, end } => drop(self.take(start / PAGE, end / PAGE)),
+            Event::Unmap { start, end } => {
+                drop(self.take(start / PAGE, end / PAGE));
+                self.forget_range(start, end);
+            }
+            Event::Remap { from, to, len } => self.moved(from, to, len),
+            Event::Fork { fd } => {
+                return Ok(Some(Space {
+                    uffd: fds::inherited(fd),
+                    missing: self.missing.clone(),
+                    ranges: self.ranges.clone(),
+                    next: 0,
+                }));
+            }
+            Event::Unknown(kind) => {
+                return Err(io::Error::other(format!("an unknown event {kind:#x}")))
+                    .doing(|| "fill memory".into());
+            }
+        }
+        Ok(None)
+    }
+
+    /// Removes what is missing between two pages, splitting runs at the edges.
+    fn take(&mut self, first: u64, last: u64) -> Vec<Run> {
+        let from = self.missing.range(..first).next_back().map_or(first, |(page, _)| *page);
+        let touched: Vec<Run> = self
+            .missing
+            .range(from..last)
+            .map(|(_, run)| *run)
+            .filter(|run| run.end() > first && run.page < last)
+            .collect();
+        let mut taken = Vec::new();
+        for run in touched {
+            self.missing.remove(&run.page);
+            if run.page < first {
+                let head = run.slice(run.page, (first - run.page) as u32);
+                self.missing.insert(head.page, head);
+            }
+            if run.end() > last {
+                let tail = run.slice(last, (run.end() - last) as u32);
+                self.missing.insert(tail.page, tail);
+            }
+            let (start, end) = (run.page.max(first), run.end().min(last));
+            taken.push(run.slice(start, (end - start) as u32));
+        }
+        taken
+    }
+
+    fn fault(&mut self, page: u64, packs: &[Arc<Pack>]) -> Result<()> {
+        let holds = self.missing.range(..=page).next_back().is_some_and(|(_, run)| run.end() > page);
+        if holds {
+            let first = page - page % AROUND;
+            let wanted = self.take(first, first + AROUND);
+            return self.install(wanted, packs);
+        }
+        self.zero(page)
+    }
+
+    fn zero(&self, page: u64) -> Result<()> {
+        match uffd::zero(self.uffd.as_fd(), page * PAGE, PAGE) {
+            Ok(()) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                // it came meanwhile, or the mapping is being changed: the thread tries again
+                Some(libc::EEXIST | libc::EAGAIN | libc::ENOENT) => {
+                    let _ = uffd::wake(self.uffd.as_fd(), page * PAGE, PAGE);
+                    Ok(())
+                }
+                _ => Err(error).doing(|| "fill a page with zeros".into()),
+            },
+        }
+    }
+
+    fn fill_ahead(&mut self, packs: &[Arc<Pack>]) -> Result<()> {
+        let next = self.missing.range(self.next..).next().or_else(|| self.missing.iter().next());
+        let Some((page, _)) = next else { return Ok(()) };
+        let first = *page;
+        self.next = first + AHEAD;
+        let wanted = self.take(first, first + AHEAD);
+        self.install(wanted, packs)
+    }
+
+    /// Reads, verifies and installs pages. What cannot be installed just now is missing again.
+    fn install(&mut self, wanted: Vec<Run>, packs: &[Arc<Pack>]) -> Result<()> {
+        for run in wanted {
+            let pack = &packs[run.pack as usize];
+            let mut bytes = vec![0; run.count as usize * PAGE_SIZE];
+            pack.read(run.slot, &mut bytes)
+                .map_err(|source| Error::Pack { root: pack.root().to_string(), source })?;
+            let mut done = 0;
+            while done < bytes.len() as u64 {
+                let at = run.page * PAGE + done;
+                match uffd::copy(self.uffd.as_fd(), at, &bytes[done as usize..]) {
+                    Ok(copied) => done += copied,
+                    Err(error) => match error.raw_os_error() {
+                        Some(libc::EEXIST) => {
+                            let _ = uffd::wake(self.uffd.as_fd(), at, PAGE);
+                            done += PAGE;
+                        }
+                        // an event is on its way that may concern these pages: hear it first
+                        Some(libc::EAGAIN) => {
+                            let rest = run.slice(at / PAGE, (run.end() - at / PAGE) as u32);
+                            self.missing.insert(rest.page, rest);
+                            break;
+                        }
+                        // the mapping is gone; the event that says so comes or came
+                        Some(libc::ENOENT) => break,
+                        _ => return Err(error).doing(|| "fill memory".into()),
+                    },
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn moved(&mut self, from: u64, to: u64, len: u64) {
+        for run in self.take(from / PAGE, (from + len) / PAGE) {
+            let page = run.page - from / PAGE + to / PAGE;
+            self.missing.insert(page, Run { page, ..run });
+        }
+        self.forget_range(from, from + len);
+        self.ranges.push((to, to + len));
+    }
+
+    fn forget_range(&mut self, start: u64, end: u64) {
+        let mut left = Vec::new();
+        for (s, e) in self.ranges.drain(..) {
+            if s < start {
+                left.push((s, e.min(start)));
+            }
+            if e > end {
+                left.push((s.max(end), e));
+            }
+        }
+        self.ranges = left.into_iter().filter(|(s, e)| s < e).collect();
+    }
+
+    fn finish(&self) -> Result<()> {
+        for (start, end) in &self.ranges {
+            match uffd::unregister(self.uffd.as_fd(), *start, end - start) {
+                // partly unmapped in the same moment: closing the descriptor does the rest
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! The image engine: a live process tree out into an image, and back as often as asked.
+//!
+//!   launch ─► Tree ──capture──► Image ──restore──► Tree, Tree, Tree ...
+//!                                 └─────park─────► template (the hot path of restore)
+//!
+//! `capture` and `plan`/`restore` mirror each other; `store` keeps images; `spawner` is the small
+//! process that forks. See ARCHITECTURE.md for the walk through both.
+
+#![forbid(unsafe_code)]
+
+mod capture;
+mod engine;
+mod error;
+mod freeze;
+mod inject;
+mod layers;
+mod lazy;
+mod objects;
+mod plan;
+mod proc;
+mod restore;
+mod spawner;
+mod store;
+mod template;
+mod track;
+mod tree;
+mod validate;
+mod vdso;
+
+pub use capture::Captured;
+pub use engine::{Config, Engine, Outside};
+pub use error::{Error, Result};
+pub use stasis_image::ImageId;
+pub use stasis_spawner::protocol::LaunchSpec;
+pub use store::{Image, Store};
+pub use tree::Tree;

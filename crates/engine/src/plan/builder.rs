@@ -1,0 +1,512 @@
+//! The program of a whole tree.
+
+use super::memory::{self, Layout, MemoryPlan, Step};
+use super::{process, thread};
+use crate::error::{Error, Result};
+use stasis_image::PAGE_SIZE;
+use stasis_image::model::*;
+use stasis_spawner::layout;
+use stasis_spawner::program::{Label, Program};
+use stasis_sys::{PAGE, libc, pagemap, uffd};
+
+/// What the engine has ready for the program to use.
+pub struct Prepared<'a> {
+    pub manifest: &'a Manifest,
+    /// The root's memory to start from: a template's, or a blank's.
+    pub base: Layout<'a>,
+    /// Our own descriptors go here and above; above all of the program's.
+    pub high: i32,
+    /// Number under which each object waits, once taken in (`None`: it has none of its own).
+    pub objects: &'a [Option<i32>],
+    pub segments: &'a [i32],
+    /// How many descriptors come in how many messages, after the first.
+    pub batches: &'a [usize],
+    /// Limits a new process has by itself.
+    pub rlimits: &'a [(u64, u64)],
+    pub purpose: Purpose,
+    /// Target mappings of the root to be filled on demand.
+    pub lazy: &'a [usize],
+    /// Track writes of the root from the start.
+    pub track: bool,
+    /// timer_create can be told which number to give.
+    pub timer_ids: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Become the program, inside the machine's walls.
+    Run,
+    /// Stay as a template; files to map come as descriptors, from this number on, in the order
+    /// of the manifest's mapped files.
+    Park { first_file: i32 },
+}
+
+/// Numbers of our own descriptors, relative to `Prepared::high`.
+pub const OWN_WALLS: i32 = 0;
+pub const OWN_STAGE: i32 = 1;
+pub const OWN_CONTROL: i32 = 2;
+pub const OWN_FILL: i32 = 3;
+pub const OWN_TIME: i32 = 4;
+/// Objects and segments start here.
+pub const OWN_OBJECTS: i32 = 8;
+
+/// Words of the report page.
+pub const BORN: u64 = layout::REPORT + 64;
+pub const READY: u64 = layout::REPORT + 68;
+pub const GO: u64 = layout::REPORT + 72;
+
+/// A program ready to be staged.
+pub struct Built {
+    pub program: Program,
+    /// Bytes for `layout::LEAVE`.
+    pub leave: Vec<u8>,
+    /// Pages the fill file must hold, one after another.
+    pub fills: Vec<Run>,
+}
+
+pub(super) struct Builder<'a> {
+    pub prepared: &'a Prepared<'a>,
+    pub program: Program,
+    pub leave: thread::LeaveArea,
+    pub fills: Vec<Run>,
+    filled: u64,
+}
+
+pub fn build(prepared: &Prepared) -> Result<Built> {
+    let mut builder = Builder {
+        prepared,
+        program: Program::new(layout::OPS, layout::DATA),
+        leave: thread::LeaveArea::default(),
+        fills: Vec::new(),
+        filled: 0,
+    };
+    builder.prologue();
+    let root = root_of(prepared.manifest)?;
+    match prepared.purpose {
+        Purpose::Run => builder.run_root(root)?,
+        Purpose::Park { .. } => builder.park_root(root)?,
+    }
+    let leave = builder.leave.finish();
+    if leave.len() as u64 > layout::LEAVE_MAX
+        || builder.program.ops_bytes().len() as u64 > layout::OPS_MAX
+        || builder.program.data_bytes().len() as u64 > layout::DATA_MAX
+    {
+        return Err(Error::Unfit("it has more threads or mappings than a restore can hold".into()));
+    }
+    Ok(Built { program: builder.program, leave, fills: builder.fills })
+}
+
+/// The process everything else hangs on: the first child of init.
+pub fn root_of(manifest: &Manifest) -> Result<&Process> {
+    manifest
+        .processes
+        .iter()
+        .find(|process| process.ppid == 1 && process.live().is_some())
+        .ok_or_else(|| Error::Unfit("it has no living root process".into()))
+}
+
+impl<'a> Builder<'a> {
+    pub fn own(&self, which: i32) -> u64 {
+        (self.prepared.high + which) as u64
+    }
+
+    /// Moves our descriptors out of the program's way and lets go of the template's.
+    fn prologue(&mut self) {
+        let high = self.prepared.high;
+        let p = &mut self.program;
+        p.report_to(layout::REPORT);
+        p.must("close the template's", libc::SYS_close_range, &[900, u32::MAX.into(), 0]);
+        p.must("drop the loop", libc::SYS_munmap, &[layout::LOOP, layout::LOOP_SIZE]);
+        let order = [
+            (layout::CLONE_PIDNS_FD, OWN_WALLS),
+            (layout::CLONE_STAGE_FD, OWN_STAGE),
+            (layout::CLONE_CONTROL_FD, OWN_CONTROL),
+            (layout::CLONE_FIRST_EXTRA_FD, OWN_FILL),
+            (layout::CLONE_FIRST_EXTRA_FD + 1, OWN_TIME),
+        ];
+        for (from, to) in order {
+            let to = (high + to) as u64;
+            p.must("set aside", libc::SYS_dup3, &[from as u64, to, libc::O_CLOEXEC as u64]);
+        }
+        p.must("close the low ones", libc::SYS_close_range, &[0, high as u64 - 1, 0]);
+    }
+
+    fn run_root(&mut self, root: &'a Process) -> Result<()> {
+        if self.prepared.track || !self.prepared.lazy.is_empty() {
+            self.make_uffd();
+        }
+        self.enter_walls();
+        self.take_objects();
+        self.process(root, self.prepared.base, true)
+    }
+
+    /// userfaultfd needs the host's privilege, so it is made before the walls are entered.
+    fn make_uffd(&mut self) {
+        let lazy = !self.prepared.lazy.is_empty();
+        let events = uffd::FEATURE_EVENT_FORK
+            | uffd::FEATURE_EVENT_REMAP
+            | uffd::FEATURE_EVENT_REMOVE
+            | uffd::FEATURE_EVENT_UNMAP;
+        let features = if lazy { events } else { uffd::FEATURE_WP_ASYNC };
+        let p = &mut self.program;
+        let api = p.words(&[uffd::API, features, 0]);
+        let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64;
+        // the low descriptors are free, so it is number 0
+        p.must("make a userfaultfd", libc::SYS_userfaultfd, &[flags]);
+        p.must("choose its features", libc::SYS_ioctl, &[0, uffd::IOCTL_API, api]);
+        let to = (self.prepared.high + OWN_OBJECTS - 1) as u64;
+        p.must("set it aside", libc::SYS_dup3, &[0, to, libc::O_CLOEXEC as u64]);
+        p.must("close the low one", libc::SYS_close, &[0]);
+    }
+
+    fn enter_walls(&mut self) {
+        let flags = libc::CLONE_NEWUSER
+            | libc::CLONE_NEWNS
+            | libc::CLONE_NEWNET
+            | libc::CLONE_NEWIPC
+            | libc::CLONE_NEWUTS
+            | libc::CLONE_NEWCGROUP;
+        let (walls, time) = (self.own(OWN_WALLS), self.own(OWN_TIME));
+        let p = &mut self.program;
+        p.must("enter the walls", libc::SYS_setns, &[walls, flags as u64]);
+        p.must("enter the time namespace", libc::SYS_setns, &[time, 0x80]);
+        p.must("become the machine's root", libc::SYS_setresgid, &[0, 0, 0]);
+        p.must("become the machine's root", libc::SYS_setresuid, &[0, 0, 0]);
+    }
+
+    /// Takes in what the engine sent after the order: they land on the lowest numbers.
+    fn take_objects(&mut self) {
+        let control = self.own(OWN_CONTROL);
+        let mut next = self.prepared.high + OWN_OBJECTS;
+        let p = &mut self.program;
+        for count in self.prepared.batches {
+            let byte = p.data(&[0]);
+            let message =
+                stasis_spawner::program::receive_message(p, byte, 1, *count as u64);
+            p.must("take descriptors", libc::SYS_recvmsg, &[control, message, 0]);
+            for index in 0..*count {
+                let cloexec = libc::O_CLOEXEC as u64;
+                p.must("set aside", libc::SYS_dup3, &[index as u64, next as u64, cloexec]);
+                next += 1;
+            }
+            p.must("close the low ones", libc::SYS_close_range, &[0, *count as u64 - 1, 0]);
+        }
+    }
+
+    fn park_root(&mut self, root: &'a Process) -> Result<()> {
+        self.take_objects();
+        let live = root.live().ok_or(Error::Gone)?;
+        let target = self.layout(root.pid, live);
+        let vmas: Vec<Vma> = live.vmas.iter().filter(|vma| parks(vma)).cloned().collect();
+        let parked = Layout { vmas: &vmas, ..target };
+        let plan = memory::plan(self.prepared.base, parked);
+        self.memory(&plan, &vmas, &[])?;
+        self.mm(live);
+        self.loop_again();
+        Ok(())
+    }
+
+    /// Becomes a template: its order descriptors again, its loop again.
+    fn loop_again(&mut self) {
+        let (control, stage) = (self.own(OWN_CONTROL), self.own(OWN_STAGE));
+        let walls = self.own(OWN_WALLS);
+        let p = &mut self.program;
+        let cloexec = 0;
+        let to = layout::TEMPLATE_CONTROL_FD as u64;
+        p.must("keep the control", libc::SYS_dup3, &[control, to, cloexec]);
+        let to = layout::TEMPLATE_PIDNS_FD as u64;
+        p.must("keep the namespace", libc::SYS_dup3, &[walls, to, cloexec]);
+        let map = [
+            layout::LOOP,
+            layout::LOOP_SIZE,
+            (libc::PROT_READ | libc::PROT_WRITE) as u64,
+            (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u64,
+            u64::MAX,
+            0,
+        ];
+        p.must("map the loop", libc::SYS_mmap, &map);
+        let at = layout::LEAVE - layout::STAGE;
+        let args = [stage, layout::LOOP, layout::LOOP_SIZE, at];
+        p.must("load the loop", libc::SYS_pread64, &args);
+        p.must("ready", libc::SYS_sendto, &[control, layout::LOOP, 1, 0, 0, 0]);
+        p.must("close the rest", libc::SYS_close_range, &[0, 899, 0]);
+        p.must("close the rest", libc::SYS_close_range, &[902, u32::MAX.into(), 0]);
+        p.jump_to(layout::LOOP + PAGE);
+    }
+
+    /// Everything from memory on, for one process and (after it) its children.
+    pub(super) fn process(
+        &mut self,
+        process: &'a Process,
+        base: Layout<'a>,
+        is_root: bool,
+    ) -> Result<()> {
+        let live = process.live().ok_or(Error::Gone)?;
+        let target = self.layout(process.pid, live);
+        let lazy: &[usize] = if is_root { self.prepared.lazy } else { &[] };
+        self.begin_session(process);
+        let plan = memory::plan(base, target);
+        self.memory(&plan, &live.vmas, lazy)?;
+        self.mm(live);
+        let children = self.fork_children(process, is_root)?;
+        if is_root && !lazy.is_empty() {
+            self.register_lazy(&live.vmas, lazy);
+        } else if is_root && self.prepared.track {
+            self.start_tracking(&live.vmas);
+        }
+        self.finish_process(process, live, is_root)?;
+        for (label, child) in children {
+            self.program.land(label);
+            self.process(child, target, false)?;
+        }
+        Ok(())
+    }
+
+    pub fn layout(&self, pid: i32, live: &'a Live) -> Layout<'a> {
+        let manifest = self.prepared.manifest;
+        let memory = manifest.memory.iter().find(|memory| memory.pid == pid);
+        Layout {
+            vmas: &live.vmas,
+            runs: memory.map_or(&[], |memory| &memory.runs),
+            packs: &manifest.meta.packs,
+            files: &manifest.meta.mapped_files,
+        }
+    }
+
+    /// Carries a memory plan out.
+    fn memory(&mut self, plan: &MemoryPlan, vmas: &[Vma], lazy: &[usize]) -> Result<()> {
+        let is_lazy = |page: u64| {
+            let at = page * PAGE;
+            lazy.iter().any(|index| vmas[*index].start <= at && at < vmas[*index].end)
+        };
+        let fills: Vec<Run> =
+            plan.fills.iter().filter(|run| !is_lazy(run.page)).copied().collect();
+        for step in &plan.before {
+            self.step(step, vmas, &fills)?;
+        }
+        self.fill(&fills);
+        for step in &plan.after {
+            self.step(step, vmas, &fills)?;
+        }
+        for index in &plan.mapped {
+            self.traits(&vmas[*index]);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step, vmas: &[Vma], fills: &[Run]) -> Result<()> {
+        let p = &mut self.program;
+        match step {
+            Step::Unmap { start, end } => {
+                p.must("unmap", libc::SYS_munmap, &[*start, end - start]);
+            }
+            Step::Grow { start, end, new_end } => {
+                let args = [*start, end - start, new_end - start, 0, 0];
+                p.must("grow a mapping", libc::SYS_mremap, &args);
+            }
+            Step::Discard { start, end } => {
+                let args = [*start, end - start, libc::MADV_DONTNEED as u64];
+                p.must("discard pages", libc::SYS_madvise, &args);
+            }
+            Step::Protect { start, end, prot } => {
+                p.must("protect", libc::SYS_mprotect, &[*start, end - start, (*prot).into()]);
+            }
+            Step::MoveKernel { from, to, len, .. } => {
+                let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+                p.must("move the kernel's pages", libc::SYS_mremap, &[*from, *len, *len, flags, *to]);
+            }
+            Step::Map { index } => self.map(&vmas[*index], fills)?,
+        }
+        Ok(())
+    }
+
+    /// Maps one target mapping, writable if pages of it will be filled.
+    fn map(&mut self, vma: &Vma, fills: &[Run]) -> Result<()> {
+        let (first, last) = (vma.start / PAGE, vma.end / PAGE);
+        let index = fills.partition_point(|run| run.end() <= first);
+        let filled = fills.get(index).is_some_and(|run| run.page < last);
+        let prot = u64::from(vma.prot) | if filled { 3 } else { 0 };
+        let traits = &vma.traits;
+        let mut flags = libc::MAP_FIXED;
+        if traits.grows_down {
+            flags |= libc::MAP_GROWSDOWN;
+        }
+        if traits.no_reserve {
+            flags |= libc::MAP_NORESERVE;
+        }
+        let range = [vma.start, vma.len(), prot];
+        match &vma.backing {
+            Backing::Anonymous => {
+                let flags = (flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+                let args = [range[0], range[1], range[2], flags, u64::MAX, 0];
+                self.program.must("map memory", libc::SYS_mmap, &args);
+            }
+            Backing::PrivateFile { file, offset } => {
+                let flags = (flags | libc::MAP_PRIVATE) as u64;
+                self.map_file(*file, range, flags, *offset);
+            }
+            Backing::SharedFile { path, offset, writable } => {
+                let mode = if *writable { libc::O_RDWR } else { libc::O_RDONLY };
+                self.open(path, mode);
+                let flags = (flags | libc::MAP_SHARED) as u64;
+                let args = [range[0], range[1], vma.prot.into(), flags, 0, *offset];
+                self.program.must("map a shared file", libc::SYS_mmap, &args);
+                self.program.must("close it", libc::SYS_close, &[0]);
+            }
+            Backing::Segment { segment, offset } => {
+                let fd = self.prepared.segments[*segment as usize] as u64;
+                let flags = (flags | libc::MAP_SHARED) as u64;
+                let args = [range[0], range[1], vma.prot.into(), flags, fd, *offset];
+                self.program.must("map shared memory", libc::SYS_mmap, &args);
+            }
+            Backing::Kernel(_) => {}
+        }
+        Ok(())
+    }
+
+    fn map_file(&mut self, file: u32, range: [u64; 3], flags: u64, offset: u64) {
+        let path = &self.prepared.manifest.meta.mapped_files[file as usize].path;
+        match self.prepared.purpose {
+            Purpose::Park { first_file } => {
+                let fd = first_file as u64 + u64::from(file);
+                let args = [range[0], range[1], range[2], flags, fd, offset];
+                self.program.must("map a file", libc::SYS_mmap, &args);
+            }
+            Purpose::Run => {
+                self.open(path, libc::O_RDONLY);
+                let args = [range[0], range[1], range[2], flags, 0, offset];
+                self.program.must("map a file", libc::SYS_mmap, &args);
+                self.program.must("close it", libc::SYS_close, &[0]);
+            }
+        }
+    }
+
+    /// Opens a file of the machine. The low numbers are free, so it becomes number 0.
+    pub fn open(&mut self, path: &str, flags: i32) {
+        let path = self.program.text(path);
+        let flags = (flags | libc::O_CLOEXEC | libc::O_NOCTTY) as u64;
+        let here = libc::AT_FDCWD as i64 as u64;
+        self.program.must("open a file", libc::SYS_openat, &[here, path, flags, 0]);
+    }
+
+    /// Reads pages from the fill file to where they belong, many at a time.
+    fn fill(&mut self, fills: &[Run]) {
+        const MOST: usize = 1024;
+        let fd = self.own(OWN_FILL);
+        for group in fills.chunks(MOST) {
+            let words: Vec<u64> = group
+                .iter()
+                .flat_map(|run| [run.page * PAGE, u64::from(run.count) * PAGE_SIZE as u64])
+                .collect();
+            let iov = self.program.words(&words);
+            let args = [fd, iov, group.len() as u64, self.filled, 0];
+            self.program.must("fill pages", libc::SYS_preadv, &args);
+            self.filled += group.iter().map(|run| u64::from(run.count) * PAGE).sum::<u64>();
+        }
+        self.fills.extend_from_slice(fills);
+    }
+
+    /// Advice that goes with a mapping and does not hinder forking.
+    fn traits(&mut self, vma: &Vma) {
+        let traits = &vma.traits;
+        let advice = [
+            (traits.huge, libc::MADV_HUGEPAGE),
+            (traits.no_huge, libc::MADV_NOHUGEPAGE),
+            (traits.mergeable, libc::MADV_MERGEABLE),
+            (traits.dont_dump, libc::MADV_DONTDUMP),
+        ];
+        for (_, advice) in advice.into_iter().filter(|(wanted, _)| *wanted) {
+            let args = [vma.start, vma.len(), advice as u64];
+            self.program.any("advise", libc::SYS_madvise, &args);
+        }
+        if let Some(name) = &vma.name {
+            let name = self.program.text(name);
+            let args = [0x5356_4d41, 0, vma.start, vma.len(), name];
+            self.program.any("name a mapping", libc::SYS_prctl, &args);
+        }
+    }
+
+    fn mm(&mut self, live: &Live) {
+        let auxv = self.program.words(&live.mm.auxv);
+        let exe = &self.prepared.manifest.meta.mapped_files[live.exe as usize].path;
+        let fd = match self.prepared.purpose {
+            Purpose::Park { first_file } => first_file as u32 + live.exe,
+            Purpose::Run => {
+                self.open(exe, libc::O_RDONLY);
+                0
+            }
+        };
+        for (mode_must, fd) in [(false, fd), (true, u32::MAX)] {
+            // a template's clone has the right program already, and while that is mapped the
+            // kernel refuses to set it again; the rest must succeed
+            let map = super::mm_map(&live.mm, auxv, fd);
+            let at = self.program.data(&map);
+            let args = [crate::vdso::PR_SET_MM, crate::vdso::PR_SET_MM_MAP, at, map.len() as u64, 0];
+            if mode_must {
+                self.program.must("set the address space's fields", libc::SYS_prctl, &args);
+            } else {
+                self.program.any("set the program file", libc::SYS_prctl, &args);
+            }
+        }
+        if self.prepared.purpose == Purpose::Run {
+            self.program.must("close it", libc::SYS_close, &[0]);
+        }
+    }
+
+    fn register_lazy(&mut self, vmas: &[Vma], lazy: &[usize]) {
+        let fd = self.own(OWN_OBJECTS - 1);
+        for index in lazy {
+            let vma = &vmas[*index];
+            let range = self.program.words(&[vma.start, vma.len(), uffd::MODE_MISSING, 0]);
+            let args = [fd, uffd::IOCTL_REGISTER, range];
+            self.program.must("register memory", libc::SYS_ioctl, &args);
+        }
+        self.hand_over_uffd();
+    }
+
+    /// Registers the root's private memory and protects what is there. Protecting through the
+    /// page map touches only pages that exist; the userfaultfd call would make page tables for
+    /// all the rest.
+    fn start_tracking(&mut self, vmas: &[Vma]) {
+        let fd = self.own(OWN_OBJECTS - 1);
+        let ranges = crate::track::ranges(vmas);
+        for (start, end) in &ranges {
+            let range = self.program.words(&[*start, end - start, uffd::MODE_WP, 0]);
+            self.program.must("track memory", libc::SYS_ioctl, &[fd, uffd::IOCTL_REGISTER, range]);
+        }
+        self.open("/proc/self/pagemap", libc::O_RDONLY);
+        for (start, end) in &ranges {
+            let scan = self.program.words(&pagemap::arm_argument(*start, *end));
+            self.program.must("arm tracking", libc::SYS_ioctl, &[0, pagemap::PAGEMAP_SCAN, scan]);
+        }
+        self.program.must("close it", libc::SYS_close, &[0]);
+        self.hand_over_uffd();
+    }
+
+    /// Sends the userfaultfd to the engine, with the byte that says so.
+    fn hand_over_uffd(&mut self) {
+        let fd = self.own(OWN_OBJECTS - 1);
+        let control = self.own(OWN_CONTROL);
+        let p = &mut self.program;
+        let byte = p.data(b"u");
+        let iov = p.words(&[byte, 1]);
+        let rights = p.words(&[20, (libc::SCM_RIGHTS as u64) << 32 | libc::SOL_SOCKET as u64, fd]);
+        let message = p.words(&[0, 0, iov, 1, rights, 24, 0]);
+        p.must("hand the userfaultfd over", libc::SYS_sendmsg, &[control, message, 0]);
+        p.must("close it", libc::SYS_close, &[fd]);
+    }
+
+    /// Forks the process's children; each goes on at its label.
+    fn fork_children(
+        &mut self,
+        process: &'a Process,
+        is_root: bool,
+    ) -> Result<Vec<(Label, &'a Process)>> {
+        process::fork_children(self, process, is_root)
+    }
+}
+
+/// Whether a template holds this mapping. Shared ones belong to a tree.
+pub fn parks(vma: &Vma) -> bool {
+    !matches!(vma.backing, Backing::SharedFile { .. } | Backing::Segment { .. })
+}

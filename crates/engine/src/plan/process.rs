@@ -1,0 +1,411 @@
+//! One process, apart from its memory: family, descriptors, limits, signals, timers.
+
+use super::builder::{BORN, Builder, GO, OWN_CONTROL, READY};
+use super::thread;
+use crate::error::{Error, Result};
+use stasis_image::model::*;
+use stasis_spawner::program::Label;
+use stasis_sys::process::{CLONE_ARGS_SIZE, CloneArgs};
+use stasis_sys::libc;
+
+/// A pid for short-lived helpers, far from those a machine gives out by itself.
+pub const HELPER_PID: i32 = 4_000_000;
+
+const TFD_IOC_SET_TICKS: u64 = 0x4008_5400;
+
+impl<'a> Builder<'a> {
+    /// A session's leader must become one before it has children that belong to it.
+    pub(super) fn begin_session(&mut self, process: &Process) {
+        if process.sid == process.pid {
+            self.program.must("begin a session", libc::SYS_setsid, &[]);
+        } else if process.pgid == process.pid {
+            self.program.must("begin a group", libc::SYS_setpgid, &[0, 0]);
+        }
+        self.program.arrive(BORN);
+    }
+
+    /// Everything after memory and children, up to the program's own first instruction.
+    pub(super) fn finish_process(
+        &mut self,
+        process: &Process,
+        live: &Live,
+        is_root: bool,
+    ) -> Result<()> {
+        self.join_group(process);
+        self.settings(live);
+        self.place_descriptors(process, live);
+        self.surroundings(live);
+        self.signals(live);
+        self.timers(live)?;
+        self.late_advice(live);
+        thread::emit(self, process, live)?;
+        self.rlimits(live);
+        thread::personal(self, process, &live.threads[0]);
+        self.wait_for_all(is_root);
+        self.shared_pending(process, live);
+        self.program.must("close our own", libc::SYS_close_range, &[
+            self.prepared.high as u64,
+            u32::MAX.into(),
+            0,
+        ]);
+        thread::leave(self, live);
+        Ok(())
+    }
+
+    /// Joins a group whose leader is somebody else, once everybody is there.
+    fn join_group(&mut self, process: &Process) {
+        let parent = self.prepared.manifest.processes.iter().find(|p| p.pid == process.ppid);
+        let inherited = parent.map_or(0, |parent| parent.pgid);
+        if process.pgid != process.pid && process.pgid != inherited {
+            let live = self.living();
+            self.program.await_word(BORN, live);
+            let group = process.pgid as u64;
+            self.program.must("join a group", libc::SYS_setpgid, &[0, group]);
+        }
+    }
+
+    fn living(&self) -> u32 {
+        self.prepared.manifest.processes.iter().filter(|p| p.live().is_some()).count() as u32
+    }
+
+    fn place_descriptors(&mut self, process: &Process, live: &Live) {
+        for fd in &live.fds {
+            let Some(from) = self.prepared.objects[fd.object as usize] else { continue };
+            let flags = if fd.close_on_exec { libc::O_CLOEXEC } else { 0 };
+            let args = [from as u64, fd.number as u64, flags as u64];
+            self.program.must("place a descriptor", libc::SYS_dup3, &args);
+        }
+        for fd in &live.fds {
+            if !self.is_first_holder(process, fd) {
+                continue;
+            }
+            let objects = &self.prepared.manifest.objects;
+            match &objects[fd.object as usize].kind {
+                ObjectKind::Epoll { watches } => self.watch(fd.number, watches),
+                ObjectKind::Timerfd(timer) => self.arm(fd.number, timer),
+                _ => {}
+            }
+        }
+    }
+
+    /// State that sits in a shared object is set once, by whoever comes first in the image.
+    fn is_first_holder(&self, process: &Process, fd: &Fd) -> bool {
+        let mut all = self.prepared.manifest.processes.iter().flat_map(|p| {
+            p.live().into_iter().flat_map(move |live| live.fds.iter().map(move |fd| (p.pid, fd)))
+        });
+        let first = all.find(|(_, other)| other.object == fd.object);
+        first.is_some_and(|(pid, other)| pid == process.pid && other.number == fd.number)
+    }
+
+    fn watch(&mut self, epoll: i32, watches: &[EpollWatch]) {
+        for watch in watches {
+            // struct epoll_event is packed: events, then data
+            let mut event = watch.events.to_ne_bytes().to_vec();
+            event.extend(watch.data.to_ne_bytes());
+            let event = self.program.data(&event);
+            let args = [epoll as u64, libc::EPOLL_CTL_ADD as u64, watch.fd as u64, event];
+            self.program.must("watch a descriptor", libc::SYS_epoll_ctl, &args);
+        }
+    }
+
+    fn arm(&mut self, fd: i32, timer: &Timerfd) {
+        let clocks = &self.prepared.manifest.meta.clocks;
+        let absolute = timer.settime_flags & libc::TFD_TIMER_ABSTIME != 0
+            && timer.clock == libc::CLOCK_REALTIME;
+        // a deadline by the wall clock stays where it is; any other wait has its time left
+        let (flags, value) = if absolute && timer.left_ns != 0 {
+            (timer.settime_flags, clocks.realtime_ns as u64 + timer.left_ns)
+        } else {
+            (0, timer.left_ns)
+        };
+        let spec = self.timespecs(&[timer.interval_ns, value]);
+        let args = [fd as u64, flags as u64, spec, 0];
+        self.program.must("arm a timer descriptor", libc::SYS_timerfd_settime, &args);
+        if timer.ticks > 0 {
+            let ticks = self.program.words(&[timer.ticks]);
+            let args = [fd as u64, TFD_IOC_SET_TICKS, ticks];
+            self.program.must("set a timer's ticks", libc::SYS_ioctl, &args);
+        }
+    }
+
+    fn timespecs(&mut self, times: &[u64]) -> u64 {
+        let words: Vec<u64> =
+            times.iter().flat_map(|ns| [ns / 1_000_000_000, ns % 1_000_000_000]).collect();
+        self.program.words(&words)
+    }
+
+    fn surroundings(&mut self, live: &Live) {
+        let cwd = self.program.text(&live.cwd);
+        self.program.must("change directory", libc::SYS_chdir, &[cwd]);
+        self.program.any("set the umask", libc::SYS_umask, &[live.umask.into()]);
+        if live.personality != 0 {
+            let personality = live.personality.into();
+            self.program.must("set the personality", libc::SYS_personality, &[personality]);
+        }
+        if live.child_subreaper {
+            let args = [libc::PR_SET_CHILD_SUBREAPER as u64, 1, 0, 0, 0];
+            self.program.must("become a subreaper", libc::SYS_prctl, &args);
+        }
+    }
+
+    /// Settings that are files; written while the low descriptor numbers are still free.
+    fn settings(&mut self, live: &Live) {
+        if live.oom_score_adj != 0 {
+            let text = live.oom_score_adj.to_string();
+            self.open("/proc/self/oom_score_adj", libc::O_WRONLY);
+            let data = self.program.data(text.as_bytes());
+            self.program.any("write a setting", libc::SYS_write, &[0, data, text.len() as u64]);
+            self.program.must("close it", libc::SYS_close, &[0]);
+        }
+    }
+
+    fn signals(&mut self, live: &Live) {
+        for action in &live.actions {
+            let words = [action.handler, action.flags, action.restorer, action.mask];
+            let at = self.program.words(&words);
+            let args = [action.signal as u64, at, 0, 8];
+            self.program.must("set a signal handler", libc::SYS_rt_sigaction, &args);
+        }
+    }
+
+    fn timers(&mut self, live: &Live) -> Result<()> {
+        for (which, timer) in live.itimers.iter().enumerate() {
+            if timer.left_us == 0 && timer.interval_us == 0 {
+                continue;
+            }
+            let micro = |us: u64| [us / 1_000_000, us % 1_000_000];
+            let words = [micro(timer.interval_us), micro(timer.left_us)].concat();
+            let at = self.program.words(&words);
+            self.program.must("set an interval timer", libc::SYS_setitimer, &[which as u64, at, 0]);
+        }
+        if !live.timers.is_empty() {
+            self.posix_timers(&live.timers)?;
+        }
+        Ok(())
+    }
+
+    fn posix_timers(&mut self, timers: &[PosixTimer]) -> Result<()> {
+        const PR_TIMER_CREATE_RESTORE_IDS: u64 = 77;
+        const MOST_WITHOUT_IDS: i32 = 1024;
+        let direct = self.prepared.timer_ids;
+        let last = timers.iter().map(|timer| timer.id).max().unwrap_or(0);
+        if direct {
+            let args = [PR_TIMER_CREATE_RESTORE_IDS, 1, 0, 0, 0];
+            self.program.must("choose timer numbers", libc::SYS_prctl, &args);
+        } else if last > MOST_WITHOUT_IDS {
+            return Err(Error::Unfit(format!(
+                "timer {last} needs a kernel that lets timer numbers be chosen (6.15)"
+            )));
+        }
+        // without that, numbers are given out from 0 on: the gaps are made and deleted
+        for id in 0..=last {
+            match timers.iter().find(|timer| timer.id == id) {
+                Some(timer) => self.posix_timer(timer),
+                None if direct => {}
+                None => self.timer_gap(id),
+            }
+        }
+        if direct {
+            let args = [PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0];
+            self.program.must("stop choosing timer numbers", libc::SYS_prctl, &args);
+        }
+        Ok(())
+    }
+
+    fn posix_timer(&mut self, timer: &PosixTimer) {
+        let event = self.program.words(&[
+            timer.value,
+            timer.signal as u32 as u64 | (timer.notify as u64) << 32,
+            timer.tid as u64,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ]);
+        let id = self.program.words(&[timer.id as u64]);
+        let args = [timer.clock as u64, event, id];
+        self.program.must("make a timer", libc::SYS_timer_create, &args);
+        let spec = self.timespecs(&[timer.interval_ns, timer.left_ns]);
+        let args = [timer.id as u64, 0, spec, 0];
+        self.program.must("arm a timer", libc::SYS_timer_settime, &args);
+    }
+
+    fn timer_gap(&mut self, id: i32) {
+        let at = self.program.words(&[id as u64]);
+        let args = [libc::CLOCK_MONOTONIC as u64, 0, at];
+        self.program.must("pass over a timer number", libc::SYS_timer_create, &args);
+        self.program.must("pass over a timer number", libc::SYS_timer_delete, &[id as u64]);
+    }
+
+    /// Advice that hinders forking, and locks, which a fork does not inherit.
+    fn late_advice(&mut self, live: &Live) {
+        for vma in &live.vmas {
+            let traits = &vma.traits;
+            let range = [vma.start, vma.len()];
+            for (wanted, advice) in [
+                (traits.dont_fork, libc::MADV_DONTFORK),
+                (traits.wipe_on_fork, libc::MADV_WIPEONFORK),
+            ] {
+                if wanted {
+                    let args = [range[0], range[1], advice as u64];
+                    self.program.must("advise", libc::SYS_madvise, &args);
+                }
+            }
+            if traits.locked {
+                const MLOCK_ONFAULT: u64 = 1;
+                let args = [range[0], range[1], MLOCK_ONFAULT];
+                self.program.any("lock memory", libc::SYS_mlock2, &args);
+            }
+        }
+    }
+
+    fn rlimits(&mut self, live: &Live) {
+        let own = self.prepared.rlimits;
+        for (resource, limit) in live.rlimits.iter().enumerate() {
+            if own.get(resource) != Some(limit) {
+                let at = self.program.words(&[limit.0, limit.1]);
+                let args = [0, resource as u64, at, 0];
+                self.program.must("set a limit", libc::SYS_prlimit64, &args);
+            }
+        }
+    }
+
+    /// Nobody runs before everybody can: a failure anywhere ends the whole tree unseen.
+    fn wait_for_all(&mut self, is_root: bool) {
+        let others = self.living() - 1;
+        if !is_root {
+            self.program.arrive(READY);
+            self.program.await_word(GO, 1);
+            return;
+        }
+        self.program.await_word(READY, others);
+        let control = self.own(OWN_CONTROL);
+        let byte = self.program.data(b"k");
+        self.program.must("say that all is ready", libc::SYS_sendto, &[control, byte, 1, 0, 0, 0]);
+        self.program.arrive(GO);
+    }
+
+    /// Signals for the process as a whole; every signal is still blocked.
+    fn shared_pending(&mut self, process: &Process, live: &Live) {
+        for info in &live.pending {
+            let at = self.program.data(&info.0);
+            let args = [process.pid as u64, info.signal() as u64, at];
+            self.program.any("queue a signal", libc::SYS_rt_sigqueueinfo, &args);
+        }
+    }
+
+    pub(super) fn clone_args(&mut self, args: &CloneArgs) -> u64 {
+        self.program.data(&args.to_bytes())
+    }
+}
+
+/// Forks the children of a process (and, for the root, the processes whose parent is init).
+pub(super) fn fork_children<'a>(
+    builder: &mut Builder<'a>,
+    process: &'a Process,
+    is_root: bool,
+) -> Result<Vec<(Label, &'a Process)>> {
+    let mut live = Vec::new();
+    let processes = &builder.prepared.manifest.processes;
+    for child in processes.iter().filter(|child| child.ppid == process.pid) {
+        check_family(child, process)?;
+        match &child.state {
+            ProcessState::Live(_) => live.push((fork(builder, child), child)),
+            ProcessState::Zombie { status, .. } => fork_zombie(builder, child, *status),
+        }
+    }
+    if is_root {
+        let orphans = processes.iter().filter(|other| other.ppid == 1 && other.pid != process.pid);
+        for orphan in orphans.filter(|orphan| orphan.live().is_some()) {
+            check_family(orphan, process)?;
+            live.push((fork_orphan(builder, orphan), orphan));
+        }
+    }
+    Ok(live)
+}
+
+/// A session can be begun or inherited, not joined.
+fn check_family(child: &Process, parent: &Process) -> Result<()> {
+    if child.sid == child.pid || child.sid == parent.sid {
+        return Ok(());
+    }
+    let what = format!("process {} is in session {}, whose leader is gone", child.pid, child.sid);
+    Err(Error::Unfit(what))
+}
+
+fn fork_args(builder: &mut Builder, pid: i32, exit_signal: i32) -> u64 {
+    let set_tid = builder.program.words(&[pid as u64]);
+    builder.clone_args(&CloneArgs {
+        exit_signal: exit_signal as u64,
+        set_tid,
+        set_tid_size: 1,
+        ..CloneArgs::default()
+    })
+}
+
+fn fork(builder: &mut Builder, child: &Process) -> Label {
+    let args = fork_args(builder, child.pid, child.exit_signal);
+    builder.program.if_zero("fork a child", libc::SYS_clone3, &[args, CLONE_ARGS_SIZE])
+}
+
+/// A process whose parent is init: forked by a helper that ends at once.
+fn fork_orphan(builder: &mut Builder, orphan: &Process) -> Label {
+    let set_tid = builder.program.words(&[HELPER_PID as u64]);
+    let helper = builder.clone_args(&CloneArgs {
+        flags: (libc::CLONE_VM | libc::CLONE_VFORK) as u64,
+        set_tid,
+        set_tid_size: 1,
+        ..CloneArgs::default()
+    });
+    let args = fork_args(builder, orphan.pid, libc::SIGCHLD);
+    let p = &mut builder.program;
+    let made = p.if_zero("make a helper", libc::SYS_clone3, &[helper, CLONE_ARGS_SIZE]);
+    p.must("wait for the helper", libc::SYS_wait4, &[u64::MAX, 0, libc::__WCLONE as u64, 0]);
+    let over = p.jump();
+    p.land(made);
+    let label = p.if_zero("fork an orphan", libc::SYS_clone3, &[args, CLONE_ARGS_SIZE]);
+    p.any("end the helper", libc::SYS_exit, &[0]);
+    p.land(over);
+    label
+}
+
+/// A child that ends at once with the status the image has, and is not waited for.
+fn fork_zombie(builder: &mut Builder, child: &Process, status: i32) {
+    let args = fork_args(builder, child.pid, child.exit_signal);
+    let info = builder.program.data(&[0; 128]);
+    let zero = builder.program.words(&[0, 0]);
+    let mask = builder.program.words(&[1 << (libc::SIGCHLD - 1)]);
+    let none = builder.program.words(&[0]);
+    let default = builder.program.words(&[0, 0, 0, 0]);
+    let p = &mut builder.program;
+    let label = p.if_zero("fork a zombie", libc::SYS_clone3, &[args, CLONE_ARGS_SIZE]);
+    let wait = [
+        libc::P_PID as u64,
+        child.pid as u64,
+        info,
+        (libc::WEXITED | libc::WNOWAIT | libc::__WALL) as u64,
+        0,
+    ];
+    p.must("wait for a zombie", libc::SYS_waitid, &wait);
+    // whether its signal is still pending is the image's to say
+    p.any("forget its signal", libc::SYS_rt_sigtimedwait, &[mask, 0, zero, 8]);
+    let over = p.jump();
+    p.land(label);
+    if process_group_differs(child) {
+        p.any("join a group", libc::SYS_setpgid, &[0, child.pgid as u64]);
+    }
+    let signal = status & 0x7f;
+    if signal != 0 {
+        let args = [signal as u64, default, 0, 8];
+        p.any("default the signal", libc::SYS_rt_sigaction, &args);
+        p.any("unblock it", libc::SYS_rt_sigprocmask, &[libc::SIG_SETMASK as u64, none, 0, 8]);
+        p.any("end by signal", libc::SYS_kill, &[child.pid as u64, signal as u64]);
+    }
+    p.any("end", libc::SYS_exit_group, &[(status >> 8 & 0xff) as u64]);
+    p.land(over);
+}
+
+fn process_group_differs(child: &Process) -> bool {
+    child.pgid == child.pid
+}

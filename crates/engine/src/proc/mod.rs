@@ -1,0 +1,53 @@
+//! `/proc` as typed values. The text comes from the kernel but names in it come from programs,
+//! so every parser takes what it knows and refuses what it cannot place.
+
+mod fdinfo;
+mod maps;
+mod status;
+
+pub use fdinfo::*;
+pub use maps::*;
+pub use status::*;
+
+use crate::error::{Doing, Result};
+
+pub fn read_text(pid: i32, name: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/{name}");
+    let bytes = std::fs::read(&path).doing(|| format!("read {path}"))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+pub fn read_link(pid: i32, name: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/{name}");
+    let target = std::fs::read_link(&path).doing(|| format!("read the link {path}"))?;
+    Ok(target.to_string_lossy().into_owned())
+}
+
+/// Thread ids of a process, in the host's numbering.
+pub fn threads(pid: i32) -> Result<Vec<i32>> {
+    numbers(&format!("/proc/{pid}/task"))
+}
+
+/// Numbers of a process's open descriptors.
+pub fn descriptors(pid: i32) -> Result<Vec<i32>> {
+    let mut all = numbers(&format!("/proc/{pid}/fd"))?;
+    all.sort_unstable();
+    Ok(all)
+}
+
+fn numbers(path: &str) -> Result<Vec<i32>> {
+    let entries = std::fs::read_dir(path).doing(|| format!("list {path}"))?;
+    Ok(entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect())
+}
+
+/// Children of every thread of a process, in the host's numbering.
+pub fn children(pid: i32) -> Result<Vec<i32>> {
+    let mut all = Vec::new();
+    for tid in threads(pid)? {
+        let text = read_text(pid, &format!("task/{tid}/children"))?;
+        all.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    Ok(all)
+}

@@ -1,0 +1,369 @@
+//! Bringing an image back: into walls as a tree, or aside as a template.
+//!
+//!   walls, objects, pages ─► plan ─► stage ─► order to a template ─► the clone does the rest
+//!
+//! If any step fails the clone reports which and ends, the walls are dropped with everything in
+//! them, and the error names the step. The image and the template are as they were.
+
+use crate::error::{Doing, Error, Result};
+use crate::lazy::Filling;
+use crate::objects::{self, Made};
+use crate::plan::{self, Built, Prepared, Purpose, parks, root_of};
+use crate::spawner::Init;
+use crate::store::{Image, Store};
+use crate::template::Template;
+use crate::track::Tracker;
+use crate::tree::{self, Memo, Tree};
+use stasis_image::PAGE_SIZE;
+use stasis_image::model::*;
+use stasis_spawner::layout;
+use stasis_spawner::protocol::{InitRequest, Order, RootSpec};
+use stasis_sys::memory::SharedMap;
+use stasis_sys::process as sysprocess;
+use stasis_sys::{PAGE, fds, files as sysfiles, libc, socket};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Mutex;
+
+/// Mappings with at least this much to fill are filled on demand.
+const LAZY_FROM: u64 = 1 << 20;
+/// Below this much in all, filling on demand is not worth a thread.
+const LAZY_TOTAL: u64 = 16 << 20;
+/// How long a clone may take before it counts as stuck.
+const PATIENCE_MS: i32 = 60_000;
+
+pub struct RestoreInto {
+    pub init: Init,
+    pub files: RootSpec,
+    pub hostname: String,
+    pub externals: Vec<OwnedFd>,
+}
+
+/// What kind of host this is, found once.
+#[derive(Clone)]
+pub struct Host {
+    pub rlimits: Vec<(u64, u64)>,
+    pub timer_ids: bool,
+    pub track: bool,
+}
+
+/// Restores an image as a new tree, from a template whose memory is as near as possible.
+pub fn restore(
+    store: &Store,
+    host: &Host,
+    image: &Image,
+    template: &Template,
+    into: RestoreInto,
+) -> Result<Tree> {
+    let manifest = &*image.manifest;
+    check_fit(manifest)?;
+    let root = root_of(manifest)?;
+    let live = root.live().ok_or(Error::Gone)?;
+    let init = into.init;
+    let time = enter_time(&init, &manifest.meta.clocks)?;
+    let made = objects::make(store, manifest, &init, &into.externals)?;
+    let high = high_descriptor(manifest);
+    let numbers = |index: usize| high + plan::OWN_OBJECTS + index as i32;
+    let object_numbers: Vec<Option<i32>> =
+        made.objects.iter().map(|place| place.map(numbers)).collect();
+    let segment_numbers: Vec<i32> = made.segments.iter().map(|place| numbers(*place)).collect();
+    let lazy = lazy_mappings(template, manifest, root.pid, live);
+    let prepared = Prepared {
+        manifest,
+        base: template.layout(),
+        high,
+        objects: &object_numbers,
+        segments: &segment_numbers,
+        batches: &batches(&made),
+        rlimits: &host.rlimits,
+        purpose: Purpose::Run,
+        lazy: &lazy,
+        track: host.track && lazy.is_empty(),
+        timer_ids: host.timer_ids,
+    };
+    let built = plan::build(&prepared)?;
+    let fill = fill_file(store, manifest, &built.fills)?;
+    let mut clone = Clone::start(
+        template,
+        &built,
+        &Order { helper_pid: Some(plan::HELPER_PID), clone_pid: Some(root.pid) },
+        [init.pidfd.as_fd(), fill.as_fd(), time.as_fd()],
+        &made,
+    )?;
+    let mut memo = Memo { last: Some(image.clone()), ..Memo::default() };
+    while let Some(uffd) = clone.next(&built)? {
+        if lazy.is_empty() {
+            memo.tracker = Some(Tracker::new(uffd));
+        } else {
+            init.ask(&InitRequest::Hold, &[uffd.as_fd()])?;
+            memo.filling = Some(start_filling(store, manifest, root.pid, live, &lazy, uffd)?);
+        }
+    }
+    let pid = clone.pid.ok_or(Error::Gone)?;
+    Ok(Tree {
+        init,
+        root: pid,
+        root_fd: sysprocess::pidfd_open(pid).doing(|| "open the tree's root".into())?,
+        files: into.files,
+        hostname: into.hostname,
+        base: Some(image.clone()),
+        externals: tree::externals(&into.externals)?,
+        memo: Mutex::new(memo),
+    })
+}
+
+/// Builds a template that holds an image's root memory.
+pub fn park(store: &Store, host: &Host, image: &Image, from: &Template, root_dirs: &[OwnedFd]) -> Result<Template> {
+    let manifest = &*image.manifest;
+    check_fit(manifest)?;
+    let root = root_of(manifest)?;
+    let live = root.live().ok_or(Error::Gone)?;
+    let made = mapped_files(manifest, root_dirs)?;
+    let high = 1024.max(high_descriptor(manifest));
+    let prepared = Prepared {
+        manifest,
+        base: from.layout(),
+        high,
+        objects: &[],
+        segments: &[],
+        batches: &batches(&made),
+        rlimits: &host.rlimits,
+        purpose: Purpose::Park { first_file: high + plan::OWN_OBJECTS },
+        lazy: &[],
+        track: false,
+        timer_ids: host.timer_ids,
+    };
+    let mut built = plan::build(&prepared)?;
+    built.leave = stasis_spawner::resident::resident_loop(&[]).1;
+    let fill = fill_file(store, manifest, &built.fills)?;
+    let own = File::open("/proc/self/ns/pid").doing(|| "open the pid namespace".into())?;
+    let order = Order { helper_pid: None, clone_pid: None };
+    let fds = [own.as_fd(), fill.as_fd(), own.as_fd()];
+    let mut clone = Clone::start(from, &built, &order, fds, &made)?;
+    clone.wait_parked(&built)?;
+    let pid = clone.pid.ok_or(Error::Gone)?;
+    let pidfd = sysprocess::pidfd_open(pid).doing(|| "open a template".into())?;
+    let vmas = live.vmas.iter().filter(|vma| parks(vma)).cloned().collect();
+    Ok(Template::of_image(pid, pidfd, clone.control, image.clone(), vmas, root.pid))
+}
+
+/// An image may only come back where its processes' choices hold.
+fn check_fit(manifest: &Manifest) -> Result<()> {
+    let here = crate::capture::cpu_needs()?;
+    let need = &manifest.meta.cpu;
+    let missing: Vec<&str> = need
+        .flags
+        .iter()
+        .filter(|flag| here.flags.binary_search(flag).is_err())
+        .map(String::as_str)
+        .collect();
+    if !missing.is_empty() || need.xfeatures & !here.xfeatures != 0 {
+        return Err(Error::Unfit(format!("this processor lacks {}", missing.join(", "))));
+    }
+    Ok(())
+}
+
+fn enter_time(init: &Init, clocks: &Clocks) -> Result<OwnedFd> {
+    let monotonic = clocks.monotonic_ns - sysprocess::clock_ns(libc::CLOCK_MONOTONIC);
+    let boottime = clocks.boottime_ns - sysprocess::clock_ns(libc::CLOCK_BOOTTIME);
+    init.ask(&InitRequest::Time { monotonic, boottime }, &[])?.pop().ok_or(Error::Gone)
+}
+
+/// Above every descriptor of every process.
+fn high_descriptor(manifest: &Manifest) -> i32 {
+    let live = manifest.processes.iter().filter_map(Process::live);
+    let highest = live.flat_map(|live| &live.fds).map(|fd| fd.number).max().unwrap_or(0);
+    (highest + 1).max(layout::TEMPLATE_PIDNS_FD + 1).max(8)
+}
+
+fn batches(made: &Made) -> Vec<usize> {
+    let mut left = made.fds.len();
+    let mut batches = Vec::new();
+    while left > 0 {
+        let count = left.min(socket::MAX_FDS);
+        batches.push(count);
+        left -= count;
+    }
+    batches
+}
+
+/// Mappings of the root worth filling on demand, when much is missing from the template.
+fn lazy_mappings(template: &Template, manifest: &Manifest, root: i32, live: &Live) -> Vec<usize> {
+    let memory = manifest.memory.iter().find(|memory| memory.pid == root);
+    let target = plan::Layout {
+        vmas: &live.vmas,
+        runs: memory.map_or(&[], |memory| &memory.runs),
+        packs: &manifest.meta.packs,
+        files: &manifest.meta.mapped_files,
+    };
+    let plan = plan::plan_memory(template.layout(), target);
+    let bytes_in = |vma: &Vma| -> u64 {
+        let (first, last) = (vma.start / PAGE, vma.end / PAGE);
+        let from = plan.fills.partition_point(|run| run.end() <= first);
+        plan.fills[from..].iter().take_while(|run| run.page < last).map(|r| u64::from(r.count) * PAGE).sum()
+    };
+    let total: u64 = plan.fills.iter().map(|run| u64::from(run.count) * PAGE).sum();
+    if total < LAZY_TOTAL {
+        return Vec::new();
+    }
+    // only mappings made anew: in an inherited one the template's pages would hide the faults
+    let lazy = plan.mapped.iter().copied().filter(|index| {
+        let vma = &live.vmas[*index];
+        vma.backing == Backing::Anonymous && bytes_in(vma) >= LAZY_FROM
+    });
+    lazy.collect()
+}
+
+fn start_filling(
+    store: &Store,
+    manifest: &Manifest,
+    root: i32,
+    live: &Live,
+    lazy: &[usize],
+    uffd: OwnedFd,
+) -> Result<Filling> {
+    let memory = manifest.memory.iter().find(|memory| memory.pid == root).ok_or(Error::Gone)?;
+    let ranges: Vec<(u64, u64)> =
+        lazy.iter().map(|index| (live.vmas[*index].start, live.vmas[*index].end)).collect();
+    let mut runs = Vec::new();
+    for (start, end) in &ranges {
+        let (first, last) = (start / PAGE, end / PAGE);
+        let from = memory.runs.partition_point(|run| run.end() <= first);
+        for run in memory.runs[from..].iter().take_while(|run| run.page < last) {
+            let (s, e) = (run.page.max(first), run.end().min(last));
+            runs.push(run.slice(s, (e - s) as u32));
+        }
+    }
+    let packs = manifest
+        .meta
+        .packs
+        .iter()
+        .map(|pack| store.pack(pack.root))
+        .collect::<Result<Vec<_>>>()?;
+    Filling::start(uffd, runs, packs, ranges)
+}
+
+/// Pages for the clone to read, verified, one after another.
+fn fill_file(store: &Store, manifest: &Manifest, fills: &[Run]) -> Result<OwnedFd> {
+    let fd = fds::memfd("stasis-fill", libc::MFD_CLOEXEC).doing(|| "make a fill file".into())?;
+    let file = File::from(fd);
+    let mut at = 0;
+    crate::layers::write_runs(store, manifest, fills, |_, bytes| {
+        file.write_all_at(bytes, at).doing(|| "write a fill file".into())?;
+        at += bytes.len() as u64;
+        Ok(())
+    })?;
+    debug_assert!(at.is_multiple_of(PAGE_SIZE as u64));
+    Ok(file.into())
+}
+
+/// Files a template maps, opened below the roots its image's files come from, and checked.
+fn mapped_files(manifest: &Manifest, root_dirs: &[OwnedFd]) -> Result<Made> {
+    let mut fds = Vec::new();
+    for file in &manifest.meta.mapped_files {
+        let opened = root_dirs
+            .iter()
+            .find_map(|root| sysfiles::open_in_root(root.as_fd(), &file.path, libc::O_RDONLY).ok())
+            .ok_or_else(|| Error::Unfit(format!("{} is missing", file.path)))?;
+        let meta = File::from(opened.try_clone().doing(|| "copy a descriptor".into())?)
+            .metadata()
+            .doing(|| format!("look at {}", file.path))?;
+        if (meta.len(), meta.mtime(), meta.mtime_nsec()) != (file.size, file.mtime_s, file.mtime_ns)
+        {
+            return Err(Error::Unfit(format!("{} has changed since the capture", file.path)));
+        }
+        fds.push(opened);
+    }
+    Ok(Made { fds, objects: Vec::new(), segments: Vec::new() })
+}
+
+/// A clone under way.
+struct Clone {
+    control: OwnedFd,
+    report: SharedMap,
+    pid: Option<i32>,
+}
+
+impl Clone {
+    fn start(
+        template: &Template,
+        built: &Built,
+        order: &Order,
+        [walls, fill, time]: [BorrowedFd; 3],
+        made: &Made,
+    ) -> Result<Clone> {
+        let doing = || "stage a clone".to_owned();
+        let (ours, theirs) = socket::pair(libc::SOCK_SEQPACKET).doing(doing)?;
+        socket::want_sender(ours.as_fd()).doing(doing)?;
+        let stage = stage(built)?;
+        let report_at = (layout::REPORT - layout::STAGE) as usize;
+        let report = SharedMap::new(stage.as_fd(), report_at + PAGE as usize).doing(doing)?;
+        let mut rest = &made.fds[..];
+        for count in batches(made) {
+            let (batch, more) = rest.split_at(count);
+            let batch: Vec<BorrowedFd> = batch.iter().map(AsFd::as_fd).collect();
+            socket::send(ours.as_fd(), b"o", &batch).doing(doing)?;
+            rest = more;
+        }
+        let fds = [walls, stage.as_fd(), theirs.as_fd(), fill, time];
+        template.clone_process(order, &fds)?;
+        Ok(Clone { control: ours, report, pid: None })
+    }
+
+    /// The userfaultfd it hands over, or `None` when all is ready.
+    fn next(&mut self, built: &Built) -> Result<Option<OwnedFd>> {
+        match self.message(built)? {
+            (b'u', Some(fd)) => Ok(Some(fd)),
+            _ => Ok(None),
+        }
+    }
+
+    fn wait_parked(&mut self, built: &Built) -> Result<()> {
+        self.message(built).map(drop)
+    }
+
+    fn message(&mut self, built: &Built) -> Result<(u8, Option<OwnedFd>)> {
+        let ready = fds::poll_readable(self.control.as_fd(), PATIENCE_MS)
+            .doing(|| "wait for a clone".into())?;
+        let mut byte = [0];
+        let received = if ready { socket::receive(self.control.as_fd(), &mut byte).ok() } else { None };
+        match received {
+            Some(mut received) if received.len == 1 => {
+                self.pid = received.sender.filter(|pid| *pid > 0).or(self.pid);
+                Ok((byte[0], received.fds.pop()))
+            }
+            _ => Err(self.failure(built)),
+        }
+    }
+
+    /// What the report page says went wrong.
+    fn failure(&self, built: &Built) -> Error {
+        let base = (layout::REPORT - layout::STAGE) as usize;
+        let op = self.report.read_u64(base);
+        let result = self.report.read_u64(base + 8) as i64;
+        let step = built.program.describe(op).unwrap_or_else(|| "an unknown step".into());
+        let source = if op == 0 {
+            std::io::Error::other("the clone ended without a report")
+        } else {
+            std::io::Error::from_raw_os_error(-result as i32)
+        };
+        Error::Step { step, source }
+    }
+}
+
+fn stage(built: &Built) -> Result<OwnedFd> {
+    let doing = || "write a stage".to_owned();
+    let fd = fds::memfd("stasis-stage", libc::MFD_CLOEXEC).doing(doing)?;
+    let file = File::from(fd);
+    file.set_len(layout::STAGE_SIZE).doing(doing)?;
+    let ops = built.program.ops_bytes();
+    for (at, bytes) in [
+        (layout::LEAVE, built.leave.as_slice()),
+        (layout::OPS, ops.as_slice()),
+        (layout::DATA, built.program.data_bytes()),
+    ] {
+        file.write_all_at(bytes, at - layout::STAGE).doing(doing)?;
+    }
+    Ok(file.into())
+}

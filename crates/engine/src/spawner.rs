@@ -1,0 +1,144 @@
+//! The engine's end of the spawner, of inits and of templates.
+
+use crate::error::{Doing, Error, Result};
+use stasis_spawner::protocol::{
+    self, InitReply, InitRequest, SpawnReply, SpawnRequest, WallsSpec,
+};
+use stasis_sys::{fds, libc, process, socket};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+/// The spawner process; ends with this value.
+pub struct Spawner {
+    control: Mutex<OwnedFd>,
+    child: Child,
+}
+
+impl Spawner {
+    pub fn start(program: &Path) -> Result<Spawner> {
+        let (ours, theirs) = socket::pair(libc::SOCK_SEQPACKET).doing(|| "make a socket".into())?;
+        let child = Command::new(program)
+            .stdin(Stdio::from(theirs))
+            .spawn()
+            .doing(|| format!("start {}", program.display()))?;
+        Ok(Spawner { control: Mutex::new(ours), child })
+    }
+
+    /// A process with nothing but the interpreter: its pid, pidfd and control socket.
+    pub fn blank(&self) -> Result<(i32, OwnedFd, OwnedFd)> {
+        let (ours, theirs) = socket::pair(libc::SOCK_SEQPACKET).doing(|| "make a socket".into())?;
+        let (pid, pidfd) = self.ask(&SpawnRequest::Blank, theirs)?;
+        Ok((pid, pidfd, ours))
+    }
+
+    /// New namespaces, ready to be entered.
+    pub fn walls(&self, spec: WallsSpec) -> Result<Init> {
+        let (ours, theirs) = socket::pair(libc::SOCK_SEQPACKET).doing(|| "make a socket".into())?;
+        let (pid, pidfd) = self.ask(&SpawnRequest::Walls(spec), theirs)?;
+        Ok(Init { pid, pidfd, control: Mutex::new(ours) })
+    }
+
+    fn ask(&self, request: &SpawnRequest, end: OwnedFd) -> Result<(i32, OwnedFd)> {
+        let control = self.control.lock().unwrap_or_else(|poison| poison.into_inner());
+        let exchange = || -> io::Result<(SpawnReply, Vec<OwnedFd>)> {
+            protocol::send(control.as_fd(), request, &[end.as_fd()])?;
+            protocol::receive(control.as_fd())?
+                .ok_or_else(|| io::Error::other("the spawner has ended"))
+        };
+        let (reply, mut fds) = exchange().doing(|| "ask the spawner".into())?;
+        match (reply, fds.pop()) {
+            (SpawnReply::Made { pid }, Some(pidfd)) => Ok((pid, pidfd)),
+            (SpawnReply::Made { .. }, None) => {
+                Err(io::Error::other("no pidfd came")).doing(|| "ask the spawner".into())
+            }
+            (SpawnReply::Failed { what, errno }, _) => Err(failed(what, errno)),
+        }
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        // everything it made ends by itself when its sockets close
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn failed(what: String, errno: i32) -> Error {
+    let source =
+        if errno == 0 { io::Error::other("see above") } else { io::Error::from_raw_os_error(errno) };
+    Error::Io { doing: what, source }
+}
+
+/// Pid 1 of a machine's namespaces. Dropping it ends everything inside.
+pub struct Init {
+    pub pid: i32,
+    pub pidfd: OwnedFd,
+    control: Mutex<OwnedFd>,
+}
+
+impl Init {
+    /// Waits until the walls stand.
+    pub fn wait_ready(&self) -> Result<()> {
+        let control = self.control.lock().unwrap_or_else(|poison| poison.into_inner());
+        receive_reply(control.as_fd()).map(drop)
+    }
+
+    /// Asks, and returns the descriptors that came back.
+    pub fn ask(&self, request: &InitRequest, fds: &[BorrowedFd]) -> Result<Vec<OwnedFd>> {
+        let control = self.control.lock().unwrap_or_else(|poison| poison.into_inner());
+        protocol::send(control.as_fd(), request, fds).doing(|| "ask the machine's init".into())?;
+        let mut all = Vec::new();
+        loop {
+            let (fds, more) = receive_reply(control.as_fd())?;
+            all.extend(fds);
+            if !more {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Ends the machine and waits until nothing of it is left.
+    pub fn kill(&self) -> Result<()> {
+        let _ = process::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
+        process::pidfd_wait(self.pidfd.as_fd(), -1).doing(|| "wait for a machine's end".into())?;
+        Ok(())
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        let _ = process::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
+    }
+}
+
+fn receive_reply(control: BorrowedFd) -> Result<(Vec<OwnedFd>, bool)> {
+    let received = protocol::receive::<InitReply>(control)
+        .doing(|| "hear from the machine's init".into())?;
+    match received {
+        None => Err(Error::Gone),
+        Some((InitReply::Failed { what, errno }, _)) => Err(failed(what, errno)),
+        Some((InitReply::Done { fds, more }, got)) if got.len() == fds as usize => Ok((got, more)),
+        Some(_) => Err(io::Error::other("descriptors were lost on the way"))
+            .doing(|| "hear from the machine's init".into()),
+    }
+}
+
+/// The host's number of the process behind a pidfd.
+pub fn pid_of(pidfd: BorrowedFd) -> Result<i32> {
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd());
+    let text = std::fs::read_to_string(&path).doing(|| format!("read {path}"))?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<i32>().ok())
+        .filter(|pid| *pid > 0)
+        .ok_or(Error::Gone)
+}
+
+/// Waits until a descriptor has something to say, or the time is over.
+pub fn wait_readable(fd: BorrowedFd, limit_ms: i32) -> Result<bool> {
+    fds::poll_readable(fd, limit_ms).doing(|| "wait".into())
+}

@@ -1,0 +1,153 @@
+//! Templates: parked processes that hold an image's memory and have never run its program.
+//!
+//! A template runs only the interpreter's loop. Asked to, it forks: into the walls of a new tree,
+//! or as another template that then takes on a difference. The blank template holds nothing and
+//! is where a chain begins. Dropping a template ends it; it can be built again from its image.
+
+use crate::error::{Doing, Error, Result};
+use crate::proc;
+use crate::store::Image;
+use stasis_image::model::{Backing, KernelMapping, MappedFile, PackRef, Run, Vma, VmaTraits};
+use stasis_spawner::layout;
+use stasis_spawner::protocol::Order;
+use stasis_sys::{libc, process, socket};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+
+use crate::plan::Layout;
+
+pub struct Template {
+    pub pid: i32,
+    pidfd: OwnedFd,
+    control: Mutex<OwnedFd>,
+    memory: Held,
+}
+
+/// What a template's memory is.
+enum Held {
+    /// The kernel's own mappings, which every process has.
+    Blank(Vec<Vma>),
+    /// The memory of an image's root process, without what belongs to one tree only.
+    Image { image: Image, vmas: Vec<Vma>, root: i32 },
+}
+
+const NO_RUNS: &[Run] = &[];
+const NO_PACKS: &[PackRef] = &[];
+const NO_FILES: &[MappedFile] = &[];
+
+impl Template {
+    pub fn blank(pid: i32, pidfd: OwnedFd, control: OwnedFd) -> Result<Template> {
+        // it says nothing when it is ready; its first answer to an order shows it
+        let mut template = Template {
+            pid,
+            pidfd,
+            control: Mutex::new(control),
+            memory: Held::Blank(Vec::new()),
+        };
+        template.memory = Held::Blank(template.wait_until_swept()?);
+        Ok(template)
+    }
+
+    /// A blank starts with the spawner's mappings and unmaps them as its first act.
+    fn wait_until_swept(&self) -> Result<Vec<Vma>> {
+        for _ in 0..2000 {
+            let maps = proc::parse_maps(&proc::read_text(self.pid, "maps")?).unwrap_or_default();
+            let left: Vec<Vma> = maps.iter().filter_map(kernel_vma).collect();
+            let own = |map: &proc::Mapping| {
+                map.start >= layout::RESERVED && map.end <= layout::RESERVED_END
+            };
+            if maps.iter().all(|map| own(map) || map.path.starts_with("[v")) {
+                return Ok(left);
+            }
+            std::thread::sleep(std::time::Duration::from_micros(500));
+        }
+        Err(io::Error::other("it did not come up")).doing(|| "start a blank template".into())
+    }
+
+    pub fn of_image(
+        pid: i32,
+        pidfd: OwnedFd,
+        control: OwnedFd,
+        image: Image,
+        vmas: Vec<Vma>,
+        root: i32,
+    ) -> Template {
+        let memory = Held::Image { image, vmas, root };
+        Template { pid, pidfd, control: Mutex::new(control), memory }
+    }
+
+    pub fn image(&self) -> Option<&Image> {
+        match &self.memory {
+            Held::Image { image, .. } => Some(image),
+            Held::Blank(_) => None,
+        }
+    }
+
+    /// The memory a fork of this template starts with.
+    pub fn layout(&self) -> Layout<'_> {
+        match &self.memory {
+            Held::Blank(vmas) => {
+                Layout { vmas, runs: NO_RUNS, packs: NO_PACKS, files: NO_FILES }
+            }
+            Held::Image { image, vmas, root } => {
+                let memory = image.manifest.memory.iter().find(|memory| memory.pid == *root);
+                Layout {
+                    vmas,
+                    runs: memory.map_or(NO_RUNS, |memory| &memory.runs),
+                    packs: &image.manifest.meta.packs,
+                    files: &image.manifest.meta.mapped_files,
+                }
+            }
+        }
+    }
+
+    /// Orders a clone. `fds` are what it finds at its start, the pid namespace first.
+    pub fn clone_process(&self, order: &Order, fds: &[BorrowedFd]) -> Result<()> {
+        let control = self.control.lock().unwrap_or_else(|poison| poison.into_inner());
+        let exchange = || -> io::Result<i64> {
+            socket::send(control.as_fd(), &order.to_bytes(layout::ORDER), fds)?;
+            let mut answer = [0u8; 8];
+            match socket::receive(control.as_fd(), &mut answer)?.len {
+                8 => Ok(i64::from_ne_bytes(answer)),
+                _ => Err(io::Error::other("the template has ended")),
+            }
+        };
+        match exchange().doing(|| "order a clone from a template".into())? {
+            pid if pid > 0 => Ok(()),
+            error => Err(Error::Step {
+                step: "fork from the template".into(),
+                source: io::Error::from_raw_os_error(-error as i32),
+            }),
+        }
+    }
+
+    /// Proportional set size in KiB.
+    pub fn memory_kib(&self) -> u64 {
+        let text = proc::read_text(self.pid, "smaps_rollup").unwrap_or_default();
+        proc::Status::parse(&text).number("Pss").unwrap_or(0) as u64
+    }
+}
+
+impl Drop for Template {
+    fn drop(&mut self) {
+        let _ = process::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
+    }
+}
+
+fn kernel_vma(map: &proc::Mapping) -> Option<Vma> {
+    let kind = match map.path.as_str() {
+        "[vdso]" => KernelMapping::Vdso,
+        "[vvar]" => KernelMapping::Vvar,
+        "[vvar_vclock]" => KernelMapping::VvarVclock,
+        _ => return None,
+    };
+    Some(Vma {
+        start: map.start,
+        end: map.end,
+        prot: map.prot,
+        backing: Backing::Kernel(kind),
+        traits: VmaTraits::default(),
+        name: None,
+    })
+}

@@ -1,0 +1,82 @@
+//! Which pages a running tree writes, by write-protection that the kernel lifts by itself.
+//!
+//! A restored root process is registered with a userfaultfd in asynchronous write-protect mode.
+//! At each capture, in the pause, one walk of the page tables tells which pages were written since
+//! the last and protects them again. Memory mapped since then is not registered and counts as
+//! written. Where the kernel lacks this (before 6.7) captures compare contents instead.
+
+use crate::error::{Doing, Result};
+use stasis_image::model::Vma;
+use stasis_spawner::layout;
+use stasis_sys::pagemap::{FILE, PRESENT, Pagemap, Query, Region, SWAPPED, WP_ALLOWED, WRITTEN};
+use std::os::fd::OwnedFd;
+
+const TOP: u64 = 0x7fff_ffff_f000;
+
+/// Spans of private memory to register: as long as possible, so that few calls are needed.
+pub fn ranges(vmas: &[Vma]) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let mut broken = true;
+    for vma in vmas {
+        if !vma.has_private_pages() {
+            broken = true;
+            continue;
+        }
+        match ranges.last_mut() {
+            Some(last) if !broken && !crosses_reserved(last.1, vma.start) => last.1 = vma.end,
+            _ => ranges.push((vma.start, vma.end)),
+        }
+        broken = false;
+    }
+    ranges
+}
+
+fn crosses_reserved(end: u64, start: u64) -> bool {
+    end <= layout::RESERVED && start >= layout::RESERVED_END
+}
+
+/// Write tracking of one process.
+pub struct Tracker {
+    /// Closing it would end the registration.
+    _uffd: OwnedFd,
+    /// Whether every write since the last image was seen.
+    complete: bool,
+}
+
+impl Tracker {
+    pub fn new(uffd: OwnedFd) -> Tracker {
+        Tracker { _uffd: uffd, complete: true }
+    }
+
+    /// Ranges written since the last call, of a process that stands still; tracking starts anew.
+    pub fn take(&mut self, pid: i32) -> Result<Option<Vec<Region>>> {
+        // if anything below fails the protections are half renewed: nothing is known any more
+        let complete = std::mem::replace(&mut self.complete, false);
+        let written = Query {
+            all: WP_ALLOWED | WRITTEN,
+            any: PRESENT | SWAPPED,
+            inverted: 0,
+            report: WRITTEN,
+            protect: true,
+        };
+        let untracked = Query {
+            all: WP_ALLOWED | FILE,
+            any: PRESENT | SWAPPED,
+            inverted: WP_ALLOWED | FILE,
+            report: PRESENT,
+            protect: false,
+        };
+        let mut regions = Vec::new();
+        let pagemap = Pagemap::open(pid).doing(|| format!("open the page map of {pid}"))?;
+        for query in [written, untracked] {
+            pagemap.scan(0, TOP, query, &mut regions).doing(|| format!("scan pages of {pid}"))?;
+        }
+        regions.sort_unstable_by_key(|region| region.start);
+        Ok(complete.then_some(regions))
+    }
+
+    /// The written pages of the last `take` are in an image: answers are complete from here on.
+    pub fn captured(&mut self) {
+        self.complete = true;
+    }
+}

@@ -1,0 +1,195 @@
+//! A live process tree inside its walls.
+
+use crate::error::{Doing, Error, Result};
+use crate::lazy::Filling;
+use crate::proc::{self, Status};
+use crate::spawner::{self, Init};
+use crate::track::Tracker;
+use crate::store::Image;
+use stasis_spawner::protocol::{InitRequest, LaunchSpec, RootSpec};
+use stasis_sys::pagemap::Region;
+use stasis_sys::{libc, process, ptrace};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+
+/// A descriptor that leads outside the tree; the engine knows it by what it refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct External {
+    pub slot: u32,
+    pub device: u64,
+    pub inode: u64,
+}
+
+/// A running tree: its walls, its root process, and what the engine remembers between captures.
+pub struct Tree {
+    pub(crate) init: Init,
+    /// The root process, in the host's numbering.
+    pub(crate) root: i32,
+    pub(crate) root_fd: OwnedFd,
+    pub(crate) files: RootSpec,
+    pub(crate) hostname: String,
+    /// The image the tree was restored from; its files lie below the upper directory.
+    pub(crate) base: Option<Image>,
+    pub(crate) externals: Vec<External>,
+    pub(crate) memo: Mutex<Memo>,
+}
+
+/// What makes the next capture cheaper; losing it costs time, never correctness.
+#[derive(Default)]
+pub(crate) struct Memo {
+    pub tracker: Option<Tracker>,
+    pub filling: Option<Filling>,
+    /// The image the next capture is compared with, and the tracker's answers are relative to.
+    pub last: Option<Image>,
+}
+
+impl Tree {
+    /// The root process's pid on the host.
+    pub fn pid(&self) -> i32 {
+        self.root
+    }
+
+    /// Ends every process of the tree and waits until the last is gone.
+    pub fn kill(self) -> Result<()> {
+        self.init.kill()
+    }
+
+    /// Whether the root process still runs.
+    pub fn is_alive(&self) -> bool {
+        !process::pidfd_wait(self.root_fd.as_fd(), 0).unwrap_or(true)
+    }
+
+    /// Host pids of all processes of the tree but its init.
+    pub fn processes(&self) -> Result<Vec<i32>> {
+        let mut all = proc::children(self.init.pid)?;
+        let mut next = 0;
+        while next < all.len() {
+            let more = proc::children(all[next]).unwrap_or_default();
+            all.extend(more);
+            next += 1;
+        }
+        Ok(all)
+    }
+
+    /// Waits until memory that is filled on demand is all there: a twin of a half-filled process
+    /// would lack the rest.
+    pub(crate) fn wait_filled(&self) -> Result<()> {
+        match self.memo().filling.take() {
+            Some(filling) => filling.wait(),
+            None => Ok(()),
+        }
+    }
+
+    /// Ranges of a stopped process written since the last capture, where they are known.
+    pub(crate) fn take_changed(&self, pid: i32) -> Result<Option<Vec<Region>>> {
+        match &mut self.memo().tracker {
+            Some(tracker) if pid == self.root => tracker.take(pid),
+            _ => Ok(None),
+        }
+    }
+
+    pub(crate) fn last_image(&self) -> Option<Image> {
+        self.memo().last.clone()
+    }
+
+    /// Remembers a finished capture.
+    pub(crate) fn captured(&self, image: &Image) {
+        let mut memo = self.memo();
+        memo.last = Some(image.clone());
+        if let Some(tracker) = &mut memo.tracker {
+            tracker.captured();
+        }
+    }
+
+    pub(crate) fn memo(&self) -> std::sync::MutexGuard<'_, Memo> {
+        self.memo.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Proportional and private memory of the whole tree, its init included, in KiB.
+    pub fn memory_kib(&self) -> Result<(u64, u64)> {
+        let mut sum = (0, 0);
+        for pid in self.processes()?.into_iter().chain([self.init.pid]) {
+            let Ok(text) = proc::read_text(pid, "smaps_rollup") else { continue };
+            let status = Status::parse(&text);
+            let kib = |key: &str| status.number(key).unwrap_or(0) as u64;
+            sum.0 += kib("Pss");
+            sum.1 += kib("Private_Clean") + kib("Private_Dirty");
+        }
+        Ok(sum)
+    }
+}
+
+/// Slots of descriptors that lead outside, by what they refer to.
+pub(crate) fn externals(fds: &[OwnedFd]) -> Result<Vec<External>> {
+    fds.iter()
+        .enumerate()
+        .map(|(slot, fd)| {
+            let stat = stasis_sys::fds::stat(fd.as_fd()).doing(|| "look at a descriptor".into())?;
+            Ok(External { slot: slot as u32, device: stat.st_dev, inode: stat.st_ino })
+        })
+        .collect()
+}
+
+/// Starts the first program of new walls. `fds` are placed at `numbers`; they lead outside.
+pub(crate) fn launch(
+    init: Init,
+    files: RootSpec,
+    hostname: String,
+    program: LaunchSpec,
+    fds: Vec<OwnedFd>,
+    numbers: Vec<i32>,
+) -> Result<Tree> {
+    let externals = externals(&fds)?;
+    let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+    let request = InitRequest::Launch { program, fds: numbers };
+    let root_fd = init.ask(&request, &borrowed)?.pop().ok_or(Error::Gone)?;
+    let root = spawner::pid_of(root_fd.as_fd())?;
+    exec_without_vdso(root)?;
+    Ok(Tree {
+        init,
+        root,
+        root_fd,
+        files,
+        hostname,
+        base: None,
+        externals,
+        memo: Mutex::default(),
+    })
+}
+
+/// Lets a program that stopped itself before exec go on, and hides the kernel's vdso from it:
+/// code of a particular kernel build must not become part of an image.
+fn exec_without_vdso(pid: i32) -> Result<()> {
+    let step = || -> std::io::Result<bool> {
+        ptrace::seize(pid, ptrace::OPT_TRACEEXEC | ptrace::OPT_EXITKILL)?;
+        let mut interrupted = false;
+        loop {
+            match ptrace::wait_stop(pid)? {
+                // stopped by its own SIGSTOP: wake it up into exec
+                ptrace::Stop::Group(_) if !interrupted => {
+                    interrupted = true;
+                    process::kill(pid, libc::SIGCONT)?;
+                    ptrace::resume(pid, 0)?;
+                }
+                ptrace::Stop::Signal(signal) => {
+                    let drop_it = signal == libc::SIGSTOP || signal == libc::SIGCONT;
+                    ptrace::resume(pid, if drop_it { 0 } else { signal })?;
+                }
+                // still inside execve, which would overwrite a register: leave it first
+                ptrace::Stop::Event(_) => {
+                    ptrace::step(pid)?;
+                    return Ok(!matches!(ptrace::wait_stop(pid)?, ptrace::Stop::Gone(_)));
+                }
+                ptrace::Stop::Gone(_) => return Ok(false),
+                _ => ptrace::resume(pid, 0)?,
+            }
+        }
+    };
+    let alive = step().doing(|| "start the program".into())?;
+    if !alive {
+        return Err(Error::Gone);
+    }
+    let hidden = crate::vdso::hide(pid);
+    ptrace::detach(pid, 0).doing(|| "let the program run".into())?;
+    hidden
+}

@@ -1,0 +1,39 @@
+//! The image format: what a captured process tree is on disk, as pure bytes.
+//!
+//! ```text
+//!     image file (container)                      pack files (pack)
+//!   ┌────────────────────────┐                  ┌─────────────────────┐
+//!   │ header, section table  │    pack root +   │ header page         │
+//!   │ meta  processes  files │ ── slot numbers ►│ page 0, page 1, ... │
+//!   │ objects  memory        │                  │ hashes, footer      │
+//!   └────────────────────────┘                  └─────────────────────┘
+//!     small, one per checkpoint                   large, shared between images
+//! ```
+//!
+//! An image says what there was: processes, descriptors, mappings. The contents of memory are in
+//! packs, addressed by their hash, so that a checkpoint stores only what its parents do not have.
+//!
+//! Nothing is parsed before its checksum was verified, no length is believed before it was
+//! compared with a limit and with the file, and what is not understood is refused by name. The
+//! checksums find damage; they are not a signature, and whoever can write to the store can write
+//! a valid image.
+#![forbid(unsafe_code)]
+
+pub mod model;
+mod container;
+mod digest;
+mod error;
+mod fields;
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod pack;
+mod read_at;
+
+pub use container::{
+    Arch, FORMAT, ImageReader, ImageWriter, MAX_IMAGE_LEN, MAX_SECTION_LEN, MAX_SECTIONS,
+    SealedImage, SectionKind, peek_format,
+};
+pub use digest::{ImageId, PackRoot, PageHash, ParseDigestError};
+pub use error::{ImageError, PackError};
+pub use pack::{PAGE_SIZE, PackReader, PackSummary, PackWriter, PageLocation, PageSet};
+pub use read_at::ReadAt;

@@ -1,0 +1,36 @@
+//! The files a tree changed: its overlay's upper directory as data.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileTree {
+    /// Sorted by path; a directory comes before what it holds.
+    pub entries: Vec<FileEntry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// Relative to the root, with no `.` or `..` component.
+    pub path: String,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub mtime_s: i64,
+    pub mtime_ns: i64,
+    pub xattrs: Vec<(String, Vec<u8>)>,
+    pub kind: FileKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileKind {
+    Directory,
+    /// Contents as page runs (`page` counts from 0), the last page padded with zeros.
+    Regular { size: u64, runs: Vec<super::Run> },
+    Symlink { target: String },
+    Fifo,
+    Socket,
+    /// Overlay's mark for a file of a lower layer that is gone.
+    Whiteout,
+    /// Another name of the file at this path.
+    Hardlink { target: String },
+}

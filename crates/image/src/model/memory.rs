@@ -1,0 +1,138 @@
+//! Mappings, and where the pages behind them are stored.
+
+use serde::{Deserialize, Serialize};
+
+/// One mapping of a process, as `/proc/PID/smaps` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vma {
+    pub start: u64,
+    pub end: u64,
+    /// PROT_READ | PROT_WRITE | PROT_EXEC.
+    pub prot: u8,
+    pub backing: Backing,
+    pub traits: VmaTraits,
+    /// Name given with PR_SET_VMA_ANON_NAME.
+    pub name: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Backing {
+    /// Private anonymous memory.
+    Anonymous,
+    /// A file mapped MAP_PRIVATE; pages written to are in the image.
+    PrivateFile { file: u32, offset: u64 },
+    /// A file of the machine mapped MAP_SHARED; its contents belong to the file.
+    SharedFile { path: String, offset: u64, writable: bool },
+    /// Shared memory with no file name: anonymous shared, memfd, deleted shm, System V.
+    Segment { segment: u32, offset: u64 },
+    /// The kernel's own pages (`[vdso]`, `[vvar]`, `[vvar_vclock]`).
+    Kernel(KernelMapping),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KernelMapping {
+    Vdso,
+    Vvar,
+    VvarVclock,
+}
+
+/// Advice and flags that are not part of the protection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmaTraits {
+    pub grows_down: bool,
+    pub dont_fork: bool,
+    pub wipe_on_fork: bool,
+    pub locked: bool,
+    pub huge: bool,
+    pub no_huge: bool,
+    pub mergeable: bool,
+    pub dont_dump: bool,
+    pub no_reserve: bool,
+}
+
+impl Vma {
+    pub fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.end == self.start
+    }
+
+    /// Whether pages of this mapping are stored in the image's packs.
+    pub fn has_private_pages(&self) -> bool {
+        matches!(self.backing, Backing::Anonymous | Backing::PrivateFile { .. })
+    }
+}
+
+/// A mapped file's identity.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MappedFile {
+    pub path: String,
+    pub size: u64,
+    pub mtime_s: i64,
+    pub mtime_ns: i64,
+}
+
+/// Shared memory with its contents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    pub kind: SegmentKind,
+    pub size: u64,
+    /// Page runs relative to the segment's start (`page` counts from 0).
+    pub runs: Vec<Run>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SegmentKind {
+    /// mmap(MAP_SHARED | MAP_ANONYMOUS), or a deleted file that was mapped shared.
+    Anonymous,
+    Memfd { name: String, seals: u32 },
+}
+
+/// The private pages of one process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessMemory {
+    pub pid: i32,
+    /// Sorted by `page`, never overlapping. A page of an anonymous mapping in no run is zero.
+    pub runs: Vec<Run>,
+}
+
+/// `count` pages from `page` on, stored one after another from `slot` on in pack `pack`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Virtual address divided by the page size.
+    pub page: u64,
+    pub count: u32,
+    /// Index into `Meta::packs`.
+    pub pack: u32,
+    pub slot: u64,
+}
+
+impl Run {
+    pub fn end(&self) -> u64 {
+        self.page + u64::from(self.count)
+    }
+
+    /// The part of this run from `page` on, at most `count` pages long.
+    pub fn slice(&self, page: u64, count: u32) -> Run {
+        debug_assert!(page >= self.page && page + u64::from(count) <= self.end());
+        Run { page, count, pack: self.pack, slot: self.slot + (page - self.page) }
+    }
+
+    /// Whether `next` simply continues this run, in memory and in the pack.
+    pub fn continues_with(&self, next: &Run) -> bool {
+        self.pack == next.pack
+            && self.end() == next.page
+            && self.slot + u64::from(self.count) == next.slot
+            && self.count.checked_add(next.count).is_some()
+    }
+}
+
+/// Appends `run`, merging it with the last one where it continues it.
+pub fn push_run(runs: &mut Vec<Run>, run: Run) {
+    match runs.last_mut() {
+        Some(last) if last.continues_with(&run) => last.count += run.count,
+        _ => runs.push(run),
+    }
+}

@@ -1,0 +1,179 @@
+//! Each way in which a pack can be wrong, and the refusal it meets.
+
+use std::io::{self, Write};
+
+use super::ends::header_page;
+use super::*;
+use crate::fuzzing::sample_pack;
+use crate::{Arch, PackError, PackRoot, PageHash};
+
+fn open(bytes: &[u8]) -> Result<PackReader<&[u8]>, PackError> {
+    PackReader::open(bytes, bytes.len() as u64, None)
+}
+
+/// The refusal of a pack of two pages whose header was spoiled, with its checksum made right.
+fn header_refusal(at: usize, value: u8) -> PackError {
+    let mut bytes = sample_pack(&[1, 2]);
+    bytes[at] = value;
+    seal(&mut bytes[..PAGE_SIZE], HEADER_CHECKSUM_AT);
+    open(&bytes).unwrap_err()
+}
+
+/// The refusal of a pack whose footer was replaced by a valid one that says this.
+fn footer_refusal(pages: u64) -> PackError {
+    let mut bytes = sample_pack(&[1, 2]);
+    let footer_at = bytes.len() - FOOTER_LEN;
+    let footer = Footer { pages, root: PackRoot::of(b"") };
+    bytes[footer_at..].copy_from_slice(&footer.encode());
+    open(&bytes).unwrap_err()
+}
+
+#[test]
+fn pages_are_where_they_were_put() {
+    let mut writer = PackWriter::new(Vec::new(), Arch::X86_64).unwrap();
+    let three: Vec<u8> = [[3; PAGE_SIZE], [4; PAGE_SIZE], [5; PAGE_SIZE]].concat();
+    let hashes: Vec<_> = three.chunks(PAGE_SIZE).map(PageHash::of).collect();
+    assert_eq!(writer.append(&[9; PAGE_SIZE]).unwrap(), 0);
+    assert_eq!(writer.append(&three).unwrap(), 1);
+    assert_eq!(writer.append_hashed(&three, &hashes).unwrap(), 4);
+    assert_eq!(writer.append(&[]).unwrap(), 7);
+    assert_eq!(writer.pages(), 7);
+    let (bytes, summary) = writer.finish().unwrap();
+
+    let reader = PackReader::open(&bytes[..], bytes.len() as u64, Some(summary.root)).unwrap();
+    assert_eq!((reader.pages(), reader.root()), (summary.pages, summary.root));
+    assert_eq!(reader.arch(), Arch::X86_64);
+    reader.verify_all().unwrap();
+    let mut buf = vec![0; 3 * PAGE_SIZE];
+    for slot in [1, 4] {
+        reader.read(slot, &mut buf).unwrap();
+        assert_eq!(buf, three);
+        assert_eq!(reader.hashes().skip(slot as usize).take(3).collect::<Vec<_>>(), hashes);
+        assert_eq!(&bytes[page_offset(slot) as usize..][..3 * PAGE_SIZE], three);
+    }
+}
+
+#[test]
+fn a_pack_may_be_a_file_and_may_be_empty() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&sample_pack(&[])).unwrap();
+    let len = file.metadata().unwrap().len();
+    let reader = PackReader::open(&file, len, Some(PackRoot::of(b""))).unwrap();
+    assert_eq!(reader.pages(), 0);
+    reader.verify_all().unwrap();
+}
+
+#[test]
+fn verify_all_crosses_its_chunks() {
+    let fill: Vec<u8> = (0..600_u32).map(|n| n as u8).collect();
+    let mut bytes = sample_pack(&fill);
+    open(&bytes).unwrap().verify_all().unwrap();
+    bytes[page_offset(599) as usize] ^= 1;
+    let error = open(&bytes).unwrap().verify_all().unwrap_err();
+    assert!(matches!(error, PackError::Page { slot: 599 }));
+}
+
+#[test]
+fn damage_is_told_by_slot() {
+    let mut bytes = sample_pack(&[7; 20]);
+    bytes[page_offset(17) as usize + 100] ^= 1;
+    let reader = open(&bytes).unwrap();
+    let mut page = [0; PAGE_SIZE];
+    reader.read(16, &mut page).unwrap();
+    let error = reader.read(17, &mut page).unwrap_err();
+    assert_eq!(error.code(), "pack.page");
+    assert_eq!(error.to_string(), "page 17 of the pack does not match its checksum");
+    reader.read_unverified(17, &mut page).unwrap();
+    assert!(matches!(reader.verify_all(), Err(PackError::Page { slot: 17 })));
+}
+
+#[test]
+fn reads_stay_inside() {
+    let bytes = sample_pack(&[1, 2, 3]);
+    let reader = open(&bytes).unwrap();
+    let mut two = vec![0; 2 * PAGE_SIZE];
+    for slot in [2, 3, u64::MAX - 1, u64::MAX] {
+        assert_eq!(reader.read(slot, &mut two).unwrap_err().code(), "pack.range");
+    }
+    assert_eq!(reader.read(0, &mut two[1..]).unwrap_err().code(), "pack.unaligned");
+    assert_eq!(reader.hash(2), Some(PageHash::of(&[3; PAGE_SIZE])));
+    assert_eq!((reader.hash(3), reader.hash(u64::MAX)), (None, None));
+}
+
+#[test]
+fn header_fields_are_refused_by_name() {
+    assert_eq!(header_refusal(0, b'X').code(), "pack.magic");
+    assert_eq!(header_refusal(8, 2).to_string(), "pack format 2, this program reads 1");
+    assert_eq!(header_refusal(10, 1).code(), "pack.flags");
+    assert_eq!(header_refusal(13, 0).code(), "pack.page_size");
+    assert_eq!(header_refusal(16, 183).code(), "pack.arch");
+    assert_eq!(header_refusal(18, 1).code(), "pack.reserved");
+    assert_eq!(header_refusal(HEADER_CHECKSUM_AT - 1, 1).code(), "pack.reserved");
+}
+
+#[test]
+fn an_unfinished_pack_is_torn() {
+    let mut bytes = header_page(Arch::X86_64).to_vec();
+    assert_eq!(open(&bytes).unwrap_err().code(), "pack.torn");
+    bytes.extend_from_slice(&[0; 3 * PAGE_SIZE]);
+    let error = open(&bytes).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the pack is torn: it does not end with a footer (the file has 16384 bytes)"
+    );
+}
+
+#[test]
+fn the_footer_is_held_against_the_file() {
+    for pages in [0, 1, 3] {
+        assert_eq!(footer_refusal(pages).code(), "pack.torn");
+    }
+    assert_eq!(footer_refusal(MAX_PAGES + 1).code(), "pack.limit");
+    assert_eq!(footer_refusal(u64::MAX).code(), "pack.limit");
+    assert_eq!(footer_refusal(2).code(), "pack.checksum");
+}
+
+#[test]
+fn another_pack_is_refused() {
+    let bytes = sample_pack(&[1]);
+    let expected = Some(PackRoot::of(b"another"));
+    let error = PackReader::open(&bytes[..], bytes.len() as u64, expected).unwrap_err();
+    assert_eq!(error.code(), "pack.root");
+}
+
+#[test]
+fn the_writer_takes_whole_pages_with_their_hashes() {
+    let mut writer = PackWriter::new(Vec::new(), Arch::X86_64).unwrap();
+    assert_eq!(writer.append(&[0; 100]).unwrap_err().code(), "pack.unaligned");
+    let error = writer.append_hashed(&[0; PAGE_SIZE], &[]).unwrap_err();
+    assert_eq!(error.code(), "pack.hash_count");
+    let (bytes, summary) = writer.finish().unwrap();
+    assert_eq!(summary.pages, 0, "what was refused left no trace");
+    open(&bytes).unwrap();
+}
+
+/// A disk with room for this many bytes more.
+#[derive(Debug)]
+struct FullDisk(usize);
+
+impl Write for FullDisk {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let taken = buf.len().min(self.0);
+        self.0 -= taken;
+        if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_failed_write_is_final() {
+    assert_eq!(PackWriter::new(FullDisk(100), Arch::X86_64).unwrap_err().code(), "pack.io");
+    let mut writer = PackWriter::new(FullDisk(2 * PAGE_SIZE + 10), Arch::X86_64).unwrap();
+    writer.append(&[1; PAGE_SIZE]).unwrap();
+    assert_eq!(writer.append(&[2; PAGE_SIZE]).unwrap_err().code(), "pack.io");
+    assert_eq!(writer.append(&[3; PAGE_SIZE]).unwrap_err().code(), "pack.poisoned");
+    assert_eq!(writer.finish().map(|_| ()).unwrap_err().code(), "pack.poisoned");
+}

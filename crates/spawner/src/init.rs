@@ -1,0 +1,181 @@
+//! A machine's init: pid 1 of its namespaces, our code, never the program's parent by fork.
+//!
+//! It sets the namespaces up from inside, answers the engine, and takes in orphans. When the
+//! engine's socket closes it ends, and the kernel ends everything else in the pid namespace.
+
+use crate::objects;
+use stasis_spawner::protocol::{self, InitReply, InitRequest, LaunchSpec, WallsSpec};
+use stasis_sys::process::{self, Forked};
+use stasis_sys::socket::MAX_FDS;
+use stasis_sys::{fds, libc, mount, namespace};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+pub struct Mounts {
+    pub root: OwnedFd,
+    pub dev: OwnedFd,
+}
+
+/// Where the machine's shared memory files live in its root, so that they belong to its files.
+const SHM: &str = ".stasis/shm";
+
+/// The init's whole life.
+pub fn run(started: io::Result<()>, spec: &WallsSpec, mounts: Mounts, socket: OwnedFd) -> ! {
+    let control = match keep_only(socket) {
+        Ok(control) => control,
+        Err(_) => process::exit_now(2),
+    };
+    let set_up = started.and_then(|()| enter_walls(spec, mounts));
+    if let Err(error) = set_up {
+        let _ = protocol::send(control.as_fd(), &failed(&error), &[]);
+        process::exit_now(3);
+    }
+    let ready = InitReply::Done { fds: 0, more: false };
+    if protocol::send(control.as_fd(), &ready, &[]).is_err() {
+        process::exit_now(4);
+    }
+    process::exit_now(i32::from(serve(&control).is_err()))
+}
+
+/// The spawner's other descriptors are not ours to hold: they would keep sockets open.
+fn keep_only(socket: OwnedFd) -> io::Result<OwnedFd> {
+    process::default_signals();
+    process::set_name("stasis-init")?;
+    fds::duplicate_above(socket.as_fd(), 500)
+}
+
+fn enter_walls(spec: &WallsSpec, mounts: Mounts) -> io::Result<()> {
+    process::set_ids(0, 0)?;
+    process::setsid()?;
+    mount::mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, None)?;
+    // any directory serves: the overlay covers it only in this namespace, and becomes its root
+    mount::attach(mounts.root.as_fd(), "/tmp").map_err(named("attach the root"))?;
+    std::env::set_current_dir("/tmp")?;
+    mount_inside(&mounts.dev)?;
+    namespace::pivot_to_cwd().map_err(named("pivot to the root"))?;
+    mount::unmount_detached(".").map_err(named("leave the old root"))?;
+    std::env::set_current_dir("/")?;
+    drop(mounts);
+    namespace::loopback_up().map_err(named("bring up loopback"))?;
+    process::set_hostname(&spec.hostname)?;
+    namespace::unshare(libc::CLONE_NEWCGROUP).map_err(named("unshare the cgroup namespace"))
+}
+
+/// File systems below the new root, which is the current directory.
+fn mount_inside(dev: &OwnedFd) -> io::Result<()> {
+    let secure = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    mount::mount("proc", "proc", "proc", secure, None).map_err(named("mount /proc"))?;
+    mount::attach(dev.as_fd(), "dev").map_err(named("attach /dev"))?;
+    let options = Some("newinstance,ptmxmode=0666,mode=0620");
+    mount::mount("devpts", "dev/pts", "devpts", libc::MS_NOSUID | libc::MS_NOEXEC, options)
+        .map_err(named("mount /dev/pts"))?;
+    std::fs::create_dir_all(SHM)?;
+    std::fs::set_permissions(SHM, std::os::unix::fs::PermissionsExt::from_mode(0o1777))?;
+    mount::mount(SHM, "dev/shm", "", libc::MS_BIND, None).map_err(named("bind /dev/shm"))
+}
+
+fn named(what: &'static str) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+fn failed(error: &io::Error) -> InitReply {
+    InitReply::Failed { what: error.to_string(), errno: error.raw_os_error().unwrap_or(0) }
+}
+
+/// Answers the engine until it is gone, taking in orphans meanwhile.
+fn serve(control: &OwnedFd) -> io::Result<()> {
+    let mut held = Vec::new();
+    loop {
+        let asked = fds::poll_readable(control.as_fd(), 200)?;
+        while let Ok(Some(_)) = process::wait(-1, libc::WNOHANG | libc::__WALL) {}
+        if !asked {
+            continue;
+        }
+        let Some((request, fds)) = protocol::receive::<InitRequest>(control.as_fd())? else {
+            return Ok(());
+        };
+        let made = match request {
+            InitRequest::Launch { program, fds: numbers } => {
+                launch(&program, &numbers, &fds).map(|pidfd| vec![pidfd])
+            }
+            InitRequest::Time { monotonic, boottime } => {
+                time_namespace(monotonic, boottime).map(|ns| vec![ns])
+            }
+            InitRequest::Hold => {
+                held.extend(fds);
+                Ok(Vec::new())
+            }
+            InitRequest::Objects(specs) => objects::make_all(&specs),
+        };
+        answer(control, made)?;
+    }
+}
+
+fn answer(control: &OwnedFd, made: io::Result<Vec<OwnedFd>>) -> io::Result<()> {
+    let made = match made {
+        Ok(made) => made,
+        Err(error) => return protocol::send(control.as_fd(), &failed(&error), &[]),
+    };
+    let all: Vec<BorrowedFd> = made.iter().map(AsFd::as_fd).collect();
+    let mut batches = all.chunks(MAX_FDS).peekable();
+    if batches.peek().is_none() {
+        return protocol::send(control.as_fd(), &InitReply::Done { fds: 0, more: false }, &[]);
+    }
+    while let Some(batch) = batches.next() {
+        let more = batches.peek().is_some();
+        let reply = InitReply::Done { fds: batch.len() as u32, more };
+        protocol::send(control.as_fd(), &reply, batch)?;
+    }
+    Ok(())
+}
+
+/// A time namespace whose clocks run `monotonic` and `boottime` nanoseconds ahead of the host's.
+fn time_namespace(monotonic: i64, boottime: i64) -> io::Result<OwnedFd> {
+    const CLONE_NEWTIME: i32 = 0x80;
+    namespace::unshare(CLONE_NEWTIME).map_err(named("unshare the time namespace"))?;
+    let line = |clock: &str, ns: i64| {
+        format!("{clock} {} {}\n", ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000))
+    };
+    let offsets = line("monotonic", monotonic) + &line("boottime", boottime);
+    std::fs::write("/proc/self/timens_offsets", offsets).map_err(named("set clock offsets"))?;
+    Ok(File::open("/proc/self/ns/time_for_children")?.into())
+}
+
+/// Forks the first program. It stops itself before exec so that the engine can attach.
+fn launch(program: &LaunchSpec, numbers: &[i32], fds: &[OwnedFd]) -> io::Result<OwnedFd> {
+    if numbers.len() != fds.len() {
+        return Err(io::Error::other("descriptors and their numbers do not match"));
+    }
+    match process::fork(0, libc::SIGCHLD)? {
+        Forked::Parent { pidfd, .. } => Ok(pidfd),
+        Forked::Child => {
+            let error = start(program, numbers, fds);
+            eprintln!("stasis: cannot start {}: {error}", program.path);
+            process::exit_now(127)
+        }
+    }
+}
+
+fn start(program: &LaunchSpec, numbers: &[i32], fds: &[OwnedFd]) -> io::Error {
+    let attempt = || -> io::Result<()> {
+        process::setsid()?;
+        let high = numbers.iter().copied().max().unwrap_or(0).max(3) + 1;
+        let copies: Vec<OwnedFd> = fds
+            .iter()
+            .map(|fd| fds::duplicate_above(fd.as_fd(), high))
+            .collect::<io::Result<_>>()?;
+        for (copy, number) in copies.iter().zip(numbers) {
+            fds::place(copy.as_fd(), *number)?;
+        }
+        fds::close_range(high as u32, u32::MAX)?;
+        std::mem::forget(copies);
+        std::env::set_current_dir(&program.cwd)?;
+        process::unblock_signals();
+        process::raise(libc::SIGSTOP)
+    };
+    match attempt() {
+        Ok(()) => process::exec(&program.path, &program.argv, &program.env),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,47 @@
+//! Where our own few pages lie in every process that was restored.
+//!
+//!   RESERVED ┬ CODE       the interpreter, one page, stays mapped
+//!            ├ LOOP       a template's resident program
+//!            ├ LEAVE      per thread: last operations and signal frame, stays mapped
+//!            ├ REPORT     what failed, counters; shared with the engine
+//!            ├ OPS        operations of the program under way
+//!            └ DATA       what they point at
+//!
+//! LEAVE to DATA are one shared memory file, the *stage*, unique per restored tree. The range
+//! lies above what V8 picks at random (46 bits) and below where the kernel maps libraries, so
+//! programs do not come here by themselves; one that does is refused at capture, by name.
+
+use stasis_sys::PAGE;
+
+pub const RESERVED: u64 = 0x6f00_0000_0000;
+pub const RESERVED_END: u64 = RESERVED + 0x2000_0000;
+
+pub const CODE: u64 = RESERVED;
+pub const LOOP: u64 = RESERVED + 0x1_0000;
+pub const LOOP_SIZE: u64 = 4 * PAGE;
+
+pub const STAGE: u64 = RESERVED + 0x100_0000;
+pub const LEAVE: u64 = STAGE;
+pub const LEAVE_MAX: u64 = 0x100_0000;
+pub const REPORT: u64 = LEAVE + LEAVE_MAX;
+pub const OPS: u64 = REPORT + PAGE;
+pub const OPS_MAX: u64 = 0x400_0000;
+pub const DATA: u64 = OPS + OPS_MAX;
+pub const DATA_MAX: u64 = 0x1000_0000;
+pub const STAGE_SIZE: u64 = DATA + DATA_MAX - STAGE;
+
+/// Descriptors a template keeps for itself; everything below is what a message brought.
+pub const TEMPLATE_CONTROL_FD: i32 = 900;
+pub const TEMPLATE_PIDNS_FD: i32 = 901;
+
+/// Descriptors a clone finds at its start, in the order they were sent.
+pub const CLONE_PIDNS_FD: i32 = 0;
+pub const CLONE_STAGE_FD: i32 = 1;
+pub const CLONE_CONTROL_FD: i32 = 2;
+/// Further descriptors of the first message start here.
+pub const CLONE_FIRST_EXTRA_FD: i32 = 3;
+
+const _: () = assert!(STAGE + STAGE_SIZE <= RESERVED_END);
+
+/// Where a template keeps the order it received last.
+pub const ORDER: u64 = LOOP + 3 * PAGE;

@@ -1,0 +1,19 @@
+//! The spawner: a small process apart from everything else, which forks.
+//!
+//!   engine ──socket──► spawner ──fork──► blank template   (runs only the interpreter)
+//!      │                  └────clone3──► init, pid 1 of a machine's new namespaces
+//!      ├──socket──► each init: launch the first program, make kernel objects, time
+//!      └──socket──► each template: make a clone and let it run a program
+//!
+//! It is apart because fork copies the page tables of whoever forks, and because everything that
+//! needs the host's privileges to build walls is then in one small program. Every process made
+//! here ends when its socket closes, so killing the engine leaves nothing behind.
+//!
+//! This library is what both sides share: messages, addresses, and programs for the interpreter.
+
+#![deny(unsafe_code)]
+
+pub mod layout;
+pub mod program;
+pub mod protocol;
+pub mod resident;

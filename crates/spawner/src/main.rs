@@ -1,0 +1,70 @@
+//! `stasis-spawner`: started by the engine with a socket as standard input; see the library.
+
+#![deny(unsafe_code)]
+
+mod blank;
+mod init;
+mod objects;
+mod walls;
+
+use stasis_spawner::protocol::{self, SpawnReply, SpawnRequest};
+use stasis_sys::process::{self, Forked};
+use stasis_sys::{fds, libc};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+fn main() {
+    let control = fds::inherited(0);
+    if let Err(error) = serve(&control) {
+        eprintln!("stasis-spawner: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// Answers requests until the engine is gone.
+fn serve(control: &OwnedFd) -> io::Result<()> {
+    // templates are made by a process that ends at once; they come to us and are reaped here
+    process::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)?;
+    let devices = walls::device_tree()?;
+    loop {
+        if !fds::poll_readable(control.as_fd(), 1000)? {
+            reap();
+            continue;
+        }
+        let Some((request, mut fds)) = protocol::receive::<SpawnRequest>(control.as_fd())? else {
+            return Ok(());
+        };
+        reap();
+        let Some(socket) = fds.pop() else { continue };
+        let made = match request {
+            SpawnRequest::Blank => make_blank(socket),
+            SpawnRequest::Walls(spec) => walls::build(&spec, &devices, socket),
+        };
+        reply(control, made)?;
+    }
+}
+
+fn make_blank(socket: OwnedFd) -> io::Result<(i32, OwnedFd)> {
+    match process::fork(0, libc::SIGCHLD)? {
+        Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
+        Forked::Child => blank::become_blank(socket),
+    }
+}
+
+fn reply(control: &OwnedFd, made: io::Result<(i32, OwnedFd)>) -> io::Result<()> {
+    match made {
+        Ok((pid, pidfd)) => {
+            protocol::send(control.as_fd(), &SpawnReply::Made { pid }, &[pidfd.as_fd()])
+        }
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(0);
+            let what = error.to_string();
+            protocol::send(control.as_fd(), &SpawnReply::Failed { what, errno }, &[])
+        }
+    }
+}
+
+/// Takes the exit status of every child that ended.
+fn reap() {
+    while let Ok(Some(_)) = process::wait(-1, libc::WNOHANG | libc::__WALL) {}
+}

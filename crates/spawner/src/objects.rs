@@ -1,0 +1,31 @@
+//! Kernel objects made inside a machine's namespaces, for processes that are being restored.
+
+use stasis_spawner::protocol::ObjectSpec;
+use stasis_sys::{fds, files, libc};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+pub fn make_all(specs: &[ObjectSpec]) -> io::Result<Vec<OwnedFd>> {
+    let root: OwnedFd = File::open("/")?.into();
+    let mut made = Vec::new();
+    for spec in specs {
+        match spec {
+            ObjectSpec::Open { path, flags, offset } => {
+                made.push(open(&root, path, *flags, *offset)?);
+            }
+        }
+    }
+    Ok(made)
+}
+
+fn open(root: &OwnedFd, path: &str, flags: i32, offset: Option<u64>) -> io::Result<OwnedFd> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("open {path}: {error}"));
+    // flags that act at open time must not act again
+    let flags = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC) | libc::O_NOCTTY;
+    let file = files::open_in_root(root.as_fd(), path, flags).map_err(named)?;
+    if let Some(offset) = offset {
+        fds::seek(&file, offset as i64, libc::SEEK_SET).map_err(named)?;
+    }
+    Ok(file)
+}

@@ -1,0 +1,151 @@
+//! Messages between the engine and the processes the spawner makes.
+//!
+//! Sequenced-packet sockets carry one message each, with descriptors beside it. Both sides are
+//! the same build, so there is no version here; what outlives a build is the image.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use stasis_sys::socket;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// Bounded by the kernel's default socket buffer.
+pub const MAX_MESSAGE: usize = 160 << 10;
+
+/// What the engine asks of the spawner.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum SpawnRequest {
+    /// A process that holds nothing but the interpreter. Brings its control socket.
+    Blank,
+    /// New namespaces with an init in them. Brings the init's control socket.
+    Walls(WallsSpec),
+}
+
+/// The walls to build.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WallsSpec {
+    pub hostname: String,
+    pub root: RootSpec,
+    /// (inside, outside, count)
+    pub uid_map: Vec<(u32, u32, u32)>,
+    pub gid_map: Vec<(u32, u32, u32)>,
+}
+
+/// An overlay: read-only layers, topmost first, and a private directory on top.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RootSpec {
+    pub lower: Vec<String>,
+    pub upper: String,
+    pub work: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum SpawnReply {
+    /// Brings a pidfd.
+    Made { pid: i32 },
+    Failed { what: String, errno: i32 },
+}
+
+/// What the engine asks of a machine's init.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum InitRequest {
+    /// Starts the first program, stopped before exec. Brings its descriptors, to be placed at
+    /// `fds`. Answers with a pidfd.
+    Launch { program: LaunchSpec, fds: Vec<i32> },
+    /// Makes the time namespace with these clock offsets (nanoseconds) and hands it over.
+    Time { monotonic: i64, boottime: i64 },
+    /// Keeps descriptors open for as long as the machine lives.
+    Hold,
+    /// Makes kernel objects inside the namespaces; answers with one descriptor each, in batches
+    /// of at most `socket::MAX_FDS`.
+    Objects(Vec<ObjectSpec>),
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LaunchSpec {
+    pub path: String,
+    pub argv: Vec<String>,
+    pub env: Vec<String>,
+    pub cwd: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum InitReply {
+    /// With as many descriptors as `fds`; `more` messages follow for the same request.
+    Done { fds: u32, more: bool },
+    Failed { what: String, errno: i32 },
+}
+
+/// One kernel object that belongs to the machine's namespaces. Objects that do not (pipes, event
+/// counters, memory files) the engine makes itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum ObjectSpec {
+    /// Opened by path below the machine's root.
+    Open { path: String, flags: i32, offset: Option<u64> },
+}
+
+pub fn send<T: Serialize>(
+    socket: BorrowedFd,
+    message: &T,
+    fds: &[BorrowedFd],
+) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    if bytes.len() > MAX_MESSAGE {
+        return Err(io::Error::other(format!("a message of {} bytes is too long", bytes.len())));
+    }
+    socket::send(socket, &bytes, fds).map(drop)
+}
+
+/// The next message, or `None` when the other side is gone.
+pub fn receive<T: DeserializeOwned>(
+    socket: BorrowedFd,
+) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    // fresh zero pages: only what the message fills becomes memory of an init
+    let mut buffer = vec![0u8; MAX_MESSAGE];
+    let received = socket::receive(socket, &mut buffer)?;
+    if received.len == 0 {
+        return Ok(None);
+    }
+    let message = postcard::from_bytes(&buffer[..received.len]).map_err(io::Error::other)?;
+    Ok(Some((message, received.fds)))
+}
+
+/// Bytes of an order to a template: two pids and two sets of clone arguments, each padded to 16.
+pub const ORDER_SIZE: usize = 16 + 2 * 96;
+
+/// An order to a template: which pids, and how to make its helper and the clone.
+pub struct Order {
+    /// Pid of the short-lived helper, free in the namespace; `None` lets the kernel choose.
+    pub helper_pid: Option<i32>,
+    pub clone_pid: Option<i32>,
+}
+
+impl Order {
+    /// The bytes the resident loop receives in place. `base` is where it keeps them.
+    pub fn to_bytes(&self, base: u64) -> Vec<u8> {
+        use stasis_sys::libc;
+        use stasis_sys::process::CloneArgs;
+        let pid = |pid: Option<i32>| pid.unwrap_or(0) as u32 as u64;
+        let mut bytes = Vec::with_capacity(ORDER_SIZE);
+        // two 32-bit pids, each in a 64-bit cell of its own
+        bytes.extend(pid(self.helper_pid).to_ne_bytes());
+        bytes.extend(pid(self.clone_pid).to_ne_bytes());
+        let helper = CloneArgs {
+            flags: (libc::CLONE_VM | libc::CLONE_VFORK) as u64,
+            set_tid: if self.helper_pid.is_some() { base } else { 0 },
+            set_tid_size: self.helper_pid.is_some().into(),
+            ..CloneArgs::default()
+        };
+        let clone = CloneArgs {
+            exit_signal: libc::SIGCHLD as u64,
+            set_tid: if self.clone_pid.is_some() { base + 8 } else { 0 },
+            set_tid_size: self.clone_pid.is_some().into(),
+            ..CloneArgs::default()
+        };
+        for args in [helper, clone] {
+            bytes.extend(args.to_bytes());
+            bytes.resize(bytes.len().next_multiple_of(16), 0);
+        }
+        debug_assert_eq!(bytes.len(), ORDER_SIZE);
+        bytes
+    }
+}

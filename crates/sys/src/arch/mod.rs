@@ -1,0 +1,9 @@
+//! What depends on the processor: the in-target interpreter, signal frames, extended state.
+
+mod interpreter;
+mod sigframe;
+mod xstate;
+
+pub use interpreter::*;
+pub use sigframe::*;
+pub use xstate::*;

@@ -1,0 +1,174 @@
+//! Descriptors: memory files, polling, pipes, ranges.
+
+use crate::check;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+pub fn memfd(name: &str, flags: u32) -> io::Result<OwnedFd> {
+    let name = crate::c_string(name)?;
+    // SAFETY: the name outlives the call; a returned descriptor is new and ours.
+    unsafe {
+        let fd = check(libc::memfd_create(name.as_ptr(), flags).into())?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// A pipe: read end, write end.
+pub fn pipe(flags: i32) -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [-1; 2];
+    // SAFETY: the array has room for both ends; both are new and ours.
+    unsafe {
+        check(libc::pipe2(ends.as_mut_ptr(), flags).into())?;
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+/// Copies what is in `from` (a pipe) to `to` (a pipe) without taking it. Bytes copied.
+pub fn tee(from: BorrowedFd, to: BorrowedFd, len: usize) -> io::Result<usize> {
+    const FLAGS: u32 = libc::SPLICE_F_NONBLOCK;
+    // SAFETY: descriptors and numbers only.
+    let copied = check(unsafe { libc::tee(from.as_raw_fd(), to.as_raw_fd(), len, FLAGS) } as i64)?;
+    Ok(copied as usize)
+}
+
+pub fn fcntl(fd: BorrowedFd, command: i32, argument: u64) -> io::Result<i32> {
+    // SAFETY: used with commands whose argument is a number.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), command, argument) }.into()).map(|v| v as i32)
+}
+
+/// An ioctl whose argument is a number or points into `buffer`.
+pub fn ioctl_buffer(fd: BorrowedFd, request: u64, buffer: &mut [u8]) -> io::Result<i32> {
+    // SAFETY: callers pass a buffer of at least the size the request encodes.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request, buffer.as_mut_ptr()) }.into())
+        .map(|v| v as i32)
+}
+
+pub fn ioctl_value(fd: BorrowedFd, request: u64, value: u64) -> io::Result<i32> {
+    // SAFETY: the request takes a number, not a pointer.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request, value) }.into()).map(|v| v as i32)
+}
+
+/// True when the descriptor is readable or hung up within the time.
+pub fn poll_readable(fd: BorrowedFd, timeout_ms: i32) -> io::Result<bool> {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, which outlives the call.
+    let ready = check(unsafe { libc::poll(&raw mut entry, 1, timeout_ms) }.into());
+    match ready {
+        Err(error) if error.raw_os_error() == Some(libc::EINTR) => Ok(false),
+        other => Ok(other? > 0),
+    }
+}
+
+/// Which of several descriptors are readable or hung up.
+pub fn poll_many(fds: &[BorrowedFd], timeout_ms: i32) -> io::Result<Vec<bool>> {
+    let mut entries: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+        .collect();
+    // SAFETY: the array and its length agree and outlive the call.
+    let ready =
+        check(unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as u64, timeout_ms) }.into());
+    match ready {
+        Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),
+        _ => Ok(entries.iter().map(|entry| entry.revents != 0).collect()),
+    }
+}
+
+/// Makes `fd` also available as `number`, replacing what was there; survives exec.
+pub fn place(fd: BorrowedFd, number: RawFd) -> io::Result<()> {
+    if fd.as_raw_fd() == number {
+        return fcntl(fd, libc::F_SETFD, 0).map(drop);
+    }
+    // SAFETY: numbers only. The caller owns its descriptor table (it is about to exec).
+    check(unsafe { libc::dup2(fd.as_raw_fd(), number) }.into()).map(drop)
+}
+
+/// A copy of `fd` numbered at least `lowest`, closed on exec.
+pub fn duplicate_above(fd: BorrowedFd, lowest: RawFd) -> io::Result<OwnedFd> {
+    let copy = fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest as u64)?;
+    // SAFETY: the kernel just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Closes every descriptor from `first` to `last`.
+pub fn close_range(first: u32, last: u32) -> io::Result<()> {
+    // SAFETY: the callers are freshly forked processes that give up what they inherited; they
+    // hold no owner of a descriptor in the range.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }).map(drop)
+}
+
+/// Wraps a descriptor number this process was handed by its parent.
+pub fn inherited(number: RawFd) -> OwnedFd {
+    // SAFETY: by contract of the callers (a started helper process) the number is open, and
+    // nobody else in this process owns it.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// Device and inode behind a descriptor, and its stat otherwise.
+pub fn stat(fd: BorrowedFd) -> io::Result<libc::stat64> {
+    // SAFETY: the struct is plain integers; fstat fills it.
+    unsafe {
+        let mut stat = std::mem::zeroed();
+        check(libc::fstat64(fd.as_raw_fd(), &raw mut stat).into())?;
+        Ok(stat)
+    }
+}
+
+pub fn eventfd(initial: u32, flags: i32) -> io::Result<OwnedFd> {
+    // SAFETY: numbers only; the descriptor is new and ours.
+    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::eventfd(initial, flags).into())? as i32)) }
+}
+
+pub fn epoll() -> io::Result<OwnedFd> {
+    // SAFETY: as for `eventfd`.
+    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC).into())? as i32)) }
+}
+
+pub fn timerfd(clock: i32, flags: i32) -> io::Result<OwnedFd> {
+    // SAFETY: as for `eventfd`.
+    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::timerfd_create(clock, flags).into())? as i32)) }
+}
+
+pub fn timerfd_set(fd: BorrowedFd, flags: i32, value_ns: u64, interval_ns: u64) -> io::Result<()> {
+    let spec = |ns: u64| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    };
+    let value = libc::itimerspec { it_interval: spec(interval_ns), it_value: spec(value_ns) };
+    // SAFETY: the value outlives the call; no old value is asked for.
+    check(unsafe {
+        libc::timerfd_settime(fd.as_raw_fd(), flags, &raw const value, std::ptr::null_mut())
+    }
+    .into())
+    .map(drop)
+}
+
+pub fn signalfd(mask: u64, flags: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the mask is eight bytes, as the size says; the descriptor is new and ours.
+    unsafe {
+        let fd = check(libc::syscall(libc::SYS_signalfd4, -1, &raw const mask, 8, flags))?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+pub fn inotify(flags: i32) -> io::Result<OwnedFd> {
+    // SAFETY: as for `eventfd`.
+    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::inotify_init1(flags).into())? as i32)) }
+}
+
+pub fn inotify_watch(fd: BorrowedFd, path: &str, mask: u32) -> io::Result<i32> {
+    let path = crate::c_string(path)?;
+    // SAFETY: the path outlives the call.
+    check(unsafe { libc::inotify_add_watch(fd.as_raw_fd(), path.as_ptr(), mask) }.into())
+        .map(|wd| wd as i32)
+}
+
+pub fn inotify_unwatch(fd: BorrowedFd, wd: i32) -> io::Result<()> {
+    // SAFETY: numbers only.
+    check(unsafe { libc::inotify_rm_watch(fd.as_raw_fd(), wd) }.into()).map(drop)
+}
+
+pub fn seek(fd: impl AsFd, offset: i64, whence: i32) -> io::Result<u64> {
+    // SAFETY: numbers only.
+    check(unsafe { libc::lseek64(fd.as_fd().as_raw_fd(), offset, whence) }).map(|v| v as u64)
+}

@@ -1,0 +1,132 @@
+//! Files: opening below a root, attributes, device nodes, links.
+
+use crate::{c_string, check};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Never leave the root, whatever links say.
+const RESOLVE_IN_ROOT: u64 = 0x10;
+
+#[repr(C)]
+struct OpenHow {
+    flags: u64,
+    mode: u64,
+    resolve: u64,
+}
+
+/// Opens `path` as if `root` were `/`.
+pub fn open_in_root(root: BorrowedFd, path: &str, flags: i32) -> io::Result<OwnedFd> {
+    let path = c_string(path)?;
+    let how = OpenHow {
+        flags: (flags | libc::O_CLOEXEC) as u64,
+        mode: 0,
+        resolve: RESOLVE_IN_ROOT,
+    };
+    // SAFETY: the path and the struct outlive the call and the size is the struct's; the
+    // descriptor is new and ours.
+    unsafe {
+        let fd = check(libc::syscall(
+            libc::SYS_openat2,
+            root.as_raw_fd(),
+            path.as_ptr(),
+            &raw const how,
+            size_of::<OpenHow>(),
+        ))?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+pub fn make_node(path: &str, mode: u32, major: u32, minor: u32) -> io::Result<()> {
+    let path = c_string(path)?;
+    // SAFETY: the path outlives the call.
+    check(unsafe { libc::mknod(path.as_ptr(), mode, libc::makedev(major, minor)) }.into())
+        .map(drop)
+}
+
+/// Names of the extended attributes of the file itself, not of what a link points at.
+pub fn xattr_names(path: &str) -> io::Result<Vec<String>> {
+    let path = c_string(path)?;
+    let mut buffer = vec![0u8; 64 * 1024];
+    // SAFETY: pointer and length describe the buffer.
+    let len = check(unsafe {
+        libc::llistxattr(path.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
+    } as i64)?;
+    buffer.truncate(len as usize);
+    Ok(buffer
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect())
+}
+
+pub fn xattr(path: &str, name: &str) -> io::Result<Vec<u8>> {
+    let (path, name) = (c_string(path)?, c_string(name)?);
+    let mut buffer = vec![0u8; 64 * 1024];
+    // SAFETY: pointer and length describe the buffer.
+    let len = check(unsafe {
+        libc::lgetxattr(path.as_ptr(), name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
+    } as i64)?;
+    buffer.truncate(len as usize);
+    Ok(buffer)
+}
+
+pub fn set_xattr(path: &str, name: &str, value: &[u8]) -> io::Result<()> {
+    let (path, name) = (c_string(path)?, c_string(name)?);
+    // SAFETY: pointer and length describe the value.
+    check(unsafe {
+        libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
+    }
+    .into())
+    .map(drop)
+}
+
+/// Owner and modification time, of the entry itself.
+pub fn set_owner(path: &str, uid: u32, gid: u32) -> io::Result<()> {
+    let path = c_string(path)?;
+    // SAFETY: the path outlives the call.
+    check(unsafe { libc::lchown(path.as_ptr(), uid, gid) }.into()).map(drop)
+}
+
+pub fn set_mtime(path: &str, seconds: i64, nanoseconds: i64) -> io::Result<()> {
+    let path = c_string(path)?;
+    let time = libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds };
+    let times = [time, time];
+    // SAFETY: the path and both times outlive the call.
+    check(unsafe {
+        libc::utimensat(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            times.as_ptr(),
+            libc::AT_SYMLINK_NOFOLLOW,
+        )
+    }
+    .into())
+    .map(drop)
+}
+
+pub fn flock(fd: BorrowedFd, operation: i32) -> io::Result<()> {
+    // SAFETY: numbers only.
+    check(unsafe { libc::flock(fd.as_raw_fd(), operation) }.into()).map(drop)
+}
+
+/// Sets this process's file mode mask; the old one.
+pub fn umask(mask: u32) -> u32 {
+    // SAFETY: numbers only.
+    unsafe { libc::umask(mask) }
+}
+
+pub fn chdir_fd(fd: BorrowedFd) -> io::Result<()> {
+    // SAFETY: numbers only.
+    check(unsafe { libc::fchdir(fd.as_raw_fd()) }.into()).map(drop)
+}
+
+/// Where written data and holes of a file start: (start, end) of the next data at or after
+/// `from`, `None` at the end.
+pub fn next_data(fd: BorrowedFd, from: u64) -> io::Result<Option<(u64, u64)>> {
+    let seek = |offset: u64, whence| crate::fds::seek(fd, offset as i64, whence);
+    match seek(from, libc::SEEK_DATA) {
+        Ok(start) => Ok(Some((start, seek(start, libc::SEEK_HOLE)?))),
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,40 @@
+//! The only door to the kernel.
+//!
+//! Every system call that Rust's standard library does not offer is typed here, once; no other
+//! crate of the project contains `unsafe` code. What depends on the processor lives in `arch`.
+//!
+//! Calls return `std::io::Result`; the caller adds what it was doing and to whom.
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+compile_error!("Stasis runs on x86_64 Linux; another architecture needs its own `arch` module");
+
+pub mod arch;
+pub mod fds;
+pub mod files;
+pub mod futex;
+pub mod memory;
+pub mod mount;
+pub mod namespace;
+pub mod pagemap;
+pub mod process;
+pub mod ptrace;
+pub mod socket;
+pub mod uffd;
+
+pub use libc;
+
+use std::io;
+
+/// Size of a page on every architecture this crate supports.
+pub const PAGE: u64 = 4096;
+
+/// Turns a raw return value into a result, reading errno for -1.
+pub(crate) fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A path or name as the kernel wants it.
+pub(crate) fn c_string(text: &str) -> io::Result<std::ffi::CString> {
+    std::ffi::CString::new(text)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the name contains a NUL byte"))
+}

@@ -1,0 +1,107 @@
+//! The mount interface by descriptor: make a file system, attach it later.
+
+use crate::{c_string, check};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+const FSCONFIG_SET_STRING: u32 = 1;
+const FSCONFIG_CMD_CREATE: u32 = 6;
+const FSOPEN_CLOEXEC: u32 = 1;
+const FSMOUNT_CLOEXEC: u32 = 1;
+const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
+const OPEN_TREE_CLONE: u32 = 1;
+const OPEN_TREE_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
+const AT_RECURSIVE: u32 = 0x8000;
+
+pub const ATTR_RDONLY: u32 = 0x1;
+pub const ATTR_NOSUID: u32 = 0x2;
+pub const ATTR_NODEV: u32 = 0x4;
+pub const ATTR_NOEXEC: u32 = 0x8;
+
+/// Makes a detached mount of a new file system instance.
+pub fn detached(kind: &str, options: &[(&str, &str)], attributes: u32) -> io::Result<OwnedFd> {
+    let kind = c_string(kind)?;
+    // SAFETY: names and values are NUL-terminated and outlive each call; the descriptors the
+    // kernel returns are new and ours.
+    unsafe {
+        let fs = check(libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC))?;
+        let fs = OwnedFd::from_raw_fd(fs as i32);
+        for (key, value) in options {
+            let (key, value) = (c_string(key)?, c_string(value)?);
+            check(libc::syscall(
+                libc::SYS_fsconfig,
+                fs.as_raw_fd(),
+                FSCONFIG_SET_STRING,
+                key.as_ptr(),
+                value.as_ptr(),
+                0,
+            ))?;
+        }
+        let none = std::ptr::null::<libc::c_char>();
+        check(libc::syscall(
+            libc::SYS_fsconfig,
+            fs.as_raw_fd(),
+            FSCONFIG_CMD_CREATE,
+            none,
+            none,
+            0,
+        ))?;
+        let mount =
+            check(libc::syscall(libc::SYS_fsmount, fs.as_raw_fd(), FSMOUNT_CLOEXEC, attributes))?;
+        Ok(OwnedFd::from_raw_fd(mount as i32))
+    }
+}
+
+/// A detached copy of the mount (tree) at `path`.
+pub fn clone_tree(path: &str, recursive: bool) -> io::Result<OwnedFd> {
+    let path = c_string(path)?;
+    let flags =
+        OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | if recursive { AT_RECURSIVE } else { 0 };
+    // SAFETY: the path outlives the call; the descriptor is new and ours.
+    unsafe {
+        let fd = check(libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags))?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// Attaches a detached mount at `path`.
+pub fn attach(mount: BorrowedFd, path: &str) -> io::Result<()> {
+    let path = c_string(path)?;
+    // SAFETY: both names are NUL-terminated and outlive the call.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            MOVE_MOUNT_F_EMPTY_PATH,
+        )
+    })
+    .map(drop)
+}
+
+/// mount(2) by name.
+pub fn mount(
+    source: &str,
+    target: &str,
+    kind: &str,
+    flags: u64,
+    options: Option<&str>,
+) -> io::Result<()> {
+    let (source, target, kind) = (c_string(source)?, c_string(target)?, c_string(kind)?);
+    let options = options.map(c_string).transpose()?;
+    let data = options.as_ref().map_or(std::ptr::null(), |o| o.as_ptr().cast());
+    // SAFETY: all strings are NUL-terminated and outlive the call.
+    check(unsafe {
+        libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data)
+    }
+    .into())
+    .map(drop)
+}
+
+pub fn unmount_detached(path: &str) -> io::Result<()> {
+    let path = c_string(path)?;
+    // SAFETY: the path outlives the call.
+    check(unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) }.into()).map(drop)
+}
