@@ -41,6 +41,7 @@ fn main() {
         let t = Instant::now();
         let tree = match engine.restore(&c.image, vec![fd(&b), fd(&b), std::io::stderr().try_clone_fd()]) { Ok(t) => t, Err(e) => { println!("restore: {e}"); return } };
         let t1 = t.elapsed();
+        if std::env::var("HOLD").is_ok() { std::thread::sleep(std::time::Duration::from_secs(3)); }
         println!("restore {i} {:?} check <- {} ({:?}) mem {:?}", t1, ask(&a, "check"), t.elapsed(), tree.memory_kib().unwrap());
         println!("step <- {}", ask(&a, "step"));
         let c2 = engine.capture(&tree).unwrap();

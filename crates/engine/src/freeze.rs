@@ -8,6 +8,7 @@ use crate::error::{Doing, Error, Result};
 use crate::inject::Site;
 use crate::proc::{self, Stat, Status};
 use stasis_sys::arch::UserRegs;
+use stasis_sys::libc;
 use stasis_sys::memory::ProcessMemory;
 use stasis_sys::ptrace::{self, Stop};
 use std::collections::HashSet;
@@ -168,7 +169,7 @@ fn look_at(pid: i32, tids: &[i32]) -> Result<FrozenLive> {
     let mut threads = tids
         .iter()
         .map(|tid| {
-            let regs = ptrace::regs(*tid).doing(|| format!("read registers of thread {tid}"))?;
+            let regs = settled_regs(*tid).doing(|| format!("read registers of thread {tid}"))?;
             let status = Status::parse(&proc::read_text(pid, &format!("task/{tid}/status"))?);
             let own_tid = status.innermost("NSpid").unwrap_or(0);
             Ok(FrozenThread { tid: *tid, own_tid, regs, status })
@@ -181,6 +182,40 @@ fn look_at(pid: i32, tids: &[i32]) -> Result<FrozenLive> {
     let site = Site::find(pid, &memory, &threads[0].regs)?;
     Ok(FrozenLive { threads, memory, site })
 }
+
+/// A thread's registers, after seeing to it that our stop leaves no trace in them.
+///
+/// Most system calls that a stop interrupts are repeated by the kernel. A few report EINTR even
+/// though the program got no signal; they took nothing, so they are made again.
+fn settled_regs(tid: i32) -> std::io::Result<UserRegs> {
+    const INTERRUPTED: u64 = -(libc::EINTR as i64) as u64;
+    let mut regs = ptrace::regs(tid)?;
+    if regs.rax == INTERRUPTED && REPORT_EINTR.contains(&(regs.orig_rax as i64)) {
+        regs.rax = regs.orig_rax;
+        regs.rip -= 2;
+        regs.orig_rax = u64::MAX;
+        ptrace::set_regs(tid, &regs)?;
+    }
+    Ok(regs)
+}
+
+/// Calls that report EINTR for a stop (signal(7)), or for one during a socket timeout.
+const REPORT_EINTR: [i64; 14] = [
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_read,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+];
 
 impl Drop for Frozen {
     fn drop(&mut self) {

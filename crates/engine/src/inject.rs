@@ -198,6 +198,14 @@ impl<'a> Injector<'a> {
         }
     }
 
+    /// Puts the scratch memory back in a copy of the process that was made meanwhile.
+    pub fn repair(&self, copy: &ProcessMemory) -> Result<()> {
+        match &self.saved_scratch {
+            Some(saved) => copy.write(self.site.scratch, saved).doing(|| "repair a twin".into()),
+            None => Ok(()),
+        }
+    }
+
     /// Puts scratch memory, registers and mask back.
     pub fn finish(mut self) -> Result<()> {
         self.put_back()

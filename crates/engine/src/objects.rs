@@ -41,7 +41,8 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
     for (index, object) in manifest.objects.iter().enumerate() {
         let fd = match &object.kind {
             ObjectKind::PipeBuffer { path: None, capacity, content } => {
-                pipes.insert(index as u32, make_pipe(*capacity, content)?);
+                let packets = has_packets(manifest, index as u32);
+                pipes.insert(index as u32, make_pipe(*capacity, content, packets)?);
                 made.objects.push(None);
                 continue;
             }
@@ -149,12 +150,30 @@ fn make_segment(store: &Store, manifest: &Manifest, segment: &Segment) -> Result
     Ok(file.into())
 }
 
-fn make_pipe(capacity: u32, content: &[u8]) -> Result<(OwnedFd, OwnedFd)> {
+/// Whether a pipe's writer is in packet mode.
+fn has_packets(manifest: &Manifest, pipe: u32) -> bool {
+    manifest.objects.iter().any(|object| {
+        object.flags as i32 & libc::O_DIRECT != 0
+            && matches!(object.kind, ObjectKind::Pipe { pipe: own, .. } if own == pipe)
+    })
+}
+
+fn make_pipe(
+    capacity: u32,
+    content: &[Vec<u8>],
+    packets: bool,
+) -> Result<(OwnedFd, OwnedFd)> {
     let doing = || "make a pipe".to_owned();
     let (read, write) = fds::pipe(libc::O_CLOEXEC | libc::O_NONBLOCK).doing(doing)?;
     fds::fcntl(write.as_fd(), libc::F_SETPIPE_SZ, capacity.into()).doing(doing)?;
     let file = File::from(write);
-    (&file).write_all(content).doing(doing)?;
+    if packets {
+        let flags = libc::O_NONBLOCK | libc::O_DIRECT;
+        fds::fcntl(file.as_fd(), libc::F_SETFL, flags as u64).doing(doing)?;
+    }
+    for piece in content {
+        (&file).write_all(piece).doing(doing)?;
+    }
     Ok((read, file.into()))
 }
 
@@ -182,7 +201,11 @@ fn set_flags(fd: &OwnedFd, object: &Object) -> Result<()> {
     if matches!(object.kind, ObjectKind::External { .. }) {
         return Ok(());
     }
-    const SETTABLE: i32 = libc::O_NONBLOCK | libc::O_APPEND | libc::O_NOATIME | libc::O_ASYNC;
+    const SETTABLE: i32 = libc::O_NONBLOCK
+        | libc::O_APPEND
+        | libc::O_NOATIME
+        | libc::O_ASYNC
+        | libc::O_DIRECT;
     let flags = object.flags as i32 & SETTABLE;
     fds::fcntl(fd.as_fd(), libc::F_SETFL, flags as u64)
         .map(drop)

@@ -197,6 +197,28 @@ pub fn nice_of(tid: i32) -> io::Result<i32> {
     Ok(20 - raw as i32)
 }
 
+/// A thread's scheduling policy and priority.
+pub fn schedule_of(tid: i32) -> io::Result<(i32, i32)> {
+    let mut priority = 0i32;
+    // SAFETY: the parameter struct is one int, which outlives the call.
+    unsafe {
+        let policy = check(libc::syscall(libc::SYS_sched_getscheduler, tid))?;
+        check(libc::syscall(libc::SYS_sched_getparam, tid, &raw mut priority))?;
+        Ok((policy as i32, priority))
+    }
+}
+
+/// Processors a thread may run on, as a bit mask without trailing zeros.
+pub fn affinity_of(tid: i32) -> io::Result<Vec<u8>> {
+    let mut mask = vec![0u8; 1024];
+    // SAFETY: pointer and length describe the buffer.
+    let len = check(unsafe {
+        libc::syscall(libc::SYS_sched_getaffinity, tid, mask.len(), mask.as_mut_ptr())
+    })?;
+    mask.truncate(len as usize);
+    Ok(mask)
+}
+
 /// Sets this thread's nice value.
 pub fn renice(value: i32) -> io::Result<()> {
     // SAFETY: numbers only.

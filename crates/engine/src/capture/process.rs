@@ -51,6 +51,8 @@ fn read_live(process: &FrozenProcess, live: &FrozenLive) -> Result<Live> {
     let subreaper = [libc::PR_GET_CHILD_SUBREAPER as u64, at, 0, 0, 0, 0];
     injector.must("subreaper", libc::SYS_prctl, subreaper)?;
     let child_subreaper = injector.get(0, 4)? != [0; 4];
+    let huge = [libc::PR_GET_THP_DISABLE as u64, 0, 0, 0, 0, 0];
+    let huge_pages_disabled = injector.call(libc::SYS_prctl, huge)? > 0;
     injector.finish()?;
     Ok(Live {
         exe: u32::MAX,
@@ -70,6 +72,7 @@ fn read_live(process: &FrozenProcess, live: &FrozenLive) -> Result<Live> {
         personality: u32::from_str_radix(proc::read_text(process.pid, "personality")?.trim(), 16)
             .unwrap_or(0),
         child_subreaper,
+        huge_pages_disabled,
     })
 }
 

@@ -37,37 +37,38 @@ pub fn make_all(frozen: &Frozen, tree: &Tree) -> Result<Vec<Twin>> {
 fn make(process: &FrozenProcess, tree: &Tree) -> Result<Twin> {
     let live = process.live.as_ref().ok_or(Error::Gone)?;
     let changed = tree.take_changed(process.pid)?;
-    let pid = fork(process.pid, &live.memory, live.site)?;
+    let (pid, memory) = fork(process.pid, &live.memory, live.site)?;
     let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
-    let twin = Twin {
-        pid,
-        own_pid: process.own_pid,
-        memory: ProcessMemory::open(pid).doing(|| "open a twin's memory".into())?,
-        changed,
-    };
+    let twin = Twin { pid, own_pid: process.own_pid, memory, changed };
     check_whole(process, &twin)?;
     Ok(twin)
 }
 
-fn fork(pid: i32, memory: &ProcessMemory, site: Site) -> Result<i32> {
+fn fork(pid: i32, memory: &ProcessMemory, site: Site) -> Result<(i32, ProcessMemory)> {
     let helper_args =
         CloneArgs { flags: libc::CLONE_VM as u64, ..CloneArgs::default() }.to_bytes();
     let mut source = Injector::new(pid, memory, site)?;
     let at = source.put(0, &helper_args)?;
+    let twin_args = source.put(128, &CloneArgs::default().to_bytes())?;
     let helper = source.clone("make a helper", at)?;
-    let twin = fork_from_helper(helper, memory, site);
+    let twin = fork_from_helper(helper, memory, site, twin_args);
     end(helper);
     // the helper is the source's child, of a kind ordinary waits do not see
     let wait = [u64::MAX, 0, (libc::__WCLONE | libc::WNOHANG) as u64, 0, 0, 0];
     let waited = source.must("wait for the helper", libc::SYS_wait4, wait);
+    let whole = twin.and_then(|twin| {
+        let copy = ProcessMemory::open(twin).doing(|| "open a twin's memory".into());
+        // the copy was made with our arguments in its scratch memory
+        let copy = copy.and_then(|copy| source.repair(&copy).map(|()| copy));
+        copy.map(|copy| (twin, copy)).inspect_err(|_| end(twin))
+    });
     source.finish()?;
     waited?;
-    twin
+    whole
 }
 
-fn fork_from_helper(helper: i32, memory: &ProcessMemory, site: Site) -> Result<i32> {
+fn fork_from_helper(helper: i32, memory: &ProcessMemory, site: Site, at: u64) -> Result<i32> {
     let mut injector = Injector::new(helper, memory, site)?;
-    let at = injector.put(128, &CloneArgs::default().to_bytes())?;
     let twin = injector.clone("make a twin", at);
     injector.finish()?;
     twin

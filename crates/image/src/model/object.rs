@@ -38,8 +38,8 @@ pub enum ObjectKind {
     Memfd { segment: u32, offset: u64 },
     Pidfd { pid: i32 },
     /// A pipe's contents, kept once however many ends are open. Never referred to by a
-    /// descriptor, only by `Pipe::pipe`.
-    PipeBuffer { path: Option<String>, capacity: u32, content: Vec<u8> },
+    /// descriptor, only by `Pipe::pipe`. Several pieces where it is read packet by packet.
+    PipeBuffer { path: Option<String>, capacity: u32, content: Vec<Vec<u8>> },
     Socket(Box<super::object::Socket>),
     Pty(Pty),
 }

@@ -55,7 +55,15 @@ fn read_buffer(descriptor: &Descriptor, path: Option<String>) -> Result<ObjectKi
     match fds::tee(source.as_fd(), to.as_fd(), capacity as usize) {
         Ok(_) => {
             drop(to);
-            File::from(from).read_to_end(&mut content).doing(doing)?;
+            let mut copy = File::from(from);
+            loop {
+                // as much at a time as one read gives: in packet mode, a packet
+                let mut piece = vec![0; 1 << 20];
+                match copy.read(&mut piece).doing(doing)? {
+                    0 => break,
+                    len => content.push(piece[..len].to_vec()),
+                }
+            }
         }
         Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
         Err(error) => return Err(error).doing(doing),
