@@ -196,6 +196,7 @@ fn lazy_mappings(template: &Template, manifest: &Manifest, root: i32, live: &Liv
         runs: memory.map_or(&[], |memory| &memory.runs),
         packs: &manifest.meta.packs,
         files: &manifest.meta.mapped_files,
+        guards: memory.map_or(&[], |memory| &memory.guards),
     };
     let plan = plan::plan_memory(template.layout(), target);
     let bytes_in = |vma: &Vma| -> u64 {

@@ -39,6 +39,8 @@ pub struct Tree {
 pub(crate) struct Memo {
     pub tracker: Option<Tracker>,
     pub filling: Option<Filling>,
+    /// The program marks memory to be emptied in forks, so the marks must be looked for.
+    pub wipes_on_fork: bool,
     /// The image the next capture is compared with, and the tracker's answers are relative to.
     pub last: Option<Image>,
 }

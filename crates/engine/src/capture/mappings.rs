@@ -174,9 +174,9 @@ fn convert(
         backing,
         traits: VmaTraits {
             grows_down: map.has_flag("gd"),
-            dont_fork: map.has_flag("dc"),
-            wipe_on_fork: map.has_flag("wf"),
-            locked: map.has_flag("lo"),
+            dont_fork: map.has_flag("dc") || within(&twin.marks.dont_fork, map),
+            wipe_on_fork: map.has_flag("wf") || within(&twin.marks.wipe_on_fork, map),
+            locked: within(&twin.marks.locked, map),
             huge: map.has_flag("hg"),
             no_huge: map.has_flag("nh"),
             mergeable: map.has_flag("mg"),
@@ -185,6 +185,11 @@ fn convert(
         },
         name: name.map(str::to_owned),
     }))
+}
+
+/// Whether a mapping lies in ranges whose mark was lifted for the twin.
+fn within(ranges: &[(u64, u64)], map: &Mapping) -> bool {
+    ranges.iter().any(|(start, end)| *start <= map.start && map.end <= *end)
 }
 
 /// What is left of our own pages in a restored process.

@@ -49,7 +49,15 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     tree.wait_filled()?;
     let parent = tree.last_image();
     let mut sink = Sink::new(store, parent.as_ref())?;
-    let (paused, pause) = pause(tree, &mut sink)?;
+    let (paused, pause) = match pause(tree, &mut sink)? {
+        (Some(paused), pause) => (paused, pause),
+        // a twin was found to lack memory: what to look for is known now
+        (None, _) => {
+            sink = Sink::new(store, parent.as_ref())?;
+            let (paused, pause) = pause_again(tree, &mut sink)?;
+            (paused, pause)
+        }
+    };
     let memory = pages::write_all(tree, &paused, &mut sink)?;
     let (new_pages, shared_pages) = sink.counts();
     let manifest = assemble(tree, paused, memory, sink, parent.as_ref())?;
@@ -69,7 +77,14 @@ pub struct Paused {
     pub mapped_files: Vec<MappedFile>,
 }
 
-fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
+fn pause_again(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
+    let (paused, pause) = pause(tree, sink)?;
+    let unsteady = || Error::refused(0, "its memory marks change from capture to capture");
+    Ok((paused.ok_or_else(unsteady)?, pause))
+}
+
+/// The pause itself; `None` when the twins turned out to be incomplete.
+fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let start = Instant::now();
     let frozen = Frozen::stop(tree.init.pid)?;
     let clocks = clocks_of(&frozen, tree)?;
@@ -83,6 +98,10 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
     let pause = start.elapsed();
     let mut mapped_files = Vec::new();
     mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments.index)?;
+    if lacks_wiped(&twins, &processes) {
+        tree.memo().wipes_on_fork = true;
+        return Ok((None, pause));
+    }
     let paused = Paused {
         processes,
         twins,
@@ -92,7 +111,22 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
         clocks,
         mapped_files,
     };
-    Ok((paused, pause))
+    Ok((Some(paused), pause))
+}
+
+/// Whether a twin has memory that the fork emptied.
+fn lacks_wiped(twins: &[Twin], processes: &[Process]) -> bool {
+    let live = |twin: &Twin| {
+        processes.iter().find(|process| process.pid == twin.own_pid).and_then(Process::live)
+    };
+    twins.iter().any(|twin| {
+        let known = &twin.marks.wipe_on_fork;
+        live(twin).is_some_and(|live| {
+            live.vmas.iter().any(|vma| {
+                vma.traits.wipe_on_fork && !known.contains(&(vma.start, vma.end))
+            })
+        })
+    })
 }
 
 /// The tree's clocks: the host's plus the offsets of the tree's time namespace.
