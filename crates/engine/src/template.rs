@@ -122,12 +122,6 @@ impl Template {
             }),
         }
     }
-
-    /// Proportional set size in KiB.
-    pub fn memory_kib(&self) -> u64 {
-        let text = proc::read_text(self.pid, "smaps_rollup").unwrap_or_default();
-        proc::Status::parse(&text).number("Pss").unwrap_or(0) as u64
-    }
 }
 
 impl Drop for Template {

@@ -4,7 +4,6 @@ use super::Paused;
 use super::sink::Sink;
 use super::twin::Twin;
 use crate::error::{Doing, Result};
-use crate::tree::Tree;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_sys::pagemap::{FILE, GUARD, PRESENT, Pagemap, Query, Region, SWAPPED, ZERO_PAGE};
@@ -13,8 +12,7 @@ const CHUNK: u64 = 256 << 10;
 const PAGE: u64 = PAGE_SIZE as u64;
 const TOP: u64 = 0x7fff_ffff_f000;
 
-pub fn write_all(tree: &Tree, paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>> {
-    let _ = tree;
+pub fn write_all(paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>> {
     paused
         .twins
         .iter()

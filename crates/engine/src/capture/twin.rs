@@ -65,7 +65,7 @@ fn make(process: &FrozenProcess, tree: &Tree) -> Result<Twin> {
     let changed = tree.take_changed(process.pid)?;
     let mut marks = Marks::default();
     let locks = process.status.number("VmLck").unwrap_or(0) > 0;
-    if tree.memo().wipes_on_fork || locks {
+    if tree.memo().look_closer || locks {
         let all = mappings(process.pid, "smaps")?;
         marks.wipe_on_fork = flagged(&all, "wf");
         marks.locked = flagged(&all, "lo");
