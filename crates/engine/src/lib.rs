@@ -11,6 +11,7 @@
 mod capture;
 mod engine;
 mod error;
+mod flatten;
 mod freeze;
 mod inject;
 mod layers;
@@ -30,6 +31,7 @@ mod walls;
 
 pub use capture::Captured;
 pub use engine::{Config, Engine, Outside};
+pub use restore::Lazy;
 pub use error::{Error, Result};
 pub use stasis_image::ImageId;
 pub use stasis_spawner::protocol::LaunchSpec;
