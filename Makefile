@@ -16,12 +16,13 @@ help: ## say what can be made
 	@awk -F ': .*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 run: setup ## build for release, and measure the engine on this machine
-	cargo build --release --locked --workspace
+	cargo build --release --locked --bin stasis --bin stasis-spawner
 	target/release/stasis bench engine --quick
 
 test: setup lint programs ## everything that must hold before a change lands
 	cargo build --locked --workspace
-	cargo test --locked --workspace
+	cargo test --locked --workspace --doc
+	cargo test --locked --workspace --all-targets
 
 soak: setup ## the long tests: random instants, many cycles
 	cargo build --release --locked --workspace
