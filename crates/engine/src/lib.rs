@@ -11,6 +11,8 @@
 mod capture;
 mod engine;
 mod error;
+#[doc(hidden)]
+pub mod fault;
 mod freeze;
 mod inject;
 mod layers;

@@ -6,6 +6,7 @@
 //! them, and the error names the step. The image and the template are as they were.
 
 use crate::error::{Doing, Error, Result};
+use crate::fault;
 use crate::lazy::Filling;
 use crate::objects::{self, Made};
 use crate::plan::{self, Built, Prepared, Purpose, parks, root_of};
@@ -61,8 +62,10 @@ pub fn restore(
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
     let init = into.init;
+    fault::point("restore.walls")?;
     let time = enter_time(&init, &manifest.meta.clocks)?;
     let made = objects::make(store, manifest, &init, &into.externals)?;
+    fault::point("restore.objects")?;
     let high = high_descriptor(manifest);
     let numbers = |index: usize| high + plan::OWN_OBJECTS + index as i32;
     let object_numbers: Vec<Option<i32>> =
@@ -100,6 +103,7 @@ pub fn restore(
             memo.filling = Some(start_filling(store, manifest, root.pid, live, &lazy, uffd)?);
         }
     }
+    fault::point("restore.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
     Ok(Tree {
         init,
@@ -142,6 +146,7 @@ pub fn park(store: &Store, host: &Host, image: &Image, from: &Template, root_dir
     let fds = [own.as_fd(), fill.as_fd(), own.as_fd()];
     let mut clone = Clone::start(from, &built, &order, fds, &made)?;
     clone.wait_parked(&built)?;
+    fault::point("park.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
     let pidfd = sysprocess::pidfd_open(pid).doing(|| "open a template".into())?;
     let vmas = live.vmas.iter().filter(|vma| parks(vma)).cloned().collect();
@@ -307,7 +312,9 @@ impl Clone {
             rest = more;
         }
         let fds = [walls, stage.as_fd(), theirs.as_fd(), fill, time];
+        fault::point("clone.staged")?;
         template.clone_process(order, &fds)?;
+        fault::point("clone.ordered")?;
         Ok(Clone { control: ours, report, pid: None })
     }
 

@@ -23,6 +23,7 @@ pub use process::mm_fields;
 pub use sink::Sink;
 
 use crate::error::{Doing, Error, Result};
+use crate::fault;
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::store::{Image, Store};
 use crate::tree::Tree;
@@ -51,6 +52,7 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     let mut sink = Sink::new(store, parent.as_ref())?;
     let (paused, pause) = pause(tree, &mut sink)?;
     let memory = pages::write_all(tree, &paused, &mut sink)?;
+    fault::point("capture.pages")?;
     let (new_pages, shared_pages) = sink.counts();
     let manifest = assemble(tree, paused, memory, sink, parent.as_ref())?;
     let image = store.write_image(manifest)?;
@@ -72,15 +74,21 @@ pub struct Paused {
 fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
     let start = Instant::now();
     let frozen = Frozen::stop(tree.init.pid)?;
+    fault::point("capture.frozen")?;
     let clocks = clocks_of(&frozen, tree)?;
     let mut processes =
         frozen.processes.iter().map(process::read).collect::<Result<Vec<Process>>>()?;
+    fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
+    fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
+    fault::point("capture.files")?;
     let twins = twin::make_all(&frozen, tree)?;
+    fault::point("capture.twins")?;
     let segments = mappings::shared_segments(&frozen, &twins, &mut objects, sink)?;
     drop(frozen);
     let pause = start.elapsed();
+    fault::point("capture.thawed")?;
     let mut mapped_files = Vec::new();
     mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments.index)?;
     let paused = Paused {
