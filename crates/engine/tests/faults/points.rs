@@ -1,0 +1,107 @@
+//! The engine fails at each named step.
+
+use crate::bench::Bench;
+use crate::own;
+use stasis_engine::fault::{Fault, POINTS, arm};
+
+/// Points a capture passes, or (`false`) those of restore and park.
+pub fn points(of_capture: bool) -> impl Iterator<Item = &'static str> {
+    POINTS.into_iter().filter(move |name| {
+        let other = ["restore.", "clone.", "park."].iter().any(|prefix| name.starts_with(prefix));
+        other != of_capture
+    })
+}
+
+#[test]
+fn a_failed_capture_leaves_the_source_as_it_was() {
+    own::process("points::a_failed_capture_leaves_the_source_as_it_was", || {
+        let bench = Bench::start();
+        let mut first = bench.launch("children");
+        for point in points(true) {
+            fails_and_recovers(&bench, &mut first, point, Fault::Error);
+        }
+        // the same on a restored tree, whose writes are tracked
+        let image = bench.proves_capture(&mut first);
+        let mut second = bench.restore(&image).expect("restore");
+        for point in points(true) {
+            fails_and_recovers(&bench, &mut second, point, Fault::Error);
+        }
+    });
+}
+
+#[test]
+fn a_full_disk_or_short_write_at_each_write_is_found() {
+    own::process("points::a_full_disk_or_short_write_at_each_write_is_found", || {
+        let bench = Bench::start();
+        let mut source = bench.launch("files_offsets");
+        for point in ["pack.write", "pack.written", "image.write", "image.written"] {
+            fails_and_recovers(&bench, &mut source, point, Fault::Enospc);
+        }
+        // a write that takes half is no failure: the rest follows
+        for point in ["pack.write", "image.write"] {
+            source.step();
+            let guard = arm(point, Fault::Short);
+            bench.proves_capture(&mut source);
+            assert!(guard.fired(), "{point} was not passed");
+        }
+    });
+}
+
+fn fails_and_recovers(
+    bench: &Bench,
+    source: &mut crate::bench::Program,
+    point: &str,
+    fault: Fault,
+) {
+    eprintln!("{point}");
+    source.check();
+    source.step();
+    let before = source.tree.processes().expect("list processes");
+    let enospc = matches!(fault, Fault::Enospc);
+    let guard = arm(point, fault);
+    let error = bench.engine.capture(&source.tree).expect_err(point);
+    assert!(guard.fired(), "{point} was not passed");
+    drop(guard);
+    if enospc {
+        assert!(error.to_string().contains("No space left"), "{point}: {error}");
+    } else {
+        assert!(error.to_string().contains("injected"), "{point}: {error}");
+    }
+    assert_eq!(source.tree.processes().expect("list processes"), before, "{point}: processes");
+    assert_eq!(bench.unfinished(), [""; 0], "{point}: files left in tmp");
+    source.check();
+    bench.proves_capture(source);
+}
+
+#[test]
+fn a_failed_restore_leaves_nothing_behind() {
+    own::process("points::a_failed_restore_leaves_nothing_behind", || {
+        let bench = Bench::start();
+        let mut source = bench.launch("children");
+        let image = bench.proves_capture(&mut source);
+        own::settles_at(own::descendants().len()).expect("at rest");
+        let before = {
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            own::descendants().len()
+        };
+        for point in points(false).filter(|point| *point != "park.cloned") {
+            let guard = arm(point, Fault::Error);
+            let error = bench.refused(&image);
+            assert!(guard.fired() && error.to_string().contains("injected"), "{point}: {error}");
+            own::settles_at(before).unwrap_or_else(|what| panic!("{point}: {what}"));
+            bench.restore(&image).expect("restore after a failure").check();
+        }
+        own::settles_at(before).expect("after restores that failed");
+        for point in ["clone.staged", "clone.ordered", "park.cloned"] {
+            let guard = arm(point, Fault::Error);
+            let error = bench.engine.park(&image).expect_err(point);
+            assert!(guard.fired() && error.to_string().contains("injected"), "{point}: {error}");
+            own::settles_at(before).unwrap_or_else(|what| panic!("{point}: {what}"));
+        }
+        bench.engine.park(&image).expect("park after a failure");
+        bench.restore(&image).expect("restore from the template").check();
+        source.check();
+        drop((source, bench));
+        assert_eq!(own::left_behind(std::time::Duration::from_secs(5)), [""; 0]);
+    });
+}
