@@ -159,6 +159,17 @@ impl Program {
         self.hear()
     }
 
+    /// Host pids of the tree's processes that have not ended.
+    pub fn living(&self) -> Vec<i32> {
+        let mut all = self.tree.processes().expect("list processes");
+        all.retain(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, after)| !after.starts_with(['Z', 'X']))
+        });
+        all.sort_unstable();
+        all
+    }
+
     #[track_caller]
     pub fn check(&mut self) {
         assert_eq!(self.ask("check"), "ok");

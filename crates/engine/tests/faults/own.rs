@@ -107,11 +107,16 @@ pub fn descendants() -> Vec<String> {
     all
 }
 
-/// Waits until this many descendants are there.
+/// Descendants that have not ended; those that have are somebody's to wait for, at leisure.
+pub fn living() -> Vec<String> {
+    descendants().into_iter().filter(|text| !text.ends_with(" Z")).collect()
+}
+
+/// Waits until this many descendants live.
 pub fn settles_at(count: usize) -> Result<(), String> {
     let end = Instant::now() + Duration::from_secs(5);
     loop {
-        let now = descendants();
+        let now = living();
         if now.len() == count {
             return Ok(());
         }

@@ -56,7 +56,7 @@ fn fails_and_recovers(
     eprintln!("{point}");
     source.check();
     source.step();
-    let before = source.tree.processes().expect("list processes");
+    let before = source.living();
     let enospc = matches!(fault, Fault::Enospc);
     let guard = arm(point, fault);
     let error = bench.engine.capture(&source.tree).expect_err(point);
@@ -67,7 +67,7 @@ fn fails_and_recovers(
     } else {
         assert!(error.to_string().contains("injected"), "{point}: {error}");
     }
-    assert_eq!(source.tree.processes().expect("list processes"), before, "{point}: processes");
+    assert_eq!(source.living(), before, "{point}: processes");
     assert_eq!(bench.unfinished(), [""; 0], "{point}: files left in tmp");
     source.check();
     bench.proves_capture(source);
@@ -79,11 +79,9 @@ fn a_failed_restore_leaves_nothing_behind() {
         let bench = Bench::start();
         let mut source = bench.launch("children");
         let image = bench.proves_capture(&mut source);
-        own::settles_at(own::descendants().len()).expect("at rest");
-        let before = {
-            std::thread::sleep(std::time::Duration::from_millis(500));
-            own::descendants().len()
-        };
+        // spawner, blank template, init, and the source's own
+        let before = 3 + source.living().len();
+        own::settles_at(before).expect("at rest");
         for point in points(false).filter(|point| *point != "park.cloned") {
             let guard = arm(point, Fault::Error);
             let error = bench.refused(&image);
