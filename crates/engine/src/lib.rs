@@ -28,6 +28,7 @@ mod track;
 mod tree;
 mod validate;
 mod vdso;
+mod walls;
 
 pub use capture::Captured;
 pub use engine::{Config, Engine, Outside};

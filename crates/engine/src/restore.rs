@@ -15,10 +15,11 @@ use crate::store::{Image, Store};
 use crate::template::Template;
 use crate::track::Tracker;
 use crate::tree::{self, Memo, Tree};
+use crate::walls::Walls;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_spawner::layout;
-use stasis_spawner::protocol::{InitRequest, Order, RootSpec};
+use stasis_spawner::protocol::{InitRequest, Order};
 use stasis_sys::memory::SharedMap;
 use stasis_sys::process as sysprocess;
 use stasis_sys::{PAGE, fds, files as sysfiles, libc, socket};
@@ -34,13 +35,6 @@ const LAZY_TOTAL: u64 = 16 << 20;
 /// How long a clone may take before it counts as stuck.
 const PATIENCE_MS: i32 = 60_000;
 
-pub struct RestoreInto {
-    pub init: Init,
-    pub files: RootSpec,
-    pub hostname: String,
-    pub externals: Vec<OwnedFd>,
-}
-
 /// What kind of host this is, found once.
 #[derive(Clone)]
 pub struct Host {
@@ -55,16 +49,17 @@ pub fn restore(
     host: &Host,
     image: &Image,
     template: &Template,
-    into: RestoreInto,
+    walls: Walls,
+    outside: Vec<OwnedFd>,
 ) -> Result<Tree> {
     let manifest = &*image.manifest;
     check_fit(manifest)?;
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
-    let init = into.init;
+    let init = &walls.init;
     fault::point("restore.walls")?;
-    let time = enter_time(&init, &manifest.meta.clocks)?;
-    let made = objects::make(store, manifest, &init, &into.externals)?;
+    let time = enter_time(init, &manifest.meta.clocks)?;
+    let made = objects::make(store, manifest, init, &outside)?;
     fault::point("restore.objects")?;
     let high = high_descriptor(manifest);
     let numbers = |index: usize| high + plan::OWN_OBJECTS + index as i32;
@@ -106,13 +101,11 @@ pub fn restore(
     fault::point("restore.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
     Ok(Tree {
-        init,
         root: pid,
         root_fd: sysprocess::pidfd_open(pid).doing(|| "open the tree's root".into())?,
-        files: into.files,
-        hostname: into.hostname,
+        walls,
         base: Some(image.clone()),
-        externals: tree::externals(&into.externals)?,
+        externals: tree::externals(&outside)?,
         memo: Mutex::new(memo),
     })
 }
@@ -201,6 +194,7 @@ fn lazy_mappings(template: &Template, manifest: &Manifest, root: i32, live: &Liv
         runs: memory.map_or(&[], |memory| &memory.runs),
         packs: &manifest.meta.packs,
         files: &manifest.meta.mapped_files,
+        guards: memory.map_or(&[], |memory| &memory.guards),
     };
     let plan = plan::plan_memory(template.layout(), target);
     let bytes_in = |vma: &Vma| -> u64 {

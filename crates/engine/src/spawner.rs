@@ -4,7 +4,7 @@ use crate::error::{Doing, Error, Result};
 use stasis_spawner::protocol::{
     self, InitReply, InitRequest, SpawnReply, SpawnRequest, WallsSpec,
 };
-use stasis_sys::{fds, libc, process, socket};
+use stasis_sys::{libc, process, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -136,9 +136,4 @@ pub fn pid_of(pidfd: BorrowedFd) -> Result<i32> {
         .find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<i32>().ok())
         .filter(|pid| *pid > 0)
         .ok_or(Error::Gone)
-}
-
-/// Waits until a descriptor has something to say, or the time is over.
-pub fn wait_readable(fd: BorrowedFd, limit_ms: i32) -> Result<bool> {
-    fds::poll_readable(fd, limit_ms).doing(|| "wait".into())
 }

@@ -88,7 +88,7 @@ impl Template {
     pub fn layout(&self) -> Layout<'_> {
         match &self.memory {
             Held::Blank(vmas) => {
-                Layout { vmas, runs: NO_RUNS, packs: NO_PACKS, files: NO_FILES }
+                Layout { vmas, runs: NO_RUNS, packs: NO_PACKS, files: NO_FILES, guards: &[] }
             }
             Held::Image { image, vmas, root } => {
                 let memory = image.manifest.memory.iter().find(|memory| memory.pid == *root);
@@ -97,6 +97,7 @@ impl Template {
                     runs: memory.map_or(NO_RUNS, |memory| &memory.runs),
                     packs: &image.manifest.meta.packs,
                     files: &image.manifest.meta.mapped_files,
+                    guards: memory.map_or(&[], |memory| &memory.guards),
                 }
             }
         }
@@ -120,12 +121,6 @@ impl Template {
                 source: io::Error::from_raw_os_error(-error as i32),
             }),
         }
-    }
-
-    /// Proportional set size in KiB.
-    pub fn memory_kib(&self) -> u64 {
-        let text = proc::read_text(self.pid, "smaps_rollup").unwrap_or_default();
-        proc::Status::parse(&text).number("Pss").unwrap_or(0) as u64
     }
 }
 

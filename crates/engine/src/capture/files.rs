@@ -16,7 +16,7 @@ const KEPT_OVERLAY_NOTES: [&str; 1] = ["trusted.overlay.opaque"];
 
 pub fn read_upper(tree: &Tree, sink: &mut Sink) -> Result<FileTree> {
     let mut reader = Reader { sink, links: HashMap::new(), tree: FileTree::default() };
-    reader.directory(Path::new(&tree.files.upper), "")?;
+    reader.directory(Path::new(&tree.walls.files.upper), "")?;
     let upper = reader.tree;
     let Some(base) = &tree.base else { return Ok(upper) };
     let mut below = base.manifest.files.clone();

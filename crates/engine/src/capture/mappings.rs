@@ -4,7 +4,7 @@ use super::fds::Objects;
 use super::sink::Sink;
 use super::twin::Twin;
 use crate::error::{Doing, Error, Result};
-use crate::freeze::Frozen;
+use crate::freeze::{Frozen, FrozenProcess};
 use crate::proc::{self, Mapping};
 use stasis_image::model::*;
 use stasis_image::PAGE_SIZE;
@@ -23,13 +23,18 @@ pub struct Segments {
 /// Shared memory is not copied by a fork, so it is read while everything stands still.
 pub fn shared_segments(
     frozen: &Frozen,
-    twins: &[Twin],
+    closer: bool,
     objects: &mut Objects,
     sink: &mut Sink,
 ) -> Result<Segments> {
     let mut segments = std::mem::take(&mut objects.segments);
-    for process in frozen.processes.iter().filter(|process| process.live.is_some()) {
-        let _ = twins;
+    // reading a long list of mappings takes longer than the rest of the pause, so it is done only
+    // where there is shared memory with something in it
+    let shares = |process: &&FrozenProcess| {
+        let resident = process.status.number("RssShmem").unwrap_or(0) > 0;
+        process.live.is_some() && (closer || resident)
+    };
+    for process in frozen.processes.iter().filter(shares) {
         let maps = parse(process.pid, "maps")?;
         for map in maps.iter().filter(|map| is_segment(map)) {
             let key = (map.device.clone(), map.inode);
@@ -93,19 +98,30 @@ fn parse(pid: i32, name: &str) -> Result<Vec<Mapping>> {
         .ok_or_else(|| Error::refused(pid, format!("its {name} file is unreadable")))
 }
 
+/// Whether the twins show everything the sources had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completeness {
+    Whole,
+    /// Memory was emptied by the fork, or shared memory was not looked at in the pause.
+    Lacking,
+}
+
 /// Fills in the mappings of every live process.
 pub fn read_all(
     twins: &[Twin],
     processes: &mut [Process],
     files: &mut Vec<MappedFile>,
     segments: &HashMap<(String, u64), u32>,
-) -> Result<()> {
+) -> Result<Completeness> {
     let mut table = Table { files, by_path: HashMap::new() };
     for twin in twins {
         let process = processes.iter_mut().find(|process| process.pid == twin.own_pid);
         let Some(Process { state: ProcessState::Live(live), .. }) = process else { continue };
         let maps = parse(twin.pid, "smaps")?;
         for map in &maps {
+            if lacks(twin, map, segments) {
+                return Ok(Completeness::Lacking);
+            }
             if let Some(vma) = convert(twin, map, &mut table, segments)? {
                 live.vmas.push(vma);
             }
@@ -113,7 +129,12 @@ pub fn read_all(
         live.exe = table.add(twin.pid, &proc::read_link(twin.pid, "exe")?, "exe")?;
         kernel_shape(twin, live)?;
     }
-    Ok(())
+    Ok(Completeness::Whole)
+}
+
+fn lacks(twin: &Twin, map: &Mapping, segments: &HashMap<(String, u64), u32>) -> bool {
+    let wiped = map.has_flag("wf") && !within(&twin.marks.wipe_on_fork, map);
+    wiped || is_segment(map) && !segments.contains_key(&(map.device.clone(), map.inode))
 }
 
 /// Mapped files, each recorded once.
@@ -174,9 +195,9 @@ fn convert(
         backing,
         traits: VmaTraits {
             grows_down: map.has_flag("gd"),
-            dont_fork: map.has_flag("dc"),
-            wipe_on_fork: map.has_flag("wf"),
-            locked: map.has_flag("lo"),
+            dont_fork: map.has_flag("dc") || within(&twin.marks.dont_fork, map),
+            wipe_on_fork: map.has_flag("wf") || within(&twin.marks.wipe_on_fork, map),
+            locked: within(&twin.marks.locked, map),
             huge: map.has_flag("hg"),
             no_huge: map.has_flag("nh"),
             mergeable: map.has_flag("mg"),
@@ -185,6 +206,11 @@ fn convert(
         },
         name: name.map(str::to_owned),
     }))
+}
+
+/// Whether a mapping lies in ranges whose mark was lifted for the twin.
+fn within(ranges: &[(u64, u64)], map: &Mapping) -> bool {
+    ranges.iter().any(|(start, end)| *start <= map.start && map.end <= *end)
 }
 
 /// What is left of our own pages in a restored process.

@@ -270,6 +270,7 @@ impl<'a> Builder<'a> {
             runs: memory.map_or(&[], |memory| &memory.runs),
             packs: &manifest.meta.packs,
             files: &manifest.meta.mapped_files,
+            guards: memory.map_or(&[], |memory| &memory.guards),
         }
     }
 
@@ -310,6 +311,12 @@ impl<'a> Builder<'a> {
             }
             Step::Protect { start, end, prot } => {
                 p.must("protect", libc::SYS_mprotect, &[*start, end - start, (*prot).into()]);
+            }
+            Step::Guard { start, end, up } => {
+                const MADV_GUARD_INSTALL: u64 = 102;
+                const MADV_GUARD_REMOVE: u64 = 103;
+                let advice = if *up { MADV_GUARD_INSTALL } else { MADV_GUARD_REMOVE };
+                p.must("set a guard", libc::SYS_madvise, &[*start, end - start, advice]);
             }
             Step::MoveKernel { from, to, len, .. } => {
                 let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;

@@ -79,8 +79,8 @@ fn a_failed_restore_leaves_nothing_behind() {
         let bench = Bench::start();
         let mut source = bench.launch("children");
         let image = bench.proves_capture(&mut source);
-        // spawner, blank template, init, and the source's own
-        let before = 3 + source.living().len();
+        // spawner, blank template, and the source's own
+        let before = 2 + source.living().len();
         own::settles_at(before).expect("at rest");
         for point in points(false).filter(|point| *point != "park.cloned") {
             let guard = arm(point, Fault::Error);
