@@ -11,6 +11,7 @@
 
 use crate::error::{Error, Result};
 use stasis_sys::{libc, process};
+use std::cell::Cell;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
@@ -66,10 +67,24 @@ fn armed() -> MutexGuard<'static, Vec<Armed>> {
     ARMED.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
+thread_local! {
+    /// The thread on whose behalf this one works.
+    static OWNER: Cell<Option<ThreadId>> = const { Cell::new(None) };
+}
+
+pub(crate) fn owner() -> ThreadId {
+    OWNER.get().unwrap_or_else(|| std::thread::current().id())
+}
+
+/// Lets this thread meet what was armed for another.
+pub(crate) fn adopt(owner: ThreadId) {
+    OWNER.set(Some(owner));
+}
+
 /// Makes the calling thread fail at a point, once, until the guard is dropped.
 pub fn arm(name: &str, fault: Fault) -> Guard {
     assert!(POINTS.contains(&name), "there is no failure point {name:?}");
-    let thread = Some(std::thread::current().id());
+    let thread = Some(owner());
     armed().push(Armed { name: name.into(), fault, skip: 0, thread });
     ANY.store(true, Ordering::Relaxed);
     Guard
@@ -81,14 +96,14 @@ pub struct Guard;
 impl Guard {
     /// Whether everything armed has happened.
     pub fn fired(&self) -> bool {
-        let own = Some(std::thread::current().id());
+        let own = Some(owner());
         armed().iter().all(|entry| entry.thread != own)
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let own = Some(std::thread::current().id());
+        let own = Some(owner());
         armed().retain(|entry| entry.thread != own);
     }
 }
@@ -137,7 +152,7 @@ pub(crate) fn point(name: &'static str) -> Result<()> {
 fn take(name: &str) -> Option<Fault> {
     debug_assert!(POINTS.contains(&name), "{name} is missing from POINTS");
     READ_ENVIRONMENT.call_once(read_environment);
-    let own = std::thread::current().id();
+    let own = owner();
     let mut armed = armed();
     let found = armed
         .iter()

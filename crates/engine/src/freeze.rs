@@ -12,6 +12,8 @@ use stasis_sys::libc;
 use stasis_sys::memory::ProcessMemory;
 use stasis_sys::ptrace::{self, Stop};
 use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::time::Duration;
 
 /// A stopped tree.
 pub struct Frozen {
@@ -43,9 +45,13 @@ pub struct FrozenThread {
     pub status: Status,
 }
 
-/// Follow clones we inject ourselves, see through the target's seccomp filters, and if we die,
-/// do not take the target along.
+/// Follow clones we inject ourselves, and if we die, do not take the target along. Set only once a
+/// thread stands still: what it forked until then would be ours without our knowing.
 const OPTIONS: u64 = ptrace::OPT_TRACECLONE | ptrace::OPT_TRACEFORK | ptrace::OPT_TRACEVFORK;
+/// See through the target's seccomp filters, where we may.
+const THROUGH: u64 = ptrace::OPT_SUSPEND_SECCOMP;
+/// A thread that does not stop in this time waits in a call that nothing interrupts.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 impl Frozen {
     /// Stops everything below `init`.
@@ -125,16 +131,38 @@ fn seize_all(pid: i32, tids: &mut Vec<i32>) -> Result<bool> {
                 Err(error) if is_dead(pid, tid) => {
                     let _ = error;
                     if tid == pid {
-                        return Ok(false);
+                        drop(Threads(std::mem::take(tids)));
+                        return ended(pid);
                     }
                 }
                 Err(error) => {
                     drop(Threads(std::mem::take(tids)));
-                    return Err(error).doing(|| format!("stop thread {tid}"));
+                    return Err(match error.kind() {
+                        ErrorKind::TimedOut => Error::refused(pid, unstoppable(tid)),
+                        _ => Error::Io { doing: format!("stop thread {tid}"), source: error },
+                    });
                 }
             }
         }
     }
+}
+
+fn unstoppable(tid: i32) -> String {
+    format!("thread {tid} is in a call that nothing interrupts (such as vfork), and cannot be stopped")
+}
+
+/// False when a process whose first thread has ended is a zombie. While it is ending its other
+/// threads are still there for a moment; if they stay, they run on without it.
+fn ended(pid: i32) -> Result<bool> {
+    const LOOKS: u32 = 50;
+    for _ in 0..LOOKS {
+        let threads = proc::threads(pid).unwrap_or_default();
+        if threads.into_iter().all(|tid| is_dead(pid, tid)) {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Err(Error::refused(pid, "its first thread has ended while others run on"))
 }
 
 fn is_dead(pid: i32, tid: i32) -> bool {
@@ -144,9 +172,12 @@ fn is_dead(pid: i32, tid: i32) -> bool {
 }
 
 fn seize(tid: i32) -> std::io::Result<()> {
-    ptrace::seize(tid, OPTIONS | ptrace::OPT_SUSPEND_SECCOMP)
-        .or_else(|_| ptrace::seize(tid, OPTIONS))?;
-    stop(tid).inspect_err(|_| {
+    ptrace::seize(tid, THROUGH).or_else(|_| ptrace::seize(tid, 0))?;
+    let follow = || {
+        ptrace::set_options(tid, OPTIONS | THROUGH).or_else(|_| ptrace::set_options(tid, OPTIONS))
+    };
+    stop(tid).and_then(|()| follow()).inspect_err(|_| {
+        // one that did not stop cannot be let go so; it goes with the thread that seized it
         let _ = ptrace::detach(tid, 0);
     })
 }
@@ -154,7 +185,7 @@ fn seize(tid: i32) -> std::io::Result<()> {
 fn stop(tid: i32) -> std::io::Result<()> {
     ptrace::interrupt(tid)?;
     loop {
-        match ptrace::wait_stop(tid)? {
+        match ptrace::wait_stop_within(tid, STOP_LIMIT)? {
             Stop::Interrupted | Stop::Group(_) => return Ok(()),
             // it takes its signal first; our request is still pending and stops it right after
             Stop::Signal(signal) => ptrace::resume(tid, signal)?,

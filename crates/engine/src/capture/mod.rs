@@ -62,6 +62,7 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     };
     let memory = pages::write_all(&paused, &mut sink)?;
     fault::point("capture.pages")?;
+    paused.twins.iter().try_for_each(Twin::check_intact)?;
     let (new_pages, shared_pages) = sink.counts();
     let manifest = assemble(paused, memory, sink, parent.as_ref())?;
     let image = store.write_image(manifest)?;

@@ -112,6 +112,8 @@ fn flagged(all: &[proc::Mapping], flag: &str) -> Vec<(u64, u64)> {
 impl Twin {
     fn fork(process: &FrozenProcess, live: &FrozenLive, marks: &Marks) -> Result<Twin> {
         let (pid, memory) = fork(process.pid, &live.memory, live.site, marks)?;
+        // if we die it must not run on, as a second one of its kind
+        let _ = ptrace::set_options(pid, ptrace::OPT_EXITKILL);
         let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
         let marks = Marks::default();
         Ok(Twin { pid, own_pid: process.own_pid, memory, changed: None, marks })
@@ -172,6 +174,16 @@ fn end(pid: i32) {
         if matches!(stop, Stop::Gone(_)) {
             break;
         }
+    }
+}
+
+impl Twin {
+    /// Everything read from a twin counts only if it was there to the end: of one that was killed
+    /// meanwhile (by the machine, or for want of memory) `/proc` shows no memory and no error.
+    pub fn check_intact(&self) -> Result<()> {
+        ptrace::regs(self.pid).map(drop).map_err(|_| {
+            Error::refused(self.own_pid, "its copy was killed while it was being read")
+        })
     }
 }
 

@@ -3,6 +3,8 @@
 use crate::bench::Bench;
 use crate::own;
 use stasis_engine::fault::{Fault, POINTS, arm};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Points a capture passes, or (`false`) those of restore and park.
 pub fn points(of_capture: bool) -> impl Iterator<Item = &'static str> {
@@ -102,4 +104,68 @@ fn a_failed_restore_leaves_nothing_behind() {
         drop((source, bench));
         assert_eq!(own::left_behind(std::time::Duration::from_secs(5)), [""; 0]);
     });
+}
+
+#[test]
+fn a_tree_that_ends_during_its_capture() {
+    own::process("points::a_tree_that_ends_during_its_capture", || {
+        let bench = Bench::start();
+        for point in points(true) {
+            let source = bench.launch("threads_futex");
+            let pid = source.tree.pid();
+            let guard = arm(point, Fault::Call(Arc::new(move || kill_and_wait(pid))));
+            let started = Instant::now();
+            match bench.engine.capture(&source.tree) {
+                // once its copy is made the tree is no longer needed
+                Ok(captured) => bench.restore(&captured.image).expect("restore").check(),
+                Err(error) => eprintln!("{point}: {error}"),
+            }
+            assert!(started.elapsed() < Duration::from_secs(10), "{point}: {:?}", started.elapsed());
+            assert!(guard.fired(), "{point} was not passed");
+            assert_eq!(bench.unfinished(), [""; 0], "{point}: files left in tmp");
+        }
+    });
+}
+
+fn kill_and_wait(pid: i32) {
+    let _ = stasis_sys::process::kill(pid, stasis_sys::libc::SIGKILL);
+    std::thread::sleep(Duration::from_millis(20));
+}
+
+#[test]
+fn a_twin_that_is_killed_never_becomes_an_image() {
+    own::process("points::a_twin_that_is_killed_never_becomes_an_image", || {
+        let bench = Bench::start();
+        let mut source = bench.launch("children");
+        let own = source.living();
+        let init = parent_of(source.tree.pid());
+        for point in ["capture.twins", "capture.thawed", "capture.pages"] {
+            let own = own.clone();
+            let kill_one = move || {
+                let twin = children_of(init).into_iter().find(|pid| !own.contains(pid));
+                kill_and_wait(twin.expect("a twin"));
+            };
+            let guard = arm(point, Fault::Call(Arc::new(kill_one)));
+            let error = bench.engine.capture(&source.tree).expect_err(point);
+            assert!(guard.fired(), "{point} was not passed");
+            eprintln!("{point}: {error}");
+            assert_eq!(bench.unfinished(), [""; 0], "{point}: files left in tmp");
+            source.check();
+            bench.proves_capture(&mut source);
+        }
+    });
+}
+
+fn parent_of(pid: i32) -> i32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).expect("PPid");
+    line.trim().parse().expect("a pid")
+}
+
+fn children_of(pid: i32) -> Vec<i32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = std::fs::read_to_string(path).expect("children");
+    let pids = text.split_whitespace().map(|pid| pid.parse().expect("a pid"));
+    // those that have ended are not worth killing
+    pids.filter(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()).collect()
 }
