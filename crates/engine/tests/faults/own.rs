@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const ROLE: &str = "STASIS_FAULTS_ROLE";
 /// No test takes this long: one that does hangs, and that is a failure.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs `body` in a process of its own; `name` is the test's full name.
 pub fn process(name: &str, body: impl FnOnce()) {
