@@ -9,7 +9,7 @@ use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::lazy::Filling;
 use crate::objects::{self, Made};
-use crate::plan::{self, Built, Prepared, Purpose, parks, root_of};
+use crate::plan::{self, Built, Layout, MemoryPlan, Prepared, Purpose, root_of};
 use crate::spawner::Init;
 use crate::store::{Image, Store};
 use crate::template::Template;
@@ -66,10 +66,12 @@ pub fn restore(
     let object_numbers: Vec<Option<i32>> =
         made.objects.iter().map(|place| place.map(numbers)).collect();
     let segment_numbers: Vec<i32> = made.segments.iter().map(|place| numbers(*place)).collect();
-    let lazy = lazy_mappings(template, manifest, root.pid, live);
+    let root_plan =
+        plan::plan_memory(template.layout(), plan::layout_of(manifest, root.pid, live));
+    let lazy = lazy_mappings(&root_plan, &live.vmas);
     let prepared = Prepared {
         manifest,
-        base: template.layout(),
+        root_plan: &root_plan,
         high,
         objects: &object_numbers,
         segments: &segment_numbers,
@@ -118,9 +120,12 @@ pub fn park(store: &Store, host: &Host, image: &Image, from: &Template, root_dir
     let live = root.live().ok_or(Error::Gone)?;
     let made = mapped_files(manifest, root_dirs)?;
     let high = 1024.max(high_descriptor(manifest));
+    let vmas = plan::parked(live);
+    let target = Layout { vmas: &vmas, ..plan::layout_of(manifest, root.pid, live) };
+    let root_plan = plan::plan_memory(from.layout(), target);
     let prepared = Prepared {
         manifest,
-        base: from.layout(),
+        root_plan: &root_plan,
         high,
         objects: &[],
         segments: &[],
@@ -142,7 +147,6 @@ pub fn park(store: &Store, host: &Host, image: &Image, from: &Template, root_dir
     fault::point("park.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
     let pidfd = sysprocess::pidfd_open(pid).doing(|| "open a template".into())?;
-    let vmas = live.vmas.iter().filter(|vma| parks(vma)).cloned().collect();
     Ok(Template::of_image(pid, pidfd, clone.control, image.clone(), vmas, root.pid))
 }
 
@@ -186,29 +190,21 @@ fn batches(made: &Made) -> Vec<usize> {
     batches
 }
 
-/// Mappings of the root worth filling on demand, when much is missing from the template.
-fn lazy_mappings(template: &Template, manifest: &Manifest, root: i32, live: &Live) -> Vec<usize> {
-    let memory = manifest.memory.iter().find(|memory| memory.pid == root);
-    let target = plan::Layout {
-        vmas: &live.vmas,
-        runs: memory.map_or(&[], |memory| &memory.runs),
-        packs: &manifest.meta.packs,
-        files: &manifest.meta.mapped_files,
-        guards: memory.map_or(&[], |memory| &memory.guards),
-    };
-    let plan = plan::plan_memory(template.layout(), target);
+/// Mappings worth filling on demand, when much is missing from the template.
+fn lazy_mappings(plan: &MemoryPlan, vmas: &[Vma]) -> Vec<usize> {
+    let bytes = |runs: &[Run]| runs.iter().map(|run| u64::from(run.count) * PAGE).sum::<u64>();
+    if bytes(&plan.fills) < LAZY_TOTAL {
+        return Vec::new();
+    }
     let bytes_in = |vma: &Vma| -> u64 {
         let (first, last) = (vma.start / PAGE, vma.end / PAGE);
         let from = plan.fills.partition_point(|run| run.end() <= first);
-        plan.fills[from..].iter().take_while(|run| run.page < last).map(|r| u64::from(r.count) * PAGE).sum()
+        let until = plan.fills.partition_point(|run| run.page < last);
+        bytes(&plan.fills[from..until])
     };
-    let total: u64 = plan.fills.iter().map(|run| u64::from(run.count) * PAGE).sum();
-    if total < LAZY_TOTAL {
-        return Vec::new();
-    }
     // only mappings made anew: in an inherited one the template's pages would hide the faults
     let lazy = plan.mapped.iter().copied().filter(|index| {
-        let vma = &live.vmas[*index];
+        let vma = &vmas[*index];
         vma.backing == Backing::Anonymous && bytes_in(vma) >= LAZY_FROM
     });
     lazy.collect()
