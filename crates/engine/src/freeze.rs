@@ -139,6 +139,10 @@ fn seize_all(pid: i32, tids: &mut Vec<i32>) -> Result<bool> {
                     drop(Threads(std::mem::take(tids)));
                     return Err(match error.kind() {
                         ErrorKind::TimedOut => Error::refused(pid, unstoppable(tid)),
+                        ErrorKind::PermissionDenied => Error::refused(pid, traced(pid)),
+                        ErrorKind::Unsupported => {
+                            Error::refused(pid, "it is stopped by a signal, which is not carried")
+                        }
                         _ => Error::Io { doing: format!("stop thread {tid}"), source: error },
                     });
                 }
@@ -149,6 +153,14 @@ fn seize_all(pid: i32, tids: &mut Vec<i32>) -> Result<bool> {
 
 fn unstoppable(tid: i32) -> String {
     format!("thread {tid} is in a call that nothing interrupts (such as vfork), and cannot be stopped")
+}
+
+fn traced(pid: i32) -> String {
+    let text = proc::read_text(pid, "status").unwrap_or_default();
+    match Status::parse(&text).number("TracerPid") {
+        None | Some(0) => "it may not be traced".into(),
+        Some(tracer) => format!("it is traced by process {tracer} of the host"),
+    }
 }
 
 /// False when a process whose first thread has ended is a zombie. While it is ending its other
@@ -186,7 +198,8 @@ fn stop(tid: i32) -> std::io::Result<()> {
     ptrace::interrupt(tid)?;
     loop {
         match ptrace::wait_stop_within(tid, STOP_LIMIT)? {
-            Stop::Interrupted | Stop::Group(_) => return Ok(()),
+            Stop::Interrupted => return Ok(()),
+            Stop::Group(_) => return Err(ErrorKind::Unsupported.into()),
             // it takes its signal first; our request is still pending and stops it right after
             Stop::Signal(signal) => ptrace::resume(tid, signal)?,
             Stop::Event(_) => ptrace::resume(tid, 0)?,
@@ -203,6 +216,7 @@ fn look_at(pid: i32, tids: &[i32]) -> Result<FrozenLive> {
             let regs = settled_regs(*tid).doing(|| format!("read registers of thread {tid}"))?;
             let status = Status::parse(&proc::read_text(pid, &format!("task/{tid}/status"))?);
             let own_tid = status.innermost("NSpid").unwrap_or(0);
+            check_no_trap(pid, &status)?;
             Ok(FrozenThread { tid: *tid, own_tid, regs, status })
         })
         .collect::<Result<Vec<_>>>()?;
@@ -212,6 +226,17 @@ fn look_at(pid: i32, tids: &[i32]) -> Result<FrozenLive> {
     }
     let site = Site::find(pid, &memory, &threads[0].regs)?;
     Ok(FrozenLive { threads, memory, site })
+}
+
+/// Calls are injected one step at a time, and the end of a step is a SIGTRAP: one that is waiting
+/// to be taken would be taken for it.
+fn check_no_trap(pid: i32, status: &Status) -> Result<()> {
+    const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
+    let pending = ["SigPnd", "ShdPnd"].iter().filter_map(|key| status.hex(key));
+    if pending.fold(0, |all, set| all | set) & TRAP != 0 {
+        return Err(Error::refused(pid, "a SIGTRAP is waiting to be taken"));
+    }
+    Ok(())
 }
 
 /// A thread's registers, after seeing to it that our stop leaves no trace in them.

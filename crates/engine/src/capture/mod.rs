@@ -10,6 +10,7 @@
 //! Everything up to the thaw is one instant. If any step fails the twins are killed, every thread
 //! is let go as it was, and nothing has been named in the store.
 
+mod apart;
 mod fds;
 mod files;
 mod mappings;
@@ -92,6 +93,7 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let start = Instant::now();
     let frozen = Frozen::stop(tree.walls.init.pid)?;
     fault::point("capture.frozen")?;
+    apart::check(&frozen, tree.walls.init.pid)?;
     let clocks = clocks_of(tree)?;
     let mut processes =
         frozen.processes.iter().map(process::read).collect::<Result<Vec<Process>>>()?;

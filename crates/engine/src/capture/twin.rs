@@ -24,6 +24,8 @@ pub struct Twin {
     pub memory: ProcessMemory,
     /// Ranges of the source written since the parent image, where known.
     pub changed: Option<Vec<pagemap::Region>>,
+    /// Whether pages of ours are left in it from a restore.
+    pub restored: bool,
     /// What the source had marked against inheritance.
     pub marks: Marks,
 }
@@ -78,6 +80,7 @@ fn make(process: &FrozenProcess, tree: &Tree) -> Result<Twin> {
         twin = Twin::fork(process, live, &marks)?;
     }
     twin.changed = changed;
+    twin.restored = tree.base.is_some();
     twin.marks = marks;
     Ok(twin)
 }
@@ -116,7 +119,7 @@ impl Twin {
         let _ = ptrace::set_options(pid, ptrace::OPT_EXITKILL);
         let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
         let marks = Marks::default();
-        Ok(Twin { pid, own_pid: process.own_pid, memory, changed: None, marks })
+        Ok(Twin { pid, own_pid: process.own_pid, memory, changed: None, restored: false, marks })
     }
 }
 
