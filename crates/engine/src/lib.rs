@@ -14,6 +14,7 @@ mod error;
 #[doc(hidden)]
 pub mod fault;
 mod freeze;
+mod identity;
 mod inject;
 mod layers;
 mod lazy;

@@ -7,6 +7,7 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::fault;
+use crate::identity;
 use crate::lazy::Filling;
 use crate::objects::{self, Made};
 use crate::plan::{self, Built, Layout, MemoryPlan, Prepared, Purpose, root_of};
@@ -22,10 +23,10 @@ use stasis_spawner::layout;
 use stasis_spawner::protocol::{InitRequest, Order};
 use stasis_sys::memory::SharedMap;
 use stasis_sys::process as sysprocess;
-use stasis_sys::{PAGE, fds, files as sysfiles, libc, socket};
+use stasis_sys::{PAGE, fds, libc, socket};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 /// Mappings with at least this much to fill are filled on demand.
@@ -58,6 +59,7 @@ pub fn restore(
     let live = root.live().ok_or(Error::Gone)?;
     let init = &walls.init;
     fault::point("restore.walls")?;
+    identity::check(manifest, root.pid, template.layout().files, init.pid)?;
     let time = enter_time(init, &manifest.meta.clocks)?;
     let made = objects::make(store, manifest, init, &outside)?;
     fault::point("restore.objects")?;
@@ -255,22 +257,9 @@ fn fill_file(store: &Store, manifest: &Manifest, fills: &[Run]) -> Result<OwnedF
 
 /// Files a template maps, opened below the roots its image's files come from, and checked.
 fn mapped_files(manifest: &Manifest, root_dirs: &[OwnedFd]) -> Result<Made> {
-    let mut fds = Vec::new();
-    for file in &manifest.meta.mapped_files {
-        let opened = root_dirs
-            .iter()
-            .find_map(|root| sysfiles::open_in_root(root.as_fd(), &file.path, libc::O_RDONLY).ok())
-            .ok_or_else(|| Error::Unfit(format!("{} is missing", file.path)))?;
-        let meta = File::from(opened.try_clone().doing(|| "copy a descriptor".into())?)
-            .metadata()
-            .doing(|| format!("look at {}", file.path))?;
-        if (meta.len(), meta.mtime(), meta.mtime_nsec()) != (file.size, file.mtime_s, file.mtime_ns)
-        {
-            return Err(Error::Unfit(format!("{} has changed since the capture", file.path)));
-        }
-        fds.push(opened);
-    }
-    Ok(Made { fds, objects: Vec::new(), segments: Vec::new() })
+    let files = manifest.meta.mapped_files.iter();
+    let fds = files.map(|file| identity::open(root_dirs, file, libc::O_RDONLY));
+    Ok(Made { fds: fds.collect::<Result<_>>()?, objects: Vec::new(), segments: Vec::new() })
 }
 
 /// A clone under way.
