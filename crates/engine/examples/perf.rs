@@ -14,7 +14,7 @@ fn err() -> std::os::fd::OwnedFd { use std::os::fd::AsFd; std::io::stderr().as_f
 fn med(v: &mut Vec<f64>) -> (f64,f64) { v.sort_by(|a,b| a.total_cmp(b)); (v[v.len()/2], v[0]) }
 fn main() {
     let dir = std::path::PathBuf::from("/tmp/stasis-perf"); let _ = std::fs::remove_dir_all(&dir);
-    let engine = Engine::start(Config { dir: dir.clone(), run_dir: "/tmp/stasis-perf/run".into(), root: "/work/main/.dev/rootfs".into(), spawner: "/work/main/target/release/stasis-spawner".into() }).unwrap();
+    let engine = Engine::start(Config { dir: dir.clone(), run_dir: "/tmp/stasis-perf/run".into(), root: "/work/main/.dev/rootfs".into(), spawner: "/work/main/target/release/stasis-spawner".into(), lazy: Default::default() }).unwrap();
     let (a, b) = UnixStream::pair().unwrap();
     let tree = engine.launch(LaunchSpec { path: "/tmp/venv-programs/bin/python".into(), argv: vec!["/tmp/venv-programs/bin/python".into(), "/tmp/server.py".into()], env: vec!["PATH=/usr/bin:/bin".into(), "HOME=/tmp".into(), "OPENBLAS_NUM_THREADS=2".into()], cwd: "/tmp".into() }, Outside { fds: vec![fd(&b), fd(&b), err()], numbers: vec![0,1,2] }).unwrap();
     println!("{}", read(&a));

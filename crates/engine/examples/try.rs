@@ -22,7 +22,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let dir = std::path::PathBuf::from("/tmp/stasis-try");
     let _ = std::fs::remove_dir_all(&dir);
-    let engine = Engine::start(Config { dir: dir.clone(), run_dir: "/tmp/stasis-try/run".into(), root: "/work/main/.dev/rootfs".into(), spawner: "/work/main/target/debug/stasis-spawner".replace("debug", if cfg!(debug_assertions) {"debug"} else {"release"}).into() }).unwrap();
+    let engine = Engine::start(Config { dir: dir.clone(), run_dir: "/tmp/stasis-try/run".into(), root: "/work/main/.dev/rootfs".into(), spawner: "/work/main/target/debug/stasis-spawner".replace("debug", if cfg!(debug_assertions) {"debug"} else {"release"}).into(), lazy: if std::env::var("LAZY").is_ok() { Lazy { total: 0, mapping: 0 } } else { Lazy::default() } }).unwrap();
     let (a, b) = pair();
     let t = Instant::now();
     let tree = engine.launch(LaunchSpec { path: args[0].clone(), argv: args.clone(), env: vec!["PATH=/usr/bin:/bin".into(), "HOME=/tmp".into()], cwd: "/tmp".into() }, Outside { fds: vec![fd(&b), fd(&b), std::io::stderr().try_clone_fd()], numbers: vec![0,1,2] }).unwrap();

@@ -3,8 +3,9 @@
 use crate::capture::{self, Captured};
 use crate::error::{Doing, Result};
 use crate::fault;
+use crate::flatten;
 use crate::layers;
-use crate::restore::{self, Host};
+use crate::restore::{self, Host, Lazy};
 use crate::spawner::Spawner;
 use crate::store::{Image, Store};
 use crate::template::Template;
@@ -30,7 +31,11 @@ pub struct Config {
     pub root: PathBuf,
     /// The spawner's program file.
     pub spawner: PathBuf,
+    pub lazy: Lazy,
 }
+
+/// Templates forked from templates, at most; beyond, one is built from its image alone.
+const DEEPEST: u32 = 8;
 
 /// Outside descriptors of a tree: what they are, and their numbers inside.
 pub struct Outside {
@@ -55,7 +60,7 @@ impl Engine {
         let walls = WallsPool::start(spawner, &config.run_dir)?;
         let (pid, pidfd, control) = walls.spawner().blank()?;
         let blank = Template::blank(pid, pidfd, control)?;
-        let host = Host::probe()?;
+        let host = Host::probe(config.lazy)?;
         Ok(Engine {
             config,
             walls,
@@ -103,14 +108,20 @@ impl Engine {
     /// Holds an image's memory in a parked process, from which restores are fastest.
     pub fn park(&self, image: &Image) -> Result<()> {
         let nearest = self.nearest(image);
-        let from = nearest.as_deref().unwrap_or(&self.blank);
-        if from.image().is_some_and(|held| held.id == image.id) {
+        if nearest.as_ref().and_then(|t| t.image()).is_some_and(|held| held.id == image.id) {
             return Ok(());
         }
+        let shallow = nearest.as_deref().filter(|template| template.depth < DEEPEST);
+        let from = shallow.unwrap_or(&self.blank);
         let roots = self.roots(image)?;
         let template = restore::park(&self.store, &self.host, image, from, &roots)?;
         self.parked().insert(image.id, Arc::new(template));
         Ok(())
+    }
+
+    /// Rewrites an image so that all its pages are in one pack of its own.
+    pub fn flatten(&self, image: &Image) -> Result<Image> {
+        flatten::flatten(&self.store, image)
     }
 
     /// Lets a parked process go. Its image stays.
@@ -159,7 +170,7 @@ impl Engine {
 }
 
 impl Host {
-    fn probe() -> Result<Host> {
+    fn probe(lazy: Lazy) -> Result<Host> {
         let rlimits = (0..16)
             .map(|resource| process::rlimit_of(0, resource).doing(|| "read own limits".into()))
             .collect::<Result<_>>()?;
@@ -167,7 +178,13 @@ impl Host {
             std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut numbers = release.split(['.', '-']).map(|word| word.parse::<u32>().unwrap_or(0));
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        Ok(Host { rlimits, timer_ids: version >= (6, 15), track: version >= (6, 7) })
+        Ok(Host {
+            rlimits,
+            timer_ids: version >= (6, 15),
+            track: version >= (6, 7),
+            lazy,
+            vdso_hash: crate::vdso::own_hash(),
+        })
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::error::{Doing, Error, Result};
 use crate::inject::Site;
 use crate::proc::{self, Stat, Status};
+use stasis_spawner::layout;
 use stasis_sys::arch::UserRegs;
 use stasis_sys::libc;
 use stasis_sys::memory::ProcessMemory;
@@ -54,8 +55,28 @@ const THROUGH: u64 = ptrace::OPT_SUSPEND_SECCOMP;
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 impl Frozen {
-    /// Stops everything below `init`.
+    /// Stops everything below `init`, when no thread is on our own pages: right after a restore
+    /// one may still be on its way out.
     pub fn stop(init: i32) -> Result<Frozen> {
+        const TRIES: u32 = 500;
+        for _ in 0..TRIES {
+            let frozen = Frozen::stop_now(init)?;
+            if !frozen.is_on_our_pages() {
+                return Ok(frozen);
+            }
+            drop(frozen);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Err(Error::refused(0, "a thread does not leave the engine's own pages"))
+    }
+
+    fn is_on_our_pages(&self) -> bool {
+        let live = self.processes.iter().filter_map(|process| process.live.as_ref());
+        live.flat_map(|live| &live.threads)
+            .any(|thread| (layout::RESERVED..layout::RESERVED_END).contains(&thread.regs.rip))
+    }
+
+    fn stop_now(init: i32) -> Result<Frozen> {
         let mut frozen = Frozen { processes: Vec::new() };
         let mut seen = HashSet::new();
         loop {

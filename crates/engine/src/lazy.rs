@@ -1,6 +1,6 @@
 //! Memory filled on demand.
 //!
-//! A large image's first answer must not wait for all of its memory. Large mappings start empty and
+//! A large image does not wait for all of its memory to answer first. Large mappings start empty and
 //! are registered with a userfaultfd; one thread per restored tree fills what is touched at once and
 //! the rest behind it, then unregisters, and from then on the memory is like any other.
 //!
@@ -210,30 +210,44 @@ impl Space {
             let mut bytes = vec![0; run.count as usize * PAGE_SIZE];
             pack.read(run.slot, &mut bytes)
                 .map_err(|source| Error::Pack { root: pack.root().to_string(), source })?;
-            let mut done = 0;
-            while done < bytes.len() as u64 {
-                let at = run.page * PAGE + done;
-                match uffd::copy(self.uffd.as_fd(), at, &bytes[done as usize..]) {
-                    Ok(copied) => done += copied,
-                    Err(error) => match error.raw_os_error() {
-                        Some(libc::EEXIST) => {
-                            let _ = uffd::wake(self.uffd.as_fd(), at, PAGE);
-                            done += PAGE;
-                        }
-                        // an event is on its way that may concern these pages: hear it first
-                        Some(libc::EAGAIN) => {
-                            let rest = run.slice(at / PAGE, (run.end() - at / PAGE) as u32);
-                            self.missing.insert(rest.page, rest);
-                            break;
-                        }
-                        // the mapping is gone; the event that says so comes or came
-                        Some(libc::ENOENT) => break,
-                        _ => return Err(error).doing(|| "fill memory".into()),
-                    },
-                }
+            let left = self.copy(&run, &bytes)?;
+            if let Some(rest) = left {
+                self.missing.insert(rest.page, rest);
             }
         }
         Ok(())
+    }
+
+    /// Installs one run; what is left of it when an event must be heard first.
+    fn copy(&self, run: &Run, bytes: &[u8]) -> Result<Option<Run>> {
+        let uffd = self.uffd.as_fd();
+        let (mut done, mut most) = (0, bytes.len());
+        while done < bytes.len() {
+            let at = run.page * PAGE + done as u64;
+            let piece = &bytes[done..bytes.len().min(done + most)];
+            let failed = match uffd::copy(uffd, at, piece) {
+                Ok(copied) => {
+                    done += copied as usize;
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match failed.raw_os_error() {
+                // an event is on its way that may concern these pages
+                Some(libc::EAGAIN) => {
+                    return Ok(Some(run.slice(at / PAGE, (run.end() - at / PAGE) as u32)));
+                }
+                // the program split the mapping since: a piece may not reach over the edge
+                Some(libc::ENOENT) if piece.len() > PAGE_SIZE => most = PAGE_SIZE,
+                // the page is there, or its mapping is gone and an event says or said so
+                Some(libc::EEXIST | libc::ENOENT) => {
+                    let _ = uffd::wake(uffd, at, PAGE);
+                    done += PAGE_SIZE;
+                }
+                _ => return Err(failed).doing(|| "fill memory".into()),
+            }
+        }
+        Ok(None)
     }
 
     fn moved(&mut self, from: u64, to: u64, len: u64) {

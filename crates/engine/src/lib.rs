@@ -13,6 +13,7 @@ mod engine;
 mod error;
 #[doc(hidden)]
 pub mod fault;
+mod flatten;
 mod freeze;
 mod identity;
 mod inject;
@@ -33,6 +34,7 @@ mod walls;
 
 pub use capture::Captured;
 pub use engine::{Config, Engine, Outside};
+pub use restore::Lazy;
 pub use error::{Error, Result};
 pub use stasis_image::ImageId;
 pub use stasis_spawner::protocol::LaunchSpec;

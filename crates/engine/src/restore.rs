@@ -13,7 +13,7 @@ use crate::objects::{self, Made};
 use crate::plan::{self, Built, Layout, MemoryPlan, Prepared, Purpose, root_of};
 use crate::spawner::Init;
 use crate::store::{Image, Store};
-use crate::template::Template;
+use crate::template::{Held, Template};
 use crate::track::Tracker;
 use crate::tree::{self, Memo, Tree};
 use crate::walls::Walls;
@@ -29,10 +29,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
-/// Mappings with at least this much to fill are filled on demand.
-const LAZY_FROM: u64 = 1 << 20;
-/// Below this much in all, filling on demand is not worth a thread.
-const LAZY_TOTAL: u64 = 16 << 20;
+/// When memory is filled on demand.
+#[derive(Debug, Clone, Copy)]
+pub struct Lazy {
+    /// Below this many bytes to fill in all, it is not worth a thread.
+    pub total: u64,
+    /// Only mappings with at least this many bytes to fill.
+    pub mapping: u64,
+}
+
+impl Default for Lazy {
+    fn default() -> Lazy {
+        Lazy { total: 16 << 20, mapping: 1 << 20 }
+    }
+}
+
 /// How long a clone may take before it counts as stuck.
 const PATIENCE_MS: i32 = 60_000;
 
@@ -42,6 +53,9 @@ pub struct Host {
     pub rlimits: Vec<(u64, u64)>,
     pub timer_ids: bool,
     pub track: bool,
+    pub lazy: Lazy,
+    /// Of the kernel's vdso code.
+    pub vdso_hash: Option<[u8; 32]>,
 }
 
 /// Restores an image as a new tree, from a template whose memory is as near as possible.
@@ -54,7 +68,7 @@ pub fn restore(
     outside: Vec<OwnedFd>,
 ) -> Result<Tree> {
     let manifest = &*image.manifest;
-    check_fit(manifest)?;
+    check_fit(host, manifest)?;
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
     let init = &walls.init;
@@ -70,7 +84,7 @@ pub fn restore(
     let segment_numbers: Vec<i32> = made.segments.iter().map(|place| numbers(*place)).collect();
     let root_plan =
         plan::plan_memory(template.layout(), plan::layout_of(manifest, root.pid, live));
-    let lazy = lazy_mappings(&root_plan, &live.vmas);
+    let lazy = lazy_mappings(host.lazy, &root_plan, &live.vmas);
     let prepared = Prepared {
         manifest,
         root_plan: &root_plan,
@@ -117,7 +131,7 @@ pub fn restore(
 /// Builds a template that holds an image's root memory.
 pub fn park(store: &Store, host: &Host, image: &Image, from: &Template, root_dirs: &[OwnedFd]) -> Result<Template> {
     let manifest = &*image.manifest;
-    check_fit(manifest)?;
+    check_fit(host, manifest)?;
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
     let made = mapped_files(manifest, root_dirs)?;
@@ -149,11 +163,20 @@ pub fn park(store: &Store, host: &Host, image: &Image, from: &Template, root_dir
     fault::point("park.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
     let pidfd = sysprocess::pidfd_open(pid).doing(|| "open a template".into())?;
-    Ok(Template::of_image(pid, pidfd, clone.control, image.clone(), vmas, root.pid))
+    let held = Held::Image { image: image.clone(), vmas, root: root.pid };
+    Ok(Template::new(pid, pidfd, clone.control, held, from.depth + 1))
 }
 
 /// An image may only come back where its processes' choices hold.
-fn check_fit(manifest: &Manifest) -> Result<()> {
+fn check_fit(host: &Host, manifest: &Manifest) -> Result<()> {
+    for process in &manifest.processes {
+        let hash = process.live().and_then(|live| live.mm.vdso_hash);
+        if hash.is_some() && hash != host.vdso_hash {
+            let pid = process.pid;
+            let kernel = &manifest.meta.kernel;
+            return Err(Error::Unfit(format!("process {pid} calls into the vdso of {kernel}")));
+        }
+    }
     let here = crate::capture::cpu_needs()?;
     let need = &manifest.meta.cpu;
     let missing: Vec<&str> = need
@@ -193,9 +216,9 @@ fn batches(made: &Made) -> Vec<usize> {
 }
 
 /// Mappings worth filling on demand, when much is missing from the template.
-fn lazy_mappings(plan: &MemoryPlan, vmas: &[Vma]) -> Vec<usize> {
+fn lazy_mappings(lazy: Lazy, plan: &MemoryPlan, vmas: &[Vma]) -> Vec<usize> {
     let bytes = |runs: &[Run]| runs.iter().map(|run| u64::from(run.count) * PAGE).sum::<u64>();
-    if bytes(&plan.fills) < LAZY_TOTAL {
+    if bytes(&plan.fills) < lazy.total {
         return Vec::new();
     }
     let bytes_in = |vma: &Vma| -> u64 {
@@ -205,11 +228,11 @@ fn lazy_mappings(plan: &MemoryPlan, vmas: &[Vma]) -> Vec<usize> {
         bytes(&plan.fills[from..until])
     };
     // only mappings made anew: in an inherited one the template's pages would hide the faults
-    let lazy = plan.mapped.iter().copied().filter(|index| {
+    let worth = plan.mapped.iter().copied().filter(|index| {
         let vma = &vmas[*index];
-        vma.backing == Backing::Anonymous && bytes_in(vma) >= LAZY_FROM
+        vma.backing == Backing::Anonymous && bytes_in(vma) >= lazy.mapping.max(1)
     });
-    lazy.collect()
+    worth.collect()
 }
 
 fn start_filling(

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 pub struct Sink<'a> {
     store: &'a Store,
+    /// Whether pages already kept in other packs may be referred to.
+    shares: bool,
     parent: Option<Image>,
     parent_packs: Vec<Arc<Pack>>,
     /// Packs the new image refers to; its own gets its root when it is finished.
@@ -37,17 +39,27 @@ impl<'a> Sink<'a> {
         for pack in parent.iter().flat_map(|image| &image.manifest.meta.packs) {
             parent_packs.push(store.pack(pack.root)?);
         }
-        Ok(Sink {
+        let mut sink = Sink::alone(store);
+        sink.shares = true;
+        sink.parent = parent.cloned();
+        sink.parent_packs = parent_packs;
+        Ok(sink)
+    }
+
+    /// A sink whose image refers to no pack but its own.
+    pub fn alone(store: &'a Store) -> Sink<'a> {
+        Sink {
             store,
-            parent: parent.cloned(),
-            parent_packs,
+            shares: false,
+            parent: None,
+            parent_packs: Vec::new(),
             packs: Vec::new(),
             index: HashMap::new(),
             own: None,
             fresh: HashMap::new(),
             new_pages: 0,
             shared_pages: 0,
-        })
+        }
     }
 
     pub fn parent(&self) -> Option<&Image> {
@@ -118,7 +130,7 @@ impl<'a> Sink<'a> {
             self.shared_pages += 1;
             return Ok((own.index, *slot));
         }
-        if let Some((pack, slot)) = self.store.find_page(&hash) {
+        if let Some((pack, slot)) = self.store.find_page(&hash).filter(|_| self.shares) {
             self.shared_pages += 1;
             return Ok((self.pack_index(pack), slot));
         }

@@ -1,7 +1,7 @@
 //! An engine in a directory of its own, and programs to talk to.
 
 use crate::root;
-use stasis_engine::{Config, Engine, Image, LaunchSpec, Outside, Result, Tree};
+use stasis_engine::{Config, Engine, Image, LaunchSpec, Lazy, Outside, Result, Tree};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -102,6 +102,7 @@ pub fn start_engine(dir: &Path, root: &Path) -> Result<Engine> {
         run_dir: dir.join("run"),
         root: root.to_owned(),
         spawner: spawner(),
+        lazy: Lazy::default(),
     })
 }
 
