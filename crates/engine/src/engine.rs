@@ -2,6 +2,7 @@
 
 use crate::capture::{self, Captured};
 use crate::error::{Doing, Result};
+use crate::fault;
 use crate::flatten;
 use crate::layers;
 use crate::restore::{self, Host, Lazy};
@@ -80,8 +81,19 @@ impl Engine {
         tree::launch(walls, program, outside.fds, outside.numbers)
     }
 
+    /// Runs in a thread of its own: whatever happens, when that ends the kernel lets go of
+    /// everything it traced.
     pub fn capture(&self, tree: &Tree) -> Result<Captured> {
-        capture::capture(tree, &self.store)
+        let faults = fault::owner();
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("stasis-capture".into());
+            let capture = move || {
+                fault::adopt(faults);
+                capture::capture(tree, &self.store)
+            };
+            let thread = thread.spawn_scoped(scope, capture).doing(|| "start a thread".into())?;
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// Restores an image as a new tree; `outside` are its outside descriptors by slot.

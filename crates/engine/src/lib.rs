@@ -11,8 +11,11 @@
 mod capture;
 mod engine;
 mod error;
+#[doc(hidden)]
+pub mod fault;
 mod flatten;
 mod freeze;
+mod identity;
 mod inject;
 mod layers;
 mod lazy;

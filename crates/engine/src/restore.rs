@@ -6,6 +6,8 @@
 //! them, and the error names the step. The image and the template are as they were.
 
 use crate::error::{Doing, Error, Result};
+use crate::fault;
+use crate::identity;
 use crate::lazy::Filling;
 use crate::objects::{self, Made};
 use crate::plan::{self, Built, Layout, MemoryPlan, Prepared, Purpose, root_of};
@@ -21,10 +23,10 @@ use stasis_spawner::layout;
 use stasis_spawner::protocol::{InitRequest, Order};
 use stasis_sys::memory::SharedMap;
 use stasis_sys::process as sysprocess;
-use stasis_sys::{PAGE, fds, files as sysfiles, libc, socket};
+use stasis_sys::{PAGE, fds, libc, socket};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 /// When memory is filled on demand.
@@ -70,8 +72,11 @@ pub fn restore(
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
     let init = &walls.init;
+    fault::point("restore.walls")?;
+    identity::check(manifest, root.pid, template.layout().files, init.pid)?;
     let time = enter_time(init, &manifest.meta.clocks)?;
     let made = objects::make(store, manifest, init, &outside)?;
+    fault::point("restore.objects")?;
     let high = high_descriptor(manifest);
     let numbers = |index: usize| high + plan::OWN_OBJECTS + index as i32;
     let object_numbers: Vec<Option<i32>> =
@@ -114,6 +119,7 @@ pub fn restore(
             memo.filling = Some(Filling::start(uffd, runs, packs, release)?);
         }
     }
+    fault::point("restore.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
     Ok(Tree {
         root: pid,
@@ -157,6 +163,7 @@ pub fn park(store: &Store, host: &Host, image: &Image, from: &Template, root_dir
     let fds = [own.as_fd(), fill.as_fd(), own.as_fd()];
     let mut clone = Clone::start(from, &built, &order, fds, &made)?;
     clone.wait_parked(&built)?;
+    fault::point("park.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
     let pidfd = sysprocess::pidfd_open(pid).doing(|| "open a template".into())?;
     let held = Held::Image { image: image.clone(), vmas, root: root.pid };
@@ -262,22 +269,9 @@ fn fill_file(store: &Store, manifest: &Manifest, fills: &[Run]) -> Result<OwnedF
 
 /// Files a template maps, opened below the roots its image's files come from, and checked.
 fn mapped_files(manifest: &Manifest, root_dirs: &[OwnedFd]) -> Result<Made> {
-    let mut fds = Vec::new();
-    for file in &manifest.meta.mapped_files {
-        let opened = root_dirs
-            .iter()
-            .find_map(|root| sysfiles::open_in_root(root.as_fd(), &file.path, libc::O_RDONLY).ok())
-            .ok_or_else(|| Error::Unfit(format!("{} is missing", file.path)))?;
-        let meta = File::from(opened.try_clone().doing(|| "copy a descriptor".into())?)
-            .metadata()
-            .doing(|| format!("look at {}", file.path))?;
-        if (meta.len(), meta.mtime(), meta.mtime_nsec()) != (file.size, file.mtime_s, file.mtime_ns)
-        {
-            return Err(Error::Unfit(format!("{} has changed since the capture", file.path)));
-        }
-        fds.push(opened);
-    }
-    Ok(Made { fds, objects: Vec::new(), segments: Vec::new() })
+    let files = manifest.meta.mapped_files.iter();
+    let fds = files.map(|file| identity::open(root_dirs, file, libc::O_RDONLY));
+    Ok(Made { fds: fds.collect::<Result<_>>()?, objects: Vec::new(), segments: Vec::new() })
 }
 
 /// A clone under way.
@@ -309,7 +303,9 @@ impl Clone {
             rest = more;
         }
         let fds = [walls, stage.as_fd(), theirs.as_fd(), fill, time];
+        fault::point("clone.staged")?;
         template.clone_process(order, &fds)?;
+        fault::point("clone.ordered")?;
         Ok(Clone { control: ours, report, pid: None })
     }
 

@@ -172,8 +172,8 @@ fn convert(
     if map.path == "[vsyscall]" {
         return Ok(None);
     }
-    if map.start >= layout::RESERVED && map.end <= layout::RESERVED_END {
-        return if is_ours(map) {
+    if map.start < layout::RESERVED_END && map.end > layout::RESERVED {
+        return if twin.restored && is_ours(twin, map) {
             Ok(None)
         } else {
             Err(Error::refused(twin.own_pid, "it mapped memory where the engine keeps its own"))
@@ -214,10 +214,16 @@ fn within(ranges: &[(u64, u64)], map: &Mapping) -> bool {
 }
 
 /// What is left of our own pages in a restored process.
-fn is_ours(map: &Mapping) -> bool {
+fn is_ours(twin: &Twin, map: &Mapping) -> bool {
     let code = map.start == layout::CODE && map.end <= layout::CODE + stasis_sys::PAGE;
     let leave = map.start >= layout::LEAVE && map.end <= layout::LEAVE + layout::LEAVE_MAX;
-    code || leave
+    leave || code && holds_interpreter(twin)
+}
+
+fn holds_interpreter(twin: &Twin) -> bool {
+    let code = stasis_sys::arch::interpreter_code();
+    let mut found = vec![0; code.len()];
+    twin.memory.read(layout::CODE, &mut found).is_ok() && found == code
 }
 
 fn backing(
@@ -242,6 +248,10 @@ fn backing(
         return Ok(Backing::Anonymous);
     }
     let range = format!("{:x}-{:x}", map.start, map.end);
+    if map.path.contains("\\012") {
+        let what = format!("mapping {range}: a newline in the name {}", map.path);
+        return Err(Error::refused(twin.own_pid, what));
+    }
     if map.path.ends_with(" (deleted)") {
         let what = format!("mapping {range}: a deleted file ({})", map.path);
         return Err(Error::refused(twin.own_pid, what));

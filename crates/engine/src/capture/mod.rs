@@ -10,6 +10,7 @@
 //! Everything up to the thaw is one instant. If any step fails the twins are killed, every thread
 //! is let go as it was, and nothing has been named in the store.
 
+mod apart;
 mod fds;
 mod files;
 mod mappings;
@@ -23,6 +24,7 @@ pub use process::mm_fields;
 pub use sink::Sink;
 
 use crate::error::{Doing, Error, Result};
+use crate::fault;
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::store::{Image, Store};
 use crate::tree::Tree;
@@ -60,6 +62,8 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
         }
     };
     let memory = pages::write_all(&paused, &mut sink)?;
+    fault::point("capture.pages")?;
+    paused.twins.iter().try_for_each(Twin::check_intact)?;
     let (new_pages, shared_pages) = sink.counts();
     let manifest = assemble(paused, memory, sink, parent.as_ref())?;
     let image = store.write_image(manifest)?;
@@ -88,16 +92,23 @@ fn pause_again(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
 fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let start = Instant::now();
     let frozen = Frozen::stop(tree.walls.init.pid)?;
+    fault::point("capture.frozen")?;
+    apart::check(&frozen, tree.walls.init.pid)?;
     let clocks = clocks_of(tree)?;
     let mut processes =
         frozen.processes.iter().map(process::read).collect::<Result<Vec<Process>>>()?;
+    fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
+    fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
+    fault::point("capture.files")?;
     let twins = twin::make_all(&frozen, tree)?;
+    fault::point("capture.twins")?;
     let closer = tree.memo().look_closer;
     let segments = mappings::shared_segments(&frozen, closer, &mut objects, sink)?;
     drop(frozen);
     let pause = start.elapsed();
+    fault::point("capture.thawed")?;
     let mut mapped_files = Vec::new();
     let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments.index);
     if matches!(read, Ok(Completeness::Lacking)) && !closer {

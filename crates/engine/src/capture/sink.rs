@@ -1,6 +1,7 @@
 //! Where page contents go during a capture: to a new pack, unless they are kept already.
 
 use crate::error::{Doing, Error, Result};
+use crate::fault;
 use crate::store::{Image, Pack, Store};
 use stasis_image::model::{PackRef, Run, push_run};
 use stasis_image::{Arch, PAGE_SIZE, PackWriter, PageHash};
@@ -28,7 +29,7 @@ pub struct Sink<'a> {
 
 struct Own {
     path: PathBuf,
-    writer: PackWriter<BufWriter<File>>,
+    writer: PackWriter<BufWriter<fault::Writer<File>>>,
     index: u32,
 }
 
@@ -150,6 +151,7 @@ impl<'a> Sink<'a> {
     fn start_pack(&mut self) -> Result<Own> {
         let path = self.store.temp_path("pack");
         let file = File::create(&path).doing(|| format!("make {}", path.display()))?;
+        let file = fault::Writer::new("pack.write", file);
         let writer = PackWriter::new(BufWriter::with_capacity(256 << 10, file), Arch::X86_64)
             .map_err(|source| Error::Pack { root: "(new)".into(), source })?;
         let index = self.packs.len() as u32;
@@ -173,7 +175,7 @@ impl<'a> Sink<'a> {
                         .into_inner()
                         .map_err(|error| error.into_error())
                         .doing(|| format!("write {}", path.display()))?;
-                    self.store.adopt_pack(&path, file, summary.root)?;
+                    self.store.adopt_pack(&path, file.inner, summary.root)?;
                     Ok(summary)
                 });
             let summary = written.inspect_err(|_| {
