@@ -6,6 +6,7 @@ use super::setup::Places;
 use crate::failure::{At, Failure, Result};
 use stasis_engine::{Captured, Config, Engine, Image};
 use std::cell::{Cell, OnceCell};
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -53,6 +54,10 @@ impl Bed {
 
     pub fn log(&self) -> &Path {
         &self.log
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.places.root
     }
 
     pub fn python(&self) -> &Path {
@@ -167,9 +172,33 @@ fn left_of(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Bytes in all files of a store's images and packs.
-pub fn stored_bytes(engine: &Engine) -> u64 {
-    let dirs = ["images", "packs"].map(|name| engine.store().dir().join(name));
-    let entries = dirs.into_iter().flat_map(|dir| fs::read_dir(dir).into_iter().flatten());
-    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).sum()
+/// Everything a store holds, by file and size.
+pub struct Stored(HashMap<PathBuf, u64>);
+
+impl Stored {
+    pub fn look(engine: &Engine) -> Stored {
+        let dirs = ["images", "packs"].map(|name| engine.store().dir().join(name));
+        let entries = dirs.into_iter().flat_map(|dir| fs::read_dir(dir).into_iter().flatten());
+        let files = entries.flatten().filter_map(|entry| {
+            let size = entry.metadata().ok()?.len();
+            Some((entry.path(), size))
+        });
+        Stored(files.collect())
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// Takes a store back to what it was: the next capture must not find pages of the last one.
+    pub fn bring_back(&self, engine: &Engine, image: &Image) -> Result<()> {
+        for path in Stored::look(engine).0.keys().filter(|path| !self.0.contains_key(*path)) {
+            fs::remove_file(path).at("remove", path)?;
+        }
+        engine.store().forget();
+        for pack in &image.manifest.meta.packs {
+            engine.store().pack(pack.root)?;
+        }
+        Ok(())
+    }
 }

@@ -49,7 +49,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let measured = measure_all(&bed, &wanted);
     let cleared = bed.clear();
     let mut results = measured?;
-    cleared?;
     results.keep(|key| wanted.contains(&key));
     let report = Report { runs, host, results };
     if args.json {
@@ -57,6 +56,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     } else {
         print!("{}", report.table());
     }
+    cleared?;
     Ok(ExitCode::from(u8::from(args.check && !report.missed().is_empty())))
 }
 

@@ -45,6 +45,7 @@ pub const METRICS: &[Metric] = &[
     extra("image_mib", Group::Pause, "what it left on disk"),
     barred("diff_ms", Group::Diff, 40.0, "capture of a clone after a small change, to fsync"),
     barred("diff_kib", Group::Diff, 2048.0, "what that left on disk"),
+    extra("diff_pages_kib", Group::Diff, "memory pages in diff_kib; the rest describes the tree"),
     extra("diff_pause_ms", Group::Diff, "longest stall in it, seen from inside"),
     barred("spawn_100_ms", Group::Clones, 300.0, "100 clones, each has replied"),
     barred("private_kib_per_clone", Group::Clones, 1536.0, "Private_Clean + Private_Dirty, mean"),

@@ -66,28 +66,28 @@ impl Python {
 
 /// One side of a conversation in lines.
 pub struct Line {
-    read: BufReader<Box<dyn std::io::Read + Send>>,
+    read: BufReader<UnixStream>,
     write: Box<dyn Write + Send>,
 }
 
 impl Line {
     /// A line to a program, and the program's standard descriptors.
     fn open(log: &Path) -> Result<(Line, Vec<OwnedFd>)> {
-        let make = || -> std::io::Result<(Line, Vec<OwnedFd>)> {
+        let make = || -> std::io::Result<(UnixStream, UnixStream, Vec<OwnedFd>)> {
             let (ours, theirs) = UnixStream::pair()?;
-            ours.set_read_timeout(Some(PATIENCE))?;
             let log = File::options().append(true).create(true).open(log)?;
             let fds = vec![theirs.try_clone()?.into(), theirs.into(), log.into()];
-            Ok((Line::over(ours.try_clone()?, ours), fds))
+            Ok((ours.try_clone()?, ours, fds))
         };
-        make().at("open a line with its log in", log)
+        let (read, write, fds) = make().at("open a line with its log in", log)?;
+        Ok((Line::over(read, write)?, fds))
     }
 
-    pub fn over(
-        read: impl std::io::Read + Send + 'static,
-        write: impl Write + Send + 'static,
-    ) -> Line {
-        Line { read: BufReader::new(Box::new(read)), write: Box::new(write) }
+    /// Whoever does not reply in time has failed.
+    pub fn over(read: UnixStream, write: impl Write + Send + 'static) -> Result<Line> {
+        let limited = read.set_read_timeout(Some(PATIENCE));
+        limited.map_err(|error| Failure::new("system.io", format!("limit a wait: {error}")))?;
+        Ok(Line { read: BufReader::new(read), write: Box::new(write) })
     }
 
     pub fn ask(&mut self, instruction: &str) -> Result<String> {

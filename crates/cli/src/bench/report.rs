@@ -174,3 +174,43 @@ impl Serialize for Report {
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let mut results = Results::default();
+        results.add("restore_ms", 8.0);
+        results.add("diff_ms", 12.3456789);
+        results.add("criu_restore_ms", 80.0);
+        results.absent("gvisor_restore_ms", "runsc: not installed".into());
+        Report { runs: 5, host: Host::look(std::path::Path::new("/")), results }
+    }
+
+    #[test]
+    fn json_has_every_key_and_null_for_what_is_absent() {
+        let json: serde_json::Value = serde_json::from_str(&report().json()).unwrap();
+        assert_eq!(json["restore_ms"]["p50"], 8.0);
+        assert_eq!(json["restore_ms"]["met"], false);
+        assert_eq!(json["diff_ms"]["p95"], 12.346);
+        assert_eq!(json["diff_ms"]["met"], true);
+        assert!(json["criu_restore_ms"].get("met").is_none());
+        assert!(json.as_object().unwrap().contains_key("gvisor_restore_ms"));
+        assert!(json["gvisor_restore_ms"].is_null());
+        assert_eq!(json["absent"]["gvisor_restore_ms"], "runsc: not installed");
+        assert_eq!(json["ratios"]["criu_restore_ms"], 10.0);
+        assert_eq!(json["missed"], serde_json::json!(["restore_ms"]));
+        assert_eq!(json["quick"], true);
+    }
+
+    #[test]
+    fn table_gives_a_verdict_and_says_when_runs_were_few() {
+        let table = report().table();
+        let row = |key: &str| table.lines().find(|line| line.starts_with(key)).unwrap().to_owned();
+        assert!(row("restore_ms").contains("MISSED"));
+        assert!(row("diff_ms").contains("met"));
+        assert!(row("gvisor_restore_ms").contains("not installed"));
+        assert!(row("note: ").starts_with("note: quick: 5 runs, not the 20 a figure needs"));
+    }
+}

@@ -1,7 +1,7 @@
 //! How long a capture stalls its source, seen by a thread inside that does nothing but look at
 //! the clock.
 
-use crate::bench::bed::{Bed, stored_bytes};
+use crate::bench::bed::{Bed, Stored};
 use crate::bench::python::Python;
 use crate::bench::report::Results;
 use crate::bench::samples::Samples;
@@ -24,10 +24,10 @@ pub fn run(bed: &Bed, results: &mut Results) -> Result<()> {
         bed.settle();
         let (gap, captured) = during_capture(&engine, &mut python)?;
         pause.push_ms(gap);
-        baseline.push_ms(longest_gap(&mut python, || Ok(std::thread::sleep(captured.total)))?.0);
+        baseline.push_ms(without_capture(&mut python, captured.total)?);
         seen.push_ms(captured.pause);
         total.push_ms(captured.total);
-        size.push(stored_bytes(&engine) as f64 / f64::from(1 << 20));
+        size.push(Stored::look(&engine).bytes() as f64 / f64::from(1 << 20));
         python.kill()?;
         drop(engine);
         std::fs::remove_dir_all(&dir).at("remove", &dir)?;
@@ -42,21 +42,22 @@ pub fn run(bed: &Bed, results: &mut Results) -> Result<()> {
 
 /// Captures a process and returns its longest stall meanwhile.
 pub fn during_capture(engine: &Engine, python: &mut Python) -> Result<(Duration, Captured)> {
-    python.ask("spinner.start()")?;
-    std::thread::sleep(GRACE);
+    start(python)?;
     let captured = engine.capture(&python.tree)?;
     Ok((stop(python)?, captured))
 }
 
-/// The longest stall while something else is done.
-pub fn longest_gap<T>(
-    python: &mut Python,
-    meanwhile: impl FnOnce() -> Result<T>,
-) -> Result<(Duration, T)> {
+/// The longest stall in that much time without a capture.
+pub fn without_capture(python: &mut Python, time: Duration) -> Result<Duration> {
+    start(python)?;
+    std::thread::sleep(time);
+    stop(python)
+}
+
+fn start(python: &mut Python) -> Result<()> {
     python.ask("spinner.start()")?;
     std::thread::sleep(GRACE);
-    let done = meanwhile()?;
-    Ok((stop(python)?, done))
+    Ok(())
 }
 
 fn stop(python: &mut Python) -> Result<Duration> {
