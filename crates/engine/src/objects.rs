@@ -1,5 +1,7 @@
 //! Making what descriptors point at, before the processes that hold them exist.
 
+mod pipes;
+
 use crate::error::{Doing, Error, Result};
 use crate::layers::write_runs;
 use crate::spawner::Init;
@@ -8,7 +10,6 @@ use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_spawner::protocol::{InitRequest, ObjectSpec};
 use stasis_sys::{fds, libc};
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -37,23 +38,18 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
         made.segments.push(index);
     }
     let mut inside = InsideObjects::default();
-    let mut pipes = HashMap::new();
+    let pipes = pipes::make_all(manifest, init)?;
     for (index, object) in manifest.objects.iter().enumerate() {
         let fd = match &object.kind {
-            ObjectKind::PipeBuffer { path: None, capacity, content } => {
-                pipes.insert(index as u32, make_pipe(*capacity, content)?);
-                made.objects.push(None);
-                continue;
-            }
-            ObjectKind::PipeBuffer { path: Some(_), .. } => {
+            ObjectKind::PipeBuffer { .. } => {
                 made.objects.push(None);
                 continue;
             }
             ObjectKind::External { slot } => external(externals, *slot)?,
-            ObjectKind::Pipe { pipe, end } => match pipes.get(pipe) {
-                Some(ends) => pipe_end(ends, *end)?,
-                None => return Err(unsupported("a FIFO is not carried yet")),
-            },
+            ObjectKind::Pipe { pipe, end } => {
+                let missing = || unsupported("a pipe's end without a pipe");
+                pipes::open_end(pipes.get(pipe).ok_or_else(missing)?, *end)?
+            }
             kind => match local(kind, object.flags, &made)? {
                 Some(fd) => fd,
                 None => {
@@ -149,40 +145,13 @@ fn make_segment(store: &Store, manifest: &Manifest, segment: &Segment) -> Result
     Ok(file.into())
 }
 
-fn make_pipe(capacity: u32, content: &[u8]) -> Result<(OwnedFd, OwnedFd)> {
-    let doing = || "make a pipe".to_owned();
-    let (read, write) = fds::pipe(libc::O_CLOEXEC | libc::O_NONBLOCK).doing(doing)?;
-    fds::fcntl(write.as_fd(), libc::F_SETPIPE_SZ, capacity.into()).doing(doing)?;
-    let file = File::from(write);
-    (&file).write_all(content).doing(doing)?;
-    Ok((read, file.into()))
-}
-
-fn pipe_end(ends: &(OwnedFd, OwnedFd), end: PipeEnd) -> Result<OwnedFd> {
-    use std::os::fd::AsRawFd;
-    use std::os::unix::fs::OpenOptionsExt;
-    // each end is opened anew: two ends of one kind are two open files
-    let (fd, read, write) = match end {
-        PipeEnd::Read => (&ends.0, true, false),
-        PipeEnd::Write => (&ends.1, false, true),
-        PipeEnd::Both => (&ends.0, true, true),
-    };
-    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let file = File::options()
-        .read(read)
-        .write(write)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(&path)
-        .doing(|| "open a pipe's end".into())?;
-    Ok(file.into())
-}
-
 /// O_NONBLOCK, O_APPEND and the like, as the program had set them.
 fn set_flags(fd: &OwnedFd, object: &Object) -> Result<()> {
     if matches!(object.kind, ObjectKind::External { .. }) {
         return Ok(());
     }
-    const SETTABLE: i32 = libc::O_NONBLOCK | libc::O_APPEND | libc::O_NOATIME | libc::O_ASYNC;
+    const SETTABLE: i32 =
+        libc::O_NONBLOCK | libc::O_APPEND | libc::O_NOATIME | libc::O_ASYNC | libc::O_DIRECT;
     let flags = object.flags as i32 & SETTABLE;
     fds::fcntl(fd.as_fd(), libc::F_SETFL, flags as u64)
         .map(drop)

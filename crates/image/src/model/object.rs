@@ -38,8 +38,8 @@ pub enum ObjectKind {
     Memfd { segment: u32, offset: u64 },
     Pidfd { pid: i32 },
     /// A pipe's contents, kept once however many ends are open. Never referred to by a
-    /// descriptor, only by `Pipe::pipe`.
-    PipeBuffer { path: Option<String>, capacity: u32, content: Vec<u8> },
+    /// descriptor, only by `Pipe::pipe`. `path` is a FIFO's name.
+    PipeBuffer { path: Option<String>, capacity: u32, content: PipeContent },
     Socket(Box<super::object::Socket>),
     Pty(Pty),
 }
@@ -49,6 +49,14 @@ pub enum PipeEnd {
     Read,
     Write,
     Both,
+}
+
+/// Bytes in a pipe.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipeContent {
+    pub bytes: Vec<u8>,
+    /// Lengths of the packets the bytes came in (O_DIRECT); empty for a stream.
+    pub packets: Vec<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

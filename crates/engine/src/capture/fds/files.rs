@@ -32,7 +32,8 @@ pub fn read(objects: &mut Objects, descriptor: &Descriptor, sink: &mut Sink) -> 
         return Ok(ObjectKind::Directory { path, offset: descriptor.info.offset });
     }
     if kind.is_fifo() {
-        return pipes::read(objects, descriptor, Some(path));
+        let named = descriptor.meta.nlink() > 0;
+        return pipes::read(objects, descriptor, named.then_some(path));
     }
     let device = descriptor.meta.rdev();
     let number = (libc::major(device), libc::minor(device));

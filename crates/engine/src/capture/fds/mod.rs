@@ -28,8 +28,8 @@ pub struct Objects {
     pub segments: Segments,
     /// Where each object was first seen: (pid, descriptor), by what it refers to.
     seen: HashMap<(u64, u64), Vec<(i32, i32, u32)>>,
-    /// Pipe contents by inode.
-    pipes: HashMap<u64, u32>,
+    /// Pipe contents by device and inode.
+    pipes: HashMap<(u64, u64), u32>,
 }
 
 /// One descriptor as `/proc` shows it.
