@@ -1,5 +1,6 @@
 //! Making what descriptors point at, before the processes that hold them exist.
 
+mod locks;
 mod pipes;
 
 use crate::error::{Doing, Error, Result};
@@ -64,6 +65,7 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
         made.objects.push(Some(place));
     }
     inside.make(init, &mut made)?;
+    locks::take(manifest, &made)?;
     Ok(made)
 }
 
@@ -100,7 +102,7 @@ fn local(kind: &ObjectKind, flags: u32, made: &Made) -> Result<Option<OwnedFd>> 
         ObjectKind::Timerfd(timer) => {
             fds::timerfd(timer.clock, libc::TFD_CLOEXEC).doing(doing)?
         }
-        ObjectKind::Memfd { segment, offset }
+        ObjectKind::Memfd { segment, offset, .. }
         | ObjectKind::Deleted { segment, offset, .. } => {
             let fd = &made.fds[made.segments[*segment as usize]];
             reopen(fd, flags, *offset)?
@@ -168,10 +170,16 @@ struct InsideObjects {
 impl InsideObjects {
     fn add(&mut self, index: usize, kind: &ObjectKind, flags: u32) -> Result<()> {
         let spec = match kind {
-            ObjectKind::File { path, offset, .. } | ObjectKind::Directory { path, offset } => {
+            ObjectKind::File { path, offset, .. } => {
                 ObjectSpec::Open { path: path.clone(), flags: flags as i32, offset: Some(*offset) }
             }
-            ObjectKind::Device { path } => {
+            ObjectKind::Directory { path, position, .. } => ObjectSpec::Directory {
+                path: path.clone(),
+                flags: flags as i32,
+                offset: position.offset,
+                next: position.next.clone(),
+            },
+            ObjectKind::Device { path } | ObjectKind::Place { path } => {
                 ObjectSpec::Open { path: path.clone(), flags: flags as i32, offset: None }
             }
             other => return Err(unsupported(format!("{other:?} is not carried yet"))),

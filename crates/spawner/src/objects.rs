@@ -1,5 +1,7 @@
 //! Kernel objects made inside a machine's namespaces, for processes that are being restored.
 
+mod directories;
+
 use stasis_spawner::protocol::ObjectSpec;
 use stasis_sys::{fds, files, libc};
 use std::fs::File;
@@ -14,6 +16,9 @@ pub fn make_all(specs: &[ObjectSpec]) -> io::Result<Vec<OwnedFd>> {
             ObjectSpec::Open { path, flags, offset } => {
                 made.push(open(&root, path, *flags, *offset)?);
             }
+            ObjectSpec::Directory { path, flags, offset, next } => {
+                made.push(directories::open(&root, path, *flags, *offset, next.as_deref())?);
+            }
         }
     }
     Ok(made)
@@ -22,7 +27,11 @@ pub fn make_all(specs: &[ObjectSpec]) -> io::Result<Vec<OwnedFd>> {
 fn open(root: &OwnedFd, path: &str, flags: i32, offset: Option<u64>) -> io::Result<OwnedFd> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("open {path}: {error}"));
     // flags that act at open time must not act again
-    let flags = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC) | libc::O_NOCTTY;
+    let flags = if flags & libc::O_PATH != 0 {
+        flags & (libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW)
+    } else {
+        flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC) | libc::O_NOCTTY
+    };
     let file = files::open_in_root(root.as_fd(), path, flags).map_err(named)?;
     if let Some(offset) = offset {
         fds::seek(&file, offset as i64, libc::SEEK_SET).map_err(named)?;

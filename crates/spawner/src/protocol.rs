@@ -81,6 +81,9 @@ pub enum InitReply {
 pub enum ObjectSpec {
     /// Opened by path below the machine's root.
     Open { path: String, flags: i32, offset: Option<u64> },
+    /// A directory, read up to the entry `next` (`None`: to its end). An empty path stands for
+    /// one that was removed.
+    Directory { path: String, flags: i32, offset: u64, next: Option<String> },
 }
 
 pub fn send<T: Serialize>(

@@ -78,7 +78,7 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
     let files = files::read_upper(tree, sink)?;
     let twins = twin::make_all(&frozen, tree)?;
-    let segments = mappings::shared_segments(&frozen, &twins, &mut objects, sink)?;
+    let segments = mappings::shared_segments(&frozen, tree, &mut objects, sink)?;
     drop(frozen);
     let pause = start.elapsed();
     let mut mapped_files = Vec::new();

@@ -353,6 +353,12 @@ impl<'a> Builder<'a> {
                 self.program.must("map a shared file", libc::SYS_mmap, &args);
                 self.program.must("close it", libc::SYS_close, &[0]);
             }
+            Backing::PrivateSegment { segment, offset } => {
+                let fd = self.prepared.segments[*segment as usize] as u64;
+                let flags = (flags | libc::MAP_PRIVATE) as u64;
+                let args = [range[0], range[1], range[2], flags, fd, *offset];
+                self.program.must("map a nameless file", libc::SYS_mmap, &args);
+            }
             Backing::Segment { segment, offset } => {
                 let fd = self.prepared.segments[*segment as usize] as u64;
                 let flags = (flags | libc::MAP_SHARED) as u64;
@@ -508,5 +514,8 @@ impl<'a> Builder<'a> {
 
 /// Whether a template holds this mapping. Shared ones belong to a tree.
 pub fn parks(vma: &Vma) -> bool {
-    !matches!(vma.backing, Backing::SharedFile { .. } | Backing::Segment { .. })
+    !matches!(
+        vma.backing,
+        Backing::SharedFile { .. } | Backing::Segment { .. } | Backing::PrivateSegment { .. }
+    )
 }

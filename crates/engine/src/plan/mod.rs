@@ -14,6 +14,7 @@
 //!   leave       credentials, the last of our pages away, registers
 
 mod builder;
+mod holdings;
 mod memory;
 mod process;
 mod thread;

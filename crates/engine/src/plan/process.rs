@@ -75,6 +75,8 @@ impl<'a> Builder<'a> {
             let args = [from as u64, fd.number as u64, flags as u64];
             self.program.must("place a descriptor", libc::SYS_dup3, &args);
         }
+        self.close_copies();
+        self.take_locks(process, live);
         for fd in &live.fds {
             if !self.is_first_holder(process, fd) {
                 continue;

@@ -25,8 +25,11 @@ pub enum ObjectKind {
     External { slot: u32 },
     File { path: String, offset: u64, locks: Vec<FileLock> },
     /// Open, but with no name any more; the contents are in segment `segment`.
-    Deleted { path: String, mode: u32, segment: u32, offset: u64 },
-    Directory { path: String, offset: u64 },
+    Deleted { path: String, mode: u32, segment: u32, offset: u64, locks: Vec<FileLock> },
+    /// A directory; `path` is empty for one that was removed.
+    Directory { path: String, position: DirPosition, locks: Vec<FileLock> },
+    /// Opened with O_PATH: only a place in the tree of files, of whatever kind.
+    Place { path: String },
     /// A character device from the list of harmless ones.
     Device { path: String },
     Pipe { pipe: u32, end: PipeEnd },
@@ -35,7 +38,7 @@ pub enum ObjectKind {
     Signalfd { mask: u64 },
     Timerfd(Timerfd),
     Inotify { watches: Vec<InotifyWatch> },
-    Memfd { segment: u32, offset: u64 },
+    Memfd { segment: u32, offset: u64, locks: Vec<FileLock> },
     Pidfd { pid: i32 },
     /// A pipe's contents, kept once however many ends are open. Never referred to by a
     /// descriptor, only by `Pipe::pipe`. `path` is a FIFO's name.
@@ -49,6 +52,28 @@ pub enum PipeEnd {
     Read,
     Write,
     Both,
+}
+
+impl ObjectKind {
+    /// Locks held through this open file or, for POSIX locks, by processes that hold it.
+    pub fn locks(&self) -> &[FileLock] {
+        match self {
+            ObjectKind::File { locks, .. }
+            | ObjectKind::Deleted { locks, .. }
+            | ObjectKind::Directory { locks, .. }
+            | ObjectKind::Memfd { locks, .. } => locks,
+            _ => &[],
+        }
+    }
+}
+
+/// How far a directory was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirPosition {
+    pub offset: u64,
+    /// The name that comes next, where `offset` is not the start; `None` at the end. Offsets
+    /// are the file system's own affair, so a restore checks that the name still comes there.
+    pub next: Option<String>,
 }
 
 /// Bytes in a pipe.
@@ -68,6 +93,18 @@ pub struct FileLock {
     /// None: to the end of the file.
     pub end: Option<u64>,
     pub pid: i32,
+}
+
+impl FileLock {
+    /// Length as fcntl wants it: 0 reaches to the end.
+    pub fn len(&self) -> u64 {
+        self.end.map_or(0, |end| end.saturating_sub(self.start) + 1)
+    }
+
+    /// Never: a lock covers something.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
