@@ -125,6 +125,12 @@ impl<'a> Injector<'a> {
         Ok(bytes)
     }
 
+    /// Undoes what was put into scratch memory in a copy of the process.
+    pub fn clean_copy(&self, copy: &ProcessMemory) -> Result<()> {
+        let Some(saved) = &self.saved_scratch else { return Ok(()) };
+        copy.write(self.site.scratch, saved).doing(|| "restore scratch of a copy".into())
+    }
+
     /// Performs a call; its result, which may be a negative errno.
     pub fn call(&mut self, number: i64, args: [u64; 6]) -> Result<i64> {
         self.start(number, args)?;

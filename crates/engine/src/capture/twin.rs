@@ -56,6 +56,12 @@ fn fork(pid: i32, memory: &ProcessMemory, site: Site) -> Result<i32> {
     let at = source.put(0, &helper_args)?;
     let helper = source.clone("make a helper", at)?;
     let twin = fork_from_helper(helper, memory, site);
+    // the twin was made with our bytes still on the source's stack
+    let twin = twin.and_then(|pid| {
+        let opened = ProcessMemory::open(pid).doing(|| "open a twin's memory".into());
+        let cleaned = opened.and_then(|copy| source.clean_copy(&copy));
+        cleaned.map(|()| pid).inspect_err(|_| end(pid))
+    });
     end(helper);
     // the helper is the source's child, of a kind ordinary waits do not see
     let wait = [u64::MAX, 0, (libc::__WCLONE | libc::WNOHANG) as u64, 0, 0, 0];
