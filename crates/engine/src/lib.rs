@@ -24,6 +24,7 @@ mod store;
 mod template;
 mod track;
 mod tree;
+mod tty;
 mod validate;
 mod vdso;
 

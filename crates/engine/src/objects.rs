@@ -2,6 +2,7 @@
 
 mod locks;
 mod pipes;
+mod terminals;
 
 use crate::error::{Doing, Error, Result};
 use crate::layers::write_runs;
@@ -42,7 +43,7 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
     let pipes = pipes::make_all(manifest, init)?;
     for (index, object) in manifest.objects.iter().enumerate() {
         let fd = match &object.kind {
-            ObjectKind::PipeBuffer { .. } => {
+            ObjectKind::PipeBuffer { .. } | ObjectKind::Terminal(_) => {
                 made.objects.push(None);
                 continue;
             }
@@ -54,7 +55,7 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
             kind => match local(kind, object.flags, &made)? {
                 Some(fd) => fd,
                 None => {
-                    inside.add(index, kind, object.flags)?;
+                    inside.add(manifest, index, kind, object.flags)?;
                     made.objects.push(None);
                     continue;
                 }
@@ -65,6 +66,7 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
         made.objects.push(Some(place));
     }
     inside.make(init, &mut made)?;
+    terminals::bring_back(manifest, &made)?;
     locks::take(manifest, &made)?;
     Ok(made)
 }
@@ -168,7 +170,13 @@ struct InsideObjects {
 }
 
 impl InsideObjects {
-    fn add(&mut self, index: usize, kind: &ObjectKind, flags: u32) -> Result<()> {
+    fn add(
+        &mut self,
+        manifest: &Manifest,
+        index: usize,
+        kind: &ObjectKind,
+        flags: u32,
+    ) -> Result<()> {
         let spec = match kind {
             ObjectKind::File { path, offset, .. } => {
                 ObjectSpec::Open { path: path.clone(), flags: flags as i32, offset: Some(*offset) }
@@ -182,6 +190,7 @@ impl InsideObjects {
             ObjectKind::Device { path } | ObjectKind::Place { path } => {
                 ObjectSpec::Open { path: path.clone(), flags: flags as i32, offset: None }
             }
+            ObjectKind::Pty(pty) => terminals::spec(manifest, pty, flags as i32)?,
             other => return Err(unsupported(format!("{other:?} is not carried yet"))),
         };
         self.indexes.push(index);

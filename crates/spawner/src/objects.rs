@@ -1,6 +1,7 @@
 //! Kernel objects made inside a machine's namespaces, for processes that are being restored.
 
 mod directories;
+mod ptys;
 
 use stasis_spawner::protocol::ObjectSpec;
 use stasis_sys::{fds, files, libc};
@@ -10,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 pub fn make_all(specs: &[ObjectSpec]) -> io::Result<Vec<OwnedFd>> {
     let root: OwnedFd = File::open("/")?.into();
+    let mut masters = ptys::open_masters(&root, specs)?;
     let mut made = Vec::new();
     for spec in specs {
         match spec {
@@ -19,6 +21,14 @@ pub fn make_all(specs: &[ObjectSpec]) -> io::Result<Vec<OwnedFd>> {
             ObjectSpec::Directory { path, flags, offset, next } => {
                 made.push(directories::open(&root, path, *flags, *offset, next.as_deref())?);
             }
+            ObjectSpec::PtyMaster { index, flags, node, slave_gone } => {
+                let master = masters
+                    .remove(index)
+                    .ok_or_else(|| io::Error::other(format!("terminal {index} twice")))?;
+                ptys::set_up(&root, &master, *index, *flags, *node, *slave_gone)?;
+                made.push(master);
+            }
+            ObjectSpec::HungUpPty { flags } => made.push(ptys::hung_up(&root, *flags)?),
         }
     }
     Ok(made)

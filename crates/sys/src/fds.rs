@@ -196,3 +196,11 @@ pub fn file_system(fd: BorrowedFd) -> io::Result<i64> {
         Ok(stat.f_type)
     }
 }
+
+/// Whether the other side of a descriptor is closed.
+pub fn hung_up(fd: BorrowedFd) -> io::Result<bool> {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one entry, which outlives the call.
+    check(unsafe { libc::poll(&raw mut entry, 1, 0) }.into())?;
+    Ok(entry.revents & libc::POLLHUP != 0)
+}

@@ -54,6 +54,7 @@ pub const OWN_OBJECTS: i32 = 8;
 pub const BORN: u64 = layout::REPORT + 64;
 pub const READY: u64 = layout::REPORT + 68;
 pub const GO: u64 = layout::REPORT + 72;
+pub const GROUPED: u64 = layout::REPORT + 76;
 
 /// A program ready to be staged.
 pub struct Built {

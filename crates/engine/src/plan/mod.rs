@@ -17,6 +17,7 @@ mod builder;
 mod holdings;
 mod memory;
 mod process;
+mod terminals;
 mod thread;
 
 pub use builder::{Built, OWN_OBJECTS, Prepared, Purpose, build, parks, root_of};

@@ -21,6 +21,7 @@ impl<'a> Builder<'a> {
         } else if process.pgid == process.pid {
             self.program.must("begin a group", libc::SYS_setpgid, &[0, 0]);
         }
+        self.control_terminal(process);
         self.program.arrive(BORN);
     }
 
@@ -32,6 +33,7 @@ impl<'a> Builder<'a> {
         is_root: bool,
     ) -> Result<()> {
         self.join_group(process);
+        self.choose_foreground(process);
         self.settings(live);
         self.place_descriptors(process, live);
         self.surroundings(live);
@@ -64,7 +66,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn living(&self) -> u32 {
+    pub(super) fn living(&self) -> u32 {
         self.prepared.manifest.processes.iter().filter(|p| p.live().is_some()).count() as u32
     }
 

@@ -45,6 +45,8 @@ pub enum ObjectKind {
     PipeBuffer { path: Option<String>, capacity: u32, content: PipeContent },
     Socket(Box<super::object::Socket>),
     Pty(Pty),
+    /// Never referred to by a descriptor, only by `Pty::terminal`.
+    Terminal(Box<Terminal>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,20 +166,39 @@ pub enum SocketState {
     Reset { remote: Vec<u8> },
 }
 
-/// One side of a pseudo terminal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// One side of a pseudo-terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pty {
-    /// Number under /dev/pts; both sides of one terminal have the same.
-    pub index: u32,
+    /// Index of the `Terminal` among the objects.
+    pub terminal: u32,
     pub master: bool,
+}
+
+/// A pseudo-terminal with what waits in it, kept once however often it is open.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terminal {
+    /// Number under /dev/pts.
+    pub index: u32,
+    /// Owner, group and mode of the name under /dev/pts.
+    pub node: (u32, u32, u32),
+    /// The master is closed: whoever has the slave open has been hung up.
+    pub master_gone: bool,
+    /// The slave was open and is not any more.
+    pub slave_gone: bool,
     pub locked: bool,
     pub packet: bool,
     /// Raw `struct termios2` and `struct winsize`.
     pub termios: Vec<u8>,
     pub winsize: [u16; 4],
-    /// Data waiting on this side.
-    pub queue: Vec<u8>,
-    /// Session this terminal controls, 0 for none, and its foreground group.
+    /// Whole lines typed and not read, without the ^D that may have ended them.
+    pub lines: Vec<Vec<u8>>,
+    /// The line being typed or, in raw mode, all that was typed.
+    pub rest: Vec<u8>,
+    /// Printed and not read.
+    pub output: Vec<u8>,
+    /// The session this terminal controls and its foreground group, 0 for none.
     pub session: i32,
     pub foreground: i32,
+    /// Processes of that session that have given the terminal up.
+    pub without: Vec<i32>,
 }

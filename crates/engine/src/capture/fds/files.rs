@@ -4,7 +4,7 @@
 //! that belongs to one process, and a device that keeps state, are refused.
 
 use super::names::Inode;
-use super::{Descriptor, Objects, pipes};
+use super::{Descriptor, Objects, pipes, ptys};
 use crate::capture::mappings::{read_segment, segment_key};
 use crate::capture::sink::Sink;
 use crate::error::{Doing, Result};
@@ -38,6 +38,9 @@ pub fn read(
     }
     if kind.is_fifo() {
         return pipes::read(objects, descriptor, name);
+    }
+    if kind.is_char_device() && ptys::is_terminal(descriptor.meta.rdev()) {
+        return ptys::read(objects, descriptor, tree);
     }
     let Some(path) = name else {
         return if kind.is_file() {

@@ -9,6 +9,7 @@ mod files;
 mod locks;
 pub mod names;
 mod pipes;
+mod ptys;
 
 use super::mappings::Segments;
 use super::refuse;
@@ -33,6 +34,7 @@ pub struct Objects {
     /// Pipe contents by device and inode.
     pipes: HashMap<(u64, u64), u32>,
     names: Option<names::Names>,
+    terminals: ptys::Terminals,
 }
 
 /// One descriptor as `/proc` shows it.
@@ -72,6 +74,7 @@ pub fn read_all(
             live.fds.push(Fd { number, object, close_on_exec });
         }
     }
+    ptys::finish(&mut objects, frozen, tree)?;
     Ok(objects)
 }
 
