@@ -83,6 +83,14 @@ pub enum InitReply {
 pub enum ObjectSpec {
     /// Opened by path below the machine's root.
     Open { path: String, flags: i32, offset: Option<u64> },
+    /// A directory, read up to the entry `next` (`None`: to its end). An empty path stands for
+    /// one that was removed.
+    Directory { path: String, flags: i32, offset: u64, next: Option<String> },
+    /// A pseudo-terminal's master, under this number. `node` is the slave's owner, group and
+    /// mode.
+    PtyMaster { index: u32, flags: i32, node: (u32, u32, u32), slave_gone: bool },
+    /// The slave of some pseudo-terminal whose master is closed.
+    HungUpPty { flags: i32 },
 }
 
 pub fn send<T: Serialize>(
