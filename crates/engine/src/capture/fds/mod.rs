@@ -7,6 +7,7 @@
 mod anon;
 mod files;
 mod pipes;
+mod sockets;
 
 use super::mappings::Segments;
 use super::refuse;
@@ -30,6 +31,7 @@ pub struct Objects {
     seen: HashMap<(u64, u64), Vec<(i32, i32, u32)>>,
     /// Pipe contents by inode.
     pipes: HashMap<u64, u32>,
+    sockets: sockets::Sockets,
 }
 
 /// One descriptor as `/proc` shows it.
@@ -68,6 +70,7 @@ pub fn read_all(
             live.fds.push(Fd { number, object, close_on_exec });
         }
     }
+    sockets::resolve(&mut objects, frozen, tree)?;
     Ok(objects)
 }
 
@@ -126,7 +129,7 @@ impl Objects {
             return anon::read(descriptor, kind.trim_matches(['[', ']']));
         }
         if descriptor.link.starts_with("socket:[") {
-            return Err(descriptor.refuse("sockets are not carried yet"));
+            return sockets::note(self, descriptor);
         }
         files::read(self, descriptor, sink)
     }
