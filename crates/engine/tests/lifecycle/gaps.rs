@@ -1,0 +1,32 @@
+//! What the engine does not carry yet. The list can only shrink: a gap that is none any more fails
+//! its test until its line is deleted.
+
+use crate::common::{Failure, Result};
+use crate::stage::Stage;
+
+/// (program, event or `*`, words of the engine's refusal).
+pub const KNOWN_GAPS: &[(&str, &str, &str)] = &[];
+
+/// The reason why a pair is not expected to work. Nothing is refused while nothing happens.
+pub fn of(program: &str, event: &str) -> Option<&'static str> {
+    let applies = |gap: &&(&str, &str, &str)| {
+        gap.0 == program && (gap.1 == event || gap.1 == "*" && event != "plain")
+    };
+    KNOWN_GAPS.iter().find(applies).map(|gap| gap.2)
+}
+
+/// A gap is closed, or refused with its reason while the source runs on.
+pub fn must_be_clean(stage: &mut Stage, result: Result<()>, reason: &str) -> Result<()> {
+    match result {
+        Ok(()) => {
+            Err(Failure::Program(format!("works now: delete its line in KNOWN_GAPS ({reason})")))
+        }
+        Err(Failure::Engine { doing, error }) if error.to_string().contains(reason) => {
+            let source = stage.source.as_mut();
+            source.map_or(Ok(()), |source| source.check()).map_err(|failure| {
+                Failure::Program(format!("{doing}: {error}; and then the source {failure}"))
+            })
+        }
+        Err(other) => Err(other),
+    }
+}
