@@ -91,6 +91,7 @@ impl Bed {
             run_dir: dir.join("run"),
             root: self.places.root.clone(),
             spawner: self.spawner.clone(),
+            lazy: Default::default(),
         };
         Engine::start(config).map_err(|error| {
             Failure::from(error).hint("the engine needs root and Linux 6.7 or newer")

@@ -113,6 +113,7 @@ fn start_engine(dir: &Path, watch: &Watch) -> Result<Engine> {
         run_dir: dir.join("run"),
         root: places.root.clone(),
         spawner: places.spawner.clone(),
+        lazy: Default::default(),
     })
     .asked("start an engine")
 }
