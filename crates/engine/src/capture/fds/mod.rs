@@ -61,7 +61,7 @@ pub fn read_all(
     processes: &mut [Process],
 ) -> Result<Objects> {
     let mut objects = Objects::default();
-    for (process, out) in frozen.processes.iter().zip(processes) {
+    for (process, out) in frozen.processes.iter().zip(&mut *processes) {
         let ProcessState::Live(live) = &mut out.state else { continue };
         for number in proc::descriptors(process.pid)? {
             let descriptor = look(process, number)?;
@@ -70,7 +70,7 @@ pub fn read_all(
             live.fds.push(Fd { number, object, close_on_exec });
         }
     }
-    sockets::resolve(&mut objects, frozen, tree)?;
+    sockets::resolve(&mut objects, frozen, tree, processes)?;
     Ok(objects)
 }
 

@@ -12,6 +12,8 @@
 //! descriptors on their way inside a queue. Not seen: a datagram of no bytes that an earlier capture
 //! of the same running tree has already peeked at, and multicast memberships.
 
+mod backlog;
+mod handover;
 mod inet;
 mod options;
 mod queue;
@@ -67,8 +69,7 @@ impl Found {
 }
 
 /// What all sockets together show.
-struct Scene<'a> {
-    found: &'a [Found],
+struct Scene {
     /// Unix sockets of the machine by inode, and the objects of those in the tree.
     rows: HashMap<u32, UnixRow>,
     objects: HashMap<u32, u32>,
@@ -146,14 +147,18 @@ fn unknown(family: i32, kind: i32, protocol: i32) -> Option<String> {
 }
 
 /// Fills in every socket noted.
-pub fn resolve(objects: &mut Objects, frozen: &Frozen, tree: &Tree) -> Result<()> {
-    let found = std::mem::take(&mut objects.sockets.found);
+pub fn resolve(
+    objects: &mut Objects,
+    frozen: &Frozen,
+    tree: &Tree,
+    processes: &[Process],
+) -> Result<()> {
+    let mut found = std::mem::take(&mut objects.sockets.found);
     if found.is_empty() {
         return Ok(());
     }
     let (looks, rows) = ask(tree, &found)?;
     let scene = Scene {
-        found: &found,
         rows: rows.into_iter().map(|row| (row.inode, row)).collect(),
         objects: found.iter().map(|own| (own.inode, own.object)).collect(),
         pids: frozen.processes.iter().map(|process| (process.pid, process.own_pid)).collect(),
@@ -163,7 +168,14 @@ pub fn resolve(objects: &mut Objects, frozen: &Frozen, tree: &Tree) -> Result<()
         sockets.push(read(own, look, &scene)?);
     }
     inet::match_ends(&found, &mut sockets)?;
-    for (own, socket) in found.iter().zip(sockets) {
+    let frozen = &frozen.processes;
+    let stage = backlog::Stage { frozen, processes, objects: &objects.list, tree };
+    // last, when nothing else can be refused any more: it leaves other sockets behind
+    let mut lines = backlog::read(&stage, &mut found, &scene)?;
+    for (own, mut socket) in found.iter().zip(sockets) {
+        if let SocketState::Listening { waiting, .. } = &mut socket.state {
+            *waiting = lines.remove(&own.object).unwrap_or_default();
+        }
         objects.list[own.object as usize].kind = ObjectKind::Socket(Box::new(socket));
     }
     Ok(())

@@ -6,7 +6,7 @@ use stasis_image::model::{PeerId, SocketMessage};
 use stasis_sys::socket::Received;
 use stasis_sys::{fds, libc, socket};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// The most that may wait in one socket.
 const MAX_QUEUE: usize = 16 << 20;
@@ -41,6 +41,25 @@ pub fn peek_stream(own: &Found, scene: &Scene) -> Result<Vec<SocketMessage>> {
     Ok(queue.messages)
 }
 
+/// A piece of a stream with descriptors on their way in it.
+pub struct Piece {
+    pub message: SocketMessage,
+    pub fds: Vec<OwnedFd>,
+}
+
+/// Everything in a unix stream or sequenced-packet socket nobody else holds, descriptors included.
+pub fn peek_pieces(own: &Found, scene: &Scene) -> Result<Vec<Piece>> {
+    let total = unread(own)?;
+    let mut queue = Queue::start(own, scene, total)?;
+    let mut pieces = Vec::new();
+    while queue.len < total {
+        let Some(received) = queue.look()? else { break };
+        let message = queue.message(&received);
+        pieces.push(Piece { message, fds: received.fds });
+    }
+    Ok(pieces)
+}
+
 /// Every message in a datagram or sequenced-packet socket. `ended`: no more can come, and a
 /// message of no bytes is the end.
 pub fn peek_messages(own: &Found, scene: &Scene, ended: bool) -> Result<Vec<SocketMessage>> {
@@ -61,7 +80,7 @@ fn peek(fd: BorrowedFd, buffer: &mut [u8]) -> io::Result<Received> {
 /// A walk along a queue.
 struct Queue<'a> {
     own: &'a Found,
-    scene: &'a Scene<'a>,
+    scene: &'a Scene,
     _offset: PeekOffset<'a>,
     buffer: Vec<u8>,
     messages: Vec<SocketMessage>,
@@ -75,27 +94,37 @@ impl<'a> Queue<'a> {
         Ok(Queue { own, scene, _offset: offset, buffer, messages: Vec::new(), len: 0 })
     }
 
-    /// Looks at what comes next; false at the end.
+    /// Looks at what comes next and keeps it; false at the end.
     fn next(&mut self) -> Result<bool> {
-        let received = match peek(self.own.fd(), &mut self.buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            other => other.doing(|| self.own.doing())?,
-        };
+        let Some(received) = self.look()? else { return Ok(false) };
         if !received.fds.is_empty() {
             let what = format!("{} descriptors on their way in its queue", received.fds.len());
             return Err(self.own.refuse(what));
         }
-        self.len += received.len;
         let long = received.flags & libc::MSG_TRUNC != 0 || self.len > MAX_QUEUE;
         if long || self.messages.len() > MAX_QUEUE / 64 {
             return Err(self.own.refuse(format!("more than {} bytes in its queue", self.len)));
         }
-        self.messages.push(SocketMessage {
+        let message = self.message(&received);
+        self.messages.push(message);
+        Ok(true)
+    }
+
+    fn look(&mut self) -> Result<Option<Received>> {
+        let received = match peek(self.own.fd(), &mut self.buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            other => other.doing(|| self.own.doing())?,
+        };
+        self.len += received.len;
+        Ok(Some(received))
+    }
+
+    fn message(&self, received: &Received) -> SocketMessage {
+        SocketMessage {
             data: self.buffer[..received.len].to_vec(),
             sender: received.credentials.map(|sender| self.inside(sender)),
-            from: if received.from.len() > 2 { received.from } else { Vec::new() },
-        });
-        Ok(true)
+            from: if received.from.len() > 2 { received.from.clone() } else { Vec::new() },
+        }
     }
 
     /// A sender in the machine's numbering; one that has ended has no number any more.
