@@ -9,7 +9,8 @@
 //!   new sockets, handed over ─► accept and look ─► connect, send ─► replace, watch again
 //!
 //! Until the first is accepted, a failure leaves everything as it was; nothing after that depends
-//! on a limit or a permission of the program's. Lines without data are left alone.
+//! on a limit or a permission of the program's. Lines without data are left alone. Descriptors on
+//! their way would be lost here; the kernel counts them beforehand, and they are refused then.
 
 use super::handover::Handover;
 use super::{Found, Scene, options, queue};
@@ -21,6 +22,7 @@ use stasis_spawner::protocol::InitRequest;
 use stasis_spawner::socket_plan::{self, SocketPlan, SocketStep, Step, UnixRow};
 use stasis_sys::{fds, libc, socket};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// What was found in each line, by the listener's object.
@@ -53,7 +55,8 @@ pub fn read(stage: &Stage, found: &mut [Found], scene: &Scene) -> Result<Lines> 
             continue;
         }
         let clients = clients(&found[index], row, found)?;
-        let line = if clients.iter().all(|client| client.is_some_and(|own| is_silent(&found[own]))) {
+        let line = if clients.iter().all(|client| client.is_some_and(|own| is_silent(&found[own])))
+        {
             clients.iter().flatten().map(|own| silent(&found[*own])).collect()
         } else {
             form_anew(stage, found, index, &clients, scene)?
@@ -104,19 +107,14 @@ fn form_anew(
     let (node, address) = address_of(own)?;
     // from here on there is no way back
     let mut line = Vec::new();
-    let accepted =
-        clients.iter().map(|_| accept(own, scene)).collect::<Result<Vec<Accepted>>>()?;
-    let mut refused = None;
+    let accepted = clients.iter().map(|_| accept(own, scene)).collect::<Result<Vec<Accepted>>>()?;
     for ((client, numbers), connection) in clients.iter().zip(&given).zip(accepted) {
         connect(client, numbers, &mut handovers, &node, &address).doing(|| own.doing())?;
-        send_again(client, &connection.pieces).doing(|| own.doing())?;
-        if connection.pieces.iter().any(|piece| !piece.fds.is_empty()) {
-            refused = Some(own.refuse("descriptors on their way in a connection not yet accepted"));
-        }
+        send_again(client, &connection.sent).doing(|| own.doing())?;
         line.push(connection.waiting(client, found));
     }
     settle(stage, found, clients, given, handovers)?;
-    refused.map_or(Ok(line), Err)
+    Ok(line)
 }
 
 /// New sockets like the clients', made inside the machine, not connected yet.
@@ -172,8 +170,8 @@ type Handovers<'a> = HashMap<usize, Handover<'a>>;
 fn open_handovers<'a>(stage: &Stage<'a>, clients: &[Client]) -> Result<Handovers<'a>> {
     let mut handovers = Handovers::new();
     for (process, ..) in clients.iter().flat_map(|client| &client.holders) {
-        if !handovers.contains_key(process) {
-            handovers.insert(*process, Handover::open(&stage.frozen[*process])?);
+        if let Entry::Vacant(new) = handovers.entry(*process) {
+            new.insert(Handover::open(&stage.frozen[*process])?);
         }
     }
     Ok(handovers)
@@ -211,7 +209,7 @@ fn file_address(number: i32) -> Vec<u8> {
 /// A connection taken out of the line.
 struct Accepted {
     connector: PeerId,
-    pieces: Vec<queue::Piece>,
+    sent: Vec<SocketMessage>,
 }
 
 impl Accepted {
@@ -219,7 +217,7 @@ impl Accepted {
         Waiting {
             client: client.found.map(|place| found[place].object),
             connector: self.connector,
-            sent: self.pieces.into_iter().map(|piece| piece.message).collect(),
+            sent: self.sent,
         }
     }
 }
@@ -232,7 +230,7 @@ fn accept(own: &Found, scene: &Scene) -> Result<Accepted> {
     let (pid, uid, gid) = socket::peer_credentials(fd.as_fd()).doing(|| own.doing())?;
     let connector = PeerId { pid: scene.pids.get(&pid).copied().unwrap_or(0), uid, gid };
     let connection = Found { fd, ..*own };
-    Ok(Accepted { connector, pieces: queue::peek_pieces(&connection, scene)? })
+    Ok(Accepted { connector, sent: queue::peek_stream(&connection, scene)? })
 }
 
 /// Connects a new socket, by a process that holds it where there is one: the server may ask who.
@@ -260,23 +258,20 @@ fn connect(
     }
 }
 
-fn send_again(client: &Client, pieces: &[queue::Piece]) -> std::io::Result<()> {
+fn send_again(client: &Client, messages: &[SocketMessage]) -> std::io::Result<()> {
     let fd = client.new.as_fd();
     let size = socket::option_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
-    let set = |name: i32, size: i32| {
-        socket::set_option(fd, libc::SOL_SOCKET, name, &size.to_ne_bytes())
+    let set = |size: i32| {
+        socket::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &size.to_ne_bytes())
     };
-    set(libc::SO_SNDBUFFORCE, 64 << 20)?;
-    for piece in pieces {
-        let borrowed: Vec<_> = piece.fds.iter().map(AsFd::as_fd).collect();
-        let mut rest = &piece.message.data[..];
-        let sent = socket::send(fd, rest, &borrowed)?;
-        rest = &rest[sent..];
+    set(64 << 20)?;
+    for message in messages {
+        let mut rest = &message.data[..];
         while !rest.is_empty() {
-            rest = &rest[socket::send(fd, rest, &[])?..];
+            rest = &rest[socket::send_to(fd, rest, &[])?..];
         }
     }
-    set(libc::SO_SNDBUFFORCE, size / 2)?;
+    set(size / 2)?;
     match i32::from(client.shutdown) - 1 {
         how @ 0..=2 => socket::shutdown(fd, how),
         _ => Ok(()),
@@ -306,10 +301,10 @@ fn settle<'a>(
         found[place].fd = client.new;
     }
     for (process, epoll, watch) in watched {
-        if !handovers.contains_key(&process) {
-            handovers.insert(process, Handover::open(&stage.frozen[process])?);
-        }
-        let handover = handovers.get_mut(&process).ok_or(Error::Gone)?;
+        let handover = match handovers.entry(process) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Handover::open(&stage.frozen[process])?),
+        };
         handover.watch(epoll, watch.fd, watch.events, watch.data)?;
     }
     handovers.into_values().for_each(Handover::finish);

@@ -6,7 +6,7 @@ use stasis_image::model::{PeerId, SocketMessage};
 use stasis_sys::socket::Received;
 use stasis_sys::{fds, libc, socket};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
 /// The most that may wait in one socket.
 const MAX_QUEUE: usize = 16 << 20;
@@ -21,43 +21,31 @@ pub fn unread(own: &Found) -> Result<usize> {
     Ok(i32::from_ne_bytes(count).max(0) as usize)
 }
 
-/// Everything in a TCP socket's queue: one look goes through all of it.
+/// Everything in a TCP socket's queue: one look goes through all of it, unless urgent data is in
+/// between.
 pub fn peek_tcp(own: &Found) -> Result<Vec<SocketMessage>> {
-    let mut data = vec![0; unread(own)?.min(MAX_QUEUE)];
-    if data.is_empty() {
+    let total = unread(own)?;
+    if total == 0 {
         return Ok(Vec::new());
     }
+    if total > MAX_QUEUE {
+        return Err(own.refuse(format!("{total} bytes in its queue are too many")));
+    }
+    let mut data = vec![0; total];
     let received = peek(own.fd(), &mut data).doing(|| own.doing())?;
-    data.truncate(received.len);
+    if received.len != total {
+        return Err(own.refuse("urgent data in its queue is not supported"));
+    }
     Ok(vec![SocketMessage { data, ..SocketMessage::default() }])
 }
 
-/// Everything in a unix stream. It stops at the last byte: with nothing left to look at the kernel
-/// would hand out a pending error instead, and forget it.
+/// Everything in a connected unix socket that is no datagram socket. It stops at the last byte:
+/// with nothing left to look at the kernel would hand out a pending error, and forget it.
 pub fn peek_stream(own: &Found, scene: &Scene) -> Result<Vec<SocketMessage>> {
     let total = unread(own)?;
     let mut queue = Queue::start(own, scene, total)?;
     while queue.len < total && queue.next()? {}
     Ok(queue.messages)
-}
-
-/// A piece of a stream with descriptors on their way in it.
-pub struct Piece {
-    pub message: SocketMessage,
-    pub fds: Vec<OwnedFd>,
-}
-
-/// Everything in a unix stream or sequenced-packet socket nobody else holds, descriptors included.
-pub fn peek_pieces(own: &Found, scene: &Scene) -> Result<Vec<Piece>> {
-    let total = unread(own)?;
-    let mut queue = Queue::start(own, scene, total)?;
-    let mut pieces = Vec::new();
-    while queue.len < total {
-        let Some(received) = queue.look()? else { break };
-        let message = queue.message(&received);
-        pieces.push(Piece { message, fds: received.fds });
-    }
-    Ok(pieces)
 }
 
 /// Every message in a datagram or sequenced-packet socket. `ended`: no more can come, and a
@@ -94,37 +82,26 @@ impl<'a> Queue<'a> {
         Ok(Queue { own, scene, _offset: offset, buffer, messages: Vec::new(), len: 0 })
     }
 
-    /// Looks at what comes next and keeps it; false at the end.
+    /// Looks at what comes next; false at the end.
     fn next(&mut self) -> Result<bool> {
-        let Some(received) = self.look()? else { return Ok(false) };
+        let received = match peek(self.own.fd(), &mut self.buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            other => other.doing(|| self.own.doing())?,
+        };
         if !received.fds.is_empty() {
-            let what = format!("{} descriptors on their way in its queue", received.fds.len());
-            return Err(self.own.refuse(what));
+            return Err(self.own.refuse("descriptors are on their way in its queue"));
         }
+        self.len += received.len;
         let long = received.flags & libc::MSG_TRUNC != 0 || self.len > MAX_QUEUE;
         if long || self.messages.len() > MAX_QUEUE / 64 {
             return Err(self.own.refuse(format!("more than {} bytes in its queue", self.len)));
         }
-        let message = self.message(&received);
-        self.messages.push(message);
-        Ok(true)
-    }
-
-    fn look(&mut self) -> Result<Option<Received>> {
-        let received = match peek(self.own.fd(), &mut self.buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            other => other.doing(|| self.own.doing())?,
-        };
-        self.len += received.len;
-        Ok(Some(received))
-    }
-
-    fn message(&self, received: &Received) -> SocketMessage {
-        SocketMessage {
+        self.messages.push(SocketMessage {
             data: self.buffer[..received.len].to_vec(),
             sender: received.credentials.map(|sender| self.inside(sender)),
-            from: if received.from.len() > 2 { received.from.clone() } else { Vec::new() },
-        }
+            from: if received.from.len() > 2 { received.from } else { Vec::new() },
+        });
+        Ok(true)
     }
 
     /// A sender in the machine's numbering; one that has ended has no number any more.
