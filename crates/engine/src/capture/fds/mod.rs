@@ -66,7 +66,7 @@ pub fn read_all(
     processes: &mut [Process],
 ) -> Result<Objects> {
     let mut objects = Objects::default();
-    for (process, out) in frozen.processes.iter().zip(processes) {
+    for (process, out) in frozen.processes.iter().zip(&mut *processes) {
         let ProcessState::Live(live) = &mut out.state else { continue };
         for number in proc::descriptors(process.pid)? {
             let descriptor = look(process, number)?;
@@ -77,7 +77,7 @@ pub fn read_all(
         }
     }
     ptys::finish(&mut objects, frozen, tree)?;
-    sockets::resolve(&mut objects, frozen, tree)?;
+    sockets::resolve(&mut objects, frozen, tree, processes)?;
     Ok(objects)
 }
 
