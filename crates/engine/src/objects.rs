@@ -43,7 +43,9 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
     let pipes = pipes::make_all(manifest, init)?;
     for (index, object) in manifest.objects.iter().enumerate() {
         let fd = match &object.kind {
-            ObjectKind::PipeBuffer { .. } | ObjectKind::Terminal(_) => {
+            ObjectKind::PipeBuffer { .. }
+            | ObjectKind::Terminal(_)
+            | ObjectKind::Pidfd { pid: 1.. } => {
                 made.objects.push(None);
                 continue;
             }
@@ -190,6 +192,8 @@ impl InsideObjects {
             ObjectKind::Device { path } | ObjectKind::Place { path } => {
                 ObjectSpec::Open { path: path.clone(), flags: flags as i32, offset: None }
             }
+            ObjectKind::Inotify { .. } => ObjectSpec::Inotify { flags: flags as i32 },
+            ObjectKind::Pidfd { .. } => ObjectSpec::EndedProcess,
             ObjectKind::Pty(pty) => terminals::spec(manifest, pty, flags as i32)?,
             other => return Err(unsupported(format!("{other:?} is not carried yet"))),
         };

@@ -55,6 +55,8 @@ pub const BORN: u64 = layout::REPORT + 64;
 pub const READY: u64 = layout::REPORT + 68;
 pub const GO: u64 = layout::REPORT + 72;
 pub const GROUPED: u64 = layout::REPORT + 76;
+pub const FORKED: u64 = layout::REPORT + 80;
+pub const PLACED: u64 = layout::REPORT + 84;
 
 /// A program ready to be staged.
 pub struct Built {
