@@ -21,6 +21,7 @@ mod proc;
 mod restore;
 mod spawner;
 mod store;
+mod sysv;
 mod template;
 mod track;
 mod tree;

@@ -32,8 +32,14 @@ impl Made {
 }
 
 /// Makes all objects and segments of an image. `externals` are what lies outside, by slot.
-pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedFd]) -> Result<Made> {
+pub fn make(
+    store: &Store,
+    manifest: &Manifest,
+    init: &Init,
+    externals: &[OwnedFd],
+) -> Result<Made> {
     let mut made = Made { fds: Vec::new(), objects: Vec::new(), segments: Vec::new() };
+    crate::sysv::make(store, manifest, init.pid)?;
     for segment in &manifest.segments {
         let fd = make_segment(store, manifest, segment)?;
         let index = made.push(fd);
@@ -45,6 +51,9 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
         let fd = match &object.kind {
             ObjectKind::PipeBuffer { .. }
             | ObjectKind::Terminal(_)
+            | ObjectKind::SysvMemory(_)
+            | ObjectKind::SysvSemaphores(_)
+            | ObjectKind::SysvQueue(_)
             | ObjectKind::Pidfd { pid: 1.. } => {
                 made.objects.push(None);
                 continue;
@@ -100,14 +109,9 @@ fn local(kind: &ObjectKind, flags: u32, made: &Made) -> Result<Option<OwnedFd>> 
             }
         }
         ObjectKind::Epoll { .. } => fds::epoll().doing(doing)?,
-        ObjectKind::Signalfd { mask } => {
-            fds::signalfd(*mask, libc::SFD_CLOEXEC).doing(doing)?
-        }
-        ObjectKind::Timerfd(timer) => {
-            fds::timerfd(timer.clock, libc::TFD_CLOEXEC).doing(doing)?
-        }
-        ObjectKind::Memfd { segment, offset, .. }
-        | ObjectKind::Deleted { segment, offset, .. } => {
+        ObjectKind::Signalfd { mask } => fds::signalfd(*mask, libc::SFD_CLOEXEC).doing(doing)?,
+        ObjectKind::Timerfd(timer) => fds::timerfd(timer.clock, libc::TFD_CLOEXEC).doing(doing)?,
+        ObjectKind::Memfd { segment, offset, .. } | ObjectKind::Deleted { segment, offset, .. } => {
             let fd = &made.fds[made.segments[*segment as usize]];
             reopen(fd, flags, *offset)?
         }
@@ -133,8 +137,12 @@ fn reopen(fd: &OwnedFd, flags: u32, offset: u64) -> Result<OwnedFd> {
 
 fn make_segment(store: &Store, manifest: &Manifest, segment: &Segment) -> Result<OwnedFd> {
     let doing = || "make shared memory".to_owned();
+    if let SegmentKind::Sysv { .. } = segment.kind {
+        // attached by id; this only keeps its place in the list
+        return fds::memfd("stasis", libc::MFD_CLOEXEC).doing(doing);
+    }
     let (name, seals) = match &segment.kind {
-        SegmentKind::Anonymous => ("stasis", 0),
+        SegmentKind::Anonymous | SegmentKind::Sysv { .. } => ("stasis", 0),
         SegmentKind::Memfd { name, seals } => (name.as_str(), *seals),
     };
     let fd = fds::memfd(name, libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING).doing(doing)?;

@@ -16,6 +16,7 @@ mod mappings;
 mod pages;
 mod process;
 mod sink;
+mod sysv;
 mod threads;
 mod twin;
 
@@ -76,13 +77,14 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
     let mut processes =
         frozen.processes.iter().map(process::read).collect::<Result<Vec<Process>>>()?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
+    sysv::read(tree, &mut objects, sink)?;
     let files = files::read_upper(tree, sink)?;
     let twins = twin::make_all(&frozen, tree)?;
     let segments = mappings::shared_segments(&frozen, tree, &mut objects, sink)?;
     drop(frozen);
     let pause = start.elapsed();
     let mut mapped_files = Vec::new();
-    mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments.index)?;
+    mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments)?;
     let paused = Paused {
         processes,
         twins,

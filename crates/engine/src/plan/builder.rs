@@ -356,6 +356,7 @@ impl<'a> Builder<'a> {
                 self.program.must("map a shared file", libc::SYS_mmap, &args);
                 self.program.must("close it", libc::SYS_close, &[0]);
             }
+            Backing::Sysv { id, writable } => self.attach(*id, *writable, vma),
             Backing::PrivateSegment { segment, offset } => {
                 let fd = self.prepared.segments[*segment as usize] as u64;
                 let flags = (flags | libc::MAP_PRIVATE) as u64;
@@ -519,6 +520,9 @@ impl<'a> Builder<'a> {
 pub fn parks(vma: &Vma) -> bool {
     !matches!(
         vma.backing,
-        Backing::SharedFile { .. } | Backing::Segment { .. } | Backing::PrivateSegment { .. }
+        Backing::SharedFile { .. }
+            | Backing::Segment { .. }
+            | Backing::PrivateSegment { .. }
+            | Backing::Sysv { .. }
     )
 }

@@ -95,10 +95,30 @@ impl Builder<'_> {
         self.program.must("take a record lock", libc::SYS_fcntl, &args);
     }
 
+    /// Attaches System V shared memory in place of whatever is there.
+    pub(super) fn attach(&mut self, id: i32, writable: bool, vma: &Vma) {
+        let executable = vma.prot & 4 != 0;
+        let flags = libc::SHM_REMAP
+            | if writable { 0 } else { libc::SHM_RDONLY }
+            | if executable { libc::SHM_EXEC } else { 0 };
+        let args = [id as u64, vma.start, flags as u64];
+        self.program.must("attach shared memory", libc::SYS_shmat, &args);
+        let prot = if writable { 3 } else { 1 } | if executable { 4 } else { 0 };
+        if vma.prot != prot {
+            let args = [vma.start, vma.len(), vma.prot.into()];
+            self.program.must("protect shared memory", libc::SYS_mprotect, &args);
+        }
+    }
+
     /// Once everybody has everything.
-    pub(super) fn settle(&mut self, process: &Process, live: &Live) {
+    pub(super) fn settle(&mut self, process: &Process, live: &Live, is_root: bool) {
         let settles = |object: &Object| {
-            object.owner.is_some() || matches!(object.kind, ObjectKind::Inotify { .. })
+            object.owner.is_some()
+                || matches!(
+                    object.kind,
+                    ObjectKind::Inotify { .. }
+                        | ObjectKind::SysvMemory(SysvMemory { removed: true, .. })
+                )
         };
         let objects = &self.prepared.manifest.objects;
         if !objects.iter().any(settles) {
@@ -107,6 +127,9 @@ impl Builder<'_> {
         self.program.arrive(PLACED);
         let living = self.living();
         self.program.await_word(PLACED, living);
+        if is_root {
+            self.remove_memory();
+        }
         for fd in &live.fds {
             let object = &objects[fd.object as usize];
             if !settles(object) || !self.is_first_holder(process, fd) {
@@ -117,6 +140,16 @@ impl Builder<'_> {
             }
             if let ObjectKind::Inotify { watches } = &object.kind {
                 self.add_watches(fd.number, watches);
+            }
+        }
+    }
+
+    /// Segments that are there only for those who have them attached by now.
+    fn remove_memory(&mut self) {
+        for object in &self.prepared.manifest.objects {
+            if let ObjectKind::SysvMemory(SysvMemory { name, removed: true, .. }) = object.kind {
+                let args = [name.id as u64, libc::IPC_RMID as u64, 0];
+                self.program.must("remove shared memory", libc::SYS_shmctl, &args);
             }
         }
     }

@@ -41,7 +41,7 @@ impl<'a> Builder<'a> {
         self.timers(live)?;
         self.late_advice(live);
         thread::emit(self, process, live)?;
-        self.settle(process, live);
+        self.settle(process, live, is_root);
         self.rlimits(live);
         thread::personal(self, process, &live.threads[0]);
         self.wait_for_all(is_root);
