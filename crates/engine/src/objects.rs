@@ -159,13 +159,14 @@ fn make_segment(store: &Store, manifest: &Manifest, segment: &Segment) -> Result
     Ok(file.into())
 }
 
-/// O_NONBLOCK, O_APPEND and the like, as the program had set them.
+/// O_NONBLOCK, O_APPEND and the like, as the program had set them. Not O_ASYNC: its signals tell
+/// the number of the descriptor it was set through, so a process sets it (`plan::holdings`).
 fn set_flags(fd: &OwnedFd, object: &Object) -> Result<()> {
     if matches!(object.kind, ObjectKind::External { .. }) {
         return Ok(());
     }
     const SETTABLE: i32 =
-        libc::O_NONBLOCK | libc::O_APPEND | libc::O_NOATIME | libc::O_ASYNC | libc::O_DIRECT;
+        libc::O_NONBLOCK | libc::O_APPEND | libc::O_NOATIME | libc::O_DIRECT;
     let flags = object.flags as i32 & SETTABLE;
     fds::fcntl(fd.as_fd(), libc::F_SETFL, flags as u64)
         .map(drop)

@@ -12,6 +12,11 @@ use stasis_sys::{fds, libc};
 
 const INOTIFY_IOC_SETNEXTWD: u64 = 0x4004_4900;
 
+fn is_asynchronous(object: &Object) -> bool {
+    let outside = matches!(object.kind, ObjectKind::External { .. });
+    object.flags as i32 & libc::O_ASYNC != 0 && !outside
+}
+
 impl Builder<'_> {
     fn kind_of(&self, fd: &Fd) -> &ObjectKind {
         &self.prepared.manifest.objects[fd.object as usize].kind
@@ -114,6 +119,7 @@ impl Builder<'_> {
     pub(super) fn settle(&mut self, process: &Process, live: &Live, is_root: bool) {
         let settles = |object: &Object| {
             object.owner.is_some()
+                || is_asynchronous(object)
                 || matches!(
                     object.kind,
                     ObjectKind::Inotify { .. }
@@ -137,6 +143,10 @@ impl Builder<'_> {
             }
             if let Some(owner) = object.owner {
                 self.set_owner(fd.number, owner);
+            }
+            if is_asynchronous(object) {
+                let args = [fd.number as u64, libc::F_SETFL as u64, object.flags.into()];
+                self.program.must("ask for signals", libc::SYS_fcntl, &args);
             }
             if let ObjectKind::Inotify { watches } = &object.kind {
                 self.add_watches(fd.number, watches);
