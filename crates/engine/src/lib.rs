@@ -11,7 +11,11 @@
 mod capture;
 mod engine;
 mod error;
+#[doc(hidden)]
+pub mod fault;
+mod flatten;
 mod freeze;
+mod identity;
 mod inject;
 mod layers;
 mod lazy;
@@ -19,6 +23,7 @@ mod objects;
 mod plan;
 mod proc;
 mod restore;
+mod sockets;
 mod spawner;
 mod store;
 mod sysv;
@@ -28,9 +33,11 @@ mod tree;
 mod tty;
 mod validate;
 mod vdso;
+mod walls;
 
 pub use capture::Captured;
 pub use engine::{Config, Engine, Outside};
+pub use restore::Lazy;
 pub use error::{Error, Result};
 pub use stasis_image::ImageId;
 pub use stasis_spawner::protocol::LaunchSpec;

@@ -23,6 +23,9 @@ pub fn manifest(manifest: &Manifest) -> Result<()> {
     }
     for memory in &manifest.memory {
         runs(manifest, &memory.runs, TOP / PAGE)?;
+        for (start, end) in &memory.guards {
+            ensure(start < end && *end <= TOP, || format!("a guard at {start:x}-{end:x}"))?;
+        }
     }
     for segment in &manifest.segments {
         runs(manifest, &segment.runs, segment.size.div_ceil(PAGE))?;

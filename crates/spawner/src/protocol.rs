@@ -53,11 +53,18 @@ pub enum InitRequest {
     Launch { program: LaunchSpec, fds: Vec<i32> },
     /// Makes the time namespace with these clock offsets (nanoseconds) and hands it over.
     Time { monotonic: i64, boottime: i64 },
-    /// Keeps descriptors open for as long as the machine lives.
+    /// Keeps descriptors open until told otherwise, even if the engine ends.
     Hold,
+    /// Lets go of everything held.
+    Release,
     /// Makes kernel objects inside the namespaces; answers with one descriptor each, in batches
     /// of at most `socket::MAX_FDS`.
     Objects(Vec<ObjectSpec>),
+    /// Says of the sockets it brings, and of all unix sockets, what shows only inside. Answers
+    /// with a packed `SocketLooks`.
+    LookAtSockets,
+    /// Follows the packed `SocketPlan` it brings; answers with the sockets to be kept.
+    MakeSockets,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -15,6 +15,8 @@ pub const FILE: u64 = 1 << 2;
 pub const PRESENT: u64 = 1 << 3;
 pub const SWAPPED: u64 = 1 << 4;
 pub const ZERO_PAGE: u64 = 1 << 5;
+/// Part of a guard region (Linux 6.15 and newer tell).
+pub const GUARD: u64 = 1 << 8;
 
 /// Protect every matching page again, in the same walk.
 const WP_MATCHING: u64 = 1;

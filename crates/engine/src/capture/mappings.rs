@@ -5,7 +5,7 @@ use super::fds::names::Inode;
 use super::sink::Sink;
 use super::twin::Twin;
 use crate::error::{Doing, Error, Result};
-use crate::freeze::Frozen;
+use crate::freeze::{Frozen, FrozenProcess};
 use crate::proc::{self, Mapping};
 use crate::tree::Tree;
 use stasis_image::PAGE_SIZE;
@@ -31,7 +31,14 @@ pub fn shared_segments(
     sink: &mut Sink,
 ) -> Result<Segments> {
     let mut segments = std::mem::take(&mut objects.segments);
-    for process in frozen.processes.iter().filter(|process| process.live.is_some()) {
+    let closer = tree.memo().look_closer;
+    // reading a long list of mappings takes longer than the rest of the pause, so it is done only
+    // where there is shared memory with something in it
+    let shares = |process: &&FrozenProcess| {
+        let resident = process.status.number("RssShmem").unwrap_or(0) > 0;
+        process.live.is_some() && (closer || resident)
+    };
+    for process in frozen.processes.iter().filter(shares) {
         let maps = parse(process.pid, "maps")?;
         for map in maps.iter().filter(|map| map.path.ends_with(DELETED)) {
             let path = map_file(process.pid, map);
@@ -113,19 +120,31 @@ fn parse(pid: i32, name: &str) -> Result<Vec<Mapping>> {
         .ok_or_else(|| Error::refused(pid, format!("its {name} file is unreadable")))
 }
 
+/// Whether the twins show everything the sources had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completeness {
+    Whole,
+    /// Memory was emptied by the fork, or shared memory was not looked at in the pause.
+    Lacking,
+}
+
 /// Fills in the mappings of every live process.
 pub fn read_all(
     twins: &[Twin],
     processes: &mut [Process],
     files: &mut Vec<MappedFile>,
     segments: &Segments,
-) -> Result<()> {
+    closer: bool,
+) -> Result<Completeness> {
     let mut table = Table { files, by_path: HashMap::new() };
     for twin in twins {
         let process = processes.iter_mut().find(|process| process.pid == twin.own_pid);
         let Some(Process { state: ProcessState::Live(live), .. }) = process else { continue };
         let maps = parse(twin.pid, "smaps")?;
         for map in &maps {
+            if !closer && lacks(twin, map, segments)? {
+                return Ok(Completeness::Lacking);
+            }
             if let Some(vma) = convert(twin, map, &mut table, segments)? {
                 live.vmas.push(vma);
             }
@@ -133,7 +152,13 @@ pub fn read_all(
         live.exe = table.add(twin.pid, &proc::read_link(twin.pid, "exe")?, "exe")?;
         kernel_shape(twin, live)?;
     }
-    Ok(())
+    Ok(Completeness::Whole)
+}
+
+fn lacks(twin: &Twin, map: &Mapping, segments: &Segments) -> Result<bool> {
+    let wiped = map.has_flag("wf") && !within(&twin.marks.wipe_on_fork, map);
+    let nameless = map.path.ends_with(DELETED);
+    Ok(wiped || nameless && segment_of(twin, map, segments)?.is_none())
 }
 
 /// Mapped files, each recorded once.
@@ -171,8 +196,8 @@ fn convert(
     if map.path == "[vsyscall]" {
         return Ok(None);
     }
-    if map.start >= layout::RESERVED && map.end <= layout::RESERVED_END {
-        return if is_ours(map) {
+    if map.start < layout::RESERVED_END && map.end > layout::RESERVED {
+        return if twin.restored && is_ours(twin, map) {
             Ok(None)
         } else {
             Err(Error::refused(twin.own_pid, "it mapped memory where the engine keeps its own"))
@@ -195,9 +220,9 @@ fn convert(
         backing,
         traits: VmaTraits {
             grows_down: map.has_flag("gd"),
-            dont_fork: map.has_flag("dc"),
-            wipe_on_fork: map.has_flag("wf"),
-            locked: map.has_flag("lo"),
+            dont_fork: map.has_flag("dc") || within(&twin.marks.dont_fork, map),
+            wipe_on_fork: map.has_flag("wf") || within(&twin.marks.wipe_on_fork, map),
+            locked: within(&twin.marks.locked, map),
             huge: map.has_flag("hg"),
             no_huge: map.has_flag("nh"),
             mergeable: map.has_flag("mg"),
@@ -208,11 +233,22 @@ fn convert(
     }))
 }
 
+/// Whether a mapping lies in ranges whose mark was lifted for the twin.
+fn within(ranges: &[(u64, u64)], map: &Mapping) -> bool {
+    ranges.iter().any(|(start, end)| *start <= map.start && map.end <= *end)
+}
+
 /// What is left of our own pages in a restored process.
-fn is_ours(map: &Mapping) -> bool {
+fn is_ours(twin: &Twin, map: &Mapping) -> bool {
     let code = map.start == layout::CODE && map.end <= layout::CODE + stasis_sys::PAGE;
     let leave = map.start >= layout::LEAVE && map.end <= layout::LEAVE + layout::LEAVE_MAX;
-    code || leave
+    leave || code && holds_interpreter(twin)
+}
+
+fn holds_interpreter(twin: &Twin) -> bool {
+    let code = stasis_sys::arch::interpreter_code();
+    let mut found = vec![0; code.len()];
+    twin.memory.read(layout::CODE, &mut found).is_ok() && found == code
 }
 
 fn backing(twin: &Twin, map: &Mapping, table: &mut Table, segments: &Segments) -> Result<Backing> {
@@ -230,6 +266,10 @@ fn backing(twin: &Twin, map: &Mapping, table: &mut Table, segments: &Segments) -
         return Ok(Backing::Anonymous);
     }
     let range = format!("{:x}-{:x}", map.start, map.end);
+    if map.path.contains("\\012") {
+        let what = format!("mapping {range}: a newline in the name {}", map.path);
+        return Err(Error::refused(twin.own_pid, what));
+    }
     let offset = map.offset;
     if let Some(segment) = segment_of(twin, map, segments)? {
         if let SegmentKind::Sysv { id } = segments.list[segment as usize].kind {

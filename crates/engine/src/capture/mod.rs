@@ -10,6 +10,7 @@
 //! Everything up to the thaw is one instant. If any step fails the twins are killed, every thread
 //! is let go as it was, and nothing has been named in the store.
 
+mod apart;
 mod fds;
 mod files;
 mod mappings;
@@ -24,12 +25,14 @@ pub use process::mm_fields;
 pub use sink::Sink;
 
 use crate::error::{Doing, Error, Result};
+use crate::fault;
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::store::{Image, Store};
 use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_sys::{arch, libc, process as sysprocess};
 use std::time::{Duration, Instant};
+use mappings::Completeness;
 use twin::Twin;
 
 /// What a capture did.
@@ -50,10 +53,20 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     tree.wait_filled()?;
     let parent = tree.last_image();
     let mut sink = Sink::new(store, parent.as_ref())?;
-    let (paused, pause) = pause(tree, &mut sink)?;
-    let memory = pages::write_all(tree, &paused, &mut sink)?;
+    let (paused, pause) = match pause(tree, &mut sink)? {
+        (Some(paused), pause) => (paused, pause),
+        // a twin was found to lack memory: what to look for is known now
+        (None, _) => {
+            sink = Sink::new(store, parent.as_ref())?;
+            let (paused, pause) = pause_again(tree, &mut sink)?;
+            (paused, pause)
+        }
+    };
+    let memory = pages::write_all(&paused, &mut sink)?;
+    fault::point("capture.pages")?;
+    paused.twins.iter().try_for_each(Twin::check_intact)?;
     let (new_pages, shared_pages) = sink.counts();
-    let manifest = assemble(tree, paused, memory, sink, parent.as_ref())?;
+    let manifest = assemble(paused, memory, sink, parent.as_ref())?;
     let image = store.write_image(manifest)?;
     tree.captured(&image);
     Ok(Captured { image, pause, total: start.elapsed(), new_pages, shared_pages })
@@ -70,21 +83,40 @@ pub struct Paused {
     pub mapped_files: Vec<MappedFile>,
 }
 
-fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
+fn pause_again(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
+    let (paused, pause) = pause(tree, sink)?;
+    let unsteady = || Error::refused(0, "its memory marks change from capture to capture");
+    Ok((paused.ok_or_else(unsteady)?, pause))
+}
+
+/// The pause itself; `None` when the twins turned out to be incomplete.
+fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let start = Instant::now();
-    let frozen = Frozen::stop(tree.init.pid)?;
-    let clocks = clocks_of(&frozen, tree)?;
+    let frozen = Frozen::stop(tree.walls.init.pid)?;
+    fault::point("capture.frozen")?;
+    apart::check(&frozen, tree.walls.init.pid)?;
+    let clocks = clocks_of(tree)?;
     let mut processes =
         frozen.processes.iter().map(process::read).collect::<Result<Vec<Process>>>()?;
+    fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
     sysv::read(tree, &mut objects, sink)?;
+    fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
+    fault::point("capture.files")?;
     let twins = twin::make_all(&frozen, tree)?;
+    fault::point("capture.twins")?;
+    let closer = tree.memo().look_closer;
     let segments = mappings::shared_segments(&frozen, tree, &mut objects, sink)?;
     drop(frozen);
     let pause = start.elapsed();
+    fault::point("capture.thawed")?;
     let mut mapped_files = Vec::new();
-    mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments)?;
+    let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments, closer)?;
+    if read == Completeness::Lacking {
+        tree.memo().look_closer = true;
+        return Ok((None, pause));
+    }
     let paused = Paused {
         processes,
         twins,
@@ -94,12 +126,11 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
         clocks,
         mapped_files,
     };
-    Ok((paused, pause))
+    Ok((Some(paused), pause))
 }
 
 /// The tree's clocks: the host's plus the offsets of the tree's time namespace.
-fn clocks_of(frozen: &Frozen, tree: &Tree) -> Result<Clocks> {
-    let _ = frozen;
+fn clocks_of(tree: &Tree) -> Result<Clocks> {
     let text = crate::proc::read_text(tree.root, "timens_offsets").unwrap_or_default();
     let offset = |name: &str| -> i64 {
         let line = text.lines().find(|line| line.starts_with(name));
@@ -116,7 +147,6 @@ fn clocks_of(frozen: &Frozen, tree: &Tree) -> Result<Clocks> {
 }
 
 fn assemble(
-    tree: &Tree,
     paused: Paused,
     memory: Vec<ProcessMemory>,
     sink: Sink,
@@ -133,7 +163,7 @@ fn assemble(
             .to_owned(),
         cpu: cpu_needs()?,
         clocks: paused.clocks,
-        hostname: tree.hostname.clone(),
+        hostname: crate::walls::HOSTNAME.into(),
         packs,
         mapped_files: paused.mapped_files,
     };

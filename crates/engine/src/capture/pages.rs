@@ -3,37 +3,45 @@
 use super::Paused;
 use super::sink::Sink;
 use super::twin::Twin;
-use crate::error::{Doing, Result};
-use crate::tree::Tree;
+use crate::error::{Doing, Error, Result};
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
-use stasis_sys::pagemap::{FILE, PRESENT, Pagemap, Query, Region, SWAPPED, ZERO_PAGE};
+use stasis_sys::pagemap::{FILE, GUARD, PRESENT, Pagemap, Query, Region, SWAPPED, ZERO_PAGE};
 
 const CHUNK: u64 = 256 << 10;
 const PAGE: u64 = PAGE_SIZE as u64;
 const TOP: u64 = 0x7fff_ffff_f000;
 
-pub fn write_all(tree: &Tree, paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>> {
-    let _ = tree;
+pub fn write_all(paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>> {
     paused
         .twins
         .iter()
         .map(|twin| {
             let process = paused.processes.iter().find(|process| process.pid == twin.own_pid);
             let vmas = process.and_then(Process::live).map_or(&[][..], |live| &live.vmas);
-            let runs = write_process(twin, vmas, sink)?;
-            Ok(ProcessMemory { pid: twin.own_pid, runs })
+            let (present, guards) = own_pages(twin)?;
+            check_vdso(twin, vmas, &present)?;
+            let runs = write_process(twin, vmas, &present, sink)?;
+            Ok(ProcessMemory { pid: twin.own_pid, runs, guards })
         })
         .collect()
 }
 
-/// Pages that are the process's own: there, not a file's, not the shared zero page.
-fn own_pages(twin: &Twin) -> Result<Vec<Region>> {
+/// Pages that are the process's own (there, not a file's, not the shared zero page), and guard
+/// regions, which have no pages but are not nothing.
+fn own_pages(twin: &Twin) -> Result<(Vec<Region>, Vec<(u64, u64)>)> {
+    let told = scan(twin, PRESENT | GUARD).or_else(|_| scan(twin, PRESENT))?;
+    let (guards, pages): (Vec<_>, Vec<_>) =
+        told.into_iter().partition(|region| region.categories & GUARD != 0);
+    Ok((pages, guards.iter().map(|region| (region.start, region.end)).collect()))
+}
+
+fn scan(twin: &Twin, report: u64) -> Result<Vec<Region>> {
     let query = Query {
         all: FILE | ZERO_PAGE,
         inverted: FILE | ZERO_PAGE,
         any: PRESENT | SWAPPED,
-        report: PRESENT,
+        report,
         protect: false,
     };
     let mut regions = Vec::new();
@@ -43,15 +51,19 @@ fn own_pages(twin: &Twin) -> Result<Vec<Region>> {
     Ok(regions)
 }
 
-fn write_process(twin: &Twin, vmas: &[Vma], sink: &mut Sink) -> Result<Vec<Run>> {
+fn write_process(
+    twin: &Twin,
+    vmas: &[Vma],
+    present: &[Region],
+    sink: &mut Sink,
+) -> Result<Vec<Run>> {
     let parent = sink.parent().cloned();
     let parent_runs = parent
         .as_ref()
         .and_then(|image| image.manifest.memory.iter().find(|memory| memory.pid == twin.own_pid))
         .map_or(&[][..], |memory| &memory.runs);
-    let present = own_pages(twin)?;
     let mut runs = Vec::new();
-    for (start, end, vma) in intersect(&present, vmas) {
+    for (start, end, vma) in intersect(present, vmas) {
         for (start, end, changed) in split_changed(start, end, twin.changed.as_deref()) {
             if changed {
                 read_range(twin, vma, start, end, parent_runs, sink, &mut runs)?;
@@ -61,6 +73,16 @@ fn write_process(twin: &Twin, vmas: &[Vma], sink: &mut Sink) -> Result<Vec<Run>>
         }
     }
     Ok(runs)
+}
+
+/// The kernel's code is not in the image; a page of it that was written to is the program's own.
+fn check_vdso(twin: &Twin, vmas: &[Vma], present: &[Region]) -> Result<()> {
+    let vdso = vmas.iter().find(|vma| vma.backing == Backing::Kernel(KernelMapping::Vdso));
+    let Some(vdso) = vdso else { return Ok(()) };
+    if present.iter().any(|region| region.start < vdso.end && region.end > vdso.start) {
+        return Err(Error::refused(twin.own_pid, "it wrote to the kernel's vdso"));
+    }
+    Ok(())
 }
 
 /// The parts of `regions` that lie in mappings with private pages.

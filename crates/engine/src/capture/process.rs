@@ -38,7 +38,6 @@ fn own_ppid(process: &FrozenProcess) -> Result<i32> {
 }
 
 fn read_live(process: &FrozenProcess, live: &FrozenLive) -> Result<Live> {
-    check_namespaces(process)?;
     let leader = &live.threads[0];
     let mut injector = Injector::new(leader.tid, &live.memory, live.site)?;
     let mut mm = mm_fields(process.pid)?;
@@ -51,6 +50,8 @@ fn read_live(process: &FrozenProcess, live: &FrozenLive) -> Result<Live> {
     let subreaper = [libc::PR_GET_CHILD_SUBREAPER as u64, at, 0, 0, 0, 0];
     injector.must("subreaper", libc::SYS_prctl, subreaper)?;
     let child_subreaper = injector.get(0, 4)? != [0; 4];
+    let huge = [libc::PR_GET_THP_DISABLE as u64, 0, 0, 0, 0, 0];
+    let huge_pages_disabled = injector.call(libc::SYS_prctl, huge)? > 0;
     injector.finish()?;
     Ok(Live {
         exe: u32::MAX,
@@ -70,20 +71,8 @@ fn read_live(process: &FrozenProcess, live: &FrozenLive) -> Result<Live> {
         personality: u32::from_str_radix(proc::read_text(process.pid, "personality")?.trim(), 16)
             .unwrap_or(0),
         child_subreaper,
+        huge_pages_disabled,
     })
-}
-
-/// A process that left the machine's namespaces by hand is not the machine's any more.
-fn check_namespaces(process: &FrozenProcess) -> Result<()> {
-    if process.status.list("NSpid").len() > 2 + outer_levels() {
-        return Err(refuse(process, "it runs in a pid namespace of its own"));
-    }
-    Ok(())
-}
-
-/// How deep the engine itself is nested below the namespace `/proc` shows.
-fn outer_levels() -> usize {
-    0
 }
 
 fn umask(process: &FrozenProcess) -> u32 {

@@ -27,6 +27,8 @@ fn read(process: &FrozenProcess, live: &FrozenLive, thread: &FrozenThread) -> Re
     let xstate = ptrace::xstate(tid).doing(doing)?;
     let robust_list = sysprocess::robust_list_of(tid).doing(doing)?;
 
+    let (policy, priority) = sysprocess::schedule_of(tid).doing(doing)?;
+
     let mut injector = Injector::new(tid, &live.memory, live.site)?;
     let at = injector.put(0, &[0; 64])?;
     injector.must("sigaltstack", libc::SYS_sigaltstack, [0, at, 0, 0, 0, 0])?;
@@ -52,7 +54,16 @@ fn read(process: &FrozenProcess, live: &FrozenLive, thread: &FrozenThread) -> Re
         no_new_privs: thread.status.number("NoNewPrivs") == Some(1),
         pdeathsig: answers[5] as u32 as i32,
         nice: sysprocess::nice_of(tid).unwrap_or(0),
+        policy,
+        priority,
+        timer_slack_ns: timer_slack(tid),
+        affinity: sysprocess::affinity_of(tid).doing(doing)?,
     })
+}
+
+fn timer_slack(tid: i32) -> u64 {
+    let text = crate::proc::read_text(tid, "timerslack_ns").unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
 }
 
 fn credentials(status: &Status, securebits: u32) -> Credentials {

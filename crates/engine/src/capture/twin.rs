@@ -5,7 +5,7 @@
 //! waited for inside the source, in the same pause. A twin is traced by us and never runs.
 
 use crate::error::{Doing, Error, Result};
-use crate::freeze::{Frozen, FrozenProcess};
+use crate::freeze::{Frozen, FrozenLive, FrozenProcess};
 use crate::inject::{Injector, Site};
 use crate::proc;
 use crate::tree::Tree;
@@ -13,6 +13,7 @@ use stasis_sys::memory::ProcessMemory;
 use stasis_sys::process::{self, CloneArgs};
 use stasis_sys::ptrace::{self, Stop};
 use stasis_sys::{libc, pagemap};
+use std::collections::HashSet;
 
 /// One process's copy. Dropping it ends it.
 pub struct Twin {
@@ -23,6 +24,33 @@ pub struct Twin {
     pub memory: ProcessMemory,
     /// Ranges of the source written since the parent image, where known.
     pub changed: Option<Vec<pagemap::Region>>,
+    /// Whether pages of ours are left in it from a restore.
+    pub restored: bool,
+    /// What the source had marked against inheritance.
+    pub marks: Marks,
+}
+
+/// Ranges a fork would leave out or empty. The marks are lifted for the twin and set again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marks {
+    pub dont_fork: Vec<(u64, u64)>,
+    pub wipe_on_fork: Vec<(u64, u64)>,
+    /// Locked memory; the copy has the pages but not the lock.
+    pub locked: Vec<(u64, u64)>,
+}
+
+impl Marks {
+    /// Advice that lifts each mark, or sets it again.
+    fn advice(&self, lift: bool) -> Vec<(u64, u64, i32)> {
+        let (fork, wipe) = if lift {
+            (libc::MADV_DOFORK, libc::MADV_KEEPONFORK)
+        } else {
+            (libc::MADV_DONTFORK, libc::MADV_WIPEONFORK)
+        };
+        let dont_fork = self.dont_fork.iter().map(|(start, end)| (*start, *end, fork));
+        let wipe_on_fork = self.wipe_on_fork.iter().map(|(start, end)| (*start, *end, wipe));
+        dont_fork.chain(wipe_on_fork).collect()
+    }
 }
 
 pub fn make_all(frozen: &Frozen, tree: &Tree) -> Result<Vec<Twin>> {
@@ -37,43 +65,106 @@ pub fn make_all(frozen: &Frozen, tree: &Tree) -> Result<Vec<Twin>> {
 fn make(process: &FrozenProcess, tree: &Tree) -> Result<Twin> {
     let live = process.live.as_ref().ok_or(Error::Gone)?;
     let changed = tree.take_changed(process.pid)?;
-    let pid = fork(process.pid, &live.memory, live.site)?;
-    let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
-    let twin = Twin {
-        pid,
-        own_pid: process.own_pid,
-        memory: ProcessMemory::open(pid).doing(|| "open a twin's memory".into())?,
-        changed,
-    };
-    check_whole(process, &twin)?;
+    let mut marks = Marks::default();
+    let locks = process.status.number("VmLck").unwrap_or(0) > 0;
+    if tree.memo().look_closer || locks {
+        let all = mappings(process.pid, "smaps")?;
+        marks.wipe_on_fork = flagged(&all, "wf");
+        marks.locked = flagged(&all, "lo");
+    }
+    let mut twin = Twin::fork(process, live, &marks)?;
+    if size(process.pid)? != size(twin.pid)? {
+        // only the copy shows what is missing from it
+        marks.dont_fork = missing_ranges(process.pid, twin.pid)?;
+        drop(twin);
+        twin = Twin::fork(process, live, &marks)?;
+    }
+    twin.changed = changed;
+    twin.restored = tree.base.is_some();
+    twin.marks = marks;
     Ok(twin)
 }
 
-fn fork(pid: i32, memory: &ProcessMemory, site: Site) -> Result<i32> {
+/// Pages of address space, mapped or not.
+fn size(pid: i32) -> Result<u64> {
+    let text = proc::read_text(pid, "statm")?;
+    Ok(text.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0))
+}
+
+fn mappings(pid: i32, file: &str) -> Result<Vec<proc::Mapping>> {
+    proc::parse_maps(&proc::read_text(pid, file)?)
+        .ok_or_else(|| Error::refused(pid, format!("its {file} file is unreadable")))
+}
+
+/// Mappings of the source that its copy lacks.
+fn missing_ranges(source: i32, copy: i32) -> Result<Vec<(u64, u64)>> {
+    let copied: HashSet<(u64, u64)> =
+        mappings(copy, "maps")?.iter().map(|map| (map.start, map.end)).collect();
+    let all = mappings(source, "maps")?;
+    Ok(all
+        .iter()
+        .map(|map| (map.start, map.end))
+        .filter(|range| !copied.contains(range))
+        .collect())
+}
+
+fn flagged(all: &[proc::Mapping], flag: &str) -> Vec<(u64, u64)> {
+    all.iter().filter(|map| map.has_flag(flag)).map(|map| (map.start, map.end)).collect()
+}
+
+impl Twin {
+    fn fork(process: &FrozenProcess, live: &FrozenLive, marks: &Marks) -> Result<Twin> {
+        let (pid, memory) = fork(process.pid, &live.memory, live.site, marks)?;
+        // if we die it must not run on, as a second one of its kind
+        let _ = ptrace::set_options(pid, ptrace::OPT_EXITKILL);
+        let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
+        let marks = Marks::default();
+        Ok(Twin { pid, own_pid: process.own_pid, memory, changed: None, restored: false, marks })
+    }
+}
+
+fn fork(
+    pid: i32,
+    memory: &ProcessMemory,
+    site: Site,
+    marks: &Marks,
+) -> Result<(i32, ProcessMemory)> {
     let helper_args =
         CloneArgs { flags: libc::CLONE_VM as u64, ..CloneArgs::default() }.to_bytes();
     let mut source = Injector::new(pid, memory, site)?;
+    advise(&mut source, &marks.advice(true))?;
     let at = source.put(0, &helper_args)?;
-    let helper = source.clone("make a helper", at)?;
-    let twin = fork_from_helper(helper, memory, site);
-    // the twin was made with our bytes still on the source's stack
-    let twin = twin.and_then(|pid| {
-        let opened = ProcessMemory::open(pid).doing(|| "open a twin's memory".into());
-        let cleaned = opened.and_then(|copy| source.clean_copy(&copy));
-        cleaned.map(|()| pid).inspect_err(|_| end(pid))
+    let twin_args = source.put(128, &CloneArgs::default().to_bytes())?;
+    let twin = source.clone("make a helper", at).and_then(|helper| {
+        let twin = fork_from_helper(helper, memory, site, twin_args);
+        end(helper);
+        twin
     });
-    end(helper);
+    let marked = advise(&mut source, &marks.advice(false));
     // the helper is the source's child, of a kind ordinary waits do not see
     let wait = [u64::MAX, 0, (libc::__WCLONE | libc::WNOHANG) as u64, 0, 0, 0];
-    let waited = source.must("wait for the helper", libc::SYS_wait4, wait);
+    let waited = source.call(libc::SYS_wait4, wait);
+    let whole = twin.and_then(|twin| {
+        let copy = ProcessMemory::open(twin).doing(|| "open a twin's memory".into());
+        // the copy was made with our arguments in its scratch memory
+        let copy = copy.and_then(|copy| source.repair(&copy).map(|()| copy));
+        copy.map(|copy| (twin, copy)).inspect_err(|_| end(twin))
+    });
     source.finish()?;
-    waited?;
-    twin
+    marked.and(waited)?;
+    whole
 }
 
-fn fork_from_helper(helper: i32, memory: &ProcessMemory, site: Site) -> Result<i32> {
+fn advise(source: &mut Injector, advice: &[(u64, u64, i32)]) -> Result<i64> {
+    for (start, end, advice) in advice {
+        let args = [*start, end - start, *advice as u64, 0, 0, 0];
+        source.must("change what a fork inherits", libc::SYS_madvise, args)?;
+    }
+    Ok(0)
+}
+
+fn fork_from_helper(helper: i32, memory: &ProcessMemory, site: Site, at: u64) -> Result<i32> {
     let mut injector = Injector::new(helper, memory, site)?;
-    let at = injector.put(128, &CloneArgs::default().to_bytes())?;
     let twin = injector.clone("make a twin", at);
     injector.finish()?;
     twin
@@ -89,16 +180,14 @@ fn end(pid: i32) {
     }
 }
 
-/// A mapping marked not to be inherited is missing in the twin, silently.
-fn check_whole(process: &FrozenProcess, twin: &Twin) -> Result<()> {
-    let size = |pid: i32| -> Result<u64> {
-        let text = proc::read_text(pid, "statm")?;
-        Ok(text.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0))
-    };
-    if size(process.pid)? != size(twin.pid)? {
-        return Err(super::refuse(process, "memory marked MADV_DONTFORK is not carried yet"));
+impl Twin {
+    /// Everything read from a twin counts only if it was there to the end: of one that was killed
+    /// meanwhile (by the machine, or for want of memory) `/proc` shows no memory and no error.
+    pub fn check_intact(&self) -> Result<()> {
+        ptrace::regs(self.pid).map(drop).map_err(|_| {
+            Error::refused(self.own_pid, "its copy was killed while it was being read")
+        })
     }
-    Ok(())
 }
 
 impl Drop for Twin {

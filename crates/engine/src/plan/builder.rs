@@ -12,8 +12,8 @@ use stasis_sys::{PAGE, libc, pagemap, uffd};
 /// What the engine has ready for the program to use.
 pub struct Prepared<'a> {
     pub manifest: &'a Manifest,
-    /// The root's memory to start from: a template's, or a blank's.
-    pub base: Layout<'a>,
+    /// How the root gets from the template's memory to its own.
+    pub root_plan: &'a MemoryPlan,
     /// Our own descriptors go here and above; above all of the program's.
     pub high: i32,
     /// Number under which each object waits, once taken in (`None`: it has none of its own).
@@ -140,7 +140,7 @@ impl<'a> Builder<'a> {
         }
         self.enter_walls();
         self.take_objects();
-        self.process(root, self.prepared.base, true)
+        self.process(root, None)
     }
 
     /// userfaultfd needs the host's privilege, so it is made before the walls are entered.
@@ -199,11 +199,8 @@ impl<'a> Builder<'a> {
     fn park_root(&mut self, root: &'a Process) -> Result<()> {
         self.take_objects();
         let live = root.live().ok_or(Error::Gone)?;
-        let target = self.layout(root.pid, live);
-        let vmas: Vec<Vma> = live.vmas.iter().filter(|vma| parks(vma)).cloned().collect();
-        let parked = Layout { vmas: &vmas, ..target };
-        let plan = memory::plan(self.prepared.base, parked);
-        self.memory(&plan, &vmas, &[])?;
+        let vmas = parked(live);
+        self.memory(self.prepared.root_plan, &vmas, &[])?;
         self.mm(live);
         self.loop_again();
         Ok(())
@@ -237,19 +234,22 @@ impl<'a> Builder<'a> {
         p.jump_to(layout::LOOP + PAGE);
     }
 
-    /// Everything from memory on, for one process and (after it) its children.
+    /// Everything from memory on, for one process and (after it) its children. A child starts
+    /// with the memory of its `parent`, the root with the template's.
     pub(super) fn process(
         &mut self,
         process: &'a Process,
-        base: Layout<'a>,
-        is_root: bool,
+        parent: Option<Layout<'_>>,
     ) -> Result<()> {
         let live = process.live().ok_or(Error::Gone)?;
-        let target = self.layout(process.pid, live);
+        let target = layout_of(self.prepared.manifest, process.pid, live);
+        let is_root = parent.is_none();
         let lazy: &[usize] = if is_root { self.prepared.lazy } else { &[] };
         self.begin_session(process);
-        let plan = memory::plan(base, target);
-        self.memory(&plan, &live.vmas, lazy)?;
+        match parent {
+            None => self.memory(self.prepared.root_plan, &live.vmas, lazy)?,
+            Some(parent) => self.memory(&memory::plan(parent, target), &live.vmas, lazy)?,
+        }
         self.mm(live);
         let children = self.fork_children(process, is_root)?;
         if is_root && !lazy.is_empty() {
@@ -258,32 +258,18 @@ impl<'a> Builder<'a> {
             self.start_tracking(&live.vmas);
         }
         self.finish_process(process, live, is_root)?;
+        let there = without_lazy(target.runs, &live.vmas, lazy);
         for (label, child) in children {
             self.program.land(label);
-            self.process(child, target, false)?;
+            self.process(child, Some(Layout { runs: &there, ..target }))?;
         }
         Ok(())
     }
 
-    pub fn layout(&self, pid: i32, live: &'a Live) -> Layout<'a> {
-        let manifest = self.prepared.manifest;
-        let memory = manifest.memory.iter().find(|memory| memory.pid == pid);
-        Layout {
-            vmas: &live.vmas,
-            runs: memory.map_or(&[], |memory| &memory.runs),
-            packs: &manifest.meta.packs,
-            files: &manifest.meta.mapped_files,
-        }
-    }
 
     /// Carries a memory plan out.
     fn memory(&mut self, plan: &MemoryPlan, vmas: &[Vma], lazy: &[usize]) -> Result<()> {
-        let is_lazy = |page: u64| {
-            let at = page * PAGE;
-            lazy.iter().any(|index| vmas[*index].start <= at && at < vmas[*index].end)
-        };
-        let fills: Vec<Run> =
-            plan.fills.iter().filter(|run| !is_lazy(run.page)).copied().collect();
+        let fills = without_lazy(&plan.fills, vmas, lazy);
         for step in &plan.before {
             self.step(step, vmas, &fills)?;
         }
@@ -313,6 +299,12 @@ impl<'a> Builder<'a> {
             }
             Step::Protect { start, end, prot } => {
                 p.must("protect", libc::SYS_mprotect, &[*start, end - start, (*prot).into()]);
+            }
+            Step::Guard { start, end, up } => {
+                const MADV_GUARD_INSTALL: u64 = 102;
+                const MADV_GUARD_REMOVE: u64 = 103;
+                let advice = if *up { MADV_GUARD_INSTALL } else { MADV_GUARD_REMOVE };
+                p.must("set a guard", libc::SYS_madvise, &[*start, end - start, advice]);
             }
             Step::MoveKernel { from, to, len, .. } => {
                 let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
@@ -514,6 +506,50 @@ impl<'a> Builder<'a> {
     ) -> Result<Vec<(Label, &'a Process)>> {
         process::fork_children(self, process, is_root)
     }
+}
+
+/// Runs outside the mappings that are filled on demand. A run never crosses from one mapping to
+/// another of the other kind without being cut: planning works mapping by mapping, and captured
+/// runs are cut here.
+fn without_lazy(runs: &[Run], vmas: &[Vma], lazy: &[usize]) -> Vec<Run> {
+    if lazy.is_empty() {
+        return runs.to_vec();
+    }
+    let mut left = Vec::new();
+    for run in runs {
+        let mut page = run.page;
+        for vma in lazy.iter().map(|index| &vmas[*index]) {
+            let (first, last) = (vma.start / PAGE, vma.end / PAGE);
+            if last <= page || first >= run.end() {
+                continue;
+            }
+            if first > page {
+                left.push(run.slice(page, (first - page) as u32));
+            }
+            page = last.min(run.end());
+        }
+        if page < run.end() {
+            left.push(run.slice(page, (run.end() - page) as u32));
+        }
+    }
+    left
+}
+
+/// The memory of one process of an image.
+pub fn layout_of<'a>(manifest: &'a Manifest, pid: i32, live: &'a Live) -> Layout<'a> {
+    let memory = manifest.memory.iter().find(|memory| memory.pid == pid);
+    Layout {
+        vmas: &live.vmas,
+        runs: memory.map_or(&[], |memory| &memory.runs),
+        packs: &manifest.meta.packs,
+        files: &manifest.meta.mapped_files,
+        guards: memory.map_or(&[], |memory| &memory.guards),
+    }
+}
+
+/// The mappings a template of this process holds.
+pub fn parked(live: &Live) -> Vec<Vma> {
+    live.vmas.iter().filter(|vma| parks(vma)).cloned().collect()
 }
 
 /// Whether a template holds this mapping. Shared ones belong to a tree.

@@ -21,6 +21,8 @@ pub enum Step {
     /// Gives the pages back: they read as zeros, or as the file, again.
     Discard { start: u64, end: u64 },
     Protect { start: u64, end: u64, prot: u8 },
+    /// Puts a guard region up, or takes one down.
+    Guard { start: u64, end: u64, up: bool },
     /// Moves one of the kernel's own mappings.
     MoveKernel { kind: KernelMapping, from: u64, to: u64, len: u64 },
 }
@@ -32,6 +34,7 @@ pub struct Layout<'a> {
     pub runs: &'a [Run],
     pub packs: &'a [PackRef],
     pub files: &'a [MappedFile],
+    pub guards: &'a [(u64, u64)],
 }
 
 /// What to do, in order, and what to fill afterwards.
@@ -80,7 +83,22 @@ pub fn plan(base: Layout, target: Layout) -> MemoryPlan {
         };
         pages(vma, kept, &same, &mut plan);
     }
+    guards(&base, &target, &mut plan);
     plan
+}
+
+/// Guards of the base come down before anything is filled, those of the target go up after.
+fn guards(base: &Layout, target: &Layout, plan: &mut MemoryPlan) {
+    if base.guards == target.guards {
+        return;
+    }
+    let kept = |start: u64| target.vmas.iter().any(|vma| vma.start <= start && start < vma.end);
+    for (start, end) in base.guards.iter().copied().filter(|(start, _)| kept(*start)) {
+        plan.before.push(Step::Guard { start, end, up: false });
+    }
+    for (start, end) in target.guards.iter().copied() {
+        plan.after.push(Step::Guard { start, end, up: true });
+    }
 }
 
 fn way<'a>(base: &Layout<'a>, target: &Layout, vma: &Vma) -> Way<'a> {

@@ -38,9 +38,10 @@ impl<'a> Builder<'a> {
         self.place_descriptors(process, live);
         self.surroundings(live);
         self.signals(live);
-        self.timers(live)?;
         self.late_advice(live);
         thread::emit(self, process, live)?;
+        // some timers notify a thread, which must exist
+        self.timers(live)?;
         self.settle(process, live, is_root);
         self.rlimits(live);
         thread::personal(self, process, &live.threads[0]);
@@ -123,7 +124,9 @@ impl<'a> Builder<'a> {
         let (flags, value) = if absolute && timer.left_ns != 0 {
             (timer.settime_flags, clocks.realtime_ns as u64 + timer.left_ns)
         } else {
-            (0, timer.left_ns)
+            // one that went off and was not read yet shows no time left, and goes on when read
+            let went_off = timer.left_ns == 0 && timer.ticks > 0 && timer.interval_ns > 0;
+            (0, if went_off { 1 } else { timer.left_ns })
         };
         let spec = self.timespecs(&[timer.interval_ns, value]);
         let args = [fd as u64, flags as u64, spec, 0];
@@ -150,6 +153,10 @@ impl<'a> Builder<'a> {
         if live.personality != 0 {
             let personality = live.personality.into();
             self.program.must("set the personality", libc::SYS_personality, &[personality]);
+        }
+        if live.huge_pages_disabled {
+            let args = [libc::PR_SET_THP_DISABLE as u64, 1, 0, 0, 0];
+            self.program.any("disable huge pages", libc::SYS_prctl, &args);
         }
         if live.child_subreaper {
             let args = [libc::PR_SET_CHILD_SUBREAPER as u64, 1, 0, 0, 0];

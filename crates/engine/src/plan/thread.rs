@@ -160,6 +160,7 @@ pub(super) fn personal(builder: &mut Builder, process: &Process, thread: &Thread
     }
     let name = p.text(&thread.name.chars().take(15).collect::<String>());
     p.any("set the name", libc::SYS_prctl, &[libc::PR_SET_NAME as u64, name]);
+    schedule(p, thread);
     if thread.nice != 0 {
         p.any("set the priority", libc::SYS_setpriority, &[0, 0, thread.nice as i64 as u64]);
     }
@@ -180,6 +181,24 @@ pub(super) fn personal(builder: &mut Builder, process: &Process, thread: &Thread
         let dumpable = process.live().map_or(1, |live| live.dumpable);
         p.any("set dumpable", libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64, dumpable.into()]);
     }
+}
+
+/// Policy, timer slack and processors, where they are not what a new thread has anyway.
+fn schedule(p: &mut Program, thread: &Thread) {
+    const DEFAULT_SLACK_NS: u64 = 50_000;
+    if (thread.policy, thread.priority) != (libc::SCHED_OTHER, 0) {
+        let at = p.words(&[thread.priority as u64]);
+        let args = [0, thread.policy as u64, at];
+        p.any("set the policy", libc::SYS_sched_setscheduler, &args);
+    }
+    if thread.timer_slack_ns != DEFAULT_SLACK_NS && thread.timer_slack_ns != 0 {
+        let args = [libc::PR_SET_TIMERSLACK as u64, thread.timer_slack_ns, 0, 0, 0];
+        p.any("set the timer slack", libc::SYS_prctl, &args);
+    }
+    // a host with other processors ignores a mask that fits none of them
+    let at = p.data(&thread.affinity);
+    let args = [0, thread.affinity.len() as u64, at];
+    p.any("set processors", libc::SYS_sched_setaffinity, &args);
 }
 
 const ALL_CAPABILITIES: u64 = (1 << 41) - 1;

@@ -110,6 +110,8 @@ pub struct ProcessMemory {
     pub pid: i32,
     /// Sorted by `page`, never overlapping. A page of an anonymous mapping in no run is zero.
     pub runs: Vec<Run>,
+    /// Guard regions (MADV_GUARD_INSTALL): first address and end.
+    pub guards: Vec<(u64, u64)>,
 }
 
 /// `count` pages from `page` on, stored one after another from `slot` on in pack `pack`.

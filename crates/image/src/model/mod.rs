@@ -15,12 +15,14 @@ mod ipc;
 mod memory;
 mod object;
 mod process;
+mod socket;
 
 pub use file::*;
 pub use ipc::*;
 pub use memory::*;
 pub use object::*;
 pub use process::*;
+pub use socket::*;
 
 use serde::{Deserialize, Serialize};
 

@@ -23,70 +23,28 @@ pub struct FdOwner {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// A descriptor whose other side is outside: whoever restores supplies it by slot.
-    External {
-        slot: u32,
-    },
-    File {
-        path: String,
-        offset: u64,
-        locks: Vec<FileLock>,
-    },
+    External { slot: u32 },
+    File { path: String, offset: u64, locks: Vec<FileLock> },
     /// Open, but with no name any more; the contents are in segment `segment`.
-    Deleted {
-        path: String,
-        mode: u32,
-        segment: u32,
-        offset: u64,
-        locks: Vec<FileLock>,
-    },
+    Deleted { path: String, mode: u32, segment: u32, offset: u64, locks: Vec<FileLock> },
     /// A directory; `path` is empty for one that was removed.
-    Directory {
-        path: String,
-        position: DirPosition,
-        locks: Vec<FileLock>,
-    },
+    Directory { path: String, position: DirPosition, locks: Vec<FileLock> },
     /// Opened with O_PATH: only a place in the tree of files, of whatever kind.
-    Place {
-        path: String,
-    },
+    Place { path: String },
     /// A character device from the list of harmless ones.
-    Device {
-        path: String,
-    },
-    Pipe {
-        pipe: u32,
-        end: PipeEnd,
-    },
-    Eventfd {
-        count: u64,
-        semaphore: bool,
-    },
-    Epoll {
-        watches: Vec<EpollWatch>,
-    },
-    Signalfd {
-        mask: u64,
-    },
+    Device { path: String },
+    Pipe { pipe: u32, end: PipeEnd },
+    Eventfd { count: u64, semaphore: bool },
+    Epoll { watches: Vec<EpollWatch> },
+    Signalfd { mask: u64 },
     Timerfd(Timerfd),
-    Inotify {
-        watches: Vec<InotifyWatch>,
-    },
-    Memfd {
-        segment: u32,
-        offset: u64,
-        locks: Vec<FileLock>,
-    },
-    Pidfd {
-        pid: i32,
-    },
+    Inotify { watches: Vec<InotifyWatch> },
+    Memfd { segment: u32, offset: u64, locks: Vec<FileLock> },
+    Pidfd { pid: i32 },
     /// A pipe's contents, kept once however many ends are open. Never referred to by a
     /// descriptor, only by `Pipe::pipe`. `path` is a FIFO's name.
-    PipeBuffer {
-        path: Option<String>,
-        capacity: u32,
-        content: PipeContent,
-    },
-    Socket(Box<super::object::Socket>),
+    PipeBuffer { path: Option<String>, capacity: u32, content: PipeContent },
+    Socket(Box<super::Socket>),
     Pty(Pty),
     /// Never referred to by a descriptor, only by `Pty::terminal`.
     Terminal(Box<Terminal>),
@@ -184,43 +142,6 @@ pub struct InotifyWatch {
     pub wd: i32,
     pub path: String,
     pub mask: u32,
-}
-
-/// A socket of any family the engine carries.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Socket {
-    pub family: i32,
-    pub kind: i32,
-    pub protocol: i32,
-    pub state: SocketState,
-    /// Raw sockaddr bytes of the bound name, empty when unnamed.
-    pub local: Vec<u8>,
-    /// Options worth carrying: (level, name, value bytes).
-    pub options: Vec<(i32, i32, Vec<u8>)>,
-    /// Data received and not yet read: one entry per message (one in all for streams).
-    pub queue: Vec<Vec<u8>>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SocketState {
-    Unconnected,
-    Listening {
-        backlog: i32,
-    },
-    /// Connected to another socket of the same tree (an index into the objects).
-    Paired {
-        peer: u32,
-        read_shut: bool,
-        write_shut: bool,
-    },
-    /// Connected to a datagram address (UDP connect).
-    Addressed {
-        remote: Vec<u8>,
-    },
-    /// Was connected to something that cannot come back: reads and writes give ECONNRESET.
-    Reset {
-        remote: Vec<u8>,
-    },
 }
 
 /// One side of a pseudo-terminal.

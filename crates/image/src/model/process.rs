@@ -44,6 +44,7 @@ pub struct Live {
     pub oom_score_adj: i32,
     pub personality: u32,
     pub child_subreaper: bool,
+    pub huge_pages_disabled: bool,
 }
 
 impl Process {
@@ -93,6 +94,12 @@ pub struct Thread {
     pub no_new_privs: bool,
     pub pdeathsig: i32,
     pub nice: i32,
+    /// SCHED_* policy and its priority.
+    pub policy: i32,
+    pub priority: i32,
+    pub timer_slack_ns: u64,
+    /// Processors it may run on, as a bit mask.
+    pub affinity: Vec<u8>,
 }
 
 /// General registers as ptrace gives them.

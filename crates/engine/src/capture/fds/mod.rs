@@ -14,6 +14,7 @@ mod owners;
 mod pidfds;
 mod pipes;
 mod ptys;
+mod sockets;
 
 use super::mappings::Segments;
 use super::refuse;
@@ -40,6 +41,7 @@ pub struct Objects {
     pipes: HashMap<(u64, u64), u32>,
     names: Option<names::Names>,
     terminals: ptys::Terminals,
+    sockets: sockets::Sockets,
 }
 
 /// One descriptor as `/proc` shows it.
@@ -96,6 +98,7 @@ pub fn read_all(
         cwd::read(&mut objects, process, tree, live)?;
     }
     ptys::finish(&mut objects, frozen, tree)?;
+    sockets::resolve(&mut objects, frozen, tree)?;
     Ok(objects)
 }
 
@@ -170,7 +173,7 @@ impl Objects {
             };
         }
         if descriptor.link.starts_with("socket:[") {
-            return Err(descriptor.refuse("sockets are not carried yet"));
+            return sockets::note(self, descriptor);
         }
         files::read(self, descriptor, tree, sink)
     }

@@ -42,7 +42,7 @@ pub struct Names {
 
 impl Names {
     pub fn of(tree: &Tree) -> Result<Names> {
-        let root_path = PathBuf::from(format!("/proc/{}/root", tree.init.pid));
+        let root_path = PathBuf::from(format!("/proc/{}/root", tree.walls.init.pid));
         let root = File::options()
             .read(true)
             .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
@@ -52,7 +52,7 @@ impl Names {
         Ok(Names {
             root: root.into(),
             root_path,
-            upper: PathBuf::from(&tree.files.upper),
+            upper: PathBuf::from(&tree.walls.files.upper),
             changed: base.map(|entry| format!("/{}", entry.path)).collect(),
         })
     }

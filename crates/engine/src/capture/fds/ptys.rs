@@ -74,7 +74,7 @@ fn ask(descriptor: &Descriptor, fd: BorrowedFd, request: u64) -> Result<u32> {
 
 /// Terminals have numbers of their own in every devpts; only the machine's counts.
 fn check_instance(descriptor: &Descriptor, tree: &Tree) -> Result<()> {
-    let path = format!("/proc/{}/root/dev/pts", tree.init.pid);
+    let path = format!("/proc/{}/root/dev/pts", tree.walls.init.pid);
     let own = std::fs::metadata(&path).doing(|| format!("look at {path}"))?.dev();
     if descriptor.link != "/dev/tty" && descriptor.meta.dev() != own {
         let what = format!("terminal {} is not of this machine", descriptor.link);
@@ -106,7 +106,7 @@ pub fn finish(objects: &mut Objects, frozen: &Frozen, tree: &Tree) -> Result<()>
 
 fn look(found: &Found, tree: &Tree, index: u32) -> std::io::Result<Terminal> {
     let Some(master) = found.master.as_ref().map(AsFd::as_fd) else { return orphan(found, index) };
-    let path = format!("/proc/{}/root/dev/pts/{index}", tree.init.pid);
+    let path = format!("/proc/{}/root/dev/pts/{index}", tree.walls.init.pid);
     let node = std::fs::metadata(path)?;
     let mut winsize = [0; 8];
     fds::ioctl_buffer(master, libc::TIOCGWINSZ, &mut winsize)?;
