@@ -18,6 +18,7 @@ mod mappings;
 mod pages;
 mod process;
 mod sink;
+mod sysv;
 mod threads;
 mod twin;
 
@@ -100,6 +101,7 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
         frozen.processes.iter().map(process::read).collect::<Result<Vec<Process>>>()?;
     fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
+    sysv::read(tree, &mut objects, sink)?;
     fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
     fault::point("capture.files")?;
@@ -112,8 +114,7 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     fault::point("capture.thawed")?;
     inherited::read_all(&twins, &mut processes)?;
     let mut mapped_files = Vec::new();
-    let index = &segments.index;
-    let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, index, closer)?;
+    let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments, closer)?;
     if read == Completeness::Lacking {
         tree.memo().look_closer = true;
         return Ok((None, pause));
