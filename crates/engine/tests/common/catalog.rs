@@ -63,7 +63,8 @@ impl Spec {
             return Err(Failure::Setup(format!("no {path} in the root file system {root}")));
         }
         argv.extend(self.args.iter().cloned());
-        let fixed = ["PATH=/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1"];
+        let fixed =
+            ["PATH=/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1"];
         let own = self.env.iter().map(|(name, value)| format!("{name}={value}"));
         let env = fixed.iter().map(|line| line.to_string()).chain(own).collect();
         Ok(LaunchSpec { path: argv[0].clone(), argv, env, cwd: "/tmp".into() })

@@ -8,7 +8,7 @@
 //!   watch ─► turns a hang into a failure that says where
 
 // every test takes what it needs of this
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 mod bench;
 mod catalog;

@@ -32,9 +32,8 @@ impl Places {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let repository = repository.canonicalize().map_err(|error| error.to_string())?;
         let dev = repository.join(".dev");
-        let or = |name: &str, default: PathBuf| {
-            std::env::var_os(name).map_or(default, PathBuf::from)
-        };
+        let or =
+            |name: &str, default: PathBuf| std::env::var_os(name).map_or(default, PathBuf::from);
         let places = Places {
             root: or("STASIS_ROOTFS", dev.join("rootfs")),
             spawner: spawner()?,

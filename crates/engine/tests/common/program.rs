@@ -86,15 +86,21 @@ impl Program {
     }
 
     pub fn ask(&mut self, command: &str) -> Result<String> {
-        self.watch.doing(format!("{}: {command}", self.name));
-        let sent = self.talk.stream.write_all(format!("{command}\n").as_bytes());
-        sent.map_err(|error| self.failure(format!("cannot be asked `{command}`: {error}")))?;
+        self.say(command)?;
         let answer = self.hear(command)?;
         self.history.push((command.to_owned(), answer.clone()));
         Ok(answer)
     }
 
-    fn hear(&mut self, command: &str) -> Result<String> {
+    /// Says a line without waiting for the answer.
+    pub fn say(&mut self, command: &str) -> Result<()> {
+        self.watch.doing(format!("{}: {command}", self.name));
+        let sent = self.talk.stream.write_all(format!("{command}\n").as_bytes());
+        sent.map_err(|error| self.failure(format!("cannot be asked `{command}`: {error}")))
+    }
+
+    /// The next line, as the answer to `command`.
+    pub fn hear(&mut self, command: &str) -> Result<String> {
         let heard = self.talk.line();
         heard.map_err(|error| match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
@@ -139,9 +145,7 @@ impl Program {
 
     /// Asks the program to end, and sees that it does.
     pub fn quit(mut self) -> Result<()> {
-        self.watch.doing(format!("{}: quit", self.name));
-        let sent = self.talk.stream.write_all(b"quit\n");
-        sent.map_err(|error| self.failure(format!("cannot be asked to quit: {error}")))?;
+        self.say("quit")?;
         let end = Instant::now() + PATIENCE;
         while self.tree.is_alive() {
             if Instant::now() > end {
@@ -157,7 +161,8 @@ impl Program {
         self.tree.kill().asked("kill")
     }
 
-    fn failure(&self, what: String) -> Failure {
+    /// A failure of this program, with what it was asked and what it wrote to standard error.
+    pub fn failure(&self, what: String) -> Failure {
         let said: Vec<&str> = self.history.iter().map(|(command, _)| command.as_str()).collect();
         let mut text = format!("{} {what}, after: {}", self.name, said.join(" "));
         let errors = self.talk.errors();
