@@ -14,7 +14,7 @@ use crate::store::Pack;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::Run;
 use stasis_sys::uffd::{self, Event};
-use stasis_sys::{PAGE, fds, libc};
+use stasis_sys::{PAGE, fds, libc, process};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,8 +31,10 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Starts filling. `runs` refer to `packs`; `ranges` are what was registered.
+    /// Starts filling. `runs` refer to `packs`; `ranges` are what was registered. If a page cannot
+    /// be had, the machine behind `init` is ended: it would wait for it for ever.
     pub fn start(
+        init: OwnedFd,
         uffd: OwnedFd,
         runs: Vec<Run>,
         packs: Vec<Arc<Pack>>,
@@ -43,9 +45,17 @@ impl Filling {
         let filler = Filler { packs, spaces: vec![space] };
         let thread = std::thread::Builder::new()
             .name("stasis-fill".into())
-            .spawn(move || filler.run())
+            .spawn(move || {
+                filler.run().inspect_err(|_| {
+                    let _ = process::pidfd_kill(init.as_fd(), libc::SIGKILL);
+                })
+            })
             .doing(|| "start a filling thread".into())?;
         Ok(Filling { thread })
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// Waits until everything is there.

@@ -113,7 +113,9 @@ pub fn restore(
             memo.tracker = Some(Tracker::new(uffd));
         } else {
             init.ask(&InitRequest::Hold, &[uffd.as_fd()])?;
-            memo.filling = Some(start_filling(store, manifest, root.pid, live, &lazy, uffd)?);
+            let end = init.pidfd.try_clone().doing(|| "copy a descriptor".into())?;
+            let filling = start_filling(store, manifest, root.pid, live, &lazy, [end, uffd])?;
+            memo.filling = Some(filling);
         }
     }
     fault::point("restore.cloned")?;
@@ -241,7 +243,7 @@ fn start_filling(
     root: i32,
     live: &Live,
     lazy: &[usize],
-    uffd: OwnedFd,
+    [init, uffd]: [OwnedFd; 2],
 ) -> Result<Filling> {
     let memory = manifest.memory.iter().find(|memory| memory.pid == root).ok_or(Error::Gone)?;
     let ranges: Vec<(u64, u64)> =
@@ -261,7 +263,7 @@ fn start_filling(
         .iter()
         .map(|pack| store.pack(pack.root))
         .collect::<Result<Vec<_>>>()?;
-    Filling::start(uffd, runs, packs, ranges)
+    Filling::start(init, uffd, runs, packs, ranges)
 }
 
 /// Pages for the clone to read, verified, one after another.

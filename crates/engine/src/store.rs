@@ -47,7 +47,10 @@ struct Known {
 
 impl Store {
     pub fn open(dir: &Path) -> Result<Store> {
-        let _ = std::fs::remove_dir_all(dir.join("tmp"));
+        // layers are never synced: after a crash one may have its name and not its contents
+        for name in ["tmp", "layers"] {
+            let _ = std::fs::remove_dir_all(dir.join(name));
+        }
         for name in ["images", "packs", "layers", "tmp"] {
             let path = dir.join(name);
             std::fs::create_dir_all(&path).doing(|| format!("make {}", path.display()))?;
