@@ -2,7 +2,7 @@
 //!
 //! A large image does not wait for all of its memory to answer first. Large mappings start empty and
 //! are registered with a userfaultfd; one thread per restored tree fills what is touched at once and
-//! the rest behind it, then unregisters, and from then on the memory is like any other.
+//! the rest behind it, then lets go, and from then on the memory is like any other.
 //!
 //! What the program does to such memory meanwhile is followed exactly: a range given back
 //! (MADV_DONTNEED) reads as zeros, a moved one is filled where it is now, an unmapped one not at
@@ -31,24 +31,29 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Starts filling. `runs` refer to `packs`; `ranges` are what was registered. If a page cannot
-    /// be had, the machine behind `init` is ended: it would wait for it for ever.
+    /// Starts filling. `runs` refer to `packs`; `release` makes whoever else holds the
+    /// userfaultfd let go of it. If a page cannot be had, the machine behind `init` is ended: it
+    /// would wait for it for ever, or find zeros instead.
     pub fn start(
         init: OwnedFd,
         uffd: OwnedFd,
         runs: Vec<Run>,
         packs: Vec<Arc<Pack>>,
-        ranges: Vec<(u64, u64)>,
+        release: impl FnOnce() + Send + 'static,
     ) -> Result<Filling> {
         let missing = runs.into_iter().map(|run| (run.page, run)).collect();
-        let space = Space { uffd, missing, ranges, next: 0 };
+        let space = Space { uffd, missing, next: 0 };
         let filler = Filler { packs, spaces: vec![space] };
         let thread = std::thread::Builder::new()
             .name("stasis-fill".into())
             .spawn(move || {
-                filler.run().inspect_err(|_| {
+                let result = filler.run();
+                if result.is_err() {
                     let _ = process::pidfd_kill(init.as_fd(), libc::SIGKILL);
-                })
+                    let _ = process::pidfd_wait(init.as_fd(), -1);
+                }
+                release();
+                result
             })
             .doing(|| "start a filling thread".into())?;
         Ok(Filling { thread })
@@ -71,7 +76,6 @@ struct Space {
     uffd: OwnedFd,
     /// Pages still to come, by first page.
     missing: BTreeMap<u64, Run>,
-    ranges: Vec<(u64, u64)>,
     /// Where filling ahead goes on.
     next: u64,
 }
@@ -115,7 +119,8 @@ impl Filler {
         }
         let space = &mut self.spaces[index];
         if space.missing.is_empty() {
-            space.finish()?;
+            // the last descriptor closes: the kernel unregisters whatever is left, wherever the
+            // program moved or grew it, and wakes whoever waits
             return Ok(false);
         }
         space.fill_ahead(&self.packs)?;
@@ -132,17 +137,14 @@ impl Space {
     fn handle(&mut self, event: Event, packs: &[Arc<Pack>]) -> Result<Option<Space>> {
         match event {
             Event::Fault { address } => self.fault(address / PAGE, packs)?,
-            Event::Remove { start, end } => drop(self.take(start / PAGE, end / PAGE)),
-            Event::Unmap { start, end } => {
+            Event::Remove { start, end } | Event::Unmap { start, end } => {
                 drop(self.take(start / PAGE, end / PAGE));
-                self.forget_range(start, end);
             }
             Event::Remap { from, to, len } => self.moved(from, to, len),
             Event::Fork { fd } => {
                 return Ok(Some(Space {
                     uffd: fds::inherited(fd),
                     missing: self.missing.clone(),
-                    ranges: self.ranges.clone(),
                     next: 0,
                 }));
             }
@@ -265,30 +267,5 @@ impl Space {
             let page = run.page - from / PAGE + to / PAGE;
             self.missing.insert(page, Run { page, ..run });
         }
-        self.forget_range(from, from + len);
-        self.ranges.push((to, to + len));
-    }
-
-    fn forget_range(&mut self, start: u64, end: u64) {
-        let mut left = Vec::new();
-        for (s, e) in self.ranges.drain(..) {
-            if s < start {
-                left.push((s, e.min(start)));
-            }
-            if e > end {
-                left.push((s.max(end), e));
-            }
-        }
-        self.ranges = left.into_iter().filter(|(s, e)| s < e).collect();
-    }
-
-    fn finish(&self) -> Result<()> {
-        for (start, end) in &self.ranges {
-            match uffd::unregister(self.uffd.as_fd(), *start, end - start) {
-                // partly unmapped in the same moment: closing the descriptor does the rest
-                Ok(()) | Err(_) => {}
-            }
-        }
-        Ok(())
     }
 }

@@ -28,6 +28,7 @@ mod store;
 mod template;
 mod track;
 mod tree;
+mod tty;
 mod validate;
 mod vdso;
 mod walls;

@@ -112,10 +112,12 @@ pub fn restore(
         if lazy.is_empty() {
             memo.tracker = Some(Tracker::new(uffd));
         } else {
-            init.ask(&InitRequest::Hold, &[uffd.as_fd()])?;
+            let release = init.hold(uffd.as_fd())?;
+            let runs = lazy_runs(manifest, root.pid, live, &lazy)?;
+            let packs = manifest.meta.packs.iter().map(|pack| store.pack(pack.root));
+            let packs = packs.collect::<Result<Vec<_>>>()?;
             let end = init.pidfd.try_clone().doing(|| "copy a descriptor".into())?;
-            let filling = start_filling(store, manifest, root.pid, live, &lazy, [end, uffd])?;
-            memo.filling = Some(filling);
+            memo.filling = Some(Filling::start(end, uffd, runs, packs, release)?);
         }
     }
     fault::point("restore.cloned")?;
@@ -237,33 +239,19 @@ fn lazy_mappings(lazy: Lazy, plan: &MemoryPlan, vmas: &[Vma]) -> Vec<usize> {
     worth.collect()
 }
 
-fn start_filling(
-    store: &Store,
-    manifest: &Manifest,
-    root: i32,
-    live: &Live,
-    lazy: &[usize],
-    [init, uffd]: [OwnedFd; 2],
-) -> Result<Filling> {
+/// What has to be filled in the mappings that are filled on demand.
+fn lazy_runs(manifest: &Manifest, root: i32, live: &Live, lazy: &[usize]) -> Result<Vec<Run>> {
     let memory = manifest.memory.iter().find(|memory| memory.pid == root).ok_or(Error::Gone)?;
-    let ranges: Vec<(u64, u64)> =
-        lazy.iter().map(|index| (live.vmas[*index].start, live.vmas[*index].end)).collect();
     let mut runs = Vec::new();
-    for (start, end) in &ranges {
-        let (first, last) = (start / PAGE, end / PAGE);
+    for vma in lazy.iter().map(|index| &live.vmas[*index]) {
+        let (first, last) = (vma.start / PAGE, vma.end / PAGE);
         let from = memory.runs.partition_point(|run| run.end() <= first);
         for run in memory.runs[from..].iter().take_while(|run| run.page < last) {
-            let (s, e) = (run.page.max(first), run.end().min(last));
-            runs.push(run.slice(s, (e - s) as u32));
+            let (start, end) = (run.page.max(first), run.end().min(last));
+            runs.push(run.slice(start, (end - start) as u32));
         }
     }
-    let packs = manifest
-        .meta
-        .packs
-        .iter()
-        .map(|pack| store.pack(pack.root))
-        .collect::<Result<Vec<_>>>()?;
-    Filling::start(init, uffd, runs, packs, ranges)
+    Ok(runs)
 }
 
 /// Pages for the clone to read, verified, one after another.

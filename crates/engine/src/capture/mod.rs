@@ -105,17 +105,17 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let twins = twin::make_all(&frozen, tree)?;
     fault::point("capture.twins")?;
     let closer = tree.memo().look_closer;
-    let segments = mappings::shared_segments(&frozen, closer, &mut objects, sink)?;
+    let segments = mappings::shared_segments(&frozen, tree, &mut objects, sink)?;
     drop(frozen);
     let pause = start.elapsed();
     fault::point("capture.thawed")?;
     let mut mapped_files = Vec::new();
-    let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments.index);
-    if matches!(read, Ok(Completeness::Lacking)) && !closer {
+    let index = &segments.index;
+    let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, index, closer)?;
+    if read == Completeness::Lacking {
         tree.memo().look_closer = true;
         return Ok((None, pause));
     }
-    read?;
     let paused = Paused {
         processes,
         twins,

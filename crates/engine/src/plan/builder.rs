@@ -54,6 +54,7 @@ pub const OWN_OBJECTS: i32 = 8;
 pub const BORN: u64 = layout::REPORT + 64;
 pub const READY: u64 = layout::REPORT + 68;
 pub const GO: u64 = layout::REPORT + 72;
+pub const GROUPED: u64 = layout::REPORT + 76;
 
 /// A program ready to be staged.
 pub struct Built {
@@ -345,6 +346,12 @@ impl<'a> Builder<'a> {
                 self.program.must("map a shared file", libc::SYS_mmap, &args);
                 self.program.must("close it", libc::SYS_close, &[0]);
             }
+            Backing::PrivateSegment { segment, offset } => {
+                let fd = self.prepared.segments[*segment as usize] as u64;
+                let flags = (flags | libc::MAP_PRIVATE) as u64;
+                let args = [range[0], range[1], range[2], flags, fd, *offset];
+                self.program.must("map a nameless file", libc::SYS_mmap, &args);
+            }
             Backing::Segment { segment, offset } => {
                 let fd = self.prepared.segments[*segment as usize] as u64;
                 let flags = (flags | libc::MAP_SHARED) as u64;
@@ -543,6 +550,9 @@ pub fn parked(live: &Live) -> Vec<Vma> {
 }
 
 /// Whether a template holds this mapping. Shared ones belong to a tree.
-fn parks(vma: &Vma) -> bool {
-    !matches!(vma.backing, Backing::SharedFile { .. } | Backing::Segment { .. })
+pub fn parks(vma: &Vma) -> bool {
+    !matches!(
+        vma.backing,
+        Backing::SharedFile { .. } | Backing::Segment { .. } | Backing::PrivateSegment { .. }
+    )
 }

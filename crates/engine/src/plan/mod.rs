@@ -14,8 +14,10 @@
 //!   leave       credentials, the last of our pages away, registers
 
 mod builder;
+mod holdings;
 mod memory;
 mod process;
+mod terminals;
 mod thread;
 
 pub use builder::{Built, OWN_OBJECTS, Prepared, Purpose, build, layout_of, parked, root_of};
