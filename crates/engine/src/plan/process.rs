@@ -208,17 +208,18 @@ impl<'a> Builder<'a> {
                 "timer {last} needs a kernel that lets timer numbers be chosen (6.15)"
             )));
         }
+        if direct {
+            timers.iter().for_each(|timer| self.posix_timer(timer));
+            let args = [PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0];
+            self.program.must("stop choosing timer numbers", libc::SYS_prctl, &args);
+            return Ok(());
+        }
         // without that, numbers are given out from 0 on: the gaps are made and deleted
         for id in 0..=last {
             match timers.iter().find(|timer| timer.id == id) {
                 Some(timer) => self.posix_timer(timer),
-                None if direct => {}
                 None => self.timer_gap(id),
             }
-        }
-        if direct {
-            let args = [PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0];
-            self.program.must("stop choosing timer numbers", libc::SYS_prctl, &args);
         }
         Ok(())
     }

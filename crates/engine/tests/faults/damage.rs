@@ -81,7 +81,9 @@ fn a_torn_file_is_refused_at_any_length() {
         for (path, kind) in [(test.image_path(), "image."), (test.pack_path(), "pack.")] {
             let len = fs::metadata(&path).expect("look at a file").len() as usize;
             let page = PAGE_SIZE;
-            for cut in [0, 1, 100, page, page + 1, len / 2, len / 2 / page * page, len - 80, len - 1] {
+            for cut in
+                [0, 1, 100, page, page + 1, len / 2, len / 2 / page * page, len - 80, len - 1]
+            {
                 let what = format!("{kind} of {len} bytes cut to {cut}");
                 let tear = |bytes: &mut Vec<u8>| bytes.truncate(cut);
                 altered(&path, tear, || drop(test.must_refuse(kind, &what)));
@@ -118,26 +120,34 @@ fn a_damaged_page_is_named() {
         let pack = test.image.manifest.meta.packs[0];
         for slot in [0, pack.pages / 2, pack.pages - 1] {
             let at = (slot as usize + 1) * PAGE_SIZE + 5;
-            altered(&test.pack_path(), |bytes| bytes[at] ^= 4, || {
-                let (code, text) = test.must_refuse("pack.page", "a damaged page");
-                assert_eq!(code, "pack.page");
-                assert!(text.contains(&pack.root.to_string()), "{text}");
-                assert!(text.contains(&format!("page {slot} ")), "{text}");
-                // parking reads the same pages
-                let error = test.bench().engine.park(&test.image).expect_err("park");
-                assert_eq!(error.code(), "pack.page", "{error}");
-            });
+            altered(
+                &test.pack_path(),
+                |bytes| bytes[at] ^= 4,
+                || {
+                    let (code, text) = test.must_refuse("pack.page", "a damaged page");
+                    assert_eq!(code, "pack.page");
+                    assert!(text.contains(&pack.root.to_string()), "{text}");
+                    assert!(text.contains(&format!("page {slot} ")), "{text}");
+                    // parking reads the same pages
+                    let error = test.bench().engine.park(&test.image).expect_err("park");
+                    assert_eq!(error.code(), "pack.page", "{error}");
+                },
+            );
         }
         // a template made before holds its own copy; without it the damage shows
         let bench = test.bench();
         bench.engine.park(&test.image).expect("park");
         bench.restore(&test.image).expect("restore").check(); // lays the files out
-        altered(&test.pack_path(), |bytes| bytes.iter_mut().skip(PAGE_SIZE).for_each(|b| *b ^= 4), || {
-            bench.engine.store().forget();
-            bench.restore(&test.image).expect("restore from the template").check();
-            assert!(bench.engine.evict(test.image.id));
-            assert_eq!(bench.refused(&test.image).code(), "pack.torn");
-        });
+        altered(
+            &test.pack_path(),
+            |bytes| bytes.iter_mut().skip(PAGE_SIZE).for_each(|b| *b ^= 4),
+            || {
+                bench.engine.store().forget();
+                bench.restore(&test.image).expect("restore from the template").check();
+                assert!(bench.engine.evict(test.image.id));
+                assert_eq!(bench.refused(&test.image).code(), "pack.torn");
+            },
+        );
     });
 }
 
@@ -147,26 +157,30 @@ fn a_damaged_page_of_memory_filled_on_demand_ends_the_tree() {
         let test = Damaged::start(&["big_memory", "48"]);
         let pack = test.image.manifest.meta.packs[0];
         let at = (pack.pages as usize - 40) * PAGE_SIZE + 5;
-        altered(&test.pack_path(), |bytes| bytes[at] ^= 4, || {
-            let bench = test.bench();
-            let image = bench.engine.store().read_image(test.image.id).expect("read");
-            let mut program = match bench.restore(&image) {
-                Ok(program) => program,
-                // found before the first instruction is as good
-                Err(error) => return assert_eq!(error.code(), "pack.page", "{error}"),
-            };
-            let error = bench.engine.capture(&program.tree).expect_err("capture");
-            assert_eq!(error.code(), "pack.page", "{error}");
-            assert!(error.to_string().contains(&pack.root.to_string()), "{error}");
-            let end = Instant::now() + Duration::from_secs(5);
-            while program.tree.is_alive() {
-                assert!(Instant::now() < end, "a tree without its memory lives on");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            assert!(program.try_hear().is_err(), "it said something");
-            let again = bench.engine.capture(&program.tree).expect_err("capture");
-            eprintln!("then: {again}");
-        });
+        altered(
+            &test.pack_path(),
+            |bytes| bytes[at] ^= 4,
+            || {
+                let bench = test.bench();
+                let image = bench.engine.store().read_image(test.image.id).expect("read");
+                let mut program = match bench.restore(&image) {
+                    Ok(program) => program,
+                    // found before the first instruction is as good
+                    Err(error) => return assert_eq!(error.code(), "pack.page", "{error}"),
+                };
+                let error = bench.engine.capture(&program.tree).expect_err("capture");
+                assert_eq!(error.code(), "pack.page", "{error}");
+                assert!(error.to_string().contains(&pack.root.to_string()), "{error}");
+                let end = Instant::now() + Duration::from_secs(5);
+                while program.tree.is_alive() {
+                    assert!(Instant::now() < end, "a tree without its memory lives on");
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                assert!(program.try_hear().is_err(), "it said something");
+                let again = bench.engine.capture(&program.tree).expect_err("capture");
+                eprintln!("then: {again}");
+            },
+        );
         assert_eq!(test.refusal(), None, "whole again");
     });
 }
@@ -182,16 +196,24 @@ fn exchanged_and_missing_files_are_refused() {
         let other_path = test.store().join(format!("images/{}.img", other.id));
         let swap = |path: &Path| fs::read(path).expect("read a file");
         let image = swap(&other_path);
-        altered(&test.image_path(), |bytes| *bytes = image, || {
-            assert_eq!(test.must_refuse("image.", "another image").0, "image.renamed");
-        });
+        altered(
+            &test.image_path(),
+            |bytes| *bytes = image,
+            || {
+                assert_eq!(test.must_refuse("image.", "another image").0, "image.renamed");
+            },
+        );
         let own = test.image.manifest.meta.packs[0].root;
         let mut roots = other.manifest.meta.packs.iter().map(|pack| pack.root);
         let root = roots.find(|root| *root != own).expect("a pack of its own");
         let pack = swap(&test.store().join(format!("packs/{root}.pack")));
-        altered(&test.pack_path(), |bytes| *bytes = pack, || {
-            assert_eq!(test.must_refuse("pack.", "another pack").0, "pack.root");
-        });
+        altered(
+            &test.pack_path(),
+            |bytes| *bytes = pack,
+            || {
+                assert_eq!(test.must_refuse("pack.", "another pack").0, "pack.root");
+            },
+        );
         for path in [test.pack_path(), test.image_path()] {
             let aside = path.with_extension("aside");
             fs::rename(&path, &aside).expect("take a file away");
