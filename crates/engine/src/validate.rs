@@ -7,7 +7,7 @@
 //! as a register, is its own affair.
 
 use crate::error::{Error, Result};
-use crate::plan::HELPER_PID;
+use crate::plan::{HELPER_PID, INNER_HELPER_PID};
 use stasis_image::model::*;
 use stasis_spawner::layout::{RESERVED, RESERVED_END};
 use stasis_sys::PAGE;
@@ -71,7 +71,8 @@ fn family(processes: &[Process]) -> Result<()> {
     let numbers: Vec<i32> = numbers.collect();
     ensure(numbers.len() <= MAX_THREADS, || format!("{} threads", numbers.len()))?;
     for number in &numbers {
-        let fine = (2..MAX_PID).contains(number) && *number != HELPER_PID;
+        let fine =
+            (2..MAX_PID).contains(number) && ![HELPER_PID, INNER_HELPER_PID].contains(number);
         ensure(fine, || format!("a process or thread {number}"))?;
     }
     if let Some(number) = twice(numbers) {

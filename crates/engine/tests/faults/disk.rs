@@ -37,7 +37,7 @@ fn a_full_disk_fails_the_capture_and_no_more() {
         // every margin: the disk fills up at another write each time
         std::fs::write(store.join("ballast"), vec![1; 7 << 20]).expect("fill the disk");
         let mut failures = 0;
-        for left in (0..120).map(|step| step * 8 << 10) {
+        for left in (0..120).map(|step| (step * 8) << 10) {
             let size = (8 << 20) - used(&store) as i64 - left;
             let ballast = std::fs::File::create(store.join("ballast")).expect("the ballast");
             let fill = vec![1; size.max(0) as usize + 1];
