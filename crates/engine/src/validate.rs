@@ -194,6 +194,7 @@ fn backing(manifest: &Manifest, pid: i32, vma: &Vma) -> Result<()> {
         Backing::SharedFile { offset, .. } => reaches(*offset),
         // it is moved as long as it is here, which may be longer
         Backing::Kernel(_) => is_apart_from_ours(vma.start, vma.end + KERNEL_ROOM),
+        Backing::Sysv { id, .. } => *id >= 0,
         Backing::Anonymous => true,
     };
     ensure(fine, || format!("process {pid}: mapping {:x} refers to nothing", vma.start))
