@@ -25,6 +25,26 @@ use std::thread::JoinHandle;
 const AROUND: u64 = 16;
 const AHEAD: u64 = 256;
 
+/// Ranges the program wanted in huge pages, which arrive as small ones.
+pub struct HugeWishes {
+    pub process: OwnedFd,
+    pub ranges: Vec<(u64, u64)>,
+}
+
+impl HugeWishes {
+    /// Grants what can be granted; the program may have changed its mind meanwhile.
+    fn grant(&self) {
+        const HUGE: u64 = 2 << 20;
+        for (start, end) in &self.ranges {
+            let mut at = start.next_multiple_of(HUGE);
+            while at + HUGE <= *end {
+                let _ = stasis_sys::memory::collapse(self.process.as_fd(), at, HUGE as usize);
+                at += HUGE;
+            }
+        }
+    }
+}
+
 /// A tree being filled.
 pub struct Filling {
     thread: JoinHandle<Result<()>>,
@@ -40,6 +60,7 @@ impl Filling {
         runs: Vec<Run>,
         packs: Vec<Arc<Pack>>,
         release: impl FnOnce() + Send + 'static,
+        wishes: HugeWishes,
     ) -> Result<Filling> {
         let missing = runs.into_iter().map(|run| (run.page, run)).collect();
         let space = Space { uffd, missing, next: 0 };
@@ -53,6 +74,10 @@ impl Filling {
                     let _ = process::pidfd_wait(init.as_fd(), -1);
                 }
                 release();
+                // whoever waits for the memory does not wait for this
+                let _ = std::thread::Builder::new()
+                    .name("stasis-huge".into())
+                    .spawn(move || wishes.grant());
                 result
             })
             .doing(|| "start a filling thread".into())?;

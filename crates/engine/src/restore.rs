@@ -8,7 +8,7 @@
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::identity;
-use crate::lazy::Filling;
+use crate::lazy::{Filling, HugeWishes};
 use crate::objects::{self, Made};
 use crate::plan::{self, Built, Layout, MemoryPlan, Prepared, Purpose, root_of};
 use crate::spawner::Init;
@@ -40,7 +40,7 @@ pub struct Lazy {
 
 impl Default for Lazy {
     fn default() -> Lazy {
-        Lazy { total: 16 << 20, mapping: 1 << 20 }
+        Lazy { total: 16 << 20, mapping: 64 << 10 }
     }
 }
 
@@ -117,7 +117,8 @@ pub fn restore(
             let packs = manifest.meta.packs.iter().map(|pack| store.pack(pack.root));
             let packs = packs.collect::<Result<Vec<_>>>()?;
             let end = init.pidfd.try_clone().doing(|| "copy a descriptor".into())?;
-            memo.filling = Some(Filling::start(end, uffd, runs, packs, release)?);
+            let wishes = huge_wishes(clone.pid.ok_or(Error::Gone)?, live, &lazy)?;
+            memo.filling = Some(Filling::start(end, uffd, runs, packs, release, wishes)?);
         }
     }
     fault::point("restore.cloned")?;
@@ -237,6 +238,13 @@ fn lazy_mappings(lazy: Lazy, plan: &MemoryPlan, vmas: &[Vma]) -> Vec<usize> {
         vma.backing == Backing::Anonymous && bytes_in(vma) >= lazy.mapping.max(1)
     });
     worth.collect()
+}
+
+/// Mappings filled on demand that the program wanted in huge pages.
+fn huge_wishes(pid: i32, live: &Live, lazy: &[usize]) -> Result<HugeWishes> {
+    let process = sysprocess::pidfd_open(pid).doing(|| "open the tree's root".into())?;
+    let wanted = lazy.iter().map(|index| &live.vmas[*index]).filter(|vma| vma.traits.huge);
+    Ok(HugeWishes { process, ranges: wanted.map(|vma| (vma.start, vma.end)).collect() })
 }
 
 /// What has to be filled in the mappings that are filled on demand.

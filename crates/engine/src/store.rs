@@ -42,6 +42,8 @@ pub struct Store {
 struct Known {
     packs: HashMap<PackRoot, Arc<Pack>>,
     order: Vec<PackRoot>,
+    /// Parents of images that were read or written.
+    parents: HashMap<ImageId, Option<ImageId>>,
     pages: PageSet,
 }
 
@@ -144,7 +146,7 @@ impl Store {
         })?;
         self.sync_dir("images")?;
         fault::point("image.synced")?;
-        Ok(Image { id: sealed.id, manifest: Arc::new(manifest) })
+        Ok(self.known_as(sealed.id, manifest))
     }
 
     fn image_path(&self, id: ImageId) -> PathBuf {
@@ -162,7 +164,20 @@ impl Store {
         let manifest =
             decode(&bytes, id).map_err(|source| Error::Image { id: id.to_string(), source })?;
         crate::validate::manifest(&manifest)?;
-        Ok(Image { id, manifest: Arc::new(manifest) })
+        Ok(self.known_as(id, manifest))
+    }
+
+    /// The image another was captured on top of, if any and if it can be told.
+    pub fn parent_of(&self, id: ImageId) -> Option<ImageId> {
+        if let Some(parent) = self.known().parents.get(&id) {
+            return *parent;
+        }
+        self.read_image(id).ok()?.manifest.meta.parent
+    }
+
+    fn known_as(&self, id: ImageId, manifest: Manifest) -> Image {
+        self.known().parents.insert(id, manifest.meta.parent);
+        Image { id, manifest: Arc::new(manifest) }
     }
 
     /// Forgets opened packs, so that the next use reads the files again.

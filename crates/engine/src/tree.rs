@@ -1,6 +1,7 @@
 //! A live process tree inside its walls.
 
 use crate::error::{Doing, Error, Result};
+use crate::capture::Restarts;
 use crate::lazy::Filling;
 use crate::proc::{self, Status};
 use crate::spawner;
@@ -42,6 +43,8 @@ pub(crate) struct Memo {
     /// The program has memory that a twin shows only afterwards to be missing (emptied in forks,
     /// or shared without being resident), so captures look for it in the pause.
     pub look_closer: bool,
+    /// Waits that captures interrupted, by thread.
+    pub restarts: Restarts,
     /// The image the next capture is compared with, and the tracker's answers are relative to.
     pub last: Option<Image>,
 }

@@ -24,6 +24,7 @@ mod twin;
 
 pub use process::mm_fields;
 pub use sink::Sink;
+pub use threads::Restarts;
 
 use crate::error::{Doing, Error, Result};
 use crate::fault;
@@ -97,8 +98,9 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     fault::point("capture.frozen")?;
     apart::check(&frozen, tree.walls.init.pid)?;
     let clocks = clocks_of(tree)?;
-    let mut processes =
-        frozen.processes.iter().map(process::read).collect::<Result<Vec<Process>>>()?;
+    let processes =
+        frozen.processes.iter().map(|process| process::read(process, tree));
+    let mut processes = processes.collect::<Result<Vec<Process>>>()?;
     fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
     sysv::read(tree, &mut objects, sink)?;
