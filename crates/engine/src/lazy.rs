@@ -14,7 +14,7 @@ use crate::store::Pack;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::Run;
 use stasis_sys::uffd::{self, Event};
-use stasis_sys::{PAGE, fds, libc};
+use stasis_sys::{PAGE, fds, libc, process};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,8 +32,10 @@ pub struct Filling {
 
 impl Filling {
     /// Starts filling. `runs` refer to `packs`; `release` makes whoever else holds the
-    /// userfaultfd let go of it.
+    /// userfaultfd let go of it. If a page cannot be had, the machine behind `init` is ended: it
+    /// would wait for it for ever, or find zeros instead.
     pub fn start(
+        init: OwnedFd,
         uffd: OwnedFd,
         runs: Vec<Run>,
         packs: Vec<Arc<Pack>>,
@@ -46,11 +48,19 @@ impl Filling {
             .name("stasis-fill".into())
             .spawn(move || {
                 let result = filler.run();
+                if result.is_err() {
+                    let _ = process::pidfd_kill(init.as_fd(), libc::SIGKILL);
+                    let _ = process::pidfd_wait(init.as_fd(), -1);
+                }
                 release();
                 result
             })
             .doing(|| "start a filling thread".into())?;
         Ok(Filling { thread })
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// Waits until everything is there.

@@ -116,7 +116,8 @@ pub fn restore(
             let runs = lazy_runs(manifest, root.pid, live, &lazy)?;
             let packs = manifest.meta.packs.iter().map(|pack| store.pack(pack.root));
             let packs = packs.collect::<Result<Vec<_>>>()?;
-            memo.filling = Some(Filling::start(uffd, runs, packs, release)?);
+            let end = init.pidfd.try_clone().doing(|| "copy a descriptor".into())?;
+            memo.filling = Some(Filling::start(end, uffd, runs, packs, release)?);
         }
     }
     fault::point("restore.cloned")?;
@@ -322,8 +323,7 @@ impl Clone {
     }
 
     fn message(&mut self, built: &Built) -> Result<(u8, Option<OwnedFd>)> {
-        let ready = fds::poll_readable(self.control.as_fd(), PATIENCE_MS)
-            .doing(|| "wait for a clone".into())?;
+        let ready = self.wait()?;
         let mut byte = [0];
         let received = if ready { socket::receive(self.control.as_fd(), &mut byte).ok() } else { None };
         match received {
@@ -333,6 +333,21 @@ impl Clone {
             }
             _ => Err(self.failure(built)),
         }
+    }
+
+    /// Whether it has something to say. One process of several may fail while the one that would
+    /// tell us waits for it: its report is enough.
+    fn wait(&self) -> Result<bool> {
+        const LOOK_MS: i32 = 50;
+        let base = (layout::REPORT - layout::STAGE) as usize;
+        for _ in 0..PATIENCE_MS / LOOK_MS {
+            let ready = fds::poll_readable(self.control.as_fd(), LOOK_MS)
+                .doing(|| "wait for a clone".into())?;
+            if ready || self.report.read_u64(base) != 0 {
+                return Ok(ready);
+            }
+        }
+        Ok(false)
     }
 
     /// What the report page says went wrong.

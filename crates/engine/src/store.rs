@@ -47,10 +47,13 @@ struct Known {
 
 impl Store {
     pub fn open(dir: &Path) -> Result<Store> {
-        let _ = std::fs::remove_dir_all(dir.join("tmp"));
+        // layers are never synced: after a crash one may have its name and not its contents
+        for name in ["tmp", "layers"] {
+            let _ = std::fs::remove_dir_all(dir.join(name));
+        }
         for name in ["images", "packs", "layers", "tmp"] {
             let path = dir.join(name);
-            std::fs::create_dir_all(&path).doing(|| format!("make {}", path.display()))?;
+            private_dir(&path).doing(|| format!("make {}", path.display()))?;
         }
         Ok(Store {
             dir: dir.to_owned(),
@@ -166,6 +169,14 @@ impl Store {
     pub fn forget(&self) {
         *self.known() = Known::default();
     }
+}
+
+/// A directory nobody else may enter: what machines leave in it may be setuid, and would be so on
+/// the host, too.
+pub fn private_dir(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir_all(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }
 
 type ImageResult<T> = std::result::Result<T, stasis_image::ImageError>;

@@ -12,6 +12,7 @@ use stasis_sys::pagemap::Region;
 use stasis_sys::{libc, process, ptrace};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// A descriptor that leads outside the tree; the engine knows it by what it refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,9 +77,21 @@ impl Tree {
     /// Waits until memory that is filled on demand is all there: a twin of a half-filled process
     /// would lack the rest.
     pub(crate) fn wait_filled(&self) -> Result<()> {
-        match self.memo().filling.take() {
-            Some(filling) => filling.wait(),
-            None => Ok(()),
+        // a tree that forks without end has without end to be filled
+        const LIMIT: Duration = Duration::from_secs(60);
+        let end = Instant::now() + LIMIT;
+        loop {
+            let mut memo = self.memo();
+            match memo.filling.take() {
+                None => return Ok(()),
+                Some(filling) if filling.is_over() => return filling.wait(),
+                filling => memo.filling = filling,
+            }
+            drop(memo);
+            if Instant::now() > end {
+                return Err(Error::refused(0, "its memory is still being filled"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 

@@ -5,7 +5,7 @@
 //!    thread)    signals,        point at)      writes meanwhile)       fork per process)
 //!               timers)
 //!                        ... the source runs on ...
-//!   mappings and pages from the twins ─► pack ─► sync ─► image ─► sync ─► twins end
+//!   what a fork inherits, mappings and pages from the twins ─► pack ─► sync ─► image ─► sync ─► twins end
 //!
 //! Everything up to the thaw is one instant. If any step fails the twins are killed, every thread
 //! is let go as it was, and nothing has been named in the store.
@@ -13,6 +13,7 @@
 mod apart;
 mod fds;
 mod files;
+mod inherited;
 mod mappings;
 mod pages;
 mod process;
@@ -111,6 +112,7 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     drop(frozen);
     let pause = start.elapsed();
     fault::point("capture.thawed")?;
+    inherited::read_all(&twins, &mut processes)?;
     let mut mapped_files = Vec::new();
     let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments, closer)?;
     if read == Completeness::Lacking {

@@ -267,7 +267,7 @@ impl<'a> Builder<'a> {
         if is_root && !lazy.is_empty() {
             self.register_lazy(&live.vmas, lazy);
         } else if is_root && self.prepared.track {
-            self.start_tracking(&live.vmas);
+            self.start_tracking(&live.vmas, target.runs);
         }
         self.finish_process(process, live, is_root)?;
         let there = without_lazy(target.runs, &live.vmas, lazy);
@@ -481,15 +481,14 @@ impl<'a> Builder<'a> {
     /// Registers the root's private memory and protects what is there. Protecting through the
     /// page map touches only pages that exist; the userfaultfd call would make page tables for
     /// all the rest.
-    fn start_tracking(&mut self, vmas: &[Vma]) {
+    fn start_tracking(&mut self, vmas: &[Vma], runs: &[Run]) {
         let fd = self.own(OWN_OBJECTS - 1);
-        let ranges = crate::track::ranges(vmas);
-        for (start, end) in &ranges {
+        for (start, end) in &crate::track::ranges(vmas, runs) {
             let range = self.program.words(&[*start, end - start, uffd::MODE_WP, 0]);
             self.program.must("track memory", libc::SYS_ioctl, &[fd, uffd::IOCTL_REGISTER, range]);
         }
         self.open("/proc/self/pagemap", libc::O_RDONLY);
-        for (start, end) in &ranges {
+        for (start, end) in &crate::track::AROUND_RESERVED {
             let scan = self.program.words(&pagemap::arm_argument(*start, *end));
             self.program.must("arm tracking", libc::SYS_ioctl, &[0, pagemap::PAGEMAP_SCAN, scan]);
         }

@@ -77,7 +77,7 @@ pub fn read_all(
     processes: &mut [Process],
 ) -> Result<Objects> {
     let mut objects = Objects::default();
-    for (process, out) in frozen.processes.iter().zip(processes) {
+    for (process, out) in frozen.processes.iter().zip(&mut *processes) {
         let ProcessState::Live(live) = &mut out.state else { continue };
         let pidfd = sysprocess::pidfd_open(process.pid)
             .doing(|| format!("open process {}", process.pid))?;
@@ -98,7 +98,7 @@ pub fn read_all(
         cwd::read(&mut objects, process, tree, live)?;
     }
     ptys::finish(&mut objects, frozen, tree)?;
-    sockets::resolve(&mut objects, frozen, tree)?;
+    sockets::resolve(&mut objects, frozen, tree, processes)?;
     Ok(objects)
 }
 
