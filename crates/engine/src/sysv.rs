@@ -1,10 +1,10 @@
-//! System V IPC belongs to a namespace and not to a process, so it is read and made by a thread
-//! of the engine that enters the machine's for a moment.
+//! System V IPC belongs to a namespace and not to a process, so it is read and made by the
+//! thread at work, which enters the machine's for a moment.
 //!
 //! Kept: ids, keys, owners, modes, contents, attachments. Lost: times, the pids of whoever came
 //! last, and SEM_UNDO amounts, which the kernel shows to nobody. Refused: huge pages.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result};
 use crate::layers::write_runs;
 use crate::store::Store;
 use stasis_image::PAGE_SIZE;
@@ -27,17 +27,18 @@ pub struct Found {
     pub queues: Vec<SysvQueue>,
 }
 
-/// Runs something in the ipc namespace of a process. Only a thread of its own may enter it:
-/// namespaces are a thread's, and the engine's others must stay where they are.
-fn within<T: Send>(pid: i32, work: impl FnOnce() -> io::Result<T> + Send) -> Result<T> {
+/// Does something in the ipc namespace of a process. Namespaces are a thread's, so the engine's
+/// other threads stay where they are; a thread of its own would cost the pause a wake-up.
+fn within<T>(pid: i32, work: impl FnOnce() -> io::Result<T>) -> Result<T> {
     let enter = || -> io::Result<T> {
-        let namespace = File::open(format!("/proc/{pid}/ns/ipc"))?;
-        namespace::setns(namespace.as_fd(), libc::CLONE_NEWIPC)?;
-        work()
+        let own = File::open("/proc/thread-self/ns/ipc")?;
+        let theirs = File::open(format!("/proc/{pid}/ns/ipc"))?;
+        namespace::setns(theirs.as_fd(), libc::CLONE_NEWIPC)?;
+        let done = work();
+        namespace::setns(own.as_fd(), libc::CLONE_NEWIPC)?;
+        done
     };
-    std::thread::scope(|scope| scope.spawn(enter).join())
-        .map_err(|_| Error::Gone)?
-        .doing(|| "carry System V IPC".into())
+    enter().doing(|| "carry System V IPC".into())
 }
 
 /// Reads what is there, while the machine stands still.

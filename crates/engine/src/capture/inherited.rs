@@ -1,7 +1,8 @@
 //! State a fork inherits, read from the twin while the source runs on.
 //!
 //! The pause asks only for what a copy would not have: registers, timers, pending signals,
-//! alternate stacks. Signal handlers, limits, the directory and the like are the same in the twin.
+//! alternate stacks. Signal handlers, limits and the like are the same in the twin. The working
+//! directory is too, but whether it still has its name was decided in the pause (`fds::cwd`).
 
 use super::process::{mm_fields, words};
 use super::twin::Twin;
@@ -33,7 +34,6 @@ fn read(twin: &Twin, live: &mut Live) -> Result<()> {
     let huge = [libc::PR_GET_THP_DISABLE as u64, 0, 0, 0, 0, 0];
     live.huge_pages_disabled = injector.call(libc::SYS_prctl, huge)? > 0;
     injector.finish()?;
-    live.cwd = proc::read_link(pid, "cwd")?;
     live.umask = status
         .text("Umask")
         .and_then(|text| u32::from_str_radix(text, 8).ok())
