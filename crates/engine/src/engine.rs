@@ -2,19 +2,21 @@
 
 use crate::capture::{self, Captured};
 use crate::error::{Doing, Result};
+use crate::fault;
+use crate::flatten;
 use crate::layers;
-use crate::restore::{self, Host, RestoreInto};
-use crate::spawner::{Init, Spawner};
+use crate::restore::{self, Host, Lazy};
+use crate::spawner::Spawner;
 use crate::store::{Image, Store};
 use crate::template::Template;
 use crate::tree::{self, Tree};
+use crate::walls::{Walls, WallsPool};
 use stasis_image::ImageId;
-use stasis_spawner::protocol::{LaunchSpec, RootSpec, WallsSpec};
+use stasis_spawner::protocol::LaunchSpec;
 use stasis_sys::{mount, process};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// How an engine is set up.
@@ -29,7 +31,11 @@ pub struct Config {
     pub root: PathBuf,
     /// The spawner's program file.
     pub spawner: PathBuf,
+    pub lazy: Lazy,
 }
+
+/// Templates forked from templates, at most; beyond, one is built from its image alone.
+const DEEPEST: u32 = 8;
 
 /// Outside descriptors of a tree: what they are, and their numbers inside.
 pub struct Outside {
@@ -39,32 +45,29 @@ pub struct Outside {
 
 pub struct Engine {
     config: Config,
-    spawner: Spawner,
+    walls: WallsPool,
     store: Store,
     host: Host,
     blank: Template,
     parked: Mutex<HashMap<ImageId, Arc<Template>>>,
-    next_run: AtomicU64,
 }
 
 impl Engine {
     pub fn start(config: Config) -> Result<Engine> {
         raise_descriptor_limit();
-        std::fs::create_dir_all(&config.run_dir)
-            .doing(|| format!("make {}", config.run_dir.display()))?;
         let store = Store::open(&config.dir)?;
         let spawner = Spawner::start(&config.spawner)?;
-        let (pid, pidfd, control) = spawner.blank()?;
+        let walls = WallsPool::start(spawner, &config.run_dir)?;
+        let (pid, pidfd, control) = walls.spawner().blank()?;
         let blank = Template::blank(pid, pidfd, control)?;
-        let host = Host::probe()?;
+        let host = Host::probe(config.lazy)?;
         Ok(Engine {
             config,
-            spawner,
+            walls,
             store,
             host,
             blank,
             parked: Mutex::default(),
-            next_run: AtomicU64::new(0),
         })
     }
 
@@ -74,37 +77,51 @@ impl Engine {
 
     /// Starts a program in new walls.
     pub fn launch(&self, program: LaunchSpec, outside: Outside) -> Result<Tree> {
-        let (init, files) = self.walls(None)?;
-        init.wait_ready()?;
-        tree::launch(init, files, HOSTNAME.into(), program, outside.fds, outside.numbers)
+        let walls = self.walls(None)?;
+        tree::launch(walls, program, outside.fds, outside.numbers)
     }
 
+    /// Runs in a thread of its own: whatever happens, when that ends the kernel lets go of
+    /// everything it traced.
     pub fn capture(&self, tree: &Tree) -> Result<Captured> {
-        capture::capture(tree, &self.store)
+        let faults = fault::owner();
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("stasis-capture".into());
+            let capture = move || {
+                fault::adopt(faults);
+                capture::capture(tree, &self.store)
+            };
+            let thread = thread.spawn_scoped(scope, capture).doing(|| "start a thread".into())?;
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// Restores an image as a new tree; `outside` are its outside descriptors by slot.
     pub fn restore(&self, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
         let layer = layers::materialize(&self.store, image)?;
-        let (init, files) = self.walls(layer.as_deref())?;
-        init.wait_ready()?;
-        let into = RestoreInto { init, files, hostname: HOSTNAME.into(), externals: outside };
+        let walls = self.walls(layer.as_deref())?;
         let template = self.nearest(image);
         let template = template.as_deref().unwrap_or(&self.blank);
-        restore::restore(&self.store, &self.host, image, template, into)
+        restore::restore(&self.store, &self.host, image, template, walls, outside)
     }
 
     /// Holds an image's memory in a parked process, from which restores are fastest.
     pub fn park(&self, image: &Image) -> Result<()> {
         let nearest = self.nearest(image);
-        let from = nearest.as_deref().unwrap_or(&self.blank);
-        if from.image().is_some_and(|held| held.id == image.id) {
+        if nearest.as_ref().and_then(|t| t.image()).is_some_and(|held| held.id == image.id) {
             return Ok(());
         }
+        let shallow = nearest.as_deref().filter(|template| template.depth < DEEPEST);
+        let from = shallow.unwrap_or(&self.blank);
         let roots = self.roots(image)?;
         let template = restore::park(&self.store, &self.host, image, from, &roots)?;
         self.parked().insert(image.id, Arc::new(template));
         Ok(())
+    }
+
+    /// Rewrites an image so that all its pages are in one pack of its own.
+    pub fn flatten(&self, image: &Image) -> Result<Image> {
+        flatten::flatten(&self.store, image)
     }
 
     /// Lets a parked process go. Its image stays.
@@ -146,31 +163,14 @@ impl Engine {
         .collect()
     }
 
-    fn walls(&self, layer: Option<&Path>) -> Result<(Init, RootSpec)> {
-        let number = self.next_run.fetch_add(1, Ordering::Relaxed);
-        let dir = self.config.run_dir.join(format!("{}-{number}", std::process::id()));
-        let text = |path: &Path| path.to_string_lossy().into_owned();
-        let (upper, work) = (dir.join("upper"), dir.join("work"));
-        for path in [&upper, &work] {
-            std::fs::create_dir_all(path).doing(|| format!("make {}", path.display()))?;
-        }
-        let lower = layer.into_iter().chain([self.config.root.as_path()]).map(text).collect();
-        let root = RootSpec { lower, upper: text(&upper), work: text(&work) };
-        let everyone = vec![(0, 0, u32::MAX)];
-        let spec = WallsSpec {
-            hostname: HOSTNAME.into(),
-            root: root.clone(),
-            uid_map: everyone.clone(),
-            gid_map: everyone,
-        };
-        Ok((self.spawner.walls(spec)?, root))
+    fn walls(&self, layer: Option<&Path>) -> Result<Walls> {
+        let dirs = layer.into_iter().chain([self.config.root.as_path()]);
+        self.walls.take(dirs.map(|dir| dir.to_string_lossy().into_owned()).collect())
     }
 }
 
-const HOSTNAME: &str = "stasis";
-
 impl Host {
-    fn probe() -> Result<Host> {
+    fn probe(lazy: Lazy) -> Result<Host> {
         let rlimits = (0..16)
             .map(|resource| process::rlimit_of(0, resource).doing(|| "read own limits".into()))
             .collect::<Result<_>>()?;
@@ -178,7 +178,13 @@ impl Host {
             std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut numbers = release.split(['.', '-']).map(|word| word.parse::<u32>().unwrap_or(0));
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        Ok(Host { rlimits, timer_ids: version >= (6, 15), track: version >= (6, 7) })
+        Ok(Host {
+            rlimits,
+            timer_ids: version >= (6, 15),
+            track: version >= (6, 7),
+            lazy,
+            vdso_hash: crate::vdso::own_hash(),
+        })
     }
 }
 

@@ -7,11 +7,14 @@
 use crate::error::{Doing, Error, Result};
 use crate::inject::Site;
 use crate::proc::{self, Stat, Status};
+use stasis_spawner::layout;
 use stasis_sys::arch::UserRegs;
 use stasis_sys::libc;
 use stasis_sys::memory::ProcessMemory;
 use stasis_sys::ptrace::{self, Stop};
 use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::time::Duration;
 
 /// A stopped tree.
 pub struct Frozen {
@@ -43,13 +46,37 @@ pub struct FrozenThread {
     pub status: Status,
 }
 
-/// Follow clones we inject ourselves, see through the target's seccomp filters, and if we die,
-/// do not take the target along.
+/// Follow clones we inject ourselves, and if we die, do not take the target along. Set only once a
+/// thread stands still: what it forked until then would be ours without our knowing.
 const OPTIONS: u64 = ptrace::OPT_TRACECLONE | ptrace::OPT_TRACEFORK | ptrace::OPT_TRACEVFORK;
+/// See through the target's seccomp filters, where we may.
+const THROUGH: u64 = ptrace::OPT_SUSPEND_SECCOMP;
+/// A thread that does not stop in this time waits in a call that nothing interrupts.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 impl Frozen {
-    /// Stops everything below `init`.
+    /// Stops everything below `init`, when no thread is on our own pages: right after a restore
+    /// one may still be on its way out.
     pub fn stop(init: i32) -> Result<Frozen> {
+        const TRIES: u32 = 500;
+        for _ in 0..TRIES {
+            let frozen = Frozen::stop_now(init)?;
+            if !frozen.is_on_our_pages() {
+                return Ok(frozen);
+            }
+            drop(frozen);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Err(Error::refused(0, "a thread does not leave the engine's own pages"))
+    }
+
+    fn is_on_our_pages(&self) -> bool {
+        let live = self.processes.iter().filter_map(|process| process.live.as_ref());
+        live.flat_map(|live| &live.threads)
+            .any(|thread| (layout::RESERVED..layout::RESERVED_END).contains(&thread.regs.rip))
+    }
+
+    fn stop_now(init: i32) -> Result<Frozen> {
         let mut frozen = Frozen { processes: Vec::new() };
         let mut seen = HashSet::new();
         loop {
@@ -125,16 +152,50 @@ fn seize_all(pid: i32, tids: &mut Vec<i32>) -> Result<bool> {
                 Err(error) if is_dead(pid, tid) => {
                     let _ = error;
                     if tid == pid {
-                        return Ok(false);
+                        drop(Threads(std::mem::take(tids)));
+                        return ended(pid);
                     }
                 }
                 Err(error) => {
                     drop(Threads(std::mem::take(tids)));
-                    return Err(error).doing(|| format!("stop thread {tid}"));
+                    return Err(match error.kind() {
+                        ErrorKind::TimedOut => Error::refused(pid, unstoppable(tid)),
+                        ErrorKind::PermissionDenied => Error::refused(pid, traced(pid)),
+                        ErrorKind::Unsupported => {
+                            Error::refused(pid, "it is stopped by a signal, which is not carried")
+                        }
+                        _ => Error::Io { doing: format!("stop thread {tid}"), source: error },
+                    });
                 }
             }
         }
     }
+}
+
+fn unstoppable(tid: i32) -> String {
+    format!("thread {tid} is in a call that nothing interrupts (such as vfork), and cannot be stopped")
+}
+
+fn traced(pid: i32) -> String {
+    let text = proc::read_text(pid, "status").unwrap_or_default();
+    match Status::parse(&text).number("TracerPid") {
+        None | Some(0) => "it may not be traced".into(),
+        Some(tracer) => format!("it is traced by process {tracer} of the host"),
+    }
+}
+
+/// False when a process whose first thread has ended is a zombie. While it is ending its other
+/// threads are still there for a moment; if they stay, they run on without it.
+fn ended(pid: i32) -> Result<bool> {
+    const LOOKS: u32 = 50;
+    for _ in 0..LOOKS {
+        let threads = proc::threads(pid).unwrap_or_default();
+        if threads.into_iter().all(|tid| is_dead(pid, tid)) {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Err(Error::refused(pid, "its first thread has ended while others run on"))
 }
 
 fn is_dead(pid: i32, tid: i32) -> bool {
@@ -144,9 +205,12 @@ fn is_dead(pid: i32, tid: i32) -> bool {
 }
 
 fn seize(tid: i32) -> std::io::Result<()> {
-    ptrace::seize(tid, OPTIONS | ptrace::OPT_SUSPEND_SECCOMP)
-        .or_else(|_| ptrace::seize(tid, OPTIONS))?;
-    stop(tid).inspect_err(|_| {
+    ptrace::seize(tid, THROUGH).or_else(|_| ptrace::seize(tid, 0))?;
+    let follow = || {
+        ptrace::set_options(tid, OPTIONS | THROUGH).or_else(|_| ptrace::set_options(tid, OPTIONS))
+    };
+    stop(tid).and_then(|()| follow()).inspect_err(|_| {
+        // one that did not stop cannot be let go so; it goes with the thread that seized it
         let _ = ptrace::detach(tid, 0);
     })
 }
@@ -154,8 +218,9 @@ fn seize(tid: i32) -> std::io::Result<()> {
 fn stop(tid: i32) -> std::io::Result<()> {
     ptrace::interrupt(tid)?;
     loop {
-        match ptrace::wait_stop(tid)? {
-            Stop::Interrupted | Stop::Group(_) => return Ok(()),
+        match ptrace::wait_stop_within(tid, STOP_LIMIT)? {
+            Stop::Interrupted => return Ok(()),
+            Stop::Group(_) => return Err(ErrorKind::Unsupported.into()),
             // it takes its signal first; our request is still pending and stops it right after
             Stop::Signal(signal) => ptrace::resume(tid, signal)?,
             Stop::Event(_) => ptrace::resume(tid, 0)?,
@@ -172,6 +237,7 @@ fn look_at(pid: i32, tids: &[i32]) -> Result<FrozenLive> {
             let regs = settled_regs(*tid).doing(|| format!("read registers of thread {tid}"))?;
             let status = Status::parse(&proc::read_text(pid, &format!("task/{tid}/status"))?);
             let own_tid = status.innermost("NSpid").unwrap_or(0);
+            check_no_trap(pid, &status)?;
             Ok(FrozenThread { tid: *tid, own_tid, regs, status })
         })
         .collect::<Result<Vec<_>>>()?;
@@ -181,6 +247,17 @@ fn look_at(pid: i32, tids: &[i32]) -> Result<FrozenLive> {
     }
     let site = Site::find(pid, &memory, &threads[0].regs)?;
     Ok(FrozenLive { threads, memory, site })
+}
+
+/// Calls are injected one step at a time, and the end of a step is a SIGTRAP: one that is waiting
+/// to be taken would be taken for it.
+fn check_no_trap(pid: i32, status: &Status) -> Result<()> {
+    const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
+    let pending = ["SigPnd", "ShdPnd"].iter().filter_map(|key| status.hex(key));
+    if pending.fold(0, |all, set| all | set) & TRAP != 0 {
+        return Err(Error::refused(pid, "a SIGTRAP is waiting to be taken"));
+    }
+    Ok(())
 }
 
 /// A thread's registers, after seeing to it that our stop leaves no trace in them.

@@ -10,12 +10,15 @@
 use crate::error::{Doing, Error, Result};
 use stasis_spawner::layout;
 use stasis_sys::arch::{self, UserRegs};
-use stasis_sys::memory::ProcessMemory;
+use stasis_sys::memory::{ProcessMemory, Vmas};
 use stasis_sys::ptrace::{self, Stop};
 use stasis_sys::{PAGE, libc};
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const SCRATCH_LEN: usize = 1024;
+/// All but the SIGTRAP that ends a step: the kernel takes away the handler of a signal that it must
+/// deliver and finds blocked.
+const BLOCKED: u64 = !(1 << (libc::SIGTRAP - 1));
 
 /// Where a process can be made to call, and memory it can pass.
 #[derive(Debug, Clone, Copy)]
@@ -27,17 +30,18 @@ pub struct Site {
 impl Site {
     /// Finds a site in a stopped process, given one of its threads' registers.
     pub fn find(pid: i32, memory: &ProcessMemory, regs: &UserRegs) -> Result<Site> {
+        let vmas = Vmas::open(pid).doing(|| format!("open the mappings of {pid}"))?;
+        let runs = |address: &u64| vmas.at(*address).is_some_and(|vma| vma.executable);
         let instruction = interpreter_site(memory)
-            .or_else(|| at(memory, regs.rip.wrapping_sub(2)))
-            .or_else(|| vdso_site(pid, memory))
+            .filter(runs)
+            .or_else(|| at(memory, regs.rip.wrapping_sub(2)).filter(runs))
+            .or_else(|| vdso_site(pid, memory).filter(runs))
             .or_else(|| mapped_site(pid, memory))
             .ok_or_else(|| Error::refused(pid, "no system call instruction to borrow"))?;
         let stack = regs.rsp & !(PAGE - 1);
-        let usable = |address: u64| {
-            let mut bytes = [0u8; SCRATCH_LEN];
-            memory.read(address, &mut bytes).is_ok() && memory.write(address, &bytes).is_ok()
-        };
-        let scratch = if usable(stack) { Some(stack) } else { writable_page(pid) };
+        // a write from outside would succeed where one by the process itself would not
+        let usable = vmas.at(stack).is_some_and(|vma| vma.writable && !vma.shared);
+        let scratch = if usable { Some(stack) } else { writable_page(pid) };
         let scratch = scratch.ok_or_else(|| Error::refused(pid, "no writable memory to borrow"))?;
         Ok(Site { instruction, scratch })
     }
@@ -97,7 +101,7 @@ impl<'a> Injector<'a> {
     pub fn new(tid: i32, memory: &'a ProcessMemory, site: Site) -> Result<Injector<'a>> {
         let prepare = || -> std::io::Result<(UserRegs, u64)> {
             let saved = (ptrace::regs(tid)?, ptrace::sigmask(tid)?);
-            ptrace::set_sigmask(tid, u64::MAX)?;
+            ptrace::set_sigmask(tid, BLOCKED)?;
             Ok(saved)
         };
         let (saved_regs, saved_mask) = prepare().doing(|| format!("prepare thread {tid}"))?;
@@ -188,6 +192,9 @@ impl<'a> Injector<'a> {
     fn result(&self) -> Result<i64> {
         let regs =
             ptrace::regs(self.tid).doing(|| format!("read registers of thread {}", self.tid))?;
+        if regs.rip != self.site.instruction + SYSCALL.len() as u64 {
+            return Err(Error::refused(self.tid, "a signal came in the way of a call"));
+        }
         Ok(regs.rax as i64)
     }
 

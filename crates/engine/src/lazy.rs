@@ -1,8 +1,8 @@
 //! Memory filled on demand.
 //!
-//! A large image's first answer must not wait for all of its memory. Large mappings start empty and
+//! A large image does not wait for all of its memory to answer first. Large mappings start empty and
 //! are registered with a userfaultfd; one thread per restored tree fills what is touched at once and
-//! the rest behind it, then unregisters, and from then on the memory is like any other.
+//! the rest behind it, then lets go, and from then on the memory is like any other.
 //!
 //! What the program does to such memory meanwhile is followed exactly: a range given back
 //! (MADV_DONTNEED) reads as zeros, a moved one is filled where it is now, an unmapped one not at
@@ -31,19 +31,24 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Starts filling. `runs` refer to `packs`; `ranges` are what was registered.
+    /// Starts filling. `runs` refer to `packs`; `release` makes whoever else holds the
+    /// userfaultfd let go of it.
     pub fn start(
         uffd: OwnedFd,
         runs: Vec<Run>,
         packs: Vec<Arc<Pack>>,
-        ranges: Vec<(u64, u64)>,
+        release: impl FnOnce() + Send + 'static,
     ) -> Result<Filling> {
         let missing = runs.into_iter().map(|run| (run.page, run)).collect();
-        let space = Space { uffd, missing, ranges, next: 0 };
+        let space = Space { uffd, missing, next: 0 };
         let filler = Filler { packs, spaces: vec![space] };
         let thread = std::thread::Builder::new()
             .name("stasis-fill".into())
-            .spawn(move || filler.run())
+            .spawn(move || {
+                let result = filler.run();
+                release();
+                result
+            })
             .doing(|| "start a filling thread".into())?;
         Ok(Filling { thread })
     }
@@ -61,7 +66,6 @@ struct Space {
     uffd: OwnedFd,
     /// Pages still to come, by first page.
     missing: BTreeMap<u64, Run>,
-    ranges: Vec<(u64, u64)>,
     /// Where filling ahead goes on.
     next: u64,
 }
@@ -105,7 +109,8 @@ impl Filler {
         }
         let space = &mut self.spaces[index];
         if space.missing.is_empty() {
-            space.finish()?;
+            // the last descriptor closes: the kernel unregisters whatever is left, wherever the
+            // program moved or grew it, and wakes whoever waits
             return Ok(false);
         }
         space.fill_ahead(&self.packs)?;
@@ -122,17 +127,14 @@ impl Space {
     fn handle(&mut self, event: Event, packs: &[Arc<Pack>]) -> Result<Option<Space>> {
         match event {
             Event::Fault { address } => self.fault(address / PAGE, packs)?,
-            Event::Remove { start, end } => drop(self.take(start / PAGE, end / PAGE)),
-            Event::Unmap { start, end } => {
+            Event::Remove { start, end } | Event::Unmap { start, end } => {
                 drop(self.take(start / PAGE, end / PAGE));
-                self.forget_range(start, end);
             }
             Event::Remap { from, to, len } => self.moved(from, to, len),
             Event::Fork { fd } => {
                 return Ok(Some(Space {
                     uffd: fds::inherited(fd),
                     missing: self.missing.clone(),
-                    ranges: self.ranges.clone(),
                     next: 0,
                 }));
             }
@@ -210,30 +212,44 @@ impl Space {
             let mut bytes = vec![0; run.count as usize * PAGE_SIZE];
             pack.read(run.slot, &mut bytes)
                 .map_err(|source| Error::Pack { root: pack.root().to_string(), source })?;
-            let mut done = 0;
-            while done < bytes.len() as u64 {
-                let at = run.page * PAGE + done;
-                match uffd::copy(self.uffd.as_fd(), at, &bytes[done as usize..]) {
-                    Ok(copied) => done += copied,
-                    Err(error) => match error.raw_os_error() {
-                        Some(libc::EEXIST) => {
-                            let _ = uffd::wake(self.uffd.as_fd(), at, PAGE);
-                            done += PAGE;
-                        }
-                        // an event is on its way that may concern these pages: hear it first
-                        Some(libc::EAGAIN) => {
-                            let rest = run.slice(at / PAGE, (run.end() - at / PAGE) as u32);
-                            self.missing.insert(rest.page, rest);
-                            break;
-                        }
-                        // the mapping is gone; the event that says so comes or came
-                        Some(libc::ENOENT) => break,
-                        _ => return Err(error).doing(|| "fill memory".into()),
-                    },
-                }
+            let left = self.copy(&run, &bytes)?;
+            if let Some(rest) = left {
+                self.missing.insert(rest.page, rest);
             }
         }
         Ok(())
+    }
+
+    /// Installs one run; what is left of it when an event must be heard first.
+    fn copy(&self, run: &Run, bytes: &[u8]) -> Result<Option<Run>> {
+        let uffd = self.uffd.as_fd();
+        let (mut done, mut most) = (0, bytes.len());
+        while done < bytes.len() {
+            let at = run.page * PAGE + done as u64;
+            let piece = &bytes[done..bytes.len().min(done + most)];
+            let failed = match uffd::copy(uffd, at, piece) {
+                Ok(copied) => {
+                    done += copied as usize;
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match failed.raw_os_error() {
+                // an event is on its way that may concern these pages
+                Some(libc::EAGAIN) => {
+                    return Ok(Some(run.slice(at / PAGE, (run.end() - at / PAGE) as u32)));
+                }
+                // the program split the mapping since: a piece may not reach over the edge
+                Some(libc::ENOENT) if piece.len() > PAGE_SIZE => most = PAGE_SIZE,
+                // the page is there, or its mapping is gone and an event says or said so
+                Some(libc::EEXIST | libc::ENOENT) => {
+                    let _ = uffd::wake(uffd, at, PAGE);
+                    done += PAGE_SIZE;
+                }
+                _ => return Err(failed).doing(|| "fill memory".into()),
+            }
+        }
+        Ok(None)
     }
 
     fn moved(&mut self, from: u64, to: u64, len: u64) {
@@ -241,30 +257,5 @@ impl Space {
             let page = run.page - from / PAGE + to / PAGE;
             self.missing.insert(page, Run { page, ..run });
         }
-        self.forget_range(from, from + len);
-        self.ranges.push((to, to + len));
-    }
-
-    fn forget_range(&mut self, start: u64, end: u64) {
-        let mut left = Vec::new();
-        for (s, e) in self.ranges.drain(..) {
-            if s < start {
-                left.push((s, e.min(start)));
-            }
-            if e > end {
-                left.push((s.max(end), e));
-            }
-        }
-        self.ranges = left.into_iter().filter(|(s, e)| s < e).collect();
-    }
-
-    fn finish(&self) -> Result<()> {
-        for (start, end) in &self.ranges {
-            match uffd::unregister(self.uffd.as_fd(), *start, end - start) {
-                // partly unmapped in the same moment: closing the descriptor does the rest
-                Ok(()) | Err(_) => {}
-            }
-        }
-        Ok(())
     }
 }

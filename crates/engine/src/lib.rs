@@ -11,7 +11,11 @@
 mod capture;
 mod engine;
 mod error;
+#[doc(hidden)]
+pub mod fault;
+mod flatten;
 mod freeze;
+mod identity;
 mod inject;
 mod layers;
 mod lazy;
@@ -25,11 +29,14 @@ mod store;
 mod template;
 mod track;
 mod tree;
+mod tty;
 mod validate;
 mod vdso;
+mod walls;
 
 pub use capture::Captured;
 pub use engine::{Config, Engine, Outside};
+pub use restore::Lazy;
 pub use error::{Error, Result};
 pub use stasis_image::ImageId;
 pub use stasis_spawner::protocol::LaunchSpec;

@@ -1,5 +1,9 @@
 //! Making what descriptors point at, before the processes that hold them exist.
 
+mod locks;
+mod pipes;
+mod terminals;
+
 use crate::error::{Doing, Error, Result};
 use crate::layers::write_runs;
 use crate::sockets;
@@ -9,7 +13,6 @@ use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_spawner::protocol::{InitRequest, ObjectSpec};
 use stasis_sys::{fds, libc};
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,16 +41,10 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
         made.segments.push(index);
     }
     let mut inside = InsideObjects::default();
-    let mut pipes = HashMap::new();
+    let pipes = pipes::make_all(manifest, init)?;
     for (index, object) in manifest.objects.iter().enumerate() {
         let fd = match &object.kind {
-            ObjectKind::PipeBuffer { path: None, capacity, content } => {
-                let packets = has_packets(manifest, index as u32);
-                pipes.insert(index as u32, make_pipe(*capacity, content, packets)?);
-                made.objects.push(None);
-                continue;
-            }
-            ObjectKind::PipeBuffer { path: Some(_), .. } => {
+            ObjectKind::PipeBuffer { .. } | ObjectKind::Terminal(_) => {
                 made.objects.push(None);
                 continue;
             }
@@ -56,14 +53,14 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
                 continue;
             }
             ObjectKind::External { slot } => external(externals, *slot)?,
-            ObjectKind::Pipe { pipe, end } => match pipes.get(pipe) {
-                Some(ends) => pipe_end(ends, *end)?,
-                None => return Err(unsupported("a FIFO is not carried yet")),
-            },
+            ObjectKind::Pipe { pipe, end } => {
+                let missing = || unsupported("a pipe's end without a pipe");
+                pipes::open_end(pipes.get(pipe).ok_or_else(missing)?, *end)?
+            }
             kind => match local(kind, object.flags, &made)? {
                 Some(fd) => fd,
                 None => {
-                    inside.add(index, kind, object.flags)?;
+                    inside.add(manifest, index, kind, object.flags)?;
                     made.objects.push(None);
                     continue;
                 }
@@ -79,6 +76,8 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
         let place = made.push(fd);
         made.objects[index] = Some(place);
     }
+    terminals::bring_back(manifest, &made)?;
+    locks::take(manifest, &made)?;
     Ok(made)
 }
 
@@ -115,7 +114,7 @@ fn local(kind: &ObjectKind, flags: u32, made: &Made) -> Result<Option<OwnedFd>> 
         ObjectKind::Timerfd(timer) => {
             fds::timerfd(timer.clock, libc::TFD_CLOEXEC).doing(doing)?
         }
-        ObjectKind::Memfd { segment, offset }
+        ObjectKind::Memfd { segment, offset, .. }
         | ObjectKind::Deleted { segment, offset, .. } => {
             let fd = &made.fds[made.segments[*segment as usize]];
             reopen(fd, flags, *offset)?
@@ -160,62 +159,13 @@ fn make_segment(store: &Store, manifest: &Manifest, segment: &Segment) -> Result
     Ok(file.into())
 }
 
-/// Whether a pipe's writer is in packet mode.
-fn has_packets(manifest: &Manifest, pipe: u32) -> bool {
-    manifest.objects.iter().any(|object| {
-        object.flags as i32 & libc::O_DIRECT != 0
-            && matches!(object.kind, ObjectKind::Pipe { pipe: own, .. } if own == pipe)
-    })
-}
-
-fn make_pipe(
-    capacity: u32,
-    content: &[Vec<u8>],
-    packets: bool,
-) -> Result<(OwnedFd, OwnedFd)> {
-    let doing = || "make a pipe".to_owned();
-    let (read, write) = fds::pipe(libc::O_CLOEXEC | libc::O_NONBLOCK).doing(doing)?;
-    fds::fcntl(write.as_fd(), libc::F_SETPIPE_SZ, capacity.into()).doing(doing)?;
-    let file = File::from(write);
-    if packets {
-        let flags = libc::O_NONBLOCK | libc::O_DIRECT;
-        fds::fcntl(file.as_fd(), libc::F_SETFL, flags as u64).doing(doing)?;
-    }
-    for piece in content {
-        (&file).write_all(piece).doing(doing)?;
-    }
-    Ok((read, file.into()))
-}
-
-fn pipe_end(ends: &(OwnedFd, OwnedFd), end: PipeEnd) -> Result<OwnedFd> {
-    use std::os::fd::AsRawFd;
-    use std::os::unix::fs::OpenOptionsExt;
-    // each end is opened anew: two ends of one kind are two open files
-    let (fd, read, write) = match end {
-        PipeEnd::Read => (&ends.0, true, false),
-        PipeEnd::Write => (&ends.1, false, true),
-        PipeEnd::Both => (&ends.0, true, true),
-    };
-    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let file = File::options()
-        .read(read)
-        .write(write)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(&path)
-        .doing(|| "open a pipe's end".into())?;
-    Ok(file.into())
-}
-
 /// O_NONBLOCK, O_APPEND and the like, as the program had set them.
 fn set_flags(fd: &OwnedFd, object: &Object) -> Result<()> {
     if matches!(object.kind, ObjectKind::External { .. }) {
         return Ok(());
     }
-    const SETTABLE: i32 = libc::O_NONBLOCK
-        | libc::O_APPEND
-        | libc::O_NOATIME
-        | libc::O_ASYNC
-        | libc::O_DIRECT;
+    const SETTABLE: i32 =
+        libc::O_NONBLOCK | libc::O_APPEND | libc::O_NOATIME | libc::O_ASYNC | libc::O_DIRECT;
     let flags = object.flags as i32 & SETTABLE;
     fds::fcntl(fd.as_fd(), libc::F_SETFL, flags as u64)
         .map(drop)
@@ -230,14 +180,27 @@ struct InsideObjects {
 }
 
 impl InsideObjects {
-    fn add(&mut self, index: usize, kind: &ObjectKind, flags: u32) -> Result<()> {
+    fn add(
+        &mut self,
+        manifest: &Manifest,
+        index: usize,
+        kind: &ObjectKind,
+        flags: u32,
+    ) -> Result<()> {
         let spec = match kind {
-            ObjectKind::File { path, offset, .. } | ObjectKind::Directory { path, offset } => {
+            ObjectKind::File { path, offset, .. } => {
                 ObjectSpec::Open { path: path.clone(), flags: flags as i32, offset: Some(*offset) }
             }
-            ObjectKind::Device { path } => {
+            ObjectKind::Directory { path, position, .. } => ObjectSpec::Directory {
+                path: path.clone(),
+                flags: flags as i32,
+                offset: position.offset,
+                next: position.next.clone(),
+            },
+            ObjectKind::Device { path } | ObjectKind::Place { path } => {
                 ObjectSpec::Open { path: path.clone(), flags: flags as i32, offset: None }
             }
+            ObjectKind::Pty(pty) => terminals::spec(manifest, pty, flags as i32)?,
             other => return Err(unsupported(format!("{other:?} is not carried yet"))),
         };
         self.indexes.push(index);

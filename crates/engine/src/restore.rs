@@ -6,39 +6,46 @@
 //! them, and the error names the step. The image and the template are as they were.
 
 use crate::error::{Doing, Error, Result};
+use crate::fault;
+use crate::identity;
 use crate::lazy::Filling;
 use crate::objects::{self, Made};
-use crate::plan::{self, Built, Prepared, Purpose, parks, root_of};
+use crate::plan::{self, Built, Layout, MemoryPlan, Prepared, Purpose, root_of};
 use crate::spawner::Init;
 use crate::store::{Image, Store};
-use crate::template::Template;
+use crate::template::{Held, Template};
 use crate::track::Tracker;
 use crate::tree::{self, Memo, Tree};
+use crate::walls::Walls;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_spawner::layout;
-use stasis_spawner::protocol::{InitRequest, Order, RootSpec};
+use stasis_spawner::protocol::{InitRequest, Order};
 use stasis_sys::memory::SharedMap;
 use stasis_sys::process as sysprocess;
-use stasis_sys::{PAGE, fds, files as sysfiles, libc, socket};
+use stasis_sys::{PAGE, fds, libc, socket};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
-/// Mappings with at least this much to fill are filled on demand.
-const LAZY_FROM: u64 = 1 << 20;
-/// Below this much in all, filling on demand is not worth a thread.
-const LAZY_TOTAL: u64 = 16 << 20;
+/// When memory is filled on demand.
+#[derive(Debug, Clone, Copy)]
+pub struct Lazy {
+    /// Below this many bytes to fill in all, it is not worth a thread.
+    pub total: u64,
+    /// Only mappings with at least this many bytes to fill.
+    pub mapping: u64,
+}
+
+impl Default for Lazy {
+    fn default() -> Lazy {
+        Lazy { total: 16 << 20, mapping: 1 << 20 }
+    }
+}
+
 /// How long a clone may take before it counts as stuck.
 const PATIENCE_MS: i32 = 60_000;
-
-pub struct RestoreInto {
-    pub init: Init,
-    pub files: RootSpec,
-    pub hostname: String,
-    pub externals: Vec<OwnedFd>,
-}
 
 /// What kind of host this is, found once.
 #[derive(Clone)]
@@ -46,6 +53,9 @@ pub struct Host {
     pub rlimits: Vec<(u64, u64)>,
     pub timer_ids: bool,
     pub track: bool,
+    pub lazy: Lazy,
+    /// Of the kernel's vdso code.
+    pub vdso_hash: Option<[u8; 32]>,
 }
 
 /// Restores an image as a new tree, from a template whose memory is as near as possible.
@@ -54,24 +64,30 @@ pub fn restore(
     host: &Host,
     image: &Image,
     template: &Template,
-    into: RestoreInto,
+    walls: Walls,
+    outside: Vec<OwnedFd>,
 ) -> Result<Tree> {
     let manifest = &*image.manifest;
-    check_fit(manifest)?;
+    check_fit(host, manifest)?;
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
-    let init = into.init;
-    let time = enter_time(&init, &manifest.meta.clocks)?;
-    let made = objects::make(store, manifest, &init, &into.externals)?;
+    let init = &walls.init;
+    fault::point("restore.walls")?;
+    identity::check(manifest, root.pid, template.layout().files, init.pid)?;
+    let time = enter_time(init, &manifest.meta.clocks)?;
+    let made = objects::make(store, manifest, init, &outside)?;
+    fault::point("restore.objects")?;
     let high = high_descriptor(manifest);
     let numbers = |index: usize| high + plan::OWN_OBJECTS + index as i32;
     let object_numbers: Vec<Option<i32>> =
         made.objects.iter().map(|place| place.map(numbers)).collect();
     let segment_numbers: Vec<i32> = made.segments.iter().map(|place| numbers(*place)).collect();
-    let lazy = lazy_mappings(template, manifest, root.pid, live);
+    let root_plan =
+        plan::plan_memory(template.layout(), plan::layout_of(manifest, root.pid, live));
+    let lazy = lazy_mappings(host.lazy, &root_plan, &live.vmas);
     let prepared = Prepared {
         manifest,
-        base: template.layout(),
+        root_plan: &root_plan,
         high,
         objects: &object_numbers,
         segments: &segment_numbers,
@@ -96,19 +112,21 @@ pub fn restore(
         if lazy.is_empty() {
             memo.tracker = Some(Tracker::new(uffd));
         } else {
-            init.ask(&InitRequest::Hold, &[uffd.as_fd()])?;
-            memo.filling = Some(start_filling(store, manifest, root.pid, live, &lazy, uffd)?);
+            let release = init.hold(uffd.as_fd())?;
+            let runs = lazy_runs(manifest, root.pid, live, &lazy)?;
+            let packs = manifest.meta.packs.iter().map(|pack| store.pack(pack.root));
+            let packs = packs.collect::<Result<Vec<_>>>()?;
+            memo.filling = Some(Filling::start(uffd, runs, packs, release)?);
         }
     }
+    fault::point("restore.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
     Ok(Tree {
-        init,
         root: pid,
         root_fd: sysprocess::pidfd_open(pid).doing(|| "open the tree's root".into())?,
-        files: into.files,
-        hostname: into.hostname,
+        walls,
         base: Some(image.clone()),
-        externals: tree::externals(&into.externals)?,
+        externals: tree::externals(&outside)?,
         memo: Mutex::new(memo),
     })
 }
@@ -116,14 +134,17 @@ pub fn restore(
 /// Builds a template that holds an image's root memory.
 pub fn park(store: &Store, host: &Host, image: &Image, from: &Template, root_dirs: &[OwnedFd]) -> Result<Template> {
     let manifest = &*image.manifest;
-    check_fit(manifest)?;
+    check_fit(host, manifest)?;
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
     let made = mapped_files(manifest, root_dirs)?;
     let high = 1024.max(high_descriptor(manifest));
+    let vmas = plan::parked(live);
+    let target = Layout { vmas: &vmas, ..plan::layout_of(manifest, root.pid, live) };
+    let root_plan = plan::plan_memory(from.layout(), target);
     let prepared = Prepared {
         manifest,
-        base: from.layout(),
+        root_plan: &root_plan,
         high,
         objects: &[],
         segments: &[],
@@ -142,14 +163,23 @@ pub fn park(store: &Store, host: &Host, image: &Image, from: &Template, root_dir
     let fds = [own.as_fd(), fill.as_fd(), own.as_fd()];
     let mut clone = Clone::start(from, &built, &order, fds, &made)?;
     clone.wait_parked(&built)?;
+    fault::point("park.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
     let pidfd = sysprocess::pidfd_open(pid).doing(|| "open a template".into())?;
-    let vmas = live.vmas.iter().filter(|vma| parks(vma)).cloned().collect();
-    Ok(Template::of_image(pid, pidfd, clone.control, image.clone(), vmas, root.pid))
+    let held = Held::Image { image: image.clone(), vmas, root: root.pid };
+    Ok(Template::new(pid, pidfd, clone.control, held, from.depth + 1))
 }
 
 /// An image may only come back where its processes' choices hold.
-fn check_fit(manifest: &Manifest) -> Result<()> {
+fn check_fit(host: &Host, manifest: &Manifest) -> Result<()> {
+    for process in &manifest.processes {
+        let hash = process.live().and_then(|live| live.mm.vdso_hash);
+        if hash.is_some() && hash != host.vdso_hash {
+            let pid = process.pid;
+            let kernel = &manifest.meta.kernel;
+            return Err(Error::Unfit(format!("process {pid} calls into the vdso of {kernel}")));
+        }
+    }
     let here = crate::capture::cpu_needs()?;
     let need = &manifest.meta.cpu;
     let missing: Vec<&str> = need
@@ -188,61 +218,39 @@ fn batches(made: &Made) -> Vec<usize> {
     batches
 }
 
-/// Mappings of the root worth filling on demand, when much is missing from the template.
-fn lazy_mappings(template: &Template, manifest: &Manifest, root: i32, live: &Live) -> Vec<usize> {
-    let memory = manifest.memory.iter().find(|memory| memory.pid == root);
-    let target = plan::Layout {
-        vmas: &live.vmas,
-        runs: memory.map_or(&[], |memory| &memory.runs),
-        packs: &manifest.meta.packs,
-        files: &manifest.meta.mapped_files,
-        guards: memory.map_or(&[], |memory| &memory.guards),
-    };
-    let plan = plan::plan_memory(template.layout(), target);
+/// Mappings worth filling on demand, when much is missing from the template.
+fn lazy_mappings(lazy: Lazy, plan: &MemoryPlan, vmas: &[Vma]) -> Vec<usize> {
+    let bytes = |runs: &[Run]| runs.iter().map(|run| u64::from(run.count) * PAGE).sum::<u64>();
+    if bytes(&plan.fills) < lazy.total {
+        return Vec::new();
+    }
     let bytes_in = |vma: &Vma| -> u64 {
         let (first, last) = (vma.start / PAGE, vma.end / PAGE);
         let from = plan.fills.partition_point(|run| run.end() <= first);
-        plan.fills[from..].iter().take_while(|run| run.page < last).map(|r| u64::from(r.count) * PAGE).sum()
+        let until = plan.fills.partition_point(|run| run.page < last);
+        bytes(&plan.fills[from..until])
     };
-    let total: u64 = plan.fills.iter().map(|run| u64::from(run.count) * PAGE).sum();
-    if total < LAZY_TOTAL {
-        return Vec::new();
-    }
     // only mappings made anew: in an inherited one the template's pages would hide the faults
-    let lazy = plan.mapped.iter().copied().filter(|index| {
-        let vma = &live.vmas[*index];
-        vma.backing == Backing::Anonymous && bytes_in(vma) >= LAZY_FROM
+    let worth = plan.mapped.iter().copied().filter(|index| {
+        let vma = &vmas[*index];
+        vma.backing == Backing::Anonymous && bytes_in(vma) >= lazy.mapping.max(1)
     });
-    lazy.collect()
+    worth.collect()
 }
 
-fn start_filling(
-    store: &Store,
-    manifest: &Manifest,
-    root: i32,
-    live: &Live,
-    lazy: &[usize],
-    uffd: OwnedFd,
-) -> Result<Filling> {
+/// What has to be filled in the mappings that are filled on demand.
+fn lazy_runs(manifest: &Manifest, root: i32, live: &Live, lazy: &[usize]) -> Result<Vec<Run>> {
     let memory = manifest.memory.iter().find(|memory| memory.pid == root).ok_or(Error::Gone)?;
-    let ranges: Vec<(u64, u64)> =
-        lazy.iter().map(|index| (live.vmas[*index].start, live.vmas[*index].end)).collect();
     let mut runs = Vec::new();
-    for (start, end) in &ranges {
-        let (first, last) = (start / PAGE, end / PAGE);
+    for vma in lazy.iter().map(|index| &live.vmas[*index]) {
+        let (first, last) = (vma.start / PAGE, vma.end / PAGE);
         let from = memory.runs.partition_point(|run| run.end() <= first);
         for run in memory.runs[from..].iter().take_while(|run| run.page < last) {
-            let (s, e) = (run.page.max(first), run.end().min(last));
-            runs.push(run.slice(s, (e - s) as u32));
+            let (start, end) = (run.page.max(first), run.end().min(last));
+            runs.push(run.slice(start, (end - start) as u32));
         }
     }
-    let packs = manifest
-        .meta
-        .packs
-        .iter()
-        .map(|pack| store.pack(pack.root))
-        .collect::<Result<Vec<_>>>()?;
-    Filling::start(uffd, runs, packs, ranges)
+    Ok(runs)
 }
 
 /// Pages for the clone to read, verified, one after another.
@@ -261,22 +269,9 @@ fn fill_file(store: &Store, manifest: &Manifest, fills: &[Run]) -> Result<OwnedF
 
 /// Files a template maps, opened below the roots its image's files come from, and checked.
 fn mapped_files(manifest: &Manifest, root_dirs: &[OwnedFd]) -> Result<Made> {
-    let mut fds = Vec::new();
-    for file in &manifest.meta.mapped_files {
-        let opened = root_dirs
-            .iter()
-            .find_map(|root| sysfiles::open_in_root(root.as_fd(), &file.path, libc::O_RDONLY).ok())
-            .ok_or_else(|| Error::Unfit(format!("{} is missing", file.path)))?;
-        let meta = File::from(opened.try_clone().doing(|| "copy a descriptor".into())?)
-            .metadata()
-            .doing(|| format!("look at {}", file.path))?;
-        if (meta.len(), meta.mtime(), meta.mtime_nsec()) != (file.size, file.mtime_s, file.mtime_ns)
-        {
-            return Err(Error::Unfit(format!("{} has changed since the capture", file.path)));
-        }
-        fds.push(opened);
-    }
-    Ok(Made { fds, objects: Vec::new(), segments: Vec::new() })
+    let files = manifest.meta.mapped_files.iter();
+    let fds = files.map(|file| identity::open(root_dirs, file, libc::O_RDONLY));
+    Ok(Made { fds: fds.collect::<Result<_>>()?, objects: Vec::new(), segments: Vec::new() })
 }
 
 /// A clone under way.
@@ -308,7 +303,9 @@ impl Clone {
             rest = more;
         }
         let fds = [walls, stage.as_fd(), theirs.as_fd(), fill, time];
+        fault::point("clone.staged")?;
         template.clone_process(order, &fds)?;
+        fault::point("clone.ordered")?;
         Ok(Clone { control: ours, report, pid: None })
     }
 

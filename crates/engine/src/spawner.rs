@@ -4,12 +4,12 @@ use crate::error::{Doing, Error, Result};
 use stasis_spawner::protocol::{
     self, InitReply, InitRequest, SpawnReply, SpawnRequest, WallsSpec,
 };
-use stasis_sys::{fds, libc, process, socket};
+use stasis_sys::{libc, process, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// The spawner process; ends with this value.
 pub struct Spawner {
@@ -38,7 +38,7 @@ impl Spawner {
     pub fn walls(&self, spec: WallsSpec) -> Result<Init> {
         let (ours, theirs) = socket::pair(libc::SOCK_SEQPACKET).doing(|| "make a socket".into())?;
         let (pid, pidfd) = self.ask(&SpawnRequest::Walls(spec), theirs)?;
-        Ok(Init { pid, pidfd, control: Mutex::new(ours) })
+        Ok(Init { pid, pidfd, control: Arc::new(Mutex::new(ours)) })
     }
 
     fn ask(&self, request: &SpawnRequest, end: OwnedFd) -> Result<(i32, OwnedFd)> {
@@ -77,7 +77,25 @@ fn failed(what: String, errno: i32) -> Error {
 pub struct Init {
     pub pid: i32,
     pub pidfd: OwnedFd,
-    control: Mutex<OwnedFd>,
+    control: Arc<Mutex<OwnedFd>>,
+}
+
+/// Asks a machine's init and returns the descriptors that came back.
+fn ask_init(
+    control: &Mutex<OwnedFd>,
+    request: &InitRequest,
+    fds: &[BorrowedFd],
+) -> Result<Vec<OwnedFd>> {
+    let control = control.lock().unwrap_or_else(|poison| poison.into_inner());
+    protocol::send(control.as_fd(), request, fds).doing(|| "ask the machine's init".into())?;
+    let mut all = Vec::new();
+    loop {
+        let (fds, more) = receive_reply(control.as_fd())?;
+        all.extend(fds);
+        if !more {
+            return Ok(all);
+        }
+    }
 }
 
 impl Init {
@@ -87,18 +105,16 @@ impl Init {
         receive_reply(control.as_fd()).map(drop)
     }
 
-    /// Asks, and returns the descriptors that came back.
     pub fn ask(&self, request: &InitRequest, fds: &[BorrowedFd]) -> Result<Vec<OwnedFd>> {
-        let control = self.control.lock().unwrap_or_else(|poison| poison.into_inner());
-        protocol::send(control.as_fd(), request, fds).doing(|| "ask the machine's init".into())?;
-        let mut all = Vec::new();
-        loop {
-            let (fds, more) = receive_reply(control.as_fd())?;
-            all.extend(fds);
-            if !more {
-                return Ok(all);
-            }
-        }
+        ask_init(&self.control, request, fds)
+    }
+
+    /// Has the init hold a descriptor beside us, and returns what makes it let go.
+    pub fn hold(&self, fd: BorrowedFd) -> Result<impl FnOnce() + Send + 'static> {
+        self.ask(&InitRequest::Hold, &[fd])?;
+        let control = self.control.clone();
+        // if the machine has ended there is nobody to let go
+        Ok(move || drop(ask_init(&control, &InitRequest::Release, &[])))
     }
 
     /// Ends the machine and waits until nothing of it is left.
@@ -136,9 +152,4 @@ pub fn pid_of(pidfd: BorrowedFd) -> Result<i32> {
         .find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<i32>().ok())
         .filter(|pid| *pid > 0)
         .ok_or(Error::Gone)
-}
-
-/// Waits until a descriptor has something to say, or the time is over.
-pub fn wait_readable(fd: BorrowedFd, limit_ms: i32) -> Result<bool> {
-    fds::poll_readable(fd, limit_ms).doing(|| "wait".into())
 }

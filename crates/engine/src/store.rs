@@ -9,6 +9,7 @@
 //! to: after a crash there are whole files and leftovers in tmp, nothing in between.
 
 use crate::error::{Doing, Error, Result};
+use crate::fault;
 use stasis_image::model::{FileTree, Manifest, PackRef};
 use stasis_image::{
     Arch, ImageId, ImageReader, ImageWriter, PackReader, PackRoot, PageHash, PageLocation, PageSet,
@@ -113,9 +114,11 @@ impl Store {
     /// Takes in a finished pack file from tmp.
     pub fn adopt_pack(&self, temp: &Path, file: File, root: PackRoot) -> Result<()> {
         let path = self.pack_path(root);
+        fault::point("pack.written")?;
         file.sync_data().doing(|| format!("sync {}", temp.display()))?;
         std::fs::rename(temp, &path).doing(|| format!("name {}", path.display()))?;
         self.sync_dir("packs")?;
+        fault::point("pack.synced")?;
         self.pack(root).map(drop)
     }
 
@@ -125,15 +128,19 @@ impl Store {
         let temp = self.temp_path("image");
         let path = self.image_path(sealed.id);
         let write = || -> std::io::Result<()> {
-            let mut file = File::create(&temp)?;
+            let mut file = fault::Writer::new("image.write", File::create(&temp)?);
             file.write_all(&sealed.bytes)?;
-            file.sync_data()?;
-            std::fs::rename(&temp, &path)
+            file.inner.sync_data()
         };
-        write().doing(|| format!("write {}", path.display())).inspect_err(|_| {
+        let name = || std::fs::rename(&temp, &path);
+        let written = write().doing(|| format!("write {}", path.display()));
+        let passed = written.and_then(|()| fault::point("image.written"));
+        let named = passed.and_then(|()| name().doing(|| format!("name {}", path.display())));
+        named.inspect_err(|_| {
             let _ = std::fs::remove_file(&temp);
         })?;
         self.sync_dir("images")?;
+        fault::point("image.synced")?;
         Ok(Image { id: sealed.id, manifest: Arc::new(manifest) })
     }
 

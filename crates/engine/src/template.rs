@@ -22,10 +22,13 @@ pub struct Template {
     pidfd: OwnedFd,
     control: Mutex<OwnedFd>,
     memory: Held,
+    /// How many templates it was forked from, one from another. The kernel's bookkeeping of
+    /// shared pages grows with it.
+    pub depth: u32,
 }
 
 /// What a template's memory is.
-enum Held {
+pub enum Held {
     /// The kernel's own mappings, which every process has.
     Blank(Vec<Vma>),
     /// The memory of an image's root process, without what belongs to one tree only.
@@ -39,12 +42,7 @@ const NO_FILES: &[MappedFile] = &[];
 impl Template {
     pub fn blank(pid: i32, pidfd: OwnedFd, control: OwnedFd) -> Result<Template> {
         // it says nothing when it is ready; its first answer to an order shows it
-        let mut template = Template {
-            pid,
-            pidfd,
-            control: Mutex::new(control),
-            memory: Held::Blank(Vec::new()),
-        };
+        let mut template = Template::new(pid, pidfd, control, Held::Blank(Vec::new()), 0);
         template.memory = Held::Blank(template.wait_until_swept()?);
         Ok(template)
     }
@@ -65,16 +63,14 @@ impl Template {
         Err(io::Error::other("it did not come up")).doing(|| "start a blank template".into())
     }
 
-    pub fn of_image(
+    pub fn new(
         pid: i32,
         pidfd: OwnedFd,
         control: OwnedFd,
-        image: Image,
-        vmas: Vec<Vma>,
-        root: i32,
+        memory: Held,
+        depth: u32,
     ) -> Template {
-        let memory = Held::Image { image, vmas, root };
-        Template { pid, pidfd, control: Mutex::new(control), memory }
+        Template { pid, pidfd, control: Mutex::new(control), memory, depth }
     }
 
     pub fn image(&self) -> Option<&Image> {
@@ -121,12 +117,6 @@ impl Template {
                 source: io::Error::from_raw_os_error(-error as i32),
             }),
         }
-    }
-
-    /// Proportional set size in KiB.
-    pub fn memory_kib(&self) -> u64 {
-        let text = proc::read_text(self.pid, "smaps_rollup").unwrap_or_default();
-        proc::Status::parse(&text).number("Pss").unwrap_or(0) as u64
     }
 }
 

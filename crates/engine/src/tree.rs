@@ -3,10 +3,11 @@
 use crate::error::{Doing, Error, Result};
 use crate::lazy::Filling;
 use crate::proc::{self, Status};
-use crate::spawner::{self, Init};
+use crate::spawner;
 use crate::track::Tracker;
 use crate::store::Image;
-use stasis_spawner::protocol::{InitRequest, LaunchSpec, RootSpec};
+use crate::walls::Walls;
+use stasis_spawner::protocol::{InitRequest, LaunchSpec};
 use stasis_sys::pagemap::Region;
 use stasis_sys::{libc, process, ptrace};
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,12 +23,10 @@ pub struct External {
 
 /// A running tree: its walls, its root process, and what the engine remembers between captures.
 pub struct Tree {
-    pub(crate) init: Init,
     /// The root process, in the host's numbering.
     pub(crate) root: i32,
     pub(crate) root_fd: OwnedFd,
-    pub(crate) files: RootSpec,
-    pub(crate) hostname: String,
+    pub(crate) walls: Walls,
     /// The image the tree was restored from; its files lie below the upper directory.
     pub(crate) base: Option<Image>,
     pub(crate) externals: Vec<External>,
@@ -39,8 +38,9 @@ pub struct Tree {
 pub(crate) struct Memo {
     pub tracker: Option<Tracker>,
     pub filling: Option<Filling>,
-    /// The program marks memory to be emptied in forks, so the marks must be looked for.
-    pub wipes_on_fork: bool,
+    /// The program has memory that a twin shows only afterwards to be missing (emptied in forks,
+    /// or shared without being resident), so captures look for it in the pause.
+    pub look_closer: bool,
     /// The image the next capture is compared with, and the tracker's answers are relative to.
     pub last: Option<Image>,
 }
@@ -53,7 +53,7 @@ impl Tree {
 
     /// Ends every process of the tree and waits until the last is gone.
     pub fn kill(self) -> Result<()> {
-        self.init.kill()
+        self.walls.init.kill()
     }
 
     /// Whether the root process still runs.
@@ -63,7 +63,7 @@ impl Tree {
 
     /// Host pids of all processes of the tree but its init.
     pub fn processes(&self) -> Result<Vec<i32>> {
-        let mut all = proc::children(self.init.pid)?;
+        let mut all = proc::children(self.walls.init.pid)?;
         let mut next = 0;
         while next < all.len() {
             let more = proc::children(all[next]).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Tree {
     /// Proportional and private memory of the whole tree, its init included, in KiB.
     pub fn memory_kib(&self) -> Result<(u64, u64)> {
         let mut sum = (0, 0);
-        for pid in self.processes()?.into_iter().chain([self.init.pid]) {
+        for pid in self.processes()?.into_iter().chain([self.walls.init.pid]) {
             let Ok(text) = proc::read_text(pid, "smaps_rollup") else { continue };
             let status = Status::parse(&text);
             let kib = |key: &str| status.number(key).unwrap_or(0) as u64;
@@ -134,9 +134,7 @@ pub(crate) fn externals(fds: &[OwnedFd]) -> Result<Vec<External>> {
 
 /// Starts the first program of new walls. `fds` are placed at `numbers`; they lead outside.
 pub(crate) fn launch(
-    init: Init,
-    files: RootSpec,
-    hostname: String,
+    walls: Walls,
     program: LaunchSpec,
     fds: Vec<OwnedFd>,
     numbers: Vec<i32>,
@@ -144,15 +142,13 @@ pub(crate) fn launch(
     let externals = externals(&fds)?;
     let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     let request = InitRequest::Launch { program, fds: numbers };
-    let root_fd = init.ask(&request, &borrowed)?.pop().ok_or(Error::Gone)?;
+    let root_fd = walls.init.ask(&request, &borrowed)?.pop().ok_or(Error::Gone)?;
     let root = spawner::pid_of(root_fd.as_fd())?;
     exec_without_vdso(root)?;
     Ok(Tree {
-        init,
         root,
         root_fd,
-        files,
-        hostname,
+        walls,
         base: None,
         externals,
         memo: Mutex::default(),

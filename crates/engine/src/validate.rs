@@ -75,7 +75,7 @@ fn process(manifest: &Manifest, process: &Process) -> Result<()> {
 fn backing(manifest: &Manifest, pid: i32, vma: &Vma) -> Result<()> {
     let fine = match &vma.backing {
         Backing::PrivateFile { file, .. } => (*file as usize) < manifest.meta.mapped_files.len(),
-        Backing::Segment { segment, .. } => (*segment as usize) < manifest.segments.len(),
+        Backing::Segment { segment, .. } | Backing::PrivateSegment { segment, .. } => (*segment as usize) < manifest.segments.len(),
         _ => true,
     };
     ensure(fine, || format!("process {pid}: mapping {:x} refers to nothing", vma.start))

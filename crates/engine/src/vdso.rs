@@ -71,3 +71,13 @@ fn word(memory: &ProcessMemory, at: u64) -> Result<u64> {
     memory.read(at, &mut bytes).doing(|| "read a new program's stack".into())?;
     Ok(u64::from_ne_bytes(bytes))
 }
+
+/// Hash of this kernel's vdso code; `None` where there is none.
+pub fn own_hash() -> Option<[u8; 32]> {
+    let pid = std::process::id() as i32;
+    let maps = crate::proc::parse_maps(&crate::proc::read_text(pid, "maps").ok()?)?;
+    let vdso = maps.iter().find(|map| map.path == "[vdso]")?;
+    let mut bytes = vec![0; (vdso.end - vdso.start) as usize];
+    ProcessMemory::open(pid).ok()?.read(vdso.start, &mut bytes).ok()?;
+    Some(*blake3::hash(&bytes).as_bytes())
+}

@@ -106,6 +106,10 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
                 held.extend(fds);
                 Ok(Vec::new())
             }
+            InitRequest::Release => {
+                held.clear();
+                Ok(Vec::new())
+            }
             InitRequest::Objects(specs) => objects::make_all(&specs),
             InitRequest::LookAtSockets => sockets::look(&fds).map(|looks| vec![looks]),
             InitRequest::MakeSockets => sockets::make(fds),

@@ -53,8 +53,10 @@ pub enum InitRequest {
     Launch { program: LaunchSpec, fds: Vec<i32> },
     /// Makes the time namespace with these clock offsets (nanoseconds) and hands it over.
     Time { monotonic: i64, boottime: i64 },
-    /// Keeps descriptors open for as long as the machine lives.
+    /// Keeps descriptors open until told otherwise, even if the engine ends.
     Hold,
+    /// Lets go of everything held.
+    Release,
     /// Makes kernel objects inside the namespaces; answers with one descriptor each, in batches
     /// of at most `socket::MAX_FDS`.
     Objects(Vec<ObjectSpec>),
@@ -86,6 +88,14 @@ pub enum InitReply {
 pub enum ObjectSpec {
     /// Opened by path below the machine's root.
     Open { path: String, flags: i32, offset: Option<u64> },
+    /// A directory, read up to the entry `next` (`None`: to its end). An empty path stands for
+    /// one that was removed.
+    Directory { path: String, flags: i32, offset: u64, next: Option<String> },
+    /// A pseudo-terminal's master, under this number. `node` is the slave's owner, group and
+    /// mode.
+    PtyMaster { index: u32, flags: i32, node: (u32, u32, u32), slave_gone: bool },
+    /// The slave of some pseudo-terminal whose master is closed.
+    HungUpPty { flags: i32 },
 }
 
 pub fn send<T: Serialize>(

@@ -180,3 +180,35 @@ pub fn seek(fd: impl AsFd, offset: i64, whence: i32) -> io::Result<u64> {
     // SAFETY: numbers only.
     check(unsafe { libc::lseek64(fd.as_fd().as_raw_fd(), offset, whence) }).map(|v| v as u64)
 }
+
+/// A lock of the open file itself (F_OFD_SETLK), never waiting for it. `len` 0: to the end.
+pub fn lock_open_file(fd: BorrowedFd, kind: i32, start: u64, len: u64) -> io::Result<()> {
+    let lock = libc::flock {
+        l_type: kind as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: start as i64,
+        l_len: len as i64,
+        l_pid: 0,
+    };
+    // SAFETY: the lock outlives the call, which only reads it.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }.into())
+        .map(drop)
+}
+
+/// Magic number of the file system a descriptor's file lies on.
+pub fn file_system(fd: BorrowedFd) -> io::Result<i64> {
+    // SAFETY: the struct is plain integers; fstatfs fills it.
+    unsafe {
+        let mut stat: libc::statfs64 = std::mem::zeroed();
+        check(libc::fstatfs64(fd.as_raw_fd(), &raw mut stat).into())?;
+        Ok(stat.f_type)
+    }
+}
+
+/// Whether the other side of a descriptor is closed.
+pub fn hung_up(fd: BorrowedFd) -> io::Result<bool> {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one entry, which outlives the call.
+    check(unsafe { libc::poll(&raw mut entry, 1, 0) }.into())?;
+    Ok(entry.revents & libc::POLLHUP != 0)
+}

@@ -130,3 +130,32 @@ pub fn next_data(fd: BorrowedFd, from: u64) -> io::Result<Option<(u64, u64)>> {
         Err(error) => Err(error),
     }
 }
+
+/// One entry of a directory and the position after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    pub name: String,
+    pub after: u64,
+}
+
+/// The next few entries of a directory, from its position on; none at its end.
+pub fn next_entries(dir: BorrowedFd) -> io::Result<Vec<DirEntry>> {
+    const HEAD: usize = 19;
+    let mut buffer = [0u8; 4096];
+    // SAFETY: pointer and length describe the buffer.
+    let len = check(unsafe {
+        libc::syscall(libc::SYS_getdents64, dir.as_raw_fd(), buffer.as_mut_ptr(), buffer.len())
+    })? as usize;
+    let mut entries = Vec::new();
+    let mut rest = &buffer[..len];
+    // inode (8 bytes), position after (8), length (2), type (1), name with NULs behind it
+    while rest.len() > HEAD {
+        let size = usize::from(u16::from_ne_bytes([rest[16], rest[17]])).clamp(HEAD, rest.len());
+        let (entry, more) = rest.split_at(size);
+        let name = entry[HEAD..].split(|byte| *byte == 0).next().unwrap_or_default();
+        let after = entry[8..16].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        entries.push(DirEntry { name: String::from_utf8_lossy(name).into_owned(), after });
+        rest = more;
+    }
+    Ok(entries)
+}

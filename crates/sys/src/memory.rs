@@ -2,7 +2,7 @@
 
 use crate::check;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU32;
@@ -77,6 +77,87 @@ impl ProcessMemory {
 
     pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, address)
+    }
+}
+
+/// Single mappings of another process, asked one at a time (PROCMAP_QUERY), or from the whole list
+/// where the kernel cannot be asked so (before 6.11).
+pub struct Vmas {
+    maps: File,
+}
+
+/// What one may do in a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    pub writable: bool,
+    pub executable: bool,
+    pub shared: bool,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProcmapQuery {
+    size: u64,
+    query_flags: u64,
+    query_addr: u64,
+    vma_start: u64,
+    vma_end: u64,
+    vma_flags: u64,
+    vma_page_size: u64,
+    vma_offset: u64,
+    inode: u64,
+    dev_major: u32,
+    dev_minor: u32,
+    vma_name_size: u32,
+    build_id_size: u32,
+    vma_name_addr: u64,
+    build_id_addr: u64,
+}
+
+impl Vmas {
+    pub fn open(pid: i32) -> io::Result<Vmas> {
+        Ok(Vmas { maps: File::open(format!("/proc/{pid}/maps"))? })
+    }
+
+    /// The mapping that holds an address.
+    pub fn at(&self, address: u64) -> Option<Access> {
+        const PROCMAP_QUERY: u64 = 0xc068_6611;
+        const _: () = assert!(size_of::<ProcmapQuery>() == 0x68);
+        let mut query = ProcmapQuery {
+            size: size_of::<ProcmapQuery>() as u64,
+            query_addr: address,
+            ..ProcmapQuery::default()
+        };
+        // SAFETY: the struct is of the size it states and outlives the call, and no buffers for
+        // names are passed.
+        let asked = check(unsafe {
+            libc::ioctl(self.maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query)
+        }.into());
+        match asked {
+            Ok(_) => {
+                let has = |bit: u64| query.vma_flags & bit != 0;
+                Some(Access { writable: has(2), executable: has(4), shared: has(8) })
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => self.search(address),
+            Err(_) => None,
+        }
+    }
+
+    fn search(&self, address: u64) -> Option<Access> {
+        let mut text = String::new();
+        (&self.maps).seek(SeekFrom::Start(0)).ok()?;
+        (&self.maps).read_to_string(&mut text).ok()?;
+        text.lines().find_map(|line| {
+            let (range, rest) = line.split_once(' ')?;
+            let (start, end) = range.split_once('-')?;
+            let bounds = u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?;
+            let flag = |index: usize, letter: u8| rest.as_bytes().get(index) == Some(&letter);
+            bounds.contains(&address).then(|| Access {
+                writable: flag(1, b'w'),
+                executable: flag(2, b'x'),
+                shared: flag(3, b's'),
+            })
+        })
     }
 }
 

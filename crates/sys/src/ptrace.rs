@@ -6,6 +6,7 @@ use crate::arch::UserRegs;
 use crate::check;
 use crate::process::{Waited, wait};
 use std::io;
+use std::time::{Duration, Instant};
 
 const NT_X86_XSTATE: usize = 0x202;
 const NT_PRSTATUS: usize = 1;
@@ -77,16 +78,44 @@ pub fn wait_stop(tid: i32) -> io::Result<Stop> {
     let Some(Waited { status, .. }) = waited else {
         return Err(io::Error::other("wait returned nothing"));
     };
-    if !libc::WIFSTOPPED(status) {
-        return Ok(Stop::Gone(status));
+    Ok(Stop::of(status))
+}
+
+/// As `wait_stop`, but no longer than `limit`: a thread in a call that nothing interrupts (the
+/// parent of a vfork) does not stop before that call is over, which may be never.
+pub fn wait_stop_within(tid: i32, limit: Duration) -> io::Result<Stop> {
+    // most stop at once; looking a few times costs less than sleeping
+    const LOOKS: u32 = 200;
+    let end = Instant::now() + limit;
+    let mut looks = 0;
+    loop {
+        if let Some(Waited { status, .. }) = wait(tid, libc::__WALL | libc::WNOHANG)? {
+            return Ok(Stop::of(status));
+        }
+        looks += 1;
+        if looks < LOOKS {
+            std::thread::yield_now();
+        } else if Instant::now() < end {
+            std::thread::sleep(Duration::from_micros(50));
+        } else {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
     }
-    let signal = libc::WSTOPSIG(status);
-    Ok(match status >> 16 {
-        0 => Stop::Signal(signal),
-        PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Stop::Interrupted,
-        PTRACE_EVENT_STOP => Stop::Group(signal),
-        event => Stop::Event(event),
-    })
+}
+
+impl Stop {
+    fn of(status: i32) -> Stop {
+        if !libc::WIFSTOPPED(status) {
+            return Stop::Gone(status);
+        }
+        let signal = libc::WSTOPSIG(status);
+        match status >> 16 {
+            0 => Stop::Signal(signal),
+            PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Stop::Interrupted,
+            PTRACE_EVENT_STOP => Stop::Group(signal),
+            event => Stop::Event(event),
+        }
+    }
 }
 
 pub fn event_message(tid: i32) -> io::Result<u64> {

@@ -2,7 +2,7 @@
 
 use super::mappings::read_content;
 use super::sink::Sink;
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
 use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_sys::{files as sysfiles, libc};
@@ -16,7 +16,7 @@ const KEPT_OVERLAY_NOTES: [&str; 1] = ["trusted.overlay.opaque"];
 
 pub fn read_upper(tree: &Tree, sink: &mut Sink) -> Result<FileTree> {
     let mut reader = Reader { sink, links: HashMap::new(), tree: FileTree::default() };
-    reader.directory(Path::new(&tree.files.upper), "")?;
+    reader.directory(Path::new(&tree.walls.files.upper), "")?;
     let upper = reader.tree;
     let Some(base) = &tree.base else { return Ok(upper) };
     let mut below = base.manifest.files.clone();
@@ -46,9 +46,12 @@ impl Reader<'_, '_> {
         names.sort_unstable();
         for name in names {
             let path = dir.join(&name);
+            let text = name.to_str().ok_or_else(|| {
+                Error::refused(1, format!("/{prefix} has a file {name:?}, which is not UTF-8"))
+            })?;
             let relative = match prefix {
-                "" => name.to_string_lossy().into_owned(),
-                prefix => format!("{prefix}/{}", name.to_string_lossy()),
+                "" => text.to_owned(),
+                prefix => format!("{prefix}/{text}"),
             };
             self.entry(&path, relative)?;
         }

@@ -1,11 +1,13 @@
 //! Mappings, read from the twins after the source runs again, and shared memory, read before.
 
 use super::fds::Objects;
+use super::fds::names::Inode;
 use super::sink::Sink;
 use super::twin::Twin;
 use crate::error::{Doing, Error, Result};
-use crate::freeze::Frozen;
+use crate::freeze::{Frozen, FrozenProcess};
 use crate::proc::{self, Mapping};
+use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_image::PAGE_SIZE;
 use stasis_spawner::layout;
@@ -13,30 +15,45 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-/// Shared memory by what the kernel calls it: device and inode.
+/// Contents of files without a name, by device and inode.
 #[derive(Default)]
 pub struct Segments {
     pub list: Vec<Segment>,
-    pub index: HashMap<(String, u64), u32>,
+    pub index: HashMap<(u64, u64), u32>,
 }
 
-/// Shared memory is not copied by a fork, so it is read while everything stands still.
+/// Shared memory, and what private mappings of a file without a name show through, are not
+/// copied by a fork, so they are read while everything stands still.
 pub fn shared_segments(
     frozen: &Frozen,
-    twins: &[Twin],
+    tree: &Tree,
     objects: &mut Objects,
     sink: &mut Sink,
 ) -> Result<Segments> {
     let mut segments = std::mem::take(&mut objects.segments);
-    for process in frozen.processes.iter().filter(|process| process.live.is_some()) {
-        let _ = twins;
+    let closer = tree.memo().look_closer;
+    // reading a long list of mappings takes longer than the rest of the pause, so it is done only
+    // where there is shared memory with something in it
+    let shares = |process: &&FrozenProcess| {
+        let resident = process.status.number("RssShmem").unwrap_or(0) > 0;
+        process.live.is_some() && (closer || resident)
+    };
+    for process in frozen.processes.iter().filter(shares) {
         let maps = parse(process.pid, "maps")?;
-        for map in maps.iter().filter(|map| is_segment(map)) {
-            let key = (map.device.clone(), map.inode);
-            if segments.index.contains_key(&key) {
+        for map in maps.iter().filter(|map| map.path.ends_with(DELETED)) {
+            let path = map_file(process.pid, map);
+            let meta = std::fs::metadata(&path).doing(|| format!("look at {path}"))?;
+            let key = segment_key(&meta);
+            let mut named = || -> Result<bool> {
+                let names = objects.names(tree)?;
+                Ok(names.current(&map.path, Inode::of(&meta), meta.nlink()).is_some())
+            };
+            if segments.index.contains_key(&key) || named()? {
                 continue;
             }
-            let path = format!("/proc/{}/map_files/{:x}-{:x}", process.pid, map.start, map.end);
+            if map.path == AIO {
+                return Err(super::refuse(process, "an asynchronous I/O context (io_setup)"));
+            }
             let file = File::open(&path).doing(|| format!("open {path}"))?;
             let segment = read_segment(&file, SegmentKind::Anonymous, sink)?;
             segments.add(key, segment);
@@ -45,18 +62,27 @@ pub fn shared_segments(
     Ok(segments)
 }
 
+const DELETED: &str = " (deleted)";
+/// What the kernel maps for io_setup(2).
+const AIO: &str = "/[aio] (deleted)";
+
+fn map_file(pid: i32, map: &Mapping) -> String {
+    format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end)
+}
+
+/// What tells one nameless file from another. Not what maps prints: an overlay's files have
+/// other numbers there than for stat.
+pub fn segment_key(meta: &std::fs::Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
+}
+
 impl Segments {
-    pub fn add(&mut self, key: (String, u64), segment: Segment) -> u32 {
+    pub fn add(&mut self, key: (u64, u64), segment: Segment) -> u32 {
         let index = self.list.len() as u32;
         self.list.push(segment);
         self.index.insert(key, index);
         index
     }
-}
-
-/// Shared memory whose contents belong to no file that has a name.
-fn is_segment(map: &Mapping) -> bool {
-    map.shared && map.path.ends_with(" (deleted)")
 }
 
 pub fn read_segment(file: &File, kind: SegmentKind, sink: &mut Sink) -> Result<Segment> {
@@ -93,19 +119,31 @@ fn parse(pid: i32, name: &str) -> Result<Vec<Mapping>> {
         .ok_or_else(|| Error::refused(pid, format!("its {name} file is unreadable")))
 }
 
+/// Whether the twins show everything the sources had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completeness {
+    Whole,
+    /// Memory was emptied by the fork, or shared memory was not looked at in the pause.
+    Lacking,
+}
+
 /// Fills in the mappings of every live process.
 pub fn read_all(
     twins: &[Twin],
     processes: &mut [Process],
     files: &mut Vec<MappedFile>,
-    segments: &HashMap<(String, u64), u32>,
-) -> Result<()> {
+    segments: &HashMap<(u64, u64), u32>,
+    closer: bool,
+) -> Result<Completeness> {
     let mut table = Table { files, by_path: HashMap::new() };
     for twin in twins {
         let process = processes.iter_mut().find(|process| process.pid == twin.own_pid);
         let Some(Process { state: ProcessState::Live(live), .. }) = process else { continue };
         let maps = parse(twin.pid, "smaps")?;
         for map in &maps {
+            if !closer && lacks(twin, map, segments)? {
+                return Ok(Completeness::Lacking);
+            }
             if let Some(vma) = convert(twin, map, &mut table, segments)? {
                 live.vmas.push(vma);
             }
@@ -113,7 +151,13 @@ pub fn read_all(
         live.exe = table.add(twin.pid, &proc::read_link(twin.pid, "exe")?, "exe")?;
         kernel_shape(twin, live)?;
     }
-    Ok(())
+    Ok(Completeness::Whole)
+}
+
+fn lacks(twin: &Twin, map: &Mapping, segments: &HashMap<(u64, u64), u32>) -> Result<bool> {
+    let wiped = map.has_flag("wf") && !within(&twin.marks.wipe_on_fork, map);
+    let nameless = map.path.ends_with(DELETED);
+    Ok(wiped || nameless && segment_of(twin, map, segments)?.is_none())
 }
 
 /// Mapped files, each recorded once.
@@ -146,13 +190,13 @@ fn convert(
     twin: &Twin,
     map: &Mapping,
     table: &mut Table,
-    segments: &HashMap<(String, u64), u32>,
+    segments: &HashMap<(u64, u64), u32>,
 ) -> Result<Option<Vma>> {
     if map.path == "[vsyscall]" {
         return Ok(None);
     }
-    if map.start >= layout::RESERVED && map.end <= layout::RESERVED_END {
-        return if is_ours(map) {
+    if map.start < layout::RESERVED_END && map.end > layout::RESERVED {
+        return if twin.restored && is_ours(twin, map) {
             Ok(None)
         } else {
             Err(Error::refused(twin.own_pid, "it mapped memory where the engine keeps its own"))
@@ -193,17 +237,23 @@ fn within(ranges: &[(u64, u64)], map: &Mapping) -> bool {
 }
 
 /// What is left of our own pages in a restored process.
-fn is_ours(map: &Mapping) -> bool {
+fn is_ours(twin: &Twin, map: &Mapping) -> bool {
     let code = map.start == layout::CODE && map.end <= layout::CODE + stasis_sys::PAGE;
     let leave = map.start >= layout::LEAVE && map.end <= layout::LEAVE + layout::LEAVE_MAX;
-    code || leave
+    leave || code && holds_interpreter(twin)
+}
+
+fn holds_interpreter(twin: &Twin) -> bool {
+    let code = stasis_sys::arch::interpreter_code();
+    let mut found = vec![0; code.len()];
+    twin.memory.read(layout::CODE, &mut found).is_ok() && found == code
 }
 
 fn backing(
     twin: &Twin,
     map: &Mapping,
     table: &mut Table,
-    segments: &HashMap<(String, u64), u32>,
+    segments: &HashMap<(u64, u64), u32>,
 ) -> Result<Backing> {
     let kernel = match map.path.as_str() {
         "[vdso]" => Some(KernelMapping::Vdso),
@@ -214,23 +264,46 @@ fn backing(
     if let Some(kernel) = kernel {
         return Ok(Backing::Kernel(kernel));
     }
-    if let Some(segment) = segments.get(&(map.device.clone(), map.inode)).filter(|_| map.shared) {
-        return Ok(Backing::Segment { segment: *segment, offset: map.offset });
-    }
     if map.inode == 0 {
         return Ok(Backing::Anonymous);
     }
     let range = format!("{:x}-{:x}", map.start, map.end);
-    if map.path.ends_with(" (deleted)") {
-        let what = format!("mapping {range}: a deleted file ({})", map.path);
+    if map.path.contains("\\012") {
+        let what = format!("mapping {range}: a newline in the name {}", map.path);
         return Err(Error::refused(twin.own_pid, what));
+    }
+    let offset = map.offset;
+    if let Some(segment) = segment_of(twin, map, segments)? {
+        return Ok(match map.shared {
+            true => Backing::Segment { segment, offset },
+            false => Backing::PrivateSegment { segment, offset },
+        });
+    }
+    // a name lost since the pause was still there at the instant of the capture
+    let path = map.path.strip_suffix(DELETED).unwrap_or(&map.path);
+    if !path.starts_with('/') {
+        return Err(Error::refused(twin.own_pid, format!("mapping {range}: {path}")));
     }
     if map.shared {
         let writable = map.has_flag("mw");
-        return Ok(Backing::SharedFile { path: map.path.clone(), offset: map.offset, writable });
+        return Ok(Backing::SharedFile { path: path.to_owned(), offset, writable });
     }
-    let file = table.add(twin.pid, &map.path, &format!("map_files/{range}"))?;
-    Ok(Backing::PrivateFile { file, offset: map.offset })
+    let file = table.add(twin.pid, path, &format!("map_files/{range}"))?;
+    Ok(Backing::PrivateFile { file, offset })
+}
+
+/// The contents behind a mapping whose file had no name in the pause.
+fn segment_of(
+    twin: &Twin,
+    map: &Mapping,
+    segments: &HashMap<(u64, u64), u32>,
+) -> Result<Option<u32>> {
+    if !map.path.ends_with(DELETED) {
+        return Ok(None);
+    }
+    let path = map_file(twin.pid, map);
+    let meta = std::fs::metadata(&path).doing(|| format!("look at {path}"))?;
+    Ok(segments.get(&segment_key(&meta)).copied())
 }
 
 /// Records the vdso where the program knows of it, so that another kernel's is refused.

@@ -5,13 +5,15 @@
 //!    thread)    signals,        point at)      writes meanwhile)       fork per process)
 //!               timers)
 //!                        ... the source runs on ...
-//!   mappings and pages from the twins ─► pack ─► sync ─► image ─► sync ─► twins end
+//!   what a fork inherits, mappings and pages from the twins ─► pack ─► sync ─► image ─► sync ─► twins end
 //!
 //! Everything up to the thaw is one instant. If any step fails the twins are killed, every thread
 //! is let go as it was, and nothing has been named in the store.
 
+mod apart;
 mod fds;
 mod files;
+mod inherited;
 mod mappings;
 mod pages;
 mod process;
@@ -23,12 +25,14 @@ pub use process::mm_fields;
 pub use sink::Sink;
 
 use crate::error::{Doing, Error, Result};
+use crate::fault;
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::store::{Image, Store};
 use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_sys::{arch, libc, process as sysprocess};
 use std::time::{Duration, Instant};
+use mappings::Completeness;
 use twin::Twin;
 
 /// What a capture did.
@@ -58,9 +62,11 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
             (paused, pause)
         }
     };
-    let memory = pages::write_all(tree, &paused, &mut sink)?;
+    let memory = pages::write_all(&paused, &mut sink)?;
+    fault::point("capture.pages")?;
+    paused.twins.iter().try_for_each(Twin::check_intact)?;
     let (new_pages, shared_pages) = sink.counts();
-    let manifest = assemble(tree, paused, memory, sink, parent.as_ref())?;
+    let manifest = assemble(paused, memory, sink, parent.as_ref())?;
     let image = store.write_image(manifest)?;
     tree.captured(&image);
     Ok(Captured { image, pause, total: start.elapsed(), new_pages, shared_pages })
@@ -86,20 +92,30 @@ fn pause_again(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
 /// The pause itself; `None` when the twins turned out to be incomplete.
 fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let start = Instant::now();
-    let frozen = Frozen::stop(tree.init.pid)?;
-    let clocks = clocks_of(&frozen, tree)?;
+    let frozen = Frozen::stop(tree.walls.init.pid)?;
+    fault::point("capture.frozen")?;
+    apart::check(&frozen, tree.walls.init.pid)?;
+    let clocks = clocks_of(tree)?;
     let mut processes =
         frozen.processes.iter().map(process::read).collect::<Result<Vec<Process>>>()?;
+    fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
+    fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
+    fault::point("capture.files")?;
     let twins = twin::make_all(&frozen, tree)?;
-    let segments = mappings::shared_segments(&frozen, &twins, &mut objects, sink)?;
+    fault::point("capture.twins")?;
+    let closer = tree.memo().look_closer;
+    let segments = mappings::shared_segments(&frozen, tree, &mut objects, sink)?;
     drop(frozen);
     let pause = start.elapsed();
+    fault::point("capture.thawed")?;
+    inherited::read_all(&twins, &mut processes)?;
     let mut mapped_files = Vec::new();
-    mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments.index)?;
-    if lacks_wiped(&twins, &processes) {
-        tree.memo().wipes_on_fork = true;
+    let index = &segments.index;
+    let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, index, closer)?;
+    if read == Completeness::Lacking {
+        tree.memo().look_closer = true;
         return Ok((None, pause));
     }
     let paused = Paused {
@@ -114,24 +130,8 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     Ok((Some(paused), pause))
 }
 
-/// Whether a twin has memory that the fork emptied.
-fn lacks_wiped(twins: &[Twin], processes: &[Process]) -> bool {
-    let live = |twin: &Twin| {
-        processes.iter().find(|process| process.pid == twin.own_pid).and_then(Process::live)
-    };
-    twins.iter().any(|twin| {
-        let known = &twin.marks.wipe_on_fork;
-        live(twin).is_some_and(|live| {
-            live.vmas.iter().any(|vma| {
-                vma.traits.wipe_on_fork && !known.contains(&(vma.start, vma.end))
-            })
-        })
-    })
-}
-
 /// The tree's clocks: the host's plus the offsets of the tree's time namespace.
-fn clocks_of(frozen: &Frozen, tree: &Tree) -> Result<Clocks> {
-    let _ = frozen;
+fn clocks_of(tree: &Tree) -> Result<Clocks> {
     let text = crate::proc::read_text(tree.root, "timens_offsets").unwrap_or_default();
     let offset = |name: &str| -> i64 {
         let line = text.lines().find(|line| line.starts_with(name));
@@ -148,7 +148,6 @@ fn clocks_of(frozen: &Frozen, tree: &Tree) -> Result<Clocks> {
 }
 
 fn assemble(
-    tree: &Tree,
     paused: Paused,
     memory: Vec<ProcessMemory>,
     sink: Sink,
@@ -165,7 +164,7 @@ fn assemble(
             .to_owned(),
         cpu: cpu_needs()?,
         clocks: paused.clocks,
-        hostname: tree.hostname.clone(),
+        hostname: crate::walls::HOSTNAME.into(),
         packs,
         mapped_files: paused.mapped_files,
     };

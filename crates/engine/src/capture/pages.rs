@@ -3,8 +3,7 @@
 use super::Paused;
 use super::sink::Sink;
 use super::twin::Twin;
-use crate::error::{Doing, Result};
-use crate::tree::Tree;
+use crate::error::{Doing, Error, Result};
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_sys::pagemap::{FILE, GUARD, PRESENT, Pagemap, Query, Region, SWAPPED, ZERO_PAGE};
@@ -13,8 +12,7 @@ const CHUNK: u64 = 256 << 10;
 const PAGE: u64 = PAGE_SIZE as u64;
 const TOP: u64 = 0x7fff_ffff_f000;
 
-pub fn write_all(tree: &Tree, paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>> {
-    let _ = tree;
+pub fn write_all(paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>> {
     paused
         .twins
         .iter()
@@ -22,6 +20,7 @@ pub fn write_all(tree: &Tree, paused: &Paused, sink: &mut Sink) -> Result<Vec<Pr
             let process = paused.processes.iter().find(|process| process.pid == twin.own_pid);
             let vmas = process.and_then(Process::live).map_or(&[][..], |live| &live.vmas);
             let (present, guards) = own_pages(twin)?;
+            check_vdso(twin, vmas, &present)?;
             let runs = write_process(twin, vmas, &present, sink)?;
             Ok(ProcessMemory { pid: twin.own_pid, runs, guards })
         })
@@ -74,6 +73,16 @@ fn write_process(
         }
     }
     Ok(runs)
+}
+
+/// The kernel's code is not in the image; a page of it that was written to is the program's own.
+fn check_vdso(twin: &Twin, vmas: &[Vma], present: &[Region]) -> Result<()> {
+    let vdso = vmas.iter().find(|vma| vma.backing == Backing::Kernel(KernelMapping::Vdso));
+    let Some(vdso) = vdso else { return Ok(()) };
+    if present.iter().any(|region| region.start < vdso.end && region.end > vdso.start) {
+        return Err(Error::refused(twin.own_pid, "it wrote to the kernel's vdso"));
+    }
+    Ok(())
 }
 
 /// The parts of `regions` that lie in mappings with private pages.
@@ -162,6 +171,11 @@ fn inherit_range(
             }
             None => {
                 let stop = run.map_or(last, |run| run.page.min(last));
+                if matches!(vma.backing, Backing::Anonymous) {
+                    // not written, and not in the parent: the empty part of a huge page
+                    page = stop;
+                    continue;
+                }
                 read_range(twin, vma, page * PAGE, stop * PAGE, parent, sink, runs)?;
                 page = stop;
             }

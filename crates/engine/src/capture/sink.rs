@@ -1,6 +1,7 @@
 //! Where page contents go during a capture: to a new pack, unless they are kept already.
 
 use crate::error::{Doing, Error, Result};
+use crate::fault;
 use crate::store::{Image, Pack, Store};
 use stasis_image::model::{PackRef, Run, push_run};
 use stasis_image::{Arch, PAGE_SIZE, PackWriter, PageHash};
@@ -12,6 +13,8 @@ use std::sync::Arc;
 
 pub struct Sink<'a> {
     store: &'a Store,
+    /// Whether pages already kept in other packs may be referred to.
+    shares: bool,
     parent: Option<Image>,
     parent_packs: Vec<Arc<Pack>>,
     /// Packs the new image refers to; its own gets its root when it is finished.
@@ -26,7 +29,7 @@ pub struct Sink<'a> {
 
 struct Own {
     path: PathBuf,
-    writer: PackWriter<BufWriter<File>>,
+    writer: PackWriter<BufWriter<fault::Writer<File>>>,
     index: u32,
 }
 
@@ -36,17 +39,27 @@ impl<'a> Sink<'a> {
         for pack in parent.iter().flat_map(|image| &image.manifest.meta.packs) {
             parent_packs.push(store.pack(pack.root)?);
         }
-        Ok(Sink {
+        let mut sink = Sink::alone(store);
+        sink.shares = true;
+        sink.parent = parent.cloned();
+        sink.parent_packs = parent_packs;
+        Ok(sink)
+    }
+
+    /// A sink whose image refers to no pack but its own.
+    pub fn alone(store: &'a Store) -> Sink<'a> {
+        Sink {
             store,
-            parent: parent.cloned(),
-            parent_packs,
+            shares: false,
+            parent: None,
+            parent_packs: Vec::new(),
             packs: Vec::new(),
             index: HashMap::new(),
             own: None,
             fresh: HashMap::new(),
             new_pages: 0,
             shared_pages: 0,
-        })
+        }
     }
 
     pub fn parent(&self) -> Option<&Image> {
@@ -117,7 +130,7 @@ impl<'a> Sink<'a> {
             self.shared_pages += 1;
             return Ok((own.index, *slot));
         }
-        if let Some((pack, slot)) = self.store.find_page(&hash) {
+        if let Some((pack, slot)) = self.store.find_page(&hash).filter(|_| self.shares) {
             self.shared_pages += 1;
             return Ok((self.pack_index(pack), slot));
         }
@@ -138,6 +151,7 @@ impl<'a> Sink<'a> {
     fn start_pack(&mut self) -> Result<Own> {
         let path = self.store.temp_path("pack");
         let file = File::create(&path).doing(|| format!("make {}", path.display()))?;
+        let file = fault::Writer::new("pack.write", file);
         let writer = PackWriter::new(BufWriter::with_capacity(256 << 10, file), Arch::X86_64)
             .map_err(|source| Error::Pack { root: "(new)".into(), source })?;
         let index = self.packs.len() as u32;
@@ -161,7 +175,7 @@ impl<'a> Sink<'a> {
                         .into_inner()
                         .map_err(|error| error.into_error())
                         .doing(|| format!("write {}", path.display()))?;
-                    self.store.adopt_pack(&path, file, summary.root)?;
+                    self.store.adopt_pack(&path, file.inner, summary.root)?;
                     Ok(summary)
                 });
             let summary = written.inspect_err(|_| {

@@ -22,8 +22,12 @@ pub struct Twin {
     /// Of the process it is a copy of, in the machine's numbering.
     pub own_pid: i32,
     pub memory: ProcessMemory,
+    /// Where the twin, too, can be made to call.
+    pub site: Site,
     /// Ranges of the source written since the parent image, where known.
     pub changed: Option<Vec<pagemap::Region>>,
+    /// Whether pages of ours are left in it from a restore.
+    pub restored: bool,
     /// What the source had marked against inheritance.
     pub marks: Marks,
 }
@@ -65,7 +69,7 @@ fn make(process: &FrozenProcess, tree: &Tree) -> Result<Twin> {
     let changed = tree.take_changed(process.pid)?;
     let mut marks = Marks::default();
     let locks = process.status.number("VmLck").unwrap_or(0) > 0;
-    if tree.memo().wipes_on_fork || locks {
+    if tree.memo().look_closer || locks {
         let all = mappings(process.pid, "smaps")?;
         marks.wipe_on_fork = flagged(&all, "wf");
         marks.locked = flagged(&all, "lo");
@@ -78,6 +82,7 @@ fn make(process: &FrozenProcess, tree: &Tree) -> Result<Twin> {
         twin = Twin::fork(process, live, &marks)?;
     }
     twin.changed = changed;
+    twin.restored = tree.base.is_some();
     twin.marks = marks;
     Ok(twin)
 }
@@ -112,9 +117,19 @@ fn flagged(all: &[proc::Mapping], flag: &str) -> Vec<(u64, u64)> {
 impl Twin {
     fn fork(process: &FrozenProcess, live: &FrozenLive, marks: &Marks) -> Result<Twin> {
         let (pid, memory) = fork(process.pid, &live.memory, live.site, marks)?;
+        // if we die it must not run on, as a second one of its kind
+        let _ = ptrace::set_options(pid, ptrace::OPT_EXITKILL);
         let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
         let marks = Marks::default();
-        Ok(Twin { pid, own_pid: process.own_pid, memory, changed: None, marks })
+        Ok(Twin {
+            pid,
+            own_pid: process.own_pid,
+            memory,
+            site: live.site,
+            changed: None,
+            restored: false,
+            marks,
+        })
     }
 }
 
@@ -172,6 +187,16 @@ fn end(pid: i32) {
         if matches!(stop, Stop::Gone(_)) {
             break;
         }
+    }
+}
+
+impl Twin {
+    /// Everything read from a twin counts only if it was there to the end: of one that was killed
+    /// meanwhile (by the machine, or for want of memory) `/proc` shows no memory and no error.
+    pub fn check_intact(&self) -> Result<()> {
+        ptrace::regs(self.pid).map(drop).map_err(|_| {
+            Error::refused(self.own_pid, "its copy was killed while it was being read")
+        })
     }
 }
 

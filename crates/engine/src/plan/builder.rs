@@ -8,12 +8,13 @@ use stasis_image::model::*;
 use stasis_spawner::layout;
 use stasis_spawner::program::{Label, Program};
 use stasis_sys::{PAGE, libc, pagemap, uffd};
+use std::collections::BTreeMap;
 
 /// What the engine has ready for the program to use.
 pub struct Prepared<'a> {
     pub manifest: &'a Manifest,
-    /// The root's memory to start from: a template's, or a blank's.
-    pub base: Layout<'a>,
+    /// How the root gets from the template's memory to its own.
+    pub root_plan: &'a MemoryPlan,
     /// Our own descriptors go here and above; above all of the program's.
     pub high: i32,
     /// Number under which each object waits, once taken in (`None`: it has none of its own).
@@ -54,6 +55,7 @@ pub const OWN_OBJECTS: i32 = 8;
 pub const BORN: u64 = layout::REPORT + 64;
 pub const READY: u64 = layout::REPORT + 68;
 pub const GO: u64 = layout::REPORT + 72;
+pub const GROUPED: u64 = layout::REPORT + 76;
 
 /// A program ready to be staged.
 pub struct Built {
@@ -137,7 +139,7 @@ impl<'a> Builder<'a> {
         }
         self.enter_walls();
         self.take_objects();
-        self.process(root, self.prepared.base, true)
+        self.process(root, None)
     }
 
     /// userfaultfd needs the host's privilege, so it is made before the walls are entered.
@@ -196,14 +198,22 @@ impl<'a> Builder<'a> {
     fn park_root(&mut self, root: &'a Process) -> Result<()> {
         self.take_objects();
         let live = root.live().ok_or(Error::Gone)?;
-        let target = self.layout(root.pid, live);
-        let vmas: Vec<Vma> = live.vmas.iter().filter(|vma| parks(vma)).cloned().collect();
-        let parked = Layout { vmas: &vmas, ..target };
-        let plan = memory::plan(self.prepared.base, parked);
-        self.memory(&plan, &vmas, &[])?;
+        let vmas = parked(live);
+        self.memory(self.prepared.root_plan, &vmas, &[])?;
+        self.collapse(&self.prepared.root_plan.fills, &vmas);
         self.mm(live);
         self.loop_again();
         Ok(())
+    }
+
+    /// Makes huge pages of what is densely filled: a fork then copies one entry in place of 512.
+    /// A clone that writes to one gets small pages back, copied one by one as before.
+    fn collapse(&mut self, fills: &[Run], vmas: &[Vma]) {
+        const MADV_COLLAPSE: u64 = 25;
+        for start in dense_ranges(fills, vmas) {
+            let args = [start, HUGE, MADV_COLLAPSE];
+            self.program.any("make a huge page", libc::SYS_madvise, &args);
+        }
     }
 
     /// Becomes a template: its order descriptors again, its loop again.
@@ -234,54 +244,42 @@ impl<'a> Builder<'a> {
         p.jump_to(layout::LOOP + PAGE);
     }
 
-    /// Everything from memory on, for one process and (after it) its children.
+    /// Everything from memory on, for one process and (after it) its children. A child starts
+    /// with the memory of its `parent`, the root with the template's.
     pub(super) fn process(
         &mut self,
         process: &'a Process,
-        base: Layout<'a>,
-        is_root: bool,
+        parent: Option<Layout<'_>>,
     ) -> Result<()> {
         let live = process.live().ok_or(Error::Gone)?;
-        let target = self.layout(process.pid, live);
+        let target = layout_of(self.prepared.manifest, process.pid, live);
+        let is_root = parent.is_none();
         let lazy: &[usize] = if is_root { self.prepared.lazy } else { &[] };
         self.begin_session(process);
-        let plan = memory::plan(base, target);
-        self.memory(&plan, &live.vmas, lazy)?;
+        match parent {
+            None => self.memory(self.prepared.root_plan, &live.vmas, lazy)?,
+            Some(parent) => self.memory(&memory::plan(parent, target), &live.vmas, lazy)?,
+        }
         self.mm(live);
         let children = self.fork_children(process, is_root)?;
         if is_root && !lazy.is_empty() {
             self.register_lazy(&live.vmas, lazy);
         } else if is_root && self.prepared.track {
-            self.start_tracking(&live.vmas);
+            self.start_tracking(&live.vmas, target.runs);
         }
         self.finish_process(process, live, is_root)?;
+        let there = without_lazy(target.runs, &live.vmas, lazy);
         for (label, child) in children {
             self.program.land(label);
-            self.process(child, target, false)?;
+            self.process(child, Some(Layout { runs: &there, ..target }))?;
         }
         Ok(())
     }
 
-    pub fn layout(&self, pid: i32, live: &'a Live) -> Layout<'a> {
-        let manifest = self.prepared.manifest;
-        let memory = manifest.memory.iter().find(|memory| memory.pid == pid);
-        Layout {
-            vmas: &live.vmas,
-            runs: memory.map_or(&[], |memory| &memory.runs),
-            packs: &manifest.meta.packs,
-            files: &manifest.meta.mapped_files,
-            guards: memory.map_or(&[], |memory| &memory.guards),
-        }
-    }
 
     /// Carries a memory plan out.
     fn memory(&mut self, plan: &MemoryPlan, vmas: &[Vma], lazy: &[usize]) -> Result<()> {
-        let is_lazy = |page: u64| {
-            let at = page * PAGE;
-            lazy.iter().any(|index| vmas[*index].start <= at && at < vmas[*index].end)
-        };
-        let fills: Vec<Run> =
-            plan.fills.iter().filter(|run| !is_lazy(run.page)).copied().collect();
+        let fills = without_lazy(&plan.fills, vmas, lazy);
         for step in &plan.before {
             self.step(step, vmas, &fills)?;
         }
@@ -359,6 +357,12 @@ impl<'a> Builder<'a> {
                 let args = [range[0], range[1], vma.prot.into(), flags, 0, *offset];
                 self.program.must("map a shared file", libc::SYS_mmap, &args);
                 self.program.must("close it", libc::SYS_close, &[0]);
+            }
+            Backing::PrivateSegment { segment, offset } => {
+                let fd = self.prepared.segments[*segment as usize] as u64;
+                let flags = (flags | libc::MAP_PRIVATE) as u64;
+                let args = [range[0], range[1], range[2], flags, fd, *offset];
+                self.program.must("map a nameless file", libc::SYS_mmap, &args);
             }
             Backing::Segment { segment, offset } => {
                 let fd = self.prepared.segments[*segment as usize] as u64;
@@ -474,15 +478,14 @@ impl<'a> Builder<'a> {
     /// Registers the root's private memory and protects what is there. Protecting through the
     /// page map touches only pages that exist; the userfaultfd call would make page tables for
     /// all the rest.
-    fn start_tracking(&mut self, vmas: &[Vma]) {
+    fn start_tracking(&mut self, vmas: &[Vma], runs: &[Run]) {
         let fd = self.own(OWN_OBJECTS - 1);
-        let ranges = crate::track::ranges(vmas);
-        for (start, end) in &ranges {
+        for (start, end) in &crate::track::ranges(vmas, runs) {
             let range = self.program.words(&[*start, end - start, uffd::MODE_WP, 0]);
             self.program.must("track memory", libc::SYS_ioctl, &[fd, uffd::IOCTL_REGISTER, range]);
         }
         self.open("/proc/self/pagemap", libc::O_RDONLY);
-        for (start, end) in &ranges {
+        for (start, end) in &crate::track::AROUND_RESERVED {
             let scan = self.program.words(&pagemap::arm_argument(*start, *end));
             self.program.must("arm tracking", libc::SYS_ioctl, &[0, pagemap::PAGEMAP_SCAN, scan]);
         }
@@ -513,7 +516,81 @@ impl<'a> Builder<'a> {
     }
 }
 
+const HUGE: u64 = 2 << 20;
+/// Of the 512 pages of a huge page, how many must be filled for the rest not to be a waste.
+const DENSE: u64 = 384;
+
+/// Starts of aligned huge ranges inside anonymous mappings that are mostly filled.
+fn dense_ranges(fills: &[Run], vmas: &[Vma]) -> Vec<u64> {
+    let mut filled: BTreeMap<u64, u64> = BTreeMap::new();
+    for run in fills {
+        let (mut page, end) = (run.page, run.end());
+        while page < end {
+            let huge = page * PAGE / HUGE * HUGE;
+            let stop = ((huge + HUGE) / PAGE).min(end);
+            *filled.entry(huge).or_default() += stop - page;
+            page = stop;
+        }
+    }
+    let inside = |start: u64| {
+        let index = vmas.partition_point(|vma| vma.end <= start);
+        vmas.get(index).is_some_and(|vma| {
+            let whole = vma.start <= start && start + HUGE <= vma.end;
+            whole && vma.backing == Backing::Anonymous && !vma.traits.no_huge
+        })
+    };
+    let dense = filled.into_iter().filter(|(start, pages)| *pages >= DENSE && inside(*start));
+    dense.map(|(start, _)| start).collect()
+}
+
+/// Runs outside the mappings that are filled on demand. A run never crosses from one mapping to
+/// another of the other kind without being cut: planning works mapping by mapping, and captured
+/// runs are cut here.
+fn without_lazy(runs: &[Run], vmas: &[Vma], lazy: &[usize]) -> Vec<Run> {
+    if lazy.is_empty() {
+        return runs.to_vec();
+    }
+    let mut left = Vec::new();
+    for run in runs {
+        let mut page = run.page;
+        for vma in lazy.iter().map(|index| &vmas[*index]) {
+            let (first, last) = (vma.start / PAGE, vma.end / PAGE);
+            if last <= page || first >= run.end() {
+                continue;
+            }
+            if first > page {
+                left.push(run.slice(page, (first - page) as u32));
+            }
+            page = last.min(run.end());
+        }
+        if page < run.end() {
+            left.push(run.slice(page, (run.end() - page) as u32));
+        }
+    }
+    left
+}
+
+/// The memory of one process of an image.
+pub fn layout_of<'a>(manifest: &'a Manifest, pid: i32, live: &'a Live) -> Layout<'a> {
+    let memory = manifest.memory.iter().find(|memory| memory.pid == pid);
+    Layout {
+        vmas: &live.vmas,
+        runs: memory.map_or(&[], |memory| &memory.runs),
+        packs: &manifest.meta.packs,
+        files: &manifest.meta.mapped_files,
+        guards: memory.map_or(&[], |memory| &memory.guards),
+    }
+}
+
+/// The mappings a template of this process holds.
+pub fn parked(live: &Live) -> Vec<Vma> {
+    live.vmas.iter().filter(|vma| parks(vma)).cloned().collect()
+}
+
 /// Whether a template holds this mapping. Shared ones belong to a tree.
 pub fn parks(vma: &Vma) -> bool {
-    !matches!(vma.backing, Backing::SharedFile { .. } | Backing::Segment { .. })
+    !matches!(
+        vma.backing,
+        Backing::SharedFile { .. } | Backing::Segment { .. } | Backing::PrivateSegment { .. }
+    )
 }

@@ -14,13 +14,15 @@
 //!   leave       credentials, the last of our pages away, registers
 
 mod builder;
+mod holdings;
 mod memory;
 mod process;
+mod terminals;
 mod thread;
 
-pub use builder::{Built, OWN_OBJECTS, Prepared, Purpose, build, parks, root_of};
+pub use builder::{Built, OWN_OBJECTS, Prepared, Purpose, build, layout_of, parked, root_of};
 pub use process::HELPER_PID;
-pub use memory::{Layout, plan as plan_memory};
+pub use memory::{Layout, MemoryPlan, plan as plan_memory};
 
 use stasis_image::model::MmFields;
 

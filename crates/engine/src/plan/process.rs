@@ -21,6 +21,7 @@ impl<'a> Builder<'a> {
         } else if process.pgid == process.pid {
             self.program.must("begin a group", libc::SYS_setpgid, &[0, 0]);
         }
+        self.control_terminal(process);
         self.program.arrive(BORN);
     }
 
@@ -32,6 +33,7 @@ impl<'a> Builder<'a> {
         is_root: bool,
     ) -> Result<()> {
         self.join_group(process);
+        self.choose_foreground(process);
         self.settings(live);
         self.place_descriptors(process, live);
         self.surroundings(live);
@@ -65,7 +67,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn living(&self) -> u32 {
+    pub(super) fn living(&self) -> u32 {
         self.prepared.manifest.processes.iter().filter(|p| p.live().is_some()).count() as u32
     }
 
@@ -76,6 +78,8 @@ impl<'a> Builder<'a> {
             let args = [from as u64, fd.number as u64, flags as u64];
             self.program.must("place a descriptor", libc::SYS_dup3, &args);
         }
+        self.close_copies();
+        self.take_locks(process, live);
         for fd in &live.fds {
             if !self.is_first_holder(process, fd) {
                 continue;

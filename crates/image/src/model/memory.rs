@@ -25,6 +25,8 @@ pub enum Backing {
     SharedFile { path: String, offset: u64, writable: bool },
     /// Shared memory with no file name: anonymous shared, memfd, deleted shm, System V.
     Segment { segment: u32, offset: u64 },
+    /// The contents of such memory mapped MAP_PRIVATE; pages written to are in the image.
+    PrivateSegment { segment: u32, offset: u64 },
     /// The kernel's own pages (`[vdso]`, `[vvar]`, `[vvar_vclock]`).
     Kernel(KernelMapping),
 }
@@ -61,7 +63,10 @@ impl Vma {
 
     /// Whether pages of this mapping are stored in the image's packs.
     pub fn has_private_pages(&self) -> bool {
-        matches!(self.backing, Backing::Anonymous | Backing::PrivateFile { .. })
+        matches!(
+            self.backing,
+            Backing::Anonymous | Backing::PrivateFile { .. } | Backing::PrivateSegment { .. }
+        )
     }
 }
 

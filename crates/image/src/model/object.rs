@@ -25,8 +25,11 @@ pub enum ObjectKind {
     External { slot: u32 },
     File { path: String, offset: u64, locks: Vec<FileLock> },
     /// Open, but with no name any more; the contents are in segment `segment`.
-    Deleted { path: String, mode: u32, segment: u32, offset: u64 },
-    Directory { path: String, offset: u64 },
+    Deleted { path: String, mode: u32, segment: u32, offset: u64, locks: Vec<FileLock> },
+    /// A directory; `path` is empty for one that was removed.
+    Directory { path: String, position: DirPosition, locks: Vec<FileLock> },
+    /// Opened with O_PATH: only a place in the tree of files, of whatever kind.
+    Place { path: String },
     /// A character device from the list of harmless ones.
     Device { path: String },
     Pipe { pipe: u32, end: PipeEnd },
@@ -35,13 +38,15 @@ pub enum ObjectKind {
     Signalfd { mask: u64 },
     Timerfd(Timerfd),
     Inotify { watches: Vec<InotifyWatch> },
-    Memfd { segment: u32, offset: u64 },
+    Memfd { segment: u32, offset: u64, locks: Vec<FileLock> },
     Pidfd { pid: i32 },
     /// A pipe's contents, kept once however many ends are open. Never referred to by a
-    /// descriptor, only by `Pipe::pipe`. Several pieces where it is read packet by packet.
-    PipeBuffer { path: Option<String>, capacity: u32, content: Vec<Vec<u8>> },
+    /// descriptor, only by `Pipe::pipe`. `path` is a FIFO's name.
+    PipeBuffer { path: Option<String>, capacity: u32, content: PipeContent },
     Socket(Box<super::Socket>),
     Pty(Pty),
+    /// Never referred to by a descriptor, only by `Pty::terminal`.
+    Terminal(Box<Terminal>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +54,36 @@ pub enum PipeEnd {
     Read,
     Write,
     Both,
+}
+
+impl ObjectKind {
+    /// Locks held through this open file or, for POSIX locks, by processes that hold it.
+    pub fn locks(&self) -> &[FileLock] {
+        match self {
+            ObjectKind::File { locks, .. }
+            | ObjectKind::Deleted { locks, .. }
+            | ObjectKind::Directory { locks, .. }
+            | ObjectKind::Memfd { locks, .. } => locks,
+            _ => &[],
+        }
+    }
+}
+
+/// How far a directory was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirPosition {
+    pub offset: u64,
+    /// The name that comes next, where `offset` is not the start; `None` at the end. Offsets
+    /// are the file system's own affair, so a restore checks that the name still comes there.
+    pub next: Option<String>,
+}
+
+/// Bytes in a pipe.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipeContent {
+    pub bytes: Vec<u8>,
+    /// Lengths of the packets the bytes came in (O_DIRECT); empty for a stream.
+    pub packets: Vec<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +95,18 @@ pub struct FileLock {
     /// None: to the end of the file.
     pub end: Option<u64>,
     pub pid: i32,
+}
+
+impl FileLock {
+    /// Length as fcntl wants it: 0 reaches to the end.
+    pub fn len(&self) -> u64 {
+        self.end.map_or(0, |end| end.saturating_sub(self.start) + 1)
+    }
+
+    /// Never: a lock covers something.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,20 +139,39 @@ pub struct InotifyWatch {
     pub mask: u32,
 }
 
-/// One side of a pseudo terminal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// One side of a pseudo-terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pty {
-    /// Number under /dev/pts; both sides of one terminal have the same.
-    pub index: u32,
+    /// Index of the `Terminal` among the objects.
+    pub terminal: u32,
     pub master: bool,
+}
+
+/// A pseudo-terminal with what waits in it, kept once however often it is open.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terminal {
+    /// Number under /dev/pts.
+    pub index: u32,
+    /// Owner, group and mode of the name under /dev/pts.
+    pub node: (u32, u32, u32),
+    /// The master is closed: whoever has the slave open has been hung up.
+    pub master_gone: bool,
+    /// The slave was open and is not any more.
+    pub slave_gone: bool,
     pub locked: bool,
     pub packet: bool,
     /// Raw `struct termios2` and `struct winsize`.
     pub termios: Vec<u8>,
     pub winsize: [u16; 4],
-    /// Data waiting on this side.
-    pub queue: Vec<u8>,
-    /// Session this terminal controls, 0 for none, and its foreground group.
+    /// Whole lines typed and not read, without the ^D that may have ended them.
+    pub lines: Vec<Vec<u8>>,
+    /// The line being typed or, in raw mode, all that was typed.
+    pub rest: Vec<u8>,
+    /// Printed and not read.
+    pub output: Vec<u8>,
+    /// The session this terminal controls and its foreground group, 0 for none.
     pub session: i32,
     pub foreground: i32,
+    /// Processes of that session that have given the terminal up.
+    pub without: Vec<i32>,
 }

@@ -6,7 +6,10 @@
 
 mod anon;
 mod files;
+mod locks;
+pub mod names;
 mod pipes;
+mod ptys;
 mod sockets;
 
 use super::mappings::Segments;
@@ -29,8 +32,10 @@ pub struct Objects {
     pub segments: Segments,
     /// Where each object was first seen: (pid, descriptor), by what it refers to.
     seen: HashMap<(u64, u64), Vec<(i32, i32, u32)>>,
-    /// Pipe contents by inode.
-    pipes: HashMap<u64, u32>,
+    /// Pipe contents by device and inode.
+    pipes: HashMap<(u64, u64), u32>,
+    names: Option<names::Names>,
+    terminals: ptys::Terminals,
     sockets: sockets::Sockets,
 }
 
@@ -67,9 +72,11 @@ pub fn read_all(
             let descriptor = look(process, number)?;
             let close_on_exec = descriptor.info.flags & libc::O_CLOEXEC as u32 != 0;
             let object = objects.find_or_read(&descriptor, tree, sink)?;
+            locks::add(&descriptor, &mut objects.list[object as usize].kind)?;
             live.fds.push(Fd { number, object, close_on_exec });
         }
     }
+    ptys::finish(&mut objects, frozen, tree)?;
     sockets::resolve(&mut objects, frozen, tree, processes)?;
     Ok(objects)
 }
@@ -105,6 +112,14 @@ impl Objects {
         Ok(object)
     }
 
+    /// Names of the machine's files.
+    pub fn names(&mut self, tree: &Tree) -> Result<&names::Names> {
+        if self.names.is_none() {
+            self.names = Some(names::Names::of(tree)?);
+        }
+        self.names.as_ref().ok_or(Error::Gone)
+    }
+
     pub fn add(&mut self, object: Object) -> u32 {
         self.list.push(object);
         self.list.len() as u32 - 1
@@ -131,6 +146,6 @@ impl Objects {
         if descriptor.link.starts_with("socket:[") {
             return sockets::note(self, descriptor);
         }
-        files::read(self, descriptor, sink)
+        files::read(self, descriptor, tree, sink)
     }
 }

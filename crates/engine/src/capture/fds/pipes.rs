@@ -5,20 +5,20 @@ use crate::error::{Doing, Result};
 use stasis_image::model::*;
 use stasis_sys::{fds, libc};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 /// The most a pipe of a machine may hold for its contents to be carried.
 const MAX_CONTENT: usize = 16 << 20;
 
-/// `path` is the name of a FIFO.
+/// `path` is the name of a FIFO. One that was removed is a pipe like any other.
 pub fn read(
     objects: &mut Objects,
     descriptor: &Descriptor,
     path: Option<String>,
 ) -> Result<ObjectKind> {
-    let inode = descriptor.meta.ino();
+    let inode = (descriptor.meta.dev(), descriptor.meta.ino());
     let pipe = match objects.pipes.get(&inode) {
         Some(pipe) => *pipe,
         None => {
@@ -49,24 +49,33 @@ fn read_buffer(descriptor: &Descriptor, path: Option<String>) -> Result<ObjectKi
     if capacity as usize > MAX_CONTENT {
         return Err(descriptor.refuse(format!("a pipe of {capacity} bytes")));
     }
-    let (from, to) = fds::pipe(libc::O_CLOEXEC | libc::O_NONBLOCK).doing(doing)?;
-    fds::fcntl(to.as_fd(), libc::F_SETPIPE_SZ, capacity.into()).doing(doing)?;
-    let mut content = Vec::new();
-    match fds::tee(source.as_fd(), to.as_fd(), capacity as usize) {
-        Ok(_) => {
-            drop(to);
-            let mut copy = File::from(from);
-            loop {
-                // as much at a time as one read gives: in packet mode, a packet
-                let mut piece = vec![0; 1 << 20];
-                match copy.read(&mut piece).doing(doing)? {
-                    0 => break,
-                    len => content.push(piece[..len].to_vec()),
-                }
-            }
-        }
-        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
-        Err(error) => return Err(error).doing(doing),
-    }
+    let content = copy(&source, capacity).doing(doing)?;
     Ok(ObjectKind::PipeBuffer { path, capacity, content })
+}
+
+/// One read of the copy gives one packet, or all of a stream.
+fn copy(source: &File, capacity: u32) -> io::Result<PipeContent> {
+    let (from, to) = fds::pipe(libc::O_CLOEXEC | libc::O_NONBLOCK)?;
+    fds::fcntl(to.as_fd(), libc::F_SETPIPE_SZ, capacity.into())?;
+    match fds::tee(source.as_fd(), to.as_fd(), capacity as usize) {
+        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
+            return Ok(PipeContent::default());
+        }
+        other => other?,
+    };
+    drop(to);
+    let mut content = PipeContent::default();
+    let mut buffer = vec![0; capacity as usize];
+    loop {
+        let len = File::from(from.try_clone()?).read(&mut buffer)?;
+        if len == 0 {
+            break;
+        }
+        content.bytes.extend_from_slice(&buffer[..len]);
+        content.packets.push(len as u32);
+    }
+    if content.packets.len() == 1 {
+        content.packets.clear();
+    }
+    Ok(content)
 }

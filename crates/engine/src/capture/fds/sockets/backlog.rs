@@ -142,7 +142,7 @@ fn prepare(
         plan.keep.push(slot);
     }
     let packed = socket_plan::pack(&plan).doing(|| "plan sockets".into())?;
-    let new = stage.tree.init.ask(&InitRequest::MakeSockets, &[packed.as_fd()])?;
+    let new = stage.tree.walls.init.ask(&InitRequest::MakeSockets, &[packed.as_fd()])?;
     if new.len() != places.len() {
         return Err(Error::Gone);
     }

@@ -194,7 +194,7 @@ fn ask(tree: &Tree, found: &[Found]) -> Result<(Vec<SocketLook>, Vec<UnixRow>)> 
     let mut rows = Vec::new();
     for batch in found.chunks(MAX_FDS) {
         let fds: Vec<BorrowedFd> = batch.iter().map(Found::fd).collect();
-        let packed = tree.init.ask(&InitRequest::LookAtSockets, &fds)?.pop().ok_or(Error::Gone)?;
+        let packed = tree.walls.init.ask(&InitRequest::LookAtSockets, &fds)?.pop().ok_or(Error::Gone)?;
         let answer: SocketLooks =
             socket_plan::unpack(packed).doing(|| "hear about sockets".into())?;
         if answer.looks.len() != batch.len() {

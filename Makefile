@@ -1,0 +1,45 @@
+# `make run` and `make test` work on a fresh machine: they install, build and prepare what is missing.
+
+dev := $(CURDIR)/.dev
+
+# Where tests and benches find what dev/setup.sh prepares.
+export STASIS_ROOTFS ?= $(dev)/rootfs
+export STASIS_TEST_PYTHON ?= $(dev)/venv/bin/python
+export STASIS_TEST_NODE ?= $(dev)/node/node
+export STASIS_TEST_DENO ?= $(dev)/deno/deno
+export STASIS_TEST_PROGRAMS ?= $(dev)/programs
+
+.DEFAULT_GOAL := help
+.PHONY: help run test soak setup lint programs clean
+
+help: ## say what can be made
+	@awk -F ': .*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+run: setup ## build for release, and measure the engine on this machine
+	cargo build --release --locked --bin stasis --bin stasis-spawner
+	target/release/stasis bench engine --quick
+
+test: setup lint programs ## everything that must hold before a change lands
+	cargo build --locked --workspace
+	cargo test --locked --workspace --doc
+	cargo test --locked --workspace --all-targets
+
+soak: setup ## the long tests: random instants, many cycles
+	cargo build --release --locked --workspace
+	cargo test --release --locked --workspace -- --ignored --nocapture --test-threads=1
+
+setup: ## install and prepare what is missing
+	@bash dev/setup.sh
+
+lint: setup ## format, lints, and the rules of STYLE.md
+	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo xtask tidy
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+programs: setup ## the test programs, undisturbed: one that fails here is a bad program
+	python3 tests/programs/run_plain.py --out $(STASIS_TEST_PROGRAMS) \
+		--python $(STASIS_TEST_PYTHON) --node $(STASIS_TEST_NODE) --deno $(STASIS_TEST_DENO)
+
+clean: ## remove everything that was built or prepared
+	rm -rf target .dev

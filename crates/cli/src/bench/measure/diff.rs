@@ -1,0 +1,45 @@
+//! Capture of a clone after a small change: how long, how much, and how long it stalled.
+
+use super::pause;
+use crate::bench::bed::{Bed, Stored};
+use crate::bench::python::Python;
+use crate::bench::report::Results;
+use crate::bench::samples::Samples;
+use crate::failure::Result;
+
+const SMALL_CHANGE: &str = "log.append([x, x + 1])";
+
+pub fn run(bed: &Bed, results: &mut Results) -> Result<()> {
+    let engine = bed.engine()?;
+    let image = &bed.base()?.image;
+    let [mut total, mut size, mut pages, mut stall] = [(); 4].map(|()| Samples::default());
+    bed.park_base()?;
+    let before = Stored::look(engine);
+    before.bring_back(engine, image)?;
+    for _ in 0..bed.runs {
+        let (mut python, ..) = Python::restore(bed.log(), engine, image)?;
+        python.ask(SMALL_CHANGE)?;
+        bed.settle();
+        let captured = engine.capture(&python.tree)?;
+        total.push_ms(captured.total);
+        let added = Stored::look(engine).bytes() - before.bytes();
+        size.push(added as f64 / 1024.0);
+        pages.push(captured.new_pages as f64 * 4.0);
+        python.kill()?;
+        before.bring_back(engine, image)?;
+    }
+    // apart from the above: the spinner's thread and its stack are not a small change
+    for _ in 0..bed.runs {
+        let (mut python, ..) = Python::restore(bed.log(), engine, image)?;
+        python.ask(SMALL_CHANGE)?;
+        bed.settle();
+        stall.push_ms(pause::during_capture(engine, &mut python)?.0);
+        python.kill()?;
+        before.bring_back(engine, image)?;
+    }
+    results.add("diff_ms", total);
+    results.add("diff_kib", size);
+    results.add("diff_pages_kib", pages);
+    results.add("diff_pause_ms", stall);
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Everything that can be measured, and what each must reach.
+
+/// One measurement run yields the metrics of a group together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    Restore,
+    RestoreLarge,
+    Pause,
+    PauseLarge,
+    Diff,
+    Clones,
+    Chain,
+    Criu,
+    Gvisor,
+}
+
+#[derive(Debug)]
+pub struct Metric {
+    pub key: &'static str,
+    pub group: Group,
+    /// The median may not exceed it.
+    pub bar: Option<f64>,
+    pub is: &'static str,
+}
+
+const fn barred(key: &'static str, group: Group, bar: f64, is: &'static str) -> Metric {
+    Metric { key, group, bar: Some(bar), is }
+}
+
+const fn extra(key: &'static str, group: Group, is: &'static str) -> Metric {
+    Metric { key, group, bar: None, is }
+}
+
+/// In the order they are measured and printed.
+pub const METRICS: &[Metric] = &[
+    barred("restore_ms", Group::Restore, 5.0, "restore to first reply, template parked"),
+    extra("restore_cold_ms", Group::Restore, "the same with no template, page cache warm"),
+    extra("restore_call_ms", Group::Restore, "the part of restore_ms inside the engine's call"),
+    extra("park_ms", Group::Restore, "building the template from its image"),
+    extra("kill_ms", Group::Restore, "ending a restored tree, until nothing of it is left"),
+    barred("pause_ms", Group::Pause, 4.0, "longest stall in a first capture, seen from inside"),
+    extra("pause_baseline_ms", Group::Pause, "longest stall in as much time without a capture"),
+    extra("pause_engine_ms", Group::Pause, "the pause as the engine saw it"),
+    extra("capture_full_ms", Group::Pause, "that first capture, to fsync"),
+    extra("image_mib", Group::Pause, "what it left on disk"),
+    barred("diff_ms", Group::Diff, 40.0, "capture of a clone after a small change, to fsync"),
+    barred("diff_kib", Group::Diff, 2048.0, "what that left on disk"),
+    extra("diff_pages_kib", Group::Diff, "memory pages in diff_kib; the rest describes the tree"),
+    extra("diff_pause_ms", Group::Diff, "longest stall in it, seen from inside"),
+    barred("spawn_100_ms", Group::Clones, 300.0, "100 clones, each has replied"),
+    barred("private_kib_per_clone", Group::Clones, 1536.0, "Private_Clean + Private_Dirty, mean"),
+    extra("pss_kib_per_clone", Group::Clones, "Pss, mean"),
+    extra("page_tables_kib_per_clone", Group::Clones, "VmPTE, mean; in no other key"),
+    barred("chain_32_ratio", Group::Chain, 1.5, "restore at depth 32 over restore at depth 0"),
+    extra("chain_0_ms", Group::Chain, "restore at depth 0, base template parked"),
+    extra("chain_32_ms", Group::Chain, "restore at depth 32, base template parked"),
+    barred("restore_1536mib_ms", Group::RestoreLarge, 25.0, "with a 1.5 GiB array, no template"),
+    extra("sum_1536mib_ms", Group::RestoreLarge, "summing that array right after the first reply"),
+    barred("pause_1536mib_ms", Group::PauseLarge, 35.0, "longest stall with 1.5 GiB rewritten"),
+    extra("pause_1536mib_baseline_ms", Group::PauseLarge, "the same time without a capture"),
+    extra("pause_1536mib_engine_ms", Group::PauseLarge, "the pause as the engine saw it"),
+    extra("capture_1536mib_ms", Group::PauseLarge, "that capture, to fsync"),
+    extra("criu_restore_ms", Group::Criu, "criu restore of the same program to first reply"),
+    extra("gvisor_restore_ms", Group::Gvisor, "runsc restore of the same program to first reply"),
+];
+
+pub fn find(key: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.key == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_unique_and_descriptions_fit_a_terminal() {
+        for (index, metric) in METRICS.iter().enumerate() {
+            assert!(METRICS[..index].iter().all(|other| other.key != metric.key));
+            assert!(metric.is.len() <= 60, "{}", metric.key);
+        }
+    }
+}

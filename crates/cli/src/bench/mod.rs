@@ -1,0 +1,35 @@
+//! `stasis bench`: measurements, each with the bar it must reach.
+//!
+//!   arguments ─► setup ─► measure/* ─► Results ─► report (JSON or table)
+//!                (bed)    (samples)
+//!
+//! `metrics` is the list of everything that can be measured; nothing is printed that is not in it.
+//! When a measurement fails the whole run fails: half a report would be mistaken for a whole one.
+
+mod bed;
+mod engine;
+mod host;
+mod measure;
+mod metrics;
+mod python;
+mod report;
+mod samples;
+mod setup;
+
+use crate::failure::Result;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+#[derive(Subcommand)]
+pub enum Bench {
+    /// Measure capture, restore and branching of a live Python process
+    Engine(engine::Args),
+}
+
+impl Bench {
+    pub fn run(self) -> Result<ExitCode> {
+        match self {
+            Bench::Engine(args) => engine::run(args),
+        }
+    }
+}

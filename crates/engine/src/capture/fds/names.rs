@@ -1,0 +1,142 @@
+//! From a file back to a name inside the machine.
+//!
+//! What `/proc` prints for a descriptor or a mapping is where the file *was* opened. Whether the
+//! name still leads there is asked of the machine's own tree; a file that has another name by
+//! now is looked for, among what the machine changed first and everywhere else last.
+
+use crate::error::{Doing, Result};
+use crate::tree::Tree;
+use stasis_sys::{fds, files as sysfiles, libc};
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Entries looked at before a search gives up: everything stands still meanwhile.
+const MOST_ENTRIES: usize = 200_000;
+
+const DELETED: &str = " (deleted)";
+
+/// Which file, for as long as it exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Inode {
+    pub device: u64,
+    pub number: u64,
+}
+
+impl Inode {
+    pub fn of(meta: &std::fs::Metadata) -> Inode {
+        Inode { device: meta.dev(), number: meta.ino() }
+    }
+}
+
+/// Names of one machine, while it stands still.
+pub struct Names {
+    root: OwnedFd,
+    root_path: PathBuf,
+    upper: PathBuf,
+    /// Names that led to files when the machine was captured last.
+    changed: Vec<String>,
+}
+
+impl Names {
+    pub fn of(tree: &Tree) -> Result<Names> {
+        let root_path = PathBuf::from(format!("/proc/{}/root", tree.walls.init.pid));
+        let root = File::options()
+            .read(true)
+            .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
+            .open(&root_path)
+            .doing(|| "open the machine's root".into())?;
+        let base = tree.base.iter().flat_map(|image| &image.manifest.files.entries);
+        Ok(Names {
+            root: root.into(),
+            root_path,
+            upper: PathBuf::from(&tree.walls.files.upper),
+            changed: base.map(|entry| format!("/{}", entry.path)).collect(),
+        })
+    }
+
+    /// The file a name leads to, itself and not what it points at if it is a link.
+    fn look_up(&self, path: &str) -> Option<Inode> {
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        let found = sysfiles::open_in_root(self.root.as_fd(), path, flags).ok()?;
+        let stat = fds::stat(found.as_fd()).ok()?;
+        Some(Inode { device: stat.st_dev, number: stat.st_ino })
+    }
+
+    pub fn leads_to(&self, path: &str, file: Inode) -> bool {
+        path.starts_with('/') && self.look_up(path) == Some(file)
+    }
+
+    /// The name of a file that `/proc` calls `link`, if it still has one.
+    pub fn current(&self, link: &str, file: Inode, links: u64) -> Option<String> {
+        if !link.ends_with(DELETED) || self.leads_to(link, file) {
+            return Some(link.to_owned());
+        }
+        if links == 0 {
+            return None;
+        }
+        self.find_changed(&HashSet::from([file])).remove(&file)
+    }
+
+    /// Names of several files, searched as far as needed. `hints` are tried first.
+    pub fn find(
+        &self,
+        wanted: &HashSet<Inode>,
+        hints: impl Iterator<Item = String>,
+    ) -> HashMap<Inode, String> {
+        let mut found = HashMap::new();
+        for path in hints.chain(self.changed.iter().cloned()) {
+            if let Some(file) = self.look_up(&path).filter(|file| wanted.contains(file)) {
+                found.entry(file).or_insert(path);
+            }
+        }
+        let missing = |found: &HashMap<Inode, String>| -> HashSet<Inode> {
+            wanted.iter().filter(|file| !found.contains_key(file)).copied().collect()
+        };
+        if found.len() < wanted.len() {
+            found.extend(self.find_changed(&missing(&found)));
+        }
+        if found.len() < wanted.len() {
+            found.extend(walk(&self.root_path, &missing(&found), |path, meta| {
+                let _ = path;
+                Some(Inode::of(meta))
+            }));
+        }
+        found
+    }
+
+    fn find_changed(&self, wanted: &HashSet<Inode>) -> HashMap<Inode, String> {
+        walk(&self.upper, wanted, |path, _| self.look_up(path))
+    }
+}
+
+/// Looks through a directory tree, on one file system, for the files that are wanted.
+fn walk(
+    top: &Path,
+    wanted: &HashSet<Inode>,
+    identify: impl Fn(&str, &std::fs::Metadata) -> Option<Inode>,
+) -> HashMap<Inode, String> {
+    let mut found = HashMap::new();
+    let mut queue = vec![String::new()];
+    let mut looked_at = 0;
+    while let Some(dir) = queue.pop() {
+        let entries = std::fs::read_dir(top.join(dir.trim_start_matches('/')));
+        for entry in entries.into_iter().flatten().flatten() {
+            looked_at += 1;
+            let path = format!("{dir}/{}", entry.file_name().to_string_lossy());
+            let Ok(meta) = entry.metadata() else { continue };
+            if let Some(file) = identify(&path, &meta).filter(|file| wanted.contains(file)) {
+                found.entry(file).or_insert_with(|| path.clone());
+            }
+            if meta.is_dir() && !matches!(path.as_str(), "/proc" | "/sys") {
+                queue.push(path);
+            }
+        }
+        if found.len() == wanted.len() || looked_at > MOST_ENTRIES {
+            break;
+        }
+    }
+    found
+}

@@ -1,0 +1,37 @@
+//! Rewriting an image so that it stands alone.
+//!
+//! An image that came out of many captures refers to pages in many packs. Flattening copies them,
+//! verified and in address order, to one new pack: restores read one file again, and the old packs
+//! can go when nobody else refers to them. The content, and so what is restored, is the same.
+
+use crate::capture::Sink;
+use crate::error::Result;
+use crate::layers::write_runs;
+use crate::store::{Image, Store};
+use stasis_image::model::*;
+
+pub fn flatten(store: &Store, image: &Image) -> Result<Image> {
+    let old = &*image.manifest;
+    let mut new = old.clone();
+    let mut sink = Sink::alone(store);
+    for memory in &mut new.memory {
+        memory.runs = copy(store, old, &memory.runs, &mut sink)?;
+    }
+    for segment in &mut new.segments {
+        segment.runs = copy(store, old, &segment.runs, &mut sink)?;
+    }
+    for entry in &mut new.files.entries {
+        if let FileKind::Regular { runs, .. } = &mut entry.kind {
+            *runs = copy(store, old, runs, &mut sink)?;
+        }
+    }
+    new.meta.packs = sink.finish()?;
+    new.meta.parent = Some(image.id);
+    store.write_image(new)
+}
+
+fn copy(store: &Store, old: &Manifest, runs: &[Run], sink: &mut Sink) -> Result<Vec<Run>> {
+    let mut copied = Vec::new();
+    write_runs(store, old, runs, |page, bytes| sink.keep(page, bytes, |_| None, &mut copied))?;
+    Ok(copied)
+}

@@ -1,0 +1,190 @@
+//! Walls for trees: built on demand, with a few standing ready.
+//!
+//! Making namespaces costs more than forking into them, so after walls for some root were asked
+//! for, a thread builds a few more like them while nobody waits. A burst takes those first and
+//! then waits for its own. Standing walls hold an init and an empty directory, nothing else, and
+//! fall with the engine.
+
+use crate::error::{Doing, Result};
+use crate::spawner::{Init, Spawner};
+use stasis_spawner::protocol::{RootSpec, WallsSpec};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+/// How many stand ready for each root, and for how many roots.
+const READY_EACH: usize = 4;
+const ROOTS: usize = 4;
+/// Quiet time after a request before more are built, so as not to compete with it.
+const QUIET: Duration = Duration::from_millis(3);
+
+pub const HOSTNAME: &str = "stasis";
+
+/// A tree's walls: its init, and the directories of its overlay.
+pub struct Walls {
+    pub init: Init,
+    pub files: RootSpec,
+    _dir: RunDir,
+}
+
+/// A running tree's own directory; removed with it. What should outlive it is in an image.
+pub struct RunDir(PathBuf);
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub struct WallsPool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    spawner: Spawner,
+    run_dir: PathBuf,
+    next: AtomicU64,
+    ready: Mutex<Ready>,
+    asked: Condvar,
+}
+
+#[derive(Default)]
+struct Ready {
+    /// Most recently used root first.
+    roots: VecDeque<(Vec<String>, Vec<Walls>)>,
+    requests: u64,
+}
+
+impl WallsPool {
+    pub fn start(spawner: Spawner, run_dir: &Path) -> Result<WallsPool> {
+        std::fs::create_dir_all(run_dir).doing(|| format!("make {}", run_dir.display()))?;
+        remove_leftovers(run_dir);
+        let shared = Arc::new(Shared {
+            spawner,
+            run_dir: run_dir.to_owned(),
+            next: AtomicU64::new(0),
+            ready: Mutex::default(),
+            asked: Condvar::new(),
+        });
+        let weak = Arc::downgrade(&shared);
+        std::thread::Builder::new()
+            .name("stasis-walls".into())
+            .spawn(move || keep_ready(&weak))
+            .doing(|| "start a thread".into())?;
+        Ok(WallsPool { shared })
+    }
+
+    pub fn spawner(&self) -> &Spawner {
+        &self.shared.spawner
+    }
+
+    /// Walls around `lower`, topmost layer first, standing.
+    pub fn take(&self, lower: Vec<String>) -> Result<Walls> {
+        if let Some(walls) = self.shared.take_ready(&lower) {
+            return Ok(walls);
+        }
+        let walls = self.shared.build(lower)?;
+        walls.init.wait_ready()?;
+        Ok(walls)
+    }
+}
+
+impl Shared {
+    fn ready(&self) -> MutexGuard<'_, Ready> {
+        self.ready.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    fn take_ready(&self, lower: &[String]) -> Option<Walls> {
+        let mut ready = self.ready();
+        ready.requests += 1;
+        let mut entry = match ready.roots.iter().position(|(own, _)| own == lower) {
+            Some(index) => ready.roots.remove(index)?,
+            None => (lower.to_vec(), Vec::new()),
+        };
+        let walls = entry.1.pop();
+        ready.roots.push_front(entry);
+        ready.roots.truncate(ROOTS);
+        self.asked.notify_one();
+        walls
+    }
+
+    fn build(&self, lower: Vec<String>) -> Result<Walls> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let dir = self.run_dir.join(format!("{}-{number}", std::process::id()));
+        let (upper, work) = (dir.join("upper"), dir.join("work"));
+        std::fs::create_dir(&dir)
+            .and_then(|()| std::fs::create_dir(&upper))
+            .and_then(|()| std::fs::create_dir(&work))
+            .doing(|| format!("make {}", dir.display()))?;
+        let dir = RunDir(dir);
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let files = RootSpec { lower, upper: text(upper), work: text(work) };
+        let everyone = vec![(0, 0, u32::MAX)];
+        let spec = WallsSpec {
+            hostname: HOSTNAME.into(),
+            root: files.clone(),
+            uid_map: everyone.clone(),
+            gid_map: everyone,
+        };
+        Ok(Walls { init: self.spawner.walls(spec)?, files, _dir: dir })
+    }
+
+    /// A root with fewer walls standing than it should have.
+    fn lacking(&self) -> Option<Vec<String>> {
+        let ready = self.ready();
+        let lacks = ready.roots.iter().find(|(_, standing)| standing.len() < READY_EACH);
+        lacks.map(|(lower, _)| lower.clone())
+    }
+
+    fn add(&self, lower: &[String], walls: Walls) {
+        let mut ready = self.ready();
+        if let Some((_, standing)) = ready.roots.iter_mut().find(|(own, _)| own == lower) {
+            standing.push(walls);
+        }
+    }
+}
+
+/// Builds walls while nobody waits for any, until the pool is gone.
+fn keep_ready(pool: &Weak<Shared>) {
+    let mut seen = 0;
+    while let Some(shared) = pool.upgrade() {
+        let ready = shared.ready();
+        let waited = shared.asked.wait_timeout(ready, QUIET);
+        let requests = waited.map(|(ready, _)| ready.requests).unwrap_or(seen);
+        if std::mem::replace(&mut seen, requests) != requests {
+            continue;
+        }
+        match shared.lacking() {
+            Some(lower) => {
+                let built = shared.build(lower.clone());
+                let Ok(walls) = built.and_then(|walls| walls.init.wait_ready().map(|()| walls))
+                else {
+                    // whoever asks next meets the same error and can report it
+                    std::thread::sleep(Duration::from_secs(1));
+                    continue;
+                };
+                shared.add(&lower, walls);
+            }
+            None => {
+                drop(shared);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+/// Directories of engines that are gone.
+fn remove_leftovers(run_dir: &Path) {
+    for entry in std::fs::read_dir(run_dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.split_once('-')?.0.parse::<u32>().ok());
+        let alive = pid.is_some_and(|pid| {
+            pid != std::process::id() && Path::new(&format!("/proc/{pid}")).exists()
+        });
+        if !alive {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Prepares under .dev what building, testing and the benches need:
+#
+#   .dev/venv      the host's Python with the libraries of dev/requirements.txt
+#   .dev/node      a link to the host's Node;  .dev/deno  Deno
+#   .dev/programs  the C programs of tests/programs, built
+#   .dev/rootfs    a root file system to run all of them in, each at its own path
+#
+# A step that succeeded is not run again until what it was made from changes (.dev/stamps).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+here=$(pwd -P)
+
+UV=0.13.7
+DENO=2.9.6
+
+say() { echo "setup: $*" >&2; }
+fail() { say "$*"; exit 1; }
+hash_of() { sha256sum | cut -c1-32; }
+
+# step NAME KEY COMMAND...
+step() {
+  local name=$1 key=$2
+  shift 2
+  [[ "$(cat ".dev/stamps/$name" 2>/dev/null || true)" == "$key" ]] && return
+  say "$name"
+  rm -f ".dev/stamps/$name"
+  "$@"
+  echo "$key" >".dev/stamps/$name"
+}
+
+missing_packages() {
+  echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1 || echo gcc libc6-dev
+  compgen -G '/usr/lib*/*/libjemalloc.so.2' >/dev/null || echo libjemalloc2
+  python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3 python3-venv
+  command -v node >/dev/null || echo nodejs
+  command -v npm >/dev/null || echo npm
+}
+
+packages() {
+  local missing
+  missing=$(missing_packages | xargs)
+  [[ -z "$missing" ]] && return
+  command -v apt-get >/dev/null || fail "please install what Debian calls: $missing"
+  [[ $EUID -eq 0 ]] || fail "please run as root: apt-get install $missing"
+  say "packages: $missing"
+  apt-get update -qq
+  # shellcheck disable=SC2086 # a list of names
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+}
+
+make_venv() {
+  rm -rf .dev/venv .dev/uv
+  python3 -m venv .dev/venv
+  local pip=(.dev/venv/bin/python -m pip install --quiet --disable-pip-version-check)
+  if "${pip[@]}" --target .dev/uv "uv==$UV" 2>/dev/null &&
+    .dev/uv/bin/uv pip install --quiet --python .dev/venv/bin/python --compile-bytecode \
+      -r dev/requirements.txt; then
+    return
+  fi
+  say "uv did not do it; trying pip"
+  "${pip[@]}" -r dev/requirements.txt
+}
+
+make_deno() {
+  rm -rf .dev/deno
+  mkdir -p .dev/deno/npm
+  npm install --prefix .dev/deno/npm --no-save --no-audit --no-fund --ignore-scripts --silent \
+    "@deno/linux-x64-glibc@$DENO"
+  mv .dev/deno/npm/node_modules/@deno/linux-x64-glibc/deno .dev/deno/deno
+  rm -r .dev/deno/npm
+}
+
+fill_rootfs() {
+  .dev/venv/bin/python dev/rootfs.py "$1" .dev/venv .dev/deno .dev/node .dev/programs tests/programs
+}
+
+make_rootfs() {
+  rm -rf .dev/rootfs.new
+  fill_rootfs .dev/rootfs.new
+  if [[ $EUID -eq 0 ]]; then
+    check_rootfs .dev/rootfs.new
+  fi
+  rm -rf .dev/rootfs.old
+  [[ ! -e .dev/rootfs ]] || mv .dev/rootfs .dev/rootfs.old
+  mv .dev/rootfs.new .dev/rootfs
+  rm -rf .dev/rootfs.old
+}
+
+# Each interpreter starts inside, with nothing mounted.
+check_rootfs() {
+  local inside=(chroot "$1" /usr/bin/env -i PATH=/usr/bin HOME=/tmp/check DENO_NO_UPDATE_CHECK=1)
+  "${inside[@]}" "$here/.dev/venv/bin/python" -B -c 'import numpy, pandas, matplotlib, ssl, sqlite3'
+  "${inside[@]}" "$here/.dev/node/node" -e 1
+  "${inside[@]}" "$here/.dev/deno/deno" eval 1
+  "${inside[@]}" "$here/.dev/programs/tls" </dev/null >/dev/null
+  rm -rf "$1/tmp/check"
+}
+
+packages
+command -v cargo >/dev/null || fail "please install Rust 1.95 or newer (rustup)"
+mkdir -p .dev/stamps .dev/node
+exec 9>.dev/lock
+flock 9
+
+python=$(python3 -c 'import sys; print(sys.version, sys.base_prefix)')
+node=$(node -p process.execPath)
+ln -sfn "$node" .dev/node/node
+
+venv=$({ echo "$here $python $UV"; cat dev/requirements.txt; } | hash_of)
+step venv "$venv" make_venv
+step deno "$DENO" make_deno
+python3 tests/programs/run_plain.py --build-only --out .dev/programs
+rootfs=$({
+  echo "$venv $DENO" && stat -c '%n %s %y' "$node"
+  cat dev/rootfs.py dev/setup.sh /etc/ld.so.cache
+} | hash_of)
+step rootfs "$rootfs" make_rootfs
+programs=$(find tests/programs .dev/programs -name __pycache__ -prune -o -type f -print0 |
+  sort -z | xargs -0 sha256sum | hash_of)
+step programs "$rootfs $programs" fill_rootfs .dev/rootfs

@@ -1,0 +1,65 @@
+//! Which crate may use which. Dependencies point one way:
+//!
+//!   cli ─► engine ─► spawner ─► sys
+//!             ├────► image
+//!             └────► sys            image, sys: nothing of ours
+
+use super::Finding;
+use serde_json::Value;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+const ARROWS: &[(&str, &[&str])] = &[
+    ("stasis-sys", &[]),
+    ("stasis-image", &[]),
+    ("stasis-spawner", &["stasis-sys"]),
+    ("stasis-engine", &["stasis-sys", "stasis-image", "stasis-spawner"]),
+    ("stasis-cli", &["stasis-engine"]),
+    ("xtask", &[]),
+];
+
+/// A crate of the workspace and those of ours that it uses, in tests and build scripts too.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Package {
+    pub name: String,
+    pub uses: Vec<String>,
+}
+
+pub fn read(root: &Path) -> io::Result<Vec<Package>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
+    let output = Command::new(cargo).args(arguments).current_dir(root).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(io::Error::other(format!("cargo metadata: {said}")));
+    }
+    Ok(parse(&serde_json::from_slice(&output.stdout)?))
+}
+
+/// The packages in the answer of `cargo metadata`.
+pub fn parse(metadata: &Value) -> Vec<Package> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let is_ours = |name: &String| name.starts_with("stasis-");
+    let package = |value: &Value| Package {
+        name: name(value),
+        uses: list(&value["dependencies"]).iter().map(name).filter(is_ours).collect(),
+    };
+    list(&metadata["packages"]).iter().map(package).collect()
+}
+
+pub fn check(packages: &[Package]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in packages {
+        let mut say = |what| findings.push(Finding::new(&package.name, 0, what));
+        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == package.name) else {
+            say("a crate that the arrows in xtask do not know".to_owned());
+            continue;
+        };
+        for used in package.uses.iter().filter(|used| !allowed.contains(&used.as_str())) {
+            say(format!("must not use {used}: dependencies point one way"));
+        }
+    }
+    findings
+}

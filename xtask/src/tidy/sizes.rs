@@ -1,0 +1,83 @@
+//! How long functions and files are. What is too long is listed by name, or it fails.
+
+use super::Finding;
+use super::tokens::{Token, find};
+
+const FUNCTION_LINES: usize = 70;
+const FILE_LINES: usize = 600;
+
+/// Something too long: a function, or a file as a whole (no name).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Long {
+    pub path: String,
+    pub name: String,
+    pub line: usize,
+    pub lines: usize,
+}
+
+/// Leave to be long, up to so many lines: path, function (none: the file), lines.
+pub type Exception = (&'static str, &'static str, usize);
+
+/// What in this file is over its limit.
+pub fn measure(path: &str, text: &str, tokens: &[Token]) -> Vec<Long> {
+    let mut long = Vec::new();
+    let lines = lines_before_tests(path, text, tokens);
+    if lines > FILE_LINES {
+        long.push(Long { path: path.into(), name: String::new(), line: 0, lines });
+    }
+    for at in find(tokens, &["fn"]) {
+        let Some(name) = tokens.get(at + 1).filter(|next| next.is_name()) else { continue };
+        let Some(lines) = function_lines(&tokens[at..]) else { continue };
+        if lines > FUNCTION_LINES {
+            let (name, line) = (name.text.clone(), tokens[at].line);
+            long.push(Long { path: path.into(), name, line, lines });
+        }
+    }
+    long
+}
+
+/// Lines from `fn` to the closing brace of the body; nothing if it has none.
+fn function_lines(tokens: &[Token]) -> Option<usize> {
+    let depth = tokens[0].depth;
+    let mut own = tokens.iter().filter(|token| token.depth == depth);
+    own.find(|token| token.is("{") || token.is(";")).filter(|token| token.is("{"))?;
+    let end = own.next()?;
+    Some(end.line - tokens[0].line + 1)
+}
+
+fn lines_before_tests(path: &str, text: &str, tokens: &[Token]) -> usize {
+    if path.ends_with("/tests.rs") || path.split('/').any(|part| part == "tests") {
+        return 0;
+    }
+    let mut tests = find(tokens, &["#", "[", "cfg", "(", "test", ")", "]", "mod"]);
+    let inline = tests.find(|at| tokens.get(at + 9).is_some_and(|token| token.is("{")));
+    inline.map_or(text.lines().count(), |at| tokens[at].line - 1)
+}
+
+/// Everything long must be excepted, and every exception must be needed.
+pub fn check(long: &[Long], exceptions: &[Exception]) -> Vec<Finding> {
+    let matches =
+        |long: &Long, (path, name, _): &Exception| long.path == *path && long.name == *name;
+    let mut findings = Vec::new();
+    for found in long {
+        let leave = exceptions.iter().find(|exception| matches(found, exception));
+        if leave.is_none_or(|(_, _, lines)| found.lines > *lines) {
+            findings.push(Finding::new(&found.path, found.line, describe(found)));
+        }
+    }
+    for exception in exceptions {
+        if !long.iter().any(|found| matches(found, exception)) {
+            let what =
+                format!("`{}` needs no exception any more: take it off the list", exception.1);
+            findings.push(Finding::new(exception.0, 0, what));
+        }
+    }
+    findings
+}
+
+fn describe(long: &Long) -> String {
+    match long.name.as_str() {
+        "" => format!("{} lines before its tests, {FILE_LINES} is the most", long.lines),
+        name => format!("`{name}` has {} lines, {FUNCTION_LINES} is the most", long.lines),
+    }
+}
