@@ -8,30 +8,19 @@ use crate::stage::Stage;
 /// `restore` for all that restore.
 #[rustfmt::skip]
 pub const KNOWN_GAPS: &[(&str, &str, &str)] = &[
-    ("blocked_calls_eintr", "*", "sockets are not carried yet"),
     ("file_locks", "*", "file locks are not carried yet"),
     ("directories", "*", "an O_PATH descriptor is not supported"),
     ("fifos", "restore", "a FIFO is not carried yet"),
     ("inotifies", "*", "inotify is not supported"),
     ("inotify_pending", "*", "inotify is not supported"),
     ("memfds", "*", "a deleted file (/memfd:mapped (deleted))"),
-    ("unix_pairs", "*", "sockets are not carried yet"),
-    ("unix_listening", "*", "sockets are not carried yet"),
     ("ptys", "*", "device /dev/pts/ptmx (5:2) is not supported"),
-    ("shared_descriptors", "*", "sockets are not carried yet"),
-    ("tcp_listening", "*", "sockets are not carried yet"),
-    ("tcp_inside", "*", "sockets are not carried yet"),
-    ("udp", "*", "sockets are not carried yet"),
     ("madvise", "*", "memory marked MADV_DONTFORK is not carried yet"),
-    ("many_fds", "*", "sockets are not carried yet"),
     ("python_sqlite_transaction", "*", "file locks are not carried yet"),
-    ("python_asyncio_tasks", "*", "sockets are not carried yet"),
     ("js_timers", "*", "memory marked MADV_DONTFORK is not carried yet"),
     ("js_workers", "*", "memory marked MADV_DONTFORK is not carried yet"),
-    ("js_child_process", "*", "sockets are not carried yet"),
     ("js_wasm", "*", "memory marked MADV_DONTFORK is not carried yet"),
     ("js_promises_streams", "*", "memory marked MADV_DONTFORK is not carried yet"),
-    ("deno_pending_timer", "*", "sockets are not carried yet"),
 ];
 
 /// The reason why a pair is not expected to work.
