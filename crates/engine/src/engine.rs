@@ -139,14 +139,19 @@ impl Engine {
 
     /// The parked template with the most in common: the image's own, or that of an ancestor.
     fn nearest(&self, image: &Image) -> Option<Arc<Template>> {
+        if self.parked().is_empty() {
+            return None;
+        }
         let mut next = Some(image.id);
-        let mut parent = image.manifest.meta.parent;
         while let Some(id) = next {
             if let Some(template) = self.parked().get(&id) {
                 return Some(template.clone());
             }
-            next = parent;
-            parent = next.and_then(|id| Some(self.store.read_image(id).ok()?.manifest.meta.parent?));
+            next = if id == image.id {
+                image.manifest.meta.parent
+            } else {
+                self.store.parent_of(id)
+            };
         }
         None
     }

@@ -32,11 +32,11 @@ pub fn check(manifest: &Manifest, root: i32, held: &[MappedFile], init: i32) -> 
     let files = &manifest.meta.mapped_files;
     let held: HashSet<&MappedFile> = held.iter().collect();
     let others = manifest.processes.iter().filter(|process| process.pid != root);
-    let by_others: HashSet<u32> =
-        others.filter_map(Process::live).flat_map(files_of).collect();
-    let needed = files.iter().zip(0..).filter(|(file, index)| {
-        !held.contains(file) || by_others.contains(index)
-    });
+    let by_others: HashSet<u32> = others.filter_map(Process::live).flat_map(files_of).collect();
+    let needed = files
+        .iter()
+        .zip(0..)
+        .filter(|(file, index)| !held.contains(file) || by_others.contains(index));
     let mut machine = None;
     for (file, _) in needed {
         if machine.is_none() {
@@ -59,6 +59,7 @@ fn files_of(live: &Live) -> impl Iterator<Item = u32> {
 
 fn root_of(init: i32) -> Result<OwnedFd> {
     let path = format!("/proc/{init}/root");
-    let root = File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(&path);
+    let root =
+        File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(&path);
     Ok(root.doing(|| format!("open {path}"))?.into())
 }

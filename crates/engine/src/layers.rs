@@ -16,6 +16,8 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 const OPAQUE: &str = "trusted.overlay.opaque";
+/// Overlay's own notes that matter in another directory; the rest it makes again.
+pub const KEPT_OVERLAY_NOTES: [&str; 1] = [OPAQUE];
 
 fn is_opaque(entry: &FileEntry) -> bool {
     entry.xattrs.iter().any(|(name, value)| name == OPAQUE && value == b"y")
@@ -80,19 +82,9 @@ pub fn materialize(store: &Store, image: &Image) -> Result<Option<PathBuf>> {
         return Ok(Some(path));
     }
     let temp = store.temp_path("layer");
-    std::fs::create_dir(&temp).doing(|| format!("make {}", temp.display()))?;
-    // hard links need their targets, and directories lose their times when filled
-    let (links, files): (Vec<_>, Vec<_>) = manifest
-        .files
-        .entries
-        .iter()
-        .partition(|entry| matches!(entry.kind, FileKind::Hardlink { .. }));
-    for entry in files.iter().chain(&links) {
-        make_entry(store, manifest, &temp, entry)?;
-    }
-    for entry in files.iter().rev() {
-        set_attributes(&temp, entry)?;
-    }
+    lay_out(store, manifest, &temp).inspect_err(|_| {
+        let _ = std::fs::remove_dir_all(&temp);
+    })?;
     match std::fs::rename(&temp, &path) {
         Ok(()) => Ok(Some(path)),
         // somebody else was faster; theirs is the same
@@ -102,6 +94,23 @@ pub fn materialize(store: &Store, image: &Image) -> Result<Option<PathBuf>> {
         }
         Err(error) => Err(error).doing(|| format!("name {}", path.display())),
     }
+}
+
+fn lay_out(store: &Store, manifest: &Manifest, temp: &Path) -> Result<()> {
+    std::fs::create_dir(temp).doing(|| format!("make {}", temp.display()))?;
+    // hard links need their targets, and directories lose their times when filled
+    let (links, files): (Vec<_>, Vec<_>) = manifest
+        .files
+        .entries
+        .iter()
+        .partition(|entry| matches!(entry.kind, FileKind::Hardlink { .. }));
+    for entry in files.iter().chain(&links) {
+        make_entry(store, manifest, temp, entry)?;
+    }
+    for entry in files.iter().rev() {
+        set_attributes(temp, entry)?;
+    }
+    Ok(())
 }
 
 fn make_entry(store: &Store, manifest: &Manifest, root: &Path, entry: &FileEntry) -> Result<()> {

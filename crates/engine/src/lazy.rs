@@ -14,7 +14,7 @@ use crate::store::Pack;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::Run;
 use stasis_sys::uffd::{self, Event};
-use stasis_sys::{PAGE, fds, libc};
+use stasis_sys::{PAGE, fds, libc, process};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,6 +25,26 @@ use std::thread::JoinHandle;
 const AROUND: u64 = 16;
 const AHEAD: u64 = 256;
 
+/// Ranges the program wanted in huge pages, which arrive as small ones.
+pub struct HugeWishes {
+    pub process: OwnedFd,
+    pub ranges: Vec<(u64, u64)>,
+}
+
+impl HugeWishes {
+    /// Grants what can be granted; the program may have changed its mind meanwhile.
+    fn grant(&self) {
+        const HUGE: u64 = 2 << 20;
+        for (start, end) in &self.ranges {
+            let mut at = start.next_multiple_of(HUGE);
+            while at + HUGE <= *end {
+                let _ = stasis_sys::memory::collapse(self.process.as_fd(), at, HUGE as usize);
+                at += HUGE;
+            }
+        }
+    }
+}
+
 /// A tree being filled.
 pub struct Filling {
     thread: JoinHandle<Result<()>>,
@@ -32,12 +52,15 @@ pub struct Filling {
 
 impl Filling {
     /// Starts filling. `runs` refer to `packs`; `release` makes whoever else holds the
-    /// userfaultfd let go of it.
+    /// userfaultfd let go of it. If a page cannot be had, the machine behind `init` is ended: it
+    /// would wait for it for ever, or find zeros instead.
     pub fn start(
+        init: OwnedFd,
         uffd: OwnedFd,
         runs: Vec<Run>,
         packs: Vec<Arc<Pack>>,
         release: impl FnOnce() + Send + 'static,
+        wishes: HugeWishes,
     ) -> Result<Filling> {
         let missing = runs.into_iter().map(|run| (run.page, run)).collect();
         let space = Space { uffd, missing, next: 0 };
@@ -46,11 +69,23 @@ impl Filling {
             .name("stasis-fill".into())
             .spawn(move || {
                 let result = filler.run();
+                if result.is_err() {
+                    let _ = process::pidfd_kill(init.as_fd(), libc::SIGKILL);
+                    let _ = process::pidfd_wait(init.as_fd(), -1);
+                }
                 release();
+                // whoever waits for the memory does not wait for this
+                let _ = std::thread::Builder::new()
+                    .name("stasis-huge".into())
+                    .spawn(move || wishes.grant());
                 result
             })
             .doing(|| "start a filling thread".into())?;
         Ok(Filling { thread })
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// Waits until everything is there.

@@ -8,7 +8,7 @@
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::identity;
-use crate::lazy::Filling;
+use crate::lazy::{Filling, HugeWishes};
 use crate::objects::{self, Made};
 use crate::plan::{self, Built, Layout, MemoryPlan, Prepared, Purpose, root_of};
 use crate::spawner::Init;
@@ -40,7 +40,7 @@ pub struct Lazy {
 
 impl Default for Lazy {
     fn default() -> Lazy {
-        Lazy { total: 16 << 20, mapping: 1 << 20 }
+        Lazy { total: 16 << 20, mapping: 64 << 10 }
     }
 }
 
@@ -116,7 +116,9 @@ pub fn restore(
             let runs = lazy_runs(manifest, root.pid, live, &lazy)?;
             let packs = manifest.meta.packs.iter().map(|pack| store.pack(pack.root));
             let packs = packs.collect::<Result<Vec<_>>>()?;
-            memo.filling = Some(Filling::start(uffd, runs, packs, release)?);
+            let end = init.pidfd.try_clone().doing(|| "copy a descriptor".into())?;
+            let wishes = huge_wishes(clone.pid.ok_or(Error::Gone)?, live, &lazy)?;
+            memo.filling = Some(Filling::start(end, uffd, runs, packs, release, wishes)?);
         }
     }
     fault::point("restore.cloned")?;
@@ -238,6 +240,13 @@ fn lazy_mappings(lazy: Lazy, plan: &MemoryPlan, vmas: &[Vma]) -> Vec<usize> {
     worth.collect()
 }
 
+/// Mappings filled on demand that the program wanted in huge pages.
+fn huge_wishes(pid: i32, live: &Live, lazy: &[usize]) -> Result<HugeWishes> {
+    let process = sysprocess::pidfd_open(pid).doing(|| "open the tree's root".into())?;
+    let wanted = lazy.iter().map(|index| &live.vmas[*index]).filter(|vma| vma.traits.huge);
+    Ok(HugeWishes { process, ranges: wanted.map(|vma| (vma.start, vma.end)).collect() })
+}
+
 /// What has to be filled in the mappings that are filled on demand.
 fn lazy_runs(manifest: &Manifest, root: i32, live: &Live, lazy: &[usize]) -> Result<Vec<Run>> {
     let memory = manifest.memory.iter().find(|memory| memory.pid == root).ok_or(Error::Gone)?;
@@ -322,8 +331,7 @@ impl Clone {
     }
 
     fn message(&mut self, built: &Built) -> Result<(u8, Option<OwnedFd>)> {
-        let ready = fds::poll_readable(self.control.as_fd(), PATIENCE_MS)
-            .doing(|| "wait for a clone".into())?;
+        let ready = self.wait()?;
         let mut byte = [0];
         let received = if ready { socket::receive(self.control.as_fd(), &mut byte).ok() } else { None };
         match received {
@@ -333,6 +341,21 @@ impl Clone {
             }
             _ => Err(self.failure(built)),
         }
+    }
+
+    /// Whether it has something to say. One process of several may fail while the one that would
+    /// tell us waits for it: its report is enough.
+    fn wait(&self) -> Result<bool> {
+        const LOOK_MS: i32 = 50;
+        let base = (layout::REPORT - layout::STAGE) as usize;
+        for _ in 0..PATIENCE_MS / LOOK_MS {
+            let ready = fds::poll_readable(self.control.as_fd(), LOOK_MS)
+                .doing(|| "wait for a clone".into())?;
+            if ready || self.report.read_u64(base) != 0 {
+                return Ok(ready);
+            }
+        }
+        Ok(false)
     }
 
     /// What the report page says went wrong.

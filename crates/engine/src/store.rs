@@ -42,15 +42,20 @@ pub struct Store {
 struct Known {
     packs: HashMap<PackRoot, Arc<Pack>>,
     order: Vec<PackRoot>,
+    /// Parents of images that were read or written.
+    parents: HashMap<ImageId, Option<ImageId>>,
     pages: PageSet,
 }
 
 impl Store {
     pub fn open(dir: &Path) -> Result<Store> {
-        let _ = std::fs::remove_dir_all(dir.join("tmp"));
+        // layers are never synced: after a crash one may have its name and not its contents
+        for name in ["tmp", "layers"] {
+            let _ = std::fs::remove_dir_all(dir.join(name));
+        }
         for name in ["images", "packs", "layers", "tmp"] {
             let path = dir.join(name);
-            std::fs::create_dir_all(&path).doing(|| format!("make {}", path.display()))?;
+            private_dir(&path).doing(|| format!("make {}", path.display()))?;
         }
         Ok(Store {
             dir: dir.to_owned(),
@@ -141,7 +146,7 @@ impl Store {
         })?;
         self.sync_dir("images")?;
         fault::point("image.synced")?;
-        Ok(Image { id: sealed.id, manifest: Arc::new(manifest) })
+        Ok(self.known_as(sealed.id, manifest))
     }
 
     fn image_path(&self, id: ImageId) -> PathBuf {
@@ -159,13 +164,34 @@ impl Store {
         let manifest =
             decode(&bytes, id).map_err(|source| Error::Image { id: id.to_string(), source })?;
         crate::validate::manifest(&manifest)?;
-        Ok(Image { id, manifest: Arc::new(manifest) })
+        Ok(self.known_as(id, manifest))
+    }
+
+    /// The image another was captured on top of, if any and if it can be told.
+    pub fn parent_of(&self, id: ImageId) -> Option<ImageId> {
+        if let Some(parent) = self.known().parents.get(&id) {
+            return *parent;
+        }
+        self.read_image(id).ok()?.manifest.meta.parent
+    }
+
+    fn known_as(&self, id: ImageId, manifest: Manifest) -> Image {
+        self.known().parents.insert(id, manifest.meta.parent);
+        Image { id, manifest: Arc::new(manifest) }
     }
 
     /// Forgets opened packs, so that the next use reads the files again.
     pub fn forget(&self) {
         *self.known() = Known::default();
     }
+}
+
+/// A directory nobody else may enter: what machines leave in it may be setuid, and would be so on
+/// the host, too.
+pub fn private_dir(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir_all(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }
 
 type ImageResult<T> = std::result::Result<T, stasis_image::ImageError>;

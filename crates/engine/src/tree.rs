@@ -1,6 +1,7 @@
 //! A live process tree inside its walls.
 
 use crate::error::{Doing, Error, Result};
+use crate::capture::Restarts;
 use crate::lazy::Filling;
 use crate::proc::{self, Status};
 use crate::spawner;
@@ -12,6 +13,7 @@ use stasis_sys::pagemap::Region;
 use stasis_sys::{libc, process, ptrace};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// A descriptor that leads outside the tree; the engine knows it by what it refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub(crate) struct Memo {
     /// The program has memory that a twin shows only afterwards to be missing (emptied in forks,
     /// or shared without being resident), so captures look for it in the pause.
     pub look_closer: bool,
+    /// Waits that captures interrupted, by thread.
+    pub restarts: Restarts,
     /// The image the next capture is compared with, and the tracker's answers are relative to.
     pub last: Option<Image>,
 }
@@ -76,9 +80,21 @@ impl Tree {
     /// Waits until memory that is filled on demand is all there: a twin of a half-filled process
     /// would lack the rest.
     pub(crate) fn wait_filled(&self) -> Result<()> {
-        match self.memo().filling.take() {
-            Some(filling) => filling.wait(),
-            None => Ok(()),
+        // a tree that forks without end has without end to be filled
+        const LIMIT: Duration = Duration::from_secs(60);
+        let end = Instant::now() + LIMIT;
+        loop {
+            let mut memo = self.memo();
+            match memo.filling.take() {
+                None => return Ok(()),
+                Some(filling) if filling.is_over() => return filling.wait(),
+                filling => memo.filling = filling,
+            }
+            drop(memo);
+            if Instant::now() > end {
+                return Err(Error::refused(0, "its memory is still being filled"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 

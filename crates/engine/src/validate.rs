@@ -1,16 +1,46 @@
 //! What an image says is checked before anything acts on it: a valid checksum means it was not
 //! damaged, not that whoever made it was honest.
+//!
+//! Refused here: references to nothing, numbers that would overflow, families that never come
+//! together, mappings over the engine's own pages (a template is outside all walls), and names that
+//! lead out of the directory they are laid out in. What is only wrong for the program itself, such
+//! as a register, is its own affair.
 
 use crate::error::{Error, Result};
+use crate::plan::{HELPER_PID, INNER_HELPER_PID};
 use stasis_image::model::*;
+use stasis_spawner::layout::{RESERVED, RESERVED_END};
 use stasis_sys::PAGE;
+use std::collections::{HashMap, HashSet};
 
 const TOP: u64 = 0x7fff_ffff_f000;
 const MAX_PROCESSES: usize = 4096;
+const MAX_THREADS: usize = 16384;
+const MAX_TIMERS: usize = 4096;
 const MAX_DESCRIPTOR: i32 = 1 << 20;
+/// The kernel's own limit for process numbers.
+const MAX_PID: i32 = 1 << 22;
+const MAX_PIPE: u32 = 16 << 20;
+const MAX_AUXV: usize = 64;
+const RLIMITS: usize = 16;
+const SIGINFO_LEN: usize = 128;
+const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
+/// Clocks are subtracted from one another; half of the range leaves room for that.
+const MAX_CLOCK: u64 = 1 << 62;
+/// What the kernel takes for never.
+const MAX_TIME: u64 = i64::MAX as u64;
+const MAX_SIZE: u64 = 1 << 62;
+/// Room for the largest of the kernel's own mappings to move to.
+const KERNEL_ROOM: u64 = 1 << 20;
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::Unfit(what())) }
+}
+
+/// The first of two equal items.
+fn twice<T: std::hash::Hash + Eq>(items: impl IntoIterator<Item = T>) -> Option<T> {
+    let mut seen = HashSet::new();
+    items.into_iter().find_map(|item| seen.replace(item))
 }
 
 pub fn manifest(manifest: &Manifest) -> Result<()> {
@@ -18,67 +48,197 @@ pub fn manifest(manifest: &Manifest) -> Result<()> {
     ensure(!processes.is_empty() && processes.len() <= MAX_PROCESSES, || {
         format!("{} processes", processes.len())
     })?;
+    family(processes)?;
     for own in processes {
         process(manifest, own)?;
     }
-    for memory in &manifest.memory {
-        runs(manifest, &memory.runs, TOP / PAGE)?;
-        for (start, end) in &memory.guards {
-            ensure(start < end && *end <= TOP, || format!("a guard at {start:x}-{end:x}"))?;
+    for own in &manifest.objects {
+        object(manifest, own)?;
+    }
+    memory(manifest)?;
+    let clocks = &manifest.meta.clocks;
+    for ns in [clocks.monotonic_ns, clocks.boottime_ns, clocks.realtime_ns] {
+        ensure(ns.unsigned_abs() <= MAX_CLOCK, || format!("a clock at {ns} ns"))?;
+    }
+    files(manifest)
+}
+
+/// Numbers are unique, and everybody has a parent who lives and leads up to init.
+fn family(processes: &[Process]) -> Result<()> {
+    let threads = processes.iter().filter_map(Process::live).flat_map(|live| &live.threads);
+    let zombies = processes.iter().filter(|process| process.live().is_none());
+    let numbers = threads.map(|thread| thread.tid).chain(zombies.map(|zombie| zombie.pid));
+    let numbers: Vec<i32> = numbers.collect();
+    ensure(numbers.len() <= MAX_THREADS, || format!("{} threads", numbers.len()))?;
+    for number in &numbers {
+        let fine =
+            (2..MAX_PID).contains(number) && ![HELPER_PID, INNER_HELPER_PID].contains(number);
+        ensure(fine, || format!("a process or thread {number}"))?;
+    }
+    if let Some(number) = twice(numbers) {
+        return Err(Error::Unfit(format!("two processes or threads {number}")));
+    }
+    let live = processes.iter().filter(|process| process.live().is_some());
+    let parents: HashMap<i32, i32> = live.map(|process| (process.pid, process.ppid)).collect();
+    for process in processes {
+        let mut ancestor = Some(process.ppid);
+        let mut steps = 0;
+        while let Some(pid) = ancestor.filter(|pid| *pid != 1 && steps <= processes.len()) {
+            ancestor = parents.get(&pid).copied();
+            steps += 1;
         }
-    }
-    for segment in &manifest.segments {
-        runs(manifest, &segment.runs, segment.size.div_ceil(PAGE))?;
-    }
-    let mut directories = std::collections::HashSet::new();
-    for entry in &manifest.files.entries {
-        file(manifest, entry)?;
-        // a parent that is a link would lead whoever lays the files out somewhere else
-        let parent = entry.path.rsplit_once('/').map(|(parent, _)| parent);
-        ensure(parent.is_none_or(|parent| directories.contains(parent)), || {
-            format!("a file {:?} outside any directory", entry.path)
+        ensure(ancestor == Some(1), || {
+            format!("process {} of parent {}, who leads nowhere", process.pid, process.ppid)
         })?;
-        if matches!(entry.kind, FileKind::Directory) {
-            directories.insert(entry.path.as_str());
-        }
     }
     Ok(())
 }
 
 fn process(manifest: &Manifest, process: &Process) -> Result<()> {
     let pid = process.pid;
-    ensure(pid > 1 && process.ppid > 0, || format!("process {pid} of parent {}", process.ppid))?;
+    let within = |what: &'static str, len: usize, limit: usize| {
+        ensure(len <= limit, || format!("process {pid} has {len} {what}"))
+    };
     let Some(live) = process.live() else { return Ok(()) };
-    ensure(!live.threads.is_empty(), || format!("process {pid} has no thread"))?;
+    ensure(live.threads.first().is_some_and(|leader| leader.tid == pid), || {
+        format!("process {pid} has no first thread")
+    })?;
     ensure((live.exe as usize) < manifest.meta.mapped_files.len(), || {
         format!("process {pid} has no program file")
     })?;
-    let mut last = 0;
-    for vma in &live.vmas {
-        let fine = vma.start >= last
-            && vma.end > vma.start
-            && vma.end <= TOP
-            && vma.start.is_multiple_of(PAGE)
-            && vma.end.is_multiple_of(PAGE);
-        ensure(fine, || format!("process {pid} maps {:x}-{:x}", vma.start, vma.end))?;
-        last = vma.end;
-        backing(manifest, pid, vma)?;
-    }
+    mappings(manifest, pid, &live.vmas)?;
+    let objects = &manifest.objects;
     for fd in &live.fds {
-        let fine = (0..MAX_DESCRIPTOR).contains(&fd.number)
-            && (fd.object as usize) < manifest.objects.len();
+        let object = objects.get(fd.object as usize).map(|object| &object.kind);
+        let open =
+            !matches!(object, None | Some(ObjectKind::PipeBuffer { .. } | ObjectKind::Terminal(_)));
+        let fine = open && (0..MAX_DESCRIPTOR).contains(&fd.number);
         ensure(fine, || format!("process {pid} has descriptor {}", fd.number))?;
+    }
+    if let Some(number) = twice(live.fds.iter().map(|fd| fd.number)) {
+        return Err(Error::Unfit(format!("process {pid} has descriptor {number} twice")));
+    }
+    within("limits", live.rlimits.len(), RLIMITS)?;
+    within("auxiliary words", live.mm.auxv.len(), MAX_AUXV)?;
+    within("timers", live.timers.len(), MAX_TIMERS)?;
+    signals(pid, live)?;
+    timers(pid, live)
+}
+
+fn signals(pid: i32, live: &Live) -> Result<()> {
+    for action in &live.actions {
+        let fine = SIGNALS.contains(&action.signal);
+        ensure(fine, || format!("process {pid} handles signal {}", action.signal))?;
+    }
+    let pending = live.threads.iter().flat_map(|thread| &thread.pending).chain(&live.pending);
+    for info in pending {
+        let fine = info.0.len() == SIGINFO_LEN && SIGNALS.contains(&info.signal());
+        ensure(fine, || format!("process {pid} has a signal of {} bytes", info.0.len()))?;
     }
     Ok(())
 }
 
+fn timers(pid: i32, live: &Live) -> Result<()> {
+    let what = || format!("process {pid} has a timer that no clock can keep");
+    for timer in &live.timers {
+        ensure(timer.id >= 0 && timer.left_ns.max(timer.interval_ns) <= MAX_TIME, what)?;
+    }
+    for timer in &live.itimers {
+        ensure(timer.left_us.max(timer.interval_us) <= MAX_TIME, what)?;
+    }
+    match twice(live.timers.iter().map(|timer| timer.id)) {
+        Some(id) => Err(Error::Unfit(format!("process {pid} has timer {id} twice"))),
+        None => Ok(()),
+    }
+}
+
+fn is_aligned(start: u64, end: u64) -> bool {
+    start < end && end <= TOP && start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE)
+}
+
+fn is_apart_from_ours(start: u64, end: u64) -> bool {
+    end <= RESERVED || start >= RESERVED_END
+}
+
+fn mappings(manifest: &Manifest, pid: i32, vmas: &[Vma]) -> Result<()> {
+    let mut last = 0;
+    for vma in vmas {
+        let (start, end) = (vma.start, vma.end);
+        let fine = start >= last
+            && is_aligned(start, end)
+            && is_apart_from_ours(start, end)
+            && vma.prot <= 7;
+        ensure(fine, || format!("process {pid} maps {start:x}-{end:x}"))?;
+        last = end;
+        backing(manifest, pid, vma)?;
+    }
+    let kernel = vmas.iter().filter_map(|vma| match vma.backing {
+        Backing::Kernel(kind) => Some(kind as u8),
+        _ => None,
+    });
+    ensure(twice(kernel).is_none(), || format!("process {pid} has one of the kernel's pages twice"))
+}
+
 fn backing(manifest: &Manifest, pid: i32, vma: &Vma) -> Result<()> {
+    let reaches = |offset: u64| {
+        offset.is_multiple_of(PAGE)
+            && offset.checked_add(vma.len()).is_some_and(|end| end < MAX_SIZE)
+    };
     let fine = match &vma.backing {
-        Backing::PrivateFile { file, .. } => (*file as usize) < manifest.meta.mapped_files.len(),
-        Backing::Segment { segment, .. } | Backing::PrivateSegment { segment, .. } => (*segment as usize) < manifest.segments.len(),
-        _ => true,
+        Backing::PrivateFile { file, offset } => {
+            (*file as usize) < manifest.meta.mapped_files.len() && reaches(*offset)
+        }
+        Backing::Segment { segment, offset } | Backing::PrivateSegment { segment, offset } => {
+            (*segment as usize) < manifest.segments.len() && reaches(*offset)
+        }
+        Backing::SharedFile { offset, .. } => reaches(*offset),
+        // it is moved as long as it is here, which may be longer
+        Backing::Kernel(_) => is_apart_from_ours(vma.start, vma.end + KERNEL_ROOM),
+        Backing::Sysv { id, .. } => *id >= 0,
+        Backing::Anonymous => true,
     };
     ensure(fine, || format!("process {pid}: mapping {:x} refers to nothing", vma.start))
+}
+
+fn object(manifest: &Manifest, object: &Object) -> Result<()> {
+    let of = |index: u32| manifest.objects.get(index as usize).map(|object| &object.kind);
+    let fine = match &object.kind {
+        ObjectKind::Memfd { segment, .. } | ObjectKind::Deleted { segment, .. } => {
+            (*segment as usize) < manifest.segments.len()
+        }
+        ObjectKind::Pipe { pipe, .. } => matches!(of(*pipe), Some(ObjectKind::PipeBuffer { .. })),
+        ObjectKind::Pty(pty) => matches!(of(pty.terminal), Some(ObjectKind::Terminal(_))),
+        ObjectKind::PipeBuffer { capacity, content, .. } => {
+            *capacity <= MAX_PIPE && content.bytes.len() <= *capacity as usize
+        }
+        ObjectKind::Timerfd(timer) => timer.left_ns.max(timer.interval_ns) <= MAX_TIME,
+        _ => true,
+    };
+    ensure(fine, || format!("an open {} that cannot be", kind_name(&object.kind)))
+}
+
+/// The variant's name alone: contents may be long, and are not to be trusted in a message.
+fn kind_name(kind: &ObjectKind) -> String {
+    let text = format!("{kind:?}");
+    text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or("").to_owned()
+}
+
+fn memory(manifest: &Manifest) -> Result<()> {
+    for memory in &manifest.memory {
+        runs(manifest, &memory.runs, TOP / PAGE)?;
+        for (start, end) in &memory.guards {
+            let fine = is_aligned(*start, *end) && is_apart_from_ours(*start, *end);
+            ensure(fine, || format!("a guard at {start:x}-{end:x}"))?;
+        }
+    }
+    if let Some(pid) = twice(manifest.memory.iter().map(|memory| memory.pid)) {
+        return Err(Error::Unfit(format!("the memory of process {pid} twice")));
+    }
+    for segment in &manifest.segments {
+        ensure(segment.size <= TOP, || format!("shared memory of {} bytes", segment.size))?;
+        runs(manifest, &segment.runs, segment.size.div_ceil(PAGE))?;
+    }
+    Ok(())
 }
 
 /// Sorted, apart, inside `limit` pages, and inside their packs.
@@ -96,16 +256,51 @@ fn runs(manifest: &Manifest, runs: &[Run], limit: u64) -> Result<()> {
     Ok(())
 }
 
-fn file(manifest: &Manifest, entry: &FileEntry) -> Result<()> {
-    let relative = |path: &str| {
-        !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+fn files(manifest: &Manifest) -> Result<()> {
+    let entries = &manifest.files.entries;
+    if let Some(path) = twice(entries.iter().map(|entry| &entry.path)) {
+        return Err(Error::Unfit(format!("two files {path:?}")));
+    }
+    // what a further name may be given to: not a link, which would lead elsewhere
+    let linkable = |entry: &&FileEntry| {
+        matches!(entry.kind, FileKind::Regular { .. } | FileKind::Fifo | FileKind::Socket)
     };
-    ensure(relative(&entry.path), || format!("a file called {:?}", entry.path))?;
+    let targets: HashSet<&str> =
+        entries.iter().filter(linkable).map(|entry| entry.path.as_str()).collect();
+    let mut directories = HashSet::new();
+    for entry in entries {
+        file(manifest, entry, &targets)?;
+        // a parent that is a link would lead whoever lays the files out somewhere else
+        let parent = entry.path.rsplit_once('/').map(|(parent, _)| parent);
+        ensure(parent.is_none_or(|parent| directories.contains(parent)), || {
+            format!("a file {:?} outside any directory", entry.path)
+        })?;
+        if matches!(entry.kind, FileKind::Directory) {
+            directories.insert(entry.path.as_str());
+        }
+    }
+    Ok(())
+}
+
+fn file(manifest: &Manifest, entry: &FileEntry, targets: &HashSet<&str>) -> Result<()> {
+    let path = &entry.path;
+    let relative = !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    ensure(relative, || format!("a file called {path:?}"))?;
+    ensure(entry.mode <= 0o7777, || format!("a file {path:?} of mode {:o}", entry.mode))?;
+    // overlay would act on its own notes; only the one that hides is ever written
+    let foreign = entry.xattrs.iter().map(|(name, _)| name).find(|name| {
+        name.starts_with("trusted.overlay.")
+            && !crate::layers::KEPT_OVERLAY_NOTES.contains(&name.as_str())
+    });
+    ensure(foreign.is_none(), || format!("a file {path:?} with an overlay's own notes"))?;
     match &entry.kind {
         FileKind::Hardlink { target } => {
-            ensure(relative(target), || format!("a link to {target:?}"))
+            ensure(targets.contains(target.as_str()), || format!("a link to {target:?}"))
         }
-        FileKind::Regular { size, runs: own } => runs(manifest, own, size.div_ceil(PAGE)),
+        FileKind::Regular { size, runs: own } => {
+            ensure(*size <= MAX_SIZE, || format!("a file {path:?} of {size} bytes"))?;
+            runs(manifest, own, size.div_ceil(PAGE))
+        }
         _ => Ok(()),
     }
 }

@@ -169,6 +169,24 @@ pub fn drop_cache(file: BorrowedFd) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
 }
 
+/// Makes huge pages of a range of another process, where its pages allow it.
+pub fn collapse(process: BorrowedFd, start: u64, len: usize) -> io::Result<()> {
+    const MADV_COLLAPSE: i32 = 25;
+    let range = libc::iovec { iov_base: start as *mut libc::c_void, iov_len: len };
+    // SAFETY: the range belongs to the other process, whose contents the advice does not change.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_process_madvise,
+            process.as_raw_fd(),
+            &raw const range,
+            1,
+            MADV_COLLAPSE,
+            0,
+        )
+    })
+    .map(drop)
+}
+
 /// Places bytes at a fixed, so far unmapped address of this process.
 ///
 /// # Safety

@@ -3,6 +3,7 @@
 use super::mappings::read_content;
 use super::sink::Sink;
 use crate::error::{Doing, Error, Result};
+use crate::layers::KEPT_OVERLAY_NOTES;
 use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_sys::{files as sysfiles, libc};
@@ -10,9 +11,6 @@ use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
-
-/// Overlay's own notes that matter in another upper directory; the rest it makes again.
-const KEPT_OVERLAY_NOTES: [&str; 1] = ["trusted.overlay.opaque"];
 
 pub fn read_upper(tree: &Tree, sink: &mut Sink) -> Result<FileTree> {
     let mut reader = Reader { sink, links: HashMap::new(), tree: FileTree::default() };

@@ -18,11 +18,13 @@ mod mappings;
 mod pages;
 mod process;
 mod sink;
+mod sysv;
 mod threads;
 mod twin;
 
 pub use process::mm_fields;
 pub use sink::Sink;
+pub use threads::Restarts;
 
 use crate::error::{Doing, Error, Result};
 use crate::fault;
@@ -96,10 +98,12 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     fault::point("capture.frozen")?;
     apart::check(&frozen, tree.walls.init.pid)?;
     let clocks = clocks_of(tree)?;
-    let mut processes =
-        frozen.processes.iter().map(process::read).collect::<Result<Vec<Process>>>()?;
+    let processes =
+        frozen.processes.iter().map(|process| process::read(process, tree));
+    let mut processes = processes.collect::<Result<Vec<Process>>>()?;
     fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
+    sysv::read(tree, &mut objects, sink)?;
     fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
     fault::point("capture.files")?;
@@ -112,8 +116,7 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     fault::point("capture.thawed")?;
     inherited::read_all(&twins, &mut processes)?;
     let mut mapped_files = Vec::new();
-    let index = &segments.index;
-    let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, index, closer)?;
+    let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments, closer)?;
     if read == Completeness::Lacking {
         tree.memo().look_closer = true;
         return Ok((None, pause));

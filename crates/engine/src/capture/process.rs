@@ -5,15 +5,16 @@ use crate::error::{Doing, Error, Result};
 use crate::freeze::{FrozenLive, FrozenProcess};
 use crate::inject::Injector;
 use crate::proc::{self, Stat};
+use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_sys::{libc, ptrace};
 
 /// Reads everything but mappings and descriptors, which are filled in later.
-pub fn read(process: &FrozenProcess) -> Result<Process> {
+pub fn read(process: &FrozenProcess, tree: &Tree) -> Result<Process> {
     let field = |number: usize| process.stat.field(number).unwrap_or(0) as i32;
     let list = |key: &str| process.status.innermost(key).unwrap_or(0);
     let state = match &process.live {
-        Some(live) => ProcessState::Live(Box::new(read_live(process, live)?)),
+        Some(live) => ProcessState::Live(Box::new(read_live(process, live, tree)?)),
         None => {
             ProcessState::Zombie { status: field(52), comm: process.stat.name.clone() }
         }
@@ -38,7 +39,7 @@ fn own_ppid(process: &FrozenProcess) -> Result<i32> {
 }
 
 /// What only the source itself can tell; what a fork inherits is read from the twin.
-fn read_live(process: &FrozenProcess, live: &FrozenLive) -> Result<Live> {
+fn read_live(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Result<Live> {
     let leader = &live.threads[0];
     let mut injector = Injector::new(leader.tid, &live.memory, live.site)?;
     let itimers = read_itimers(&mut injector)?;
@@ -50,7 +51,7 @@ fn read_live(process: &FrozenProcess, live: &FrozenLive) -> Result<Live> {
     injector.finish()?;
     Ok(Live {
         exe: u32::MAX,
-        threads: threads::read_all(process, live)?,
+        threads: threads::read_all(process, live, tree)?,
         pending: pending(leader.tid, true)?,
         itimers,
         timers,

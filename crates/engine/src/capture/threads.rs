@@ -6,17 +6,38 @@ use crate::error::{Doing, Result};
 use crate::freeze::{FrozenLive, FrozenProcess, FrozenThread};
 use crate::inject::Injector;
 use crate::proc::Status;
+use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_sys::arch::UserRegs;
 use stasis_sys::{libc, process as sysprocess, ptrace};
+use std::collections::HashMap;
 
 const PR_GET_TID_ADDRESS: u64 = 40;
 
-pub fn read_all(process: &FrozenProcess, live: &FrozenLive) -> Result<Vec<Thread>> {
-    live.threads.iter().map(|thread| read(process, live, thread)).collect()
+pub fn read_all(
+    process: &FrozenProcess,
+    live: &FrozenLive,
+    tree: &Tree,
+) -> Result<Vec<Thread>> {
+    live.threads
+        .iter()
+        .map(|thread| {
+            let regs = restartable(thread.tid, &thread.regs, &mut tree.memo().restarts);
+            read(process, live, thread, regs)
+        })
+        .collect()
 }
 
-fn read(process: &FrozenProcess, live: &FrozenLive, thread: &FrozenThread) -> Result<Thread> {
+/// Waits that a capture interrupted and the kernel went on with: call and place, by thread. A
+/// second capture finds such a thread in restart_syscall, which does not say what it continues.
+pub type Restarts = HashMap<i32, (u64, u64)>;
+
+fn read(
+    process: &FrozenProcess,
+    live: &FrozenLive,
+    thread: &FrozenThread,
+    regs: Registers,
+) -> Result<Thread> {
     let tid = thread.tid;
     if thread.status.number("Seccomp").unwrap_or(0) != 0 {
         return Err(refuse(process, "seccomp filters are not carried yet"));
@@ -42,7 +63,7 @@ fn read(process: &FrozenProcess, live: &FrozenLive, thread: &FrozenThread) -> Re
     Ok(Thread {
         tid: thread.own_tid,
         name: thread.status.text("Name").unwrap_or("").to_owned(),
-        regs: restartable(&thread.regs),
+        regs,
         xstate,
         sigmask,
         altstack: AltStack { sp: answers[0], flags: answers[1] as u32, size: answers[2] },
@@ -96,10 +117,22 @@ const ERESTART_RESTARTBLOCK: i64 = -516;
 /// when repeated. nanosleep wrote the time left to its second argument when it was stopped: where
 /// that is also its first, repeating continues; where it is elsewhere, EINTR tells the caller to
 /// look there. Other waits begin again and so last at least as long as asked.
-fn restartable(regs: &UserRegs) -> Registers {
+fn restartable(tid: i32, regs: &UserRegs, restarts: &mut Restarts) -> Registers {
     let mut regs = registers(regs);
     if (regs.orig_rax as i64) < 0 {
         return regs;
+    }
+    if regs.rax as i64 == ERESTART_RESTARTBLOCK {
+        if regs.orig_rax as i64 != libc::SYS_restart_syscall {
+            restarts.insert(tid, (regs.orig_rax, regs.rip));
+        } else if let Some((call, _)) = restarts.get(&tid).filter(|(_, rip)| *rip == regs.rip) {
+            regs.orig_rax = *call;
+        } else {
+            // interrupted by somebody else before us: what it was is not known
+            regs.rax = -i64::from(libc::EINTR) as u64;
+            regs.orig_rax = u64::MAX;
+            return regs;
+        }
     }
     let repeat = match regs.rax as i64 {
         ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND => true,

@@ -56,6 +56,8 @@ pub const BORN: u64 = layout::REPORT + 64;
 pub const READY: u64 = layout::REPORT + 68;
 pub const GO: u64 = layout::REPORT + 72;
 pub const GROUPED: u64 = layout::REPORT + 76;
+pub const FORKED: u64 = layout::REPORT + 80;
+pub const PLACED: u64 = layout::REPORT + 84;
 
 /// A program ready to be staged.
 pub struct Built {
@@ -358,6 +360,7 @@ impl<'a> Builder<'a> {
                 self.program.must("map a shared file", libc::SYS_mmap, &args);
                 self.program.must("close it", libc::SYS_close, &[0]);
             }
+            Backing::Sysv { id, writable } => self.attach(*id, *writable, vma),
             Backing::PrivateSegment { segment, offset } => {
                 let fd = self.prepared.segments[*segment as usize] as u64;
                 let flags = (flags | libc::MAP_PRIVATE) as u64;
@@ -591,6 +594,9 @@ pub fn parked(live: &Live) -> Vec<Vma> {
 pub fn parks(vma: &Vma) -> bool {
     !matches!(
         vma.backing,
-        Backing::SharedFile { .. } | Backing::Segment { .. } | Backing::PrivateSegment { .. }
+        Backing::SharedFile { .. }
+            | Backing::Segment { .. }
+            | Backing::PrivateSegment { .. }
+            | Backing::Sysv { .. }
     )
 }

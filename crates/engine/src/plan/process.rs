@@ -10,6 +10,8 @@ use stasis_sys::libc;
 
 /// A pid for short-lived helpers, far from those a machine gives out by itself.
 pub const HELPER_PID: i32 = 4_000_000;
+/// The same for helpers made inside: the template may not have waited for its own yet.
+pub const INNER_HELPER_PID: i32 = HELPER_PID + 1;
 
 const TFD_IOC_SET_TICKS: u64 = 0x4008_5400;
 
@@ -42,6 +44,7 @@ impl<'a> Builder<'a> {
         thread::emit(self, process, live)?;
         // some timers notify a thread, which must exist
         self.timers(live)?;
+        self.settle(process, live, is_root);
         self.rlimits(live);
         thread::personal(self, process, &live.threads[0]);
         self.wait_for_all(is_root);
@@ -72,6 +75,8 @@ impl<'a> Builder<'a> {
     }
 
     fn place_descriptors(&mut self, process: &Process, live: &Live) {
+        self.place_pidfds(live);
+        self.enter_removed(live);
         for fd in &live.fds {
             let Some(from) = self.prepared.objects[fd.object as usize] else { continue };
             let flags = if fd.close_on_exec { libc::O_CLOEXEC } else { 0 };
@@ -94,7 +99,7 @@ impl<'a> Builder<'a> {
     }
 
     /// State that sits in a shared object is set once, by whoever comes first in the image.
-    fn is_first_holder(&self, process: &Process, fd: &Fd) -> bool {
+    pub(super) fn is_first_holder(&self, process: &Process, fd: &Fd) -> bool {
         let mut all = self.prepared.manifest.processes.iter().flat_map(|p| {
             p.live().into_iter().flat_map(move |live| live.fds.iter().map(move |fd| (p.pid, fd)))
         });
@@ -142,8 +147,10 @@ impl<'a> Builder<'a> {
     }
 
     fn surroundings(&mut self, live: &Live) {
-        let cwd = self.program.text(&live.cwd);
-        self.program.must("change directory", libc::SYS_chdir, &[cwd]);
+        if !live.cwd.is_empty() {
+            let cwd = self.program.text(&live.cwd);
+            self.program.must("change directory", libc::SYS_chdir, &[cwd]);
+        }
         self.program.any("set the umask", libc::SYS_umask, &[live.umask.into()]);
         if live.personality != 0 {
             let personality = live.personality.into();
@@ -208,17 +215,18 @@ impl<'a> Builder<'a> {
                 "timer {last} needs a kernel that lets timer numbers be chosen (6.15)"
             )));
         }
+        if direct {
+            timers.iter().for_each(|timer| self.posix_timer(timer));
+            let args = [PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0];
+            self.program.must("stop choosing timer numbers", libc::SYS_prctl, &args);
+            return Ok(());
+        }
         // without that, numbers are given out from 0 on: the gaps are made and deleted
         for id in 0..=last {
             match timers.iter().find(|timer| timer.id == id) {
                 Some(timer) => self.posix_timer(timer),
-                None if direct => {}
                 None => self.timer_gap(id),
             }
-        }
-        if direct {
-            let args = [PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0];
-            self.program.must("stop choosing timer numbers", libc::SYS_prctl, &args);
         }
         Ok(())
     }
@@ -362,7 +370,8 @@ fn fork(builder: &mut Builder, child: &Process) -> Label {
 
 /// A process whose parent is init: forked by a helper that ends at once.
 fn fork_orphan(builder: &mut Builder, orphan: &Process) -> Label {
-    let set_tid = builder.program.words(&[HELPER_PID as u64]);
+    let number = INNER_HELPER_PID as u64;
+    let set_tid = builder.program.words(&[number]);
     let helper = builder.clone_args(&CloneArgs {
         flags: (libc::CLONE_VM | libc::CLONE_VFORK) as u64,
         set_tid,
@@ -372,7 +381,7 @@ fn fork_orphan(builder: &mut Builder, orphan: &Process) -> Label {
     let args = fork_args(builder, orphan.pid, libc::SIGCHLD);
     let p = &mut builder.program;
     let made = p.if_zero("make a helper", libc::SYS_clone3, &[helper, CLONE_ARGS_SIZE]);
-    p.must("wait for the helper", libc::SYS_wait4, &[u64::MAX, 0, libc::__WCLONE as u64, 0]);
+    p.must("wait for the helper", libc::SYS_wait4, &[number, 0, libc::__WALL as u64, 0]);
     let over = p.jump();
     p.land(made);
     let label = p.if_zero("fork an orphan", libc::SYS_clone3, &[args, CLONE_ARGS_SIZE]);

@@ -74,9 +74,9 @@ acts! {
     fault_handler: AtStart, Carried;
     bad_name: AtStart, Refused("UTF-8");
     map_newline: AtStart, Refused("newline");
-    map_not_deleted: AtStart, Refused("deleted");
+    map_not_deleted: AtStart, Carried;
     map_bytes: AtStart, Refused("UTF-8");
-    open_bytes: AtStart, Refused("UTF-8");
+    open_bytes: AtStart, Refused("is not where it was opened");
     evil_links: AtStart, Carried;
     own_mounts: AtStart, Refused("namespace");
     own_network: AtStart, Refused("namespace");

@@ -120,7 +120,11 @@ fn a_tree_that_ends_during_its_capture() {
                 Ok(captured) => bench.restore(&captured.image).expect("restore").check(),
                 Err(error) => eprintln!("{point}: {error}"),
             }
-            assert!(started.elapsed() < Duration::from_secs(10), "{point}: {:?}", started.elapsed());
+            assert!(
+                started.elapsed() < Duration::from_secs(10),
+                "{point}: {:?}",
+                started.elapsed()
+            );
             assert!(guard.fired(), "{point} was not passed");
             assert_eq!(bench.unfinished(), [""; 0], "{point}: files left in tmp");
         }

@@ -8,19 +8,6 @@ use crate::stage::Stage;
 /// `restore` for all that restore.
 #[rustfmt::skip]
 pub const KNOWN_GAPS: &[(&str, &str, &str)] = &[
-    ("file_locks", "*", "file locks are not carried yet"),
-    ("directories", "*", "an O_PATH descriptor is not supported"),
-    ("fifos", "restore", "a FIFO is not carried yet"),
-    ("inotifies", "*", "inotify is not supported"),
-    ("inotify_pending", "*", "inotify is not supported"),
-    ("memfds", "*", "a deleted file (/memfd:mapped (deleted))"),
-    ("ptys", "*", "device /dev/pts/ptmx (5:2) is not supported"),
-    ("madvise", "*", "memory marked MADV_DONTFORK is not carried yet"),
-    ("python_sqlite_transaction", "*", "file locks are not carried yet"),
-    ("js_timers", "*", "memory marked MADV_DONTFORK is not carried yet"),
-    ("js_workers", "*", "memory marked MADV_DONTFORK is not carried yet"),
-    ("js_wasm", "*", "memory marked MADV_DONTFORK is not carried yet"),
-    ("js_promises_streams", "*", "memory marked MADV_DONTFORK is not carried yet"),
 ];
 
 /// The reason why a pair is not expected to work.
