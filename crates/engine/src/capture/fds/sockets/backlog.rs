@@ -47,7 +47,12 @@ struct Client {
 }
 
 /// Looks into every line, and forms anew those with data in them.
-pub fn read(stage: &Stage, found: &mut [Found], scene: &Scene) -> Result<Lines> {
+pub fn read(
+    stage: &Stage,
+    found: &mut [Found],
+    sockets: &[Socket],
+    scene: &Scene,
+) -> Result<Lines> {
     let mut lines = Lines::new();
     for index in 0..found.len() {
         let Some(row) = scene.rows.get(&found[index].inode) else { continue };
@@ -57,7 +62,7 @@ pub fn read(stage: &Stage, found: &mut [Found], scene: &Scene) -> Result<Lines> 
         let clients = clients(&found[index], row, found)?;
         let line = if clients.iter().all(|client| client.is_some_and(|own| is_silent(&found[own])))
         {
-            clients.iter().flatten().map(|own| silent(&found[*own])).collect()
+            clients.iter().flatten().map(|own| silent(&found[*own], &sockets[*own])).collect()
         } else {
             form_anew(stage, found, index, &clients, scene)?
         };
@@ -85,8 +90,9 @@ fn is_silent(client: &Found) -> bool {
     fds::ioctl_buffer(client.fd(), SIOCOUTQ, &mut count).is_ok() && count == [0; 4]
 }
 
-fn silent(client: &Found) -> Waiting {
-    let connector = PeerId { pid: client.own_pid, uid: 0, gid: 0 };
+/// Who connected shows only once it is accepted: most likely whoever holds and owns the socket.
+fn silent(client: &Found, socket: &Socket) -> Waiting {
+    let connector = PeerId { pid: client.own_pid, uid: socket.uid, gid: socket.gid };
     Waiting { client: Some(client.object), connector, sent: Vec::new() }
 }
 

@@ -178,7 +178,7 @@ pub fn resolve(
     let frozen = &frozen.processes;
     let stage = backlog::Stage { frozen, processes, objects: &objects.list, tree };
     // last, when nothing else can be refused any more: it leaves other sockets behind
-    let mut lines = backlog::read(&stage, &mut found, &scene)?;
+    let mut lines = backlog::read(&stage, &mut found, &sockets, &scene)?;
     for (own, mut socket) in found.iter().zip(sockets) {
         if let SocketState::Listening { waiting, .. } = &mut socket.state {
             *waiting = lines.remove(&own.object).unwrap_or_default();
@@ -194,7 +194,8 @@ fn ask(tree: &Tree, found: &[Found]) -> Result<(Vec<SocketLook>, Vec<UnixRow>)> 
     let mut rows = Vec::new();
     for batch in found.chunks(MAX_FDS) {
         let fds: Vec<BorrowedFd> = batch.iter().map(Found::fd).collect();
-        let packed = tree.walls.init.ask(&InitRequest::LookAtSockets, &fds)?.pop().ok_or(Error::Gone)?;
+        let packed =
+            tree.walls.init.ask(&InitRequest::LookAtSockets, &fds)?.pop().ok_or(Error::Gone)?;
         let answer: SocketLooks =
             socket_plan::unpack(packed).doing(|| "hear about sockets".into())?;
         if answer.looks.len() != batch.len() {
