@@ -53,7 +53,7 @@ impl Store {
         }
         for name in ["images", "packs", "layers", "tmp"] {
             let path = dir.join(name);
-            std::fs::create_dir_all(&path).doing(|| format!("make {}", path.display()))?;
+            private_dir(&path).doing(|| format!("make {}", path.display()))?;
         }
         Ok(Store {
             dir: dir.to_owned(),
@@ -169,6 +169,14 @@ impl Store {
     pub fn forget(&self) {
         *self.known() = Known::default();
     }
+}
+
+/// A directory nobody else may enter: what machines leave in it may be setuid, and would be so on
+/// the host, too.
+pub fn private_dir(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir_all(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }
 
 type ImageResult<T> = std::result::Result<T, stasis_image::ImageError>;

@@ -7,6 +7,7 @@
 
 use crate::error::{Doing, Result};
 use crate::spawner::{Init, Spawner};
+use crate::store::private_dir;
 use stasis_spawner::protocol::{RootSpec, WallsSpec};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,7 @@ struct Ready {
 
 impl WallsPool {
     pub fn start(spawner: Spawner, run_dir: &Path) -> Result<WallsPool> {
-        std::fs::create_dir_all(run_dir).doing(|| format!("make {}", run_dir.display()))?;
+        private_dir(run_dir).doing(|| format!("make {}", run_dir.display()))?;
         remove_leftovers(run_dir);
         let shared = Arc::new(Shared {
             spawner,

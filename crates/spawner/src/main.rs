@@ -15,7 +15,11 @@ use std::os::fd::{AsFd, OwnedFd};
 
 fn main() {
     let control = fds::inherited(0);
-    if let Err(error) = serve(&control) {
+    // an engine that was killed leaves with a reset
+    let gone = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+    if let Err(error) = serve(&control)
+        && !gone(&error)
+    {
         eprintln!("stasis-spawner: {error}");
         std::process::exit(1);
     }

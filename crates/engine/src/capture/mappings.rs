@@ -11,8 +11,10 @@ use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_image::PAGE_SIZE;
 use stasis_spawner::layout;
+use stasis_sys::{files as sysfiles, libc};
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// Contents of files without a name, by device and inode.
@@ -93,7 +95,6 @@ pub fn read_segment(file: &File, kind: SegmentKind, sink: &mut Sink) -> Result<S
 
 /// Pages of a file that are not all zero.
 pub fn read_content(file: &File, size: u64, sink: &mut Sink) -> Result<Vec<Run>> {
-    use std::os::fd::AsFd;
     let mut runs = Vec::new();
     let mut from = 0;
     let doing = || "read a file of the machine".to_owned();
@@ -280,7 +281,11 @@ fn backing(
         });
     }
     // a name lost since the pause was still there at the instant of the capture
-    let path = map.path.strip_suffix(DELETED).unwrap_or(&map.path);
+    let path = match map.path.strip_suffix(DELETED) {
+        Some(_) if is_called_so(twin, map) => &map.path,
+        Some(path) => path,
+        None => &map.path,
+    };
     if !path.starts_with('/') {
         return Err(Error::refused(twin.own_pid, format!("mapping {range}: {path}")));
     }
@@ -290,6 +295,17 @@ fn backing(
     }
     let file = table.add(twin.pid, path, &format!("map_files/{range}"))?;
     Ok(Backing::PrivateFile { file, offset })
+}
+
+/// Whether the name that looks like a deleted file's is the file's own.
+fn is_called_so(twin: &Twin, map: &Mapping) -> bool {
+    let look = || -> std::io::Result<bool> {
+        let root = File::open(format!("/proc/{}/root", twin.pid))?;
+        let named = sysfiles::open_in_root(root.as_fd(), &map.path, libc::O_PATH)?;
+        let (named, mapped) = (File::from(named).metadata()?, std::fs::metadata(map_file(twin.pid, map))?);
+        Ok(segment_key(&named) == segment_key(&mapped))
+    };
+    look().unwrap_or(false)
 }
 
 /// The contents behind a mapping whose file had no name in the pause.

@@ -47,7 +47,21 @@ impl Bench {
     }
 
     pub fn try_launch(&self, words: &[&str]) -> Result<Program> {
-        let (stream, fds) = talk();
+        self.start_program(words, talk())
+    }
+
+    /// With a standard error of the caller's choice.
+    pub fn try_launch_with(&self, words: &[&str], errors: OwnedFd) -> Result<Program> {
+        let (stream, mut fds) = talk();
+        fds[2] = errors;
+        self.start_program(words, (stream, fds))
+    }
+
+    fn start_program(
+        &self,
+        words: &[&str],
+        (stream, fds): (UnixStream, Vec<OwnedFd>),
+    ) -> Result<Program> {
         let path = format!("/bin/{}", words[0]);
         let argv = words.iter().map(|word| (*word).to_owned()).collect();
         let env = vec!["PATH=/bin".to_owned()];

@@ -35,6 +35,43 @@ fn restore() {
     });
 }
 
+/// A twin has the source's registers and descriptors. If it ran when its engine was gone, its words
+/// would be said twice.
+#[test]
+fn a_twin_never_speaks() {
+    const NAME: &str = "kill::a_twin_never_speaks";
+    if own::is("victim") {
+        return counting_victim();
+    }
+    own::process(NAME, || {
+        for point in ["capture.twins", "capture.thawed", "capture.pages", "image.written"] {
+            let dir = temp_dir();
+            let path = dir.path().to_str().expect("a plain path");
+            let victim = own::start(NAME, "victim", &[("VICTIM_DIR", path), ("POINT", point)]);
+            let status = own::wait(victim, Duration::from_secs(30));
+            assert!(own::was_killed(status), "{point}: the victim was to be killed: {status}");
+            assert_eq!(own::left_behind(Duration::from_secs(5)), [""; 0], "{point}");
+            let said = std::fs::read_to_string(dir.path().join("said")).expect("what was said");
+            let numbers: Vec<u64> = said.lines().filter_map(|line| line.parse().ok()).collect();
+            assert!(numbers.len() > 10, "{point}: nothing was said");
+            let twice = numbers.windows(2).find(|pair| pair[0] >= pair[1]);
+            assert_eq!(twice, None, "{point}: said by two");
+        }
+    });
+}
+
+fn counting_victim() {
+    let variable = |name: &str| std::env::var(name).expect("set by the test");
+    let dir = variable("VICTIM_DIR");
+    let bench = Bench::at(Path::new(&dir), root::shared());
+    let said = std::fs::File::create(Path::new(&dir).join("said")).expect("a file for its words");
+    let source = bench.try_launch_with(&["counter"], said.into()).expect("launch");
+    std::thread::sleep(Duration::from_millis(100));
+    let _guard = arm(&variable("POINT"), Fault::Kill);
+    drop(bench.engine.capture(&source.tree));
+    panic!("the point was not passed");
+}
+
 /// Lets a victim die at a point, and sees what is left.
 fn survive(test: &str, what: &str, point: &str) {
     eprintln!("{what} {point}");

@@ -23,7 +23,10 @@ pub fn open(
         return removed(root, flags);
     }
     let dir = super::open(root, path, flags, None)?;
-    if offset != 0 {
+    if Path::new(path).starts_with("/proc") {
+        // processes come and go, those of the image come later, and offsets are their numbers
+        fds::seek(&dir, offset as i64, libc::SEEK_SET)?;
+    } else if offset != 0 {
         position(&dir, offset, next)
             .map_err(|error| io::Error::other(format!("read {path} up to {next:?}: {error}")))?;
     }
