@@ -155,6 +155,7 @@ def main():
     parser.add_argument("--build-only", action="store_true", help="build the C programs and stop")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
+    options.out = options.out.resolve()  # programs are started in a directory of their own
     programs = [program for program in load_programs() if not options.names or program["name"] in options.names]
     if options.build_only:
         for program in programs:

@@ -23,6 +23,7 @@ mod objects;
 mod plan;
 mod proc;
 mod restore;
+mod sockets;
 mod spawner;
 mod store;
 mod template;

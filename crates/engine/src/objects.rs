@@ -6,6 +6,7 @@ mod terminals;
 
 use crate::error::{Doing, Error, Result};
 use crate::layers::write_runs;
+use crate::sockets;
 use crate::spawner::Init;
 use crate::store::Store;
 use stasis_image::PAGE_SIZE;
@@ -47,6 +48,10 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
                 made.objects.push(None);
                 continue;
             }
+            ObjectKind::Socket(_) => {
+                made.objects.push(None);
+                continue;
+            }
             ObjectKind::External { slot } => external(externals, *slot)?,
             ObjectKind::Pipe { pipe, end } => {
                 let missing = || unsupported("a pipe's end without a pipe");
@@ -66,6 +71,11 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
         made.objects.push(Some(place));
     }
     inside.make(init, &mut made)?;
+    for (index, fd) in sockets::make(manifest, init)? {
+        set_flags(&fd, &manifest.objects[index])?;
+        let place = made.push(fd);
+        made.objects[index] = Some(place);
+    }
     terminals::bring_back(manifest, &made)?;
     locks::take(manifest, &made)?;
     Ok(made)

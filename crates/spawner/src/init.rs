@@ -3,7 +3,7 @@
 //! It sets the namespaces up from inside, answers the engine, and takes in orphans. When the
 //! engine's socket closes it ends, and the kernel ends everything else in the pid namespace.
 
-use crate::objects;
+use crate::{objects, sockets};
 use stasis_spawner::protocol::{self, InitReply, InitRequest, LaunchSpec, WallsSpec};
 use stasis_sys::process::{self, Forked};
 use stasis_sys::socket::MAX_FDS;
@@ -111,6 +111,8 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
                 Ok(Vec::new())
             }
             InitRequest::Objects(specs) => objects::make_all(&specs),
+            InitRequest::LookAtSockets => sockets::look(&fds).map(|looks| vec![looks]),
+            InitRequest::MakeSockets => sockets::make(fds),
         };
         answer(control, made)?;
     }

@@ -17,3 +17,4 @@ pub mod layout;
 pub mod program;
 pub mod protocol;
 pub mod resident;
+pub mod socket_plan;

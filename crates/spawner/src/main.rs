@@ -5,6 +5,7 @@
 mod blank;
 mod init;
 mod objects;
+mod sockets;
 mod walls;
 
 use stasis_spawner::protocol::{self, SpawnReply, SpawnRequest};

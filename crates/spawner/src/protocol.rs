@@ -60,6 +60,11 @@ pub enum InitRequest {
     /// Makes kernel objects inside the namespaces; answers with one descriptor each, in batches
     /// of at most `socket::MAX_FDS`.
     Objects(Vec<ObjectSpec>),
+    /// Says of the sockets it brings, and of all unix sockets, what shows only inside. Answers
+    /// with a packed `SocketLooks`.
+    LookAtSockets,
+    /// Follows the packed `SocketPlan` it brings; answers with the sockets to be kept.
+    MakeSockets,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

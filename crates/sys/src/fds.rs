@@ -59,6 +59,14 @@ pub fn poll_readable(fd: BorrowedFd, timeout_ms: i32) -> io::Result<bool> {
     }
 }
 
+/// What a descriptor is ready for at this moment: POLL* bits.
+pub fn ready_for(fd: BorrowedFd, events: i16) -> io::Result<i16> {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+    // SAFETY: one entry, which outlives the call.
+    check(unsafe { libc::poll(&raw mut entry, 1, 0) }.into())?;
+    Ok(entry.revents)
+}
+
 /// Which of several descriptors are readable or hung up.
 pub fn poll_many(fds: &[BorrowedFd], timeout_ms: i32) -> io::Result<Vec<bool>> {
     let mut entries: Vec<libc::pollfd> = fds

@@ -52,13 +52,23 @@ pub enum Forked {
 
 /// Forks with the given clone flags (no CLONE_VM), for single-threaded callers.
 pub fn fork(flags: u64, exit_signal: i32) -> io::Result<Forked> {
-    let mut pidfd: libc::c_int = -1;
-    let args = CloneArgs {
-        flags: flags | libc::CLONE_PIDFD as u64,
-        pidfd: &raw mut pidfd as u64,
+    fork_with(CloneArgs { flags, exit_signal: exit_signal as u64, ..CloneArgs::default() })
+}
+
+/// Forks a child whose pid in the caller's namespace is `pid`, for single-threaded callers.
+pub fn fork_as(pid: i32, exit_signal: i32) -> io::Result<Forked> {
+    fork_with(CloneArgs {
         exit_signal: exit_signal as u64,
+        set_tid: &raw const pid as u64,
+        set_tid_size: 1,
         ..CloneArgs::default()
-    };
+    })
+}
+
+fn fork_with(mut args: CloneArgs) -> io::Result<Forked> {
+    let mut pidfd: libc::c_int = -1;
+    args.flags |= libc::CLONE_PIDFD as u64;
+    args.pidfd = &raw mut pidfd as u64;
     // SAFETY: without CLONE_VM the child gets a copy of the address space. The callers of this
     // function (the spawner and its inits) are single-threaded, so no lock of another thread is
     // held in the copy and ordinary code may go on in it.

@@ -6,6 +6,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Most descriptors one message can carry (the kernel's SCM_MAX_FD).
 pub const MAX_FDS: usize = 253;
+/// A descriptor of the sender, for sockets with SO_PASSPIDFD.
+const SCM_PIDFD: i32 = 4;
+/// Room for any socket address (struct sockaddr_storage).
+const MAX_NAME: usize = 128;
 
 pub fn pair(kind: i32) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [-1; 2];
@@ -54,6 +58,12 @@ pub struct Received {
     pub len: usize,
     pub fds: Vec<OwnedFd>,
     pub sender: Option<i32>,
+    /// The sender's pid, uid and gid, where asked for.
+    pub credentials: Option<(i32, u32, u32)>,
+    /// The sender's address, empty when it has none.
+    pub from: Vec<u8>,
+    /// MSG_* flags: MSG_TRUNC, MSG_EOR.
+    pub flags: i32,
 }
 
 /// Receives bytes and descriptors; `len` 0 means the other side is gone.
@@ -63,10 +73,13 @@ pub fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> io::Result<Received> {
 
 pub fn receive_with(socket: BorrowedFd, buffer: &mut [u8], flags: i32) -> io::Result<Received> {
     let mut control = control_buffer(MAX_FDS + 16);
+    let mut name = vec![0u8; MAX_NAME];
     let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: as in `send`; received descriptors are new and owned from here on.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_name = name.as_mut_ptr().cast();
+        message.msg_namelen = name.len() as u32;
         message.msg_iov = &raw mut iov;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
@@ -80,7 +93,15 @@ pub fn receive_with(socket: BorrowedFd, buffer: &mut [u8], flags: i32) -> io::Re
                 ) as i64,
             )
         })?;
-        let mut received = Received { len: len as usize, fds: Vec::new(), sender: None };
+        name.truncate(message.msg_namelen as usize);
+        let mut received = Received {
+            len: len as usize,
+            fds: Vec::new(),
+            sender: None,
+            credentials: None,
+            from: name,
+            flags: message.msg_flags,
+        };
         let mut header = libc::CMSG_FIRSTHDR(&raw const message);
         while !header.is_null() {
             read_control(header, &mut received);
@@ -106,7 +127,12 @@ unsafe fn read_control(header: *const libc::cmsghdr, received: &mut Received) {
                 received.fds.push(OwnedFd::from_raw_fd(fd));
             }
         } else if (*header).cmsg_type == libc::SCM_CREDENTIALS {
-            received.sender = Some(data.cast::<libc::ucred>().read_unaligned().pid);
+            let sender = data.cast::<libc::ucred>().read_unaligned();
+            received.sender = Some(sender.pid);
+            received.credentials = Some((sender.pid, sender.uid, sender.gid));
+        } else if (*header).cmsg_type == SCM_PIDFD && bytes >= size_of::<RawFd>() {
+            // nobody here asks for it, but it must not stay open
+            drop(OwnedFd::from_raw_fd(data.cast::<RawFd>().read_unaligned()));
         }
     }
 }
@@ -162,6 +188,23 @@ pub fn option(socket: BorrowedFd, level: i32, name: i32, capacity: usize) -> io:
     .into())?;
     value.truncate(len as usize);
     Ok(value)
+}
+
+/// How long an option's value would be: what the kernel says when given no room.
+pub fn option_len(socket: BorrowedFd, level: i32, name: i32) -> io::Result<usize> {
+    let mut len = 0u32;
+    // SAFETY: the length is zero, so nothing is written through the null pointer.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::null_mut(),
+            &raw mut len,
+        )
+    }
+    .into())?;
+    Ok(len as usize)
 }
 
 /// An `int` option.
@@ -225,11 +268,47 @@ pub fn shutdown(socket: BorrowedFd, how: i32) -> io::Result<()> {
     check(unsafe { libc::shutdown(socket.as_raw_fd(), how) }.into()).map(drop)
 }
 
+/// Sends bytes without waiting, to `address` or, when it is empty, to whom the socket is connected.
+pub fn send_to(socket: BorrowedFd, bytes: &[u8], address: &[u8]) -> io::Result<usize> {
+    let name = if address.is_empty() { std::ptr::null() } else { address.as_ptr() };
+    const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: pointers and lengths describe `bytes` and `address`; the kernel checks the latter.
+    let sent = check(unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            FLAGS,
+            name.cast(),
+            address.len() as u32,
+        )
+    } as i64)?;
+    Ok(sent as usize)
+}
+
+/// Who made or connected the other end, or listened: pid, uid and gid as this process sees them.
+pub fn peer_credentials(socket: BorrowedFd) -> io::Result<(i32, u32, u32)> {
+    let bytes = option(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, 12)?;
+    let word = |at: usize| {
+        let bytes = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
+        bytes.map(u32::from_ne_bytes).ok_or_else(|| io::Error::other("credentials are too short"))
+    };
+    Ok((word(0)? as i32, word(4)?, word(8)?))
+}
+
+/// The file a unix socket is bound at, opened with O_PATH, also when it has no name any more.
+pub fn bound_file(socket: BorrowedFd) -> io::Result<OwnedFd> {
+    const SIOCUNIXFILE: u64 = 0x89e0;
+    let fd = crate::fds::ioctl_value(socket, SIOCUNIXFILE, 0)?;
+    // SAFETY: the kernel just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 fn name_with(
     socket: BorrowedFd,
     call: unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut u32) -> i32,
 ) -> io::Result<Vec<u8>> {
-    let mut name = vec![0u8; 128];
+    let mut name = vec![0u8; MAX_NAME];
     let mut len = name.len() as u32;
     // SAFETY: pointer and length describe `name`.
     check(unsafe { call(socket.as_raw_fd(), name.as_mut_ptr().cast(), &raw mut len) }.into())?;

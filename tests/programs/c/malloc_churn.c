@@ -21,7 +21,7 @@ static struct worker workers[THREADS];
 static uint64_t steps;
 // Each thread does a set number of operations for each step, then small ones for ever that leave the blocks as they
 // are.
-#define OPERATIONS 20000
+#define OPERATIONS 4000
 static _Atomic uint64_t target = OPERATIONS;
 static _Atomic int resting; // how many threads have reached the target
 

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 /// Between two runs: the kernel still tears down the namespaces of the last one.
 const SETTLE: Duration = Duration::from_millis(20);
 
+const DIR_PREFIX: &str = "stasis-bench-";
+
 pub struct Bed {
     places: Places,
     dir: PathBuf,
@@ -29,7 +31,8 @@ pub struct Bed {
 impl Bed {
     /// `parent` is where the run's own directory is made.
     pub fn make(places: Places, parent: &Path, runs: usize) -> Result<Bed> {
-        let dir = parent.join(format!("stasis-bench-{}", std::process::id()));
+        remove_stale(parent);
+        let dir = parent.join(format!("{DIR_PREFIX}{}", std::process::id()));
         fs::create_dir_all(&dir).at("make", &dir)?;
         let dir = dir.canonicalize().at("find", &dir)?;
         // a copy of its own: whoever still runs it at the end was left behind by this run
@@ -88,6 +91,7 @@ impl Bed {
             run_dir: dir.join("run"),
             root: self.places.root.clone(),
             spawner: self.spawner.clone(),
+            lazy: Default::default(),
         };
         Engine::start(config).map_err(|error| {
             Failure::from(error).hint("the engine needs root and Linux 6.7 or newer")
@@ -136,10 +140,10 @@ impl Bed {
     pub fn clear(self) -> Result<()> {
         drop(self.engine);
         let patience = Instant::now() + Duration::from_secs(5);
-        let mut left = self::left_of(&self.dir);
+        let mut left = left_of(&self.dir);
         while !left.is_empty() && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(50));
-            left = self::left_of(&self.dir);
+            left = left_of(&self.dir);
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         if mounts.contains(&*self.dir.to_string_lossy()) {
@@ -150,6 +154,18 @@ impl Bed {
             return Err(Failure::new("bench.leftover", message));
         }
         fs::remove_dir_all(&self.dir).at("remove", &self.dir)
+    }
+}
+
+/// Removes what an interrupted run could not: its directory may hold gigabytes.
+fn remove_stale(parent: &Path) {
+    let runs = |pid: &str| Path::new("/proc").join(pid).exists();
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(DIR_PREFIX));
+        if pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !runs(pid)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Args {
     /// How often to measure each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// Measure only these
+    /// Measure only these, separated by commas
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     only: Vec<String>,
     /// Exit with 1 if a median is over its bar
@@ -35,7 +35,7 @@ pub struct Args {
     /// Python inside that root [default: $STASIS_TEST_PYTHON, else .dev/venv/bin/python]
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// Where to write images, on a real disk; removed at the end
+    /// A directory on a real disk; images go below it and are removed at the end
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
 }

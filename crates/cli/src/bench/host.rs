@@ -13,11 +13,17 @@ pub struct Host {
     pub transparent_hugepages: String,
     /// Of the directory images are written to.
     pub file_system: String,
-    pub load_before: String,
+    /// Of other work, just before the first measurement.
+    pub load_before: f64,
     pub build: &'static str,
 }
 
 impl Host {
+    /// Whether other work took a fair part of the processors.
+    pub fn was_busy(&self) -> bool {
+        self.load_before > self.cpus as f64 / 2.0
+    }
+
     pub fn look(dir: &Path) -> Host {
         let cpuinfo = read("/proc/cpuinfo");
         let meminfo = read("/proc/meminfo");
@@ -32,10 +38,14 @@ impl Host {
                 .map_or(0, |kib| kib / 1024),
             transparent_hugepages: chosen(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
             file_system: file_system(dir),
-            load_before: read("/proc/loadavg").split(' ').next().unwrap_or("").to_owned(),
+            load_before: load().unwrap_or(0.0),
             build: if cfg!(debug_assertions) { "debug" } else { "release" },
         }
     }
+}
+
+fn load() -> Option<f64> {
+    read("/proc/loadavg").split(' ').next()?.parse().ok()
 }
 
 fn read(path: &str) -> String {

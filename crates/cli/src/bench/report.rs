@@ -101,7 +101,11 @@ impl Report {
         let debug = (self.host.build == "debug").then(|| "a debug build is slower".to_owned());
         let few = (self.runs < ENOUGH_RUNS)
             .then(|| format!("quick: {} runs, not the {ENOUGH_RUNS} a figure needs", self.runs));
-        let notes: Vec<String> = few.into_iter().chain(debug).collect();
+        let busy = self
+            .host
+            .was_busy()
+            .then(|| format!("other work was running (load {:.1} before)", self.host.load_before));
+        let notes: Vec<String> = [few, debug, busy].into_iter().flatten().collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 

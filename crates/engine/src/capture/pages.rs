@@ -171,6 +171,11 @@ fn inherit_range(
             }
             None => {
                 let stop = run.map_or(last, |run| run.page.min(last));
+                if matches!(vma.backing, Backing::Anonymous) {
+                    // not written, and not in the parent: the empty part of a huge page
+                    page = stop;
+                    continue;
+                }
                 read_range(twin, vma, page * PAGE, stop * PAGE, parent, sink, runs)?;
                 page = stop;
             }

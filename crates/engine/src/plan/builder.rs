@@ -8,6 +8,7 @@ use stasis_image::model::*;
 use stasis_spawner::layout;
 use stasis_spawner::program::{Label, Program};
 use stasis_sys::{PAGE, libc, pagemap, uffd};
+use std::collections::BTreeMap;
 
 /// What the engine has ready for the program to use.
 pub struct Prepared<'a> {
@@ -199,9 +200,20 @@ impl<'a> Builder<'a> {
         let live = root.live().ok_or(Error::Gone)?;
         let vmas = parked(live);
         self.memory(self.prepared.root_plan, &vmas, &[])?;
+        self.collapse(&self.prepared.root_plan.fills, &vmas);
         self.mm(live);
         self.loop_again();
         Ok(())
+    }
+
+    /// Makes huge pages of what is densely filled: a fork then copies one entry in place of 512.
+    /// A clone that writes to one gets small pages back, copied one by one as before.
+    fn collapse(&mut self, fills: &[Run], vmas: &[Vma]) {
+        const MADV_COLLAPSE: u64 = 25;
+        for start in dense_ranges(fills, vmas) {
+            let args = [start, HUGE, MADV_COLLAPSE];
+            self.program.any("make a huge page", libc::SYS_madvise, &args);
+        }
     }
 
     /// Becomes a template: its order descriptors again, its loop again.
@@ -503,6 +515,33 @@ impl<'a> Builder<'a> {
     ) -> Result<Vec<(Label, &'a Process)>> {
         process::fork_children(self, process, is_root)
     }
+}
+
+const HUGE: u64 = 2 << 20;
+/// Of the 512 pages of a huge page, how many must be filled for the rest not to be a waste.
+const DENSE: u64 = 384;
+
+/// Starts of aligned huge ranges inside anonymous mappings that are mostly filled.
+fn dense_ranges(fills: &[Run], vmas: &[Vma]) -> Vec<u64> {
+    let mut filled: BTreeMap<u64, u64> = BTreeMap::new();
+    for run in fills {
+        let (mut page, end) = (run.page, run.end());
+        while page < end {
+            let huge = page * PAGE / HUGE * HUGE;
+            let stop = ((huge + HUGE) / PAGE).min(end);
+            *filled.entry(huge).or_default() += stop - page;
+            page = stop;
+        }
+    }
+    let inside = |start: u64| {
+        let index = vmas.partition_point(|vma| vma.end <= start);
+        vmas.get(index).is_some_and(|vma| {
+            let whole = vma.start <= start && start + HUGE <= vma.end;
+            whole && vma.backing == Backing::Anonymous && !vma.traits.no_huge
+        })
+    };
+    let dense = filled.into_iter().filter(|(start, pages)| *pages >= DENSE && inside(*start));
+    dense.map(|(start, _)| start).collect()
 }
 
 /// Runs outside the mappings that are filled on demand. A run never crosses from one mapping to

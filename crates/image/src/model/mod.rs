@@ -14,11 +14,13 @@ mod file;
 mod memory;
 mod object;
 mod process;
+mod socket;
 
 pub use file::*;
 pub use memory::*;
 pub use object::*;
 pub use process::*;
+pub use socket::*;
 
 use serde::{Deserialize, Serialize};
 

@@ -43,7 +43,7 @@ pub enum ObjectKind {
     /// A pipe's contents, kept once however many ends are open. Never referred to by a
     /// descriptor, only by `Pipe::pipe`. `path` is a FIFO's name.
     PipeBuffer { path: Option<String>, capacity: u32, content: PipeContent },
-    Socket(Box<super::object::Socket>),
+    Socket(Box<super::Socket>),
     Pty(Pty),
     /// Never referred to by a descriptor, only by `Pty::terminal`.
     Terminal(Box<Terminal>),
@@ -137,33 +137,6 @@ pub struct InotifyWatch {
     pub wd: i32,
     pub path: String,
     pub mask: u32,
-}
-
-/// A socket of any family the engine carries.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Socket {
-    pub family: i32,
-    pub kind: i32,
-    pub protocol: i32,
-    pub state: SocketState,
-    /// Raw sockaddr bytes of the bound name, empty when unnamed.
-    pub local: Vec<u8>,
-    /// Options worth carrying: (level, name, value bytes).
-    pub options: Vec<(i32, i32, Vec<u8>)>,
-    /// Data received and not yet read: one entry per message (one in all for streams).
-    pub queue: Vec<Vec<u8>>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SocketState {
-    Unconnected,
-    Listening { backlog: i32 },
-    /// Connected to another socket of the same tree (an index into the objects).
-    Paired { peer: u32, read_shut: bool, write_shut: bool },
-    /// Connected to a datagram address (UDP connect).
-    Addressed { remote: Vec<u8> },
-    /// Was connected to something that cannot come back: reads and writes give ECONNRESET.
-    Reset { remote: Vec<u8> },
 }
 
 /// One side of a pseudo-terminal.

@@ -10,6 +10,7 @@ mod locks;
 pub mod names;
 mod pipes;
 mod ptys;
+mod sockets;
 
 use super::mappings::Segments;
 use super::refuse;
@@ -35,6 +36,7 @@ pub struct Objects {
     pipes: HashMap<(u64, u64), u32>,
     names: Option<names::Names>,
     terminals: ptys::Terminals,
+    sockets: sockets::Sockets,
 }
 
 /// One descriptor as `/proc` shows it.
@@ -75,6 +77,7 @@ pub fn read_all(
         }
     }
     ptys::finish(&mut objects, frozen, tree)?;
+    sockets::resolve(&mut objects, frozen, tree)?;
     Ok(objects)
 }
 
@@ -141,7 +144,7 @@ impl Objects {
             return anon::read(descriptor, kind.trim_matches(['[', ']']));
         }
         if descriptor.link.starts_with("socket:[") {
-            return Err(descriptor.refuse("sockets are not carried yet"));
+            return sockets::note(self, descriptor);
         }
         files::read(self, descriptor, tree, sink)
     }

@@ -1,0 +1,129 @@
+//! What has arrived at a socket and was not read, looked at without taking it.
+
+use super::{Found, Scene};
+use crate::error::{Doing, Result};
+use stasis_image::model::{PeerId, SocketMessage};
+use stasis_sys::socket::Received;
+use stasis_sys::{fds, libc, socket};
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// The most that may wait in one socket.
+const MAX_QUEUE: usize = 16 << 20;
+/// More than the longest message of any kind.
+const BUFFER: usize = 8 << 20;
+
+/// Unread bytes of a stream, as the kernel counts them.
+pub fn unread(own: &Found) -> Result<usize> {
+    const FIONREAD: u64 = 0x541b;
+    let mut count = [0; 4];
+    fds::ioctl_buffer(own.fd(), FIONREAD, &mut count).doing(|| own.doing())?;
+    Ok(i32::from_ne_bytes(count).max(0) as usize)
+}
+
+/// Everything in a TCP socket's queue: one look goes through all of it.
+pub fn peek_tcp(own: &Found) -> Result<Vec<SocketMessage>> {
+    let mut data = vec![0; unread(own)?.min(MAX_QUEUE)];
+    if data.is_empty() {
+        return Ok(Vec::new());
+    }
+    let received = peek(own.fd(), &mut data).doing(|| own.doing())?;
+    data.truncate(received.len);
+    Ok(vec![SocketMessage { data, ..SocketMessage::default() }])
+}
+
+/// Everything in a unix stream. It stops at the last byte: with nothing left to look at the kernel
+/// would hand out a pending error instead, and forget it.
+pub fn peek_stream(own: &Found, scene: &Scene) -> Result<Vec<SocketMessage>> {
+    let total = unread(own)?;
+    let mut queue = Queue::start(own, scene, total)?;
+    while queue.len < total && queue.next()? {}
+    Ok(queue.messages)
+}
+
+/// Every message in a datagram or sequenced-packet socket. `ended`: no more can come, and a
+/// message of no bytes is the end.
+pub fn peek_messages(own: &Found, scene: &Scene, ended: bool) -> Result<Vec<SocketMessage>> {
+    let mut queue = Queue::start(own, scene, BUFFER)?;
+    while queue.next()? {
+        if ended && queue.messages.last().is_some_and(|last| last.data.is_empty()) {
+            queue.messages.pop();
+            break;
+        }
+    }
+    Ok(queue.messages)
+}
+
+fn peek(fd: BorrowedFd, buffer: &mut [u8]) -> io::Result<Received> {
+    socket::receive_with(fd, buffer, libc::MSG_PEEK | libc::MSG_DONTWAIT)
+}
+
+/// A walk along a queue.
+struct Queue<'a> {
+    own: &'a Found,
+    scene: &'a Scene<'a>,
+    _offset: PeekOffset<'a>,
+    buffer: Vec<u8>,
+    messages: Vec<SocketMessage>,
+    len: usize,
+}
+
+impl<'a> Queue<'a> {
+    fn start(own: &'a Found, scene: &'a Scene, longest: usize) -> Result<Queue<'a>> {
+        let offset = PeekOffset::start(own.fd()).doing(|| own.doing())?;
+        let buffer = vec![0; longest.min(BUFFER)];
+        Ok(Queue { own, scene, _offset: offset, buffer, messages: Vec::new(), len: 0 })
+    }
+
+    /// Looks at what comes next; false at the end.
+    fn next(&mut self) -> Result<bool> {
+        let received = match peek(self.own.fd(), &mut self.buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            other => other.doing(|| self.own.doing())?,
+        };
+        if !received.fds.is_empty() {
+            let what = format!("{} descriptors on their way in its queue", received.fds.len());
+            return Err(self.own.refuse(what));
+        }
+        self.len += received.len;
+        let long = received.flags & libc::MSG_TRUNC != 0 || self.len > MAX_QUEUE;
+        if long || self.messages.len() > MAX_QUEUE / 64 {
+            return Err(self.own.refuse(format!("more than {} bytes in its queue", self.len)));
+        }
+        self.messages.push(SocketMessage {
+            data: self.buffer[..received.len].to_vec(),
+            sender: received.credentials.map(|sender| self.inside(sender)),
+            from: if received.from.len() > 2 { received.from } else { Vec::new() },
+        });
+        Ok(true)
+    }
+
+    /// A sender in the machine's numbering; one that has ended has no number any more.
+    fn inside(&self, (pid, uid, gid): (i32, u32, u32)) -> PeerId {
+        PeerId { pid: self.scene.pids.get(&pid).copied().unwrap_or(0), uid, gid }
+    }
+}
+
+/// Lets each look begin where the last one ended, and leaves the program's own setting behind.
+struct PeekOffset<'a> {
+    fd: BorrowedFd<'a>,
+    before: i32,
+}
+
+impl<'a> PeekOffset<'a> {
+    fn start(fd: BorrowedFd<'a>) -> io::Result<PeekOffset<'a>> {
+        let before = socket::option_int(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF)?;
+        set(fd, 0)?;
+        Ok(PeekOffset { fd, before })
+    }
+}
+
+impl Drop for PeekOffset<'_> {
+    fn drop(&mut self) {
+        let _ = set(self.fd, self.before);
+    }
+}
+
+fn set(fd: BorrowedFd, offset: i32) -> io::Result<()> {
+    socket::set_option(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, &offset.to_ne_bytes())
+}

@@ -1,0 +1,89 @@
+//! Every program of `tests/programs` through every event of a machine's life.
+//!
+//!   launch ─► before ─► event (capture, restore, branch, park, restart ...) ─► after
+//!                                                                              │
+//!        undisturbed run of the same commands ───── every answer equal? ◄──────┘
+//!
+//! One test per pair, named `program::event`. What the engine does not carry yet is in `gaps`: such
+//! a test passes when the refusal is clean, and fails when there is nothing to refuse any more.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod events;
+mod gaps;
+mod stage;
+
+use common::{Failure, Kind, Spec, within};
+use events::Event;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use stage::Stage;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Longer than any single answer may take: the report of a hang should come from the program.
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn main() -> ExitCode {
+    let mut args = Arguments::from_args();
+    // machines run threads of their own; more at once would only measure the scheduler
+    args.test_threads = Some(args.test_threads.map_or(2, |threads| threads.min(2)));
+    match trials() {
+        Ok(trials) => libtest_mimic::run(&args, trials).exit_code(),
+        Err(failure) => {
+            eprintln!("lifecycle: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn trials() -> common::Result<Vec<Trial>> {
+    let mut trials = Vec::new();
+    for spec in Spec::all()? {
+        for event in events_of(&spec) {
+            let (spec, name) = (spec.clone(), format!("{}::{}", spec.name, event.name));
+            trials.push(Trial::ignorable_test(name.clone(), move || {
+                let start = Instant::now();
+                let result = within(LIMIT, move |watch| run(&spec, event, &watch));
+                report_time(&name, start);
+                conclude(result)
+            }));
+        }
+    }
+    Ok(trials)
+}
+
+/// Interpreters take long to start and share one kernel interface: fewer events tell as much.
+fn events_of(spec: &Spec) -> Vec<&'static Event> {
+    let chosen = |event: &&Event| match (spec.refused, spec.kind) {
+        (true, _) => ["plain", "refused"].contains(&event.name),
+        (false, Kind::C) => !["refused", "chain_5"].contains(&event.name),
+        (false, _) => {
+            ["capture_restore", "chain_5", "parked", "engine_restart"].contains(&event.name)
+        }
+    };
+    events::EVENTS.iter().filter(chosen).collect()
+}
+
+fn run(spec: &Spec, event: &Event, watch: &common::Watch) -> common::Result<()> {
+    let mut stage = Stage::open(spec, watch)?;
+    let result = (event.run)(&mut stage);
+    match gaps::of(&spec.name, event.name) {
+        Some(reason) => gaps::must_be_clean(&mut stage, result, reason),
+        None => result,
+    }
+}
+
+fn conclude(result: common::Result<()>) -> Result<Completion, Failed> {
+    match result {
+        Ok(()) => Ok(Completion::Completed),
+        Err(Failure::Skip(why)) => Ok(Completion::ignored_with(why)),
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+/// With STASIS_TEST_TIMES, how long each test took.
+fn report_time(name: &str, start: Instant) {
+    if std::env::var_os("STASIS_TEST_TIMES").is_some() {
+        eprintln!("{:8.2} s  {name}", start.elapsed().as_secs_f64());
+    }
+}

@@ -1,0 +1,83 @@
+//! Being someone else while a socket is paired, connected or listened on.
+//!
+//! SO_PEERCRED tells a program who is at the other end, by the pid, user and group of whoever
+//! made the call. Before a restore none of those processes exist, so a short-lived child takes
+//! the wanted pid and user, follows the steps, hands new sockets back and ends. The kernel goes
+//! on remembering the number, which the restored process then has.
+
+use super::steps::{self, Slots};
+use serde::{Deserialize, Serialize};
+use stasis_spawner::protocol;
+use stasis_spawner::socket_plan::{SocketStep, Step, Who};
+use stasis_sys::process::{self, Forked};
+use stasis_sys::{libc, socket};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+#[derive(Serialize, Deserialize)]
+enum Said {
+    /// Two new sockets, which come along.
+    Pair([u32; 2]),
+    Done,
+    Failed(String),
+}
+
+pub fn follow_as(who: Who, group: &[Step], slots: &mut Slots) -> io::Result<()> {
+    let (ours, theirs) = socket::pair(libc::SOCK_SEQPACKET)?;
+    match process::fork_as(who.pid, libc::SIGCHLD)? {
+        Forked::Child => {
+            drop(ours);
+            let said = match be(who).and_then(|()| act(group, slots, &theirs)) {
+                Ok(()) => Said::Done,
+                Err(error) => Said::Failed(error.to_string()),
+            };
+            let told = protocol::send(theirs.as_fd(), &said, &[]);
+            process::exit_now(i32::from(told.is_err()))
+        }
+        Forked::Parent { pid, .. } => {
+            drop(theirs);
+            let heard = hear(&ours, slots);
+            // its number must be free again before the process it belongs to comes back
+            process::wait(pid, libc::__WALL)?;
+            heard
+        }
+    }
+}
+
+/// Takes on user and group, but keeps every capability: what the socket led to may since have
+/// become unreachable for them.
+fn be(who: Who) -> io::Result<()> {
+    const SECBIT_NO_SETUID_FIXUP: u64 = 1 << 2;
+    if (who.uid, who.gid) == (0, 0) {
+        return Ok(());
+    }
+    process::prctl(libc::PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0)?;
+    process::set_ids(who.uid, who.gid)
+}
+
+fn act(group: &[Step], slots: &mut Slots, to: &OwnedFd) -> io::Result<()> {
+    for step in group {
+        steps::follow_all(std::slice::from_ref(step), slots)?;
+        if let SocketStep::Pair { slots: [a, b], .. } = &step.what {
+            let ends = [slots[a].as_fd(), slots[b].as_fd()];
+            protocol::send(to.as_fd(), &Said::Pair([*a, *b]), &ends)?;
+        }
+    }
+    Ok(())
+}
+
+fn hear(from: &OwnedFd, slots: &mut Slots) -> io::Result<()> {
+    loop {
+        match protocol::receive::<Said>(from.as_fd())? {
+            Some((Said::Pair([a, b]), fds)) => {
+                let [one, other] = <[OwnedFd; 2]>::try_from(fds)
+                    .map_err(|_| io::Error::other("a pair of sockets was lost on the way"))?;
+                slots.insert(a, one);
+                slots.insert(b, other);
+            }
+            Some((Said::Done, _)) => return Ok(()),
+            Some((Said::Failed(what), _)) => return Err(io::Error::other(what)),
+            None => return Err(io::Error::other("a helper process ended early")),
+        }
+    }
+}
