@@ -26,6 +26,7 @@ mod restore;
 mod sockets;
 mod spawner;
 mod store;
+mod sysv;
 mod template;
 mod track;
 mod tree;

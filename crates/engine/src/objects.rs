@@ -33,8 +33,14 @@ impl Made {
 }
 
 /// Makes all objects and segments of an image. `externals` are what lies outside, by slot.
-pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedFd]) -> Result<Made> {
+pub fn make(
+    store: &Store,
+    manifest: &Manifest,
+    init: &Init,
+    externals: &[OwnedFd],
+) -> Result<Made> {
     let mut made = Made { fds: Vec::new(), objects: Vec::new(), segments: Vec::new() };
+    crate::sysv::make(store, manifest, init.pid)?;
     for segment in &manifest.segments {
         let fd = make_segment(store, manifest, segment)?;
         let index = made.push(fd);
@@ -44,7 +50,12 @@ pub fn make(store: &Store, manifest: &Manifest, init: &Init, externals: &[OwnedF
     let pipes = pipes::make_all(manifest, init)?;
     for (index, object) in manifest.objects.iter().enumerate() {
         let fd = match &object.kind {
-            ObjectKind::PipeBuffer { .. } | ObjectKind::Terminal(_) => {
+            ObjectKind::PipeBuffer { .. }
+            | ObjectKind::Terminal(_)
+            | ObjectKind::SysvMemory(_)
+            | ObjectKind::SysvSemaphores(_)
+            | ObjectKind::SysvQueue(_)
+            | ObjectKind::Pidfd { pid: 1.. } => {
                 made.objects.push(None);
                 continue;
             }
@@ -108,14 +119,9 @@ fn local(kind: &ObjectKind, flags: u32, made: &Made) -> Result<Option<OwnedFd>> 
             }
         }
         ObjectKind::Epoll { .. } => fds::epoll().doing(doing)?,
-        ObjectKind::Signalfd { mask } => {
-            fds::signalfd(*mask, libc::SFD_CLOEXEC).doing(doing)?
-        }
-        ObjectKind::Timerfd(timer) => {
-            fds::timerfd(timer.clock, libc::TFD_CLOEXEC).doing(doing)?
-        }
-        ObjectKind::Memfd { segment, offset, .. }
-        | ObjectKind::Deleted { segment, offset, .. } => {
+        ObjectKind::Signalfd { mask } => fds::signalfd(*mask, libc::SFD_CLOEXEC).doing(doing)?,
+        ObjectKind::Timerfd(timer) => fds::timerfd(timer.clock, libc::TFD_CLOEXEC).doing(doing)?,
+        ObjectKind::Memfd { segment, offset, .. } | ObjectKind::Deleted { segment, offset, .. } => {
             let fd = &made.fds[made.segments[*segment as usize]];
             reopen(fd, flags, *offset)?
         }
@@ -141,8 +147,12 @@ fn reopen(fd: &OwnedFd, flags: u32, offset: u64) -> Result<OwnedFd> {
 
 fn make_segment(store: &Store, manifest: &Manifest, segment: &Segment) -> Result<OwnedFd> {
     let doing = || "make shared memory".to_owned();
+    if let SegmentKind::Sysv { .. } = segment.kind {
+        // attached by id; this only keeps its place in the list
+        return fds::memfd("stasis", libc::MFD_CLOEXEC).doing(doing);
+    }
     let (name, seals) = match &segment.kind {
-        SegmentKind::Anonymous => ("stasis", 0),
+        SegmentKind::Anonymous | SegmentKind::Sysv { .. } => ("stasis", 0),
         SegmentKind::Memfd { name, seals } => (name.as_str(), *seals),
     };
     let fd = fds::memfd(name, libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING).doing(doing)?;
@@ -159,13 +169,14 @@ fn make_segment(store: &Store, manifest: &Manifest, segment: &Segment) -> Result
     Ok(file.into())
 }
 
-/// O_NONBLOCK, O_APPEND and the like, as the program had set them.
+/// O_NONBLOCK, O_APPEND and the like, as the program had set them. Not O_ASYNC: its signals tell
+/// the number of the descriptor it was set through, so a process sets it (`plan::holdings`).
 fn set_flags(fd: &OwnedFd, object: &Object) -> Result<()> {
     if matches!(object.kind, ObjectKind::External { .. }) {
         return Ok(());
     }
     const SETTABLE: i32 =
-        libc::O_NONBLOCK | libc::O_APPEND | libc::O_NOATIME | libc::O_ASYNC | libc::O_DIRECT;
+        libc::O_NONBLOCK | libc::O_APPEND | libc::O_NOATIME | libc::O_DIRECT;
     let flags = object.flags as i32 & SETTABLE;
     fds::fcntl(fd.as_fd(), libc::F_SETFL, flags as u64)
         .map(drop)
@@ -200,6 +211,8 @@ impl InsideObjects {
             ObjectKind::Device { path } | ObjectKind::Place { path } => {
                 ObjectSpec::Open { path: path.clone(), flags: flags as i32, offset: None }
             }
+            ObjectKind::Inotify { .. } => ObjectSpec::Inotify { flags: flags as i32 },
+            ObjectKind::Pidfd { .. } => ObjectSpec::EndedProcess,
             ObjectKind::Pty(pty) => terminals::spec(manifest, pty, flags as i32)?,
             other => return Err(unsupported(format!("{other:?} is not carried yet"))),
         };

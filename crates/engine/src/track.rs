@@ -6,19 +6,27 @@
 //! written. Where the kernel lacks this (before 6.7) captures compare contents instead.
 
 use crate::error::{Doing, Result};
-use stasis_image::model::Vma;
+use stasis_image::model::{Run, Vma};
 use stasis_spawner::layout;
+use stasis_sys::PAGE;
 use stasis_sys::pagemap::{FILE, PRESENT, Pagemap, Query, Region, SWAPPED, WP_ALLOWED, WRITTEN};
 use std::os::fd::OwnedFd;
 
 const TOP: u64 = 0x7fff_ffff_f000;
 
-/// Spans of private memory to register: as long as possible, so that few calls are needed.
-pub fn ranges(vmas: &[Vma]) -> Vec<(u64, u64)> {
+/// Spans of memory to register: what is or may be written. The many mappings of libraries that
+/// hold no page of the process's own are left out; should one be written to after all, it counts
+/// as written because it is not registered.
+pub fn ranges(vmas: &[Vma], runs: &[Run]) -> Vec<(u64, u64)> {
+    const WRITABLE: u8 = 2;
+    let holds_pages = |vma: &Vma| {
+        let next = runs.partition_point(|run| run.end() * PAGE <= vma.start);
+        runs.get(next).is_some_and(|run| run.page * PAGE < vma.end)
+    };
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     let mut broken = true;
     for vma in vmas {
-        if !vma.has_private_pages() {
+        if !vma.has_private_pages() || (vma.prot & WRITABLE == 0 && !holds_pages(vma)) {
             broken = true;
             continue;
         }
@@ -30,6 +38,10 @@ pub fn ranges(vmas: &[Vma]) -> Vec<(u64, u64)> {
     }
     ranges
 }
+
+/// The two parts of the address space around our own pages.
+pub const AROUND_RESERVED: [(u64, u64); 2] =
+    [(0, layout::RESERVED), (layout::RESERVED_END, TOP)];
 
 fn crosses_reserved(end: u64, start: u64) -> bool {
     end <= layout::RESERVED && start >= layout::RESERVED_END

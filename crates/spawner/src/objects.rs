@@ -4,6 +4,7 @@ mod directories;
 mod ptys;
 
 use stasis_spawner::protocol::ObjectSpec;
+use stasis_sys::process::{self, Forked};
 use stasis_sys::{fds, files, libc};
 use std::fs::File;
 use std::io;
@@ -28,6 +29,10 @@ pub fn make_all(specs: &[ObjectSpec]) -> io::Result<Vec<OwnedFd>> {
                 ptys::set_up(&root, &master, *index, *flags, *node, *slave_gone)?;
                 made.push(master);
             }
+            ObjectSpec::Inotify { flags } => {
+                made.push(fds::inotify(flags & libc::IN_NONBLOCK | libc::IN_CLOEXEC)?);
+            }
+            ObjectSpec::EndedProcess => made.push(ended_process()?),
             ObjectSpec::HungUpPty { flags } => made.push(ptys::hung_up(&root, *flags)?),
         }
     }
@@ -47,4 +52,11 @@ fn open(root: &OwnedFd, path: &str, flags: i32, offset: Option<u64>) -> io::Resu
         fds::seek(&file, offset as i64, libc::SEEK_SET).map_err(named)?;
     }
     Ok(file)
+}
+
+fn ended_process() -> io::Result<OwnedFd> {
+    match process::fork(0, libc::SIGCHLD)? {
+        Forked::Child => process::exit_now(0),
+        Forked::Parent { pid, pidfd } => process::wait(pid, libc::__WALL).map(|_| pidfd),
+    }
 }

@@ -96,6 +96,10 @@ pub enum ObjectSpec {
     PtyMaster { index: u32, flags: i32, node: (u32, u32, u32), slave_gone: bool },
     /// The slave of some pseudo-terminal whose master is closed.
     HungUpPty { flags: i32 },
+    /// An inotify without watches.
+    Inotify { flags: i32 },
+    /// A pidfd of a process that has ended and was waited for.
+    EndedProcess,
 }
 
 pub fn send<T: Serialize>(

@@ -212,3 +212,21 @@ pub fn hung_up(fd: BorrowedFd) -> io::Result<bool> {
     check(unsafe { libc::poll(&raw mut entry, 1, 0) }.into())?;
     Ok(entry.revents & libc::POLLHUP != 0)
 }
+
+/// Commands of fcntl(2) for signals about a descriptor, and kinds of their receiver.
+pub const F_SETSIG: i32 = 10;
+pub const F_GETSIG: i32 = 11;
+pub const F_SETOWN_EX: i32 = 15;
+const F_GETOWN_EX: i32 = 16;
+pub const F_OWNER_TID: i32 = 0;
+pub const F_OWNER_PID: i32 = 1;
+pub const F_OWNER_PGRP: i32 = 2;
+
+/// Who gets signals about a descriptor: what kind of number, and the number (0: nobody).
+pub fn owner(fd: BorrowedFd) -> io::Result<(i32, i32)> {
+    // struct f_owner_ex
+    let mut owner = [0i32; 2];
+    // SAFETY: the array has the size and layout of the struct the call fills.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), F_GETOWN_EX, owner.as_mut_ptr()) }.into())?;
+    Ok((owner[0], owner[1]))
+}

@@ -26,7 +26,7 @@ static _Atomic uint64_t target = OPERATIONS;
 static _Atomic int resting; // how many threads have reached the target
 
 static uint64_t next(struct worker *w, uint64_t below) { return mix(w->random++) % below; }
-static size_t some_size(struct worker *w) { return next(w, 20) == 0 ? 1 + next(w, 2 << 20) : 1 + next(w, 3000); }
+static size_t some_size(struct worker *w) { return next(w, 60) == 0 ? 1 + next(w, 2 << 20) : 1 + next(w, 3000); }
 // Big blocks are checked by their ends, or everything would take minutes.
 static void write_block(struct block *b) {
     size_t edge = b->bytes < 8192 ? b->bytes : 4096;

@@ -8,8 +8,8 @@ use crate::error::{Doing, Error, Result};
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::proc::{self, Mapping};
 use crate::tree::Tree;
-use stasis_image::model::*;
 use stasis_image::PAGE_SIZE;
+use stasis_image::model::*;
 use stasis_spawner::layout;
 use stasis_sys::{files as sysfiles, libc};
 use std::collections::HashMap;
@@ -104,7 +104,8 @@ pub fn read_content(file: &File, size: u64, sink: &mut Sink) -> Result<Vec<Run>>
         let start = start - start % PAGE_SIZE as u64;
         let mut at = start.max(from);
         while at < end {
-            let mut chunk = vec![0u8; ((end - at).min(256 << 10) as usize).next_multiple_of(PAGE_SIZE)];
+            let mut chunk =
+                vec![0u8; ((end - at).min(256 << 10) as usize).next_multiple_of(PAGE_SIZE)];
             let wanted = (size - at).min(chunk.len() as u64) as usize;
             file.read_exact_at(&mut chunk[..wanted], at).doing(doing)?;
             sink.keep(at / PAGE_SIZE as u64, &chunk, |_| None, &mut runs)?;
@@ -133,7 +134,7 @@ pub fn read_all(
     twins: &[Twin],
     processes: &mut [Process],
     files: &mut Vec<MappedFile>,
-    segments: &HashMap<(u64, u64), u32>,
+    segments: &Segments,
     closer: bool,
 ) -> Result<Completeness> {
     let mut table = Table { files, by_path: HashMap::new() };
@@ -155,7 +156,7 @@ pub fn read_all(
     Ok(Completeness::Whole)
 }
 
-fn lacks(twin: &Twin, map: &Mapping, segments: &HashMap<(u64, u64), u32>) -> Result<bool> {
+fn lacks(twin: &Twin, map: &Mapping, segments: &Segments) -> Result<bool> {
     let wiped = map.has_flag("wf") && !within(&twin.marks.wipe_on_fork, map);
     let nameless = map.path.ends_with(DELETED);
     Ok(wiped || nameless && segment_of(twin, map, segments)?.is_none())
@@ -191,7 +192,7 @@ fn convert(
     twin: &Twin,
     map: &Mapping,
     table: &mut Table,
-    segments: &HashMap<(u64, u64), u32>,
+    segments: &Segments,
 ) -> Result<Option<Vma>> {
     if map.path == "[vsyscall]" {
         return Ok(None);
@@ -203,7 +204,8 @@ fn convert(
             Err(Error::refused(twin.own_pid, "it mapped memory where the engine keeps its own"))
         };
     }
-    for (flag, what) in [("ht", "huge page files"), ("io", "device memory"), ("pf", "device memory")]
+    for (flag, what) in
+        [("ht", "huge page files"), ("io", "device memory"), ("pf", "device memory")]
     {
         if map.has_flag(flag) && !map.path.starts_with("[v") {
             let range = format!("{:x}-{:x}", map.start, map.end);
@@ -250,12 +252,7 @@ fn holds_interpreter(twin: &Twin) -> bool {
     twin.memory.read(layout::CODE, &mut found).is_ok() && found == code
 }
 
-fn backing(
-    twin: &Twin,
-    map: &Mapping,
-    table: &mut Table,
-    segments: &HashMap<(u64, u64), u32>,
-) -> Result<Backing> {
+fn backing(twin: &Twin, map: &Mapping, table: &mut Table, segments: &Segments) -> Result<Backing> {
     let kernel = match map.path.as_str() {
         "[vdso]" => Some(KernelMapping::Vdso),
         "[vvar]" => Some(KernelMapping::Vvar),
@@ -265,7 +262,8 @@ fn backing(
     if let Some(kernel) = kernel {
         return Ok(Backing::Kernel(kernel));
     }
-    if map.inode == 0 {
+    // System V shared memory 0 is a file with the number 0
+    if map.inode == 0 && !map.path.starts_with('/') {
         return Ok(Backing::Anonymous);
     }
     let range = format!("{:x}-{:x}", map.start, map.end);
@@ -275,6 +273,10 @@ fn backing(
     }
     let offset = map.offset;
     if let Some(segment) = segment_of(twin, map, segments)? {
+        if let SegmentKind::Sysv { id } = segments.list[segment as usize].kind {
+            let size = segments.list[segment as usize].size;
+            return attachment(twin, map, id, size);
+        }
         return Ok(match map.shared {
             true => Backing::Segment { segment, offset },
             false => Backing::PrivateSegment { segment, offset },
@@ -297,6 +299,17 @@ fn backing(
     Ok(Backing::PrivateFile { file, offset })
 }
 
+/// System V shared memory is attached again by its id, which gives all of it.
+fn attachment(twin: &Twin, map: &Mapping, id: i32, size: u64) -> Result<Backing> {
+    let whole = map.offset == 0 && map.end - map.start == size.next_multiple_of(PAGE_SIZE as u64);
+    if !whole {
+        let range = format!("{:x}-{:x}", map.start, map.end);
+        let what = format!("mapping {range}: a part of System V shared memory {id}");
+        return Err(Error::refused(twin.own_pid, what));
+    }
+    Ok(Backing::Sysv { id, writable: map.has_flag("mw") })
+}
+
 /// Whether the name that looks like a deleted file's is the file's own.
 fn is_called_so(twin: &Twin, map: &Mapping) -> bool {
     let look = || -> std::io::Result<bool> {
@@ -309,17 +322,13 @@ fn is_called_so(twin: &Twin, map: &Mapping) -> bool {
 }
 
 /// The contents behind a mapping whose file had no name in the pause.
-fn segment_of(
-    twin: &Twin,
-    map: &Mapping,
-    segments: &HashMap<(u64, u64), u32>,
-) -> Result<Option<u32>> {
+fn segment_of(twin: &Twin, map: &Mapping, segments: &Segments) -> Result<Option<u32>> {
     if !map.path.ends_with(DELETED) {
         return Ok(None);
     }
     let path = map_file(twin.pid, map);
     let meta = std::fs::metadata(&path).doing(|| format!("look at {path}"))?;
-    Ok(segments.get(&segment_key(&meta)).copied())
+    Ok(segments.index.get(&segment_key(&meta)).copied())
 }
 
 /// Records the vdso where the program knows of it, so that another kernel's is refused.

@@ -5,7 +5,7 @@
 //!    thread)    signals,        point at)      writes meanwhile)       fork per process)
 //!               timers)
 //!                        ... the source runs on ...
-//!   mappings and pages from the twins ─► pack ─► sync ─► image ─► sync ─► twins end
+//!   what a fork inherits, mappings and pages from the twins ─► pack ─► sync ─► image ─► sync ─► twins end
 //!
 //! Everything up to the thaw is one instant. If any step fails the twins are killed, every thread
 //! is let go as it was, and nothing has been named in the store.
@@ -13,10 +13,12 @@
 mod apart;
 mod fds;
 mod files;
+mod inherited;
 mod mappings;
 mod pages;
 mod process;
 mod sink;
+mod sysv;
 mod threads;
 mod twin;
 
@@ -99,6 +101,7 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
         frozen.processes.iter().map(process::read).collect::<Result<Vec<Process>>>()?;
     fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
+    sysv::read(tree, &mut objects, sink)?;
     fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
     fault::point("capture.files")?;
@@ -109,9 +112,9 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     drop(frozen);
     let pause = start.elapsed();
     fault::point("capture.thawed")?;
+    inherited::read_all(&twins, &mut processes)?;
     let mut mapped_files = Vec::new();
-    let index = &segments.index;
-    let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, index, closer)?;
+    let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments, closer)?;
     if read == Completeness::Lacking {
         tree.memo().look_closer = true;
         return Ok((None, pause));

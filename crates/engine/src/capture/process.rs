@@ -6,7 +6,7 @@ use crate::freeze::{FrozenLive, FrozenProcess};
 use crate::inject::Injector;
 use crate::proc::{self, Stat};
 use stasis_image::model::*;
-use stasis_sys::{libc, process as sysprocess, ptrace};
+use stasis_sys::{libc, ptrace};
 
 /// Reads everything but mappings and descriptors, which are filled in later.
 pub fn read(process: &FrozenProcess) -> Result<Process> {
@@ -37,86 +37,32 @@ fn own_ppid(process: &FrozenProcess) -> Result<i32> {
         .ok_or_else(|| refuse(process, "its parent has no number in the machine"))
 }
 
+/// What only the source itself can tell; what a fork inherits is read from the twin.
 fn read_live(process: &FrozenProcess, live: &FrozenLive) -> Result<Live> {
     let leader = &live.threads[0];
     let mut injector = Injector::new(leader.tid, &live.memory, live.site)?;
-    let mut mm = mm_fields(process.pid)?;
-    mm.brk = injector.must("brk", libc::SYS_brk, [0; 6])? as u64;
-    let actions = read_actions(process, &mut injector)?;
     let itimers = read_itimers(&mut injector)?;
     let timers = read_timers(process, &mut injector)?;
-    let dumpable = injector.must("dumpable", libc::SYS_prctl, [3, 0, 0, 0, 0, 0])? as u32;
     let at = injector.put(0, &[0; 8])?;
     let subreaper = [libc::PR_GET_CHILD_SUBREAPER as u64, at, 0, 0, 0, 0];
     injector.must("subreaper", libc::SYS_prctl, subreaper)?;
     let child_subreaper = injector.get(0, 4)? != [0; 4];
-    let huge = [libc::PR_GET_THP_DISABLE as u64, 0, 0, 0, 0, 0];
-    let huge_pages_disabled = injector.call(libc::SYS_prctl, huge)? > 0;
     injector.finish()?;
     Ok(Live {
         exe: u32::MAX,
-        mm,
-        vmas: Vec::new(),
         threads: threads::read_all(process, live)?,
-        actions,
         pending: pending(leader.tid, true)?,
         itimers,
         timers,
-        fds: Vec::new(),
-        cwd: proc::read_link(process.pid, "cwd")?,
-        umask: umask(process),
-        rlimits: rlimits(process.pid)?,
-        dumpable,
         oom_score_adj: proc::read_text(process.pid, "oom_score_adj")?.trim().parse().unwrap_or(0),
-        personality: u32::from_str_radix(proc::read_text(process.pid, "personality")?.trim(), 16)
-            .unwrap_or(0),
         child_subreaper,
-        huge_pages_disabled,
+        ..Live::default()
     })
-}
-
-fn umask(process: &FrozenProcess) -> u32 {
-    process.status.text("Umask").and_then(|text| u32::from_str_radix(text, 8).ok()).unwrap_or(0o22)
-}
-
-fn rlimits(pid: i32) -> Result<Vec<(u64, u64)>> {
-    (0..16)
-        .map(|resource| {
-            sysprocess::rlimit_of(pid, resource).doing(|| format!("read limits of {pid}"))
-        })
-        .collect()
 }
 
 pub fn pending(tid: i32, shared: bool) -> Result<Vec<SigInfo>> {
     let infos = ptrace::pending(tid, shared).doing(|| format!("read signals of {tid}"))?;
     Ok(infos.into_iter().map(SigInfo).collect())
-}
-
-/// Handlers of caught signals; ignored ones need no question, the rest are default.
-fn read_actions(process: &FrozenProcess, injector: &mut Injector) -> Result<Vec<SigAction>> {
-    let caught = process.status.hex("SigCgt").unwrap_or(0);
-    let ignored = process.status.hex("SigIgn").unwrap_or(0);
-    let mut actions = Vec::new();
-    for signal in 1..=64 {
-        let bit = 1u64 << (signal - 1);
-        if ignored & bit != 0 {
-            let ignore = libc::SIG_IGN as u64;
-            actions.push(SigAction { signal, handler: ignore, flags: 0, restorer: 0, mask: 0 });
-        } else if caught & bit != 0 {
-            let at = injector.put(0, &[0; 32])?;
-            let args = [signal as u64, 0, at, 8, 0, 0];
-            injector.must("sigaction", libc::SYS_rt_sigaction, args)?;
-            let words = words(&injector.get(0, 32)?);
-            actions.push(SigAction {
-                signal,
-                handler: words[0],
-                flags: words[1],
-                restorer: words[2],
-                mask: words[3],
-            });
-        }
-    }
-    Ok(actions)
 }
 
 fn read_itimers(injector: &mut Injector) -> Result<[ITimer; 3]> {

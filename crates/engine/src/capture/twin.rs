@@ -22,6 +22,8 @@ pub struct Twin {
     /// Of the process it is a copy of, in the machine's numbering.
     pub own_pid: i32,
     pub memory: ProcessMemory,
+    /// Where the twin, too, can be made to call.
+    pub site: Site,
     /// Ranges of the source written since the parent image, where known.
     pub changed: Option<Vec<pagemap::Region>>,
     /// Whether pages of ours are left in it from a restore.
@@ -119,7 +121,15 @@ impl Twin {
         let _ = ptrace::set_options(pid, ptrace::OPT_EXITKILL);
         let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
         let marks = Marks::default();
-        Ok(Twin { pid, own_pid: process.own_pid, memory, changed: None, restored: false, marks })
+        Ok(Twin {
+            pid,
+            own_pid: process.own_pid,
+            memory,
+            site: live.site,
+            changed: None,
+            restored: false,
+            marks,
+        })
     }
 }
 

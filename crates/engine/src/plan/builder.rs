@@ -56,6 +56,8 @@ pub const BORN: u64 = layout::REPORT + 64;
 pub const READY: u64 = layout::REPORT + 68;
 pub const GO: u64 = layout::REPORT + 72;
 pub const GROUPED: u64 = layout::REPORT + 76;
+pub const FORKED: u64 = layout::REPORT + 80;
+pub const PLACED: u64 = layout::REPORT + 84;
 
 /// A program ready to be staged.
 pub struct Built {
@@ -265,7 +267,7 @@ impl<'a> Builder<'a> {
         if is_root && !lazy.is_empty() {
             self.register_lazy(&live.vmas, lazy);
         } else if is_root && self.prepared.track {
-            self.start_tracking(&live.vmas);
+            self.start_tracking(&live.vmas, target.runs);
         }
         self.finish_process(process, live, is_root)?;
         let there = without_lazy(target.runs, &live.vmas, lazy);
@@ -358,6 +360,7 @@ impl<'a> Builder<'a> {
                 self.program.must("map a shared file", libc::SYS_mmap, &args);
                 self.program.must("close it", libc::SYS_close, &[0]);
             }
+            Backing::Sysv { id, writable } => self.attach(*id, *writable, vma),
             Backing::PrivateSegment { segment, offset } => {
                 let fd = self.prepared.segments[*segment as usize] as u64;
                 let flags = (flags | libc::MAP_PRIVATE) as u64;
@@ -478,15 +481,14 @@ impl<'a> Builder<'a> {
     /// Registers the root's private memory and protects what is there. Protecting through the
     /// page map touches only pages that exist; the userfaultfd call would make page tables for
     /// all the rest.
-    fn start_tracking(&mut self, vmas: &[Vma]) {
+    fn start_tracking(&mut self, vmas: &[Vma], runs: &[Run]) {
         let fd = self.own(OWN_OBJECTS - 1);
-        let ranges = crate::track::ranges(vmas);
-        for (start, end) in &ranges {
+        for (start, end) in &crate::track::ranges(vmas, runs) {
             let range = self.program.words(&[*start, end - start, uffd::MODE_WP, 0]);
             self.program.must("track memory", libc::SYS_ioctl, &[fd, uffd::IOCTL_REGISTER, range]);
         }
         self.open("/proc/self/pagemap", libc::O_RDONLY);
-        for (start, end) in &ranges {
+        for (start, end) in &crate::track::AROUND_RESERVED {
             let scan = self.program.words(&pagemap::arm_argument(*start, *end));
             self.program.must("arm tracking", libc::SYS_ioctl, &[0, pagemap::PAGEMAP_SCAN, scan]);
         }
@@ -592,6 +594,9 @@ pub fn parked(live: &Live) -> Vec<Vma> {
 pub fn parks(vma: &Vma) -> bool {
     !matches!(
         vma.backing,
-        Backing::SharedFile { .. } | Backing::Segment { .. } | Backing::PrivateSegment { .. }
+        Backing::SharedFile { .. }
+            | Backing::Segment { .. }
+            | Backing::PrivateSegment { .. }
+            | Backing::Sysv { .. }
     )
 }

@@ -44,6 +44,7 @@ impl<'a> Builder<'a> {
         thread::emit(self, process, live)?;
         // some timers notify a thread, which must exist
         self.timers(live)?;
+        self.settle(process, live, is_root);
         self.rlimits(live);
         thread::personal(self, process, &live.threads[0]);
         self.wait_for_all(is_root);
@@ -74,6 +75,8 @@ impl<'a> Builder<'a> {
     }
 
     fn place_descriptors(&mut self, process: &Process, live: &Live) {
+        self.place_pidfds(live);
+        self.enter_removed(live);
         for fd in &live.fds {
             let Some(from) = self.prepared.objects[fd.object as usize] else { continue };
             let flags = if fd.close_on_exec { libc::O_CLOEXEC } else { 0 };
@@ -96,7 +99,7 @@ impl<'a> Builder<'a> {
     }
 
     /// State that sits in a shared object is set once, by whoever comes first in the image.
-    fn is_first_holder(&self, process: &Process, fd: &Fd) -> bool {
+    pub(super) fn is_first_holder(&self, process: &Process, fd: &Fd) -> bool {
         let mut all = self.prepared.manifest.processes.iter().flat_map(|p| {
             p.live().into_iter().flat_map(move |live| live.fds.iter().map(move |fd| (p.pid, fd)))
         });
@@ -144,8 +147,10 @@ impl<'a> Builder<'a> {
     }
 
     fn surroundings(&mut self, live: &Live) {
-        let cwd = self.program.text(&live.cwd);
-        self.program.must("change directory", libc::SYS_chdir, &[cwd]);
+        if !live.cwd.is_empty() {
+            let cwd = self.program.text(&live.cwd);
+            self.program.must("change directory", libc::SYS_chdir, &[cwd]);
+        }
         self.program.any("set the umask", libc::SYS_umask, &[live.umask.into()]);
         if live.personality != 0 {
             let personality = live.personality.into();

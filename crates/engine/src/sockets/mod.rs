@@ -3,7 +3,7 @@
 //! The image says what the sockets were; this turns it into steps for the machine's init, in an
 //! order in which each finds what it needs:
 //!
-//!   connections ─► names and listeners ─► waiting clients ─► data ─► one-way peers ─► ends ─► options
+//!   connections ─► names, listeners ─► waiting clients ─► data ─► one-way peers ─► ends, options
 //!
 //! Connections come before the names: an accepted socket has the name of the listener it came
 //! from, so a listener is made for it under that name and closed again before the real one needs

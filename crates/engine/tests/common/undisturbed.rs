@@ -5,11 +5,12 @@ use super::{Bench, Failure, Program, Result, Spec};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
+/// A program's command line, and what it is asked.
+type Question = (String, Vec<String>);
 type Answers = Arc<Mutex<Option<Vec<String>>>>;
 
-/// Answers by program and commands: many events say the same words.
-static KNOWN: LazyLock<Mutex<HashMap<(String, Vec<String>), Answers>>> =
-    LazyLock::new(Mutex::default);
+/// Many events say the same words.
+static KNOWN: LazyLock<Mutex<HashMap<Question, Answers>>> = LazyLock::new(Mutex::default);
 
 /// Compares everything a program answered in its life, across captures and restores, with an
 /// undisturbed run of the same commands; then lets it end.

@@ -17,6 +17,8 @@ pub const EVENTS: &[Event] = &[
     Event { name: "source_alive", run: source_alive },
     Event { name: "two_at_once", run: two_at_once },
     Event { name: "branch_of_branch", run: branch_of_branch },
+    Event { name: "captured_twice", run: captured_twice },
+    Event { name: "recaptured", run: recaptured },
     Event { name: "chain_5", run: |stage| chain(stage, 5) },
     Event { name: "chain_20", run: |stage| chain(stage, 20) },
     Event { name: "parked", run: parked },
@@ -91,6 +93,25 @@ fn branch_of_branch(stage: &mut Stage) -> Result<()> {
     stage.restored_copy_is_right(&trunk, AFTER)?;
     stage.finish(leaf)?;
     stage.finish(branch)
+}
+
+/// Calls that the source was blocked in, and that were interrupted once already, are interrupted
+/// again.
+fn captured_twice(stage: &mut Stage) -> Result<()> {
+    stage.begin()?;
+    stage.capture_source()?;
+    let saved = stage.only_image_of_source()?;
+    stage.restored_copy_is_right(&saved, AFTER)
+}
+
+/// A copy is captured before it was asked anything: as soon as a restore returns, nothing of it may
+/// still be under way.
+fn recaptured(stage: &mut Stage) -> Result<()> {
+    let saved = stage.only_image()?;
+    let copy = stage.bench.restore(&saved)?;
+    let again = stage.bench.capture(&copy)?;
+    copy.kill()?;
+    stage.restored_copy_is_right(&again, AFTER)
 }
 
 /// Every image a difference to the one before; every other time the program is the restored one.

@@ -29,13 +29,14 @@ impl<'a> Stage<'a> {
     /// Begins, captures, and ends the source.
     pub fn only_image(&mut self) -> Result<Saved> {
         self.begin()?;
-        let saved = self.capture_source()?;
-        self.kill_source()?;
-        Ok(saved)
+        self.only_image_of_source()
     }
 
-    pub fn kill_source(&mut self) -> Result<()> {
-        self.source.take().map_or(Ok(()), Program::kill)
+    /// Captures and ends a source that has begun.
+    pub fn only_image_of_source(&mut self) -> Result<Saved> {
+        let saved = self.capture_source()?;
+        self.source.take().map_or(Ok(()), Program::kill)?;
+        Ok(saved)
     }
 
     /// Restores, says `script`, and compares all of it with an undisturbed run.

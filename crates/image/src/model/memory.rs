@@ -27,6 +27,8 @@ pub enum Backing {
     Segment { segment: u32, offset: u64 },
     /// The contents of such memory mapped MAP_PRIVATE; pages written to are in the image.
     PrivateSegment { segment: u32, offset: u64 },
+    /// System V shared memory, attached whole.
+    Sysv { id: i32, writable: bool },
     /// The kernel's own pages (`[vdso]`, `[vvar]`, `[vvar_vclock]`).
     Kernel(KernelMapping),
 }
@@ -92,7 +94,14 @@ pub struct Segment {
 pub enum SegmentKind {
     /// mmap(MAP_SHARED | MAP_ANONYMOUS), or a deleted file that was mapped shared.
     Anonymous,
-    Memfd { name: String, seals: u32 },
+    Memfd {
+        name: String,
+        seals: u32,
+    },
+    /// System V shared memory, which a process attaches by id.
+    Sysv {
+        id: i32,
+    },
 }
 
 /// The private pages of one process.

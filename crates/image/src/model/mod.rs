@@ -11,12 +11,14 @@
 //! have lied, so the engine checks ranges and references before it acts on them.
 
 mod file;
+mod ipc;
 mod memory;
 mod object;
 mod process;
 mod socket;
 
 pub use file::*;
+pub use ipc::*;
 pub use memory::*;
 pub use object::*;
 pub use process::*;

@@ -1,5 +1,6 @@
 //! What descriptors point at.
 
+use super::{SysvMemory, SysvQueue, SysvSemaphores};
 use serde::{Deserialize, Serialize};
 
 /// One open file description. Descriptors, in any process, that share one share its offset.
@@ -47,6 +48,10 @@ pub enum ObjectKind {
     Pty(Pty),
     /// Never referred to by a descriptor, only by `Pty::terminal`.
     Terminal(Box<Terminal>),
+    /// System V IPC, which belongs to the machine and to no descriptor.
+    SysvMemory(SysvMemory),
+    SysvSemaphores(SysvSemaphores),
+    SysvQueue(SysvQueue),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

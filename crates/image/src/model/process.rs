@@ -22,7 +22,7 @@ pub enum ProcessState {
     Zombie { status: i32, comm: String },
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Live {
     /// Index into `Meta::mapped_files`.
     pub exe: u32,

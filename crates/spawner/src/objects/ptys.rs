@@ -52,8 +52,7 @@ pub fn set_up(
     let path = format!("/dev/pts/{index}");
     files::set_owner(&path, node.0, node.1)?;
     std::fs::set_permissions(&path, PermissionsExt::from_mode(node.2))?;
-    let settable = libc::O_NONBLOCK | libc::O_ASYNC;
-    fds::fcntl(master.as_fd(), libc::F_SETFL, (flags & settable) as u64)?;
+    fds::fcntl(master.as_fd(), libc::F_SETFL, (flags & libc::O_NONBLOCK) as u64)?;
     if slave_gone {
         drop(super::open(root, &path, libc::O_RDWR, None)?);
     }

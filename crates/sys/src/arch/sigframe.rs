@@ -7,7 +7,7 @@
 //! rt_sigreturn with the stack pointer at `frame` loads all of it. A size or magic the kernel
 //! does not expect makes it fall back to the legacy area *silently*, hence the exact sizes.
 
-use super::xstate::{area_size, enabled_components};
+use super::xstate::{enabled_area_size, enabled_components};
 
 /// General registers in the order of `struct user_regs_struct`.
 pub type UserRegs = libc::user_regs_struct;
@@ -31,7 +31,7 @@ const UC_STRICT_RESTORE_SS: u64 = 4;
 
 /// Bytes a frame takes on this processor.
 pub fn frame_size() -> usize {
-    (XSAVE_AT + area_size(enabled_components()) + 4).next_multiple_of(64)
+    (XSAVE_AT + enabled_area_size() + 4).next_multiple_of(64)
 }
 
 /// Builds the frame for address `at` (64-byte aligned). The stack pointer for rt_sigreturn is
@@ -87,7 +87,7 @@ fn write_ucontext(out: &mut [u8], at: u64, parts: &FrameParts) {
 
 fn write_xsave(out: &mut [u8], xstate: &[u8]) {
     let components = enabled_components();
-    let size = area_size(components);
+    let size = enabled_area_size();
     let known = xstate.len().min(size);
     out[..known].copy_from_slice(&xstate[..known]);
     // the header's component bitmap may name only what fits here
@@ -111,7 +111,7 @@ mod tests {
         let regs: UserRegs = crate::ptrace::zeroed_regs();
         let parts = FrameParts { regs: &regs, xstate: &[], sigmask: 7, altstack: (1, 2, 3) };
         let frame = build_frame(0x1000, &parts);
-        let size = area_size(enabled_components());
+        let size = enabled_area_size();
         assert_eq!(frame[XSAVE_AT + size..XSAVE_AT + size + 4], MAGIC2.to_ne_bytes());
         assert_eq!(frame[296..304], 7u64.to_ne_bytes());
     }

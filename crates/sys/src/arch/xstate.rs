@@ -1,6 +1,7 @@
 //! Sizes of the processor's extended register state.
 
 use std::arch::x86_64::{__cpuid_count, _xgetbv};
+use std::sync::OnceLock;
 
 /// AMX tile state (components 17 and 18) is allotted to a process only on request, so a frame
 /// that claims it would be refused by a process that did not ask.
@@ -13,8 +14,14 @@ pub fn enabled_components() -> u64 {
     unsafe { _xgetbv(0) & !AMX }
 }
 
-/// Bytes of a standard-format XSAVE area that holds `components`.
-pub fn area_size(components: u64) -> usize {
+/// Bytes of a standard-format XSAVE area that holds the enabled components.
+pub fn enabled_area_size() -> usize {
+    // CPUID is slow under a hypervisor, which has to answer it
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    *SIZE.get_or_init(|| area_size(enabled_components()))
+}
+
+fn area_size(components: u64) -> usize {
     let legacy_and_header = 512 + 64;
     (2..63)
         .filter(|bit| components & (1 << bit) != 0)

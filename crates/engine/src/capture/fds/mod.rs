@@ -5,9 +5,13 @@
 //! again. A kind that is not known is refused with its number and name.
 
 mod anon;
+mod cwd;
 mod files;
+mod inotify;
 mod locks;
 pub mod names;
+mod owners;
+mod pidfds;
 mod pipes;
 mod ptys;
 mod sockets;
@@ -23,6 +27,7 @@ use stasis_image::model::*;
 use stasis_sys::process::{self as sysprocess, Kcmp};
 use stasis_sys::libc;
 use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 /// Objects found so far.
@@ -42,6 +47,7 @@ pub struct Objects {
 /// One descriptor as `/proc` shows it.
 pub struct Descriptor<'a> {
     pub process: &'a FrozenProcess,
+    pidfd: &'a OwnedFd,
     pub number: i32,
     pub link: String,
     pub info: FdInfo,
@@ -51,6 +57,11 @@ pub struct Descriptor<'a> {
 impl Descriptor<'_> {
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", self.process.pid, self.number)
+    }
+
+    /// The very same open file, for questions that need one.
+    pub fn copy(&self) -> std::io::Result<OwnedFd> {
+        sysprocess::pidfd_getfd(self.pidfd.as_fd(), self.number)
     }
 
     pub fn refuse(&self, what: impl std::fmt::Display) -> Error {
@@ -66,28 +77,42 @@ pub fn read_all(
     processes: &mut [Process],
 ) -> Result<Objects> {
     let mut objects = Objects::default();
-    for (process, out) in frozen.processes.iter().zip(processes) {
+    for (process, out) in frozen.processes.iter().zip(&mut *processes) {
         let ProcessState::Live(live) = &mut out.state else { continue };
+        let pidfd = sysprocess::pidfd_open(process.pid)
+            .doing(|| format!("open process {}", process.pid))?;
         for number in proc::descriptors(process.pid)? {
-            let descriptor = look(process, number)?;
+            let descriptor = look(process, &pidfd, number)?;
             let close_on_exec = descriptor.info.flags & libc::O_CLOEXEC as u32 != 0;
+            let known = objects.list.len() as u32;
             let object = objects.find_or_read(&descriptor, tree, sink)?;
-            locks::add(&descriptor, &mut objects.list[object as usize].kind)?;
+            let found = &mut objects.list[object as usize];
+            if !matches!(found.kind, ObjectKind::External { .. }) {
+                locks::add(&descriptor, &mut found.kind)?;
+                if object >= known {
+                    found.owner = owners::read(&descriptor, frozen)?;
+                }
+            }
             live.fds.push(Fd { number, object, close_on_exec });
         }
+        cwd::read(&mut objects, process, tree, live)?;
     }
     ptys::finish(&mut objects, frozen, tree)?;
-    sockets::resolve(&mut objects, frozen, tree)?;
+    sockets::resolve(&mut objects, frozen, tree, processes)?;
     Ok(objects)
 }
 
-fn look(process: &FrozenProcess, number: i32) -> Result<Descriptor<'_>> {
+fn look<'a>(
+    process: &'a FrozenProcess,
+    pidfd: &'a OwnedFd,
+    number: i32,
+) -> Result<Descriptor<'a>> {
     let path = format!("/proc/{}/fd/{number}", process.pid);
     let meta = std::fs::metadata(&path).doing(|| format!("look at {path}"))?;
     let info = FdInfo::parse(&proc::read_text(process.pid, &format!("fdinfo/{number}"))?)
         .ok_or_else(|| refuse(process, format!("fd {number}: its fdinfo is unreadable")))?;
     let link = proc::read_link(process.pid, &format!("fd/{number}"))?;
-    Ok(Descriptor { process, number, link, info, meta })
+    Ok(Descriptor { process, pidfd, number, link, info, meta })
 }
 
 impl Objects {
@@ -141,7 +166,11 @@ impl Objects {
             return pipes::read(self, descriptor, None);
         }
         if let Some(kind) = descriptor.link.strip_prefix("anon_inode:") {
-            return anon::read(descriptor, kind.trim_matches(['[', ']']));
+            return match kind.trim_matches(['[', ']']) {
+                "inotify" => inotify::read(self, descriptor, tree),
+                "pidfd" => pidfds::read(descriptor),
+                kind => anon::read(descriptor, kind),
+            };
         }
         if descriptor.link.starts_with("socket:[") {
             return sockets::note(self, descriptor);

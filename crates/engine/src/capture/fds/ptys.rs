@@ -10,7 +10,7 @@ use crate::freeze::Frozen;
 use crate::tree::Tree;
 use crate::tty;
 use stasis_image::model::*;
-use stasis_sys::{fds, libc, process};
+use stasis_sys::{fds, libc};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -42,7 +42,8 @@ pub fn is_terminal(device: u64) -> bool {
 }
 
 pub fn read(objects: &mut Objects, descriptor: &Descriptor, tree: &Tree) -> Result<ObjectKind> {
-    let fd = copy(descriptor)?;
+    // not opened again: opening /dev/ptmx makes another terminal
+    let fd = descriptor.copy().doing(|| format!("copy {}", descriptor.path()))?;
     let device = descriptor.meta.rdev();
     let (master, index) = match (libc::major(device), libc::minor(device)) {
         (5, 2) => (true, ask(descriptor, fd.as_fd(), libc::TIOCGPTN)?),
@@ -64,13 +65,6 @@ pub fn read(objects: &mut Objects, descriptor: &Descriptor, tree: &Tree) -> Resu
     let found = objects.terminals.get_mut(&index).ok_or(Error::Gone)?;
     *if master { &mut found.master } else { &mut found.slave } = Some(fd);
     Ok(ObjectKind::Pty(Pty { terminal: found.object, master }))
-}
-
-/// The very same open file: opening `/dev/ptmx` again would make another terminal.
-pub fn copy(descriptor: &Descriptor) -> Result<OwnedFd> {
-    process::pidfd_open(descriptor.process.pid)
-        .and_then(|pidfd| process::pidfd_getfd(pidfd.as_fd(), descriptor.number))
-        .doing(|| format!("copy {}", descriptor.path()))
 }
 
 fn ask(descriptor: &Descriptor, fd: BorrowedFd, request: u64) -> Result<u32> {

@@ -12,9 +12,11 @@ use std::collections::HashMap;
 
 const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
+const FIN_WAIT1: u8 = 4;
 const FIN_WAIT2: u8 = 5;
 const CLOSE: u8 = 7;
 const CLOSE_WAIT: u8 = 8;
+const LAST_ACK: u8 = 9;
 const SHUT_SEND: u8 = 2;
 
 /// The parts of `struct tcp_info` that matter here.
@@ -69,6 +71,7 @@ pub fn read_stream(own: &Found, out: &mut Socket) -> Result<()> {
         }
         // everything the peer had to say is here
         CLOSE_WAIT => SocketState::Ended(Ending::Finished),
+        LAST_ACK => SocketState::Ended(Ending::Closed),
         _ => SocketState::Ended(Ending::Reset),
     };
     if matches!(out.state, SocketState::Ended(_)) && info.state != SYN_SENT {
@@ -112,7 +115,7 @@ pub fn match_ends(found: &[Found], sockets: &mut [Socket]) -> Result<()> {
         let (here, there) = (info(&found[*index])?, info(&found[*other])?);
         if local.is_loopback() && remote.is_loopback() && keeps(here, there) {
             sockets[*index].state = SocketState::Connected { peer: found[*other].object };
-            sockets[*index].shutdown = if here.state == FIN_WAIT2 { SHUT_SEND } else { 0 };
+            sockets[*index].shutdown = if has_finished(here) { SHUT_SEND } else { 0 };
         } else {
             // both ends learn of it, whatever they had heard already
             sockets[*index].state = SocketState::Ended(Ending::Reset);
@@ -125,15 +128,21 @@ pub fn match_ends(found: &[Found], sockets: &mut [Socket]) -> Result<()> {
 fn keeps(a: Info, b: Info) -> bool {
     let fitting = match (a.state, b.state) {
         (ESTABLISHED, ESTABLISHED) => true,
-        (FIN_WAIT2, CLOSE_WAIT) | (CLOSE_WAIT, FIN_WAIT2) => true,
+        (CLOSE_WAIT, _) => has_finished(b),
+        (_, CLOSE_WAIT) => has_finished(a),
         _ => false,
     };
     // the end of a stream counts as a byte received
     let arrived = |from: Info, to: Info| {
-        let end = u64::from(from.state == FIN_WAIT2);
+        let end = u64::from(has_finished(from));
         from.unsent == 0 && from.sent + end == to.received
     };
     fitting && arrived(a, b) && arrived(b, a)
+}
+
+/// Whether it has said that it sends no more; that this was heard may not have come back yet.
+fn has_finished(own: Info) -> bool {
+    matches!(own.state, FIN_WAIT1 | FIN_WAIT2)
 }
 
 /// An address as both families write it: IPv4 as IPv6.

@@ -3,15 +3,17 @@
 //!   every descriptor ─► note (a copy of the socket, what kind it is)
 //!   once all are known ─► ask the machine's init ─► read each ─► match the ends of connections
 //!
-//! A socket is read through a copy of its descriptor, in the pause. Reading leaves no trace: data is
-//! peeked at, and a pending error is never asked for, because asking takes it away. What two
+//! A socket is read through a copy of its descriptor, in the pause. Reading leaves no trace: data
+//! is peeked at, and a pending error is never asked for, because asking takes it away. What two
 //! sockets have to do with each other shows only once all of them are known, hence the two steps.
 //!
 //! Carried: unix sockets of all three kinds, TCP, UDP. Connections that lead out of the tree come
 //! back as reset ones. Everything else is refused with process, descriptor and kind, and so are
-//! descriptors on their way inside a queue. Not seen: a datagram of no bytes that an earlier capture
-//! of the same running tree has already peeked at, and multicast memberships.
+//! descriptors on their way inside a queue. Not seen: a datagram of no bytes that an earlier
+//! capture of the same running tree has already peeked at, and multicast memberships.
 
+mod backlog;
+mod handover;
 mod inet;
 mod options;
 mod queue;
@@ -27,6 +29,7 @@ use stasis_spawner::socket_plan::{self, SocketLook, SocketLooks, UnixRow};
 use stasis_sys::socket::MAX_FDS;
 use stasis_sys::{libc, process as sysprocess, socket};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
@@ -67,8 +70,7 @@ impl Found {
 }
 
 /// What all sockets together show.
-struct Scene<'a> {
-    found: &'a [Found],
+struct Scene {
     /// Unix sockets of the machine by inode, and the objects of those in the tree.
     rows: HashMap<u32, UnixRow>,
     objects: HashMap<u32, u32>,
@@ -82,10 +84,8 @@ pub fn note(objects: &mut Objects, descriptor: &Descriptor) -> Result<ObjectKind
     let pid = descriptor.process.pid;
     let doing = || format!("copy the socket at fd {} of process {pid}", descriptor.number);
     let pidfd = match objects.sockets.pidfds.entry(pid) {
-        std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-        std::collections::hash_map::Entry::Vacant(new) => {
-            new.insert(sysprocess::pidfd_open(pid).doing(doing)?)
-        }
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(new) => new.insert(sysprocess::pidfd_open(pid).doing(doing)?),
     };
     let fd = sysprocess::pidfd_getfd(pidfd.as_fd(), descriptor.number).doing(doing)?;
     let number = |name| socket::option_int(fd.as_fd(), libc::SOL_SOCKET, name).doing(doing);
@@ -93,6 +93,14 @@ pub fn note(objects: &mut Objects, descriptor: &Descriptor) -> Result<ObjectKind
     let (kind, protocol) = (number(libc::SO_TYPE)?, number(libc::SO_PROTOCOL)?);
     if let Some(what) = unknown(family, kind, protocol) {
         return Err(descriptor.refuse(format!("{what} is not supported")));
+    }
+    // counts those in connections not yet accepted too
+    match descriptor.info.text("scm_fds") {
+        None | Some("0") => {}
+        Some(count) => {
+            let what = format!("{count} descriptors are on their way in its queue: not supported");
+            return Err(descriptor.refuse(what));
+        }
     }
     objects.sockets.found.push(Found {
         object,
@@ -146,14 +154,18 @@ fn unknown(family: i32, kind: i32, protocol: i32) -> Option<String> {
 }
 
 /// Fills in every socket noted.
-pub fn resolve(objects: &mut Objects, frozen: &Frozen, tree: &Tree) -> Result<()> {
-    let found = std::mem::take(&mut objects.sockets.found);
+pub fn resolve(
+    objects: &mut Objects,
+    frozen: &Frozen,
+    tree: &Tree,
+    processes: &[Process],
+) -> Result<()> {
+    let mut found = std::mem::take(&mut objects.sockets.found);
     if found.is_empty() {
         return Ok(());
     }
     let (looks, rows) = ask(tree, &found)?;
     let scene = Scene {
-        found: &found,
         rows: rows.into_iter().map(|row| (row.inode, row)).collect(),
         objects: found.iter().map(|own| (own.inode, own.object)).collect(),
         pids: frozen.processes.iter().map(|process| (process.pid, process.own_pid)).collect(),
@@ -163,7 +175,14 @@ pub fn resolve(objects: &mut Objects, frozen: &Frozen, tree: &Tree) -> Result<()
         sockets.push(read(own, look, &scene)?);
     }
     inet::match_ends(&found, &mut sockets)?;
-    for (own, socket) in found.iter().zip(sockets) {
+    let frozen = &frozen.processes;
+    let stage = backlog::Stage { frozen, processes, objects: &objects.list, tree };
+    // last, when nothing else can be refused any more: it leaves other sockets behind
+    let mut lines = backlog::read(&stage, &mut found, &scene)?;
+    for (own, mut socket) in found.iter().zip(sockets) {
+        if let SocketState::Listening { waiting, .. } = &mut socket.state {
+            *waiting = lines.remove(&own.object).unwrap_or_default();
+        }
         objects.list[own.object as usize].kind = ObjectKind::Socket(Box::new(socket));
     }
     Ok(())

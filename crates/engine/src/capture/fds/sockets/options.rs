@@ -44,7 +44,7 @@ const GENERAL: [Row; 25] = [
     (libc::SOL_SOCKET, SO_BUF_LOCK, 4, None),
 ];
 
-const IPV4: [Row; 11] = [
+const IPV4: [Row; 9] = [
     (libc::IPPROTO_IP, libc::IP_TOS, 4, Some(0)),
     (libc::IPPROTO_IP, libc::IP_TTL, 4, Some(64)),
     (libc::IPPROTO_IP, libc::IP_RECVTTL, 4, Some(0)),
@@ -54,15 +54,11 @@ const IPV4: [Row; 11] = [
     (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, 4, Some(libc::IP_PMTUDISC_WANT)),
     (libc::IPPROTO_IP, libc::IP_FREEBIND, 4, Some(0)),
     (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 4, Some(0)),
-    (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, 4, Some(1)),
-    (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, 4, Some(1)),
 ];
 
-const IPV6: [Row; 11] = [
+const IPV6: [Row; 9] = [
     (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 4, Some(0)),
     (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, 4, Some(64)),
-    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS, 4, Some(1)),
-    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP, 4, Some(1)),
     (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 4, Some(0)),
     (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 4, Some(0)),
     (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 4, Some(0)),
@@ -87,6 +83,16 @@ const TCP: [Row; 12] = [
     (libc::IPPROTO_TCP, libc::TCP_INQ, 4, Some(0)),
 ];
 
+/// Of datagram sockets; a stream says something too, and will not have it set.
+const MULTICAST: [Row; 2] = [
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, 4, Some(1)),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, 4, Some(1)),
+];
+const MULTICAST6: [Row; 2] = [
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS, 4, Some(1)),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP, 4, Some(1)),
+];
+
 pub fn read(own: &Found) -> Result<Vec<SocketOption>> {
     refuse_programs(own)?;
     let mut kept = Vec::new();
@@ -106,12 +112,17 @@ pub fn read(own: &Found) -> Result<Vec<SocketOption>> {
 fn rows(own: &Found) -> impl Iterator<Item = Row> {
     let inet = own.family != libc::AF_UNIX;
     let v6 = own.family == libc::AF_INET6;
-    let tcp = inet && own.kind == libc::SOCK_STREAM;
+    let stream = own.kind == libc::SOCK_STREAM;
     let when = |holds: bool, rows: &'static [Row]| if holds { rows } else { &[] };
-    [&GENERAL[..], when(inet, &IPV4), when(v6, &IPV6), when(tcp, &TCP)]
-        .into_iter()
-        .flatten()
-        .copied()
+    let tables = [
+        &GENERAL[..],
+        when(inet, &IPV4),
+        when(v6, &IPV6),
+        when(inet && stream, &TCP),
+        when(inet && !stream, &MULTICAST),
+        when(v6 && !stream, &MULTICAST6),
+    ];
+    tables.into_iter().flatten().copied()
 }
 
 /// Whether a value is `default`, in its first word, and zero otherwise.

@@ -21,19 +21,26 @@ pub fn unread(own: &Found) -> Result<usize> {
     Ok(i32::from_ne_bytes(count).max(0) as usize)
 }
 
-/// Everything in a TCP socket's queue: one look goes through all of it.
+/// Everything in a TCP socket's queue: one look goes through all of it, unless urgent data is in
+/// between.
 pub fn peek_tcp(own: &Found) -> Result<Vec<SocketMessage>> {
-    let mut data = vec![0; unread(own)?.min(MAX_QUEUE)];
-    if data.is_empty() {
+    let total = unread(own)?;
+    if total == 0 {
         return Ok(Vec::new());
     }
+    if total > MAX_QUEUE {
+        return Err(own.refuse(format!("{total} bytes in its queue are too many")));
+    }
+    let mut data = vec![0; total];
     let received = peek(own.fd(), &mut data).doing(|| own.doing())?;
-    data.truncate(received.len);
+    if received.len != total {
+        return Err(own.refuse("urgent data in its queue is not supported"));
+    }
     Ok(vec![SocketMessage { data, ..SocketMessage::default() }])
 }
 
-/// Everything in a unix stream. It stops at the last byte: with nothing left to look at the kernel
-/// would hand out a pending error instead, and forget it.
+/// Everything in a connected unix socket that is no datagram socket. It stops at the last byte:
+/// with nothing left to look at the kernel would hand out a pending error, and forget it.
 pub fn peek_stream(own: &Found, scene: &Scene) -> Result<Vec<SocketMessage>> {
     let total = unread(own)?;
     let mut queue = Queue::start(own, scene, total)?;
@@ -61,7 +68,7 @@ fn peek(fd: BorrowedFd, buffer: &mut [u8]) -> io::Result<Received> {
 /// A walk along a queue.
 struct Queue<'a> {
     own: &'a Found,
-    scene: &'a Scene<'a>,
+    scene: &'a Scene,
     _offset: PeekOffset<'a>,
     buffer: Vec<u8>,
     messages: Vec<SocketMessage>,
@@ -82,8 +89,7 @@ impl<'a> Queue<'a> {
             other => other.doing(|| self.own.doing())?,
         };
         if !received.fds.is_empty() {
-            let what = format!("{} descriptors on their way in its queue", received.fds.len());
-            return Err(self.own.refuse(what));
+            return Err(self.own.refuse("descriptors are on their way in its queue"));
         }
         self.len += received.len;
         let long = received.flags & libc::MSG_TRUNC != 0 || self.len > MAX_QUEUE;

@@ -31,7 +31,7 @@ pub fn read(own: &Found, scene: &Scene, out: &mut Socket) -> Result<()> {
     out.state = if own.kind == libc::SOCK_DGRAM {
         datagram_state(row, scene)
     } else {
-        stream_state(own, row, scene, failed)?
+        stream_state(own, row, scene, failed)
     };
     out.queue = match (own.kind, row.state) {
         (_, LISTEN) => Vec::new(),
@@ -47,30 +47,23 @@ pub fn read(own: &Found, scene: &Scene, out: &mut Socket) -> Result<()> {
     Ok(())
 }
 
-fn stream_state(own: &Found, row: &UnixRow, scene: &Scene, failed: bool) -> Result<SocketState> {
+fn stream_state(own: &Found, row: &UnixRow, scene: &Scene, failed: bool) -> SocketState {
     if row.state == LISTEN {
-        return listening(own, row, scene);
+        // who waits in it is filled in later
+        return SocketState::Listening { backlog: row.backlog, waiting: Vec::new() };
     }
     if row.state != ESTABLISHED {
-        return Ok(SocketState::Unconnected);
+        return SocketState::Unconnected;
     }
     if let Some(peer) = row.peer.and_then(|peer| scene.objects.get(&peer)) {
-        return Ok(SocketState::Connected { peer: *peer });
+        return SocketState::Connected { peer: *peer };
     }
     let mut listeners = scene.rows.values().filter(|other| other.waiting.contains(&own.inode));
     if let Some(listener) = listeners.find_map(|other| scene.objects.get(&other.inode)) {
-        return Ok(SocketState::Waiting { listener: *listener });
+        return SocketState::Waiting { listener: *listener };
     }
     let gone = row.shutdown == SHUT_BOTH && !failed;
-    Ok(SocketState::Ended(if gone { Ending::Closed } else { Ending::Reset }))
-}
-
-fn listening(own: &Found, row: &UnixRow, scene: &Scene) -> Result<SocketState> {
-    let _ = scene;
-    if !row.waiting.is_empty() {
-        return Err(own.refuse("connections that wait to be accepted are not carried yet"));
-    }
-    Ok(SocketState::Listening { backlog: row.backlog, waiting: Vec::new() })
+    SocketState::Ended(if gone { Ending::Closed } else { Ending::Reset })
 }
 
 fn datagram_state(row: &UnixRow, scene: &Scene) -> SocketState {
