@@ -61,14 +61,7 @@ impl Engine {
         let (pid, pidfd, control) = walls.spawner().blank()?;
         let blank = Template::blank(pid, pidfd, control)?;
         let host = Host::probe(config.lazy)?;
-        Ok(Engine {
-            config,
-            walls,
-            store,
-            host,
-            blank,
-            parked: Mutex::default(),
-        })
+        Ok(Engine { config, walls, store, host, blank, parked: Mutex::default() })
     }
 
     pub fn store(&self) -> &Store {
@@ -147,11 +140,8 @@ impl Engine {
             if let Some(template) = self.parked().get(&id) {
                 return Some(template.clone());
             }
-            next = if id == image.id {
-                image.manifest.meta.parent
-            } else {
-                self.store.parent_of(id)
-            };
+            next =
+                if id == image.id { image.manifest.meta.parent } else { self.store.parent_of(id) };
         }
         None
     }
@@ -179,8 +169,7 @@ impl Host {
         let rlimits = (0..16)
             .map(|resource| process::rlimit_of(0, resource).doing(|| "read own limits".into()))
             .collect::<Result<_>>()?;
-        let release =
-            std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut numbers = release.split(['.', '-']).map(|word| word.parse::<u32>().unwrap_or(0));
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         Ok(Host {

@@ -173,7 +173,9 @@ fn seize_all(pid: i32, tids: &mut Vec<i32>) -> Result<bool> {
 }
 
 fn unstoppable(tid: i32) -> String {
-    format!("thread {tid} is in a call that nothing interrupts (such as vfork), and cannot be stopped")
+    format!(
+        "thread {tid} is in a call that nothing interrupts (such as vfork), and cannot be stopped"
+    )
 }
 
 fn traced(pid: i32) -> String {

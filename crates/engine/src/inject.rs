@@ -64,15 +64,16 @@ fn vdso_site(pid: i32, memory: &ProcessMemory) -> Option<u64> {
     let auxv = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
     let words: Vec<u64> =
         auxv.chunks_exact(8).map(|w| u64::from_ne_bytes(w.try_into().expect("8"))).collect();
-    let base = words.chunks_exact(2).find(|pair| pair[0] == 33 || (pair[0] == 1 && pair[1] != 0))?;
+    let base =
+        words.chunks_exact(2).find(|pair| pair[0] == 33 || (pair[0] == 1 && pair[1] != 0))?;
     search(memory, base[1], 2 * PAGE)
 }
 
 fn mapped_site(pid: i32, memory: &ProcessMemory) -> Option<u64> {
     let maps = crate::proc::parse_maps(&crate::proc::read_text(pid, "maps").ok()?)?;
-    maps.iter().filter(|map| map.prot & 5 == 5).find_map(|map| {
-        search(memory, map.start, (map.end - map.start).min(4 << 20))
-    })
+    maps.iter()
+        .filter(|map| map.prot & 5 == 5)
+        .find_map(|map| search(memory, map.start, (map.end - map.start).min(4 << 20)))
 }
 
 fn search(memory: &ProcessMemory, start: u64, len: u64) -> Option<u64> {

@@ -123,9 +123,7 @@ fn make_entry(store: &Store, manifest: &Manifest, root: &Path, entry: &FileEntry
         FileKind::Fifo => sysfiles::make_node(&name, libc::S_IFIFO | 0o600, 0, 0).doing(doing),
         FileKind::Socket => sysfiles::make_node(&name, libc::S_IFSOCK | 0o600, 0, 0).doing(doing),
         FileKind::Whiteout => sysfiles::make_node(&name, libc::S_IFCHR, 0, 0).doing(doing),
-        FileKind::Hardlink { target } => {
-            std::fs::hard_link(root.join(target), &path).doing(doing)
-        }
+        FileKind::Hardlink { target } => std::fs::hard_link(root.join(target), &path).doing(doing),
         FileKind::Regular { size, runs } => {
             let file = File::create_new(&path).doing(doing)?;
             file.set_len(*size).doing(doing)?;
@@ -152,9 +150,8 @@ pub fn write_runs(
         while done < run.count {
             let count = (run.count - done).min(PIECE);
             let mut bytes = vec![0; count as usize * PAGE_SIZE];
-            pack.read(run.slot + u64::from(done), &mut bytes).map_err(|source| {
-                crate::Error::Pack { root: pack.root().to_string(), source }
-            })?;
+            pack.read(run.slot + u64::from(done), &mut bytes)
+                .map_err(|source| crate::Error::Pack { root: pack.root().to_string(), source })?;
             take(run.page + u64::from(done), &bytes)?;
             done += count;
         }

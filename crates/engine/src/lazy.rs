@@ -208,7 +208,8 @@ impl Space {
     }
 
     fn fault(&mut self, page: u64, packs: &[Arc<Pack>]) -> Result<()> {
-        let holds = self.missing.range(..=page).next_back().is_some_and(|(_, run)| run.end() > page);
+        let holds =
+            self.missing.range(..=page).next_back().is_some_and(|(_, run)| run.end() > page);
         if holds {
             let first = page - page % AROUND;
             let wanted = self.take(first, first + AROUND);

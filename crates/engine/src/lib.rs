@@ -37,8 +37,8 @@ mod walls;
 
 pub use capture::Captured;
 pub use engine::{Config, Engine, Outside};
-pub use restore::Lazy;
 pub use error::{Error, Result};
+pub use restore::Lazy;
 pub use stasis_image::ImageId;
 pub use stasis_spawner::protocol::LaunchSpec;
 pub use store::{Image, Store};

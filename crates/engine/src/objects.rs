@@ -175,8 +175,7 @@ fn set_flags(fd: &OwnedFd, object: &Object) -> Result<()> {
     if matches!(object.kind, ObjectKind::External { .. }) {
         return Ok(());
     }
-    const SETTABLE: i32 =
-        libc::O_NONBLOCK | libc::O_APPEND | libc::O_NOATIME | libc::O_DIRECT;
+    const SETTABLE: i32 = libc::O_NONBLOCK | libc::O_APPEND | libc::O_NOATIME | libc::O_DIRECT;
     let flags = object.flags as i32 & SETTABLE;
     fds::fcntl(fd.as_fd(), libc::F_SETFL, flags as u64)
         .map(drop)

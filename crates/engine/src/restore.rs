@@ -82,8 +82,7 @@ pub fn restore(
     let object_numbers: Vec<Option<i32>> =
         made.objects.iter().map(|place| place.map(numbers)).collect();
     let segment_numbers: Vec<i32> = made.segments.iter().map(|place| numbers(*place)).collect();
-    let root_plan =
-        plan::plan_memory(template.layout(), plan::layout_of(manifest, root.pid, live));
+    let root_plan = plan::plan_memory(template.layout(), plan::layout_of(manifest, root.pid, live));
     let lazy = lazy_mappings(host.lazy, &root_plan, &live.vmas);
     let prepared = Prepared {
         manifest,
@@ -134,7 +133,13 @@ pub fn restore(
 }
 
 /// Builds a template that holds an image's root memory.
-pub fn park(store: &Store, host: &Host, image: &Image, from: &Template, root_dirs: &[OwnedFd]) -> Result<Template> {
+pub fn park(
+    store: &Store,
+    host: &Host,
+    image: &Image,
+    from: &Template,
+    root_dirs: &[OwnedFd],
+) -> Result<Template> {
     let manifest = &*image.manifest;
     check_fit(host, manifest)?;
     let root = root_of(manifest)?;
@@ -333,7 +338,8 @@ impl Clone {
     fn message(&mut self, built: &Built) -> Result<(u8, Option<OwnedFd>)> {
         let ready = self.wait()?;
         let mut byte = [0];
-        let received = if ready { socket::receive(self.control.as_fd(), &mut byte).ok() } else { None };
+        let received =
+            if ready { socket::receive(self.control.as_fd(), &mut byte).ok() } else { None };
         match received {
             Some(mut received) if received.len == 1 => {
                 self.pid = received.sender.filter(|pid| *pid > 0).or(self.pid);

@@ -1,9 +1,7 @@
 //! The engine's end of the spawner, of inits and of templates.
 
 use crate::error::{Doing, Error, Result};
-use stasis_spawner::protocol::{
-    self, InitReply, InitRequest, SpawnReply, SpawnRequest, WallsSpec,
-};
+use stasis_spawner::protocol::{self, InitReply, InitRequest, SpawnReply, SpawnRequest, WallsSpec};
 use stasis_sys::{libc, process, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -68,8 +66,11 @@ impl Drop for Spawner {
 }
 
 fn failed(what: String, errno: i32) -> Error {
-    let source =
-        if errno == 0 { io::Error::other("see above") } else { io::Error::from_raw_os_error(errno) };
+    let source = if errno == 0 {
+        io::Error::other("see above")
+    } else {
+        io::Error::from_raw_os_error(errno)
+    };
     Error::Io { doing: what, source }
 }
 
@@ -132,8 +133,8 @@ impl Drop for Init {
 }
 
 fn receive_reply(control: BorrowedFd) -> Result<(Vec<OwnedFd>, bool)> {
-    let received = protocol::receive::<InitReply>(control)
-        .doing(|| "hear from the machine's init".into())?;
+    let received =
+        protocol::receive::<InitReply>(control).doing(|| "hear from the machine's init".into())?;
     match received {
         None => Err(Error::Gone),
         Some((InitReply::Failed { what, errno }, _)) => Err(failed(what, errno)),

@@ -57,11 +57,7 @@ impl Store {
             let path = dir.join(name);
             private_dir(&path).doing(|| format!("make {}", path.display()))?;
         }
-        Ok(Store {
-            dir: dir.to_owned(),
-            next_temp: AtomicU64::new(0),
-            known: Mutex::default(),
-        })
+        Ok(Store { dir: dir.to_owned(), next_temp: AtomicU64::new(0), known: Mutex::default() })
     }
 
     pub fn dir(&self) -> &Path {
@@ -129,7 +125,8 @@ impl Store {
 
     /// Writes an image and makes it durable.
     pub fn write_image(&self, manifest: Manifest) -> Result<Image> {
-        let sealed = encode(&manifest).map_err(|source| Error::Image { id: "(new)".into(), source })?;
+        let sealed =
+            encode(&manifest).map_err(|source| Error::Image { id: "(new)".into(), source })?;
         let temp = self.temp_path("image");
         let path = self.image_path(sealed.id);
         let write = || -> std::io::Result<()> {
@@ -155,7 +152,9 @@ impl Store {
 
     fn sync_dir(&self, name: &str) -> Result<()> {
         let path = self.dir.join(name);
-        File::open(&path).and_then(|dir| dir.sync_all()).doing(|| format!("sync {}", path.display()))
+        File::open(&path)
+            .and_then(|dir| dir.sync_all())
+            .doing(|| format!("sync {}", path.display()))
     }
 
     pub fn read_image(&self, id: ImageId) -> Result<Image> {

@@ -63,13 +63,7 @@ impl Template {
         Err(io::Error::other("it did not come up")).doing(|| "start a blank template".into())
     }
 
-    pub fn new(
-        pid: i32,
-        pidfd: OwnedFd,
-        control: OwnedFd,
-        memory: Held,
-        depth: u32,
-    ) -> Template {
+    pub fn new(pid: i32, pidfd: OwnedFd, control: OwnedFd, memory: Held, depth: u32) -> Template {
         Template { pid, pidfd, control: Mutex::new(control), memory, depth }
     }
 

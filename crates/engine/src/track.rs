@@ -40,8 +40,7 @@ pub fn ranges(vmas: &[Vma], runs: &[Run]) -> Vec<(u64, u64)> {
 }
 
 /// The two parts of the address space around our own pages.
-pub const AROUND_RESERVED: [(u64, u64); 2] =
-    [(0, layout::RESERVED), (layout::RESERVED_END, TOP)];
+pub const AROUND_RESERVED: [(u64, u64); 2] = [(0, layout::RESERVED), (layout::RESERVED_END, TOP)];
 
 fn crosses_reserved(end: u64, start: u64) -> bool {
     end <= layout::RESERVED && start >= layout::RESERVED_END

@@ -1,12 +1,12 @@
 //! A live process tree inside its walls.
 
-use crate::error::{Doing, Error, Result};
 use crate::capture::Restarts;
+use crate::error::{Doing, Error, Result};
 use crate::lazy::Filling;
 use crate::proc::{self, Status};
 use crate::spawner;
-use crate::track::Tracker;
 use crate::store::Image;
+use crate::track::Tracker;
 use crate::walls::Walls;
 use stasis_spawner::protocol::{InitRequest, LaunchSpec};
 use stasis_sys::pagemap::Region;
@@ -161,14 +161,7 @@ pub(crate) fn launch(
     let root_fd = walls.init.ask(&request, &borrowed)?.pop().ok_or(Error::Gone)?;
     let root = spawner::pid_of(root_fd.as_fd())?;
     exec_without_vdso(root)?;
-    Ok(Tree {
-        root,
-        root_fd,
-        walls,
-        base: None,
-        externals,
-        memo: Mutex::default(),
-    })
+    Ok(Tree { root, root_fd, walls, base: None, externals, memo: Mutex::default() })
 }
 
 /// Lets a program that stopped itself before exec go on, and hides the kernel's vdso from it:

@@ -22,6 +22,7 @@ const MAX_DESCRIPTOR: i32 = 1 << 20;
 const MAX_PID: i32 = 1 << 22;
 const MAX_PIPE: u32 = 16 << 20;
 const MAX_AUXV: usize = 64;
+const MAX_SEMAPHORES: usize = 32000;
 const RLIMITS: usize = 16;
 const SIGINFO_LEN: usize = 128;
 const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
@@ -109,9 +110,8 @@ fn process(manifest: &Manifest, process: &Process) -> Result<()> {
     mappings(manifest, pid, &live.vmas)?;
     let objects = &manifest.objects;
     for fd in &live.fds {
-        let object = objects.get(fd.object as usize).map(|object| &object.kind);
-        let open =
-            !matches!(object, None | Some(ObjectKind::PipeBuffer { .. } | ObjectKind::Terminal(_)));
+        let object = objects.get(fd.object as usize);
+        let open = object.is_some_and(|object| is_open(&object.kind));
         let fine = open && (0..MAX_DESCRIPTOR).contains(&fd.number);
         ensure(fine, || format!("process {pid} has descriptor {}", fd.number))?;
     }
@@ -194,10 +194,33 @@ fn backing(manifest: &Manifest, pid: i32, vma: &Vma) -> Result<()> {
         Backing::SharedFile { offset, .. } => reaches(*offset),
         // it is moved as long as it is here, which may be longer
         Backing::Kernel(_) => is_apart_from_ours(vma.start, vma.end + KERNEL_ROOM),
-        Backing::Sysv { id, .. } => *id >= 0,
+        Backing::Sysv { id, .. } => *id >= 0 && is_whole(manifest, *id, vma),
         Backing::Anonymous => true,
     };
     ensure(fine, || format!("process {pid}: mapping {:x} refers to nothing", vma.start))
+}
+
+/// System V memory is attached as a whole, however long the mapping says it is.
+fn is_whole(manifest: &Manifest, id: i32, vma: &Vma) -> bool {
+    manifest.objects.iter().any(|object| match &object.kind {
+        ObjectKind::SysvMemory(memory) if memory.name.id == id => {
+            let segment = manifest.segments.get(memory.segment as usize);
+            segment.is_some_and(|own| own.size.div_ceil(PAGE) == vma.len() / PAGE)
+        }
+        _ => false,
+    })
+}
+
+/// Kinds that are never open: others refer to them.
+fn is_open(kind: &ObjectKind) -> bool {
+    !matches!(
+        kind,
+        ObjectKind::PipeBuffer { .. }
+            | ObjectKind::Terminal(_)
+            | ObjectKind::SysvMemory(_)
+            | ObjectKind::SysvSemaphores(_)
+            | ObjectKind::SysvQueue(_)
+    )
 }
 
 fn object(manifest: &Manifest, object: &Object) -> Result<()> {
@@ -205,6 +228,16 @@ fn object(manifest: &Manifest, object: &Object) -> Result<()> {
     let fine = match &object.kind {
         ObjectKind::Memfd { segment, .. } | ObjectKind::Deleted { segment, .. } => {
             (*segment as usize) < manifest.segments.len()
+        }
+        ObjectKind::SysvMemory(memory) => {
+            memory.name.id >= 0 && (memory.segment as usize) < manifest.segments.len()
+        }
+        ObjectKind::SysvSemaphores(semaphores) => {
+            semaphores.name.id >= 0 && semaphores.values.len() <= MAX_SEMAPHORES
+        }
+        ObjectKind::SysvQueue(queue) => {
+            let bytes = queue.messages.iter().map(|(_, message)| message.len() as u64).sum::<u64>();
+            queue.name.id >= 0 && bytes <= queue.limit
         }
         ObjectKind::Pipe { pipe, .. } => matches!(of(*pipe), Some(ObjectKind::PipeBuffer { .. })),
         ObjectKind::Pty(pty) => matches!(of(pty.terminal), Some(ObjectKind::Terminal(_))),

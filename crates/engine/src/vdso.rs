@@ -27,9 +27,7 @@ pub fn hide(pid: i32) -> Result<()> {
             return Ok(());
         }
         if kind == AT_SYSINFO_EHDR {
-            memory
-                .write(at, &AT_IGNORE.to_ne_bytes())
-                .doing(|| "hide the vdso".into())?;
+            memory.write(at, &AT_IGNORE.to_ne_bytes()).doing(|| "hide the vdso".into())?;
             return forget_in_kernel(pid, &memory);
         }
         at += 16;

@@ -19,13 +19,13 @@
 //! a valid image.
 #![forbid(unsafe_code)]
 
-pub mod model;
 mod container;
 mod digest;
 mod error;
 mod fields;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod model;
 pub mod pack;
 mod read_at;
 

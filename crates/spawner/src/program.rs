@@ -2,7 +2,7 @@
 //!
 //! Pure: builds bytes for known addresses, touches no process.
 
-use stasis_sys::arch::{AWAIT, ARRIVE, JUMP, Mode, OP_SIZE, Op, REPORT, SIGRETURN, STORE};
+use stasis_sys::arch::{ARRIVE, AWAIT, JUMP, Mode, OP_SIZE, Op, REPORT, SIGRETURN, STORE};
 
 /// Operations from `ops_base` on, data from `data_base` on.
 pub struct Program {

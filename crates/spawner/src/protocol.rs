@@ -41,8 +41,13 @@ pub struct RootSpec {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum SpawnReply {
     /// Brings a pidfd.
-    Made { pid: i32 },
-    Failed { what: String, errno: i32 },
+    Made {
+        pid: i32,
+    },
+    Failed {
+        what: String,
+        errno: i32,
+    },
 }
 
 /// What the engine asks of a machine's init.
@@ -78,8 +83,14 @@ pub struct LaunchSpec {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum InitReply {
     /// With as many descriptors as `fds`; `more` messages follow for the same request.
-    Done { fds: u32, more: bool },
-    Failed { what: String, errno: i32 },
+    Done {
+        fds: u32,
+        more: bool,
+    },
+    Failed {
+        what: String,
+        errno: i32,
+    },
 }
 
 /// One kernel object that belongs to the machine's namespaces. Objects that do not (pipes, event
@@ -102,11 +113,7 @@ pub enum ObjectSpec {
     EndedProcess,
 }
 
-pub fn send<T: Serialize>(
-    socket: BorrowedFd,
-    message: &T,
-    fds: &[BorrowedFd],
-) -> io::Result<()> {
+pub fn send<T: Serialize>(socket: BorrowedFd, message: &T, fds: &[BorrowedFd]) -> io::Result<()> {
     let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
     if bytes.len() > MAX_MESSAGE {
         return Err(io::Error::other(format!("a message of {} bytes is too long", bytes.len())));
@@ -115,9 +122,7 @@ pub fn send<T: Serialize>(
 }
 
 /// The next message, or `None` when the other side is gone.
-pub fn receive<T: DeserializeOwned>(
-    socket: BorrowedFd,
-) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+pub fn receive<T: DeserializeOwned>(socket: BorrowedFd) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
     // fresh zero pages: only what the message fills becomes memory of an init
     let mut buffer = vec![0u8; MAX_MESSAGE];
     let received = socket::receive(socket, &mut buffer)?;

@@ -28,8 +28,7 @@ pub fn resident_loop(sweep: &[(u64, u64)]) -> (u64, Vec<u8>) {
     let bytes = program.ops_bytes();
     assert!(bytes.len() as u64 <= 2 * PAGE, "the resident loop outgrew its pages");
     image[PAGE as usize..][..bytes.len()].copy_from_slice(&bytes);
-    image[3 * PAGE as usize..][..program.data_bytes().len()]
-        .copy_from_slice(program.data_bytes());
+    image[3 * PAGE as usize..][..program.data_bytes().len()].copy_from_slice(program.data_bytes());
     (ops, image)
 }
 

@@ -129,7 +129,9 @@ pub fn eventfd(initial: u32, flags: i32) -> io::Result<OwnedFd> {
 
 pub fn epoll() -> io::Result<OwnedFd> {
     // SAFETY: as for `eventfd`.
-    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC).into())? as i32)) }
+    unsafe {
+        Ok(OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC).into())? as i32))
+    }
 }
 
 pub fn timerfd(clock: i32, flags: i32) -> io::Result<OwnedFd> {
@@ -144,10 +146,12 @@ pub fn timerfd_set(fd: BorrowedFd, flags: i32, value_ns: u64, interval_ns: u64) 
     };
     let value = libc::itimerspec { it_interval: spec(interval_ns), it_value: spec(value_ns) };
     // SAFETY: the value outlives the call; no old value is asked for.
-    check(unsafe {
-        libc::timerfd_settime(fd.as_raw_fd(), flags, &raw const value, std::ptr::null_mut())
-    }
-    .into())
+    check(
+        unsafe {
+            libc::timerfd_settime(fd.as_raw_fd(), flags, &raw const value, std::ptr::null_mut())
+        }
+        .into(),
+    )
     .map(drop)
 }
 

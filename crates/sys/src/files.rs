@@ -17,11 +17,8 @@ struct OpenHow {
 /// Opens `path` as if `root` were `/`.
 pub fn open_in_root(root: BorrowedFd, path: &str, flags: i32) -> io::Result<OwnedFd> {
     let path = c_string(path)?;
-    let how = OpenHow {
-        flags: (flags | libc::O_CLOEXEC) as u64,
-        mode: 0,
-        resolve: RESOLVE_IN_ROOT,
-    };
+    let how =
+        OpenHow { flags: (flags | libc::O_CLOEXEC) as u64, mode: 0, resolve: RESOLVE_IN_ROOT };
     // SAFETY: the path and the struct outlive the call and the size is the struct's; the
     // descriptor is new and ours.
     unsafe {
@@ -39,8 +36,7 @@ pub fn open_in_root(root: BorrowedFd, path: &str, flags: i32) -> io::Result<Owne
 pub fn make_node(path: &str, mode: u32, major: u32, minor: u32) -> io::Result<()> {
     let path = c_string(path)?;
     // SAFETY: the path outlives the call.
-    check(unsafe { libc::mknod(path.as_ptr(), mode, libc::makedev(major, minor)) }.into())
-        .map(drop)
+    check(unsafe { libc::mknod(path.as_ptr(), mode, libc::makedev(major, minor)) }.into()).map(drop)
 }
 
 /// Names of the extended attributes of the file itself, not of what a link points at.
@@ -48,9 +44,11 @@ pub fn xattr_names(path: &str) -> io::Result<Vec<String>> {
     let path = c_string(path)?;
     let mut buffer = vec![0u8; 64 * 1024];
     // SAFETY: pointer and length describe the buffer.
-    let len = check(unsafe {
-        libc::llistxattr(path.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
-    } as i64)?;
+    let len =
+        check(
+            unsafe { libc::llistxattr(path.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) }
+                as i64,
+        )?;
     buffer.truncate(len as usize);
     Ok(buffer
         .split(|byte| *byte == 0)
@@ -73,10 +71,12 @@ pub fn xattr(path: &str, name: &str) -> io::Result<Vec<u8>> {
 pub fn set_xattr(path: &str, name: &str, value: &[u8]) -> io::Result<()> {
     let (path, name) = (c_string(path)?, c_string(name)?);
     // SAFETY: pointer and length describe the value.
-    check(unsafe {
-        libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
-    }
-    .into())
+    check(
+        unsafe {
+            libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
+        }
+        .into(),
+    )
     .map(drop)
 }
 
@@ -92,15 +92,17 @@ pub fn set_mtime(path: &str, seconds: i64, nanoseconds: i64) -> io::Result<()> {
     let time = libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds };
     let times = [time, time];
     // SAFETY: the path and both times outlive the call.
-    check(unsafe {
-        libc::utimensat(
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            times.as_ptr(),
-            libc::AT_SYMLINK_NOFOLLOW,
-        )
-    }
-    .into())
+    check(
+        unsafe {
+            libc::utimensat(
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                times.as_ptr(),
+                libc::AT_SYMLINK_NOFOLLOW,
+            )
+        }
+        .into(),
+    )
     .map(drop)
 }
 

@@ -130,9 +130,9 @@ impl Vmas {
         };
         // SAFETY: the struct is of the size it states and outlives the call, and no buffers for
         // names are passed.
-        let asked = check(unsafe {
-            libc::ioctl(self.maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query)
-        }.into());
+        let asked = check(
+            unsafe { libc::ioctl(self.maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) }.into(),
+        );
         match asked {
             Ok(_) => {
                 let has = |bit: u64| query.vma_flags & bit != 0;
@@ -164,8 +164,7 @@ impl Vmas {
 /// Whether madvise hints are worth giving: asks the kernel to drop a file's cached pages.
 pub fn drop_cache(file: BorrowedFd) -> io::Result<()> {
     // SAFETY: numbers only.
-    let result =
-        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    let result = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
 }
 

@@ -55,8 +55,7 @@ pub fn detached(kind: &str, options: &[(&str, &str)], attributes: u32) -> io::Re
 /// A detached copy of the mount (tree) at `path`.
 pub fn clone_tree(path: &str, recursive: bool) -> io::Result<OwnedFd> {
     let path = c_string(path)?;
-    let flags =
-        OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | if recursive { AT_RECURSIVE } else { 0 };
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | if recursive { AT_RECURSIVE } else { 0 };
     // SAFETY: the path outlives the call; the descriptor is new and ours.
     unsafe {
         let fd = check(libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags))?;
@@ -93,10 +92,9 @@ pub fn mount(
     let options = options.map(c_string).transpose()?;
     let data = options.as_ref().map_or(std::ptr::null(), |o| o.as_ptr().cast());
     // SAFETY: all strings are NUL-terminated and outlive the call.
-    check(unsafe {
-        libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data)
-    }
-    .into())
+    check(
+        unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data) }.into(),
+    )
     .map(drop)
 }
 

@@ -25,12 +25,14 @@ pub fn pivot_to_cwd() -> io::Result<()> {
 pub fn loopback_up() -> io::Result<()> {
     // SAFETY: an interface request is plain bytes; the name fits and is NUL-terminated.
     unsafe {
-        let socket = check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).into())?;
+        let socket =
+            check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).into())?;
         let mut request: libc::ifreq = std::mem::zeroed();
         request.ifr_name[0] = b'l' as libc::c_char;
         request.ifr_name[1] = b'o' as libc::c_char;
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
-        let result = check(libc::ioctl(socket as i32, libc::SIOCSIFFLAGS, &raw const request).into());
+        let result =
+            check(libc::ioctl(socket as i32, libc::SIOCSIFFLAGS, &raw const request).into());
         libc::close(socket as i32);
         result.map(drop)
     }

@@ -77,7 +77,13 @@ impl Pagemap {
     }
 
     /// Appends the matching ranges between two addresses.
-    pub fn scan(&self, start: u64, end: u64, query: Query, out: &mut Vec<Region>) -> io::Result<()> {
+    pub fn scan(
+        &self,
+        start: u64,
+        end: u64,
+        query: Query,
+        out: &mut Vec<Region>,
+    ) -> io::Result<()> {
         const BATCH: usize = 4096;
         let mut regions = vec![Region::default(); BATCH];
         let mut from = start;
@@ -98,10 +104,10 @@ impl Pagemap {
             };
             // SAFETY: the argument and the vector it points at outlive the call, and the vector
             // has room for `vec_len` regions.
-            let found = check(unsafe {
-                libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut argument)
-            }
-            .into())? as usize;
+            let found = check(
+                unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut argument) }
+                    .into(),
+            )? as usize;
             out.extend_from_slice(&regions[..found]);
             // `walk_end` can be stale on large scans: fewer answers than asked for is the end
             match regions[..found].last() {

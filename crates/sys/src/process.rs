@@ -185,9 +185,7 @@ pub fn set_hostname(name: &str) -> io::Result<()> {
 pub fn rlimit_of(pid: i32, resource: u32) -> io::Result<(u64, u64)> {
     let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` outlives the call; no new limit is passed.
-    check(unsafe {
-        libc::prlimit64(pid, resource, std::ptr::null(), &raw mut limit)
-    }.into())?;
+    check(unsafe { libc::prlimit64(pid, resource, std::ptr::null(), &raw mut limit) }.into())?;
     Ok((limit.rlim_cur, limit.rlim_max))
 }
 
@@ -195,9 +193,7 @@ pub fn rlimit_of(pid: i32, resource: u32) -> io::Result<(u64, u64)> {
 pub fn robust_list_of(tid: i32) -> io::Result<(u64, u64)> {
     let (mut head, mut len) = (0u64, 0u64);
     // SAFETY: both out-parameters outlive the call.
-    check(unsafe {
-        libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut len)
-    })?;
+    check(unsafe { libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut len) })?;
     Ok((head, len))
 }
 
@@ -311,8 +307,7 @@ pub fn exec(path: &str, argv: &[String], envp: &[String]) -> io::Error {
         };
         let (argv, envp) = (pointers(&argv), pointers(&envp));
         // SAFETY: both arrays end with a null pointer and point at strings that are alive.
-        check(unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) }.into())
-            .map(drop)
+        check(unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) }.into()).map(drop)
     };
     attempt().err().unwrap_or_else(|| io::Error::other("execve returned without an error"))
 }

@@ -126,8 +126,7 @@ pub fn event_message(tid: i32) -> io::Result<u64> {
 
 pub fn regs(tid: i32) -> io::Result<UserRegs> {
     let mut regs = zeroed_regs();
-    let mut iov =
-        libc::iovec { iov_base: (&raw mut regs).cast(), iov_len: size_of::<UserRegs>() };
+    let mut iov = libc::iovec { iov_base: (&raw mut regs).cast(), iov_len: size_of::<UserRegs>() };
     request(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, &raw mut iov as usize)?;
     Ok(regs)
 }

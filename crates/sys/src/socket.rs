@@ -16,8 +16,7 @@ pub fn pair(kind: i32) -> io::Result<(OwnedFd, OwnedFd)> {
     // SAFETY: the array has room for both ends; both are new and ours.
     unsafe {
         check(
-            libc::socketpair(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr())
-                .into(),
+            libc::socketpair(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()).into(),
         )?;
         Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
     }
@@ -47,8 +46,9 @@ pub fn send(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> io::Result<
                 raw.len(),
             );
         }
-        let sent =
-            check(libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) as i64)?;
+        let sent = check(
+            libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) as i64,
+        )?;
         Ok(sent as usize)
     }
 }
@@ -85,13 +85,11 @@ pub fn receive_with(socket: BorrowedFd, buffer: &mut [u8], flags: i32) -> io::Re
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control[..]);
         let len = retry(|| {
-            check(
-                libc::recvmsg(
-                    socket.as_raw_fd(),
-                    &raw mut message,
-                    flags | libc::MSG_CMSG_CLOEXEC,
-                ) as i64,
-            )
+            check(libc::recvmsg(
+                socket.as_raw_fd(),
+                &raw mut message,
+                flags | libc::MSG_CMSG_CLOEXEC,
+            ) as i64)
         })?;
         name.truncate(message.msg_namelen as usize);
         let mut received = Received {
@@ -159,16 +157,18 @@ pub fn want_sender(socket: BorrowedFd) -> io::Result<()> {
 
 pub fn set_option(socket: BorrowedFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     // SAFETY: pointer and length describe `value`.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            value.as_ptr().cast(),
-            value.len() as u32,
-        )
-    }
-    .into())
+    check(
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                level,
+                name,
+                value.as_ptr().cast(),
+                value.len() as u32,
+            )
+        }
+        .into(),
+    )
     .map(drop)
 }
 
@@ -176,16 +176,18 @@ pub fn option(socket: BorrowedFd, level: i32, name: i32, capacity: usize) -> io:
     let mut value = vec![0u8; capacity];
     let mut len = capacity as u32;
     // SAFETY: pointer and length describe `value`; the kernel writes at most `len` bytes.
-    check(unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            value.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    }
-    .into())?;
+    check(
+        unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                level,
+                name,
+                value.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        }
+        .into(),
+    )?;
     value.truncate(len as usize);
     Ok(value)
 }
@@ -194,16 +196,12 @@ pub fn option(socket: BorrowedFd, level: i32, name: i32, capacity: usize) -> io:
 pub fn option_len(socket: BorrowedFd, level: i32, name: i32) -> io::Result<usize> {
     let mut len = 0u32;
     // SAFETY: the length is zero, so nothing is written through the null pointer.
-    check(unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            std::ptr::null_mut(),
-            &raw mut len,
-        )
-    }
-    .into())?;
+    check(
+        unsafe {
+            libc::getsockopt(socket.as_raw_fd(), level, name, std::ptr::null_mut(), &raw mut len)
+        }
+        .into(),
+    )?;
     Ok(len as usize)
 }
 
@@ -226,19 +224,19 @@ pub fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
 
 pub fn bind(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
     // SAFETY: pointer and length describe `address`; the kernel checks its contents.
-    check(unsafe {
-        libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), address.len() as u32)
-    }
-    .into())
+    check(
+        unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), address.len() as u32) }
+            .into(),
+    )
     .map(drop)
 }
 
 pub fn connect(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
     // SAFETY: as in `bind`.
-    check(unsafe {
-        libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), address.len() as u32)
-    }
-    .into())
+    check(
+        unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), address.len() as u32) }
+            .into(),
+    )
     .map(drop)
 }
 

@@ -26,12 +26,26 @@ pub const WRITEPROTECT_MODE_WP: u64 = 1;
 /// What a monitor is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    Fault { address: u64 },
+    Fault {
+        address: u64,
+    },
     /// A child was made; its own userfaultfd comes as this new descriptor of ours.
-    Fork { fd: i32 },
-    Remap { from: u64, to: u64, len: u64 },
-    Remove { start: u64, end: u64 },
-    Unmap { start: u64, end: u64 },
+    Fork {
+        fd: i32,
+    },
+    Remap {
+        from: u64,
+        to: u64,
+        len: u64,
+    },
+    Remove {
+        start: u64,
+        end: u64,
+    },
+    Unmap {
+        start: u64,
+        end: u64,
+    },
     Unknown(u8),
 }
 
@@ -39,9 +53,9 @@ pub enum Event {
 pub fn read_event(uffd: BorrowedFd) -> io::Result<Option<Event>> {
     let mut message = [0u8; 32];
     // SAFETY: the buffer is one message long, as the size says.
-    let got = check(unsafe {
-        libc::read(uffd.as_raw_fd(), message.as_mut_ptr().cast(), message.len())
-    } as i64);
+    let got =
+        check(unsafe { libc::read(uffd.as_raw_fd(), message.as_mut_ptr().cast(), message.len()) }
+            as i64);
     match got {
         Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),
         Err(error) => return Err(error),
@@ -84,8 +98,7 @@ pub fn zero(uffd: BorrowedFd, address: u64, len: u64) -> io::Result<()> {
 fn range_call(uffd: BorrowedFd, request: u64, start: u64, len: u64) -> io::Result<()> {
     let mut argument = [start, len];
     // SAFETY: the argument has the layout of struct uffdio_range.
-    check(unsafe { libc::ioctl(uffd.as_raw_fd(), request, argument.as_mut_ptr()) }.into())
-        .map(drop)
+    check(unsafe { libc::ioctl(uffd.as_raw_fd(), request, argument.as_mut_ptr()) }.into()).map(drop)
 }
 
 pub fn unregister(uffd: BorrowedFd, start: u64, len: u64) -> io::Result<()> {

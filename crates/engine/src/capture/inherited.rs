@@ -34,10 +34,8 @@ fn read(twin: &Twin, live: &mut Live) -> Result<()> {
     let huge = [libc::PR_GET_THP_DISABLE as u64, 0, 0, 0, 0, 0];
     live.huge_pages_disabled = injector.call(libc::SYS_prctl, huge)? > 0;
     injector.finish()?;
-    live.umask = status
-        .text("Umask")
-        .and_then(|text| u32::from_str_radix(text, 8).ok())
-        .unwrap_or(0o22);
+    live.umask =
+        status.text("Umask").and_then(|text| u32::from_str_radix(text, 8).ok()).unwrap_or(0o22);
     live.rlimits = rlimits(pid)?;
     live.personality =
         u32::from_str_radix(proc::read_text(pid, "personality")?.trim(), 16).unwrap_or(0);

@@ -315,7 +315,8 @@ fn is_called_so(twin: &Twin, map: &Mapping) -> bool {
     let look = || -> std::io::Result<bool> {
         let root = File::open(format!("/proc/{}/root", twin.pid))?;
         let named = sysfiles::open_in_root(root.as_fd(), &map.path, libc::O_PATH)?;
-        let (named, mapped) = (File::from(named).metadata()?, std::fs::metadata(map_file(twin.pid, map))?);
+        let (named, mapped) =
+            (File::from(named).metadata()?, std::fs::metadata(map_file(twin.pid, map))?);
         Ok(segment_key(&named) == segment_key(&mapped))
     };
     look().unwrap_or(false)

@@ -31,10 +31,10 @@ use crate::fault;
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::store::{Image, Store};
 use crate::tree::Tree;
+use mappings::Completeness;
 use stasis_image::model::*;
 use stasis_sys::{arch, libc, process as sysprocess};
 use std::time::{Duration, Instant};
-use mappings::Completeness;
 use twin::Twin;
 
 /// What a capture did.
@@ -98,8 +98,7 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     fault::point("capture.frozen")?;
     apart::check(&frozen, tree.walls.init.pid)?;
     let clocks = clocks_of(tree)?;
-    let processes =
-        frozen.processes.iter().map(|process| process::read(process, tree));
+    let processes = frozen.processes.iter().map(|process| process::read(process, tree));
     let mut processes = processes.collect::<Result<Vec<Process>>>()?;
     fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;

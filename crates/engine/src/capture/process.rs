@@ -15,9 +15,7 @@ pub fn read(process: &FrozenProcess, tree: &Tree) -> Result<Process> {
     let list = |key: &str| process.status.innermost(key).unwrap_or(0);
     let state = match &process.live {
         Some(live) => ProcessState::Live(Box::new(read_live(process, live, tree)?)),
-        None => {
-            ProcessState::Zombie { status: field(52), comm: process.stat.name.clone() }
-        }
+        None => ProcessState::Zombie { status: field(52), comm: process.stat.name.clone() },
     };
     Ok(Process {
         pid: process.own_pid,

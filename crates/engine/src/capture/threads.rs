@@ -14,11 +14,7 @@ use std::collections::HashMap;
 
 const PR_GET_TID_ADDRESS: u64 = 40;
 
-pub fn read_all(
-    process: &FrozenProcess,
-    live: &FrozenLive,
-    tree: &Tree,
-) -> Result<Vec<Thread>> {
+pub fn read_all(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Result<Vec<Thread>> {
     live.threads
         .iter()
         .map(|thread| {

@@ -103,11 +103,7 @@ fn missing_ranges(source: i32, copy: i32) -> Result<Vec<(u64, u64)>> {
     let copied: HashSet<(u64, u64)> =
         mappings(copy, "maps")?.iter().map(|map| (map.start, map.end)).collect();
     let all = mappings(source, "maps")?;
-    Ok(all
-        .iter()
-        .map(|map| (map.start, map.end))
-        .filter(|range| !copied.contains(range))
-        .collect())
+    Ok(all.iter().map(|map| (map.start, map.end)).filter(|range| !copied.contains(range)).collect())
 }
 
 fn flagged(all: &[proc::Mapping], flag: &str) -> Vec<(u64, u64)> {
@@ -139,8 +135,7 @@ fn fork(
     site: Site,
     marks: &Marks,
 ) -> Result<(i32, ProcessMemory)> {
-    let helper_args =
-        CloneArgs { flags: libc::CLONE_VM as u64, ..CloneArgs::default() }.to_bytes();
+    let helper_args = CloneArgs { flags: libc::CLONE_VM as u64, ..CloneArgs::default() }.to_bytes();
     let mut source = Injector::new(pid, memory, site)?;
     advise(&mut source, &marks.advice(true))?;
     let at = source.put(0, &helper_args)?;

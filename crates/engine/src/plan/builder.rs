@@ -185,8 +185,7 @@ impl<'a> Builder<'a> {
         let p = &mut self.program;
         for count in self.prepared.batches {
             let byte = p.data(&[0]);
-            let message =
-                stasis_spawner::program::receive_message(p, byte, 1, *count as u64);
+            let message = stasis_spawner::program::receive_message(p, byte, 1, *count as u64);
             p.must("take descriptors", libc::SYS_recvmsg, &[control, message, 0]);
             for index in 0..*count {
                 let cloexec = libc::O_CLOEXEC as u64;
@@ -278,7 +277,6 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-
     /// Carries a memory plan out.
     fn memory(&mut self, plan: &MemoryPlan, vmas: &[Vma], lazy: &[usize]) -> Result<()> {
         let fills = without_lazy(&plan.fills, vmas, lazy);
@@ -320,7 +318,11 @@ impl<'a> Builder<'a> {
             }
             Step::MoveKernel { from, to, len, .. } => {
                 let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
-                p.must("move the kernel's pages", libc::SYS_mremap, &[*from, *len, *len, flags, *to]);
+                p.must(
+                    "move the kernel's pages",
+                    libc::SYS_mremap,
+                    &[*from, *len, *len, flags, *to],
+                );
             }
             Step::Map { index } => self.map(&vmas[*index], fills)?,
         }
@@ -455,7 +457,8 @@ impl<'a> Builder<'a> {
             // kernel refuses to set it again; the rest must succeed
             let map = super::mm_map(&live.mm, auxv, fd);
             let at = self.program.data(&map);
-            let args = [crate::vdso::PR_SET_MM, crate::vdso::PR_SET_MM_MAP, at, map.len() as u64, 0];
+            let args =
+                [crate::vdso::PR_SET_MM, crate::vdso::PR_SET_MM_MAP, at, map.len() as u64, 0];
             if mode_must {
                 self.program.must("set the address space's fields", libc::SYS_prctl, &args);
             } else {

@@ -13,18 +13,43 @@ use std::collections::HashMap;
 /// One change to the address space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    Unmap { start: u64, end: u64 },
+    Unmap {
+        start: u64,
+        end: u64,
+    },
     /// Lengthens a mapping in place.
-    Grow { start: u64, end: u64, new_end: u64 },
+    Grow {
+        start: u64,
+        end: u64,
+        new_end: u64,
+    },
     /// Maps what the target's mapping with this index says, replacing what is there.
-    Map { index: usize },
+    Map {
+        index: usize,
+    },
     /// Gives the pages back: they read as zeros, or as the file, again.
-    Discard { start: u64, end: u64 },
-    Protect { start: u64, end: u64, prot: u8 },
+    Discard {
+        start: u64,
+        end: u64,
+    },
+    Protect {
+        start: u64,
+        end: u64,
+        prot: u8,
+    },
     /// Puts a guard region up, or takes one down.
-    Guard { start: u64, end: u64, up: bool },
+    Guard {
+        start: u64,
+        end: u64,
+        up: bool,
+    },
     /// Moves one of the kernel's own mappings.
-    MoveKernel { kind: KernelMapping, from: u64, to: u64, len: u64 },
+    MoveKernel {
+        kind: KernelMapping,
+        from: u64,
+        to: u64,
+        len: u64,
+    },
 }
 
 /// A layout to start from or to reach.
@@ -246,7 +271,13 @@ impl<'a> SamePages<'a> {
             let old = next_run(self.base, page);
             let inside = page >= kept.0 && page < kept.1;
             let mut stop = edge(new, page, last).min(edge(old, page, last));
-            stop = if inside { stop.min(kept.1) } else if page < kept.0 { stop.min(kept.0) } else { stop };
+            stop = if inside {
+                stop.min(kept.1)
+            } else if page < kept.0 {
+                stop.min(kept.0)
+            } else {
+                stop
+            };
             let new = new.filter(|run| run.page <= page);
             let old = old.filter(|run| run.page <= page && inside);
             match (new, old) {

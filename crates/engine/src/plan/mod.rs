@@ -21,8 +21,8 @@ mod terminals;
 mod thread;
 
 pub use builder::{Built, OWN_OBJECTS, Prepared, Purpose, build, layout_of, parked, root_of};
-pub use process::{HELPER_PID, INNER_HELPER_PID};
 pub use memory::{Layout, MemoryPlan, plan as plan_memory};
+pub use process::{HELPER_PID, INNER_HELPER_PID};
 
 use stasis_image::model::MmFields;
 

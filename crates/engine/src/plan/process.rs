@@ -5,8 +5,8 @@ use super::thread;
 use crate::error::{Error, Result};
 use stasis_image::model::*;
 use stasis_spawner::program::Label;
-use stasis_sys::process::{CLONE_ARGS_SIZE, CloneArgs};
 use stasis_sys::libc;
+use stasis_sys::process::{CLONE_ARGS_SIZE, CloneArgs};
 
 /// A pid for short-lived helpers, far from those a machine gives out by itself.
 pub const HELPER_PID: i32 = 4_000_000;
@@ -49,11 +49,11 @@ impl<'a> Builder<'a> {
         thread::personal(self, process, &live.threads[0]);
         self.wait_for_all(is_root);
         self.shared_pending(process, live);
-        self.program.must("close our own", libc::SYS_close_range, &[
-            self.prepared.high as u64,
-            u32::MAX.into(),
-            0,
-        ]);
+        self.program.must(
+            "close our own",
+            libc::SYS_close_range,
+            &[self.prepared.high as u64, u32::MAX.into(), 0],
+        );
         thread::leave(self, live);
         Ok(())
     }

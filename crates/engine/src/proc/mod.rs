@@ -37,9 +37,7 @@ pub fn descriptors(pid: i32) -> Result<Vec<i32>> {
 
 fn numbers(path: &str) -> Result<Vec<i32>> {
     let entries = std::fs::read_dir(path).doing(|| format!("list {path}"))?;
-    Ok(entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect())
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
 /// Children of every thread of a process, in the host's numbering.

@@ -47,7 +47,9 @@ impl Stat {
         let (_, name) = head.split_once('(')?;
         let mut words = tail.split_whitespace();
         let state = words.next()?.chars().next()?;
-        let fields = words.map(|word| word.parse::<i64>().or_else(|_| word.parse::<u64>().map(|n| n as i64)).unwrap_or(0));
+        let fields = words.map(|word| {
+            word.parse::<i64>().or_else(|_| word.parse::<u64>().map(|n| n as i64)).unwrap_or(0)
+        });
         Some(Stat { name: name.to_owned(), state, fields: fields.collect() })
     }
 

@@ -64,8 +64,7 @@ fn counting_victim() {
     let variable = |name: &str| std::env::var(name).expect("set by the test");
     let dir = variable("VICTIM_DIR");
     let bench = Bench::at(Path::new(&dir), root::shared());
-    let said = std::fs::File::options().create(true).append(true);
-    let said = said.clone().open(Path::new(&dir).join("said")).expect("a file for its words");
+    let said = std::fs::File::create(Path::new(&dir).join("said")).expect("a file for its words");
     let source = bench.try_launch_with(&["counter"], said.into()).expect("launch");
     std::thread::sleep(Duration::from_millis(100));
     let _guard = arm(&variable("POINT"), Fault::Kill);

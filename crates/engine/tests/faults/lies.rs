@@ -82,6 +82,10 @@ fn add_object(manifest: &mut Manifest, kind: ObjectKind) {
     manifest.objects.push(Object { flags: 0, owner: None, kind });
 }
 
+fn ipc_name() -> IpcName {
+    IpcName { id: 3, key: 0, uid: 0, gid: 0, mode: 0o600 }
+}
+
 fn first_run(manifest: &mut Manifest) -> &mut Run {
     &mut manifest.memory[0].runs[0]
 }
@@ -269,6 +273,30 @@ const OBJECTS: &[Lie] = &[
     }),
     ("a terminal that does not exist", |m| {
         add_object(m, ObjectKind::Pty(Pty { terminal: 1 << 30, master: true }));
+    }),
+    ("System V memory that does not exist", |m| {
+        let memory = SysvMemory { name: ipc_name(), segment: 9, removed: false };
+        add_object(m, ObjectKind::SysvMemory(memory));
+    }),
+    ("a mapping of System V memory that does not exist", |m| {
+        anonymous(m).backing = Backing::Sysv { id: 5, writable: true };
+    }),
+    ("a mapping shorter than its System V memory", |m| {
+        m.segments.push(Segment { kind: SegmentKind::Anonymous, size: 1 << 40, runs: Vec::new() });
+        let segment = m.segments.len() as u32 - 1;
+        let memory = SysvMemory { name: ipc_name(), segment, removed: false };
+        add_object(m, ObjectKind::SysvMemory(memory));
+        anonymous(m).backing = Backing::Sysv { id: ipc_name().id, writable: true };
+    }),
+    ("a queue with more than it holds", |m| {
+        let messages = vec![(1, vec![0; 5000])];
+        let queue = SysvQueue { name: ipc_name(), limit: 4096, messages };
+        add_object(m, ObjectKind::SysvQueue(queue));
+    }),
+    ("a descriptor of a queue", |m| {
+        let queue = SysvQueue { name: ipc_name(), limit: 4096, messages: Vec::new() };
+        add_object(m, ObjectKind::SysvQueue(queue));
+        live(m).fds[0].object = m.objects.len() as u32 - 1;
     }),
     ("a timer descriptor of all time", |m| {
         let (clock, ticks, settime_flags) = (1, 0, 0);

@@ -25,12 +25,19 @@ pub struct FileEntry {
 pub enum FileKind {
     Directory,
     /// Contents as page runs (`page` counts from 0), the last page padded with zeros.
-    Regular { size: u64, runs: Vec<super::Run> },
-    Symlink { target: String },
+    Regular {
+        size: u64,
+        runs: Vec<super::Run>,
+    },
+    Symlink {
+        target: String,
+    },
     Fifo,
     Socket,
     /// Overlay's mark for a file of a lower layer that is gone.
     Whiteout,
     /// Another name of the file at this path.
-    Hardlink { target: String },
+    Hardlink {
+        target: String,
+    },
 }

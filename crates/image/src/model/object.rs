@@ -23,27 +23,69 @@ pub struct FdOwner {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// A descriptor whose other side is outside: whoever restores supplies it by slot.
-    External { slot: u32 },
-    File { path: String, offset: u64, locks: Vec<FileLock> },
+    External {
+        slot: u32,
+    },
+    File {
+        path: String,
+        offset: u64,
+        locks: Vec<FileLock>,
+    },
     /// Open, but with no name any more; the contents are in segment `segment`.
-    Deleted { path: String, mode: u32, segment: u32, offset: u64, locks: Vec<FileLock> },
+    Deleted {
+        path: String,
+        mode: u32,
+        segment: u32,
+        offset: u64,
+        locks: Vec<FileLock>,
+    },
     /// A directory; `path` is empty for one that was removed.
-    Directory { path: String, position: DirPosition, locks: Vec<FileLock> },
+    Directory {
+        path: String,
+        position: DirPosition,
+        locks: Vec<FileLock>,
+    },
     /// Opened with O_PATH: only a place in the tree of files, of whatever kind.
-    Place { path: String },
+    Place {
+        path: String,
+    },
     /// A character device from the list of harmless ones.
-    Device { path: String },
-    Pipe { pipe: u32, end: PipeEnd },
-    Eventfd { count: u64, semaphore: bool },
-    Epoll { watches: Vec<EpollWatch> },
-    Signalfd { mask: u64 },
+    Device {
+        path: String,
+    },
+    Pipe {
+        pipe: u32,
+        end: PipeEnd,
+    },
+    Eventfd {
+        count: u64,
+        semaphore: bool,
+    },
+    Epoll {
+        watches: Vec<EpollWatch>,
+    },
+    Signalfd {
+        mask: u64,
+    },
     Timerfd(Timerfd),
-    Inotify { watches: Vec<InotifyWatch> },
-    Memfd { segment: u32, offset: u64, locks: Vec<FileLock> },
-    Pidfd { pid: i32 },
+    Inotify {
+        watches: Vec<InotifyWatch>,
+    },
+    Memfd {
+        segment: u32,
+        offset: u64,
+        locks: Vec<FileLock>,
+    },
+    Pidfd {
+        pid: i32,
+    },
     /// A pipe's contents, kept once however many ends are open. Never referred to by a
     /// descriptor, only by `Pipe::pipe`. `path` is a FIFO's name.
-    PipeBuffer { path: Option<String>, capacity: u32, content: PipeContent },
+    PipeBuffer {
+        path: Option<String>,
+        capacity: u32,
+        content: PipeContent,
+    },
     Socket(Box<super::Socket>),
     Pty(Pty),
     /// Never referred to by a descriptor, only by `Pty::terminal`.

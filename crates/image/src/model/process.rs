@@ -19,7 +19,10 @@ pub struct Process {
 pub enum ProcessState {
     Live(Box<Live>),
     /// Ended and not yet waited for; `status` is what wait(2) will report.
-    Zombie { status: i32, comm: String },
+    Zombie {
+        status: i32,
+        comm: String,
+    },
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

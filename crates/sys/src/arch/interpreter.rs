@@ -58,11 +58,8 @@ pub const OP_SIZE: u64 = size_of::<Op>() as u64;
 impl Op {
     pub fn to_bytes(&self) -> [u8; OP_SIZE as usize] {
         let mut out = [0; OP_SIZE as usize];
-        let words = [self.call].into_iter().chain(self.args).chain([
-            self.store,
-            self.mode,
-            self.target,
-        ]);
+        let words =
+            [self.call].into_iter().chain(self.args).chain([self.store, self.mode, self.target]);
         for (chunk, word) in out.chunks_exact_mut(8).zip(words) {
             chunk.copy_from_slice(&word.to_ne_bytes());
         }

@@ -24,8 +24,8 @@ use crate::freeze::{Frozen, FrozenProcess};
 use crate::proc::{self, FdInfo};
 use crate::tree::Tree;
 use stasis_image::model::*;
-use stasis_sys::process::{self as sysprocess, Kcmp};
 use stasis_sys::libc;
+use stasis_sys::process::{self as sysprocess, Kcmp};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -102,11 +102,7 @@ pub fn read_all(
     Ok(objects)
 }
 
-fn look<'a>(
-    process: &'a FrozenProcess,
-    pidfd: &'a OwnedFd,
-    number: i32,
-) -> Result<Descriptor<'a>> {
+fn look<'a>(process: &'a FrozenProcess, pidfd: &'a OwnedFd, number: i32) -> Result<Descriptor<'a>> {
     let path = format!("/proc/{}/fd/{number}", process.pid);
     let meta = std::fs::metadata(&path).doing(|| format!("look at {path}"))?;
     let info = FdInfo::parse(&proc::read_text(process.pid, &format!("fdinfo/{number}"))?)
@@ -157,8 +153,7 @@ impl Objects {
         sink: &mut Sink,
     ) -> Result<ObjectKind> {
         let (device, inode) = (descriptor.meta.dev(), descriptor.meta.ino());
-        let external =
-            tree.externals.iter().find(|own| own.device == device && own.inode == inode);
+        let external = tree.externals.iter().find(|own| own.device == device && own.inode == inode);
         if let Some(external) = external {
             return Ok(ObjectKind::External { slot: external.slot });
         }
