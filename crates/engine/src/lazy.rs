@@ -1,7 +1,7 @@
 //! Memory filled on demand.
 //!
-//! A large image does not wait for all of its memory to answer first. Large mappings start empty and
-//! are registered with a userfaultfd; one thread per restored tree fills what is touched at once and
+//! A large image answers before all of its memory is there. Large mappings start empty and are
+//! registered with a userfaultfd; one thread per restored tree fills what is touched at once and
 //! the rest behind it, then lets go, and from then on the memory is like any other.
 //!
 //! What the program does to such memory meanwhile is followed exactly: a range given back

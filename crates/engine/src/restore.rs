@@ -111,13 +111,8 @@ pub fn restore(
         if lazy.is_empty() {
             memo.tracker = Some(Tracker::new(uffd));
         } else {
-            let release = init.hold(uffd.as_fd())?;
-            let runs = lazy_runs(manifest, root.pid, live, &lazy)?;
-            let packs = manifest.meta.packs.iter().map(|pack| store.pack(pack.root));
-            let packs = packs.collect::<Result<Vec<_>>>()?;
-            let end = init.pidfd.try_clone().doing(|| "copy a descriptor".into())?;
-            let wishes = huge_wishes(clone.pid.ok_or(Error::Gone)?, live, &lazy)?;
-            memo.filling = Some(Filling::start(end, uffd, runs, packs, release, wishes)?);
+            let pid = clone.pid.ok_or(Error::Gone)?;
+            memo.filling = Some(start_filling(store, manifest, init, pid, uffd, &lazy)?);
         }
     }
     fault::point("restore.cloned")?;
@@ -243,6 +238,25 @@ fn lazy_mappings(lazy: Lazy, plan: &MemoryPlan, vmas: &[Vma]) -> Vec<usize> {
         vma.backing == Backing::Anonymous && bytes_in(vma) >= lazy.mapping.max(1)
     });
     worth.collect()
+}
+
+/// Starts to fill the root's memory, from the outside, while it runs.
+fn start_filling(
+    store: &Store,
+    manifest: &Manifest,
+    init: &Init,
+    pid: i32,
+    uffd: OwnedFd,
+    lazy: &[usize],
+) -> Result<Filling> {
+    let root = root_of(manifest)?;
+    let live = root.live().ok_or(Error::Gone)?;
+    let release = init.hold(uffd.as_fd())?;
+    let runs = lazy_runs(manifest, root.pid, live, lazy)?;
+    let packs = manifest.meta.packs.iter().map(|pack| store.pack(pack.root));
+    let packs = packs.collect::<Result<Vec<_>>>()?;
+    let end = init.pidfd.try_clone().doing(|| "copy a descriptor".into())?;
+    Filling::start(end, uffd, runs, packs, release, huge_wishes(pid, live, lazy)?)
 }
 
 /// Mappings filled on demand that the program wanted in huge pages.

@@ -156,8 +156,8 @@ pub fn want_sender(socket: BorrowedFd) -> io::Result<()> {
 }
 
 pub fn set_option(socket: BorrowedFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
-    // SAFETY: pointer and length describe `value`.
     check(
+        // SAFETY: pointer and length describe `value`.
         unsafe {
             libc::setsockopt(
                 socket.as_raw_fd(),
@@ -175,8 +175,8 @@ pub fn set_option(socket: BorrowedFd, level: i32, name: i32, value: &[u8]) -> io
 pub fn option(socket: BorrowedFd, level: i32, name: i32, capacity: usize) -> io::Result<Vec<u8>> {
     let mut value = vec![0u8; capacity];
     let mut len = capacity as u32;
-    // SAFETY: pointer and length describe `value`; the kernel writes at most `len` bytes.
     check(
+        // SAFETY: pointer and length describe `value`; the kernel writes at most `len` bytes.
         unsafe {
             libc::getsockopt(
                 socket.as_raw_fd(),
@@ -195,8 +195,8 @@ pub fn option(socket: BorrowedFd, level: i32, name: i32, capacity: usize) -> io:
 /// How long an option's value would be: what the kernel says when given no room.
 pub fn option_len(socket: BorrowedFd, level: i32, name: i32) -> io::Result<usize> {
     let mut len = 0u32;
-    // SAFETY: the length is zero, so nothing is written through the null pointer.
     check(
+        // SAFETY: the length is zero, so nothing is written through the null pointer.
         unsafe {
             libc::getsockopt(socket.as_raw_fd(), level, name, std::ptr::null_mut(), &raw mut len)
         }
@@ -223,8 +223,8 @@ pub fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
 }
 
 pub fn bind(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
-    // SAFETY: pointer and length describe `address`; the kernel checks its contents.
     check(
+        // SAFETY: pointer and length describe `address`; the kernel checks its contents.
         unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), address.len() as u32) }
             .into(),
     )
@@ -232,8 +232,8 @@ pub fn bind(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
 }
 
 pub fn connect(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
-    // SAFETY: as in `bind`.
     check(
+        // SAFETY: as in `bind`.
         unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), address.len() as u32) }
             .into(),
     )

@@ -5,7 +5,7 @@
 //!    thread)    signals,        point at)      writes meanwhile)       fork per process)
 //!               timers)
 //!                        ... the source runs on ...
-//!   what a fork inherits, mappings and pages from the twins ─► pack ─► sync ─► image ─► sync ─► twins end
+//!   from the twins: what a fork inherits, mappings, pages ─► pack ─► sync ─► image ─► sync
 //!
 //! Everything up to the thaw is one instant. If any step fails the twins are killed, every thread
 //! is let go as it was, and nothing has been named in the store.

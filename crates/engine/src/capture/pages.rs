@@ -27,9 +27,12 @@ pub fn write_all(paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>>
         .collect()
 }
 
+/// First address and end.
+type Range = (u64, u64);
+
 /// Pages that are the process's own (there, not a file's, not the shared zero page), and guard
 /// regions, which have no pages but are not nothing.
-fn own_pages(twin: &Twin) -> Result<(Vec<Region>, Vec<(u64, u64)>)> {
+fn own_pages(twin: &Twin) -> Result<(Vec<Region>, Vec<Range>)> {
     let told = scan(twin, PRESENT | GUARD).or_else(|_| scan(twin, PRESENT))?;
     let (guards, pages): (Vec<_>, Vec<_>) =
         told.into_iter().partition(|region| region.categories & GUARD != 0);

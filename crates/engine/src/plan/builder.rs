@@ -1,6 +1,7 @@
 //! The program of a whole tree.
 
 use super::memory::{self, Layout, MemoryPlan, Step};
+use super::parts::{HUGE, dense_ranges, layout_of, parked, without_lazy};
 use super::{process, thread};
 use crate::error::{Error, Result};
 use stasis_image::PAGE_SIZE;
@@ -8,7 +9,6 @@ use stasis_image::model::*;
 use stasis_spawner::layout;
 use stasis_spawner::program::{Label, Program};
 use stasis_sys::{PAGE, libc, pagemap, uffd};
-use std::collections::BTreeMap;
 
 /// What the engine has ready for the program to use.
 pub struct Prepared<'a> {
@@ -520,86 +520,4 @@ impl<'a> Builder<'a> {
     ) -> Result<Vec<(Label, &'a Process)>> {
         process::fork_children(self, process, is_root)
     }
-}
-
-const HUGE: u64 = 2 << 20;
-/// Of the 512 pages of a huge page, how many must be filled for the rest not to be a waste.
-const DENSE: u64 = 384;
-
-/// Starts of aligned huge ranges inside anonymous mappings that are mostly filled.
-fn dense_ranges(fills: &[Run], vmas: &[Vma]) -> Vec<u64> {
-    let mut filled: BTreeMap<u64, u64> = BTreeMap::new();
-    for run in fills {
-        let (mut page, end) = (run.page, run.end());
-        while page < end {
-            let huge = page * PAGE / HUGE * HUGE;
-            let stop = ((huge + HUGE) / PAGE).min(end);
-            *filled.entry(huge).or_default() += stop - page;
-            page = stop;
-        }
-    }
-    let inside = |start: u64| {
-        let index = vmas.partition_point(|vma| vma.end <= start);
-        vmas.get(index).is_some_and(|vma| {
-            let whole = vma.start <= start && start + HUGE <= vma.end;
-            whole && vma.backing == Backing::Anonymous && !vma.traits.no_huge
-        })
-    };
-    let dense = filled.into_iter().filter(|(start, pages)| *pages >= DENSE && inside(*start));
-    dense.map(|(start, _)| start).collect()
-}
-
-/// Runs outside the mappings that are filled on demand. A run never crosses from one mapping to
-/// another of the other kind without being cut: planning works mapping by mapping, and captured
-/// runs are cut here.
-fn without_lazy(runs: &[Run], vmas: &[Vma], lazy: &[usize]) -> Vec<Run> {
-    if lazy.is_empty() {
-        return runs.to_vec();
-    }
-    let mut left = Vec::new();
-    for run in runs {
-        let mut page = run.page;
-        for vma in lazy.iter().map(|index| &vmas[*index]) {
-            let (first, last) = (vma.start / PAGE, vma.end / PAGE);
-            if last <= page || first >= run.end() {
-                continue;
-            }
-            if first > page {
-                left.push(run.slice(page, (first - page) as u32));
-            }
-            page = last.min(run.end());
-        }
-        if page < run.end() {
-            left.push(run.slice(page, (run.end() - page) as u32));
-        }
-    }
-    left
-}
-
-/// The memory of one process of an image.
-pub fn layout_of<'a>(manifest: &'a Manifest, pid: i32, live: &'a Live) -> Layout<'a> {
-    let memory = manifest.memory.iter().find(|memory| memory.pid == pid);
-    Layout {
-        vmas: &live.vmas,
-        runs: memory.map_or(&[], |memory| &memory.runs),
-        packs: &manifest.meta.packs,
-        files: &manifest.meta.mapped_files,
-        guards: memory.map_or(&[], |memory| &memory.guards),
-    }
-}
-
-/// The mappings a template of this process holds.
-pub fn parked(live: &Live) -> Vec<Vma> {
-    live.vmas.iter().filter(|vma| parks(vma)).cloned().collect()
-}
-
-/// Whether a template holds this mapping. Shared ones belong to a tree.
-pub fn parks(vma: &Vma) -> bool {
-    !matches!(
-        vma.backing,
-        Backing::SharedFile { .. }
-            | Backing::Segment { .. }
-            | Backing::PrivateSegment { .. }
-            | Backing::Sysv { .. }
-    )
 }

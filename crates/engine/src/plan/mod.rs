@@ -16,12 +16,14 @@
 mod builder;
 mod holdings;
 mod memory;
+mod parts;
 mod process;
 mod terminals;
 mod thread;
 
-pub use builder::{Built, OWN_OBJECTS, Prepared, Purpose, build, layout_of, parked, root_of};
+pub use builder::{Built, OWN_OBJECTS, Prepared, Purpose, build, root_of};
 pub use memory::{Layout, MemoryPlan, plan as plan_memory};
+pub use parts::{layout_of, parked};
 pub use process::{HELPER_PID, INNER_HELPER_PID};
 
 use stasis_image::model::MmFields;
@@ -41,7 +43,7 @@ pub fn mm_map(mm: &MmFields, auxv_at: u64, exe_fd: u32) -> Vec<u8> {
         mm.env_start,
         mm.env_end,
         auxv_at,
-        mm.auxv.len() as u64 * 8 | u64::from(exe_fd) << 32,
+        (mm.auxv.len() as u64 * 8) | (u64::from(exe_fd) << 32),
     ];
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }

@@ -36,13 +36,16 @@ pub struct Objects {
     pub list: Vec<Object>,
     pub segments: Segments,
     /// Where each object was first seen: (pid, descriptor), by what it refers to.
-    seen: HashMap<(u64, u64), Vec<(i32, i32, u32)>>,
+    seen: HashMap<(u64, u64), Vec<Seen>>,
     /// Pipe contents by device and inode.
     pipes: HashMap<(u64, u64), u32>,
     names: Option<names::Names>,
     terminals: ptys::Terminals,
     sockets: sockets::Sockets,
 }
+
+/// Pid, descriptor and object.
+type Seen = (i32, i32, u32);
 
 /// One descriptor as `/proc` shows it.
 pub struct Descriptor<'a> {
