@@ -225,6 +225,36 @@ pub fn affinity_of(tid: i32) -> io::Result<Vec<u8>> {
     Ok(mask)
 }
 
+/// Keeps this thread on one processor for as long as the value lives.
+pub struct Pinned {
+    before: Vec<u8>,
+}
+
+impl Pinned {
+    pub fn to(processor: usize) -> io::Result<Pinned> {
+        let before = affinity_of(0)?;
+        let mut mask = vec![0u8; before.len()];
+        match mask.get_mut(processor / 8) {
+            Some(byte) => *byte = 1 << (processor % 8),
+            None => return Err(io::Error::other("no such processor")),
+        }
+        set_own_affinity(&mask)?;
+        Ok(Pinned { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = set_own_affinity(&self.before);
+    }
+}
+
+fn set_own_affinity(mask: &[u8]) -> io::Result<()> {
+    // SAFETY: pointer and length describe the mask.
+    check(unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) })
+        .map(drop)
+}
+
 /// Sets this thread's nice value.
 pub fn renice(value: i32) -> io::Result<()> {
     // SAFETY: numbers only.
