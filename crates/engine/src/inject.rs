@@ -1,7 +1,7 @@
 //! Making a stopped thread perform system calls for us.
 //!
 //! A thread is pointed at a `syscall` instruction that is already in its memory and stepped over
-//! it. Registers, signal mask and the few bytes of scratch memory are put back afterwards, also
+//! it; where our interpreter's page is unchanged, it makes several calls before it stops again. Registers, signal mask and the few bytes of scratch memory are put back afterwards, also
 //! when something failed: a refused call never ends the target.
 //!
 //! Nothing the target holds is trusted: the two bytes of the instruction are read before use,
@@ -9,6 +9,7 @@
 
 use crate::error::{Doing, Error, Result};
 use stasis_spawner::layout;
+use stasis_spawner::program::Program;
 use stasis_sys::arch::{self, UserRegs};
 use stasis_sys::memory::{ProcessMemory, Vmas};
 use stasis_sys::ptrace::{self, Stop};
@@ -25,6 +26,8 @@ const BLOCKED: u64 = !(1 << (libc::SIGTRAP - 1));
 pub struct Site {
     instruction: u64,
     scratch: u64,
+    /// Our interpreter is there, unchanged: several calls can be made at one go.
+    interpreter: bool,
 }
 
 impl Site {
@@ -43,8 +46,28 @@ impl Site {
         let usable = vmas.at(stack).is_some_and(|vma| vma.writable && !vma.shared);
         let scratch = if usable { Some(stack) } else { writable_page(pid) };
         let scratch = scratch.ok_or_else(|| Error::refused(pid, "no writable memory to borrow"))?;
-        Ok(Site { instruction, scratch })
+        let interpreter = runs(&layout::CODE) && holds_interpreter(memory);
+        Ok(Site { instruction, scratch, interpreter })
     }
+}
+
+/// Whether the interpreter is where it belongs, unchanged.
+pub fn holds_interpreter(memory: &ProcessMemory) -> bool {
+    let code = arch::interpreter_code();
+    let mut bytes = vec![0; code.len()];
+    memory.read(layout::CODE, &mut bytes).is_ok() && bytes == code
+}
+
+/// Puts the interpreter into a new program, where restored ones have it.
+pub fn install_interpreter(injector: &mut Injector) -> Result<()> {
+    let prot = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+    let args = [layout::CODE, PAGE, prot, flags, u64::MAX, 0];
+    injector.must("make room for the interpreter", libc::SYS_mmap, args)?;
+    injector
+        .memory
+        .write(layout::CODE, arch::interpreter_code())
+        .doing(|| "put the interpreter into a new program".into())
 }
 
 fn at(memory: &ProcessMemory, address: u64) -> Option<u64> {
@@ -137,6 +160,39 @@ impl<'a> Injector<'a> {
             Stop::Signal(libc::SIGTRAP) => self.result(),
             other => Err(self.lost(other)),
         }
+    }
+
+    /// Performs up to four calls, whatever their results; at one go where our interpreter is.
+    pub fn batch(&mut self, calls: &[(i64, [u64; 6])]) -> Result<Vec<i64>> {
+        /// Operations come after what the caller put, results after them.
+        const OPS_AT: usize = 512;
+        const RESULTS_AT: usize = 960;
+        if !self.site.interpreter {
+            return calls.iter().map(|(number, args)| self.call(*number, *args)).collect();
+        }
+        let mut program = Program::new(self.site.scratch + OPS_AT as u64, 0);
+        for (index, (number, args)) in calls.iter().enumerate() {
+            let label = program.any("a call", *number, args);
+            let result = self.site.scratch + (RESULTS_AT + 8 * index) as u64;
+            program.store_result(label, result);
+        }
+        program.trap();
+        let ops = program.ops_bytes();
+        assert!(OPS_AT + ops.len() <= RESULTS_AT, "a batch is four calls");
+        let first = self.put(OPS_AT, &ops)?;
+        let mut regs = self.saved_regs;
+        (regs.rip, regs.rbx, regs.orig_rax) = (layout::CODE, first, u64::MAX);
+        regs.eflags &= !0x100;
+        ptrace::set_regs(self.tid, &regs)
+            .and_then(|()| ptrace::resume(self.tid, 0))
+            .doing(|| format!("inject calls into thread {}", self.tid))?;
+        match self.wait()? {
+            Stop::Signal(libc::SIGTRAP) => {}
+            other => return Err(self.lost(other)),
+        }
+        let results = self.get(RESULTS_AT, 8 * calls.len())?;
+        let words = results.chunks_exact(8);
+        Ok(words.map(|word| i64::from_ne_bytes(word.try_into().expect("8"))).collect())
     }
 
     /// Performs a call that must succeed.

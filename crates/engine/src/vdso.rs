@@ -61,6 +61,7 @@ fn forget_in_kernel(pid: i32, memory: &ProcessMemory) -> Result<()> {
     let at = injector.put(0, &map)?;
     let args = [PR_SET_MM, PR_SET_MM_MAP, at, map.len() as u64, 0, 0];
     injector.must("hide the vdso", libc::SYS_prctl, args)?;
+    crate::inject::install_interpreter(&mut injector)?;
     injector.finish()
 }
 

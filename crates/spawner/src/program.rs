@@ -2,7 +2,7 @@
 //!
 //! Pure: builds bytes for known addresses, touches no process.
 
-use stasis_sys::arch::{ARRIVE, AWAIT, JUMP, Mode, OP_SIZE, Op, REPORT, SIGRETURN, STORE};
+use stasis_sys::arch::{ARRIVE, AWAIT, JUMP, Mode, OP_SIZE, Op, REPORT, SIGRETURN, STORE, TRAP};
 
 /// Operations from `ops_base` on, data from `data_base` on.
 pub struct Program {
@@ -83,6 +83,11 @@ impl Program {
 
     pub fn store(&mut self, address: u64, value: u64) {
         self.push("store", Program::op(STORE, &[address, value], Mode::Any));
+    }
+
+    /// Stops for a tracer.
+    pub fn trap(&mut self) {
+        self.push("trap", Program::op(TRAP, &[], Mode::Any));
     }
 
     /// Where failures are written from here on.

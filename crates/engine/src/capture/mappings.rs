@@ -198,7 +198,7 @@ fn convert(
         return Ok(None);
     }
     if map.start < layout::RESERVED_END && map.end > layout::RESERVED {
-        return if twin.restored && is_ours(twin, map) {
+        return if is_ours(twin, map) {
             Ok(None)
         } else {
             Err(Error::refused(twin.own_pid, "it mapped memory where the engine keeps its own"))
@@ -239,17 +239,12 @@ fn within(ranges: &[(u64, u64)], map: &Mapping) -> bool {
     ranges.iter().any(|(start, end)| *start <= map.start && map.end <= *end)
 }
 
-/// What is left of our own pages in a restored process.
+/// Our own pages: the interpreter, which every program of a tree has, and what a restored process
+/// keeps beside it.
 fn is_ours(twin: &Twin, map: &Mapping) -> bool {
     let code = map.start == layout::CODE && map.end <= layout::CODE + stasis_sys::PAGE;
     let leave = map.start >= layout::LEAVE && map.end <= layout::LEAVE + layout::LEAVE_MAX;
-    leave || code && holds_interpreter(twin)
-}
-
-fn holds_interpreter(twin: &Twin) -> bool {
-    let code = stasis_sys::arch::interpreter_code();
-    let mut found = vec![0; code.len()];
-    twin.memory.read(layout::CODE, &mut found).is_ok() && found == code
+    twin.restored && leave || code && crate::inject::holds_interpreter(&twin.memory)
 }
 
 fn backing(twin: &Twin, map: &Mapping, table: &mut Table, segments: &Segments) -> Result<Backing> {

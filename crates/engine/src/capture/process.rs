@@ -40,12 +40,8 @@ fn own_ppid(process: &FrozenProcess) -> Result<i32> {
 fn read_live(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Result<Live> {
     let leader = &live.threads[0];
     let mut injector = Injector::new(leader.tid, &live.memory, live.site)?;
-    let itimers = read_itimers(&mut injector)?;
+    let (itimers, child_subreaper) = read_itimers(&mut injector)?;
     let timers = read_timers(process, &mut injector)?;
-    let at = injector.put(0, &[0; 8])?;
-    let subreaper = [libc::PR_GET_CHILD_SUBREAPER as u64, at, 0, 0, 0, 0];
-    injector.must("subreaper", libc::SYS_prctl, subreaper)?;
-    let child_subreaper = injector.get(0, 4)? != [0; 4];
     injector.finish()?;
     Ok(Live {
         exe: u32::MAX,
@@ -64,16 +60,19 @@ pub fn pending(tid: i32, shared: bool) -> Result<Vec<SigInfo>> {
     Ok(infos.into_iter().map(SigInfo).collect())
 }
 
-fn read_itimers(injector: &mut Injector) -> Result<[ITimer; 3]> {
-    let mut timers = [ITimer::default(); 3];
-    for (which, timer) in timers.iter_mut().enumerate() {
-        let at = injector.put(0, &[0; 32])?;
-        injector.must("getitimer", libc::SYS_getitimer, [which as u64, at, 0, 0, 0, 0])?;
-        let words = words(&injector.get(0, 32)?);
-        timer.interval_us = words[0] * 1_000_000 + words[1];
-        timer.left_us = words[2] * 1_000_000 + words[3];
-    }
-    Ok(timers)
+/// Interval timers, and whether orphans below come to this process.
+fn read_itimers(injector: &mut Injector) -> Result<([ITimer; 3], bool)> {
+    let at = injector.put(0, &[0; 104])?;
+    let ask = |which: u64| (libc::SYS_getitimer, [which, at + which * 32, 0, 0, 0, 0]);
+    let subreaper = [libc::PR_GET_CHILD_SUBREAPER as u64, at + 96, 0, 0, 0, 0];
+    let calls = [ask(0), ask(1), ask(2), (libc::SYS_prctl, subreaper)];
+    injector.batch(&calls)?;
+    let words = words(&injector.get(0, 104)?);
+    let timer = |which: usize| ITimer {
+        interval_us: words[4 * which] * 1_000_000 + words[4 * which + 1],
+        left_us: words[4 * which + 2] * 1_000_000 + words[4 * which + 3],
+    };
+    Ok(([timer(0), timer(1), timer(2)], words[12] as u32 != 0))
 }
 
 /// POSIX timers, from `/proc/PID/timers` and timer_gettime.

@@ -48,12 +48,17 @@ fn read(
 
     let mut injector = Injector::new(tid, &live.memory, live.site)?;
     let at = injector.put(0, &[0; 64])?;
-    injector.must("sigaltstack", libc::SYS_sigaltstack, [0, at, 0, 0, 0, 0])?;
-    injector.must("tid address", libc::SYS_prctl, [PR_GET_TID_ADDRESS, at + 32, 0, 0, 0, 0])?;
-    let death = [libc::PR_GET_PDEATHSIG as u64, at + 40, 0, 0, 0, 0];
-    injector.must("parent death signal", libc::SYS_prctl, death)?;
+    let results = injector.batch(&[
+        (libc::SYS_sigaltstack, [0, at, 0, 0, 0, 0]),
+        (libc::SYS_prctl, [PR_GET_TID_ADDRESS, at + 32, 0, 0, 0, 0]),
+        (libc::SYS_prctl, [libc::PR_GET_PDEATHSIG as u64, at + 40, 0, 0, 0, 0]),
+        (libc::SYS_prctl, [libc::PR_GET_SECUREBITS as u64, 0, 0, 0, 0, 0]),
+    ])?;
     let answers = words(&injector.get(0, 64)?);
-    let bits = injector.must("securebits", libc::SYS_prctl, [27, 0, 0, 0, 0, 0])?;
+    if results.iter().any(|result| *result < 0) {
+        return Err(refuse(process, "a thread does not tell its state"));
+    }
+    let bits = results[3];
     injector.finish()?;
 
     Ok(Thread {

@@ -32,6 +32,9 @@ pub const STORE: u64 = SPECIAL + 4;
 /// Set the report page's address to args[0].
 pub const REPORT: u64 = SPECIAL + 5;
 
+/// Stop, for a tracer.
+pub const TRAP: u64 = SPECIAL + 6;
+
 /// One operation, as the loop reads it from memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,8 +151,13 @@ global_asm!(
     "mov [rdi], rsi",
     "jmp 4b",
     "21:",
+    "cmp rax, 0x10005",
+    "jne 22f",
     "mov r13, rdi",
     "jmp 4b",
+    "22:",
+    "int3",
+    "ud2",
     // a Must failed
     "9:",
     "mov [r13], rbx",
