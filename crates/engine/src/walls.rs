@@ -11,8 +11,9 @@ use crate::store::private_dir;
 use stasis_spawner::protocol::{RootSpec, WallsSpec};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How many stand ready for each root, and for how many roots.
@@ -41,6 +42,18 @@ impl Drop for RunDir {
 
 pub struct WallsPool {
     shared: Arc<Shared>,
+    builder: Option<JoinHandle<()>>,
+}
+
+impl Drop for WallsPool {
+    /// Whoever ends an engine may remove its directories: nothing is built after this.
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        self.shared.asked.notify_all();
+        if let Some(builder) = self.builder.take() {
+            let _ = builder.join();
+        }
+    }
 }
 
 struct Shared {
@@ -49,6 +62,7 @@ struct Shared {
     next: AtomicU64,
     ready: Mutex<Ready>,
     asked: Condvar,
+    over: AtomicBool,
 }
 
 #[derive(Default)]
@@ -68,13 +82,14 @@ impl WallsPool {
             next: AtomicU64::new(0),
             ready: Mutex::default(),
             asked: Condvar::new(),
+            over: AtomicBool::new(false),
         });
         let weak = Arc::downgrade(&shared);
-        std::thread::Builder::new()
+        let builder = std::thread::Builder::new()
             .name("stasis-walls".into())
             .spawn(move || keep_ready(&weak))
             .doing(|| "start a thread".into())?;
-        Ok(WallsPool { shared })
+        Ok(WallsPool { shared, builder: Some(builder) })
     }
 
     pub fn spawner(&self) -> &Spawner {
@@ -150,7 +165,7 @@ impl Shared {
 /// Builds walls while nobody waits for any, until the pool is gone.
 fn keep_ready(pool: &Weak<Shared>) {
     let mut seen = 0;
-    while let Some(shared) = pool.upgrade() {
+    while let Some(shared) = pool.upgrade().filter(|shared| !shared.over.load(Ordering::Relaxed)) {
         let ready = shared.ready();
         let waited = shared.asked.wait_timeout(ready, QUIET);
         let requests = waited.map(|(ready, _)| ready.requests).unwrap_or(seen);

@@ -35,6 +35,8 @@ static void start_thread(void *(*body)(void *), void *argument) {
     NEED(!pthread_create(&thread, NULL, body, argument), "thread");
 }
 static void nothing(void) {}
+static volatile bool arrived; // the other thread is where it should be, or about to enter its last call
+static void await_arrival(void) { NEED(WITHIN_PATIENCE(arrived), "the other thread"); }
 
 // ---- the kernel's own pages ----
 static void vdso_gone(void) {
@@ -169,11 +171,11 @@ static void stdio_is_gone(void) { CHECK(fcntl(0, F_GETFD) == -1 && fcntl(2, F_GE
 static void *own_files(void *unused_) {
     (void)unused_;
     NEED(!unshare(CLONE_FILES), "unshare");
-    for (;;) pause();
+    for (arrived = true;;) pause();
 }
 static void thread_with_own_files(void) {
     start_thread(own_files, NULL);
-    usleep(50000);
+    await_arrival();
 }
 
 // ---- calls that an observer makes are deadly ----
@@ -239,12 +241,12 @@ static void twin_killer(void) { start_thread(kill_others, NULL); }
 static void *vfork_for_ever(void *unused_) {
     (void)unused_;
     if (!vfork())
-        for (;;) syscall(SYS_pause);
+        for (arrived = true;;) syscall(SYS_pause);
     return NULL;
 }
 static void vfork_waits(void) {
     start_thread(vfork_for_ever, NULL);
-    usleep(50000);
+    await_arrival();
 }
 static char clone_stack[65536];
 static int count_turns(void *unused_) {
@@ -347,11 +349,11 @@ static void own_users(void) { NEED(!unshare(CLONE_NEWUSER), "unshare"); }
 static void *thread_network(void *unused_) {
     (void)unused_;
     NEED(!unshare(CLONE_NEWNET), "unshare");
-    for (;;) pause();
+    for (arrived = true;;) pause();
 }
 static void thread_with_own_network(void) {
     start_thread(thread_network, NULL);
-    usleep(50000);
+    await_arrival();
 }
 static void own_root(void) { NEED(!mkdir("/tmp/jail", 0700) && !chroot("/tmp/jail") && !chdir("/"), "chroot"); }
 static void root_is_own(void) { CHECK(access("/bin", F_OK) == -1, "root, expected the jail"); }

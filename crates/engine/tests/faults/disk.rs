@@ -3,14 +3,24 @@
 use crate::bench::{Bench, temp_dir};
 use crate::{own, root};
 use stasis_sys::{libc, mount, namespace};
+use std::path::{Path, PathBuf};
 
-/// Mounts a small file system for this process and its children only.
-fn small_disk(at: &std::path::Path, options: &str) {
+/// A small file system, for this process and its children only.
+struct SmallDisk(PathBuf);
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = mount::unmount_detached(&self.0.to_string_lossy());
+    }
+}
+
+fn small_disk(at: &Path, options: &str) -> SmallDisk {
     namespace::unshare(libc::CLONE_NEWNS).expect("a mount namespace of our own");
     mount::mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, None).expect("make it private");
     std::fs::create_dir(at).expect("make a directory");
     let path = at.to_str().expect("a plain path");
     mount::mount("tmpfs", path, "tmpfs", 0, Some(options)).expect("mount a tmpfs");
+    SmallDisk(at.to_owned())
 }
 
 #[test]
@@ -18,7 +28,7 @@ fn a_full_disk_fails_the_capture_and_no_more() {
     own::process("disk::a_full_disk_fails_the_capture_and_no_more", || {
         let dir = temp_dir();
         let store = dir.path().join("store");
-        small_disk(&store, "size=8m");
+        let _disk = small_disk(&store, "size=8m");
         let bench = Bench::at(dir.path(), root::shared());
         let mut small = bench.launch("files_offsets");
         let good = bench.proves_capture(&mut small);
@@ -67,8 +77,8 @@ fn a_full_disk_fails_the_capture_and_no_more() {
 }
 
 /// Bytes used on the file system that `path` is on.
-fn used(path: &std::path::Path) -> u64 {
-    fn sum(dir: &std::path::Path) -> u64 {
+fn used(path: &Path) -> u64 {
+    fn sum(dir: &Path) -> u64 {
         let entries = std::fs::read_dir(dir).expect("list a directory").flatten();
         entries
             .filter(|entry| entry.file_name() != "ballast")
@@ -87,7 +97,7 @@ fn a_disk_too_full_for_files_fails_the_restore_cleanly() {
     own::process("disk::a_disk_too_full_for_files_fails_the_restore_cleanly", || {
         let dir = temp_dir();
         let store = dir.path().join("store");
-        small_disk(&store, "size=8m");
+        let _disk = small_disk(&store, "size=8m");
         let bench = Bench::at(dir.path(), root::shared());
         let mut source = bench.launch("files_offsets");
         let image = bench.engine.capture(&source.tree).expect("capture").image;
