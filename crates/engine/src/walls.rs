@@ -17,8 +17,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How many stand ready for each root, and for how many roots.
-const READY_EACH: usize = 4;
-const ROOTS: usize = 4;
+const READY_EACH: usize = 24;
+const ROOTS: usize = 2;
 /// Quiet time after a request before more are built, so as not to compete with it.
 const QUIET: Duration = Duration::from_millis(3);
 
