@@ -20,10 +20,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Pages filled around a fault, and at a time behind the program's back.
 const AROUND: u64 = 16;
-const AHEAD: u64 = 256;
+const MOST_AROUND: u64 = 512;
+const AHEAD: u64 = 64;
+/// How long nothing was asked for before the rest is filled: whoever waits comes first.
+const QUIET: Duration = Duration::from_millis(1);
 
 /// Ranges the program wanted in huge pages, which arrive as small ones.
 pub struct HugeWishes {
@@ -63,8 +67,8 @@ impl Filling {
         wishes: HugeWishes,
     ) -> Result<Filling> {
         let missing = runs.into_iter().map(|run| (run.page, run)).collect();
-        let space = Space { uffd, missing, next: 0 };
-        let filler = Filler { packs, spaces: vec![space] };
+        let space = Space { uffd, missing, next: 0, window: AROUND, expected: 0 };
+        let filler = Filler { packs, spaces: vec![space], asked: Instant::now() };
         let thread = std::thread::Builder::new()
             .name("stasis-fill".into())
             .spawn(move || {
@@ -103,11 +107,16 @@ struct Space {
     missing: BTreeMap<u64, Run>,
     /// Where filling ahead goes on.
     next: u64,
+    /// Pages given for the last fault, and where the next one would go on.
+    window: u64,
+    expected: u64,
 }
 
 struct Filler {
     packs: Vec<Arc<Pack>>,
     spaces: Vec<Space>,
+    /// When something was asked for last.
+    asked: Instant,
 }
 
 impl Filler {
@@ -131,8 +140,10 @@ impl Filler {
     /// is complete.
     fn serve(&mut self, index: usize) -> Result<bool> {
         let space = &mut self.spaces[index];
-        let waiting = fds::poll_readable(space.uffd.as_fd(), 0).doing(|| "poll".into())?;
+        let patience = if self.asked.elapsed() < QUIET { 1 } else { 0 };
+        let waiting = fds::poll_readable(space.uffd.as_fd(), patience).doing(|| "poll".into())?;
         if waiting {
+            self.asked = Instant::now();
             while let Some(event) =
                 uffd::read_event(space.uffd.as_fd()).doing(|| "read a fault".into())?
             {
@@ -143,6 +154,9 @@ impl Filler {
             }
         }
         let space = &mut self.spaces[index];
+        if waiting && !space.missing.is_empty() {
+            return Ok(true);
+        }
         if space.missing.is_empty() {
             // the last descriptor closes: the kernel unregisters whatever is left, wherever the
             // program moved or grew it, and wakes whoever waits
@@ -171,6 +185,8 @@ impl Space {
                     uffd: fds::inherited(fd),
                     missing: self.missing.clone(),
                     next: 0,
+                    window: AROUND,
+                    expected: 0,
                 }));
             }
             Event::Unknown(kind) => {
@@ -212,7 +228,11 @@ impl Space {
             self.missing.range(..=page).next_back().is_some_and(|(_, run)| run.end() > page);
         if holds {
             let first = page - page % AROUND;
-            let wanted = self.take(first, first + AROUND);
+            // one who walks through memory gets more and more at a time
+            let goes_on = first == self.expected;
+            self.window = if goes_on { (self.window * 2).min(MOST_AROUND) } else { AROUND };
+            self.expected = first + self.window;
+            let wanted = self.take(first, first + self.window);
             return self.install(wanted, packs);
         }
         self.zero(page)

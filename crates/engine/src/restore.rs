@@ -25,6 +25,7 @@ use stasis_sys::memory::SharedMap;
 use stasis_sys::process as sysprocess;
 use stasis_sys::{PAGE, fds, libc, socket};
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
@@ -283,15 +284,24 @@ fn lazy_runs(manifest: &Manifest, root: i32, live: &Live, lazy: &[usize]) -> Res
 
 /// Pages for the clone to read, verified, one after another.
 fn fill_file(store: &Store, manifest: &Manifest, fills: &[Run]) -> Result<OwnedFd> {
-    let fd = fds::memfd("stasis-fill", libc::MFD_CLOEXEC).doing(|| "make a fill file".into())?;
-    let file = File::from(fd);
-    let mut at = 0;
-    crate::layers::write_runs(store, manifest, fills, |_, bytes| {
-        file.write_all_at(bytes, at).doing(|| "write a fill file".into())?;
-        at += bytes.len() as u64;
-        Ok(())
-    })?;
-    debug_assert!(at.is_multiple_of(PAGE_SIZE as u64));
+    /// How much is gathered before it is written.
+    const PIECE: usize = 4 << 20;
+    let doing = || "write a fill file".to_owned();
+    let fd = fds::memfd("stasis-fill", libc::MFD_CLOEXEC).doing(doing)?;
+    let mut file = File::from(fd);
+    let mut gathered = Vec::new();
+    for run in fills {
+        let pack = store.pack(manifest.meta.packs[run.pack as usize].root)?;
+        let at = gathered.len();
+        gathered.resize(at + run.count as usize * PAGE_SIZE, 0);
+        pack.read(run.slot, &mut gathered[at..])
+            .map_err(|source| Error::Pack { root: pack.root().to_string(), source })?;
+        if gathered.len() >= PIECE {
+            file.write_all(&gathered).doing(doing)?;
+            gathered.clear();
+        }
+    }
+    file.write_all(&gathered).doing(doing)?;
     Ok(file.into())
 }
 

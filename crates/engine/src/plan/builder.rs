@@ -74,6 +74,8 @@ pub(super) struct Builder<'a> {
     pub leave: thread::LeaveArea,
     pub fills: Vec<Run>,
     filled: u64,
+    /// The file that is number 0, for its next piece.
+    open_file: Option<u32>,
 }
 
 pub fn build(prepared: &Prepared) -> Result<Built> {
@@ -83,6 +85,7 @@ pub fn build(prepared: &Prepared) -> Result<Built> {
         leave: thread::LeaveArea::default(),
         fills: Vec::new(),
         filled: 0,
+        open_file: None,
     };
     builder.prologue();
     let root = root_of(prepared.manifest)?;
@@ -283,6 +286,7 @@ impl<'a> Builder<'a> {
         for step in &plan.before {
             self.step(step, vmas, &fills)?;
         }
+        self.close_file();
         self.fill(&fills);
         for step in &plan.after {
             self.step(step, vmas, &fills)?;
@@ -389,16 +393,27 @@ impl<'a> Builder<'a> {
                 self.program.must("map a file", libc::SYS_mmap, &args);
             }
             Purpose::Run => {
-                self.open(path, libc::O_RDONLY);
+                // a library is mapped in several pieces, one after another
+                if self.open_file != Some(file) {
+                    self.open(path, libc::O_RDONLY);
+                    self.open_file = Some(file);
+                }
                 let args = [range[0], range[1], range[2], flags, 0, offset];
                 self.program.must("map a file", libc::SYS_mmap, &args);
-                self.program.must("close it", libc::SYS_close, &[0]);
             }
+        }
+    }
+
+    /// Closes the file that was kept open for its next piece.
+    fn close_file(&mut self) {
+        if self.open_file.take().is_some() {
+            self.program.must("close it", libc::SYS_close, &[0]);
         }
     }
 
     /// Opens a file of the machine. The low numbers are free, so it becomes number 0.
     pub fn open(&mut self, path: &str, flags: i32) {
+        self.close_file();
         let path = self.program.text(path);
         let flags = (flags | libc::O_CLOEXEC | libc::O_NOCTTY) as u64;
         let here = libc::AT_FDCWD as i64 as u64;
