@@ -12,7 +12,8 @@ const SMALL_CHANGE: &str = "log.append([x, x + 1])";
 pub fn run(bed: &Bed, results: &mut Results) -> Result<()> {
     let engine = bed.engine()?;
     let image = &bed.base()?.image;
-    let [mut total, mut size, mut pages, mut stall] = [(); 4].map(|()| Samples::default());
+    let [mut total, mut size, mut pages, mut stall, mut seen] =
+        [(); 5].map(|()| Samples::default());
     bed.park_base()?;
     let before = Stored::look(engine);
     before.bring_back(engine, image)?;
@@ -33,13 +34,16 @@ pub fn run(bed: &Bed, results: &mut Results) -> Result<()> {
         let (mut python, ..) = Python::restore(bed.log(), engine, image)?;
         python.ask(SMALL_CHANGE)?;
         bed.settle();
-        stall.push_ms(pause::during_capture(engine, &mut python)?.0);
+        let (gap, captured) = pause::during_capture(engine, &mut python)?;
+        stall.push_ms(gap);
+        seen.push_ms(captured.pause);
         python.kill()?;
         before.bring_back(engine, image)?;
     }
     results.add("diff_ms", total);
     results.add("diff_kib", size);
     results.add("diff_pages_kib", pages);
-    results.add("diff_pause_ms", stall);
+    results.add("pause_ms", stall);
+    results.add("pause_engine_ms", seen);
     Ok(())
 }

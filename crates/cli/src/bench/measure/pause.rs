@@ -32,9 +32,9 @@ pub fn run(bed: &Bed, results: &mut Results) -> Result<()> {
         drop(engine);
         std::fs::remove_dir_all(&dir).at("remove", &dir)?;
     }
-    results.add("pause_ms", pause);
-    results.add("pause_baseline_ms", baseline);
-    results.add("pause_engine_ms", seen);
+    results.add("pause_first_ms", pause);
+    results.add("pause_first_baseline_ms", baseline);
+    results.add("pause_first_engine_ms", seen);
     results.add("capture_full_ms", total);
     results.add("image_mib", size);
     Ok(())
