@@ -95,7 +95,7 @@ fn pause_again(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
 fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let start = Instant::now();
     let frozen = Frozen::stop(tree.walls.init.pid)?;
-    let _pinned = stay_near(&frozen);
+    let pinned = stay_near(&frozen);
     fault::point("capture.frozen")?;
     apart::check(&frozen, tree.walls.init.pid)?;
     let clocks = clocks_of(tree)?;
@@ -112,6 +112,8 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let closer = tree.memo().look_closer;
     let segments = mappings::shared_segments(&frozen, tree, &mut objects, sink)?;
     drop(frozen);
+    // from here on the source should have its processor for itself
+    drop(pinned);
     let pause = start.elapsed();
     fault::point("capture.thawed")?;
     inherited::read_all(&twins, &mut processes)?;

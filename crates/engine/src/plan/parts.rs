@@ -63,7 +63,7 @@ pub(super) fn without_lazy(runs: &[Run], vmas: &[Vma], lazy: &[usize]) -> Vec<Ru
 
 pub(super) const HUGE: u64 = 2 << 20;
 /// Of the 512 pages of a huge page, how many must be filled for the rest not to be a waste.
-const DENSE: u64 = 384;
+const DENSE: u64 = 192;
 
 /// Starts of aligned huge ranges inside anonymous mappings that are mostly filled.
 pub(super) fn dense_ranges(fills: &[Run], vmas: &[Vma]) -> Vec<u64> {
