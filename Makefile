@@ -26,7 +26,7 @@ test: setup lint programs ## everything that must hold before a change lands
 
 soak: setup ## the long tests: random instants, many cycles
 	cargo build --release --locked --workspace
-	cargo test --release --locked --workspace -- --ignored --nocapture --test-threads=1
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test stress -- --nocapture
 
 setup: ## install and prepare what is missing
 	@bash dev/setup.sh

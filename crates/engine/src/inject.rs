@@ -1,8 +1,9 @@
 //! Making a stopped thread perform system calls for us.
 //!
 //! A thread is pointed at a `syscall` instruction that is already in its memory and stepped over
-//! it; where our interpreter's page is unchanged, it makes several calls before it stops again. Registers, signal mask and the few bytes of scratch memory are put back afterwards, also
-//! when something failed: a refused call never ends the target.
+//! it; where our interpreter's page is unchanged, it makes several calls before it stops again.
+//! Registers, signal mask and the few bytes of scratch memory are put back afterwards, also when
+//! something failed: a refused call never ends the target.
 //!
 //! Nothing the target holds is trusted: the two bytes of the instruction are read before use,
 //! one instruction runs and no more, and all other threads of the process are stopped.
