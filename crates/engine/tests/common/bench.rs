@@ -3,7 +3,7 @@
 use super::failure::Asked;
 use super::program::{History, Talk};
 use super::{Failure, Places, Program, Result, Spec, Watch};
-use stasis_engine::{Config, Engine, Image, Outside};
+use stasis_engine::{Config, Engine, Image, Lazy, Outside};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
@@ -29,7 +29,7 @@ impl Bench {
         // below target: a disk, where /tmp may be memory
         let dir = TempDir::with_prefix_in("bench-", env!("CARGO_TARGET_TMPDIR"));
         let dir = dir.map_err(Failure::setup)?;
-        let engine = Some(start_engine(dir.path(), watch)?);
+        let engine = Some(start_engine(dir.path(), watch, Lazy::default())?);
         Ok(Bench { engine, dir, logs: AtomicU64::new(0), watch: watch.clone() })
     }
 
@@ -43,9 +43,14 @@ impl Bench {
 
     /// Ends the engine and starts another on the same directory.
     pub fn restart(&mut self) -> Result<()> {
+        self.restart_with(Lazy::default())
+    }
+
+    /// The same, with an engine that fills memory on demand as told.
+    pub fn restart_with(&mut self, lazy: Lazy) -> Result<()> {
         self.watch.doing("end the engine");
         self.engine = None;
-        self.engine = Some(start_engine(self.dir.path(), &self.watch)?);
+        self.engine = Some(start_engine(self.dir.path(), &self.watch, lazy)?);
         Ok(())
     }
 
@@ -92,6 +97,13 @@ impl Bench {
         Ok(())
     }
 
+    /// The same image with all its pages in one pack of its own.
+    pub fn flatten(&self, saved: &Saved) -> Result<Saved> {
+        self.watch.doing(format!("flatten {}", saved.name));
+        let image = self.engine().flatten(&saved.image).asked("flatten")?;
+        Ok(Saved { image, ..saved.clone() })
+    }
+
     /// Reads an image from the store again, as a new engine would.
     pub fn reread(&self, saved: &Saved) -> Result<Saved> {
         let image = self.engine().store().read_image(saved.image.id).asked("read the image")?;
@@ -105,7 +117,7 @@ impl Bench {
     }
 }
 
-fn start_engine(dir: &Path, watch: &Watch) -> Result<Engine> {
+fn start_engine(dir: &Path, watch: &Watch, lazy: Lazy) -> Result<Engine> {
     let places = Places::get()?;
     watch.doing("start an engine");
     Engine::start(Config {
@@ -113,7 +125,7 @@ fn start_engine(dir: &Path, watch: &Watch) -> Result<Engine> {
         run_dir: dir.join("run"),
         root: places.root.clone(),
         spawner: places.spawner.clone(),
-        lazy: Default::default(),
+        lazy,
     })
     .asked("start an engine")
 }

@@ -3,7 +3,7 @@
 
 use crate::common::{AFTER, Failure, Result};
 use crate::stage::Stage;
-use stasis_engine::Error;
+use stasis_engine::{Error, Lazy};
 
 pub struct Event {
     pub name: &'static str,
@@ -23,6 +23,8 @@ pub const EVENTS: &[Event] = &[
     Event { name: "chain_20", run: |stage| chain(stage, 20) },
     Event { name: "parked", run: parked },
     Event { name: "parked_branch", run: parked_branch },
+    Event { name: "flattened", run: flattened },
+    Event { name: "on_demand", run: on_demand },
     Event { name: "cache_dropped", run: cache_dropped },
     Event { name: "engine_restart", run: engine_restart },
     Event { name: "refused", run: refused },
@@ -162,6 +164,32 @@ fn parked_branch(stage: &mut Stage) -> Result<()> {
     stage.restored_copy_is_right(&twig, AFTER)?;
     stage.bench.engine().evict(trunk.image.id);
     stage.restored_copy_is_right(&twig, AFTER)
+}
+
+/// An image made of several packs, rewritten to one.
+fn flattened(stage: &mut Stage) -> Result<()> {
+    let trunk = stage.only_image()?;
+    let mut branch = stage.bench.restore(&trunk)?;
+    branch.step()?;
+    let twig = stage.bench.capture(&branch)?;
+    branch.kill()?;
+    let flat = stage.bench.flatten(&twig)?;
+    if flat.image.manifest.meta.packs.len() > 1 {
+        return Err(Failure::Program("a flattened image has several packs".into()));
+    }
+    stage.restored_copy_is_right(&flat, AFTER)
+}
+
+/// All of memory that can be is filled while the program runs, twice in a row.
+fn on_demand(stage: &mut Stage) -> Result<()> {
+    let saved = stage.only_image()?;
+    stage.bench.restart_with(Lazy { total: 0, mapping: 0 })?;
+    let saved = stage.bench.reread(&saved)?;
+    let mut copy = stage.bench.restore(&saved)?;
+    copy.step()?;
+    let again = stage.bench.capture(&copy)?;
+    copy.kill()?;
+    stage.restored_copy_is_right(&again, AFTER)
 }
 
 /// The image comes from the disk alone.

@@ -57,9 +57,8 @@ fn events_of(spec: &Spec) -> Vec<&'static Event> {
     let chosen = |event: &&Event| match (spec.refused, spec.kind) {
         (true, _) => ["plain", "refused"].contains(&event.name),
         (false, Kind::C) => !["refused", "chain_5"].contains(&event.name),
-        (false, _) => {
-            ["capture_restore", "chain_5", "parked", "engine_restart"].contains(&event.name)
-        }
+        (false, _) => ["capture_restore", "chain_5", "parked", "on_demand", "engine_restart"]
+            .contains(&event.name),
     };
     events::EVENTS.iter().filter(chosen).collect()
 }
