@@ -4,8 +4,8 @@
 use crate::common::{Failure, Result};
 use crate::stage::Stage;
 
-/// (program, events, words of the engine's refusal or of the program's complaint). Events: one by name, `*` for all with a
-/// capture, `restore` for all that restore.
+/// (program, events, words of the engine's refusal or of the program's complaint). Events: one by
+/// name, `*` for all with a capture, `restore` for all that restore.
 #[rustfmt::skip]
 pub const KNOWN_GAPS: &[(&str, &str, &str)] = &[
     // files come back with other inode numbers, and sqlite will not write to a file that moved
