@@ -12,7 +12,7 @@ use stasis_sys::arch::UserRegs;
 use stasis_sys::libc;
 use stasis_sys::memory::ProcessMemory;
 use stasis_sys::ptrace::{self, Stop};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::time::Duration;
 
@@ -57,10 +57,14 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 impl Frozen {
     /// Stops everything below `init`, when no thread is on our own pages: right after a restore
     /// one may still be on its way out.
-    pub fn stop(init: i32) -> Result<Frozen> {
+    ///
+    /// Waits that this interrupts are noted in `restarts`, also those of an attempt that is given
+    /// up: the kernel goes on with them, and the next stop could not tell what they were.
+    pub fn stop(init: i32, restarts: &mut Restarts) -> Result<Frozen> {
         const TRIES: u32 = 500;
         for _ in 0..TRIES {
             let frozen = Frozen::stop_now(init)?;
+            frozen.threads().for_each(|thread| note_restart(thread, restarts));
             if !frozen.is_on_our_pages() {
                 return Ok(frozen);
             }
@@ -70,9 +74,13 @@ impl Frozen {
         Err(Error::refused(0, "a thread does not leave the engine's own pages"))
     }
 
-    fn is_on_our_pages(&self) -> bool {
+    fn threads(&self) -> impl Iterator<Item = &FrozenThread> {
         let live = self.processes.iter().filter_map(|process| process.live.as_ref());
         live.flat_map(|live| &live.threads)
+    }
+
+    fn is_on_our_pages(&self) -> bool {
+        self.threads()
             .any(|thread| (layout::RESERVED..layout::RESERVED_END).contains(&thread.regs.rip))
     }
 
@@ -260,6 +268,21 @@ fn check_no_trap(pid: i32, status: &Status) -> Result<()> {
         return Err(Error::refused(pid, "a SIGTRAP is waiting to be taken"));
     }
     Ok(())
+}
+
+/// Waits that were interrupted and that the kernel goes on with: call and place, by thread. A
+/// thread interrupted once more is in restart_syscall, which does not say what it continues.
+pub type Restarts = HashMap<i32, (u64, u64)>;
+
+/// What a system call leaves in its result when the kernel is to go on with it.
+pub const ERESTART_RESTARTBLOCK: i64 = -516;
+
+fn note_restart(thread: &FrozenThread, restarts: &mut Restarts) {
+    let regs = &thread.regs;
+    let first = regs.orig_rax as i64 != libc::SYS_restart_syscall;
+    if regs.rax as i64 == ERESTART_RESTARTBLOCK && (regs.orig_rax as i64) >= 0 && first {
+        restarts.insert(thread.tid, (regs.orig_rax, regs.rip));
+    }
 }
 
 /// A thread's registers, after seeing to it that our stop leaves no trace in them.

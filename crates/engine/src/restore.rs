@@ -198,8 +198,12 @@ fn check_fit(host: &Host, manifest: &Manifest) -> Result<()> {
 }
 
 fn enter_time(init: &Init, clocks: &Clocks) -> Result<OwnedFd> {
-    let monotonic = clocks.monotonic_ns - sysprocess::clock_ns(libc::CLOCK_MONOTONIC);
-    let boottime = clocks.boottime_ns - sysprocess::clock_ns(libc::CLOCK_BOOTTIME);
+    /// The coarse clocks are behind by up to a tick, by more here than there perhaps: clocks go on
+    /// a tick later, so that no reading goes back.
+    const TICK_NS: i64 = 10_000_000;
+    let ahead = |then: i64, clock: i32| then + TICK_NS - sysprocess::clock_ns(clock);
+    let monotonic = ahead(clocks.monotonic_ns, libc::CLOCK_MONOTONIC);
+    let boottime = ahead(clocks.boottime_ns, libc::CLOCK_BOOTTIME);
     init.ask(&InitRequest::Time { monotonic, boottime }, &[])?.pop().ok_or(Error::Gone)
 }
 

@@ -1,7 +1,7 @@
 //! A live process tree inside its walls.
 
-use crate::capture::Restarts;
 use crate::error::{Doing, Error, Result};
+use crate::freeze::Restarts;
 use crate::lazy::Filling;
 use crate::proc::{self, Status};
 use crate::spawner;

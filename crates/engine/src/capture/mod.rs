@@ -24,7 +24,6 @@ mod twin;
 
 pub use process::mm_fields;
 pub use sink::Sink;
-pub use threads::Restarts;
 
 use crate::error::{Doing, Error, Result};
 use crate::fault;
@@ -94,7 +93,7 @@ fn pause_again(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
 /// The pause itself; `None` when the twins turned out to be incomplete.
 fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let start = Instant::now();
-    let frozen = Frozen::stop(tree.walls.init.pid)?;
+    let frozen = Frozen::stop(tree.walls.init.pid, &mut tree.memo().restarts)?;
     let pinned = stay_near(&frozen);
     fault::point("capture.frozen")?;
     apart::check(&frozen, tree.walls.init.pid)?;

@@ -3,14 +3,13 @@
 use super::process::{pending, words};
 use super::refuse;
 use crate::error::{Doing, Result};
-use crate::freeze::{FrozenLive, FrozenProcess, FrozenThread};
+use crate::freeze::{ERESTART_RESTARTBLOCK, FrozenLive, FrozenProcess, FrozenThread, Restarts};
 use crate::inject::Injector;
 use crate::proc::Status;
 use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_sys::arch::UserRegs;
 use stasis_sys::{libc, process as sysprocess, ptrace};
-use std::collections::HashMap;
 
 const PR_GET_TID_ADDRESS: u64 = 40;
 
@@ -18,15 +17,11 @@ pub fn read_all(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Resu
     live.threads
         .iter()
         .map(|thread| {
-            let regs = restartable(thread.tid, &thread.regs, &mut tree.memo().restarts);
+            let regs = restartable(thread.tid, &thread.regs, &tree.memo().restarts);
             read(process, live, thread, regs)
         })
         .collect()
 }
-
-/// Waits that a capture interrupted and the kernel went on with: call and place, by thread. A
-/// second capture finds such a thread in restart_syscall, which does not say what it continues.
-pub type Restarts = HashMap<i32, (u64, u64)>;
 
 fn read(
     process: &FrozenProcess,
@@ -109,7 +104,6 @@ fn credentials(status: &Status, securebits: u32) -> Credentials {
 const ERESTARTSYS: i64 = -512;
 const ERESTARTNOINTR: i64 = -513;
 const ERESTARTNOHAND: i64 = -514;
-const ERESTART_RESTARTBLOCK: i64 = -516;
 
 /// Registers as the thread must get them back: an interrupted system call is made again.
 ///
@@ -118,15 +112,14 @@ const ERESTART_RESTARTBLOCK: i64 = -516;
 /// when repeated. nanosleep wrote the time left to its second argument when it was stopped: where
 /// that is also its first, repeating continues; where it is elsewhere, EINTR tells the caller to
 /// look there. Other waits begin again and so last at least as long as asked.
-fn restartable(tid: i32, regs: &UserRegs, restarts: &mut Restarts) -> Registers {
+fn restartable(tid: i32, regs: &UserRegs, restarts: &Restarts) -> Registers {
     let mut regs = registers(regs);
     if (regs.orig_rax as i64) < 0 {
         return regs;
     }
-    if regs.rax as i64 == ERESTART_RESTARTBLOCK {
-        if regs.orig_rax as i64 != libc::SYS_restart_syscall {
-            restarts.insert(tid, (regs.orig_rax, regs.rip));
-        } else if let Some((call, _)) = restarts.get(&tid).filter(|(_, rip)| *rip == regs.rip) {
+    let continued = regs.orig_rax as i64 == libc::SYS_restart_syscall;
+    if continued && regs.rax as i64 == ERESTART_RESTARTBLOCK {
+        if let Some((call, _)) = restarts.get(&tid).filter(|(_, rip)| *rip == regs.rip) {
             regs.orig_rax = *call;
         } else {
             // interrupted by somebody else before us: what it was is not known
