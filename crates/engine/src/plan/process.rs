@@ -192,7 +192,9 @@ impl<'a> Builder<'a> {
                 continue;
             }
             let micro = |us: u64| [us / 1_000_000, us % 1_000_000];
-            let words = [micro(timer.interval_us), micro(timer.left_us)].concat();
+            // one that went off, and whose signal was not taken yet, shows no time left
+            let left = timer.left_us.max(1);
+            let words = [micro(timer.interval_us), micro(left)].concat();
             let at = self.program.words(&words);
             self.program.must("set an interval timer", libc::SYS_setitimer, &[which as u64, at, 0]);
         }
