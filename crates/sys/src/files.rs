@@ -117,11 +117,6 @@ pub fn umask(mask: u32) -> u32 {
     unsafe { libc::umask(mask) }
 }
 
-pub fn chdir_fd(fd: BorrowedFd) -> io::Result<()> {
-    // SAFETY: numbers only.
-    check(unsafe { libc::fchdir(fd.as_raw_fd()) }.into()).map(drop)
-}
-
 /// Where written data and holes of a file start: (start, end) of the next data at or after
 /// `from`, `None` at the end.
 pub fn next_data(fd: BorrowedFd, from: u64) -> io::Result<Option<(u64, u64)>> {

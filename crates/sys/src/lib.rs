@@ -11,7 +11,6 @@ compile_error!("Stasis runs on x86_64 Linux; another architecture needs its own 
 pub mod arch;
 pub mod fds;
 pub mod files;
-pub mod futex;
 pub mod ipc;
 pub mod memory;
 pub mod mount;

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::AtomicU32;
 
 /// A file mapped shared and writable into this process; unmapped on drop.
 pub struct SharedMap {
@@ -13,8 +12,7 @@ pub struct SharedMap {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the value alone, and its words are read and written through
-// atomics or through `&mut self`.
+// SAFETY: the mapping belongs to the value alone, and it is only ever read, word by word.
 unsafe impl Send for SharedMap {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMap {}
@@ -36,13 +34,6 @@ impl SharedMap {
             return Err(io::Error::last_os_error());
         }
         Ok(SharedMap { base: base.cast(), len })
-    }
-
-    /// The aligned 32-bit word at `offset`, shared with another process.
-    pub fn word(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
-        // SAFETY: in bounds and aligned (asserted), alive as long as `self`.
-        unsafe { AtomicU32::from_ptr(self.base.add(offset).cast()) }
     }
 
     /// A copy of the aligned 64-bit word at `offset`.

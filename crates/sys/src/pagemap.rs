@@ -70,12 +70,6 @@ impl Pagemap {
         Ok(Pagemap { file: File::open(format!("/proc/{pid}/pagemap"))? })
     }
 
-    /// Whether the kernel has the call at all.
-    pub fn can_scan(&self) -> bool {
-        let query = Query { all: PRESENT, report: PRESENT, ..Query::default() };
-        self.scan(0, crate::PAGE, query, &mut Vec::new()).is_ok()
-    }
-
     /// Appends the matching ranges between two addresses.
     pub fn scan(
         &self,

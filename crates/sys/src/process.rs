@@ -255,12 +255,6 @@ fn set_own_affinity(mask: &[u8]) -> io::Result<()> {
         .map(drop)
 }
 
-/// Sets this thread's nice value.
-pub fn renice(value: i32) -> io::Result<()> {
-    // SAFETY: numbers only.
-    check(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, value) }).map(drop)
-}
-
 /// What kcmp(2) compares.
 #[derive(Debug, Clone, Copy)]
 pub enum Kcmp {

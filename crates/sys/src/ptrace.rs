@@ -213,16 +213,3 @@ pub fn pending(tid: i32, shared: bool) -> io::Result<Vec<Vec<u8>>> {
 pub fn step(tid: i32) -> io::Result<()> {
     request(libc::PTRACE_SINGLESTEP, tid, 0, 0).map(drop)
 }
-
-/// One seccomp filter of a thread, `index` 0 being the newest; `None` past the last.
-pub fn seccomp_filter(tid: i32, index: usize) -> io::Result<Option<Vec<u8>>> {
-    const PTRACE_SECCOMP_GET_FILTER: u32 = 0x420c;
-    let count = match request(PTRACE_SECCOMP_GET_FILTER, tid, index, 0) {
-        Ok(count) => count as usize,
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut program = vec![0u8; count * 8];
-    request(PTRACE_SECCOMP_GET_FILTER, tid, index, program.as_mut_ptr() as usize)?;
-    Ok(Some(program))
-}

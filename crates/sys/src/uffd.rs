@@ -7,11 +7,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub const API: u64 = 0xaa;
 pub const IOCTL_API: u64 = 0xc018_aa3f;
 pub const IOCTL_REGISTER: u64 = 0xc020_aa00;
-pub const IOCTL_UNREGISTER: u64 = 0x8010_aa01;
 pub const IOCTL_WAKE: u64 = 0x8010_aa02;
 pub const IOCTL_COPY: u64 = 0xc028_aa03;
 pub const IOCTL_ZEROPAGE: u64 = 0xc020_aa04;
-pub const IOCTL_WRITEPROTECT: u64 = 0xc018_aa06;
 
 pub const FEATURE_EVENT_FORK: u64 = 1 << 1;
 pub const FEATURE_EVENT_REMAP: u64 = 1 << 2;
@@ -21,7 +19,6 @@ pub const FEATURE_WP_ASYNC: u64 = 1 << 15;
 
 pub const MODE_MISSING: u64 = 1;
 pub const MODE_WP: u64 = 2;
-pub const WRITEPROTECT_MODE_WP: u64 = 1;
 
 /// What a monitor is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,27 +98,6 @@ fn range_call(uffd: BorrowedFd, request: u64, start: u64, len: u64) -> io::Resul
     check(unsafe { libc::ioctl(uffd.as_raw_fd(), request, argument.as_mut_ptr()) }.into()).map(drop)
 }
 
-pub fn unregister(uffd: BorrowedFd, start: u64, len: u64) -> io::Result<()> {
-    range_call(uffd, IOCTL_UNREGISTER, start, len)
-}
-
 pub fn wake(uffd: BorrowedFd, start: u64, len: u64) -> io::Result<()> {
     range_call(uffd, IOCTL_WAKE, start, len)
-}
-
-pub fn register(uffd: BorrowedFd, start: u64, len: u64, mode: u64) -> io::Result<()> {
-    let mut argument = [start, len, mode, 0];
-    // SAFETY: the argument has the layout of struct uffdio_register.
-    check(unsafe { libc::ioctl(uffd.as_raw_fd(), IOCTL_REGISTER, argument.as_mut_ptr()) }.into())
-        .map(drop)
-}
-
-/// Starts a write-protection interval for a registered range.
-pub fn protect(uffd: BorrowedFd, start: u64, len: u64) -> io::Result<()> {
-    let mut argument = [start, len, WRITEPROTECT_MODE_WP];
-    // SAFETY: the argument has the layout of struct uffdio_writeprotect.
-    check(
-        unsafe { libc::ioctl(uffd.as_raw_fd(), IOCTL_WRITEPROTECT, argument.as_mut_ptr()) }.into(),
-    )
-    .map(drop)
 }
