@@ -1,8 +1,11 @@
 //! Which crate may use which. Dependencies point one way:
 //!
-//!   cli ─► engine ─► spawner ─► sys
-//!             ├────► image
-//!             └────► sys            image, sys: nothing of ours
+//!   cli ─► machine ─► engine ─► spawner ─► sys
+//!             │          ├────► image
+//!             │          └────► sys            image, sys, protocol: nothing of ours
+//!             ├────► template ─► engine, agent
+//!             ├────► store ─► image
+//!             └────► agent ─► protocol
 
 use super::Finding;
 use serde_json::Value;
@@ -15,7 +18,25 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stasis-image", &[]),
     ("stasis-spawner", &["stasis-sys"]),
     ("stasis-engine", &["stasis-sys", "stasis-image", "stasis-spawner"]),
-    ("stasis-cli", &["stasis-engine"]),
+    ("stasis-protocol", &[]),
+    ("stasis-agent", &["stasis-protocol", "stasis-sys"]),
+    ("stasis-store", &["stasis-image"]),
+    (
+        "stasis-template",
+        &["stasis-protocol", "stasis-agent", "stasis-engine", "stasis-sys"],
+    ),
+    (
+        "stasis-machine",
+        &[
+            "stasis-protocol",
+            "stasis-agent",
+            "stasis-store",
+            "stasis-template",
+            "stasis-engine",
+            "stasis-sys",
+        ],
+    ),
+    ("stasis-cli", &["stasis-engine", "stasis-machine", "stasis-template", "stasis-store"]),
     ("xtask", &[]),
 ];
 

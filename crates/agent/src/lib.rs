@@ -1,0 +1,3 @@
+//! agent.
+
+#![forbid(unsafe_code)]

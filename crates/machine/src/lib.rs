@@ -1,0 +1,3 @@
+//! machine.
+
+#![forbid(unsafe_code)]

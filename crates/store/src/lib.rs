@@ -1,0 +1,3 @@
+//! store.
+
+#![forbid(unsafe_code)]

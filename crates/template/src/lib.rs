@@ -1,0 +1,3 @@
+//! template.
+
+#![forbid(unsafe_code)]
