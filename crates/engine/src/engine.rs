@@ -1,7 +1,7 @@
 //! The engine's front: launch, capture, restore, park.
 
 use crate::capture::{self, Captured};
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::flatten;
 use crate::layers;
@@ -24,11 +24,11 @@ use std::sync::{Arc, Mutex};
 pub struct Config {
     /// Where images, packs and running trees' files are kept.
     pub dir: PathBuf,
-    /// Where writable layers of running trees go; on another file system than `root` if that is
+    /// Where writable layers of running trees go; on another file system than `roots` if that is
     /// an ancestor of it.
     pub run_dir: PathBuf,
-    /// The read-only root file system trees start from.
-    pub root: PathBuf,
+    /// Where the read-only root file systems are, by name. Images remember which one is theirs.
+    pub roots: PathBuf,
     /// The spawner's program file.
     pub spawner: PathBuf,
     pub lazy: Lazy,
@@ -68,10 +68,10 @@ impl Engine {
         &self.store
     }
 
-    /// Starts a program in new walls.
-    pub fn launch(&self, program: LaunchSpec, outside: Outside) -> Result<Tree> {
-        let walls = self.walls(None)?;
-        tree::launch(walls, program, outside.fds, outside.numbers)
+    /// Starts a program in new walls around the root file system of that name.
+    pub fn launch(&self, root: &str, program: LaunchSpec, outside: Outside) -> Result<Tree> {
+        let walls = self.walls(None, self.root_dir(root)?)?;
+        tree::launch(walls, root, program, outside)
     }
 
     /// Runs in a thread of its own: whatever happens, when that ends the kernel lets go of
@@ -92,7 +92,7 @@ impl Engine {
     /// Restores an image as a new tree; `outside` are its outside descriptors by slot.
     pub fn restore(&self, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
         let layer = layers::materialize(&self.store, image)?;
-        let walls = self.walls(layer.as_deref())?;
+        let walls = self.walls(layer.as_deref(), self.root_dir(&image.manifest.meta.root)?)?;
         let template = self.nearest(image);
         let template = template.as_deref().unwrap_or(&self.blank);
         restore::restore(&self.store, &self.host, image, template, walls, outside)
@@ -132,25 +132,23 @@ impl Engine {
 
     /// The parked template with the most in common: the image's own, or that of an ancestor.
     fn nearest(&self, image: &Image) -> Option<Arc<Template>> {
-        if self.parked().is_empty() {
-            return None;
-        }
+        let parked = self.parked();
         let mut next = Some(image.id);
         while let Some(id) = next {
-            if let Some(template) = self.parked().get(&id) {
+            if let Some(template) = parked.get(&id) {
                 return Some(template.clone());
             }
-            next =
-                if id == image.id { image.manifest.meta.parent } else { self.store.parent_of(id) };
+            let meta = &image.manifest.meta;
+            next = if id == image.id { meta.parent } else { self.store.parent_if_known(id) };
         }
-        None
+        parked.get(&image.manifest.meta.origin?).cloned()
     }
 
     /// Directories an image's mapped files come from, topmost first, as detached mounts, so that
     /// their names in a template are those inside the machine.
     fn roots(&self, image: &Image) -> Result<Vec<OwnedFd>> {
         let layer = layers::materialize(&self.store, image)?;
-        let dirs = layer.into_iter().chain([self.config.root.clone()]);
+        let dirs = layer.into_iter().chain([self.root_dir(&image.manifest.meta.root)?]);
         dirs.map(|dir| {
             mount::clone_tree(&dir.to_string_lossy(), false)
                 .doing(|| format!("copy the mount of {}", dir.display()))
@@ -158,8 +156,18 @@ impl Engine {
         .collect()
     }
 
-    fn walls(&self, layer: Option<&Path>) -> Result<Walls> {
-        let dirs = layer.into_iter().chain([self.config.root.as_path()]);
+    /// An image says which root is its own, and images are not trusted: a name is no path.
+    fn root_dir(&self, name: &str) -> Result<PathBuf> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let dir = self.config.roots.join(name);
+        if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) || !dir.is_dir() {
+            return Err(Error::Unfit(format!("its root file system {name:?} is not here")));
+        }
+        Ok(dir)
+    }
+
+    fn walls(&self, layer: Option<&Path>, root: PathBuf) -> Result<Walls> {
+        let dirs = layer.into_iter().chain([root.as_path()]);
         self.walls.take(dirs.map(|dir| dir.to_string_lossy().into_owned()).collect())
     }
 }

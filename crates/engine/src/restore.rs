@@ -122,6 +122,7 @@ pub fn restore(
         root: pid,
         root_fd: sysprocess::pidfd_open(pid).doing(|| "open the tree's root".into())?,
         walls,
+        root_name: image.manifest.meta.root.clone(),
         base: Some(image.clone()),
         externals: tree::externals(&outside)?,
         memo: Mutex::new(memo),

@@ -166,12 +166,9 @@ impl Store {
         Ok(self.known_as(id, manifest))
     }
 
-    /// The image another was captured on top of, if any and if it can be told.
-    pub fn parent_of(&self, id: ImageId) -> Option<ImageId> {
-        if let Some(parent) = self.known().parents.get(&id) {
-            return *parent;
-        }
-        self.read_image(id).ok()?.manifest.meta.parent
+    /// The image another was captured on top of, if this program has met it.
+    pub fn parent_if_known(&self, id: ImageId) -> Option<ImageId> {
+        *self.known().parents.get(&id)?
     }
 
     fn known_as(&self, id: ImageId, manifest: Manifest) -> Image {

@@ -1,5 +1,6 @@
 //! A live process tree inside its walls.
 
+use crate::engine::Outside;
 use crate::error::{Doing, Error, Result};
 use crate::freeze::Restarts;
 use crate::lazy::Filling;
@@ -29,6 +30,8 @@ pub struct Tree {
     pub(crate) root: i32,
     pub(crate) root_fd: OwnedFd,
     pub(crate) walls: Walls,
+    /// The name of the root file system below everything.
+    pub(crate) root_name: String,
     /// The image the tree was restored from; its files lie below the upper directory.
     pub(crate) base: Option<Image>,
     pub(crate) externals: Vec<External>,
@@ -148,20 +151,29 @@ pub(crate) fn externals(fds: &[OwnedFd]) -> Result<Vec<External>> {
         .collect()
 }
 
-/// Starts the first program of new walls. `fds` are placed at `numbers`; they lead outside.
+/// Starts the first program of new walls.
 pub(crate) fn launch(
     walls: Walls,
+    root: &str,
     program: LaunchSpec,
-    fds: Vec<OwnedFd>,
-    numbers: Vec<i32>,
+    outside: Outside,
 ) -> Result<Tree> {
+    let Outside { fds, numbers } = outside;
     let externals = externals(&fds)?;
     let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     let request = InitRequest::Launch { program, fds: numbers };
     let root_fd = walls.init.ask(&request, &borrowed)?.pop().ok_or(Error::Gone)?;
-    let root = spawner::pid_of(root_fd.as_fd())?;
-    exec_without_vdso(root)?;
-    Ok(Tree { root, root_fd, walls, base: None, externals, memo: Mutex::default() })
+    let pid = spawner::pid_of(root_fd.as_fd())?;
+    exec_without_vdso(pid)?;
+    Ok(Tree {
+        root: pid,
+        root_fd,
+        walls,
+        root_name: root.to_owned(),
+        base: None,
+        externals,
+        memo: Mutex::default(),
+    })
 }
 
 /// Lets a program that stopped itself before exec go on, and hides the kernel's vdso from it:

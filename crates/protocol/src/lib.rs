@@ -78,18 +78,36 @@ pub struct Exec {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Report {
     /// Started, warm-up not yet done.
-    Ready { generation: u32, language: String, version: String },
+    Ready {
+        generation: u32,
+        language: String,
+        version: String,
+    },
     /// Answer to `Wake`; `changed` says in words what was made fresh.
-    Awake { generation: u32, changed: Vec<String> },
+    Awake {
+        generation: u32,
+        changed: Vec<String>,
+    },
     /// Something to show, while an instruction runs.
-    Display { seq: u64, data: Bundle },
+    Display {
+        seq: u64,
+        data: Bundle,
+    },
     /// An instruction has ended, whichever way.
     Done(Done),
-    Vars { vars: Vec<Variable> },
-    Complete { start: usize, names: Vec<String> },
+    Vars {
+        vars: Vec<Variable>,
+    },
+    Complete {
+        start: usize,
+        names: Vec<String>,
+    },
     Frozen,
     /// Answer to `Save` and `Load`: what was carried, and what could not be and why.
-    Carried { names: Vec<String>, failed: BTreeMap<String, String> },
+    Carried {
+        names: Vec<String>,
+        failed: BTreeMap<String, String>,
+    },
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -21,10 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stasis-protocol", &[]),
     ("stasis-agent", &["stasis-protocol", "stasis-sys"]),
     ("stasis-store", &["stasis-image"]),
-    (
-        "stasis-template",
-        &["stasis-protocol", "stasis-agent", "stasis-engine", "stasis-sys"],
-    ),
+    ("stasis-template", &["stasis-protocol", "stasis-agent", "stasis-engine", "stasis-sys"]),
     (
         "stasis-machine",
         &[

@@ -63,6 +63,10 @@ impl Bed {
         &self.places.root
     }
 
+    pub fn root_name(&self) -> String {
+        self.places.roots().1
+    }
+
     pub fn python(&self) -> &Path {
         &self.places.python
     }
@@ -89,7 +93,7 @@ impl Bed {
         let config = Config {
             dir: dir.to_owned(),
             run_dir: dir.join("run"),
-            root: self.places.root.clone(),
+            roots: self.places.roots().0,
             spawner: self.spawner.clone(),
             lazy: Default::default(),
         };

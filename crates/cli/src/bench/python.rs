@@ -32,7 +32,8 @@ impl Python {
             env: bed.env(),
             cwd: "/".into(),
         };
-        let tree = engine.launch(program, Outside { fds, numbers: vec![0, 1, 2] })?;
+        let tree =
+            engine.launch(&bed.root_name(), program, Outside { fds, numbers: vec![0, 1, 2] })?;
         let mut python = Python { tree, line };
         python.line.expect_ready(bed.log())?;
         Ok(python)

@@ -22,6 +22,12 @@ impl Places {
         let python = checked_python(&root, python)?;
         Ok(Places { root, python, spawner: spawner()? })
     }
+
+    /// The directory the engine looks for roots in, and the root's name there.
+    pub fn roots(&self) -> (PathBuf, String) {
+        let name = self.root.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        (self.root.parent().unwrap_or(Path::new("/")).to_owned(), name)
+    }
 }
 
 fn variable(name: &str) -> Option<PathBuf> {

@@ -67,7 +67,7 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     fault::point("capture.pages")?;
     paused.twins.iter().try_for_each(Twin::check_intact)?;
     let (new_pages, shared_pages) = sink.counts();
-    let manifest = assemble(paused, memory, sink, parent.as_ref())?;
+    let manifest = assemble(paused, memory, sink, parent.as_ref(), &tree.root_name)?;
     let image = store.write_image(manifest)?;
     tree.captured(&image);
     Ok(Captured { image, pause, total: start.elapsed(), new_pages, shared_pages })
@@ -164,11 +164,14 @@ fn assemble(
     memory: Vec<ProcessMemory>,
     sink: Sink,
     parent: Option<&Image>,
+    root: &str,
 ) -> Result<Manifest> {
     let packs = sink.finish()?;
     let realtime = paused.clocks.realtime_ns;
     let meta = Meta {
         parent: parent.map(|image| image.id),
+        origin: parent.map(|image| image.manifest.meta.origin.unwrap_or(image.id)),
+        root: root.to_owned(),
         created_unix_ms: (realtime / 1_000_000) as u64,
         kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
             .doing(|| "read the kernel's version".into())?

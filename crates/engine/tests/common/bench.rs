@@ -59,7 +59,10 @@ impl Bench {
         self.watch.doing(format!("launch {}", spec.name));
         let (talk, fds) = self.talk()?;
         let outside = Outside { fds, numbers: vec![0, 1, 2] };
-        let tree = self.engine().launch(spec.launch_spec()?, outside).asked("launch")?;
+        let tree = self
+            .engine()
+            .launch(&Places::get()?.roots().1, spec.launch_spec()?, outside)
+            .asked("launch")?;
         let mut program = Program::new(&spec.name, tree, talk, Vec::new(), &self.watch);
         program.ready()?;
         Ok(program)
@@ -123,7 +126,7 @@ fn start_engine(dir: &Path, watch: &Watch, lazy: Lazy) -> Result<Engine> {
     Engine::start(Config {
         dir: dir.join("store"),
         run_dir: dir.join("run"),
-        root: places.root.clone(),
+        roots: places.roots().0,
         spawner: places.spawner.clone(),
         lazy,
     })

@@ -77,6 +77,12 @@ impl Places {
         Ok(())
     }
 
+    /// The directory the engine looks for roots in, and the root's name there.
+    pub fn roots(&self) -> (PathBuf, String) {
+        let name = self.root.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        (self.root.parent().unwrap_or(Path::new("/")).to_owned(), name)
+    }
+
     /// Where a path of machines is on the host.
     pub fn inside(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))

@@ -16,6 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Bench {
     pub engine: Engine,
     dir: PathBuf,
+    root_name: String,
     /// `None` when somebody else owns the directory.
     _owned: Option<TempDir>,
 }
@@ -30,7 +31,8 @@ impl Bench {
 
     pub fn at(dir: &Path, root: &Path) -> Bench {
         let engine = start_engine(dir, root).expect("start an engine");
-        Bench { engine, dir: dir.to_owned(), _owned: None }
+        let root_name = root.file_name().expect("a name").to_string_lossy().into_owned();
+        Bench { engine, dir: dir.to_owned(), root_name, _owned: None }
     }
 
     pub fn store(&self) -> PathBuf {
@@ -66,7 +68,8 @@ impl Bench {
         let argv = words.iter().map(|word| (*word).to_owned()).collect();
         let env = vec!["PATH=/bin".to_owned()];
         let spec = LaunchSpec { path, argv, env, cwd: "/tmp".into() };
-        let tree = self.engine.launch(spec, Outside { fds, numbers: vec![0, 1, 2] })?;
+        let outside = Outside { fds, numbers: vec![0, 1, 2] };
+        let tree = self.engine.launch(&self.root_name, spec, outside)?;
         let mut program = Program { tree, stream };
         assert_eq!(program.hear(), "ready", "{words:?} at its start");
         Ok(program)
@@ -114,7 +117,7 @@ pub fn start_engine(dir: &Path, root: &Path) -> Result<Engine> {
     Engine::start(Config {
         dir: dir.join("store"),
         run_dir: dir.join("run"),
-        root: root.to_owned(),
+        roots: root.parent().expect("a directory").to_owned(),
         spawner: spawner(),
         lazy: Lazy::default(),
     })

@@ -43,6 +43,10 @@ pub struct Meta {
     /// The image this one was captured on top of, for lineage only: a manifest is complete
     /// by itself and never needs its parent's to be read.
     pub parent: Option<crate::ImageId>,
+    /// The first of its line, from which most memory is inherited: a template, for machines.
+    pub origin: Option<crate::ImageId>,
+    /// The name of the root file system the tree stands on.
+    pub root: String,
     pub created_unix_ms: u64,
     pub kernel: String,
     pub cpu: CpuNeeds,
