@@ -1,0 +1,25 @@
+//! The contract: what clients send and get, the words for it, and the codes of errors.
+//!
+//!   SDK, CLI ──► api types ──► server ──► machine
+//!
+//! Pure data with no implementation behind it, so that every surface and every client means the
+//! same thing. Fields only ever join; `openapi.json` is generated from here and committed.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod error;
+mod instruction;
+mod machine;
+mod name;
+mod template;
+
+pub use address::{Address, AddressError};
+pub use error::{ErrorBody, Problem};
+pub use instruction::{
+    Chunk, Data, Exec, Failure, Instruction, Outcome, Receipt, Shown, Status, Stream, Timeout,
+};
+pub use jiff::Timestamp;
+pub use machine::{Durability, Limits, Machine, NewMachine, Network, Parent, State, Update, Usage};
+pub use name::{Name, NameError};
+pub use template::Template;

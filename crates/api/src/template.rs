@@ -1,0 +1,24 @@
+//! A template as clients see it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Template {
+    pub name: String,
+    /// Hash of everything it was made from.
+    pub digest: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// `python`, later also others.
+    pub language: String,
+    /// The language's version.
+    pub version: String,
+    /// The recipe it was built from, as TOML.
+    pub recipe: String,
+    /// The image machines start from.
+    pub image: String,
+    /// Its root file system.
+    pub root: String,
+}
