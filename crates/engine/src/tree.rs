@@ -58,6 +58,11 @@ impl Tree {
         self.root
     }
 
+    /// Sends a signal to the root process.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        process::pidfd_kill(self.root_fd.as_fd(), signal).doing(|| "signal the tree's root".into())
+    }
+
     /// Ends every process of the tree and waits until the last is gone.
     pub fn kill(self) -> Result<()> {
         self.walls.init.kill()

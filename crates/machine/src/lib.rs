@@ -1,3 +1,34 @@
-//! machine.
+//! Machines: their life, from creation over instructions and checkpoints to swap and removal.
+//!
+//!   Host ─┬─ Machine ── queue ──► driver ──► live: tree + line ──► agent
+//!         ├─ Machine                │
+//!         └─ ...                    └──► checkpoints (engine) and records (store)
+//!
+//! A `Host` owns a data directory. Each machine that is in memory has one driver, a thread that
+//! alone changes the machine's state; everyone else puts instructions and wishes into its queue
+//! and follows what happens. A machine that is swapped out has no thread, no process, no
+//! descriptor: only records and an image.
+//!
+//! If this process is killed, every tree ends with it. What was acknowledged is in the records;
+//! the next `Host::open` says of each instruction that was cut off what became of it.
 
 #![forbid(unsafe_code)]
+
+mod driver;
+mod error;
+mod feed;
+mod host;
+mod life;
+mod line;
+mod lines;
+mod live;
+mod machine;
+mod queue;
+mod recover;
+mod settings;
+mod template;
+
+pub use error::{Error, Result};
+pub use host::Host;
+pub use machine::{Machine, Progress};
+pub use settings::{Dirs, Settings};

@@ -1,3 +1,67 @@
-//! store.
+//! Records: machines, their instructions, output, checkpoints and templates, in one SQLite file.
+//!
+//!   machine ─┬─ instructions ── outputs
+//!            └─ checkpoints ──► images (kept by the engine, by content)
+//!   template ─────────────────► image, root
+//!
+//! One process has a store open at a time. Every change is one transaction. What a client was
+//! told survives the end of this process at once, and the end of the host from the next
+//! checkpoint on, whose transaction is synced with all before it. A store written by a newer
+//! program is refused; one written by an older program is brought up to date when it is opened.
 
 #![forbid(unsafe_code)]
+
+mod checkpoints;
+mod error;
+mod instructions;
+mod machines;
+mod schema;
+mod templates;
+
+pub use checkpoints::Checkpoint;
+pub use error::{Error, Result};
+pub use instructions::{Finished, NewInstruction};
+pub use machines::{MachineId, MachineRecord, NewRecord};
+pub use templates::TemplateRecord;
+
+use rusqlite::Connection;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
+
+pub struct Store {
+    connection: Mutex<Connection>,
+}
+
+impl Store {
+    /// Opens or makes the store in `dir`. The caller holds the directory's lock.
+    pub fn open(dir: &Path) -> Result<Store> {
+        let mut connection = Connection::open(dir.join("records.db"))?;
+        schema::prepare(&mut connection)?;
+        Ok(Store { connection: Mutex::new(connection) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Runs `change` as one transaction that is on disk when this returns.
+    fn durably<T>(&self, change: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let mut connection = self.lock();
+        connection.execute_batch("PRAGMA synchronous = FULL")?;
+        let changed = (|| {
+            let transaction = connection.transaction()?;
+            let value = change(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        })();
+        connection.execute_batch("PRAGMA synchronous = NORMAL")?;
+        changed
+    }
+
+    /// Whether SQLite finds its own file sound; otherwise what it says.
+    pub fn check(&self) -> Result<Option<String>> {
+        let said: String =
+            self.lock().query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+        Ok((said != "ok").then_some(said))
+    }
+}

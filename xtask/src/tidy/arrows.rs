@@ -4,7 +4,7 @@
 //!             │          ├────► image
 //!             │          └────► sys            image, sys, protocol: nothing of ours
 //!             ├────► template ─► engine, agent
-//!             ├────► store ─► image
+//!             ├────► store ─► api
 //!             └────► agent ─► protocol
 
 use super::Finding;
@@ -20,11 +20,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stasis-engine", &["stasis-sys", "stasis-image", "stasis-spawner"]),
     ("stasis-protocol", &[]),
     ("stasis-agent", &["stasis-protocol", "stasis-sys"]),
-    ("stasis-store", &["stasis-image"]),
+    ("stasis-api", &[]),
+    ("stasis-store", &["stasis-api"]),
     ("stasis-template", &["stasis-protocol", "stasis-agent", "stasis-engine", "stasis-sys"]),
     (
         "stasis-machine",
         &[
+            "stasis-api",
             "stasis-protocol",
             "stasis-agent",
             "stasis-store",
@@ -33,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-sys",
         ],
     ),
-    ("stasis-cli", &["stasis-engine", "stasis-machine", "stasis-template", "stasis-store"]),
+    ("stasis-cli", &["stasis-api", "stasis-engine", "stasis-machine", "stasis-template", "stasis-store"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,446 @@
+//! The driver: the one thread that changes a machine's state while it is in memory.
+//!
+//!   queue says ─► run an instruction, do a wish, save, swap out, or wait
+//!
+//! While an instruction runs, the driver listens to the machine, to its bell (somebody wants an
+//! interrupt) and to the clock. An instruction that does not end after its timeout is interrupted;
+//! one that does not heed that loses its machine's memory: the tree is ended and the next
+//! instruction finds the last checkpoint. Whatever happens is in the instruction's receipt.
+
+use crate::error::{Doing, Result};
+use crate::feed::Feed;
+use crate::host::Inner;
+use crate::life::Fall;
+use crate::lines::Lines;
+use crate::live::{Heard, Live};
+use crate::machine::Machine;
+use crate::queue::Next;
+use stasis_api::{Durability, Exec, Failure, Outcome, Receipt, Status, Stream, Timeout, Timestamp};
+use stasis_protocol::{Done, Order, Report};
+use stasis_store::Finished;
+use stasis_sys::libc;
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Something to do between two instructions.
+pub type Wish = Box<dyn FnOnce(&mut Driver) + Send>;
+
+/// After an interrupt, until another is sent, and until the tree is ended.
+const REMIND: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_secs(3);
+/// Output is written to the records in batches of at most this many lines.
+const BATCH: usize = 512;
+
+pub struct Driver {
+    pub(crate) machine: Arc<Machine>,
+    pub(crate) host: Arc<Inner>,
+    pub(crate) live: Option<Live>,
+    pub(crate) bell: File,
+    /// Output that came while no instruction ran; it belongs to the next one.
+    pub(crate) early: Vec<(Stream, Vec<u8>)>,
+    /// What the next receipt should tell.
+    pub(crate) notes: Vec<String>,
+    /// Why the machine's memory was lost since the last instruction, if it was.
+    pub(crate) fell: Option<String>,
+}
+
+/// How a run ended, as seen from outside.
+enum End {
+    Done(Done),
+    /// The tree is gone or was ended: why.
+    Fell(String),
+}
+
+/// An interrupt on its way.
+struct Interrupt {
+    at: Instant,
+    reminded: bool,
+    why: Option<Duration>,
+}
+
+impl Driver {
+    pub(crate) fn start(machine: Arc<Machine>, bell: File) -> Result<()> {
+        let host = machine.host.clone();
+        let mut driver = Driver {
+            machine,
+            host,
+            live: None,
+            bell,
+            early: Vec::new(),
+            notes: Vec::new(),
+            fell: None,
+        };
+        let run = move || {
+            if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
+                driver.after_panic();
+            }
+        };
+        let thread = std::thread::Builder::new().name("stasis-driver".into());
+        thread.spawn(run).doing(|| "start a driver".into()).map(drop)
+    }
+
+    fn run(&mut self) {
+        loop {
+            let now = Instant::now();
+            let mut work = self.machine.work();
+            let next = work.queue.next(now, self.live.is_some());
+            if let Next::Wait(_) = next
+                && self.live.is_none()
+            {
+                self.machine.dismiss(&mut work);
+                return;
+            }
+            drop(work);
+            match next {
+                Next::Wish(wish) => wish(self),
+                Next::Run(seq) => self.instruction(seq),
+                Next::Checkpoint => drop(self.checkpoint()),
+                Next::SwapOut => drop(self.swap_out()),
+                Next::Wait(until) => self.idle(until),
+            }
+        }
+    }
+
+    /// A bug of ours must not leave a machine that never answers.
+    fn after_panic(&mut self) {
+        tracing::error!(machine = %self.machine.name(), "driver failed; its machine falls back");
+        self.live = None;
+        let seq = {
+            let mut work = self.machine.work();
+            work.live = false;
+            work.running.or(work.feed.as_ref().map(|feed| feed.seq))
+        };
+        if let Some(seq) = seq {
+            let _ = self.finish_fallen(seq, "an internal error", Instant::now(), 0);
+        }
+        let mut work = self.machine.work();
+        self.machine.dismiss(&mut work);
+    }
+
+    /// Waits; the machine may say something or end meanwhile.
+    fn idle(&mut self, until: Option<Instant>) {
+        let Some(live) = &mut self.live else { return };
+        let heard = match live.wait(&self.bell, until) {
+            Ok(heard) => heard,
+            Err(error) => vec![Heard::Gone(error.to_string())],
+        };
+        for one in heard {
+            match one {
+                Heard::Stdout(bytes) => self.keep_early(Stream::Stdout, bytes),
+                Heard::Stderr(bytes) => self.keep_early(Stream::Stderr, bytes),
+                Heard::Report(Report::Awake { changed, .. }) => self.notes.extend(changed),
+                Heard::Report(_) => {}
+                Heard::Gone(why) => {
+                    let fall = self.fall_back(&format!("{why} while no instruction ran"), None);
+                    self.fell = Some(fall.words);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn keep_early(&mut self, stream: Stream, bytes: Vec<u8>) {
+        let held: usize = self.early.iter().map(|(_, bytes)| bytes.len()).sum();
+        if held + bytes.len() <= self.host.settings.max_output {
+            self.early.push((stream, bytes));
+        }
+    }
+
+    /// Runs one instruction to its end, whichever that is.
+    fn instruction(&mut self, seq: u64) {
+        let started = Instant::now();
+        let exec = {
+            let mut work = self.machine.work();
+            work.running = Some(seq);
+            work.feed = Some(Feed::new(seq));
+            work.execs.remove(&seq).unwrap_or_default()
+        };
+        let mut lines = Lines::new(self.host.settings.max_output);
+        let ended = self.run_code(seq, &exec, &mut lines);
+        let result = match ended {
+            Ok((End::Done(done), interrupt)) => {
+                self.finish_done(seq, &exec, done, interrupt, &mut lines, started)
+            }
+            Ok((End::Fell(why), _)) => {
+                self.push(lines.finish());
+                self.finish_fallen(seq, &why, started, lines.count())
+            }
+            Err(error) => self.finish_unstarted(seq, &error, lines.count()),
+        };
+        if let Err(error) = result {
+            // the records cannot be written: the instruction stays as running there, and whoever
+            // asks again gets the database's error
+            tracing::error!(machine = %self.machine.name(), seq, %error, "result not recorded");
+        }
+        let mut work = self.machine.work();
+        work.running = None;
+        work.feed = None;
+        work.interrupt = None;
+        drop(work);
+        self.machine.tell();
+    }
+
+    fn run_code(
+        &mut self,
+        seq: u64,
+        exec: &Exec,
+        lines: &mut Lines,
+    ) -> Result<(End, Option<Interrupt>)> {
+        self.host.store.start_instruction(self.machine.id, seq, Timestamp::now())?;
+        self.ensure_live()?;
+        for (stream, bytes) in std::mem::take(&mut self.early) {
+            self.push(lines.take(stream, &bytes));
+        }
+        let order = Order::Exec(stasis_protocol::Exec {
+            seq,
+            code: exec.code.clone(),
+            max_bytes: self.host.settings.max_result,
+        });
+        if let Some(live) = &mut self.live
+            && let Err(error) = live.line.send(&order)
+        {
+            return Ok((End::Fell(error.to_string()), None));
+        }
+        let limit = match exec.timeout {
+            Timeout::Default => self.host.settings.timeout,
+            Timeout::Seconds(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+            Timeout::Never => None,
+        };
+        self.listen(seq, limit, lines)
+    }
+
+    /// Listens until the instruction is over.
+    fn listen(
+        &mut self,
+        seq: u64,
+        limit: Option<Duration>,
+        lines: &mut Lines,
+    ) -> Result<(End, Option<Interrupt>)> {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let mut interrupt: Option<Interrupt> = None;
+        loop {
+            let wake = match &interrupt {
+                None => deadline,
+                Some(sent) if !sent.reminded => Some(sent.at + REMIND),
+                Some(sent) => Some(sent.at + GRACE),
+            };
+            let Some(live) = &mut self.live else {
+                return Ok((End::Fell("its process ended".into()), interrupt));
+            };
+            let heard = live.wait(&self.bell, wake)?;
+            if let Some(end) = self.digest(seq, heard, lines) {
+                return Ok((end, interrupt));
+            }
+            let now = Instant::now();
+            let asked = self.machine.work().interrupt == Some(seq);
+            let timed_out = deadline.is_some_and(|deadline| now >= deadline);
+            interrupt = match interrupt {
+                None if asked || timed_out => {
+                    self.signal();
+                    let why = limit.filter(|_| !asked);
+                    Some(Interrupt { at: now, reminded: false, why })
+                }
+                Some(sent) if !sent.reminded && now >= sent.at + REMIND => {
+                    self.signal();
+                    Some(Interrupt { reminded: true, ..sent })
+                }
+                Some(sent) if sent.reminded && now >= sent.at + GRACE => {
+                    let why = "it did not heed an interrupt and was ended".to_owned();
+                    return Ok((End::Fell(why), Some(sent)));
+                }
+                other => other,
+            };
+        }
+    }
+
+    fn signal(&self) {
+        if let Some(live) = &self.live {
+            let _ = live.tree.signal(libc::SIGINT);
+        }
+    }
+
+    /// Takes in what was heard; the end, if that was in it.
+    fn digest(&mut self, seq: u64, heard: Vec<Heard>, lines: &mut Lines) -> Option<End> {
+        let mut end = None;
+        for one in heard {
+            match one {
+                Heard::Stdout(bytes) => self.push(lines.take(Stream::Stdout, &bytes)),
+                Heard::Stderr(bytes) => self.push(lines.take(Stream::Stderr, &bytes)),
+                Heard::Report(Report::Awake { changed, .. }) => self.notes.extend(changed),
+                Heard::Report(Report::Display { seq: own, data }) if own == seq => {
+                    if let Some(feed) = &mut self.machine.work().feed {
+                        feed.show(data);
+                    }
+                    self.machine.tell();
+                }
+                Heard::Report(Report::Done(done)) if done.seq == seq => {
+                    end = Some(End::Done(done));
+                }
+                Heard::Report(_) => {}
+                Heard::Gone(why) => {
+                    end.get_or_insert(End::Fell(why));
+                }
+            }
+        }
+        end
+    }
+
+    /// New lines for followers and, in batches, for the records.
+    fn push(&mut self, chunks: Vec<stasis_api::Chunk>) {
+        if chunks.is_empty() {
+            return;
+        }
+        let mut work = self.machine.work();
+        let Some(feed) = &mut work.feed else { return };
+        feed.chunks.extend(chunks);
+        let full = feed.chunks.len() - feed.saved >= BATCH;
+        drop(work);
+        self.machine.tell();
+        if full {
+            self.save_output();
+        }
+    }
+
+    /// Writes output down that is not yet.
+    fn save_output(&self) {
+        let (seq, batch) = {
+            let mut work = self.machine.work();
+            let Some(feed) = &mut work.feed else { return };
+            let batch = feed.chunks[feed.saved..].to_vec();
+            feed.saved = feed.chunks.len();
+            (feed.seq, batch)
+        };
+        if let Err(error) = self.host.store.add_outputs(self.machine.id, seq, &batch) {
+            tracing::error!(machine = %self.machine.name(), seq, %error, "output not recorded");
+        }
+    }
+
+    fn finish_done(
+        &mut self,
+        seq: u64,
+        exec: &Exec,
+        done: Done,
+        interrupt: Option<Interrupt>,
+        lines: &mut Lines,
+        started: Instant,
+    ) -> Result<()> {
+        if let Some(live) = &mut self.live {
+            let rest = live.rest()?;
+            self.digest(seq, rest, lines);
+        }
+        self.push(lines.finish());
+        let stopped = done.error.as_ref().is_some_and(|error| error.name == "KeyboardInterrupt");
+        let status = match &interrupt {
+            Some(_) if stopped => Status::Interrupted,
+            _ => Status::Done,
+        };
+        let mut outcome = outcome_of(done);
+        if status == Status::Interrupted {
+            explain(&mut outcome, interrupt.and_then(|interrupt| interrupt.why));
+        }
+        {
+            let mut work = self.machine.work();
+            work.queue.ran(Instant::now(), started.elapsed());
+            work.last_ran = Some(seq);
+        }
+        // recorded before the checkpoint: an answer that is not known must not be durable
+        self.record(seq, status, outcome.clone(), lines.count(), None)?;
+        if self.machine.durability(exec) == Durability::Local {
+            let failed = self.checkpoint().err().map(|error| error.to_string());
+            self.notes.extend(failed.map(|why| format!("not on disk yet: {why}")));
+            self.record(seq, status, outcome, lines.count(), None)?;
+        }
+        self.notes.clear();
+        Ok(())
+    }
+
+    /// The machine fell back to its last checkpoint while the instruction ran.
+    fn finish_fallen(&mut self, seq: u64, why: &str, started: Instant, outputs: u64) -> Result<()> {
+        let fall = self.fall_back(why, Some(seq));
+        let failure = Failure {
+            name: fall.code.to_owned(),
+            message: fall.words.clone(),
+            traceback: format!("{}: {}", fall.code, fall.words),
+        };
+        let runtime_ms = started.elapsed().as_secs_f64() * 1000.0;
+        let outcome = Outcome { error: Some(failure), runtime_ms, ..Outcome::default() };
+        self.record(seq, Status::Lost, outcome, outputs, Some(fall))?;
+        self.notes.clear();
+        Ok(())
+    }
+
+    /// The machine could not be brought into memory: nothing ran, nothing changed.
+    fn finish_unstarted(
+        &mut self,
+        seq: u64,
+        error: &crate::error::Error,
+        outputs: u64,
+    ) -> Result<()> {
+        let failure = Failure {
+            name: error.code().to_owned(),
+            message: error.to_string(),
+            traceback: format!("{}: {error}", error.code()),
+        };
+        let outcome = Outcome { error: Some(failure), ..Outcome::default() };
+        self.record(seq, Status::Cancelled, outcome, outputs, None)
+    }
+
+    fn record(
+        &mut self,
+        seq: u64,
+        status: Status,
+        outcome: Outcome,
+        outputs: u64,
+        fall: Option<Fall>,
+    ) -> Result<()> {
+        self.save_output();
+        let shown = self.machine.work().feed.as_ref().map(|feed| feed.shown.clone());
+        let mut notes = self.notes.clone();
+        notes.extend(self.fell.take());
+        let receipt = Receipt {
+            address: self.machine.address(seq),
+            intact: fall.is_none(),
+            durable: self.machine.durable(),
+            lost: fall.map(|fall| fall.words),
+            notes,
+        };
+        let outcome = Outcome { shown: shown.unwrap_or_default(), ..outcome };
+        let at = Timestamp::now();
+        let end = Finished { seq, status, at, outputs, outcome, receipt };
+        Ok(self.host.store.finish_instruction(self.machine.id, &end)?)
+    }
+}
+
+fn outcome_of(done: Done) -> Outcome {
+    let error = done.error.map(|error| Failure {
+        name: error.name,
+        message: error.message,
+        traceback: error.traceback,
+    });
+    Outcome {
+        value: done.value,
+        data: done.data,
+        shown: Vec::new(),
+        error,
+        runtime_ms: if done.runtime_ms.is_finite() { done.runtime_ms.max(0.0) } else { 0.0 },
+        cut: done.cut,
+    }
+}
+
+/// Says why an instruction was interrupted.
+fn explain(outcome: &mut Outcome, timeout: Option<Duration>) {
+    let Some(error) = &mut outcome.error else { return };
+    let words = match timeout {
+        Some(limit) => format!(
+            "it ran longer than its timeout of {} s and was interrupted; its state is kept",
+            limit.as_secs_f64()
+        ),
+        None => "it was interrupted; its state is kept".to_owned(),
+    };
+    let name = if timeout.is_some() { "TimeoutError" } else { "KeyboardInterrupt" };
+    error.traceback = format!("{}\n{name}: {words}", error.traceback.trim_end());
+    error.name = name.to_owned();
+    error.message = words;
+}

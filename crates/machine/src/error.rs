@@ -1,0 +1,106 @@
+//! What can go wrong with a machine: a code for programs, a sentence for people, and what to do.
+
+use stasis_api::Problem;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("there is no machine named `{0}`")]
+    NoMachine(String),
+    #[error("machine `{machine}` has no instruction {seq}")]
+    NoInstruction { machine: String, seq: u64 },
+    #[error("`{machine}@{seq}` has no checkpoint")]
+    NoCheckpoint { machine: String, seq: u64 },
+    #[error("there is no template named `{0}`")]
+    NoTemplate(String),
+    #[error("template `{0}` is used by {1} machines")]
+    TemplateInUse(String, u64),
+    #[error("{0}")]
+    Invalid(String),
+    #[error("{0} is not supported yet")]
+    Unsupported(String),
+    #[error("machine `{0}` has {1} instructions waiting, as many as may wait")]
+    QueueFull(String, usize),
+    #[error("machine `{0}` is being removed")]
+    Removed(String),
+    #[error("{0}")]
+    InUse(String),
+    #[error("machine `{machine}`: {what}")]
+    Broken { machine: String, what: String },
+    #[error("{doing}: {source}")]
+    Io { doing: String, source: std::io::Error },
+    #[error(transparent)]
+    Engine(#[from] stasis_engine::Error),
+    #[error(transparent)]
+    Store(#[from] stasis_store::Error),
+    #[error(transparent)]
+    Template(#[from] stasis_template::Error),
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A stable name for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::NoMachine(_) => "machine.not_found",
+            Error::NoInstruction { .. } => "instruction.not_found",
+            Error::NoCheckpoint { .. } => "checkpoint.not_found",
+            Error::NoTemplate(_) => "template.not_found",
+            Error::TemplateInUse(..) => "template.in_use",
+            Error::Invalid(_) => "request.invalid",
+            Error::Unsupported(_) => "request.unsupported",
+            Error::QueueFull(..) => "machine.queue_full",
+            Error::Removed(_) => "machine.removed",
+            Error::InUse(_) => "data.in_use",
+            Error::Broken { .. } => "machine.broken",
+            Error::Io { .. } => "host.io",
+            Error::Engine(error) => error.code(),
+            Error::Store(error) => error.code(),
+            Error::Template(error) => error.code(),
+        }
+    }
+
+    pub fn problem(&self) -> Problem {
+        match self {
+            Error::NoMachine(_)
+            | Error::NoInstruction { .. }
+            | Error::NoCheckpoint { .. }
+            | Error::NoTemplate(_) => Problem::NotFound,
+            Error::Invalid(_) => Problem::Invalid,
+            Error::Unsupported(_) => Problem::Unsupported,
+            Error::QueueFull(..) => Problem::TooMany,
+            Error::Removed(_) | Error::InUse(_) | Error::TemplateInUse(..) => Problem::Conflict,
+            Error::Store(stasis_store::Error::NameTaken(_)) => Problem::Conflict,
+            _ => Problem::Internal,
+        }
+    }
+
+    /// What to do next, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Error::NoMachine(_) => "`stasis machine list` shows those there are".into(),
+            Error::NoCheckpoint { .. } => {
+                "instructions that follow each other at once share the checkpoint of the last; \
+                 `durability: local` keeps one for each"
+                    .into()
+            }
+            Error::NoTemplate(_) => "`stasis template list` shows those there are".into(),
+            Error::TemplateInUse(..) => "remove those machines first".into(),
+            Error::QueueFull(..) => "wait for one to end, or cancel what waits".into(),
+            Error::Template(error) => return error.hint().map(Into::into),
+            _ => return None,
+        })
+    }
+}
+
+/// Adds to an error of the system what was being done.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> Doing<T> for std::io::Result<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|source| Error::Io { doing: what(), source })
+    }
+}

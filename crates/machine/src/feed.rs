@@ -1,0 +1,38 @@
+//! What an instruction has put out so far, for those who follow it while it runs.
+
+use stasis_api::{Chunk, Data, Shown};
+
+/// Output of the instruction that runs now.
+#[derive(Debug, Default)]
+pub struct Feed {
+    pub seq: u64,
+    pub chunks: Vec<Chunk>,
+    pub shown: Vec<Shown>,
+    /// How many chunks are in the records already.
+    pub saved: usize,
+    shown_bytes: usize,
+}
+
+/// Everything shown by one instruction, at most.
+const MAX_SHOWN: usize = 64 << 20;
+
+impl Feed {
+    pub fn new(seq: u64) -> Feed {
+        Feed { seq, ..Feed::default() }
+    }
+
+    /// Adds something shown; what exceeds the bound is replaced by a word about it.
+    pub fn show(&mut self, data: Data) {
+        let bytes: usize = data.values().map(|value| value.to_string().len()).sum();
+        let after = self.chunks.len() as u64;
+        let fits = self.shown_bytes + bytes <= MAX_SHOWN && self.shown.len() < 1000;
+        if fits {
+            self.shown_bytes += bytes;
+            self.shown.push(Shown { after, data });
+        } else if self.shown.len() <= 1000 {
+            let word = format!("[stasis: {bytes} bytes of a display were cut]");
+            let data = Data::from([("text/plain".to_owned(), word.into())]);
+            self.shown.push(Shown { after, data });
+        }
+    }
+}

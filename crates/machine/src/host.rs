@@ -1,0 +1,273 @@
+//! The host: a data directory with its engine, its records and its machines.
+
+use crate::error::{Doing, Error, Result};
+use crate::live::parse_image;
+use crate::machine::Machine;
+use crate::settings::{Dirs, Settings};
+use stasis_api::{Name, NewMachine, Timestamp, Update};
+use stasis_engine::{Config, Engine, Image, Lazy};
+use stasis_store::{NewRecord, Store};
+use stasis_sys::{files, libc};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+/// Tags of one machine, and bytes in each.
+const MAX_TAGS: usize = 64;
+const MAX_TAG: usize = 1024;
+
+pub struct Host {
+    inner: Arc<Inner>,
+    machines: RwLock<HashMap<Name, Arc<Machine>>>,
+    /// Held as long as this process uses the directory.
+    _lock: File,
+}
+
+pub(crate) struct Inner {
+    pub settings: Settings,
+    pub dirs: Dirs,
+    pub engine: Engine,
+    pub store: Store,
+    /// Images of templates in use, decoded, by name; parked in the engine.
+    warm: Mutex<HashMap<String, Image>>,
+}
+
+impl Host {
+    /// Opens a data directory, which one process at a time may use.
+    pub fn open(settings: Settings) -> Result<Host> {
+        let dirs = Dirs::below(&settings.data_dir);
+        let lock = take_lock(&dirs)?;
+        let store = Store::open(&dirs.data)?;
+        let engine = Engine::start(Config {
+            dir: dirs.content.clone(),
+            run_dir: dirs.run.clone(),
+            roots: dirs.roots.clone(),
+            spawner: settings.spawner.clone(),
+            lazy: Lazy::default(),
+        })?;
+        let warm = Mutex::default();
+        let inner = Arc::new(Inner { settings, dirs, engine, store, warm });
+        let host = Host { inner, machines: RwLock::default(), _lock: lock };
+        host.load()?;
+        Ok(host)
+    }
+
+    fn load(&self) -> Result<()> {
+        let mut machines = self.write();
+        for record in self.inner.store.machines()? {
+            let name = record.made.name.clone();
+            machines.insert(name, Arc::new(Machine::new(self.inner.clone(), record)));
+        }
+        for machine in machines.values() {
+            machine.recover()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Name, Arc<Machine>>> {
+        self.machines.read().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    pub(crate) fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Name, Arc<Machine>>> {
+        self.machines.write().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Makes a machine. Its process starts with its first instruction.
+    pub fn create(&self, account: &str, new: NewMachine) -> Result<Arc<Machine>> {
+        let limits = stasis_api::Limits { memory_mb: new.memory_mb, ..Default::default() };
+        let limits = new.limits.or(limits);
+        check(&limits, &new.tags, &new.env)?;
+        if new.network != stasis_api::Network::None {
+            return Err(Error::Unsupported("network: open".into()));
+        }
+        let template = self.template(new.template.as_deref())?.template;
+        let record = NewRecord {
+            name: new.name.unwrap_or_else(fresh_name),
+            account: account.to_owned(),
+            template: template.digest,
+            created_at: Timestamp::now(),
+            expires_at: new.expires_at,
+            tags: new.tags,
+            limits,
+            env: new.env,
+            durability: new.durability,
+            network: new.network,
+            image: template.image,
+            parent: None,
+        };
+        self.add(record)
+    }
+
+    pub(crate) fn add(&self, record: NewRecord) -> Result<Arc<Machine>> {
+        let record = self.inner.store.add_machine(record)?;
+        let name = record.made.name.clone();
+        let machine = Arc::new(Machine::new(self.inner.clone(), record));
+        self.write().insert(name, machine.clone());
+        Ok(machine)
+    }
+
+    pub fn machine(&self, name: &str) -> Result<Arc<Machine>> {
+        let found = name.parse().ok().and_then(|name: Name| self.read().get(&name).cloned());
+        found.ok_or_else(|| Error::NoMachine(name.to_owned()))
+    }
+
+    /// All machines, newest first.
+    pub fn machines(&self) -> Vec<Arc<Machine>> {
+        let mut all: Vec<_> = self.read().values().cloned().collect();
+        all.sort_by_key(|machine| std::cmp::Reverse(machine.id));
+        all
+    }
+
+    /// Changes tags, limits, durability or expiry.
+    pub fn update(&self, machine: &Arc<Machine>, update: Update) -> Result<()> {
+        let mut made = machine.record().made.clone();
+        made.tags = update.tags.unwrap_or(made.tags);
+        made.limits = update.limits.map_or(made.limits, |limits| limits.or(made.limits));
+        made.durability = update.durability.unwrap_or(made.durability);
+        made.expires_at = update.expires_at.unwrap_or(made.expires_at);
+        check(&made.limits, &made.tags, &made.env)?;
+        self.inner.store.set_machine(machine.id, &made)?;
+        machine.record().made = made;
+        Ok(())
+    }
+
+    /// Ends and forgets a machine. Its images go with the next collection.
+    pub fn remove(&self, machine: &Arc<Machine>) -> Result<()> {
+        let _ = machine.interrupt();
+        let own = machine.clone();
+        machine.ask(move |driver| {
+            driver.let_go();
+            let mut work = own.work();
+            work.removed = true;
+            work.execs.clear();
+            work.queue.cancel_all();
+            work.queue.saved();
+            Ok(())
+        })?;
+        self.write().retain(|_, own| own.id != machine.id);
+        self.inner.store.remove_machine(machine.id)?;
+        machine.tell();
+        Ok(())
+    }
+
+    /// Moves a machine out of memory; an instruction that runs is waited for.
+    pub fn swap(&self, machine: &Arc<Machine>) -> Result<()> {
+        machine.ask(|driver| driver.swap_out())
+    }
+
+    /// Brings a machine into memory and waits until its agent has answered.
+    pub fn wake(&self, machine: &Arc<Machine>) -> Result<()> {
+        machine.ask(|driver| driver.wake())
+    }
+
+    /// Removes machines whose time is over; how many.
+    pub fn expire(&self, now: Timestamp) -> Result<usize> {
+        let over = |machine: &Arc<Machine>| {
+            machine.record().made.expires_at.is_some_and(|expires| expires <= now)
+        };
+        let expired: Vec<_> = self.machines().into_iter().filter(over).collect();
+        expired.iter().try_for_each(|machine| self.remove(machine))?;
+        Ok(expired.len())
+    }
+
+    /// Saves every machine and lets its memory go: what a good end of the process does. Machines
+    /// that cannot be saved are named.
+    pub fn close(&self) -> Vec<(Name, Error)> {
+        let live = |machine: &Arc<Machine>| machine.work().live;
+        let all: Vec<_> = self.machines().into_iter().filter(live).collect();
+        std::thread::scope(|scope| {
+            let swaps: Vec<_> = all
+                .iter()
+                .map(|machine| scope.spawn(move || (machine.name(), self.swap(machine))))
+                .collect();
+            let done = swaps.into_iter().filter_map(|swap| swap.join().ok());
+            done.filter_map(|(name, result)| Some((name, result.err()?))).collect()
+        })
+    }
+}
+
+impl Inner {
+    /// An image by name. Those of templates are kept decoded, and parked.
+    pub fn image(&self, name: &str) -> Result<Image> {
+        if let Some(image) = self.warm().get(name) {
+            return Ok(image.clone());
+        }
+        let image = self.engine.store().read_image(parse_image(name)?)?;
+        let origin = image.manifest.meta.origin.unwrap_or(image.id);
+        self.warm_up(origin)?;
+        Ok(image)
+    }
+
+    /// Parks the template a line of images began with, once.
+    fn warm_up(&self, origin: stasis_engine::ImageId) -> Result<()> {
+        // held while parking: others that need it wait instead of building a second one
+        let mut warm = self.warm();
+        if warm.contains_key(&origin.to_string()) {
+            return Ok(());
+        }
+        let image = self.engine.store().read_image(origin)?;
+        self.engine.park(&image)?;
+        warm.insert(origin.to_string(), image);
+        Ok(())
+    }
+
+    fn warm(&self) -> MutexGuard<'_, HashMap<String, Image>> {
+        self.warm.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// The name a template goes by; its digest, if it is gone.
+    pub fn template_name(&self, digest: &str) -> String {
+        let found = self.store.template(digest).ok().flatten();
+        found.map_or_else(|| digest.to_owned(), |record| record.template.name)
+    }
+}
+
+fn check(
+    limits: &stasis_api::Limits,
+    tags: &std::collections::BTreeMap<String, String>,
+    env: &std::collections::BTreeMap<String, String>,
+) -> Result<()> {
+    let long = |(key, value): (&String, &String)| key.len() > MAX_TAG || value.len() > MAX_TAG;
+    let odd = |key: &String| key.is_empty() || key.contains(['=', '\0']);
+    let fault = match limits.fault() {
+        Some(fault) => fault,
+        None if tags.len() > MAX_TAGS => "a machine has at most 64 tags",
+        None if tags.iter().any(long) => "a tag's name and value have at most 1024 bytes each",
+        None if env.keys().any(odd) || env.values().any(|value| value.contains('\0')) => {
+            "an environment variable has a name without `=`, and no NUL bytes"
+        }
+        None => return Ok(()),
+    };
+    Err(Error::Invalid(fault.to_owned()))
+}
+
+/// One process at a time: whoever holds the lock. It goes with the process, however that ends.
+fn take_lock(dirs: &Dirs) -> Result<File> {
+    for dir in [&dirs.data, &dirs.roots, &dirs.cache] {
+        std::fs::create_dir_all(dir).doing(|| format!("make {}", dir.display()))?;
+    }
+    let path = dirs.data.join("lock");
+    let lock = File::options().create(true).append(true).open(&path);
+    let lock = lock.doing(|| format!("open {}", path.display()))?;
+    files::flock(lock.as_fd(), libc::LOCK_EX | libc::LOCK_NB)
+        .map_err(|_| Error::InUse(format!("{} is in use by another process", dirs.data.display())))?;
+    Ok(lock)
+}
+
+fn fresh_name() -> Name {
+    let mut bytes = [0; 16];
+    random(&mut bytes);
+    Name::from_random(&bytes)
+}
+
+/// Fills with bytes nobody can guess.
+pub(crate) fn random(bytes: &mut [u8]) {
+    use std::io::Read;
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
+    read.expect("the kernel has randomness");
+}

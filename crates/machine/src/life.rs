@@ -1,0 +1,232 @@
+//! What a driver does to its machine as a whole: wake it, save it, swap it out, let it fall back.
+
+use crate::driver::Driver;
+use crate::error::{Error, Result};
+use crate::live::Live;
+use stasis_api::{Instruction, Status, Timestamp};
+use stasis_protocol::{Reason, Report};
+use stasis_store::{Checkpoint, Finished};
+use std::time::Instant;
+
+const PAGE: u64 = 4096;
+
+/// The machine's memory was lost; it is at its last checkpoint again.
+pub struct Fall {
+    /// A stable name for programs.
+    pub code: &'static str,
+    /// What happened, where the machine is now, and what is gone.
+    pub words: String,
+}
+
+impl Driver {
+    /// Brings the machine into memory, if it is not.
+    pub(crate) fn ensure_live(&mut self) -> Result<()> {
+        if self.live.is_some() {
+            return Ok(());
+        }
+        let record = self.machine.record().clone();
+        let fresh = record.head_image == record.made.image;
+        let reason = match (fresh, &record.made.parent) {
+            (true, None) => Reason::New,
+            (true, Some(_)) => Reason::Branch,
+            (false, _) => Reason::Wake,
+        };
+        self.live = Some(Live::wake(&self.host, &record, reason)?);
+        self.machine.work().live = true;
+        Ok(())
+    }
+
+    /// Saves the state after the last instruction that ran.
+    pub(crate) fn checkpoint(&mut self) -> Result<()> {
+        let Some(seq) = self.last_ran() else {
+            self.machine.work().queue.saved();
+            return Ok(());
+        };
+        let captured = self.capture()?;
+        let new = Checkpoint {
+            seq,
+            image: captured.image.id.to_string(),
+            at: Timestamp::now(),
+            bytes: captured.new_pages * PAGE,
+            label: None,
+        };
+        self.host.store.add_checkpoint(self.machine.id, &new)?;
+        self.moved_to(new.image, Some(seq));
+        Ok(())
+    }
+
+    /// Saves the state and lets the memory go.
+    pub(crate) fn swap_out(&mut self) -> Result<()> {
+        if self.live.is_none() {
+            return Ok(());
+        }
+        let captured = self.capture()?;
+        let (image, seq) = (captured.image.id.to_string(), self.last_ran());
+        match self.machine.work().queue.is_saved() {
+            true => self.host.store.set_head(self.machine.id, &image, seq)?,
+            false => {
+                let Some(seq) = seq else { return Ok(()) };
+                let (at, bytes) = (Timestamp::now(), captured.new_pages * PAGE);
+                let new = Checkpoint { seq, image: image.clone(), at, bytes, label: None };
+                self.host.store.add_checkpoint(self.machine.id, &new)?;
+            }
+        }
+        self.moved_to(image, seq);
+        self.let_go();
+        Ok(())
+    }
+
+    /// Ends the tree without saving; what was not saved is gone.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(live) = self.live.take()
+            && let Err(error) = live.tree.kill()
+        {
+            tracing::warn!(machine = %self.machine.name(), %error, "ending the tree");
+        }
+        self.machine.work().live = false;
+        self.machine.tell();
+    }
+
+    fn moved_to(&self, image: String, seq: Option<u64>) {
+        let mut record = self.machine.record();
+        record.head_image = image;
+        record.head_seq = seq;
+        drop(record);
+        let mut work = self.machine.work();
+        work.queue.saved();
+        work.pinned = None;
+        drop(work);
+        self.machine.tell();
+    }
+
+    /// An image of the tree. If that is refused, the machine is pinned with the reason.
+    fn capture(&mut self) -> Result<stasis_engine::Captured> {
+        let Some(live) = &self.live else { return Err(self.broken("it is not in memory")) };
+        let captured = self.host.engine.capture(&live.tree);
+        captured.map_err(|error| {
+            let mut work = self.machine.work();
+            work.pinned = Some(error.to_string());
+            work.queue.refused(Instant::now());
+            drop(work);
+            self.machine.tell();
+            Error::from(error)
+        })
+    }
+
+    pub(crate) fn broken(&self, what: &str) -> Error {
+        Error::Broken { machine: self.machine.name().to_string(), what: what.to_owned() }
+    }
+
+    /// Waits until the agent has answered.
+    pub(crate) fn wake(&mut self) -> Result<()> {
+        if self.live.is_some() {
+            return Ok(());
+        }
+        self.ensure_live()?;
+        let Some(live) = &mut self.live else { return Ok(()) };
+        let awake = |report| match report {
+            Report::Awake { changed, .. } => Some(changed),
+            _ => None,
+        };
+        match live.expect(awake) {
+            Ok(changed) => self.notes.extend(changed),
+            Err(error) => {
+                self.let_go();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The tree is gone or has to go: the machine is at its last checkpoint again. `during` is the
+    /// instruction that ran.
+    pub(crate) fn fall_back(&mut self, why: &str, during: Option<u64>) -> Fall {
+        let code = self.cause_of_fall();
+        self.let_go();
+        let head = self.machine.record().head_seq;
+        let until = self.last_ran().filter(|ran| Some(*ran) != during);
+        let place = match self.machine.durable() {
+            Some(address) => format!("the machine is back at `{address}`"),
+            None => "the machine is back at its beginning".to_owned(),
+        };
+        let mut words = format!("{why}; {place}");
+        let lost = self.ran_between(head, until);
+        if !lost.is_empty() {
+            let numbers: Vec<String> = lost.iter().map(u64::to_string).collect();
+            words += &format!("; what instruction {} did is gone, too", numbers.join(", "));
+        }
+        for seq in lost {
+            let _ = self.mark_lost(seq, &words);
+        }
+        let mut work = self.machine.work();
+        work.queue.saved();
+        work.last_ran = head;
+        Fall { code, words }
+    }
+
+    /// The last instruction whose effects are in memory.
+    fn last_ran(&self) -> Option<u64> {
+        self.machine.work().last_ran
+    }
+
+    /// Instructions that ran after `head`, up to `until`.
+    fn ran_between(&self, head: Option<u64>, until: Option<u64>) -> Vec<u64> {
+        let Some(until) = until else { return Vec::new() };
+        let from = head.map_or(0, |seq| seq + 1);
+        let limit = (until + 1).saturating_sub(from);
+        let list = self.host.store.instructions(self.machine.id, from, limit).unwrap_or_default();
+        let ran = |own: &Instruction| matches!(own.status, Status::Done | Status::Interrupted);
+        list.into_iter().filter(|own| ran(own) && !own.rolled_back).map(|own| own.seq).collect()
+    }
+
+    /// Why the tree ended, as far as it can be told.
+    fn cause_of_fall(&self) -> &'static str {
+        "machine.process_ended"
+    }
+
+    fn mark_lost(&self, seq: u64, words: &str) -> Result<()> {
+        let old = self.machine.instruction(seq)?;
+        self.machine.record_lost(old, words)
+    }
+}
+
+impl crate::machine::Machine {
+    /// Writes down that what an instruction did is gone.
+    pub(crate) fn record_lost(&self, old: stasis_api::Instruction, words: &str) -> Result<()> {
+        self.record_end(old, Status::Lost, words)
+    }
+
+    pub(crate) fn record_cancelled(&self, seq: u64, words: &str) -> Result<()> {
+        let old = self.instruction(seq)?;
+        self.record_end(old, Status::Cancelled, words)
+    }
+
+    fn record_end(
+        &self,
+        old: stasis_api::Instruction,
+        status: Status,
+        words: &str,
+    ) -> Result<()> {
+        let lost = status == Status::Lost;
+        let code = if lost { "machine.state_lost" } else { "instruction.cancelled" };
+        let failure = stasis_api::Failure {
+            name: code.into(),
+            message: words.to_owned(),
+            traceback: format!("{code}: {words}"),
+        };
+        let known = old.outcome.unwrap_or_default();
+        let outcome = stasis_api::Outcome { error: known.error.or(Some(failure)), ..known };
+        let receipt = stasis_api::Receipt {
+            address: self.address(old.seq),
+            intact: !lost,
+            durable: self.durable(),
+            lost: lost.then(|| words.to_owned()),
+            notes: Vec::new(),
+        };
+        let (at, outputs) = (Timestamp::now(), old.outputs);
+        let end = Finished { seq: old.seq, status, at, outputs, outcome, receipt };
+        self.host.store.finish_instruction(self.id, &end)?;
+        self.tell();
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! How a host is set up, and where its things are.
+
+use stasis_api::Limits;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Everything the host keeps is below this directory.
+    pub data_dir: PathBuf,
+    /// The spawner's program file.
+    pub spawner: PathBuf,
+    /// How long a machine may be idle before it leaves memory; never, if absent.
+    pub idle_swap: Option<Duration>,
+    /// How long an instruction may run unless it says otherwise.
+    pub timeout: Option<Duration>,
+    /// What machines may use unless they or their template say otherwise.
+    pub limits: Limits,
+    /// Output of one instruction that is kept.
+    pub max_output: usize,
+    /// Value and data of one instruction that are kept.
+    pub max_result: u64,
+    /// Instructions that may wait on one machine.
+    pub max_queue: usize,
+    /// Quiet time after an instruction before its checkpoint begins, so that instructions that
+    /// follow each other at once do not wait for one.
+    pub settle: Duration,
+    /// Work done since the last checkpoint beyond which the next instruction waits for one: what
+    /// a crash may cost at most.
+    pub at_risk: Duration,
+}
+
+impl Settings {
+    pub fn new(data_dir: PathBuf, spawner: PathBuf) -> Settings {
+        Settings {
+            data_dir,
+            spawner,
+            idle_swap: Some(Duration::from_secs(600)),
+            timeout: Some(Duration::from_secs(15)),
+            limits: Limits {
+                memory_mb: Some(4096),
+                cpus: None,
+                pids: Some(512),
+                disk_mb: Some(8192),
+            },
+            max_output: 4 << 20,
+            max_result: 16 << 20,
+            max_queue: 1000,
+            settle: Duration::from_millis(5),
+            at_risk: Duration::from_millis(25),
+        }
+    }
+}
+
+/// The directories below a data directory.
+#[derive(Debug, Clone)]
+pub struct Dirs {
+    pub data: PathBuf,
+    /// Images, packs and layers.
+    pub content: PathBuf,
+    /// Writable layers of running trees.
+    pub run: PathBuf,
+    /// Root file systems of templates.
+    pub roots: PathBuf,
+    /// What building templates downloads.
+    pub cache: PathBuf,
+}
+
+impl Dirs {
+    pub fn below(data: &Path) -> Dirs {
+        Dirs {
+            data: data.to_owned(),
+            content: data.join("content"),
+            run: data.join("run"),
+            roots: data.join("roots"),
+            cache: data.join("cache"),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Checkpoints: which image is the state after which instruction.
+
+use crate::error::Result;
+use crate::machines::{optional, time};
+use crate::{MachineId, Store};
+use rusqlite::{Row, params};
+use stasis_api::Timestamp;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checkpoint {
+    pub seq: u64,
+    pub image: String,
+    pub at: Timestamp,
+    /// What it added to the store.
+    pub bytes: u64,
+    pub label: Option<String>,
+}
+
+const COLUMNS: &str = "seq, image, at_ms, bytes, label";
+
+impl Store {
+    /// Records a machine's newest state. When this returns it survives the end of the host, and
+    /// with it everything recorded before.
+    pub fn add_checkpoint(&self, machine: MachineId, new: &Checkpoint) -> Result<()> {
+        self.durably(|connection| {
+            connection
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO checkpoints (machine, seq, image, at_ms, bytes, \
+                     label) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )?
+                .execute(params![
+                    machine.0,
+                    new.seq as i64,
+                    new.image,
+                    new.at.as_millisecond(),
+                    new.bytes as i64,
+                    new.label,
+                ])?;
+            set_head(connection, machine, &new.image, Some(new.seq))
+        })
+    }
+
+    /// A state that belongs to no instruction of its own: a new machine's, or one whose files were
+    /// changed from outside.
+    pub fn set_head(&self, machine: MachineId, image: &str, seq: Option<u64>) -> Result<()> {
+        self.durably(|connection| {
+            if let Some(seq) = seq {
+                connection.execute(
+                    "UPDATE checkpoints SET image = ?3 WHERE machine = ?1 AND seq = ?2",
+                    params![machine.0, seq as i64, image],
+                )?;
+            }
+            set_head(connection, machine, image, seq)
+        })
+    }
+
+    /// Goes back: the head is that of an earlier checkpoint, what came after is marked.
+    pub fn roll_back(&self, machine: MachineId, image: &str, seq: Option<u64>) -> Result<()> {
+        self.durably(|connection| {
+            Store::mark_rolled_back(connection, machine, seq)?;
+            connection.execute(
+                "DELETE FROM checkpoints WHERE machine = ?1 AND seq > ?2",
+                params![machine.0, seq.map_or(-1, |seq| seq as i64)],
+            )?;
+            set_head(connection, machine, image, seq)
+        })
+    }
+
+    pub fn checkpoint(&self, machine: MachineId, seq: u64) -> Result<Option<Checkpoint>> {
+        let sql = format!("SELECT {COLUMNS} FROM checkpoints WHERE machine = ?1 AND seq = ?2");
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(&sql)?;
+        optional(statement.query_row(params![machine.0, seq as i64], |row| Ok(read(row))))
+    }
+
+    pub fn checkpoints(&self, machine: MachineId) -> Result<Vec<Checkpoint>> {
+        let sql = format!("SELECT {COLUMNS} FROM checkpoints WHERE machine = ?1 ORDER BY seq");
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(&sql)?;
+        let rows = statement.query_and_then([machine.0], read)?;
+        rows.collect()
+    }
+
+    pub fn set_label(&self, machine: MachineId, seq: u64, label: Option<&str>) -> Result<bool> {
+        let sql = "UPDATE checkpoints SET label = ?3 WHERE machine = ?1 AND seq = ?2";
+        let changed = self.lock().execute(sql, params![machine.0, seq as i64, label])?;
+        Ok(changed == 1)
+    }
+
+    /// Forgets checkpoints; their images are freed by the next collection.
+    pub fn drop_checkpoints(&self, machine: MachineId, seqs: &[u64]) -> Result<()> {
+        self.durably(|connection| {
+            let sql = "DELETE FROM checkpoints WHERE machine = ?1 AND seq = ?2";
+            let mut statement = connection.prepare_cached(sql)?;
+            for seq in seqs {
+                statement.execute(params![machine.0, *seq as i64])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Every image a record refers to.
+    pub fn images_in_use(&self) -> Result<Vec<String>> {
+        let sql = "SELECT image FROM checkpoints UNION SELECT head_image FROM machines \
+                   UNION SELECT start_image FROM machines \
+                   UNION SELECT image FROM templates";
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(sql)?;
+        let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+fn set_head(
+    connection: &rusqlite::Connection,
+    machine: MachineId,
+    image: &str,
+    seq: Option<u64>,
+) -> Result<()> {
+    connection
+        .prepare_cached("UPDATE machines SET head_image = ?2, head_seq = ?3 WHERE id = ?1")?
+        .execute(params![machine.0, image, seq.map(|seq| seq as i64)])?;
+    Ok(())
+}
+
+fn read(row: &Row<'_>) -> Result<Checkpoint> {
+    Ok(Checkpoint {
+        seq: row.get::<_, i64>(0)? as u64,
+        image: row.get(1)?,
+        at: time(row.get(2)?),
+        bytes: row.get::<_, i64>(3)? as u64,
+        label: row.get(4)?,
+    })
+}

@@ -1,0 +1,31 @@
+//! What can go wrong with records.
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("records: {0}")]
+    Database(#[from] rusqlite::Error),
+    #[error("records: a field cannot be read: {0}")]
+    Field(#[from] serde_json::Error),
+    #[error("the records were written by a newer Stasis (form {found}, this one knows {known})")]
+    Newer { found: i64, known: i64 },
+    #[error("there is a machine named `{0}` already")]
+    NameTaken(String),
+    #[error("no record of {0}")]
+    Missing(String),
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A stable name for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::Database(_) => "store.database",
+            Error::Field(_) => "store.field",
+            Error::Newer { .. } => "store.newer",
+            Error::NameTaken(_) => "machine.name_taken",
+            Error::Missing(_) => "store.missing",
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Records of machines.
+
+use crate::error::{Error, Result};
+use crate::Store;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use stasis_api::{Durability, Limits, Name, Network, Parent, Timestamp};
+use std::collections::BTreeMap;
+
+/// A machine's number in the store; names can be taken over, numbers never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MachineId(pub i64);
+
+/// What is known of a machine when it is made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewRecord {
+    pub name: Name,
+    pub account: String,
+    /// The template's digest.
+    pub template: String,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub tags: BTreeMap<String, String>,
+    pub limits: Limits,
+    pub env: BTreeMap<String, String>,
+    pub durability: Durability,
+    pub network: Network,
+    /// The image it starts from.
+    pub image: String,
+    pub parent: Option<Parent>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct MachineRecord {
+    pub id: MachineId,
+    pub made: NewRecord,
+    pub next_seq: u64,
+    /// The newest state on disk, and the instruction it is the state after.
+    pub head_image: String,
+    pub head_seq: Option<u64>,
+}
+
+const COLUMNS: &str = "id, name, account, template, created_ms, expires_ms, tags, limits, env, \
+                       durability, network, next_seq, head_image, head_seq, parent, start_image";
+
+impl Store {
+    pub fn add_machine(&self, new: NewRecord) -> Result<MachineRecord> {
+        let sql = "INSERT INTO machines (name, account, template, created_ms, expires_ms, tags, \
+                   limits, env, durability, network, start_image, head_image, parent) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12)";
+        let connection = self.lock();
+        let added = connection.prepare_cached(sql)?.execute(params![
+            new.name.as_str(),
+            new.account,
+            new.template,
+            new.created_at.as_millisecond(),
+            new.expires_at.map(Timestamp::as_millisecond),
+            text(&new.tags)?,
+            text(&new.limits)?,
+            text(&new.env)?,
+            text(&new.durability)?,
+            text(&new.network)?,
+            new.image,
+            new.parent.as_ref().map(text).transpose()?,
+        ]);
+        match added {
+            Err(error) if is_taken(&error) => Err(Error::NameTaken(new.name.to_string())),
+            Err(error) => Err(error.into()),
+            Ok(_) => {
+                let id = MachineId(connection.last_insert_rowid());
+                let head_image = new.image.clone();
+                Ok(MachineRecord { id, made: new, next_seq: 0, head_image, head_seq: None })
+            }
+        }
+    }
+
+    pub fn machines(&self) -> Result<Vec<MachineRecord>> {
+        let connection = self.lock();
+        let sql = format!("SELECT {COLUMNS} FROM machines ORDER BY id");
+        let mut statement = connection.prepare_cached(&sql)?;
+        let rows = statement.query_and_then([], read)?;
+        rows.collect()
+    }
+
+    pub fn machine(&self, id: MachineId) -> Result<MachineRecord> {
+        one(&self.lock(), id)
+    }
+
+    /// Writes what can be changed on a machine: tags, limits, durability, expiry and name.
+    pub fn set_machine(&self, id: MachineId, new: &NewRecord) -> Result<()> {
+        let sql = "UPDATE machines SET name = ?2, tags = ?3, limits = ?4, durability = ?5, \
+                   expires_ms = ?6 WHERE id = ?1";
+        let changed = self.lock().prepare_cached(sql)?.execute(params![
+            id.0,
+            new.name.as_str(),
+            text(&new.tags)?,
+            text(&new.limits)?,
+            text(&new.durability)?,
+            new.expires_at.map(Timestamp::as_millisecond),
+        ]);
+        match changed {
+            Err(error) if is_taken(&error) => Err(Error::NameTaken(new.name.to_string())),
+            other => other.map(drop).map_err(Error::from),
+        }
+    }
+
+    /// Two machines exchange names, or neither does.
+    pub fn swap_names(&self, one: MachineId, other: MachineId) -> Result<()> {
+        self.durably(|connection| {
+            let (a, b) = (self::one(connection, one)?, self::one(connection, other)?);
+            let mut rename =
+                connection.prepare_cached("UPDATE machines SET name = ?2 WHERE id = ?1")?;
+            // names are unique at every step, and no machine is ever called so
+            rename.execute(params![one.0, "@"])?;
+            rename.execute(params![other.0, a.made.name.as_str()])?;
+            rename.execute(params![one.0, b.made.name.as_str()])?;
+            Ok(())
+        })
+    }
+
+    /// With its instructions, output and checkpoints.
+    pub fn remove_machine(&self, id: MachineId) -> Result<()> {
+        self.durably(|connection| {
+            connection.execute("DELETE FROM machines WHERE id = ?1", [id.0])?;
+            Ok(())
+        })
+    }
+}
+
+fn one(connection: &Connection, id: MachineId) -> Result<MachineRecord> {
+    let sql = format!("SELECT {COLUMNS} FROM machines WHERE id = ?1");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query_and_then([id.0], read)?;
+    rows.next().unwrap_or_else(|| Err(Error::Missing(format!("machine number {}", id.0))))
+}
+
+fn read(row: &Row<'_>) -> Result<MachineRecord> {
+    let name: String = row.get(1)?;
+    let parent: Option<String> = row.get(14)?;
+    let made = NewRecord {
+        name: name.parse().map_err(|_| Error::Missing(format!("a machine called {name:?}")))?,
+        account: row.get(2)?,
+        template: row.get(3)?,
+        created_at: time(row.get(4)?),
+        expires_at: row.get::<_, Option<i64>>(5)?.map(time),
+        tags: value(row, 6)?,
+        limits: value(row, 7)?,
+        env: value(row, 8)?,
+        durability: value(row, 9)?,
+        network: value(row, 10)?,
+        image: row.get(15)?,
+        parent: parent.as_deref().map(serde_json::from_str).transpose()?,
+    };
+    Ok(MachineRecord {
+        id: MachineId(row.get(0)?),
+        made,
+        next_seq: row.get::<_, i64>(11)? as u64,
+        head_image: row.get(12)?,
+        head_seq: row.get::<_, Option<i64>>(13)?.map(|seq| seq as u64),
+    })
+}
+
+fn is_taken(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+}
+
+pub(crate) fn text<T: Serialize>(value: &T) -> Result<String> {
+    Ok(serde_json::to_string(value)?)
+}
+
+pub(crate) fn value<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<T> {
+    Ok(serde_json::from_str(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)?)
+}
+
+pub(crate) fn maybe<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<Option<T>> {
+    let text: Option<String> = row.get(column)?;
+    Ok(text.as_deref().map(serde_json::from_str).transpose()?)
+}
+
+pub(crate) fn time(ms: i64) -> Timestamp {
+    Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// What `optional` gives, as a value of ours.
+pub(crate) fn optional<T>(found: rusqlite::Result<Result<T>>) -> Result<Option<T>> {
+    found.optional()?.transpose()
+}

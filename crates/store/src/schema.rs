@@ -1,0 +1,96 @@
+//! The tables, and how an older store becomes a current one.
+
+use crate::error::{Error, Result};
+use rusqlite::Connection;
+
+/// Steps from an empty file to the current form; the form is their number. Steps are never
+/// changed once released, only added to.
+const STEPS: &[&str] = &["
+CREATE TABLE machines (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    account TEXT NOT NULL,
+    template TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    expires_ms INTEGER,
+    tags TEXT NOT NULL,
+    limits TEXT NOT NULL,
+    env TEXT NOT NULL,
+    durability TEXT NOT NULL,
+    network TEXT NOT NULL,
+    next_seq INTEGER NOT NULL DEFAULT 0,
+    start_image TEXT NOT NULL,
+    head_image TEXT NOT NULL,
+    head_seq INTEGER,
+    parent TEXT
+) STRICT;
+CREATE INDEX machines_account ON machines (account, id DESC);
+
+CREATE TABLE instructions (
+    machine INTEGER NOT NULL REFERENCES machines ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    code TEXT NOT NULL,
+    exec TEXT NOT NULL,
+    key TEXT,
+    status TEXT NOT NULL,
+    queued_ms INTEGER NOT NULL,
+    started_ms INTEGER,
+    finished_ms INTEGER,
+    outputs INTEGER NOT NULL DEFAULT 0,
+    rolled_back INTEGER NOT NULL DEFAULT 0,
+    outcome TEXT,
+    receipt TEXT,
+    PRIMARY KEY (machine, seq)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX instructions_key ON instructions (machine, key) WHERE key IS NOT NULL;
+CREATE INDEX instructions_pending ON instructions (status) WHERE status IN ('queued', 'running');
+
+-- one row per batch of lines, as JSON, so that much output costs few rows
+CREATE TABLE outputs (
+    machine INTEGER NOT NULL REFERENCES machines ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    chunks TEXT NOT NULL,
+    PRIMARY KEY (machine, seq, first)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE checkpoints (
+    machine INTEGER NOT NULL REFERENCES machines ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    image TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    label TEXT,
+    PRIMARY KEY (machine, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE templates (
+    digest TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    image TEXT NOT NULL,
+    template TEXT NOT NULL
+) STRICT;
+CREATE INDEX templates_name ON templates (name, created_ms DESC);
+"];
+
+/// Sets a connection up and brings its file to the current form.
+pub fn prepare(connection: &mut Connection) -> Result<()> {
+    connection.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;
+         PRAGMA busy_timeout = 5000; PRAGMA wal_autocheckpoint = 4000;",
+    )?;
+    connection.set_prepared_statement_cache_capacity(64);
+    let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let known = STEPS.len() as i64;
+    if found > known {
+        return Err(Error::Newer { found, known });
+    }
+    for (index, step) in STEPS.iter().enumerate().skip(found as usize) {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "user_version", index as i64 + 1)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
