@@ -4,11 +4,12 @@
 //!
 //! Unknown keys are refused. An error names the key and, where the text is at hand, the line.
 
+use crate::error::{Doing, Error, Result};
 use crate::size::Size;
-use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 const DEFAULT: &str = include_str!("../../../templates/python/recipe.toml");
 const LONGEST: usize = 64 * 1024;
@@ -113,6 +114,18 @@ impl Recipe {
         }
         let recipe: Recipe = toml::from_str(text).map_err(|error| not_toml(text, &error))?;
         recipe.check().map_err(|error| with_line(text, error))?;
+        Ok(recipe)
+    }
+
+    /// Reads a file. Paths in it are meant from its own directory.
+    pub fn read(path: &Path) -> Result<Recipe> {
+        let text = fs::read_to_string(path).doing(|| format!("{}", path.display()))?;
+        let mut recipe = Recipe::parse(&text)?;
+        let dir = path.parent().unwrap_or(Path::new(""));
+        if let Base::Oci(Source::Layout(given) | Source::Archive(given)) = &mut recipe.base {
+            let from = dir.join(&*given);
+            *given = std::path::absolute(&from).doing(|| format!("{}", from.display()))?;
+        }
         Ok(recipe)
     }
 
