@@ -15,11 +15,10 @@ use crate::progress::Progress;
 use crate::recipe::{Base, Recipe, Source};
 use crate::root::{self, FORMAT, Root};
 use crate::seal::{self, Sealed};
-use crate::{debian, host, oci};
-use stasis_sys::{files, libc};
+use crate::tree::Tree;
+use crate::{debian, host, oci, turn};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -52,7 +51,7 @@ pub fn build_root(
     for dir in [roots, cache] {
         fs::create_dir_all(dir).doing(|| format!("{}", dir.display()))?;
     }
-    let _turn = take_turn(roots, progress)?;
+    let _turn = turn::take(roots, progress)?;
     // somebody else may have built it while we waited
     if let Ok(root) = root::inspect(roots, &name) {
         return Ok(root);
@@ -98,19 +97,6 @@ fn must_be_root() -> Result<()> {
     if own.uid() == 0 { Ok(()) } else { Err(Error::Privilege) }
 }
 
-/// Waits until no other build is under way below `roots`. The kernel gives the turn back when this
-/// process ends, however it ends.
-fn take_turn(roots: &Path, progress: &dyn Progress) -> Result<File> {
-    let path = roots.join(".lock");
-    let doing = || format!("{}", path.display());
-    let file = File::create(&path).doing(doing)?;
-    if files::flock(file.as_fd(), libc::LOCK_EX | libc::LOCK_NB).is_err() {
-        progress.say("waiting for another build");
-        files::flock(file.as_fd(), libc::LOCK_EX).doing(doing)?;
-    }
-    Ok(file)
-}
-
 /// Removes what builds and removals that were killed have left. Whoever calls has the turn.
 fn clear(roots: &Path, name: &str) -> Result<()> {
     let doing = || format!("{}", roots.display());
@@ -145,7 +131,9 @@ fn build(
     installer.compile(&site)?;
     progress.step("seal", 0, None);
     settle(work)?;
-    let sealed = seal::digest(work).doing(|| "reading the root".to_owned())?;
+    let sealed = seal::disarm(work).and_then(|()| seal::digest(work));
+    let sealed = sealed.doing(|| "reading the root".to_owned())?;
+    installer.forget();
     let whole = Whole { laid, site, env, lock, sealed };
     Ok(describe(recipe, name, whole))
 }
@@ -167,8 +155,10 @@ fn lay(
 }
 
 fn settle(work: &Path) -> Result<()> {
+    // an image's links may make these lie elsewhere in the root
+    let tree = Tree::open(work).doing(|| format!("{}", work.display()))?;
     for dir in [inside::VENV, inside::HOME] {
-        seal::settle(&work.join(dir.trim_start_matches('/'))).doing(|| dir.to_owned())?;
+        tree.real(Path::new(dir)).and_then(|path| seal::settle(&path)).doing(|| dir.to_owned())?;
     }
     Ok(())
 }

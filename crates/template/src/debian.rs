@@ -51,7 +51,7 @@ fn command(recipe: &Recipe, suite: &str, root: &Path, downloads: &Path) -> Comma
     let packages = std::iter::once(ALWAYS).chain(recipe.apt.iter().map(String::as_str));
     let mut command = Command::new("mmdebstrap");
     command
-        .args(["--variant=apt", "--mode=root", "--skip=output/dev", "--architectures=amd64"])
+        .args(["--variant=apt", "--mode=root", "--architectures=amd64"])
         .arg(format!("--include={}", packages.collect::<Vec<_>>().join(",")))
         .args(["--skip=download/empty", "--skip=essential/unlink"])
         .args(kept(downloads))
@@ -66,7 +66,8 @@ fn command(recipe: &Recipe, suite: &str, root: &Path, downloads: &Path) -> Comma
 
 /// Hooks that bring downloaded packages back from the cache, and to it.
 fn kept(downloads: &Path) -> [String; 2] {
-    let (dir, inside) = (downloads.display(), "/var/cache/apt/archives/");
+    let dir = downloads.display().to_string().replace('\'', "'\\''");
+    let inside = "/var/cache/apt/archives/";
     [
         format!(
             "--setup-hook=mkdir -p \"$1\"{inside} && cp -n '{dir}'/*.deb \"$1\"{inside} || true"
@@ -118,9 +119,9 @@ fn run(command: &mut Command, progress: &dyn Progress) -> Result<()> {
     Err(wrong(last, "check the suite's name, and that apt on the host reaches its mirror"))
 }
 
-/// Lists and caches are of no use to a machine that installs nothing with apt.
+/// Lists and caches are of no use to a machine, and its devices are the engine's.
 fn empty(root: &Path) -> std::io::Result<()> {
-    for name in ["var/lib/apt/lists", "var/cache/apt", "var/log/apt"] {
+    for name in ["var/lib/apt/lists", "var/cache/apt", "var/log/apt", "dev"] {
         crate::tree::absent_is_fine(fs::remove_dir_all(root.join(name)))?;
         fs::create_dir_all(root.join(name))?;
     }

@@ -25,6 +25,7 @@ mod root;
 mod seal;
 mod size;
 mod tree;
+mod turn;
 mod uv;
 
 pub use build::build_root;

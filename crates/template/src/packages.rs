@@ -29,6 +29,12 @@ print(json.dumps({
 }))
 "#;
 
+const LISTING: &str = r#"
+import importlib.metadata, sys
+found = importlib.metadata.distributions(path=sys.argv[1:])
+print(*sorted({f"{one.metadata['Name'].lower()}=={one.version}" for one in found}), sep="\n")
+"#;
+
 /// What the environment's interpreter says of itself. An image may lie: only shown and checked.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Site {
@@ -100,7 +106,7 @@ impl Installer<'_> {
         } else {
             self.bootstrap()?;
         }
-        self.lock()
+        self.lock(site)
     }
 
     /// uv is built for the GNU C library.
@@ -168,18 +174,28 @@ impl Installer<'_> {
 
     /// Where downloads are kept. Code that is not trusted could change them, so where such code
     /// runs, the cache is its own.
-    pub fn downloads(&self) -> PathBuf {
-        let trusted = !matches!(self.recipe.base, Base::Oci(_)) && !self.recipe.source_builds;
-        match trusted {
+    fn downloads(&self) -> PathBuf {
+        match self.is_trusted() {
             true => self.cache.join("packages"),
             false => self.cache.join(format!("packages-{}", &self.recipe.root_digest()[..16])),
         }
     }
 
+    fn is_trusted(&self) -> bool {
+        !matches!(self.recipe.base, Base::Oci(_)) && !self.recipe.source_builds
+    }
+
+    /// Downloads that nobody else may use have done their work.
+    pub fn forget(&self) {
+        if !self.is_trusted() {
+            let _ = fs::remove_dir_all(self.downloads());
+        }
+    }
+
     /// What is installed in the environment, as `name==version`.
-    fn lock(&self) -> Result<Vec<String>> {
-        let said = self.python(&["-m", "pip", "freeze", "--all", "--local"])?;
-        require(&said, "pip freeze")?;
+    fn lock(&self, site: &Site) -> Result<Vec<String>> {
+        let said = self.python(&["-I", "-c", LISTING, &site.site.to_string_lossy()])?;
+        require(&said, "listing what is installed")?;
         Ok(said.answer.lines().map(str::to_owned).filter(|line| !line.is_empty()).collect())
     }
 
@@ -197,8 +213,9 @@ impl Installer<'_> {
     pub fn compile(&self, site: &Site) -> Result<()> {
         self.progress.step("compile", 0, None);
         let path = site.site.to_string_lossy();
-        // files that are no Python of this version (templates, tests of syntax) do not compile
-        self.python(&["-m", "compileall", "-q", "-q", "-j", "0", &path]).map(drop)
+        // tests are hardly ever imported, and files that are no Python of this version (templates,
+        // examples of bad syntax) do not compile
+        self.python(&["-m", "compileall", "-qq", "-j", "0", "-x", "/tests?/", &path]).map(drop)
     }
 }
 

@@ -99,6 +99,7 @@ pub fn remove(roots: &Path, name: &str) -> Result<()> {
     if !is_name(name) {
         return Err(Error::Unknown(name.to_owned()));
     }
+    let _turn = crate::turn::take(roots, &crate::Silent)?;
     let (path, gone) = (description(roots, name), roots.join(format!(".gone-{name}")));
     fs::remove_file(&path).map_err(|_| Error::Unknown(name.to_owned()))?;
     let doing = || format!("removing {name}");

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// 2020-01-01: late enough for archives, early enough to be nobody's.
@@ -46,6 +46,14 @@ pub fn settle(dir: &Path) -> io::Result<()> {
     };
     walk(dir, &mut |path, _| set(path))?;
     set(dir)
+}
+
+/// Takes set-user-id and set-group-id from all files: they lie on the host's disk too.
+pub fn disarm(root: &Path) -> io::Result<()> {
+    walk(root, &mut |path, about| match about.is_file() && about.mode() & 0o6000 != 0 {
+        true => fs::set_permissions(path, fs::Permissions::from_mode(about.mode() & 0o1777)),
+        false => Ok(()),
+    })
 }
 
 /// Reads all of the root.

@@ -135,6 +135,12 @@ impl Tree {
         fs::read_dir(opened)?.map(|entry| Ok(entry?.file_name())).collect()
     }
 
+    /// Where a directory of the root really is, outside.
+    pub fn real(&self, path: &Path) -> io::Result<PathBuf> {
+        let dir = self.open_dir(path)?;
+        fs::read_link(Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()))
+    }
+
     /// Whether the path leads to a file that can be executed.
     pub fn is_program(&self, path: &Path) -> bool {
         let about = self.open_at(path, libc::O_PATH).and_then(|fd| File::from(fd).metadata());

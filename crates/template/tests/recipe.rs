@@ -30,7 +30,10 @@ fn bases_are_written_as_the_default_recipe_shows_them() {
         Base::Oci(reference)
     );
     assert_eq!(base("{ oci = { layout = \"a/b\" } }"), Base::Oci(Source::Layout("a/b".into())));
-    assert_eq!(base("{ oci = { archive = \"a.tar\" } }"), Base::Oci(Source::Archive("a.tar".into())));
+    assert_eq!(
+        base("{ oci = { archive = \"a.tar\" } }"),
+        Base::Oci(Source::Archive("a.tar".into()))
+    );
 }
 
 #[test]

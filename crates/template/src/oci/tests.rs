@@ -101,7 +101,8 @@ impl Place {
 
     fn is_untouched(&self) {
         let outside = Path::new(&self.outside()).to_owned();
-        let names: Vec<_> = fs::read_dir(&outside).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let names: Vec<_> =
+            fs::read_dir(&outside).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names, ["secret"]);
         assert_eq!(fs::read_to_string(outside.join("secret")).unwrap(), "secret");
         assert_eq!(fs::metadata(outside.join("secret")).unwrap().uid(), 0);
