@@ -70,7 +70,7 @@ fn kept(downloads: &Path) -> [String; 2] {
     let inside = "/var/cache/apt/archives/";
     [
         format!(
-            "--setup-hook=mkdir -p \"$1\"{inside} && cp -n '{dir}'/*.deb \"$1\"{inside} || true"
+            "--setup-hook=mkdir -p \"$1\"{inside} && cp -n '{dir}'/*.deb \"$1\"{inside} 2>/dev/null || true"
         ),
         format!("--customize-hook=cp -n \"$1\"{inside}*.deb '{dir}'/ || true"),
     ]

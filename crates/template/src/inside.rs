@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn whoever_has_our_name_or_number_makes_room() {
         let old =
-            "root:x:0:0:root:/root:/bin/sh\nnode:x:1000:1000::/home/node:/bin/sh\nuser:x:7:7::/:";
+            "root:x:0:0:root:/root:/bin/sh\nnode:x:1000:1000::/srv/node:/bin/sh\nuser:x:7:7::/:";
         let new = with_users(old, "/bin/bash");
         let lines: Vec<_> = new.lines().collect();
         assert_eq!(lines[0], "root:x:0:0:root:/root:/bin/sh");

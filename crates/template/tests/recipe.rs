@@ -115,7 +115,10 @@ prop_compose! {
     ) -> Recipe {
         let [description, prepare, warm_up] = texts;
         let apt = if matches!(base, Base::Debian { .. }) { vec!["git".to_owned()] } else { vec![] };
-        Recipe { name, description, python, packages, apt, source_builds, prepare, warm_up, base, env, limits }
+        Recipe {
+            name, description, python, packages, apt, source_builds, prepare, warm_up, base, env,
+            limits,
+        }
     }
 }
 
@@ -123,7 +126,8 @@ proptest! {
     #[test]
     fn printing_loses_nothing(recipe in recipes()) {
         let text = recipe.print();
-        let again = Recipe::parse(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
+        let shown = |error| TestCaseError::fail(format!("{error}\n{text}"));
+        let again = Recipe::parse(&text).map_err(shown)?;
         prop_assert_eq!(&again, &recipe);
         prop_assert_eq!(again.digest(), recipe.digest());
     }

@@ -48,7 +48,7 @@ pub struct Finder {
 impl Finder {
     /// Asks the loader's own cache.
     pub fn of_host() -> Finder {
-        let program = ["/sbin/ldconfig", "/usr/sbin/ldconfig"].into_iter().find(|p| is_file(p));
+        let program = ["/sbin/ldconfig", "/usr/sbin/ldconfig"].into_iter().find(is_file);
         let output = program.and_then(|program| Command::new(program).arg("-p").output().ok());
         let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
         Finder { cache: parse_cache(&text.unwrap_or_default()) }

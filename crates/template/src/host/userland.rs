@@ -19,8 +19,8 @@ const PROGRAMS: &str = "
     install join link ln logname ls md5sum mkdir mkfifo mktemp mv nice nl nohup nproc numfmt od
     paste pathchk pr printenv printf ptx pwd readlink realpath rm rmdir runcon seq sha1sum sha224sum
     sha256sum sha384sum sha512sum shred shuf sleep sort split stat stdbuf stty sum sync tac tail tee
-    test timeout touch tr true truncate tsort tty uname unexpand uniq unlink users vdir wc who whoami
-    yes
+    test timeout touch tr true truncate tsort tty uname unexpand uniq unlink users vdir wc who
+    whoami yes
     find xargs grep egrep fgrep sed awk gawk mawk diff diff3 cmp patch less more file tree column
     hexdump xxd strings bc jq rg tput clear reset
     tar gzip gunzip zcat bzip2 bunzip2 xz unxz zstd unzip zip

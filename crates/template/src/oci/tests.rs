@@ -363,7 +363,8 @@ fn serve(mut stream: TcpStream, dir: &Path, digest: &str) -> io::Result<()> {
     let body = body.unwrap_or_default();
     let length = body.len();
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
     stream.write_all(&body)

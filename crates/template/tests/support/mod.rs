@@ -4,21 +4,28 @@ use stasis_template::{Progress, Recipe, Root, build_root};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
+use std::time::SystemTime;
 
-/// Keeps what a build says.
+/// Keeps what a build says, and shows it to whoever runs a test with `--nocapture`.
 #[derive(Default)]
 pub struct Log(pub Mutex<Vec<String>>);
 
+impl Log {
+    fn push(&self, line: String) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        println!("{}.{} {line}", now.as_secs() % 1000, now.subsec_millis() / 100);
+        self.0.lock().unwrap().push(line);
+    }
+}
+
 impl Progress for Log {
     fn step(&self, name: &str, done: u64, total: Option<u64>) {
-        let mut log = self.0.lock().unwrap();
-        let line = format!("step {name}");
-        if done == 0 || total == Some(done) || !log.contains(&line) {
-            log.push(line);
+        if done == 0 || total == Some(done) {
+            self.push(format!("step {name}"));
         }
     }
     fn say(&self, line: &str) {
-        self.0.lock().unwrap().push(line.to_owned());
+        self.push(line.to_owned());
     }
 }
 
