@@ -66,13 +66,11 @@ fn command(recipe: &Recipe, suite: &str, root: &Path, downloads: &Path) -> Comma
 
 /// Hooks that bring downloaded packages back from the cache, and to it.
 fn kept(downloads: &Path) -> [String; 2] {
-    let dir = downloads.display().to_string().replace('\'', "'\\''");
-    let inside = "/var/cache/apt/archives/";
+    let kept = format!("'{}'", downloads.display().to_string().replace('\'', "'\\''"));
+    let inside = "\"$1\"/var/cache/apt/archives/";
     [
-        format!(
-            "--setup-hook=mkdir -p \"$1\"{inside} && cp -n '{dir}'/*.deb \"$1\"{inside} 2>/dev/null || true"
-        ),
-        format!("--customize-hook=cp -n \"$1\"{inside}*.deb '{dir}'/ || true"),
+        format!("--setup-hook=mkdir -p {inside}; cp -n {kept}/*.deb {inside} 2>/dev/null || true"),
+        format!("--customize-hook=cp -n {inside}*.deb {kept}/ || true"),
     ]
 }
 
