@@ -111,6 +111,12 @@ pub fn flock(fd: BorrowedFd, operation: i32) -> io::Result<()> {
     check(unsafe { libc::flock(fd.as_raw_fd(), operation) }.into()).map(drop)
 }
 
+/// Waits until everything written to the file system that `fd` is on is on disk.
+pub fn sync_file_system(fd: BorrowedFd) -> io::Result<()> {
+    // SAFETY: numbers only.
+    check(unsafe { libc::syncfs(fd.as_raw_fd()) }.into()).map(drop)
+}
+
 /// Sets this process's file mode mask; the old one.
 pub fn umask(mask: u32) -> u32 {
     // SAFETY: numbers only.

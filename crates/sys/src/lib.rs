@@ -12,6 +12,7 @@ pub mod arch;
 pub mod fds;
 pub mod files;
 pub mod ipc;
+pub mod jail;
 pub mod memory;
 pub mod mount;
 pub mod namespace;

@@ -1,3 +1,36 @@
-//! template.
+//! Templates' root file systems, from recipes.
+//!
+//!   recipe.toml ──► Recipe ──► base (host, debian, oci) ──► packages ──► <roots>/<name>/
+//!                                                                        <roots>/<name>.json
+//!
+//! A root is a directory that is never written again, and everything in it is a copy. Machines see
+//! it below their own changes. What fails says what, has a code and a hint, and leaves nothing but
+//! downloads behind.
 
 #![forbid(unsafe_code)]
+
+mod build;
+mod check;
+mod debian;
+mod error;
+mod host;
+mod index;
+mod inside;
+mod jailed;
+mod oci;
+mod packages;
+mod progress;
+mod recipe;
+mod root;
+mod seal;
+mod size;
+mod tree;
+mod turn;
+mod uv;
+
+pub use build::build_root;
+pub use error::{Error, Result};
+pub use progress::{Progress, Silent};
+pub use recipe::{Base, Limits, Recipe, Source};
+pub use root::{FORMAT, Root, inspect, list, remove};
+pub use size::Size;

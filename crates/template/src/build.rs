@@ -1,0 +1,204 @@
+//! From a recipe to a finished root.
+//!
+//!   recipe ──► key ──► there already? ──► done
+//!                 └──► lock ──► lay out the base ──► furnish ──► packages ──► prepare ──► compile
+//!                                                           rename, describe ◄── sync ◄── seal
+//!
+//! The directory is built under a temporary name and renamed when it is whole and on disk; the
+//! description follows. A build that is killed leaves a temporary directory, which the next build
+//! removes; its downloads stay in the cache. Builds take turns by a lock on a file.
+
+use crate::error::{Doing, Error, Result};
+use crate::inside::{self, Laid};
+use crate::packages::{Installer, Site};
+use crate::progress::Progress;
+use crate::recipe::{Base, Recipe, Source};
+use crate::root::{self, FORMAT, Root};
+use crate::seal::{self, Sealed};
+use crate::tree::Tree;
+use crate::{debian, host, oci, turn};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// How unfinished directories are called.
+const UNFINISHED: &str = ".new-";
+const GONE: &str = ".gone-";
+
+/// A base that was looked at, ready to be laid out.
+enum Found {
+    Host(Box<host::Python>),
+    Debian,
+    Oci(oci::Image),
+}
+
+/// Builds the root of a recipe, or finds the one that was built.
+pub fn build_root(
+    recipe: &Recipe,
+    roots: &Path,
+    cache: &Path,
+    progress: &dyn Progress,
+) -> Result<Root> {
+    recipe.check()?;
+    let (found, identity) = look(recipe, cache)?;
+    let name = name(recipe, &identity);
+    if let Ok(root) = root::inspect(roots, &name) {
+        return Ok(root);
+    }
+    must_be_root()?;
+    for dir in [roots, cache] {
+        fs::create_dir_all(dir).doing(|| format!("{}", dir.display()))?;
+    }
+    let _turn = turn::take(roots, progress)?;
+    // somebody else may have built it while we waited
+    if let Ok(root) = root::inspect(roots, &name) {
+        return Ok(root);
+    }
+    clear(roots, &name)?;
+    let work = roots.join(format!("{UNFINISHED}{name}"));
+    let built = build(recipe, &found, &name, &work, cache, progress);
+    let finished = built.and_then(|root| publish(roots, &work, root));
+    if finished.is_err() {
+        let _ = fs::remove_dir_all(&work);
+    }
+    finished
+}
+
+fn look(recipe: &Recipe, cache: &Path) -> Result<(Found, String)> {
+    match &recipe.base {
+        Base::Host => {
+            let python = host::probe(recipe.python.as_deref())?;
+            let identity =
+                python.identity().doing(|| format!("{}", python.executable.display()))?;
+            Ok((Found::Host(Box::new(python)), identity))
+        }
+        Base::Debian { .. } => Ok((Found::Debian, String::new())),
+        Base::Oci(source) => {
+            let image = oci::Image::find(source, cache)?;
+            // a reference names its image itself: asking a registry would make it take time
+            let asked = matches!(source, Source::Reference(_));
+            let identity = if asked { String::new() } else { image.identity()? };
+            Ok((Found::Oci(image), identity))
+        }
+    }
+}
+
+/// Content-derived: the same recipe on the same base gives the same name.
+fn name(recipe: &Recipe, identity: &str) -> String {
+    let text = format!("{FORMAT}\n{}\n{identity}\n", recipe.root_digest());
+    let hash = blake3::hash(text.as_bytes()).to_hex();
+    format!("{}-{}", recipe.base.kind(), &hash[..20])
+}
+
+fn must_be_root() -> Result<()> {
+    let own = fs::metadata("/proc/self").doing(|| "/proc/self".to_owned())?;
+    if own.uid() == 0 { Ok(()) } else { Err(Error::Privilege) }
+}
+
+/// Removes what builds and removals that were killed have left. Whoever calls has the turn.
+fn clear(roots: &Path, name: &str) -> Result<()> {
+    let doing = || format!("{}", roots.display());
+    for entry in fs::read_dir(roots).doing(doing)? {
+        let entry = entry.doing(doing)?;
+        let file = entry.file_name().to_string_lossy().into_owned();
+        // a directory without its description was not finished either
+        if file.starts_with(UNFINISHED) || file.starts_with(GONE) || file == name {
+            fs::remove_dir_all(entry.path()).doing(|| format!("removing {file}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn build(
+    recipe: &Recipe,
+    found: &Found,
+    name: &str,
+    work: &Path,
+    cache: &Path,
+    progress: &dyn Progress,
+) -> Result<Root> {
+    fs::create_dir(work).doing(|| format!("{}", work.display()))?;
+    let laid = lay(recipe, found, work, cache, progress)?;
+    inside::furnish(work)?;
+    let env = inside::environment(&laid.env, &recipe.env);
+    let installer = Installer { recipe, root: work, cache, env: &env, progress };
+    let site = installer.make(&laid.python)?;
+    let lock = installer.install(&site)?;
+    installer.prepare()?;
+    settle(work)?;
+    installer.compile(&site)?;
+    progress.step("seal", 0, None);
+    settle(work)?;
+    let sealed = seal::disarm(work).and_then(|()| seal::digest(work));
+    let sealed = sealed.doing(|| "reading the root".to_owned())?;
+    installer.forget();
+    let whole = Whole { laid, site, env, lock, sealed };
+    Ok(describe(recipe, name, whole))
+}
+
+/// Lays the base out.
+fn lay(
+    recipe: &Recipe,
+    found: &Found,
+    work: &Path,
+    cache: &Path,
+    progress: &dyn Progress,
+) -> Result<Laid> {
+    progress.step("base", 0, None);
+    match found {
+        Found::Host(python) => host::lay(python, work, progress),
+        Found::Debian => debian::lay(recipe, work, cache, progress),
+        Found::Oci(image) => image.lay(recipe.python.as_deref(), work, progress),
+    }
+}
+
+fn settle(work: &Path) -> Result<()> {
+    // an image's links may make these lie elsewhere in the root
+    let tree = Tree::open(work).doing(|| format!("{}", work.display()))?;
+    for dir in [inside::VENV, inside::HOME] {
+        tree.real(Path::new(dir)).and_then(|path| seal::settle(&path)).doing(|| dir.to_owned())?;
+    }
+    Ok(())
+}
+
+/// All that is known at the end.
+struct Whole {
+    laid: Laid,
+    site: Site,
+    env: BTreeMap<String, String>,
+    lock: Vec<String>,
+    sealed: Sealed,
+}
+
+fn describe(recipe: &Recipe, name: &str, whole: Whole) -> Root {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Root {
+        format: FORMAT,
+        name: name.to_owned(),
+        recipe: recipe.clone(),
+        base: whole.laid.base,
+        python: PathBuf::from(format!("{}/bin/python", inside::VENV)),
+        python_version: whole.site.version,
+        site: whole.site.site,
+        uid: inside::USER,
+        home: PathBuf::from(inside::HOME),
+        env: whole.env,
+        image_user: whole.laid.user,
+        lock: whole.lock,
+        digest: whole.sealed.digest,
+        files: whole.sealed.files,
+        bytes: whole.sealed.bytes,
+        built_at: now.map_or(0, |time| time.as_secs()),
+    }
+}
+
+/// Gives the directory its name once it is on disk, then the description.
+fn publish(roots: &Path, work: &Path, root: Root) -> Result<Root> {
+    let doing = || format!("finishing {}", root.name);
+    seal::sync(work).doing(doing)?;
+    fs::rename(work, root.path(roots)).doing(doing)?;
+    root::write(roots, &root)?;
+    Ok(root)
+}

@@ -1,0 +1,85 @@
+//! What can go wrong, for three readers: a code for programs, a sentence for people with a hint
+//! what to do, and the cause for the log.
+
+use std::io;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The recipe is not one. `line` counts from 1.
+    #[error("recipe: {}{key}: {what}", line.map(|n| format!("line {n}: ")).unwrap_or_default())]
+    Recipe { key: String, line: Option<usize>, what: String },
+    /// The base cannot be laid out.
+    #[error("base {base}: {what}")]
+    Base { base: &'static str, what: String, hint: &'static str },
+    /// An image, or what a registry sent, is not what it says it is.
+    #[error("image: {0}")]
+    Image(String),
+    #[error("packages: {0}")]
+    Packages(String),
+    /// The recipe's own code failed while the root was built.
+    #[error("prepare: {0}")]
+    Prepare(String),
+    #[error("{doing}: {source}")]
+    Io { doing: String, source: io::Error },
+    #[error("building a root file system needs root")]
+    Privilege,
+    #[error("no root file system is called {0}")]
+    Unknown(String),
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A stable name for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::Recipe { .. } => "template.recipe",
+            Error::Base { .. } => "template.base",
+            Error::Image(_) => "template.image",
+            Error::Packages(_) => "template.packages",
+            Error::Prepare(_) => "template.prepare",
+            Error::Io { source, .. } if is_full(source) => "template.disk",
+            Error::Io { .. } => "template.io",
+            Error::Privilege => "template.privilege",
+            Error::Unknown(_) => "template.unknown",
+        }
+    }
+
+    /// What can be done about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Recipe { .. } => "templates/python/recipe.toml shows every key",
+            Error::Base { hint, .. } => hint,
+            Error::Image(_) => "pull or export the image again, and compare its digest",
+            Error::Packages(_) => {
+                "packages come from the index that the host's pip uses, as wheels; \
+                 `source-builds = true` allows others"
+            }
+            Error::Prepare(_) => "the code runs as an ordinary user, without a network",
+            Error::Io { source, .. } if is_full(source) => "free some space and build again",
+            Error::Io { .. } => "the build can be started again; what is downloaded is kept",
+            Error::Privilege => "start it with sudo",
+            Error::Unknown(_) => "`stasis template list` shows what there is",
+        }
+    }
+
+    pub(crate) fn key(key: &str, what: impl Into<String>) -> Error {
+        Error::Recipe { key: key.to_owned(), line: None, what: what.into() }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Adds to an error of the system what was being done.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|source| Error::Io { doing: what(), source })
+    }
+}

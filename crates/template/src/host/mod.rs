@@ -1,0 +1,153 @@
+//! The base `host`: the host's Python and a small userland, copied.
+//!
+//!   probe ──► interpreter, library ──► extension modules ──► shared libraries ──► loader
+//!                 userland: shell, coreutils, git, ...  ─┘
+//!
+//! Everything is a copy (shared extents where the file system can), never a hard link: an upgrade
+//! of the host changes nothing here. A program that the host lacks is left out.
+
+mod copier;
+mod libraries;
+mod probe;
+mod userland;
+
+pub use probe::{Python, probe};
+
+use crate::error::{Doing, Error, Result};
+use crate::inside::Laid;
+use crate::progress::Progress;
+use copier::Copier;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Of the standard library: tests, editors and what needs a display.
+const SKIPPED: [&str; 8] = [
+    "test",
+    "tests",
+    "idlelib",
+    "idle_test",
+    "turtledemo",
+    "site-packages",
+    "dist-packages",
+    "EXTERNALLY-MANAGED",
+];
+const SKIPPED_STARTS: [&str; 2] = ["_tkinter.", "config-"];
+/// Opened by name at run time, by the C library or by wheels.
+const OPENED: [&str; 9] = [
+    "libgcc_s.so.1",
+    "libstdc++.so.6",
+    "libnss_files.so.2",
+    "libnss_dns.so.2",
+    "libresolv.so.2",
+    "librt.so.1",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "libutil.so.1",
+];
+
+/// A path on a host or in a root where /bin and its like are links into /usr.
+fn merged(path: &Path) -> PathBuf {
+    let mut rest = path.strip_prefix("/").unwrap_or(path).components();
+    match rest.next().and_then(|first| first.as_os_str().to_str()) {
+        Some(first @ ("bin" | "sbin" | "lib" | "lib64")) => {
+            Path::new("/usr").join(first).join(rest.as_path())
+        }
+        _ => path.to_owned(),
+    }
+}
+
+/// Lays the base out in the empty directory `root`.
+pub fn lay(python: &Python, root: &Path, progress: &dyn Progress) -> Result<Laid> {
+    links(root).doing(|| "the root's first links".to_owned())?;
+    let mut copier = Copier::new(root, python, progress);
+    copier.program(&python.executable)?;
+    if let Some(library) = &python.library {
+        copier.program(library)?;
+    }
+    for dir in dirs(python) {
+        copier.tree(dir, &|name| is_skipped(name))?;
+    }
+    for name in OPENED {
+        copier.library(name, &[])?;
+    }
+    name_python(&mut copier, python)?;
+    userland::lay(&mut copier)?;
+    let places = copier.finish();
+    loader_cache(root, &places)?;
+    let bundle = ("SSL_CERT_FILE".to_owned(), userland::BUNDLE.to_owned());
+    let has_bundle = root.join(userland::BUNDLE.trim_start_matches('/')).exists();
+    Ok(Laid {
+        base: format!("Python {}", python.version),
+        python: python.map(&python.executable),
+        env: BTreeMap::from_iter(has_bundle.then_some(bundle)),
+        user: None,
+    })
+}
+
+fn dirs(python: &Python) -> Vec<&Path> {
+    let mut dirs = vec![python.stdlib.as_path(), &python.platstdlib, &python.include];
+    dirs.dedup();
+    dirs.retain(|dir| dir.is_dir());
+    dirs
+}
+
+fn is_skipped(name: &str) -> bool {
+    SKIPPED.contains(&name)
+        || SKIPPED_STARTS.iter().any(|start| name.starts_with(start))
+        || name.ends_with(".opt-1.pyc")
+        || name.ends_with(".opt-2.pyc")
+        || name.ends_with(".a")
+}
+
+fn links(root: &Path) -> std::io::Result<()> {
+    for name in ["bin", "sbin", "lib", "lib64"] {
+        std::fs::create_dir_all(root.join("usr").join(name))?;
+        std::os::unix::fs::symlink(format!("usr/{name}"), root.join(name))?;
+    }
+    Ok(())
+}
+
+fn name_python(copier: &mut Copier, python: &Python) -> Result<()> {
+    let inside = python.map(&python.executable);
+    for name in ["python3", "python"] {
+        let link = inside.with_file_name(name);
+        if link != inside {
+            copier.link(&link, &inside)?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells the loader where its libraries are, as they may have moved.
+fn loader_cache(root: &Path, places: &[PathBuf]) -> Result<()> {
+    let list: String = places.iter().map(|place| format!("{}\n", place.display())).collect();
+    let conf = root.join("etc/ld.so.conf");
+    std::fs::write(&conf, list).doing(|| "etc/ld.so.conf".to_owned())?;
+    let wrong = |what: String| Error::Base {
+        base: "host",
+        what,
+        hint: "the C library's ldconfig must be in /sbin",
+    };
+    let output = Command::new("/sbin/ldconfig")
+        .arg("-r")
+        .arg(root)
+        .output()
+        .map_err(|error| wrong(format!("ldconfig: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(wrong(format!("ldconfig: {}", String::from_utf8_lossy(&output.stderr).trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_places_are_in_usr() {
+        assert_eq!(merged(Path::new("/lib64/ld.so")), Path::new("/usr/lib64/ld.so"));
+        assert_eq!(merged(Path::new("/usr/bin/env")), Path::new("/usr/bin/env"));
+        assert_eq!(merged(Path::new("/library/x")), Path::new("/library/x"));
+    }
+}

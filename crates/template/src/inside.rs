@@ -1,0 +1,161 @@
+//! What every root has, whatever its base: directories the engine mounts over, the user machines
+//! run as, and an environment for Python that this user may write to.
+
+use crate::error::{Doing, Result};
+use crate::tree::Tree;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The user machines run as.
+pub const USER: u32 = 1000;
+pub const HOME: &str = "/home/user";
+/// The virtual environment. It is the user's own, so a plain `pip install` works.
+pub const VENV: &str = "/opt/venv";
+const LARGEST: u64 = 1 << 20;
+
+const DIRS: [(&str, u32); 13] = [
+    ("proc", 0o755),
+    ("dev", 0o755),
+    ("sys", 0o755),
+    ("run", 0o755),
+    ("root", 0o700),
+    ("home", 0o755),
+    ("etc", 0o755),
+    ("opt", 0o755),
+    ("usr/bin", 0o755),
+    ("var/tmp", 0o1777),
+    ("tmp", 0o1777),
+    ("etc/stasis", 0o755),
+    (".stasis", 0o755),
+];
+
+/// What a base brought along.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Laid {
+    /// In words: a version, a suite, a digest.
+    pub base: String,
+    /// The interpreter, a path inside.
+    pub python: PathBuf,
+    pub env: BTreeMap<String, String>,
+    /// The user a container image asks for.
+    pub user: Option<String>,
+}
+
+/// Adds to a base what every root has.
+pub fn furnish(root: &Path) -> Result<()> {
+    let doing = || "directories and users".to_owned();
+    let tree = Tree::open(root).doing(doing)?;
+    for (path, mode) in DIRS {
+        tree.make_dirs(Path::new(path), mode, 0).doing(|| path.to_owned())?;
+    }
+    for path in [HOME, VENV] {
+        tree.make_dirs(Path::new(path), 0o755, USER).doing(|| path.to_owned())?;
+    }
+    accounts(&tree).doing(doing)?;
+    tree.write("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n").doing(doing)?;
+    tree.write("etc/resolv.conf", "").doing(doing)
+}
+
+fn accounts(tree: &Tree) -> std::io::Result<()> {
+    let bash = tree.is_program(Path::new("/bin/bash"));
+    let shell = if bash { "/bin/bash" } else { "/bin/sh" };
+    let passwd = tree.read("etc/passwd", LARGEST)?;
+    let group = tree.read("etc/group", LARGEST)?;
+    tree.write("etc/passwd", with_users(&passwd, shell))?;
+    tree.write("etc/group", with_groups(&group))
+}
+
+/// The table of users with root, nobody and ours; whoever had our name or number goes.
+fn with_users(passwd: &str, shell: &str) -> String {
+    let mut table = without(passwd, &["user"], USER);
+    let rest = [
+        ("root:", format!("root:x:0:0:root:/root:{shell}")),
+        ("nobody:", "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin".to_owned()),
+    ];
+    add_missing(&mut table, &rest);
+    table.push(format!("user:x:{USER}:{USER}:user:{HOME}:{shell}"));
+    table.join("\n") + "\n"
+}
+
+fn with_groups(group: &str) -> String {
+    let mut table = without(group, &["user"], USER);
+    let rest = [("root:", "root:x:0:".to_owned()), ("nogroup:", "nogroup:x:65534:".to_owned())];
+    add_missing(&mut table, &rest);
+    table.push(format!("user:x:{USER}:"));
+    table.join("\n") + "\n"
+}
+
+fn without(table: &str, names: &[&str], id: u32) -> Vec<String> {
+    let is_other = |line: &&str| {
+        let mut fields = line.split(':');
+        let name = fields.next().unwrap_or_default();
+        let number = fields.nth(1).unwrap_or_default();
+        !line.trim().is_empty() && !names.contains(&name) && number != id.to_string()
+    };
+    table.lines().filter(is_other).map(str::to_owned).collect()
+}
+
+fn add_missing(table: &mut Vec<String>, lines: &[(&str, String)]) {
+    for (start, line) in lines {
+        if !table.iter().any(|other| other.starts_with(start)) {
+            table.push(line.clone());
+        }
+    }
+}
+
+/// The environment of every machine: the base's, ours, the recipe's; the later wins.
+///
+/// PYTHONHASHSEED is not set: the seed is drawn once, when the template starts, and is the same
+/// in all machines made from it. That is as random to others as any, but not a secret between
+/// machines.
+pub fn environment(
+    base: &BTreeMap<String, String>,
+    recipe: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let usual = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let path = base.get("PATH").map_or(usual, String::as_str);
+    let ours = [
+        ("HOME", HOME.to_owned()),
+        ("USER", "user".to_owned()),
+        ("LOGNAME", "user".to_owned()),
+        ("PATH", format!("{VENV}/bin:{HOME}/.local/bin:{path}")),
+        ("VIRTUAL_ENV", VENV.to_owned()),
+        ("LANG", "C.UTF-8".to_owned()),
+        ("TERM", "xterm-256color".to_owned()),
+        ("TZ", "UTC".to_owned()),
+        // downloads would otherwise be kept with every machine, for ever
+        ("PIP_NO_CACHE_DIR", "1".to_owned()),
+        ("PIP_DISABLE_PIP_VERSION_CHECK", "1".to_owned()),
+        ("PIP_NO_INPUT", "1".to_owned()),
+        ("PIP_PROGRESS_BAR", "off".to_owned()),
+    ];
+    let ours = ours.map(|(key, value)| (key.to_owned(), value));
+    let both = recipe.iter().map(|(key, value)| (key.clone(), value.clone()));
+    base.clone().into_iter().chain(ours).chain(both).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_has_our_name_or_number_makes_room() {
+        let old =
+            "root:x:0:0:root:/root:/bin/sh\nnode:x:1000:1000::/srv/node:/bin/sh\nuser:x:7:7::/:";
+        let new = with_users(old, "/bin/bash");
+        let lines: Vec<_> = new.lines().collect();
+        assert_eq!(lines[0], "root:x:0:0:root:/root:/bin/sh");
+        assert!(lines[1].starts_with("nobody:x:65534:"));
+        assert_eq!(lines[2], "user:x:1000:1000:user:/home/user:/bin/bash");
+        assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
+    fn the_recipe_has_the_last_word_and_the_image_keeps_its_path() {
+        let base = BTreeMap::from([("PATH".to_owned(), "/x/bin".to_owned())]);
+        let recipe = BTreeMap::from([("TZ".to_owned(), "Europe/Rome".to_owned())]);
+        let env = environment(&base, &recipe);
+        assert_eq!(env["PATH"], "/opt/venv/bin:/home/user/.local/bin:/x/bin");
+        assert_eq!(env["TZ"], "Europe/Rome");
+    }
+}

@@ -1,0 +1,191 @@
+//! The base `oci`: a container image, applied layer by layer.
+//!
+//!   reference ──registry──► cache ─┐
+//!   layout ────────────────────────┼─► Store ──► manifest, config ──► layers ──► root
+//!   archive (layout, docker save) ─┘        every file is checked against its digest
+//!
+//! The image must have a Python; its own program and user are recorded, not used.
+
+mod layer;
+mod manifest;
+mod registry;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Doing, Error, Result};
+use crate::inside::Laid;
+use crate::progress::Progress;
+use crate::recipe::Source;
+use crate::tree::Tree;
+use layer::Budget;
+use manifest::{Config, Descriptor, Index, Manifest, Saved, parse};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use store::{Check, Store, blob_name};
+
+const DEEPEST: usize = 3;
+const LONGEST_ENV: usize = 1000;
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The types of an index, of OCI and of Docker.
+const INDEXES: [&str; 2] = [
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+];
+
+/// An image that was found; a registry is asked only when it is laid out.
+pub enum Image {
+    Remote { reference: String, cache: PathBuf },
+    Local(Store),
+}
+
+/// What an image consists of.
+struct Parts {
+    digest: String,
+    config: Config,
+    layers: Vec<(String, Check)>,
+}
+
+impl Image {
+    pub fn find(source: &Source, cache: &Path) -> Result<Image> {
+        match source {
+            Source::Reference(reference) => {
+                Ok(Image::Remote { reference: reference.clone(), cache: cache.join("oci") })
+            }
+            Source::Layout(dir) if dir.join("index.json").is_file() => {
+                Ok(Image::Local(Store::Dir(dir.clone())))
+            }
+            Source::Layout(dir) => {
+                Err(Error::Image(format!("{} has no index.json", dir.display())))
+            }
+            Source::Archive(path) => Store::tar(path).map(Image::Local),
+        }
+    }
+
+    /// The digest that names the image.
+    pub fn identity(&self) -> Result<String> {
+        match self {
+            Image::Remote { reference, .. } => Ok(reference.clone()),
+            Image::Local(store) => Ok(parts(store)?.digest),
+        }
+    }
+
+    /// Applies the image to the empty directory `root`.
+    pub fn lay(&self, python: Option<&str>, root: &Path, progress: &dyn Progress) -> Result<Laid> {
+        match self {
+            Image::Local(store) => lay(store, parts(store)?, python, root, progress),
+            Image::Remote { reference, cache } => {
+                let (manifest, digest) = registry::fetch(reference, cache, progress)?;
+                let store = Store::Dir(cache.clone());
+                let parts = of_manifest(&store, manifest, digest)?;
+                lay(&store, parts, python, root, progress)
+            }
+        }
+    }
+}
+
+fn lay(
+    store: &Store,
+    parts: Parts,
+    python: Option<&str>,
+    root: &Path,
+    progress: &dyn Progress,
+) -> Result<Laid> {
+    let tree = Tree::open(root).doing(|| "the new root".to_owned())?;
+    let mut budget = Budget::default();
+    let total = parts.layers.len() as u64;
+    for (done, (name, check)) in parts.layers.iter().enumerate() {
+        progress.step("layers", done as u64, Some(total));
+        store.verify(name, check)?;
+        let layer = store::unpacked(store.open(name)?).doing(|| name.clone())?;
+        layer::apply(&tree, layer, &mut budget)
+            .map_err(|error| Error::Image(format!("layer {name}: {error}")))?;
+    }
+    progress.step("layers", total, Some(total));
+    let settings = parts.config.config;
+    let env = variables(settings.env.unwrap_or_default());
+    let python = find_python(&tree, &env, python)?;
+    let user = settings.user.filter(|user| !user.is_empty() && user.len() < 256);
+    Ok(Laid { base: parts.digest, python, env, user })
+}
+
+/// The parts of an image in a layout or in an archive of Docker's.
+fn parts(store: &Store) -> Result<Parts> {
+    if store.has("index.json") {
+        let index: Index = parse("index.json", &store.read("index.json")?)?;
+        let (bytes, digest) = descend(store, index.choose()?.clone())?;
+        return of_manifest(store, Manifest::parse(&bytes)?, digest);
+    }
+    if store.has("manifest.json") {
+        let saved: Vec<Saved> = parse("manifest.json", &store.read("manifest.json")?)?;
+        return of_saved(store, &saved);
+    }
+    Err(Error::Image("it has neither index.json nor manifest.json".to_owned()))
+}
+
+/// Follows indexes of indexes to the manifest.
+fn descend(store: &Store, mut at: Descriptor) -> Result<(Vec<u8>, String)> {
+    for _ in 0..DEEPEST {
+        let bytes = store.blob(&at.digest)?;
+        if !INDEXES.contains(&at.media_type.as_str()) {
+            return Ok((bytes, at.digest));
+        }
+        at = parse::<Index>(&at.digest, &bytes)?.choose()?.clone();
+    }
+    Err(Error::Image("indexes within indexes".to_owned()))
+}
+
+fn of_manifest(store: &Store, manifest: Manifest, digest: String) -> Result<Parts> {
+    let config = parse("config", &store.blob(&manifest.config.digest)?)?;
+    let layer =
+        |layer: &Descriptor| Ok((blob_name(&layer.digest)?, Check::Stored(layer.digest.clone())));
+    let layers = manifest.layers.iter().map(layer).collect::<Result<_>>()?;
+    Ok(Parts { digest, config, layers })
+}
+
+/// Docker's own archives name layers by path; their digests are in the config, of what is unpacked.
+fn of_saved(store: &Store, saved: &[Saved]) -> Result<Parts> {
+    let [image] = saved else {
+        return Err(Error::Image(format!("the archive holds {} images, not one", saved.len())));
+    };
+    let bytes = store.read(&image.config)?;
+    let config: Config = parse("config", &bytes)?;
+    let ids = &config.rootfs.diff_ids;
+    if ids.len() != image.layers.len() {
+        return Err(Error::Image("its config and its list of layers differ".to_owned()));
+    }
+    let checks = ids.iter().cloned().map(Check::Unpacked);
+    let layers = image.layers.iter().cloned().zip(checks).collect();
+    let hash = store::hash(&bytes[..]).doing(|| image.config.clone())?;
+    Ok(Parts { digest: format!("sha256:{hash}"), config, layers })
+}
+
+fn variables(list: Vec<String>) -> BTreeMap<String, String> {
+    let fits = |(key, value): &(String, String)| !key.is_empty() && !value.contains('\0');
+    let split = |line: String| line.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned()));
+    list.into_iter().take(LONGEST_ENV).filter_map(split).filter(fits).collect()
+}
+
+fn find_python(
+    tree: &Tree,
+    env: &BTreeMap<String, String>,
+    wanted: Option<&str>,
+) -> Result<PathBuf> {
+    let name = match wanted {
+        Some(version) if version.starts_with(|c: char| c.is_ascii_digit()) => {
+            format!("python{version}")
+        }
+        other => other.unwrap_or("python3").to_owned(),
+    };
+    let path = env.get("PATH").map_or(PATH, String::as_str);
+    let mut places = path.split(':').filter(|dir| dir.starts_with('/'));
+    let found = places.find_map(|dir| {
+        let path = Path::new(dir).join(&name);
+        tree.is_program(&path).then_some(path)
+    });
+    found.ok_or_else(|| Error::Base {
+        base: "oci",
+        what: format!("the image has no {name} on its PATH ({path})"),
+        hint: "choose an image with Python 3.9 or later, such as one of the official python images",
+    })
+}

@@ -1,0 +1,186 @@
+//! What a template is made from, as a file.
+//!
+//!   text ──parse──► Recipe ──check──► Recipe ──digest──► the name of what it makes
+//!
+//! Unknown keys are refused. An error names the key and, where the text is at hand, the line.
+
+use crate::error::{Doing, Error, Result};
+use crate::size::Size;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const DEFAULT: &str = include_str!("../../../templates/python/recipe.toml");
+const LONGEST: usize = 64 * 1024;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Recipe {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The interpreter: a version (`3.12`), a name, or a path. By default `python3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<String>,
+    /// Requirements as pip writes them; pin what should not move.
+    #[serde(default)]
+    pub packages: Vec<String>,
+    /// Packages of the distribution, for the base `debian`.
+    #[serde(default)]
+    pub apt: Vec<String>,
+    /// Lets packages without a wheel be built, which runs their code.
+    #[serde(default)]
+    pub source_builds: bool,
+    /// Python code run once while the root is built, as the machine's user and without a network;
+    /// the files it leaves in the home and in the environment belong to the root.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prepare: String,
+    /// Python code run before the template is captured; what it imports every machine has.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub warm_up: String,
+    pub base: Base,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// What the root starts from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum Base {
+    /// The host's Python and a small set of its programs, copied.
+    Host,
+    /// A Debian suite, laid out by mmdebstrap.
+    Debian {
+        #[serde(default = "stable")]
+        suite: String,
+    },
+    /// A container image.
+    Oci(Source),
+}
+
+/// Where a container image comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// In a registry. Without a digest, the image the tag meant when the root was built.
+    Reference(String),
+    /// A directory in the OCI layout.
+    Layout(PathBuf),
+    /// A tar file of such a directory, or one that `docker save` wrote.
+    Archive(PathBuf),
+}
+
+/// What one machine may use, unless it is told otherwise when it is made.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Size>,
+    /// Processors, such as 1.5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Size>,
+}
+
+fn stable() -> String {
+    "trixie".to_owned()
+}
+
+impl Base {
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Base::Host => "host",
+            Base::Debian { .. } => "debian",
+            Base::Oci(_) => "oci",
+        }
+    }
+}
+
+impl Recipe {
+    /// The template every machine starts from unless another is named.
+    pub fn default_python() -> Recipe {
+        Recipe::parse(DEFAULT).expect("the recipe that is compiled in is tested")
+    }
+
+    pub fn parse(text: &str) -> Result<Recipe> {
+        if text.len() > LONGEST {
+            return Err(Error::key("file", format!("longer than {LONGEST} bytes")));
+        }
+        let recipe: Recipe = toml::from_str(text).map_err(|error| not_toml(text, &error))?;
+        recipe.check().map_err(|error| with_line(text, error))?;
+        Ok(recipe)
+    }
+
+    /// Reads a file. Paths in it are meant from its own directory.
+    pub fn read(path: &Path) -> Result<Recipe> {
+        let text = fs::read_to_string(path).doing(|| format!("{}", path.display()))?;
+        let mut recipe = Recipe::parse(&text)?;
+        let dir = path.parent().unwrap_or(Path::new(""));
+        if let Base::Oci(Source::Layout(given) | Source::Archive(given)) = &mut recipe.base {
+            let from = dir.join(&*given);
+            *given = std::path::absolute(&from).doing(|| format!("{}", from.display()))?;
+        }
+        Ok(recipe)
+    }
+
+    pub fn print(&self) -> String {
+        toml::to_string_pretty(self).expect("a recipe has no value that TOML lacks")
+    }
+
+    /// Names the whole recipe: what it makes, and how machines made from it start.
+    pub fn digest(&self) -> String {
+        hash(self)
+    }
+
+    /// Names the part of the recipe that decides the contents of the root.
+    pub(crate) fn root_digest(&self) -> String {
+        let part = Recipe {
+            name: String::new(),
+            description: String::new(),
+            warm_up: String::new(),
+            limits: Limits::default(),
+            ..self.clone()
+        };
+        hash(&part)
+    }
+
+    /// Checks every value; a recipe that was not parsed is checked when it is built.
+    pub fn check(&self) -> Result<()> {
+        crate::check::recipe(self)
+    }
+}
+
+fn hash(recipe: &Recipe) -> String {
+    let bytes = serde_json::to_vec(recipe).expect("a recipe has no value that JSON lacks");
+    blake3::hash(&bytes).to_hex().to_string()
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+fn not_toml(text: &str, error: &toml::de::Error) -> Error {
+    let line = error.span().map(|span| line_at(text, span.start));
+    let at = error.span().and_then(|span| text.get(span)).unwrap_or("file");
+    let key = at.split(['=', '\n']).next().unwrap_or(at).trim().to_owned();
+    Error::Recipe { key, line, what: error.message().to_owned() }
+}
+
+/// Adds the line on which the key of an error is set.
+fn with_line(text: &str, error: Error) -> Error {
+    let Error::Recipe { key, line: None, what } = error else { return error };
+    let last = key.rsplit('.').next().unwrap_or(&key).to_owned();
+    let sets = |line: &str| {
+        let line = line.trim_start_matches([' ', '[', '"']);
+        line.strip_prefix(last.as_str())
+            .is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    };
+    let line = text.lines().position(sets).map(|index| index + 1);
+    Error::Recipe { key, line, what }
+}

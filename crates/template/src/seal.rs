@@ -1,0 +1,87 @@
+//! The last step of a build: times that do not tell when it ran, a digest of all there is, and
+//! everything on disk.
+
+use stasis_sys::files;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// 2020-01-01: late enough for archives, early enough to be nobody's.
+const TIME: i64 = 1_577_836_800;
+
+/// What a root holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    pub digest: String,
+    pub files: u64,
+    pub bytes: u64,
+}
+
+/// Everything below `dir`, parents first, in the order of names. Links are not followed.
+fn walk(
+    dir: &Path,
+    visit: &mut dyn FnMut(&Path, &fs::Metadata) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    entries.sort();
+    for path in entries {
+        let about = fs::symlink_metadata(&path)?;
+        visit(&path, &about)?;
+        if about.is_dir() {
+            walk(&path, visit)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives everything below `dir`, and itself, the same time.
+pub fn settle(dir: &Path) -> io::Result<()> {
+    let set = |path: &Path| {
+        let text = path.to_str().ok_or_else(|| io::Error::other("a name is not UTF-8"))?;
+        files::set_mtime(text, TIME, 0)
+    };
+    walk(dir, &mut |path, _| set(path))?;
+    set(dir)
+}
+
+/// Takes set-user-id and set-group-id from all files: they lie on the host's disk too.
+pub fn disarm(root: &Path) -> io::Result<()> {
+    walk(root, &mut |path, about| match about.is_file() && about.mode() & 0o6000 != 0 {
+        true => fs::set_permissions(path, fs::Permissions::from_mode(about.mode() & 0o1777)),
+        false => Ok(()),
+    })
+}
+
+/// Reads all of the root.
+pub fn digest(root: &Path) -> io::Result<Sealed> {
+    let mut hasher = blake3::Hasher::new();
+    let mut sealed = Sealed { digest: String::new(), files: 0, bytes: 0 };
+    walk(root, &mut |path, about| {
+        let name = path.strip_prefix(root).unwrap_or(path).as_os_str().as_bytes();
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(name);
+        for number in [about.mode(), about.uid(), about.gid()] {
+            hasher.update(&number.to_le_bytes());
+        }
+        if about.is_symlink() {
+            hasher.update(fs::read_link(path)?.as_os_str().as_bytes());
+        } else if about.is_file() {
+            hasher.update(&about.len().to_le_bytes());
+            hasher.update_reader(File::open(path)?)?;
+            sealed.bytes += about.len();
+        }
+        sealed.files += 1;
+        Ok(())
+    })?;
+    sealed.digest = hasher.finalize().to_hex().to_string();
+    Ok(sealed)
+}
+
+/// Returns when all that was written beside `dir` is on disk.
+pub fn sync(dir: &Path) -> io::Result<()> {
+    files::sync_file_system(File::open(dir)?.as_fd())
+}
