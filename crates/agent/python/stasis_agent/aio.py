@@ -5,6 +5,7 @@ whenever a later one awaits something, and stand still in between.
 """
 
 from .own import __builtins__
+from importlib import import_module
 
 DRAIN = 1.0
 
@@ -17,8 +18,7 @@ class Loop:
 
     def run(self, coroutine):
         """Runs a coroutine to its end and returns its value."""
-        import asyncio
-
+        asyncio = self.gate.shielded(import_module, "asyncio")
         if self.loop is None or self.loop.is_closed():
             self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)

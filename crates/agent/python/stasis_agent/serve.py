@@ -10,6 +10,7 @@ from .own import GENERATION, HERE, __builtins__
 from . import carry, complete, variables
 from .channel import Channel, decode
 from .display import describe
+from .errors import failure
 from .gate import Gate
 from .run import Session
 from .streams import Streams
@@ -57,7 +58,13 @@ class Server:
         self.channel.send({"type": "ready", **report})
 
     def execute(self, order):
-        self.session.execute(order["seq"], order["code"], order["max_bytes"])
+        seq, code, most = order["seq"], order["code"], order["max_bytes"]
+        try:
+            self.session.execute(seq, code, most)
+        except Exception as error:
+            # user code has broken something the agent relies on: an answer there must be
+            report = {"seq": seq, "runtime_ms": 0.0, "error": failure(error)}
+            self.channel.send({"type": "done", **report})
 
     def wake(self, order):
         changed = self.waker.wake(order)

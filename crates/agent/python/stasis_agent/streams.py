@@ -34,26 +34,21 @@ def flush_c():
         _libc.fflush(_c_stdout)
 
 
-class Raw(FileIO):
-    """A descriptor that takes everything, even if a child process made it non-blocking."""
-
-    def write(self, data):
-        data = memoryview(data).cast("B")
-        done = 0
-        while done < len(data):
-            written = FileIO.write(self, data[done:])
-            if written is None:
-                set_blocking(self.fileno(), True)
-            else:
-                done += written
-        return done
+def block(descriptor):
+    """Makes writes wait, even if a child process that shares the pipe has switched that off."""
+    try:
+        if not get_blocking(descriptor):
+            set_blocking(descriptor, True)
+    except OSError:
+        pass  # closed by user code: the write will say so
 
 
 class Stream(TextIOWrapper):
     """A standard stream that knows its sibling and whose turn it is."""
 
     def __init__(self, streams, descriptor, name):
-        raw = Raw(descriptor, "w", closefd=False)
+        # Nothing in Python below this: an interrupt between a write and its account repeats it.
+        raw = FileIO(descriptor, "w", closefd=False)
         raw.name = name
         super().__init__(
             BufferedWriter(raw),
@@ -65,16 +60,21 @@ class Stream(TextIOWrapper):
         )
         self.mode = "w"
         self._streams = streams
-        self._flushed = 0.0
+        self._descriptor = descriptor
+        self._since = None  # when the piece of a line that waits was written
 
     def write(self, text):
         streams = self._streams
         if streams.last is not self:
             streams.turn(self)
+        block(self._descriptor)
         count = TextIOWrapper.write(self, text)
-        now = monotonic()
-        if now - self._flushed > PATIENCE:
-            self._flushed = now
+        if "\n" in text:
+            self._since = None
+        elif self._since is None:
+            self._since = monotonic()
+        elif monotonic() - self._since > PATIENCE:
+            self._since = None
             self.flush()
         return count
 
@@ -91,11 +91,10 @@ class Streams:
         for descriptor, copy in self.copies.items():
             if not same(descriptor, copy):
                 dup2(copy, descriptor)
-            if not get_blocking(descriptor):
-                set_blocking(descriptor, True)
-        if self.out.closed or broken(self.out):
+            block(descriptor)
+        if is_lost(self.out):
             self.out = Stream(self, 1, "<stdout>")
-        if self.err.closed or broken(self.err):
+        if is_lost(self.err):
             self.err = Stream(self, 2, "<stderr>")
         sys.stdout = sys.__stdout__ = self.out
         sys.stderr = sys.__stderr__ = self.err
@@ -112,9 +111,8 @@ class Streams:
 
     def flush(self):
         """Empties all buffers of this process."""
-        for stream in (self.out, self.err, sys.stdout, sys.stderr):
-            if stream is not None and hasattr(stream, "flush"):
-                quietly(stream.flush)
+        for stream in (self.out, self.err):
+            quietly(stream.flush)
         flush_c()
 
     def settle(self):
@@ -129,10 +127,10 @@ class Streams:
         quietly(self.err.write, text + "\n")
 
 
-def broken(stream):
-    """Whether a stream has lost what is below it (`detach()`)."""
+def is_lost(stream):
+    """Whether a stream was closed, or has lost what is below it (`detach()`)."""
     try:
-        return stream.buffer is None
+        return stream.closed
     except ValueError:
         return True
 

@@ -11,10 +11,18 @@ import tempfile
 import time
 
 AGENT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
-LIMIT = 60.0
+LIMIT = 20.0
 
 # Makes the passed descriptor number 3 before the interpreter under test starts.
-START = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.execv(sys.argv[2], sys.argv[2:])"
+START = """
+import os, sys
+passed = int(sys.argv[1])
+if passed != 3:
+    os.dup2(passed, 3)
+    os.close(passed)
+os.set_inheritable(3, True)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 class Hang(AssertionError):
@@ -152,3 +160,22 @@ class Machine:
         while self.pump(0):
             pass
         return report["changed"]
+
+
+class OneMachine:
+    """Gives the tests of a class one machine, and a fresh one after a test that lost it."""
+
+    machine = None
+    env = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.machine = Machine(cls.env)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.machine.close()
+
+    def setUp(self):
+        if self.machine.process.poll() is not None:
+            type(self).machine = Machine(self.env)
