@@ -3,7 +3,7 @@
     "stasis-variables-1\\n", then for each variable: two lengths, its name, its pickle
 
 The pickles share one memo, so that what two variables have in common is still one object after
-loading. What the session itself defined (functions, classes) exists nowhere else: cloudpickle takes
+loading; the order is that of the names. What the session itself defined (functions, classes) exists nowhere else: cloudpickle takes
 it along by value where it is installed, and without it such a variable is refused by name.
 """
 
@@ -103,18 +103,37 @@ def load(scope, path):
 
 
 def values(file):
-    memo = None
+    """Each variable's name, value and failure. What follows a failure may refer to it: refused."""
+    source = Source()
+    reader = Unpickler(source)
+    broken = None
     for name, record in records_of(file):
-        reader = Unpickler(BytesIO(record))
-        if memo is not None:
-            reader.memo = memo
         value = failure = None
-        try:
-            value = reader.load()
-        except Exception as error:
-            failure = error
-        memo = reader.memo
+        if broken is not None:
+            failure = ValueError("it may refer to %s, which could not be read" % broken)
+        else:
+            source.give(record)
+            try:
+                value = reader.load()
+            except Exception as error:
+                failure, broken = error, name
         yield name, value, failure
+
+
+class Source:
+    """A file that continues with every record it is given."""
+
+    def give(self, record):
+        self.file = BytesIO(record)
+
+    def read(self, size):
+        return self.file.read(size)
+
+    def readline(self):
+        return self.file.readline()
+
+    def readinto(self, buffer):
+        return self.file.readinto(buffer)
 
 
 def records_of(file):

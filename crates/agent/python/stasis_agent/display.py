@@ -4,7 +4,7 @@ Formatters are user code. One that fails costs its own entry, is named on standa
 nothing else. They are never called on classes.
 """
 
-from .own import __builtins__
+from .own import __builtins__, is_a
 from .channel import decode, encode
 from .errors import clean
 from binascii import b2a_base64
@@ -32,7 +32,7 @@ class Formatter:
     def bundle(self, value):
         """All forms of a value, text/plain first."""
         data = {"text/plain": self.text(value)}
-        if type(value) in PLAIN or isinstance(value, type):
+        if type(value) in PLAIN or is_a(value, type):
             return data
         for extra in self.extra:
             found = self._try(extra, value)

@@ -6,7 +6,7 @@ user code imports them, so that `show()` shows in the reports of the machine.
 
 import sys
 
-from .own import __builtins__
+from .own import __builtins__, is_a
 from .channel import decode
 from importlib.util import find_spec
 from io import BytesIO
@@ -114,7 +114,7 @@ class Loader:
 
 def matplotlib_bundle(value):
     module = sys.modules.get("matplotlib.figure")
-    if module is None or not isinstance(value, module.Figure):
+    if module is None or not is_a(value, module.Figure):
         return None
     file = BytesIO()
     value.savefig(file, format="png", bbox_inches="tight")
@@ -123,7 +123,7 @@ def matplotlib_bundle(value):
 
 def plotly_bundle(value):
     module = sys.modules.get("plotly.basedatatypes")
-    if module is None or not isinstance(value, module.BaseFigure):
+    if module is None or not is_a(value, module.BaseFigure):
         return None
     return {
         "application/vnd.plotly.v1+json": decode(value.to_json()),

@@ -9,8 +9,8 @@ early, it is raised as soon as `call` starts; too late, the work is done and it 
 """
 
 from .own import __builtins__
-from signal import SIGINT, getsignal, signal
-from threading import current_thread, main_thread
+from _signal import SIGINT, getsignal, signal
+from _thread import get_ident
 
 
 class Gate:
@@ -18,6 +18,7 @@ class Gate:
         self.open = False
         self.pending = False
         self.shields = 0
+        self.main = get_ident()
         # Asked first, with the interrupted frame; true when it took care of the interrupt.
         self.soften = None
         self.handler = self._signalled
@@ -58,7 +59,7 @@ class Gate:
 
     def shielded(self, function, *arguments):
         """Calls a function that must not stop half-way."""
-        if current_thread() is not main_thread():
+        if get_ident() != self.main:
             return function(*arguments)  # signals are never handled in other threads
         self.shields += 1
         try:

@@ -22,16 +22,16 @@ PATIENCE = 0.05
 try:
     from ctypes import CDLL, c_void_p
 
-    _libc = CDLL(None)
-    _c_stdout = c_void_p.in_dll(_libc, "stdout")
-except (ImportError, OSError, ValueError):
-    _libc = None
+    _fflush = CDLL(None).fflush
+    _c_stdout = c_void_p.in_dll(CDLL(None), "stdout")
+except (ImportError, OSError, ValueError, AttributeError):
+    _fflush = None
 
 
 def flush_c():
     """Flushes what C code printed. Only stdout: C's stderr has no buffer."""
-    if _libc is not None:
-        _libc.fflush(_c_stdout)
+    if _fflush is not None:
+        _fflush(_c_stdout)
 
 
 def block(descriptor):

@@ -6,7 +6,7 @@ which may call the user's code, so all of it can be interrupted.
 
 import sys
 
-from .own import __builtins__
+from .own import __builtins__, is_a
 from .errors import clean
 from hashlib import sha256
 from pickle import Pickler
@@ -34,9 +34,9 @@ def describe(scope):
 
 
 def is_shown(name, value):
-    hidden = not isinstance(name, str) or name in HIDDEN
+    hidden = not is_a(name, str) or name in HIDDEN
     dunder = not hidden and name.startswith("__") and name.endswith("__")
-    return not hidden and not dunder and not isinstance(value, ModuleType)
+    return not hidden and not dunder and not is_a(value, ModuleType)
 
 
 def variable(name, value):
@@ -60,7 +60,7 @@ def attempt(function, *arguments):
 
 def kind(value):
     """The qualified name of a value's type; `class` for classes."""
-    if isinstance(value, type):
+    if is_a(value, type):
         return "class"
     module, name = type(value).__module__, type(value).__qualname__
     full = name if module == "builtins" else "%s.%s" % (module, name)
@@ -74,7 +74,7 @@ def from_library(value):
 def shape(value):
     if from_library(value) and hasattr(value, "shape"):
         return clean(str(tuple(int(size) for size in value.shape)))
-    if isinstance(value, (str, bytes, bytearray, list, tuple, dict, set, frozenset, range)):
+    if is_a(value, str, bytes, bytearray, list, tuple, dict, set, frozenset, range):
         return str(len(value))
     return None
 
@@ -87,7 +87,7 @@ def size_of(value):
             found = getattr(value, name, None)
             if found is not None:
                 return int(found() if callable(found) else found)
-    if isinstance(value, type):
+    if is_a(value, type):
         return None
     return object.__sizeof__(value) if type(value).__module__ == "__main__" else sys.getsizeof(value)
 
@@ -111,9 +111,9 @@ def bounded(value, depth):
         return repr(value)
     if exact in BRACKETS:
         return container(value, exact, depth)
-    if isinstance(value, (FunctionType, BuiltinFunctionType)):
+    if is_a(value, FunctionType, BuiltinFunctionType):
         return "<function %s>" % value.__qualname__
-    if isinstance(value, type):
+    if is_a(value, type):
         return "<class %s.%s>" % (exact.__getattribute__(value, "__module__"), value.__name__)
     return special(value)
 
@@ -154,7 +154,7 @@ def special(value):
 
 def digest(value, size):
     """The hash of a value's pickle, or None where there is no useful one."""
-    if size > MOST_BYTES or isinstance(value, (type, FunctionType, BuiltinFunctionType)):
+    if size > MOST_BYTES or is_a(value, type, FunctionType, BuiltinFunctionType):
         return None
     sink = Sink()
     Pickler(sink, protocol=5).dump(value)
@@ -169,7 +169,7 @@ class Sink:
         self.left = MOST_BYTES
 
     def write(self, data):
-        size = len(data) if isinstance(data, bytes) else memoryview(data).nbytes
+        size = len(data) if is_a(data, bytes) else memoryview(data).nbytes
         self.left -= size
         if self.left < 0:
             raise ValueError("too large")

@@ -54,8 +54,8 @@ class Waker:
     def openssl(self, entropy):
         """Stirs entropy into every OpenSSL of this process; says whether there was one."""
         self.look_for_libraries()
-        for library in self.libraries:
-            library.RAND_add(entropy, len(entropy), c_double(len(entropy)))
+        for add in self.libraries:
+            add(entropy, len(entropy), c_double(len(entropy)))
         module = sys.modules.get("_ssl")
         if module is not None:
             module.RAND_add(entropy, float(len(entropy)))
@@ -66,7 +66,7 @@ class Waker:
         if CDLL is None or self.modules == len(sys.modules):
             return
         self.modules = len(sys.modules)
-        self.libraries = [library for library in map(opened, mapped("libcrypto")) if library]
+        self.libraries = [add for add in map(rand_add, mapped("libcrypto")) if add is not None]
 
     def call_hooks(self, reason, changed):
         for hook in list(stasis._hooks):
@@ -133,9 +133,9 @@ def mapped(part):
     return sorted(path for path in paths if path.startswith("/"))
 
 
-def opened(path):
+def rand_add(path):
+    """The function of a loaded library that takes entropy."""
     try:
-        library = CDLL(path)
-        return library if hasattr(library, "RAND_add") else None
-    except OSError:
+        return CDLL(path).RAND_add
+    except (OSError, AttributeError):
         return None

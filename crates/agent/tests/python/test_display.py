@@ -70,6 +70,11 @@ class All:
         code = "from unittest.mock import MagicMock\nMagicMock()"
         self.assertEqual(list(self.machine.run(code)["data"]), ["text/plain"])
 
+    def test_objects_that_fail_at_every_attribute(self):
+        code = "class E:\n    def __getattribute__(self, name): raise RuntimeError(name)\n"
+        report = self.machine.run(code + "    def __repr__(self): return 'E'\nE()")
+        self.assertEqual(report["data"], {"text/plain": "E"})
+
     def test_large_entries_are_left_out(self):
         code = "class L:\n    def __repr__(self): return 'L'\n"
         code += "    def _repr_html_(self): return 'x' * 5000\n"

@@ -3,11 +3,26 @@
 import os
 import sys
 import unittest
+import zipfile
 
 from machine import AGENT, OneMachine
 
 sys.path.insert(0, AGENT)
 from stasis_agent.transform import transform  # noqa: E402
+
+
+def wheel(directory):
+    """Writes a package that pip can install without an index."""
+    info = "fresh_thing-1.dist-info/"
+    files = {
+        "fresh_thing.py": "answer = 42",
+        info + "METADATA": "Metadata-Version: 2.1\nName: fresh-thing\nVersion: 1\n",
+        info + "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(name + ",,\n" for name in [*files, info + "RECORD"])
+    with zipfile.ZipFile(directory + "/fresh_thing-1-py3-none-any.whl", "w") as file:
+        for name, text in {**files, info + "RECORD": record}.items():
+            file.writestr(name, text)
 
 
 class Transform(unittest.TestCase):
@@ -99,20 +114,13 @@ class Magics(OneMachine, unittest.TestCase):
         self.assertNotIn("error", self.machine.run("%matplotlib inline\nz = 1"))
 
     def test_pip(self):
-        for code in ("!pip --version", "%pip --version", "pip list --format freeze"):
-            report = self.machine.run(code)
-            self.assertNotIn("error", report)
-            self.assertEqual(self.machine.value("_exit_code"), "0", code)
+        self.assertNotIn("error", self.machine.run("%pip --version"))
+        self.assertEqual(self.machine.value("_exit_code"), "0", self.machine.output)
 
     def test_installed_packages_can_be_imported(self):
-        home = self.machine.home.name
-        os.makedirs(home + "/source")
-        with open(home + "/source/setup.py", "w") as file:
-            file.write("from setuptools import setup\nsetup(name='fresh-thing', version='1', py_modules=['fresh_thing'])")
-        with open(home + "/source/fresh_thing.py", "w") as file:
-            file.write("answer = 42")
-        self.machine.run("import sys; sys.path.append('lib')\ntry: import fresh_thing\nexcept ImportError: pass")
-        self.machine.run("pip install --no-index --no-build-isolation --no-deps -q --target lib ./source")
-        if self.machine.value("_exit_code") != "0":
-            self.skipTest("this Python cannot build a package offline")
+        wheel(self.machine.home.name)
+        code = "import sys; sys.path.append('lib')\ntry: import fresh_thing\nexcept ImportError: pass"
+        self.machine.run(code)
+        self.machine.run("!pip install --no-index -q --target lib ./fresh_thing-1-py3-none-any.whl")
+        self.assertEqual(self.machine.value("_exit_code"), "0", self.machine.output)
         self.assertEqual(self.machine.value("import fresh_thing\nfresh_thing.answer"), "42")
