@@ -39,7 +39,7 @@ class Loop:
     def _cancel(self, task, frame):
         """Cancels instead of raising inside the loop's own code, where that could lose events."""
         name = frame.f_code.co_filename
-        if not ("asyncio" in name or name.endswith("selectors.py")):
+        if task.done() or not ("asyncio" in name or name.endswith("selectors.py")):
             return False
         self.cancelled = True
         self.loop.call_soon_threadsafe(task.cancel)

@@ -27,16 +27,17 @@ def _refuse(value):
     raise TypeError("%s is not JSON" % type(value).__name__)
 
 
-if c_make_encoder is None:
-    encode = _encoder.encode
-else:
-    _iterate = c_make_encoder(
-        {}, _refuse, encode_basestring, None, ":", ",", False, False, False
-    )
+try:
+    # The C encoder itself: what is around it in `json` is Python that user code can break. It keeps
+    # no marks against cycles; whoever passes on values of user code checks their depth.
+    _chunks = c_make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)
+except TypeError:
+    _chunks = None
 
-    def encode(value):
-        """JSON text. Raises ValueError or TypeError for what JSON cannot hold."""
-        return "".join(_iterate(value, 0))
+
+def encode(value):
+    """JSON text. Raises ValueError or TypeError for what JSON cannot hold."""
+    return _encoder.encode(value) if _chunks is None else "".join(_chunks(value, 0))
 
 
 def decode(text):

@@ -4,7 +4,7 @@ Exceptions are the user's objects, and so may be what the standard library needs
 it fails, a plainer form made with the agent's own means is used.
 """
 
-from .own import HERE, __builtins__
+from .own import HERE, __builtins__, is_a
 from linecache import getline
 from traceback import TracebackException
 
@@ -21,9 +21,17 @@ def failure(error):
     }
 
 
+def nameless(error):
+    """The `error` of a report for an exception that resists even being looked at."""
+    name = type.__getattribute__(type(error), "__name__")
+    words = "the exception could not be described"
+    return {"name": clean(name), "message": words, "traceback": clean(name) + ": " + words}
+
+
 def message(error):
-    if isinstance(error, SystemExit):
-        code = 0 if error.code is None else error.code
+    if is_a(error, SystemExit):
+        code = SystemExit.code.__get__(error)
+        code = 0 if code is None else code
         return "exit with %s: the instruction has ended, the machine goes on" % safe(repr, code)
     return safe(str, error)
 
@@ -32,17 +40,26 @@ def safe(function, value):
     """Text from user code, or words that say it has none."""
     try:
         return clean(function(value))
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return "<%s that cannot be printed>" % type(value).__name__
 
 
 def printed(error):
     try:
-        report = TracebackException(type(error), error, error.__traceback__, limit=-FRAMES)
+        report = TracebackException(type(error), error, trace(error), limit=-FRAMES)
         strip(report, set())
         return clean("".join(report.format()))
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return plain(error)
+
+
+def trace(error):
+    """The traceback, whatever a class makes of its attributes."""
+    return BaseException.__traceback__.__get__(error)
 
 
 def strip(report, seen):
@@ -65,7 +82,7 @@ def users(frames):
 def plain(error):
     """A traceback for when the standard library cannot make one."""
     frames = []
-    step = error.__traceback__
+    step = trace(error)
     while step is not None:
         frames.append(((step.tb_frame.f_code, step.tb_lineno), step.tb_frame.f_code.co_filename))
         step = step.tb_next

@@ -9,7 +9,7 @@ early, it is raised as soon as `call` starts; too late, the work is done and it 
 """
 
 from .own import __builtins__
-from _signal import SIGINT, getsignal, signal
+from _signal import SIG_UNBLOCK, SIGINT, getsignal, pthread_sigmask, signal
 from _thread import get_ident
 
 
@@ -27,6 +27,7 @@ class Gate:
         """Takes SIGINT, whoever had it."""
         if getsignal(SIGINT) is not self.handler:
             signal(SIGINT, self.handler)
+        pthread_sigmask(SIG_UNBLOCK, (SIGINT,))
 
     def _signalled(self, _number, frame):
         if not self.open:

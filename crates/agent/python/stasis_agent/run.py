@@ -17,11 +17,12 @@ from .own import __builtins__
 from . import stdin
 from .aio import Loop
 from .display import Formatter, fit, shorten
-from .errors import failure, printed
+from .errors import failure, nameless, printed
 from .figures import Figures
 from .magics import Magics
 from .transform import transform
 from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
+from collections import deque
 from inspect import CO_COROUTINE
 from linecache import cache as sources
 from os import _exit
@@ -35,6 +36,7 @@ for _name in futures.all_feature_names:
 
 # What the agent needs to format an answer, whatever limit the user's code set for itself.
 OWN_LIMIT = 1000
+MOST_SOURCES = 2000
 
 
 class Session:
@@ -47,6 +49,7 @@ class Session:
         self.flags = 0
         self.limit = getrecursionlimit()
         self.running = None
+        self.kept = deque()
         self.formatter = Formatter(streams)
         self.figures = Figures(self)
         self.figures.install()
@@ -56,6 +59,7 @@ class Session:
     def prepare(self):
         """Makes everything an instruction relies on work, whatever the last one did to it."""
         self.gate.install()
+        self.gate.soften = None
         self.streams.ensure()
         stdin.ensure()
         self.magics.install()
@@ -79,9 +83,10 @@ class Session:
         if not self.channel.ours():
             self.end_child(error)
         shown, late = self.gate.run(self.present, value)
-        error = error or late
+        error = late if error is None else error
         if error is not None:
-            report["error"] = failure(error)
+            described, worse = self.gate.run(failure, error)
+            report["error"] = described if worse is None else nameless(error)
         elif shown is not None:
             describe(report, shown, most)
         self.running = None
@@ -106,15 +111,22 @@ class Session:
 
     def evaluate(self, source, name):
         """The value of the last expression of a source, all of which is run."""
-        sources[name] = (len(source), None, lines_of(source), name)
+        self.remember(source, name)
         parts = self.compile(source, name)
         for code in parts:
             value = eval(code, self.scope)
             if code.co_flags & CO_COROUTINE:
                 value = self.loop.run(value)
         if not any(isinstance(const, CodeType) for code in parts for const in code.co_consts):
-            del sources[name]  # nothing of it lives on
+            sources.pop(name, None)  # nothing of it lives on
         return value
+
+    def remember(self, source, name):
+        """Keeps a source for tracebacks and `inspect`, and forgets the oldest."""
+        sources[name] = (len(source), None, lines_of(source), name)
+        self.kept.append(name)
+        if len(self.kept) > MOST_SOURCES:
+            sources.pop(self.kept.popleft(), None)
 
     def compile(self, source, name):
         """Code objects to run one after the other; the last gives the value."""

@@ -44,9 +44,10 @@ class Server:
                 _exit(0)
             try:
                 self.obey(line)
-            except Exception as error:
+            except BaseException as error:
                 self.streams.complain("agent: order not understood: %s" % describe(error))
-            line = None
+            if not self.channel.ours():
+                _exit(1)  # a child that user code forked off where nobody expected it
 
     def obey(self, line):
         order = decode(line.decode())
@@ -61,23 +62,26 @@ class Server:
         seq, code, most = order["seq"], order["code"], order["max_bytes"]
         try:
             self.session.execute(seq, code, most)
-        except Exception as error:
+        except BaseException as error:
             # user code has broken something the agent relies on: an answer there must be
             report = {"seq": seq, "runtime_ms": 0.0, "error": failure(error)}
             self.channel.send({"type": "done", **report})
 
     def wake(self, order):
-        changed = self.waker.wake(order)
+        changed = self.guarded(self.waker.wake, order) or []
         self.channel.send({"type": "awake", "generation": GENERATION, "changed": changed})
 
     def guarded(self, function, *arguments):
         """Calls what may run the user's code on the way; None when that failed."""
-        self.session.prepare()
-        value, error = self.gate.run(function, *arguments)
+        value, error = self.gate.run(self.prepared, function, arguments)
         if error is not None:
             self.streams.complain("agent: %s failed: %s" % (function.__name__, describe(error)))
         self.streams.flush()
         return value
+
+    def prepared(self, function, arguments):
+        self.session.prepare()
+        return function(*arguments)
 
     def vars(self, _order):
         found = self.guarded(variables.describe, self.session.scope)
@@ -122,7 +126,9 @@ def prefer_fork():
     """Lets worker processes see what the session defined, as before Python 3.14."""
     from multiprocessing import context
 
-    context._default_context._default_context = context._concrete_contexts["fork"]
+    default, kinds = context._default_context, getattr(context, "_concrete_contexts", {})
+    if hasattr(default, "_default_context") and "fork" in kinds:
+        default._default_context = kinds["fork"]
 
 
 def main():

@@ -8,10 +8,12 @@ of the library that is loaded. Generators for simulation change only if that is 
 
 import sys
 
-from .own import __builtins__
+from .own import __builtins__, is_a
+from .display import describe
 from hashlib import sha256
 from os import environ
 from time import tzset
+from types import FunctionType
 import stasis
 
 try:
@@ -28,31 +30,36 @@ class Waker:
 
     def wake(self, order):
         """Makes things fresh. Returns in words what."""
-        self.session.prepare()
-        environ["STASIS_MACHINE"] = order["machine"]
-        for name, value in order.get("env", {}).items():
-            environ[name] = value
-        tzset()
         entropy = bytes.fromhex(order["entropy"])
-        changed = self.guards(entropy)
-        if order["reseed"]:
-            changed += simulations(entropy)
-        self.call_hooks(order["reason"], changed)
-        self.session.streams.flush()
+        changed = []
+        for words, part in self.guards() + (simulations() if order["reseed"] else []):
+            if self.session.gate.shielded(self.attempt, words, part, entropy):
+                changed.append(words)
+        for name, value in {"STASIS_MACHINE": order["machine"], **order.get("env", {})}.items():
+            self.attempt("environment variable " + name, environ.__setitem__, name, value)
+        tzset()
+        for hook in list(stasis._hooks):
+            name = hook.__name__ if is_a(hook, FunctionType) else type(hook).__name__
+            self.attempt("on_wake: " + name, hook, order["reason"], list(changed))
         return changed
 
-    def guards(self, entropy):
-        changed = []
-        if self.openssl(derive(entropy, "openssl")):
-            changed.append("OpenSSL random generator")
-        if forget("uuid", UUID_STATE):
-            changed.append("uuid node and clock state")
-        if forget("tempfile", {"_name_sequence": None}):
-            changed.append("tempfile names")
-        return changed
+    def attempt(self, words, function, *arguments):
+        """Calls one part; the others go on if it fails."""
+        try:
+            return function(*arguments)
+        except BaseException as error:
+            self.session.streams.complain("%s failed: %s" % (words, describe(error)))
+
+    def guards(self):
+        return [
+            ("OpenSSL random generator", self.openssl),
+            ("uuid node and clock state", lambda _: forget("uuid", UUID_STATE)),
+            ("tempfile names", lambda _: forget("tempfile", {"_name_sequence": None})),
+        ]
 
     def openssl(self, entropy):
         """Stirs entropy into every OpenSSL of this process; says whether there was one."""
+        entropy = derive(entropy, "openssl")
         self.look_for_libraries()
         for add in self.libraries:
             add(entropy, len(entropy), c_double(len(entropy)))
@@ -68,15 +75,6 @@ class Waker:
         self.modules = len(sys.modules)
         self.libraries = [add for add in map(rand_add, mapped("libcrypto")) if add is not None]
 
-    def call_hooks(self, reason, changed):
-        for hook in list(stasis._hooks):
-            _, error = self.session.gate.run(hook, reason, list(changed))
-            if error is not None:
-                self.session.streams.complain(
-                    "on_wake: %s failed: %s: %s"
-                    % (getattr(hook, "__name__", "hook"), type(error).__name__, text(error))
-                )
-
 
 UUID_STATE = {
     "_node": None,
@@ -85,13 +83,6 @@ UUID_STATE = {
     "_last_timestamp_v7": None,
     "_last_counter_v7": 0,
 }
-
-
-def text(error):
-    try:
-        return str(error)
-    except Exception:
-        return "?"
 
 
 def derive(entropy, purpose):
@@ -108,19 +99,24 @@ def forget(name, state):
     return module is not None
 
 
-def simulations(entropy):
-    """Reseeds the global generators that programs simulate with."""
-    changed = []
-    random = sys.modules.get("random")
-    if hasattr(random, "seed"):
-        random.seed(int.from_bytes(derive(entropy, "random"), "big"))
-        changed.append("random")
-    numpy = sys.modules.get("numpy.random")
-    if hasattr(numpy, "seed"):
+def simulations():
+    """The global generators that programs simulate with."""
+    return [("random", reseed_random), ("numpy.random", reseed_numpy)]
+
+
+def reseed_random(entropy):
+    module = sys.modules.get("random")
+    if module is not None:
+        module.seed(int.from_bytes(derive(entropy, "random"), "big"))
+    return module is not None
+
+
+def reseed_numpy(entropy):
+    module = sys.modules.get("numpy.random")
+    if module is not None:
         words = derive(entropy, "numpy")
-        numpy.seed([int.from_bytes(words[at : at + 4], "big") for at in range(0, 32, 4)])
-        changed.append("numpy.random")
-    return changed
+        module.seed([int.from_bytes(words[at : at + 4], "big") for at in range(0, 32, 4)])
+    return module is not None
 
 
 def mapped(part):

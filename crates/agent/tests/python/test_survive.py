@@ -1,5 +1,6 @@
 """User code that breaks the process around it: the agent answers all the same."""
 
+import time
 import unittest
 
 from machine import Machine, OneMachine
@@ -35,6 +36,10 @@ BREAKERS = {
     "no meta path": "import sys\nsys.meta_path.clear(); sys.path.clear()",
     "signals": "import signal\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n"
     "    except (OSError, ValueError): pass",
+    "exit from a tracer": "import sys\ndef trace(frame, event, arg):\n"
+    "    if 'stasis_agent' in frame.f_code.co_filename: raise SystemExit(1)\nsys.settrace(trace)",
+    "blocked signals": "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])",
+    "forgotten sources": "import linecache\nlinecache.clearcache()",
     "atexit": "import atexit, os\natexit.register(os.abort)",
 }
 
@@ -76,6 +81,29 @@ class Limits(OneMachine, unittest.TestCase):
     def test_patches_of_builtins_last(self):
         self.machine.run("import builtins\nbuiltins.abs = lambda x: 'mine'")
         self.assertEqual(self.machine.value("abs(1)"), "'mine'")
+
+
+class Exceptions(OneMachine, unittest.TestCase):
+    def test_exceptions_that_fight_back(self):
+        code = "class E(Exception):\n    def __getattribute__(self, name): raise SystemExit(name)\n"
+        code += "    def __bool__(self): raise ValueError\n    __str__ = __repr__ = __len__ = __bool__\n"
+        error = self.machine.error(code + "raise E")
+        self.assertEqual(error["name"], "E")
+        self.assertIn("raise E", error["traceback"])
+
+    def test_a_message_without_end_can_be_interrupted(self):
+        code = "import time\nclass S(Exception):\n    def __str__(self):\n        print('begun')\n"
+        self.machine.begin(code + "        time.sleep(1000)\nraise S")
+        self.machine.wait_output("begun\n")
+        for _ in range(4):
+            time.sleep(0.05)
+            self.machine.interrupt()
+        self.assertEqual(self.machine.finish()["error"]["name"], "S")
+
+    def test_a_child_forked_in_a_repr(self):
+        code = "import os\nclass F:\n    def __repr__(self):\n        self.pid = os.fork()\n"
+        self.machine.run(code + "        return 'F'\nf = F()\nf")
+        self.assertEqual(self.machine.value("os.waitpid(f.pid, 0)[1] != 0"), "True")
 
 
 class Processes(OneMachine, unittest.TestCase):

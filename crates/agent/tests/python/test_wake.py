@@ -55,6 +55,14 @@ class Wake(OneMachine, unittest.TestCase):
         code = "uuid._node, uuid._last_timestamp, tempfile._name_sequence"
         self.assertEqual(self.machine.value(code), "(None, None, None)")
 
+    def test_a_wake_is_always_answered(self):
+        self.machine.run("import random\nkeep, random.seed = random.seed, None")
+        changed = self.machine.wake(reseed=True, env={"": "x", "GOOD": "1"})
+        self.assertNotIn("random", changed)
+        self.assertIn("random failed", self.machine.stream("stderr"))
+        self.assertEqual(self.machine.value("random.seed = keep\nimport os\nos.environ['GOOD']"), "'1'")
+        self.assertEqual(self.machine.wake(entropy="not hex"), [])
+
     def test_hooks(self):
         code = "import stasis\nseen = []\n@stasis.on_wake\ndef bad(reason, changed): 1 / 0\n"
         code += "@stasis.on_wake\ndef good(reason, changed): seen.append((reason, type(changed)))"
