@@ -37,9 +37,8 @@ class Formatter:
         for extra in self.extra:
             found = self._try(extra, value)
             if found:
-                return self._checked({**data, **found})
-        data.update(self._methods(value))
-        return self._checked(data)
+                return {**data, **self._checked(found)}
+        return {**data, **self._checked(self._methods(value))}
 
     def raw(self, data):
         """A bundle that user code has made itself."""

@@ -144,15 +144,11 @@ class Session:
         flags = self.flags | PyCF_ONLY_AST | PyCF_ALLOW_TOP_LEVEL_AWAIT
         try:
             return compile(source, name, "exec", flags, True), source
-        except SyntaxError as error:
+        except SyntaxError:
             text = transform(source)
             if text is None:
                 raise
-            plain = error
-        try:
-            return compile(text, name, "exec", flags, True), text
-        except SyntaxError as error:
-            raise error from plain.__cause__
+        return compile(text, name, "exec", flags, True), text
 
     def assemble(self, tree, name, mode):
         code = compile(tree, name, mode, self.flags | PyCF_ALLOW_TOP_LEVEL_AWAIT, True)

@@ -90,6 +90,11 @@ class All:
         code += "class D:\n    def _repr_json_(self): return deep\nD()"
         self.assertEqual(list(self.machine.run(code)["data"]), ["text/plain"])
 
+    def test_bundles_of_nonsense(self):
+        code = "class B:\n    def __repr__(self): return 'B'\n"
+        code += "    def _repr_mimebundle_(self, **_): return {'text/plain': {}, 5: 'x', 'a/b': set()}\nB()"
+        self.assertEqual(self.machine.run(code)["data"], {"text/plain": "B"})
+
     def test_raw_display(self):
         self.machine.run("display({'text/html': '<i>'}, raw=True)")
         self.assertEqual(self.machine.displays[0]["data"], {"text/html": "<i>", "text/plain": ""})
