@@ -28,7 +28,7 @@ pub enum Order {
     Exec(Exec),
     /// Describe the variables of the session.
     Vars,
-    /// Names that could stand at the cursor.
+    /// Names that could stand at the cursor, which counts characters (not bytes) of the code.
     Complete { code: String, cursor: usize },
     /// Collect garbage and keep what is alive out of later collections: before a template is taken.
     Freeze,
@@ -92,6 +92,9 @@ pub enum Report {
     Display {
         seq: u64,
         data: Bundle,
+        /// What was left out of `data`, in words.
+        #[serde(default)]
+        cut: Option<String>,
     },
     /// An instruction has ended, whichever way.
     Done(Done),

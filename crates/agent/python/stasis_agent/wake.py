@@ -1,0 +1,137 @@
+"""What is made fresh when a machine is new, branched, or back.
+
+Randomness that guards something must differ from every other machine with the same memory. The
+kernel's is fresh by itself. OpenSSL keeps a generator of its own and would notice a fork only by
+another process id, which a restored machine does not have: it is given fresh entropy, in every copy
+of the library that is loaded. Generators for simulation change only if that is asked for.
+"""
+
+import sys
+
+from .own import __builtins__, is_a
+from .display import describe
+from hashlib import sha256
+from os import environ
+from time import tzset
+from types import FunctionType
+import stasis
+
+try:
+    from ctypes import CDLL, c_double
+except ImportError:
+    CDLL = None
+
+
+class Waker:
+    def __init__(self, session):
+        self.session = session
+        self.libraries = []
+        self.modules = 0
+
+    def wake(self, order):
+        """Makes things fresh. Returns in words what."""
+        entropy = bytes.fromhex(order["entropy"])
+        changed = []
+        for words, part in self.guards() + (simulations() if order["reseed"] else []):
+            if self.session.gate.shielded(self.attempt, words, part, entropy):
+                changed.append(words)
+        for name, value in {"STASIS_MACHINE": order["machine"], **order.get("env", {})}.items():
+            self.attempt("environment variable " + name, environ.__setitem__, name, value)
+        tzset()
+        for hook in list(stasis._hooks):
+            name = hook.__name__ if is_a(hook, FunctionType) else type(hook).__name__
+            self.attempt("on_wake: " + name, hook, order["reason"], list(changed))
+        return changed
+
+    def attempt(self, words, function, *arguments):
+        """Calls one part; the others go on if it fails."""
+        try:
+            return function(*arguments)
+        except BaseException as error:
+            self.session.streams.complain("%s failed: %s" % (words, describe(error)))
+
+    def guards(self):
+        return [
+            ("OpenSSL random generator", self.openssl),
+            ("uuid node and clock state", lambda _: forget("uuid", UUID_STATE)),
+            ("tempfile names", lambda _: forget("tempfile", {"_name_sequence": None})),
+        ]
+
+    def openssl(self, entropy):
+        """Stirs entropy into every OpenSSL of this process; says whether there was one."""
+        entropy = derive(entropy, "openssl")
+        self.look_for_libraries()
+        for add in self.libraries:
+            add(entropy, len(entropy), c_double(len(entropy)))
+        module = sys.modules.get("_ssl")
+        if module is not None:
+            module.RAND_add(entropy, float(len(entropy)))
+        return bool(self.libraries) or module is not None
+
+    def look_for_libraries(self):
+        """Finds copies of libcrypto; again only when modules have been imported since."""
+        if CDLL is None or self.modules == len(sys.modules):
+            return
+        self.modules = len(sys.modules)
+        self.libraries = [add for add in map(rand_add, mapped("libcrypto")) if add is not None]
+
+
+UUID_STATE = {
+    "_node": None,
+    "_last_timestamp": None,
+    "_last_timestamp_v6": None,
+    "_last_timestamp_v7": None,
+    "_last_counter_v7": 0,
+}
+
+
+def derive(entropy, purpose):
+    """Bytes for one purpose, from which the others cannot be told."""
+    return sha256(purpose.encode() + b"\0" + entropy).digest()
+
+
+def forget(name, state):
+    """Sets variables a loaded module may have; says whether it is loaded."""
+    module = sys.modules.get(name)
+    for variable, value in state.items():
+        if hasattr(module, variable):
+            setattr(module, variable, value)
+    return module is not None
+
+
+def simulations():
+    """The global generators that programs simulate with."""
+    return [("random", reseed_random), ("numpy.random", reseed_numpy)]
+
+
+def reseed_random(entropy):
+    module = sys.modules.get("random")
+    if module is not None:
+        module.seed(int.from_bytes(derive(entropy, "random"), "big"))
+    return module is not None
+
+
+def reseed_numpy(entropy):
+    module = sys.modules.get("numpy.random")
+    if module is not None:
+        words = derive(entropy, "numpy")
+        module.seed([int.from_bytes(words[at : at + 4], "big") for at in range(0, 32, 4)])
+    return module is not None
+
+
+def mapped(part):
+    """Paths of loaded libraries whose name has this part."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            paths = {line.split(None, 5)[5].strip() for line in maps if part in line}
+    except OSError:
+        return []
+    return sorted(path for path in paths if path.startswith("/"))
+
+
+def rand_add(path):
+    """The function of a loaded library that takes entropy."""
+    try:
+        return CDLL(path).RAND_add
+    except (OSError, AttributeError):
+        return None
