@@ -16,7 +16,7 @@ use stasis_spawner::protocol::LaunchSpec;
 use stasis_sys::{mount, process};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// How an engine is set up.
@@ -28,6 +28,7 @@ pub struct Config {
     /// an ancestor of it.
     pub run_dir: PathBuf,
     /// Where the read-only root file systems are, by name. Images remember which one is theirs.
+    /// `a+b` is a root of two directories, `a` above `b`.
     pub roots: PathBuf,
     /// The spawner's program file.
     pub spawner: PathBuf,
@@ -70,7 +71,7 @@ impl Engine {
 
     /// Starts a program in new walls around the root file system of that name.
     pub fn launch(&self, root: &str, program: LaunchSpec, outside: Outside) -> Result<Tree> {
-        let walls = self.walls(None, self.root_dir(root)?)?;
+        let walls = self.walls(None, self.root_dirs(root)?)?;
         tree::launch(walls, root, program, outside)
     }
 
@@ -92,7 +93,7 @@ impl Engine {
     /// Restores an image as a new tree; `outside` are its outside descriptors by slot.
     pub fn restore(&self, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
         let layer = layers::materialize(&self.store, image)?;
-        let walls = self.walls(layer.as_deref(), self.root_dir(&image.manifest.meta.root)?)?;
+        let walls = self.walls(layer, self.root_dirs(&image.manifest.meta.root)?)?;
         let template = self.nearest(image);
         let template = template.as_deref().unwrap_or(&self.blank);
         restore::restore(&self.store, &self.host, image, template, walls, outside)
@@ -148,7 +149,7 @@ impl Engine {
     /// their names in a template are those inside the machine.
     fn roots(&self, image: &Image) -> Result<Vec<OwnedFd>> {
         let layer = layers::materialize(&self.store, image)?;
-        let dirs = layer.into_iter().chain([self.root_dir(&image.manifest.meta.root)?]);
+        let dirs = layer.into_iter().chain(self.root_dirs(&image.manifest.meta.root)?);
         dirs.map(|dir| {
             mount::clone_tree(&dir.to_string_lossy(), false)
                 .doing(|| format!("copy the mount of {}", dir.display()))
@@ -157,17 +158,19 @@ impl Engine {
     }
 
     /// An image says which root is its own, and images are not trusted: a name is no path.
-    fn root_dir(&self, name: &str) -> Result<PathBuf> {
+    fn root_dirs(&self, name: &str) -> Result<Vec<PathBuf>> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        let dir = self.config.roots.join(name);
-        if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) || !dir.is_dir() {
-            return Err(Error::Unfit(format!("its root file system {name:?} is not here")));
-        }
-        Ok(dir)
+        let dir = |name: &str| {
+            let dir = self.config.roots.join(name);
+            let fine = !name.starts_with('.') && name.chars().all(plain) && dir.is_dir();
+            (!name.is_empty() && fine).then_some(dir)
+        };
+        let missing = || Error::Unfit(format!("its root file system {name:?} is not here"));
+        name.split('+').map(dir).collect::<Option<_>>().ok_or_else(missing)
     }
 
-    fn walls(&self, layer: Option<&Path>, root: PathBuf) -> Result<Walls> {
-        let dirs = layer.into_iter().chain([root.as_path()]);
+    fn walls(&self, layer: Option<PathBuf>, root: Vec<PathBuf>) -> Result<Walls> {
+        let dirs = layer.into_iter().chain(root);
         self.walls.take(dirs.map(|dir| dir.to_string_lossy().into_owned()).collect())
     }
 }

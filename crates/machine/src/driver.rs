@@ -269,7 +269,7 @@ impl Driver {
                 Heard::Stdout(bytes) => self.push(lines.take(Stream::Stdout, &bytes)),
                 Heard::Stderr(bytes) => self.push(lines.take(Stream::Stderr, &bytes)),
                 Heard::Report(Report::Awake { changed, .. }) => self.notes.extend(changed),
-                Heard::Report(Report::Display { seq: own, data }) if own == seq => {
+                Heard::Report(Report::Display { seq: own, data, .. }) if own == seq => {
                     if let Some(feed) = &mut self.machine.work().feed {
                         feed.show(data);
                     }

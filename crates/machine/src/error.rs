@@ -88,7 +88,7 @@ impl Error {
             Error::NoTemplate(_) => "`stasis template list` shows those there are".into(),
             Error::TemplateInUse(..) => "remove those machines first".into(),
             Error::QueueFull(..) => "wait for one to end, or cancel what waits".into(),
-            Error::Template(error) => return error.hint().map(Into::into),
+            Error::Template(error) => error.hint().into(),
             _ => return None,
         })
     }

@@ -32,3 +32,4 @@ pub use error::{Error, Result};
 pub use host::Host;
 pub use machine::{Machine, Progress};
 pub use settings::{Dirs, Settings};
+pub use template::DEFAULT as DEFAULT_TEMPLATE;

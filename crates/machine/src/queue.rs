@@ -91,10 +91,6 @@ impl<W> Queue<W> {
         self.waiting.drain(..).collect()
     }
 
-    pub fn take_wishes(&mut self) -> Vec<W> {
-        self.wishes.drain(..).collect()
-    }
-
     /// An instruction ended after `work`.
     pub fn ran(&mut self, now: Instant, work: Duration) {
         let before = self.unsaved.map_or(Duration::ZERO, |unsaved| unsaved.work);

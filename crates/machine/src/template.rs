@@ -5,7 +5,7 @@
 //! A template is named by everything it was made from. Building one that is there takes no time;
 //! a build that was cut off leaves a root that the next one finds.
 
-use crate::error::{Error, Result};
+use crate::error::{Doing, Error, Result};
 use crate::host::Host;
 use crate::line::{Line, NUMBERS};
 use crate::live::Live;
@@ -14,6 +14,7 @@ use stasis_engine::{LaunchSpec, Outside};
 use stasis_protocol::{Done, Exec, Order, Report};
 use stasis_store::TemplateRecord;
 use stasis_template::{Progress, Recipe, Root};
+use std::path::Path;
 
 /// The name machines get their template by when none is given.
 pub const DEFAULT: &str = "python";
@@ -36,28 +37,26 @@ impl Host {
     /// Builds a template, or finds that it is there.
     pub fn build_template(&self, recipe: &Recipe, progress: &dyn Progress) -> Result<Template> {
         let inner = self.inner();
-        let files: Vec<(String, &str)> = stasis_agent::FILES
-            .iter()
-            .map(|(path, text)| (format!("{AGENT_DIR}/{path}"), *text))
-            .collect();
-        let root =
-            stasis_template::build_root(recipe, &files, &inner.dirs.roots, &inner.dirs.cache, progress)?;
-        if let Some(known) = inner.store.template(&root.digest)?
-            && known.template.name == recipe.name
-        {
+        let (roots, cache) = (&inner.dirs.roots, &inner.dirs.cache);
+        let root = stasis_template::build_root(recipe, roots, cache, progress)?;
+        let agent = place_agent(roots).doing(|| format!("place the agent in {}", roots.display()))?;
+        let parts = [root.digest.as_str(), &recipe.digest(), &agent].join("\n");
+        let digest = blake3::hash(parts.as_bytes()).to_hex().to_string();
+        if let Some(known) = inner.store.template(&digest)? {
             return Ok(known.template);
         }
         progress.step("warm up", 0, None);
-        let image = self.prepare(&root)?;
+        let own_root = format!("{agent}+{}", root.name);
+        let image = self.prepare(&root, &own_root, &recipe.warm_up)?;
         let template = Template {
             name: recipe.name.clone(),
-            digest: root.digest.clone(),
+            digest,
             created_at: Timestamp::now(),
             language: "python".into(),
             version: root.python_version.clone(),
             recipe: recipe.print(),
             image,
-            root: root.name.clone(),
+            root: own_root,
         };
         let details = serde_json::json!({ "packages": root.lock, "bytes": root.bytes });
         inner.store.add_template(&TemplateRecord { template: template.clone(), details })?;
@@ -66,7 +65,7 @@ impl Host {
     }
 
     /// Starts the agent in a root, warms it up, and takes its image.
-    fn prepare(&self, root: &Root) -> Result<String> {
+    fn prepare(&self, root: &Root, own_root: &str, code: &str) -> Result<String> {
         let python = root.python.to_string_lossy().into_owned();
         let program = LaunchSpec {
             argv: stasis_agent::argv(&python, AGENT_DIR),
@@ -77,10 +76,10 @@ impl Host {
         let (line, fds) = Line::open()?;
         let outside = Outside { fds, numbers: NUMBERS.to_vec() };
         let engine = &self.inner().engine;
-        let tree = engine.launch(&root.name, program, outside)?;
+        let tree = engine.launch(own_root, program, outside)?;
         let mut live = Live { tree, line };
         live.expect(|report| matches!(report, Report::Ready { .. }).then_some(()))?;
-        warm_up(&mut live, &root.recipe.warm_up)?;
+        warm_up(&mut live, code)?;
         live.ask(&Order::Freeze, |report| matches!(report, Report::Frozen).then_some(()))?;
         let image = engine.capture(&live.tree)?.image;
         live.tree.kill()?;
@@ -96,12 +95,41 @@ impl Host {
             return Err(Error::TemplateInUse(template.name, users));
         }
         inner.store.remove_template(&template.digest)?;
-        Ok(stasis_template::remove(&inner.dirs.roots, &template.root)?)
+        let base = |root: &str| root.rsplit('+').next().unwrap_or_default().to_owned();
+        let own = base(&template.root);
+        if self.templates()?.iter().all(|other| base(&other.root) != own) {
+            stasis_template::remove(&inner.dirs.roots, &own)?;
+        }
+        Ok(())
     }
 }
 
+/// Writes this program's agent below `roots`, once; the name of the directory.
+fn place_agent(roots: &Path) -> std::io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    for (path, text) in stasis_agent::FILES {
+        hasher.update(path.as_bytes()).update(&[0]).update(text.as_bytes()).update(&[0]);
+    }
+    let name = format!("agent-{}", &hasher.finalize().to_hex()[..20]);
+    let (dir, new) = (roots.join(&name), roots.join(format!(".new-{name}")));
+    if dir.is_dir() {
+        return Ok(name);
+    }
+    for (path, text) in stasis_agent::FILES {
+        let file = new.join(AGENT_DIR.trim_start_matches('/')).join(path);
+        std::fs::create_dir_all(file.parent().unwrap_or(&new))?;
+        std::fs::write(file, text)?;
+    }
+    std::fs::rename(&new, &dir)?;
+    Ok(name)
+}
+
+/// Runs the recipe's code in a namespace of its own: what it defines is not the users'.
 fn warm_up(live: &mut Live, code: &str) -> Result<()> {
-    let order = Order::Exec(Exec { seq: 0, code: code.to_owned(), max_bytes: 1 << 20 });
+    // a JSON string is a Python one, too
+    let text = serde_json::Value::from(code);
+    let code = format!("exec(compile({text}, '<warm-up>', 'exec'), {{'__name__': 'warm_up'}})");
+    let order = Order::Exec(Exec { seq: 0, code, max_bytes: 1 << 20 });
     let done: Done = live.ask(&order, |report| match report {
         Report::Done(done) => Some(done),
         _ => None,
