@@ -54,7 +54,7 @@ pub fn sample_rewritten(fill: &[u8], form: Form, dead: &[u64]) -> Vec<u8> {
     let mut drop = Slots::new();
     dead.iter().for_each(|slot| drop.insert(*slot..slot + 1));
     let mut out = std::io::Cursor::new(Vec::new());
-    let rewrite = Rewrite { pack: &pack, drop: &drop, mend: &HashMap::new() };
+    let rewrite = Rewrite { pack: &pack, drop: &drop, mend: &HashMap::new(), lost: &Slots::new() };
     rewrite.write(form, &mut out).expect("a Vec takes every write");
     out.into_inner()
 }
@@ -131,7 +131,12 @@ fn check_pack(data: &[u8]) {
 fn check_rewritten(reader: &PackReader<&[u8]>) {
     for form in [Form::Plain, Form::Cold] {
         let mut out = std::io::Cursor::new(Vec::new());
-        let rewrite = Rewrite { pack: reader, drop: &Slots::new(), mend: &HashMap::new() };
+        let rewrite = Rewrite {
+            pack: reader,
+            drop: &Slots::new(),
+            mend: &HashMap::new(),
+            lost: &Slots::new(),
+        };
         rewrite.write(form, &mut out).expect("an intact pack can be written");
         let again = out.into_inner();
         let again = PackReader::open(&again[..], again.len() as u64, Some(reader.root()));

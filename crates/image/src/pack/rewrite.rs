@@ -1,7 +1,7 @@
 //! Writing a pack anew: in the other form, without pages nobody needs, or with a page mended.
 //!
 //! The slots and the root stay, so images go on referring to it. Every page is verified on its
-//! way: damage is never copied, and a pack with a damaged page is left as it is.
+//! way: a pack with a damaged page is left as it is, unless the caller knows of the damage.
 
 use std::collections::HashMap;
 use std::io::{Seek, SeekFrom, Write};
@@ -23,6 +23,8 @@ pub struct Rewrite<'a, R: ReadAt> {
     pub drop: &'a Slots,
     /// Contents for slots whose pages are damaged.
     pub mend: &'a HashMap<u64, Vec<u8>>,
+    /// Slots whose pages are damaged and stay so.
+    pub lost: &'a Slots,
 }
 
 impl<R: ReadAt> Rewrite<'_, R> {
@@ -110,7 +112,7 @@ impl<R: ReadAt> Rewrite<'_, R> {
 
     /// Live pages from `slot` on, verified, the mended ones from elsewhere.
     fn pages(&self, slot: u64, buf: &mut [u8]) -> Result<(), PackError> {
-        if self.mend.is_empty() {
+        if self.mend.is_empty() && self.lost.is_empty() {
             return self.pack.read(slot, buf);
         }
         for (slot, page) in (slot..).zip(buf.chunks_exact_mut(PAGE_SIZE)) {
@@ -119,6 +121,11 @@ impl<R: ReadAt> Rewrite<'_, R> {
                     page.copy_from_slice(content);
                 }
                 Some(_) => return Err(PackError::Page { slot }),
+                // what is left of it, or zeros: either way its hash tells
+                None if self.lost.contains(slot) => {
+                    page.fill(0);
+                    let _ = self.pack.read_unverified(slot, page);
+                }
                 None => self.pack.read(slot, page)?,
             }
         }

@@ -13,8 +13,8 @@ pub struct Slots {
 const BITS: u64 = u64::BITS as u64;
 
 impl Slots {
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self { words: Vec::new() }
     }
 
     pub fn contains(&self, slot: u64) -> bool {

@@ -191,7 +191,8 @@ fn varied(pages: u64) -> Vec<u8> {
 
 fn rewritten(pack: &PackReader<&[u8]>, form: Form, dead: &Slots) -> Result<Vec<u8>, PackError> {
     let mut out = io::Cursor::new(Vec::new());
-    Rewrite { pack, drop: dead, mend: &HashMap::new() }.write(form, &mut out)?;
+    Rewrite { pack, drop: dead, mend: &HashMap::new(), lost: &Slots::new() }
+        .write(form, &mut out)?;
     Ok(out.into_inner())
 }
 
@@ -240,7 +241,7 @@ fn holes_take_no_space() {
     dead.insert(10..990);
     let file = tempfile::tempfile().unwrap();
     let pack = open(&bytes).unwrap();
-    let rewrite = Rewrite { pack: &pack, drop: &dead, mend: &HashMap::new() };
+    let rewrite = Rewrite { pack: &pack, drop: &dead, mend: &HashMap::new(), lost: &Slots::new() };
     rewrite.write(Form::Plain, &file).unwrap();
     let meta = file.metadata().unwrap();
     PackReader::open(&file, meta.len(), Some(pack.root())).unwrap().verify_all().unwrap();
@@ -258,12 +259,21 @@ fn damage_is_not_copied_but_can_be_mended() {
         let mend = |content: &[u8]| {
             let mut out = io::Cursor::new(Vec::new());
             let mend = HashMap::from([(35, content.to_vec())]);
-            let rewrite = Rewrite { pack: &pack, drop: &Slots::new(), mend: &mend };
+            let rewrite =
+                Rewrite { pack: &pack, drop: &Slots::new(), mend: &mend, lost: &Slots::new() };
             rewrite.write(form, &mut out).map(|()| out.into_inner())
         };
         assert!(mend(&[0; PAGE_SIZE]).is_err(), "not with other contents");
         let mended = mend(&good[page_offset(35) as usize..][..PAGE_SIZE]).unwrap();
         open(&mended).unwrap().verify_all().unwrap();
+        let mut lost = Slots::new();
+        lost.insert(35..36);
+        let mut out = io::Cursor::new(Vec::new());
+        let rewrite =
+            Rewrite { pack: &pack, drop: &Slots::new(), mend: &HashMap::new(), lost: &lost };
+        rewrite.write(form, &mut out).unwrap();
+        let error = open(out.get_ref()).unwrap().verify_all().unwrap_err();
+        assert!(matches!(error, PackError::Page { slot: 35 }), "lost, and known to be");
     }
 }
 
