@@ -14,7 +14,7 @@
 use super::forms::is_worth_dropping;
 use super::known::{Index, Known};
 use super::marks::Marks;
-use super::names::{Found, disk_bytes};
+use super::names::{Found, bytes_inside};
 use super::{Store, names};
 use crate::error::{Doing, Error, Result};
 use crate::fault;
@@ -93,7 +93,7 @@ impl Collection<'_> {
         std::fs::create_dir(&trash).doing(|| format!("make {}", trash.display()))?;
         let mut sweep = Sweep { store: self.store, trash, marks, collected: Collected::default() };
         let swept = sweep.names(&found);
-        sweep.collected.bytes += disk_bytes(&sweep.trash);
+        sweep.collected.bytes += bytes_inside(&sweep.trash);
         let emptied = std::fs::remove_dir_all(&sweep.trash);
         swept?;
         emptied.doing(|| format!("remove {}", sweep.trash.display()))?;

@@ -21,6 +21,8 @@ mod forms;
 mod known;
 mod marks;
 mod names;
+#[cfg(test)]
+mod tests;
 mod usage;
 
 pub use check::{Checked, Damage, Finding, Progress, Repair};

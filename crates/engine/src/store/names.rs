@@ -72,11 +72,13 @@ fn list(dir: &Path) -> Result<Vec<String>> {
 /// What a file, or a directory with everything in it, takes on the disk.
 pub fn disk_bytes(path: &Path) -> u64 {
     let Ok(meta) = std::fs::symlink_metadata(path) else { return 0 };
-    let inside = match meta.is_dir() {
-        true => std::fs::read_dir(path).into_iter().flatten().flatten(),
-        false => return meta.blocks() * 512,
-    };
-    meta.blocks() * 512 + inside.map(|entry| disk_bytes(&entry.path())).sum::<u64>()
+    meta.blocks() * 512 + if meta.is_dir() { bytes_inside(path) } else { 0 }
+}
+
+/// What everything in a directory takes, without the directory itself.
+pub fn bytes_inside(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| disk_bytes(&entry.path())).sum()
 }
 
 #[cfg(test)]
