@@ -88,6 +88,9 @@ impl Collection<'_> {
                 .map_err(|error| Error::Keep { id: id.to_string(), source: Box::new(error) })?;
             marks.add(*id, &manifest);
         }
+        // most of what is in use, so that little is left to be marked while others wait
+        let used = self.store.known().journal_so_far();
+        used.iter().for_each(|(id, manifest)| marks.add(*id, manifest));
         fault::point("collect.marked")?;
         let trash = self.store.temp_path("trash");
         std::fs::create_dir(&trash).doing(|| format!("make {}", trash.display()))?;

@@ -65,6 +65,7 @@ impl Known {
     /// Takes in a pack in place of an older form of it.
     pub fn supersede(&mut self, pack: Arc<Pack>) {
         let root = pack.root();
+        self.superseded.retain(|(_, old)| old.strong_count() > 0);
         if let Some(old) = self.packs.insert(root, pack.clone()) {
             self.superseded.push((root, Arc::downgrade(&old)));
             if old.dead().is_within(pack.dead()) {
@@ -107,7 +108,6 @@ impl Known {
             }
         }
         self.index = index;
-        self.superseded.retain(|(_, pack)| pack.strong_count() > 0);
     }
 
     /// Lets go of opened packs; those in use are remembered as such.
@@ -157,6 +157,11 @@ impl Known {
 
     pub fn journal(&self) -> impl Iterator<Item = (&ImageId, &Arc<Manifest>)> {
         self.journal.iter().flatten()
+    }
+
+    /// The journal so far, to look at while it goes on.
+    pub fn journal_so_far(&self) -> Vec<(ImageId, Arc<Manifest>)> {
+        self.journal().map(|(id, manifest)| (*id, manifest.clone())).collect()
     }
 
     /// What an image says, if somebody has it.

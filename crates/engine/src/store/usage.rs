@@ -54,6 +54,11 @@ impl Store {
         Ok(names.zip(marks.iter().map(|marks| self.divide(marks, &shared, &weights))).collect())
     }
 
+    /// Packs that these images need. What the images in use lately do not need may be compressed.
+    pub fn packs_of(&self, images: &HashSet<ImageId>) -> Result<HashSet<PackRoot>> {
+        Ok(self.marks(images)?.packs.into_keys().collect())
+    }
+
     fn marks<'a>(&self, images: impl IntoIterator<Item = &'a ImageId>) -> Result<Marks> {
         let mut marks = Marks::default();
         for id in images {

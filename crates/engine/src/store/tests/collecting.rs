@@ -155,7 +155,7 @@ fn layers_go_with_their_image_and_come_back_elsewhere() {
     assert_eq!(lay_out(&again), Some(layer.clone()));
     drop(again);
     let collected = bed.store.collect(&HashSet::new()).expect("collect");
-    assert_eq!(collected.layers, [layer.clone()]);
+    assert_eq!(collected.layers, std::slice::from_ref(&layer));
     assert!(!layer.exists());
 }
 

@@ -91,6 +91,7 @@ fn space_is_counted_and_divided() {
     let about = |bytes: u64, count: u64| {
         assert!((pages(count)..pages(count) * 11 / 10 + 20_000).contains(&bytes), "{bytes} {count}")
     };
+    assert_eq!(bed.store.packs_of(&set([&a])).expect("packs"), HashSet::from([base.root()]));
     about(a_use.shared, 60);
     about(b_use.shared, 60);
     about(a_use.own, 40);

@@ -16,7 +16,7 @@ fn timed<T>(what: &str, work: impl FnOnce() -> T) -> (T, f64) {
 fn like_python(bed: &Bed, base: &Pack, own: &Pack, from: u64) -> Image {
     let mut manifest = manifest(&[(base, 0..0), (own, 0..0)], bed.store.number());
     let run = |index: u64| {
-        let of_base = index % 100 != 0;
+        let of_base = !index.is_multiple_of(100);
         let slot = if of_base { index * 5 } else { from + index / 100 };
         let count = if of_base { 5 } else { 1 };
         Run { page: index * 8, count, pack: u32::from(!of_base), slot }
