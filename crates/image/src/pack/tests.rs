@@ -183,7 +183,7 @@ fn a_failed_write_is_final() {
 fn varied(pages: u64) -> Vec<u8> {
     let mut writer = PackWriter::new(Vec::new(), Arch::X86_64).unwrap();
     for slot in 0..pages {
-        let page: Vec<u8> = (0..PAGE_SIZE as u64).map(|at| (at * slot >> 7) as u8).collect();
+        let page: Vec<u8> = (0..PAGE_SIZE as u64).map(|at| ((at * slot) >> 7) as u8).collect();
         writer.append(&page).unwrap();
     }
     writer.finish().unwrap().0
