@@ -178,7 +178,12 @@ impl Sweep<'_> {
     /// Writes packs anew that are mostly of pages nobody needs.
     fn dead_pages(&mut self, found: &Found) -> Result<()> {
         for (root, _) in &found.packs {
-            let Some(live) = self.marks.packs.get(root).cloned() else { continue };
+            let Some(live) = self.marks.packs.get(root) else { continue };
+            // most packs are mostly live, and need not be opened to know it
+            if self.marks.pages.get(root).is_some_and(|pages| live.len() * 2 >= *pages) {
+                continue;
+            }
+            let live = live.clone();
             // one that cannot be read is for a check to tell
             let Ok(pack) = self.store.open_pack(*root) else { continue };
             let drop = live.others(pack.pages());

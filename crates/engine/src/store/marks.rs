@@ -10,6 +10,8 @@ use std::collections::{HashMap, HashSet};
 pub struct Marks {
     pub images: HashSet<ImageId>,
     pub packs: HashMap<PackRoot, Slots>,
+    /// How many pages the packs have, as the images say.
+    pub pages: HashMap<PackRoot, u64>,
     pub layers: HashSet<String>,
 }
 
@@ -19,14 +21,18 @@ impl Marks {
         if !self.images.insert(id) {
             return;
         }
-        // a pack that is named is kept, even if no page of it is used
-        for pack in &manifest.meta.packs {
-            self.packs.entry(pack.root).or_default();
-        }
+        // by number first: there are thousands of runs, and few packs
+        let packs = &manifest.meta.packs;
+        let mut used = vec![Slots::new(); packs.len()];
         for run in runs(manifest) {
-            let Some(pack) = manifest.meta.packs.get(run.pack as usize) else { continue };
-            let slots = self.packs.entry(pack.root).or_default();
-            slots.insert(run.slot..run.slot.saturating_add(run.count.into()));
+            if let Some(slots) = used.get_mut(run.pack as usize) {
+                slots.insert(run.slot..run.slot.saturating_add(run.count.into()));
+            }
+        }
+        // a pack that is named is kept, even if no page of it is used
+        for (pack, slots) in packs.iter().zip(used) {
+            self.packs.entry(pack.root).or_default().unite(&slots);
+            self.pages.insert(pack.root, pack.pages);
         }
         if !manifest.files.entries.is_empty() {
             self.layers.insert(layer_name(&manifest.files, &manifest.meta.packs));
@@ -36,6 +42,7 @@ impl Marks {
     pub fn unite(&mut self, other: Marks) {
         self.images.extend(other.images);
         self.layers.extend(other.layers);
+        self.pages.extend(other.pages);
         for (root, slots) in other.packs {
             self.packs.entry(root).or_default().unite(&slots);
         }

@@ -10,6 +10,7 @@ use super::names::{Found, disk_bytes};
 use crate::error::Result;
 use stasis_image::{Form, ImageId, PAGE_SIZE, PackRoot, Slots};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// What a group of images takes on the disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -88,7 +89,8 @@ impl Store {
         roots: impl Iterator<Item = &'a PackRoot>,
     ) -> Result<HashMap<PackRoot, Weight>> {
         let weight = |root: &PackRoot| {
-            let pack = self.open_pack(*root)?;
+            let open = self.known().pack(*root).cloned();
+            let pack = open.map_or_else(|| self.open_pack(*root).map(Arc::new), Ok)?;
             let bytes = disk_bytes(&self.pack_path(*root, pack.form()));
             Ok((*root, Weight { bytes, pages: pack.pages() - pack.dead().len() }))
         };

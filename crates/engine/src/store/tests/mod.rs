@@ -4,6 +4,7 @@ mod checks;
 mod collecting;
 mod forms;
 mod property;
+mod race;
 mod scale;
 
 use super::*;

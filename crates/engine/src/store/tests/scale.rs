@@ -2,6 +2,7 @@
 //! `cargo test --release -p stasis-engine --lib scale -- --ignored --nocapture`
 
 use super::*;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 fn timed<T>(what: &str, work: impl FnOnce() -> T) -> (T, f64) {
@@ -23,6 +24,19 @@ fn like_python(bed: &Bed, base: &Pack, own: &Pack, from: u64) -> Image {
     };
     manifest.memory[0].runs = (0..3000).map(run).collect();
     bed.store.write_image(manifest).expect("write")
+}
+
+/// How long somebody waits who asks for pages all the time, at the longest.
+fn longest_look(bed: &Bed, over: &AtomicBool) -> f64 {
+    let hash = stasis_image::PageHash::of(&page(5));
+    let mut longest = 0.0_f64;
+    while !over.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        assert!(bed.store.find_page(&hash).is_some());
+        longest = longest.max(start.elapsed().as_secs_f64());
+        std::thread::sleep(std::time::Duration::from_micros(100));
+    }
+    longest
 }
 
 #[test]
@@ -47,7 +61,14 @@ fn a_thousand_images() {
     let groups: Vec<_> =
         images.chunks(10).map(|part| (part[0].to_string(), part.to_vec())).collect();
     timed("usage of 100 groups", || bed.store.usage(&groups).expect("usage"));
-    let (collected, _) = timed("collect half of them", || bed.store.collect(&half));
+    let (collected, stall) = std::thread::scope(|scope| {
+        let over = AtomicBool::new(false);
+        let looks = scope.spawn(|| longest_look(&bed, &over));
+        let (collected, _) = timed("collect half of them", || bed.store.collect(&half));
+        over.store(true, Ordering::Relaxed);
+        (collected, looks.join().expect("a thread"))
+    });
+    println!("  the longest a capture waited: {:.1} ms", stall * 1e3);
     assert_eq!(collected.expect("collect").images, 500);
     let go = |_| ControlFlow::Continue(());
     let (checked, _) = timed("check", || bed.store.check(&half, Repair::Nothing, go));
