@@ -61,8 +61,8 @@ fn a_thousand_images() {
     let groups: Vec<_> =
         images.chunks(10).map(|part| (part[0].to_string(), part.to_vec())).collect();
     timed("usage of 100 groups", || bed.store.usage(&groups).expect("usage"));
+    let over = AtomicBool::new(false);
     let (collected, stall) = std::thread::scope(|scope| {
-        let over = AtomicBool::new(false);
         let looks = scope.spawn(|| longest_look(&bed, &over));
         let (collected, _) = timed("collect half of them", || bed.store.collect(&half));
         over.store(true, Ordering::Relaxed);
