@@ -7,14 +7,14 @@ use crate::flatten;
 use crate::layers;
 use crate::restore::{self, Host, Lazy};
 use crate::spawner::Spawner;
-use crate::store::{Image, Store};
+use crate::store::{Collected, Image, Store};
 use crate::template::Template;
 use crate::tree::{self, Tree};
 use crate::walls::{Walls, WallsPool};
 use stasis_image::ImageId;
 use stasis_spawner::protocol::LaunchSpec;
 use stasis_sys::{mount, process};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -116,6 +116,18 @@ impl Engine {
     /// Rewrites an image so that all its pages are in one pack of its own.
     pub fn flatten(&self, image: &Image) -> Result<Image> {
         flatten::flatten(&self.store, image)
+    }
+
+    /// Removes what neither an image in `keep` needs nor anybody uses. `keep` is asked once the
+    /// collection has begun, so that what is recorded meanwhile is safe.
+    pub fn collect<E: From<Error>>(
+        &self,
+        keep: impl FnOnce() -> std::result::Result<HashSet<ImageId>, E>,
+    ) -> std::result::Result<Collected, E> {
+        let collection = self.store.begin_collection();
+        let collected = collection.sweep(&keep()?)?;
+        self.walls.forget(&collected.layers);
+        Ok(collected)
     }
 
     /// Lets a parked process go. Its image stays.

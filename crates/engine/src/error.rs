@@ -2,6 +2,7 @@
 //! cause for the log.
 
 use std::io;
+use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -21,6 +22,12 @@ pub enum Error {
     /// A restored process stopped at a step of its program.
     #[error("restore: {step} failed: {source}")]
     Step { step: String, source: io::Error },
+    /// Another program has the store open.
+    #[error("{} is in use by another program: ask that one, or end it first", .0.display())]
+    Busy(PathBuf),
+    /// What an image needs is not known, so nothing may be removed.
+    #[error("image {id} is to be kept and cannot be read, so nothing was removed: {source}")]
+    Keep { id: String, source: Box<Error> },
     #[error("the process tree has ended")]
     Gone,
 }
@@ -37,6 +44,8 @@ impl Error {
             Error::Pack { source, .. } => source.code(),
             Error::Unfit(_) => "image.unfit",
             Error::Step { .. } => "restore.step",
+            Error::Busy(_) => "store.busy",
+            Error::Keep { .. } => "store.keep",
             Error::Gone => "tree.gone",
         }
     }

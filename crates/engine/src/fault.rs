@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::thread::ThreadId;
 
-/// Every point, in the order a capture, a restore and a park pass them.
-pub const POINTS: [&str; 19] = [
+/// Every point, in the order a capture, a restore, a park and a collection pass them.
+pub const POINTS: [&str; 26] = [
     "capture.frozen",
     "capture.state",
     "capture.descriptors",
@@ -38,6 +38,13 @@ pub const POINTS: [&str; 19] = [
     "clone.ordered",
     "restore.cloned",
     "park.cloned",
+    "collect.marked",
+    "collect.images",
+    "collect.packs",
+    "collect.layers",
+    "collect.removed",
+    "rewrite.written",
+    "rewrite.named",
 ];
 
 #[derive(Clone)]

@@ -4,7 +4,7 @@
 //! verified and in address order, to one new pack: restores read one file again, and the old packs
 //! can go when nobody else refers to them. The content, and so what is restored, is the same.
 
-use crate::capture::Sink;
+use crate::capture::{Finished, Sink};
 use crate::error::Result;
 use crate::layers::write_runs;
 use crate::store::{Image, Store};
@@ -25,9 +25,12 @@ pub fn flatten(store: &Store, image: &Image) -> Result<Image> {
             *runs = copy(store, old, runs, &mut sink)?;
         }
     }
-    new.meta.packs = sink.finish()?;
+    let Finished { packs, held } = sink.finish()?;
+    new.meta.packs = packs;
     new.meta.parent = Some(image.id);
-    store.write_image(new)
+    let image = store.write_image(new);
+    drop(held);
+    image
 }
 
 fn copy(store: &Store, old: &Manifest, runs: &[Run], sink: &mut Sink) -> Result<Vec<Run>> {

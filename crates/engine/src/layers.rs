@@ -77,23 +77,17 @@ pub fn materialize(store: &Store, image: &Image) -> Result<Option<PathBuf>> {
     if manifest.files.entries.is_empty() {
         return Ok(None);
     }
-    let path = store.dir().join("layers").join(layer_name(&manifest.files, &manifest.meta.packs));
-    if path.exists() {
+    let name = layer_name(&manifest.files, &manifest.meta.packs);
+    if let Some(path) = store.layer(&name) {
         return Ok(Some(path));
     }
     let temp = store.temp_path("layer");
-    lay_out(store, manifest, &temp).inspect_err(|_| {
-        let _ = std::fs::remove_dir_all(&temp);
-    })?;
-    match std::fs::rename(&temp, &path) {
-        Ok(()) => Ok(Some(path)),
-        // somebody else was faster; theirs is the same
-        Err(_) if path.exists() => {
+    lay_out(store, manifest, &temp)
+        .and_then(|()| store.adopt_layer(name, &temp))
+        .map(Some)
+        .inspect_err(|_| {
             let _ = std::fs::remove_dir_all(&temp);
-            Ok(Some(path))
-        }
-        Err(error) => Err(error).doing(|| format!("name {}", path.display())),
-    }
+        })
 }
 
 fn lay_out(store: &Store, manifest: &Manifest, temp: &Path) -> Result<()> {

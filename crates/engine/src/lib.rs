@@ -40,6 +40,10 @@ pub use engine::{Config, Engine, Outside};
 pub use error::{Error, Result};
 pub use restore::Lazy;
 pub use stasis_image::ImageId;
+pub use stasis_image::PackRoot;
 pub use stasis_spawner::protocol::LaunchSpec;
-pub use store::{Image, Store};
+pub use store::{
+    Checked, Collected, Collection, Damage, Finding, Image, Progress, Reformed, Repair, Stats,
+    Store, Usage,
+};
 pub use tree::Tree;

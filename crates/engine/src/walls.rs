@@ -105,6 +105,18 @@ impl WallsPool {
         walls.init.wait_ready()?;
         Ok(walls)
     }
+
+    /// Lets walls go that stand around layers which are gone.
+    pub fn forget(&self, layers: &[PathBuf]) {
+        let gone = |dir: &String| layers.iter().any(|layer| Path::new(dir) == layer);
+        let mut ready = self.shared.ready();
+        let (old, roots) = std::mem::take(&mut ready.roots)
+            .into_iter()
+            .partition(|(lower, _)| lower.iter().any(gone));
+        ready.roots = roots;
+        drop(ready);
+        drop::<VecDeque<(Vec<String>, Vec<Walls>)>>(old);
+    }
 }
 
 impl Shared {

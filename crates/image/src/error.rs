@@ -108,6 +108,16 @@ pub enum PackError {
     Limit { what: &'static str, found: u64, max: u64 },
     #[error("the pack is {found}, expected {expected}")]
     Root { found: crate::PackRoot, expected: crate::PackRoot },
+    #[error("the lists of the pack do not match their checksum")]
+    ListChecksum,
+    #[error("the pack lists dead slots that it does not have")]
+    DeadSlots,
+    #[error(
+        "{count} pages from page {slot} on cannot be unpacked: they do not match their checksum"
+    )]
+    Frame { slot: u64, count: u64 },
+    #[error("page {slot} of the pack was dropped, because nothing referred to it")]
+    Dropped { slot: u64 },
     #[error("page {slot} of the pack does not match its checksum")]
     Page { slot: u64 },
     #[error("{count} pages from page {slot} on were asked of a pack with {pages}")]
@@ -129,7 +139,10 @@ impl PackError {
             Self::Magic => "pack.magic",
             Self::Torn { .. } => "pack.torn",
             Self::Version { .. } => "pack.version",
-            Self::HeaderChecksum | Self::IndexChecksum => "pack.checksum",
+            Self::HeaderChecksum | Self::IndexChecksum | Self::ListChecksum => "pack.checksum",
+            Self::DeadSlots => "pack.dead_slots",
+            Self::Frame { .. } => "pack.frame",
+            Self::Dropped { .. } => "pack.dropped",
             Self::Flags { .. } => "pack.flags",
             Self::Reserved => "pack.reserved",
             Self::PageSize { .. } => "pack.page_size",

@@ -4,15 +4,18 @@
 //! Checksums would stop nearly every mutation at the door. So each input is tried twice: as it is,
 //! and with its checksums made right, as someone with write access to the store would do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
 use crate::container::{CHECKSUM_AT, ENTRY_LEN, Entry, FIXED_LEN, FORMAT, MAGIC, header_checksum};
-use crate::pack::{FOOTER_LEN, Footer, HASH_LEN, HEADER_CHECKSUM_AT, file_len, page_offset, seal};
+use crate::pack::{
+    COLD_FOOTER_LEN, COLD_HEADER_LEN, ColdFooter, ENTRY_LEN as FRAME_LEN, FOOTER_LEN, FRAME_PAGES,
+    Footer, HASH_LEN, HEADER_CHECKSUM_AT, Kind, file_len, lists_checksum, page_offset, seal,
+};
 use crate::{
-    Arch, ImageReader, ImageWriter, PAGE_SIZE, PackError, PackReader, PackRoot, PackWriter,
-    PageHash, SectionKind,
+    Arch, Form, ImageReader, ImageWriter, PAGE_SIZE, PackError, PackReader, PackRoot, PackWriter,
+    PageHash, Rewrite, SectionKind, Slots,
 };
 
 /// Stands in for a section: every shape that takes its length from the input.
@@ -44,6 +47,18 @@ pub fn sample_pack(fill: &[u8]) -> Vec<u8> {
     writer.finish().expect("a Vec takes every write").0
 }
 
+/// The same pack in another form, without the pages of `dead` slots.
+pub fn sample_rewritten(fill: &[u8], form: Form, dead: &[u64]) -> Vec<u8> {
+    let bytes = sample_pack(fill);
+    let pack = PackReader::open(&bytes[..], bytes.len() as u64, None).expect("a sample is intact");
+    let mut drop = Slots::new();
+    dead.iter().for_each(|slot| drop.insert(*slot..slot + 1));
+    let mut out = std::io::Cursor::new(Vec::new());
+    let rewrite = Rewrite { pack: &pack, drop: &drop, mend: &HashMap::new(), lost: &Slots::new() };
+    rewrite.write(form, &mut out).expect("a Vec takes every write");
+    out.into_inner()
+}
+
 /// Reads `data` as an image, as it is and resealed.
 pub fn image_reader(data: &[u8]) {
     check_image(data);
@@ -58,6 +73,15 @@ pub fn pack_reader(data: &[u8]) {
     check_pack(data);
     let mut resealed = data.to_vec();
     if reseal_pack(&mut resealed).is_some() {
+        check_pack(&resealed);
+    }
+}
+
+/// Reads `data` as a pack in its cold form, as it is and resealed.
+pub fn cold_pack_reader(data: &[u8]) {
+    check_pack(data);
+    let mut resealed = data.to_vec();
+    if reseal_cold(&mut resealed).is_some() {
         check_pack(&resealed);
     }
 }
@@ -79,7 +103,11 @@ fn check_image(data: &[u8]) {
 fn check_pack(data: &[u8]) {
     let Ok(reader) = PackReader::open(data, data.len() as u64, None) else { return };
     let pages = reader.pages();
-    assert_eq!(file_len(pages), data.len() as u64, "every byte belongs to something");
+    if reader.form() == Form::Plain {
+        let kinds = [Kind::Whole, Kind::Partial].map(|kind| file_len(pages, kind));
+        assert!(kinds.contains(&(data.len() as u64)), "every byte belongs to something");
+    }
+    assert_eq!(reader.dead().first_in(pages..u64::MAX), None, "no slot is dead that is not there");
     assert_eq!(reader.hashes().len() as u64, pages);
     assert_eq!(reader.hash(pages), None);
     let other = PackRoot::of(&reader.root().0);
@@ -87,11 +115,35 @@ fn check_pack(data: &[u8]) {
 
     let mut page = [0; PAGE_SIZE];
     assert!(matches!(reader.read(pages, &mut page), Err(PackError::Range { .. })));
-    let damaged = (0..pages).find(|slot| reader.read(*slot, &mut page).is_err());
+    let mut live = (0..pages).filter(|slot| !reader.dead().contains(*slot));
+    let damaged = live.find(|slot| reader.read(*slot, &mut page).is_err());
     match (reader.verify_all(), damaged) {
-        (Ok(()), None) => {}
+        (Ok(()), None) => check_rewritten(&reader),
         (Err(PackError::Page { slot }), Some(damaged)) => assert_eq!(slot, damaged),
+        (Err(PackError::Frame { slot, count }), Some(damaged)) => {
+            assert!(damaged < slot + count, "the first damaged frame is told");
+        }
         (all, each) => panic!("verify_all says {all:?}, page by page it is {each:?}"),
+    }
+}
+
+/// What is intact stays itself in either form.
+fn check_rewritten(reader: &PackReader<&[u8]>) {
+    for form in [Form::Plain, Form::Cold] {
+        let mut out = std::io::Cursor::new(Vec::new());
+        let rewrite = Rewrite {
+            pack: reader,
+            drop: &Slots::new(),
+            mend: &HashMap::new(),
+            lost: &Slots::new(),
+        };
+        rewrite.write(form, &mut out).expect("an intact pack can be written");
+        let again = out.into_inner();
+        let again = PackReader::open(&again[..], again.len() as u64, Some(reader.root()));
+        let again = again.expect("what was written can be read");
+        assert_eq!((again.form(), again.pages()), (form, reader.pages()));
+        assert!(again.dead().is_within(reader.dead()) && reader.dead().is_within(again.dead()));
+        again.verify_all().expect("and is intact");
     }
 }
 
@@ -122,6 +174,33 @@ fn reseal_pack(data: &mut [u8]) -> Option<()> {
     let pages = footer_at.checked_sub(PAGE_SIZE)? / (PAGE_SIZE + HASH_LEN);
     let root = PackRoot::of(data.get(page_offset(pages as u64) as usize..footer_at)?);
     let footer = Footer { pages: pages as u64, root };
+    data[footer_at..].copy_from_slice(&footer.encode());
+    Some(())
+}
+
+/// Makes the checksums of a cold pack right, those of its frames too, but not those of pages. Its
+/// frames have the size this program gives them.
+fn reseal_cold(data: &mut [u8]) -> Option<()> {
+    seal(data.get_mut(..COLD_HEADER_LEN)?, COLD_HEADER_LEN - HASH_LEN);
+    let footer_at = data.len().checked_sub(COLD_FOOTER_LEN)?;
+    let pages = u64::from_le_bytes(*data.get(footer_at + 8..)?.first_chunk()?);
+    let pages = pages.min(4 * FRAME_PAGES) as usize;
+    let (index_len, dead_len) = (pages * HASH_LEN, pages.div_ceil(8).next_multiple_of(HASH_LEN));
+    let dead_at = footer_at.checked_sub(dead_len)?;
+    let index_at = dead_at.checked_sub(index_len)?;
+    let table_len = pages.div_ceil(FRAME_PAGES as usize) * FRAME_LEN;
+    let table_at = index_at.checked_sub(table_len)?;
+    let mut start = COLD_HEADER_LEN;
+    for entry in (table_at..index_at).step_by(FRAME_LEN) {
+        let len = u32::from_le_bytes(*data[entry..].first_chunk()?) as usize;
+        let end = start.checked_add(len)?;
+        let checksum = *blake3::hash(data.get(start..end)?).as_bytes();
+        data[entry + 4..entry + FRAME_LEN].copy_from_slice(&checksum);
+        start = end;
+    }
+    let lists = lists_checksum(&data[table_at..index_at], &data[dead_at..footer_at]);
+    let root = PackRoot::of(&data[index_at..dead_at]);
+    let footer = ColdFooter { pages: pages as u64, root, lists };
     data[footer_at..].copy_from_slice(&footer.encode());
     Some(())
 }

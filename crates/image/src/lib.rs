@@ -35,5 +35,7 @@ pub use container::{
 };
 pub use digest::{ImageId, PackRoot, PageHash, ParseDigestError};
 pub use error::{ImageError, PackError};
-pub use pack::{PAGE_SIZE, PackReader, PackSummary, PackWriter, PageLocation, PageSet};
+pub use pack::{
+    Form, PAGE_SIZE, PackReader, PackSummary, PackWriter, PageLocation, PageSet, Rewrite, Slots,
+};
 pub use read_at::ReadAt;

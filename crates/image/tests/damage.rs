@@ -2,8 +2,8 @@
 //! image or pack is refused.
 
 use proptest::prelude::*;
-use stasis_image::fuzzing::{self, Sample, sample_image, sample_pack};
-use stasis_image::{ImageReader, PAGE_SIZE, PackError, PackReader, PackRoot, SectionKind};
+use stasis_image::fuzzing::{self, Sample, sample_image, sample_pack, sample_rewritten};
+use stasis_image::{Form, ImageReader, PAGE_SIZE, PackError, PackReader, PackRoot, SectionKind};
 
 fn sample() -> Sample {
     Sample {
@@ -50,11 +50,31 @@ fn every_flipped_bit_of_a_pack_is_detected() {
 }
 
 #[test]
+fn every_flipped_bit_of_a_cold_or_partial_pack_is_detected() {
+    let fill: Vec<u8> = (0..40).collect();
+    let cold = sample_rewritten(&fill, Form::Cold, &[2, 39]);
+    let partial = sample_rewritten(&[1, 2], Form::Plain, &[1]);
+    // what lies in a hole is nobody's
+    let hole = 2 * PAGE_SIZE..3 * PAGE_SIZE;
+    for (mut bytes, apart) in [(cold, 0..0), (partial, hole)] {
+        verify_pack(&bytes, None).unwrap();
+        for bit in (0..bytes.len() * 8).filter(|bit| !apart.contains(&(bit / 8))) {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(verify_pack(&bytes, None).is_err(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
+
+#[test]
 fn every_cut_of_a_pack_is_torn() {
-    let bytes = sample_pack(&[1, 2]);
-    for len in 0..bytes.len() {
-        let error = verify_pack(&bytes[..len], None).unwrap_err();
-        assert_eq!(error.code(), "pack.torn", "at {len}");
+    let (cold, partial) = (Form::Cold, Form::Plain);
+    let rewritten = |form, dead: &[u64]| sample_rewritten(&[1, 2], form, dead);
+    for bytes in [sample_pack(&[1, 2]), rewritten(cold, &[]), rewritten(partial, &[0])] {
+        for len in 0..bytes.len() {
+            let error = verify_pack(&bytes[..len], None).unwrap_err();
+            assert_eq!(error.code(), "pack.torn", "at {len}");
+        }
     }
 }
 
@@ -134,5 +154,6 @@ proptest! {
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..10_000)) {
         fuzzing::image_reader(&bytes);
         fuzzing::pack_reader(&bytes);
+        fuzzing::cold_pack_reader(&bytes);
     }
 }

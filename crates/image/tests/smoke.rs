@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use stasis_image::fuzzing::{self, Sample, sample_image, sample_pack};
+use stasis_image::Form;
+use stasis_image::fuzzing::{self, Sample, sample_image, sample_pack, sample_rewritten};
 
 const IMAGE_ROUNDS: usize = 60_000;
 const PACK_ROUNDS: usize = 40_000;
@@ -74,6 +75,16 @@ fn image_reader() {
 
 #[test]
 fn pack_reader() {
-    let seeds = [sample_pack(&[]), sample_pack(&[1]), sample_pack(&[1, 2, 3]), vec![0; 9000]];
+    let partial = sample_rewritten(&[1, 2, 3], Form::Plain, &[1]);
+    let (one, three) = (sample_pack(&[1]), sample_pack(&[1, 2, 3]));
+    let seeds = [sample_pack(&[]), one, three, partial, vec![0; 9000]];
     run(&seeds, PACK_ROUNDS, fuzzing::pack_reader);
+}
+
+#[test]
+fn cold_pack_reader() {
+    let many: Vec<u8> = (0..70).collect();
+    let cold = |fill: &[u8], dead: &[u64]| sample_rewritten(fill, Form::Cold, dead);
+    let seeds = [cold(&[], &[]), cold(&[1], &[]), cold(&many, &[]), cold(&many, &[3, 40, 69])];
+    run(&seeds, PACK_ROUNDS, fuzzing::cold_pack_reader);
 }

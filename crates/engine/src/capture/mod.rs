@@ -23,7 +23,7 @@ mod threads;
 mod twin;
 
 pub use process::mm_fields;
-pub use sink::Sink;
+pub use sink::{Finished, Sink};
 
 use crate::error::{Doing, Error, Result};
 use crate::fault;
@@ -67,8 +67,10 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     fault::point("capture.pages")?;
     paused.twins.iter().try_for_each(Twin::check_intact)?;
     let (new_pages, shared_pages) = sink.counts();
-    let manifest = assemble(paused, memory, sink, parent.as_ref(), &tree.root_name)?;
+    let Finished { packs, held } = sink.finish()?;
+    let manifest = assemble(paused, memory, packs, parent.as_ref(), &tree.root_name)?;
     let image = store.write_image(manifest)?;
+    drop(held);
     tree.captured(&image);
     Ok(Captured { image, pause, total: start.elapsed(), new_pages, shared_pages })
 }
@@ -162,11 +164,10 @@ fn clocks_of(tree: &Tree) -> Result<Clocks> {
 fn assemble(
     paused: Paused,
     memory: Vec<ProcessMemory>,
-    sink: Sink,
+    packs: Vec<PackRef>,
     parent: Option<&Image>,
     root: &str,
 ) -> Result<Manifest> {
-    let packs = sink.finish()?;
     let realtime = paused.clocks.realtime_ns;
     let meta = Meta {
         parent: parent.map(|image| image.id),

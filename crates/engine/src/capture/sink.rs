@@ -19,12 +19,20 @@ pub struct Sink<'a> {
     parent_packs: Vec<Arc<Pack>>,
     /// Packs the new image refers to; its own gets its root when it is finished.
     packs: Vec<PackRef>,
+    /// Readers of packs pages were found in: they must stay until the image has its name.
+    found: Vec<Arc<Pack>>,
     index: HashMap<stasis_image::PackRoot, u32>,
     own: Option<Own>,
     /// Pages of the pack being written, which the store does not know yet.
     fresh: HashMap<PageHash, u64>,
     new_pages: u64,
     shared_pages: u64,
+}
+
+/// Packs for a new image, which stay at least until this is dropped.
+pub struct Finished {
+    pub packs: Vec<PackRef>,
+    pub held: Vec<Arc<Pack>>,
 }
 
 struct Own {
@@ -54,6 +62,7 @@ impl<'a> Sink<'a> {
             parent: None,
             parent_packs: Vec::new(),
             packs: Vec::new(),
+            found: Vec::new(),
             index: HashMap::new(),
             own: None,
             fresh: HashMap::new(),
@@ -132,7 +141,12 @@ impl<'a> Sink<'a> {
         }
         if let Some((pack, slot)) = self.store.find_page(&hash).filter(|_| self.shares) {
             self.shared_pages += 1;
-            return Ok((self.pack_index(pack), slot));
+            let known = self.packs.len();
+            let index = self.pack_index(PackRef { root: pack.root(), pages: pack.pages() });
+            if index as usize == known {
+                self.found.push(pack);
+            }
+            return Ok((index, slot));
         }
         if self.own.is_none() {
             self.own = Some(self.start_pack()?);
@@ -162,7 +176,7 @@ impl<'a> Sink<'a> {
     }
 
     /// Makes the new pack durable; every pack the image refers to.
-    pub fn finish(mut self) -> Result<Vec<PackRef>> {
+    pub fn finish(mut self) -> Result<Finished> {
         let mut packs = std::mem::take(&mut self.packs);
         if let Some(own) = self.own.take() {
             let path = own.path.clone();
@@ -175,7 +189,8 @@ impl<'a> Sink<'a> {
                         .into_inner()
                         .map_err(|error| error.into_error())
                         .doing(|| format!("write {}", path.display()))?;
-                    self.store.adopt_pack(&path, file.inner, summary.root)?;
+                    let pack = self.store.adopt_pack(&path, file.inner, summary.root)?;
+                    self.found.push(pack);
                     Ok(summary)
                 });
             let summary = written.inspect_err(|_| {
@@ -183,7 +198,9 @@ impl<'a> Sink<'a> {
             })?;
             packs[own.index as usize] = PackRef { root: summary.root, pages: summary.pages };
         }
-        Ok(packs)
+        let mut held = std::mem::take(&mut self.found);
+        held.append(&mut self.parent_packs);
+        Ok(Finished { packs, held })
     }
 }
 

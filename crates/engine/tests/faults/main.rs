@@ -5,6 +5,7 @@
 //!   disk     no space: a clear error, the source runs on, and later there is an image
 //!   damage   torn and altered files, other libraries: refused by name, never restored
 //!   lies     manifests with valid checksums that are not true: refused before anything acts
+//!   upkeep   the store is collected and rewritten while machines live, and while the engine dies
 //!   hostile  programs that do what they can against being captured (tests/programs/hostile)
 //!
 //! Every test runs in a process of its own (`own`), which can be told from its neighbours and is
@@ -19,3 +20,4 @@ mod lies;
 mod own;
 mod points;
 mod root;
+mod upkeep;

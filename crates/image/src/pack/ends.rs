@@ -14,7 +14,7 @@ pub(crate) const HASH_LEN: usize = 32;
 pub(crate) const FOOTER_LEN: usize = 80;
 pub(crate) const HEADER_CHECKSUM_AT: usize = PAGE_SIZE - HASH_LEN;
 
-const HEADER_MAGIC: [u8; 8] = *b"STASIS\x1aP";
+pub(super) const HEADER_MAGIC: [u8; 8] = *b"STASIS\x1aP";
 const FOOTER_MAGIC: [u8; 8] = *b"STASIS\x1aE";
 const HEADER_FIELDS_LEN: usize = 18;
 const FOOTER_CHECKSUM_AT: usize = FOOTER_LEN - HASH_LEN;
@@ -31,14 +31,37 @@ pub const fn page_offset(slot: u64) -> u64 {
 }
 
 /// How long a pack with this many pages is. `pages` must be within [`MAX_PAGES`].
-pub(crate) const fn file_len(pages: u64) -> u64 {
-    page_offset(pages) + pages * HASH_LEN as u64 + FOOTER_LEN as u64
+pub(crate) const fn file_len(pages: u64, kind: Kind) -> u64 {
+    let list = match kind {
+        Kind::Whole => 0,
+        Kind::Partial => dead_len(pages) + HASH_LEN as u64,
+    };
+    page_offset(pages) + pages * HASH_LEN as u64 + list + FOOTER_LEN as u64
 }
 
-pub(crate) fn header_page(arch: Arch) -> [u8; PAGE_SIZE] {
+/// How long the list of dead slots is: a bit each, in whole hashes, so that the word above on
+/// lengths holds for partial packs too.
+pub(super) const fn dead_len(pages: u64) -> u64 {
+    pages.div_ceil(8).next_multiple_of(HASH_LEN as u64)
+}
+
+/// Whether a pack has all its pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Whole,
+    /// Some pages were dropped: they are holes, and a list says which.
+    Partial,
+}
+
+/// The only flag there is.
+pub(super) const PARTIAL: u16 = 1;
+
+pub(crate) fn header_page(arch: Arch, kind: Kind) -> [u8; PAGE_SIZE] {
+    let flags = if kind == Kind::Partial { PARTIAL } else { 0 };
     let mut page = [0; PAGE_SIZE];
     page[..8].copy_from_slice(&HEADER_MAGIC);
     page[8..10].copy_from_slice(&FORMAT.to_le_bytes());
+    page[10..12].copy_from_slice(&flags.to_le_bytes());
     page[12..16].copy_from_slice(&(PAGE_SIZE as u32).to_le_bytes());
     page[16..18].copy_from_slice(&(arch as u16).to_le_bytes());
     seal(&mut page, HEADER_CHECKSUM_AT);
@@ -46,7 +69,7 @@ pub(crate) fn header_page(arch: Arch) -> [u8; PAGE_SIZE] {
 }
 
 /// Magic and format first, so that another format is explained; then the checksum, then the rest.
-pub(super) fn check_header(page: &[u8; PAGE_SIZE]) -> Result<Arch, PackError> {
+pub(super) fn check_header(page: &[u8; PAGE_SIZE]) -> Result<(Arch, Kind), PackError> {
     let mut fields = Fields::of(page);
     if fields.bytes() != HEADER_MAGIC {
         return Err(PackError::Magic);
@@ -59,16 +82,19 @@ pub(super) fn check_header(page: &[u8; PAGE_SIZE]) -> Result<Arch, PackError> {
         return Err(PackError::HeaderChecksum);
     }
     let (flags, page_size, arch) = (fields.u16(), fields.u32(), fields.u16());
-    if flags != 0 {
-        return Err(PackError::Flags { found: flags });
-    }
+    let kind = match flags {
+        0 => Kind::Whole,
+        PARTIAL => Kind::Partial,
+        found => return Err(PackError::Flags { found }),
+    };
     if page_size != PAGE_SIZE as u32 {
         return Err(PackError::PageSize { found: page_size, reads: PAGE_SIZE as u32 });
     }
     if !all_zero(&page[HEADER_FIELDS_LEN..HEADER_CHECKSUM_AT]) {
         return Err(PackError::Reserved);
     }
-    Arch::try_from(arch).map_err(|found| PackError::Arch { found })
+    let arch = Arch::try_from(arch).map_err(|found| PackError::Arch { found })?;
+    Ok((arch, kind))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +114,11 @@ impl Footer {
     }
 
     /// Reads the footer of a file of `len` bytes, which must be exactly as long as it says.
-    pub(super) fn decode(record: &[u8; FOOTER_LEN], len: u64) -> Result<Self, PackError> {
+    pub(super) fn decode(
+        record: &[u8; FOOTER_LEN],
+        len: u64,
+        kind: Kind,
+    ) -> Result<Self, PackError> {
         let mut fields = Fields::of(record);
         if fields.bytes() != FOOTER_MAGIC {
             return Err(PackError::Torn { why: "it does not end with a footer", len });
@@ -97,15 +127,20 @@ impl Footer {
             return Err(PackError::Torn { why: "its footer does not match its checksum", len });
         }
         let footer = Self { pages: fields.u64(), root: PackRoot(fields.bytes()) };
-        if footer.pages > MAX_PAGES {
-            let what = "the number of pages";
-            return Err(PackError::Limit { what, found: footer.pages, max: MAX_PAGES });
-        }
-        if file_len(footer.pages) != len {
+        check_pages(footer.pages)?;
+        if file_len(footer.pages, kind) != len {
             return Err(PackError::Torn { why: "its footer is for a file of another length", len });
         }
         Ok(footer)
     }
+}
+
+pub(super) fn check_pages(pages: u64) -> Result<(), PackError> {
+    if pages > MAX_PAGES {
+        let what = "the number of pages";
+        return Err(PackError::Limit { what, found: pages, max: MAX_PAGES });
+    }
+    Ok(())
 }
 
 /// Puts the checksum of everything before `at` at `at`, where the record ends.
@@ -114,7 +149,7 @@ pub(crate) fn seal(record: &mut [u8], at: usize) {
     checksum.copy_from_slice(blake3::hash(body).as_bytes());
 }
 
-fn is_sealed(record: &[u8], at: usize) -> bool {
+pub(super) fn is_sealed(record: &[u8], at: usize) -> bool {
     let (body, checksum) = record.split_at(at);
     blake3::hash(body).as_bytes() == checksum
 }

@@ -5,6 +5,7 @@
 //!                                        | arch 2 | reserved, zero | at 4064: checksum 32
 //!   4096 · (i + 1)   page i       4096 each, so that a page can be mapped or copied as it lies
 //!   4096 · (n + 1)   index        32 each: the BLAKE3 hash of page i
+//!   (partial)        dead slots   a bit each, padded to 32 bytes | checksum 32
 //!   the last 80      footer       magic "STASIS\x1aE" 8 | n 8 | root 32 | checksum 32
 //! ```
 //!
@@ -17,19 +18,40 @@
 //! does not help them: a pack's length is never a whole number of pages, so a file cut between
 //! pages never passes, and a cut elsewhere shows another root than the image expects.
 //!
+//! A pack is never changed in place. When most of its pages are of no use any more it is written
+//! anew, with holes for those and a list of them (flag 1); when it has not been used for long, in
+//! its cold form, compressed ([`cold`]). Slots and root stay the same.
+//!
 //! Opening verifies everything but the pages. A page is verified when it is read, so that opening
 //! costs time by the index alone, and damage is told by slot: `page 17 of the pack does not match
 //! its checksum`.
 
+mod cold;
 mod ends;
+mod plain;
 mod reader;
+mod rewrite;
 mod set;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-pub(crate) use ends::{FOOTER_LEN, Footer, HASH_LEN, HEADER_CHECKSUM_AT, file_len, seal};
+pub(crate) use cold::{COLD_FOOTER_LEN, COLD_HEADER_LEN, ColdFooter, ENTRY_LEN, lists_checksum};
+pub use cold::{COLD_FORMAT, FRAME_PAGES};
+pub(crate) use ends::{FOOTER_LEN, Footer, HASH_LEN, HEADER_CHECKSUM_AT, Kind, file_len, seal};
 pub use ends::{FORMAT, MAX_PAGES, PAGE_SIZE, page_offset};
 pub use reader::PackReader;
+pub use rewrite::Rewrite;
 pub use set::{PageLocation, PageSet};
+pub use slots::Slots;
 pub use writer::{PackSummary, PackWriter};
+
+/// How the pages of a pack lie in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// As they are.
+    Plain,
+    /// Compressed, a few at a time.
+    Cold,
+}

@@ -1,61 +1,86 @@
-//! Reading a pack, page by page.
+//! Reading a pack, page by page, in either of its forms.
 
 use std::io;
 
-use super::ends::{FOOTER_LEN, Footer, HASH_LEN, PAGE_SIZE, check_header, file_len, page_offset};
+use super::cold::{self, Frames};
+use super::ends::{HASH_LEN, PAGE_SIZE, page_offset};
+use super::{Form, Slots, plain};
 use crate::{Arch, PackError, PackRoot, PageHash, ReadAt};
 
 /// How many pages are verified at a time: 1 MiB is past where larger reads are faster.
 const VERIFY_PAGES: u64 = 256;
 
-/// A pack whose header, footer and index have been verified. Pages are verified as they are read.
+/// A pack whose header, footer and lists have been verified. Pages are verified as they are read.
 #[derive(Debug)]
 pub struct PackReader<R: ReadAt> {
     source: R,
-    arch: Arch,
-    footer: Footer,
-    index: Vec<u8>,
+    parts: Parts,
+}
+
+/// What a pack says besides its pages.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) arch: Arch,
+    pub(super) root: PackRoot,
+    pub(super) index: Vec<u8>,
+    /// Slots whose pages were dropped.
+    pub(super) dead: Slots,
+    /// `None` when the pages lie there as they are.
+    pub(super) frames: Option<Frames>,
 }
 
 impl<R: ReadAt> PackReader<R> {
     /// Opens a pack of `len` bytes. With an expected root, a pack that is intact but another one
     /// is refused too.
     pub fn open(source: R, len: u64, expected: Option<PackRoot>) -> Result<Self, PackError> {
-        if len < PAGE_SIZE as u64 {
-            return Err(PackError::Torn { why: "it is shorter than a header", len });
+        let parts = match cold::is_cold(&source, len)? {
+            true => cold::open(&source, len)?,
+            false => plain::open(&source, len)?,
+        };
+        if let Some(expected) = expected.filter(|expected| *expected != parts.root) {
+            return Err(PackError::Root { found: parts.root, expected });
         }
-        let mut header = [0; PAGE_SIZE];
-        source.read_exact_at(&mut header, 0).map_err(failed("read the header"))?;
-        let arch = check_header(&header)?;
-        let footer = read_footer(&source, len)?;
-        if let Some(expected) = expected.filter(|expected| *expected != footer.root) {
-            return Err(PackError::Root { found: footer.root, expected });
+        if PackRoot::of(&parts.index) != parts.root {
+            return Err(PackError::IndexChecksum);
         }
-        let index = read_index(&source, &footer)?;
-        Ok(Self { source, arch, footer, index })
+        Ok(Self { source, parts })
     }
 
     pub fn arch(&self) -> Arch {
-        self.arch
+        self.parts.arch
+    }
+
+    pub fn form(&self) -> Form {
+        if self.parts.frames.is_some() { Form::Cold } else { Form::Plain }
     }
 
     pub fn pages(&self) -> u64 {
-        self.footer.pages
+        (self.parts.index.len() / HASH_LEN) as u64
     }
 
     pub fn root(&self) -> PackRoot {
-        self.footer.root
+        self.parts.root
+    }
+
+    /// Slots whose pages were dropped because nothing refers to them.
+    pub fn dead(&self) -> &Slots {
+        &self.parts.dead
+    }
+
+    /// Where the pages are read from.
+    pub fn source(&self) -> &R {
+        &self.source
     }
 
     /// The hash of the page in this slot, if there is one.
     pub fn hash(&self, slot: u64) -> Option<PageHash> {
         let start = usize::try_from(slot).ok()?.checked_mul(HASH_LEN)?;
-        self.index.get(start..)?.first_chunk().copied().map(PageHash)
+        self.parts.index.get(start..)?.first_chunk().copied().map(PageHash)
     }
 
-    /// The hashes of all pages, in the order of their slots.
+    /// The hashes of all pages, dropped ones too, in the order of their slots.
     pub fn hashes(&self) -> impl ExactSizeIterator<Item = PageHash> + '_ {
-        self.index.as_chunks().0.iter().copied().map(PageHash)
+        self.parts.index.as_chunks().0.iter().copied().map(PageHash)
     }
 
     /// Fills `buf` with the pages from `slot` on and verifies each. After an error, the contents
@@ -76,48 +101,45 @@ impl<R: ReadAt> PackReader<R> {
             return Err(PackError::Unaligned { len: buf.len() });
         }
         let (count, pages) = ((buf.len() / PAGE_SIZE) as u64, self.pages());
-        if slot.checked_add(count).is_none_or(|end| end > pages) {
-            return Err(PackError::Range { slot, count, pages });
+        let end = slot.checked_add(count).filter(|end| *end <= pages);
+        let end = end.ok_or(PackError::Range { slot, count, pages })?;
+        if let Some(slot) = self.parts.dead.first_in(slot..end) {
+            return Err(PackError::Dropped { slot });
         }
-        self.source.read_exact_at(buf, page_offset(slot)).map_err(failed("read pages"))
+        match &self.parts.frames {
+            Some(frames) => frames.read(&self.source, slot, buf),
+            None => {
+                let read = self.source.read_exact_at(buf, page_offset(slot));
+                read.map_err(failed("read pages"))
+            }
+        }
     }
 
-    /// Reads and verifies every page; the first that is damaged is the error.
+    /// Reads and verifies every page that was not dropped; the first that is damaged is the error.
     pub fn verify_all(&self) -> Result<(), PackError> {
-        let mut buf = vec![0; VERIFY_PAGES.min(self.pages()) as usize * PAGE_SIZE];
-        let mut slot = 0;
-        while slot < self.pages() {
-            let count = VERIFY_PAGES.min(self.pages() - slot);
-            self.read(slot, &mut buf[..count as usize * PAGE_SIZE])?;
-            slot += count;
+        let live = self.parts.dead.others(self.pages());
+        let mut buf = Vec::new();
+        for range in live.ranges(VERIFY_PAGES) {
+            buf.resize((range.end - range.start) as usize * PAGE_SIZE, 0);
+            self.read(range.start, &mut buf)?;
         }
         Ok(())
     }
 }
 
-fn read_footer(source: &impl ReadAt, len: u64) -> Result<Footer, PackError> {
-    if len < file_len(0) {
-        return Err(PackError::Torn { why: "it is shorter than a header and a footer", len });
-    }
-    let mut record = [0; FOOTER_LEN];
-    source
-        .read_exact_at(&mut record, len - FOOTER_LEN as u64)
-        .map_err(failed("read the footer"))?;
-    Footer::decode(&record, len)
-}
-
-/// The footer has been checked against the file's length, so what is allocated here is in the file.
-fn read_index(source: &impl ReadAt, footer: &Footer) -> Result<Vec<u8>, PackError> {
-    let mut index = vec![0; footer.pages as usize * HASH_LEN];
-    source
-        .read_exact_at(&mut index, page_offset(footer.pages))
-        .map_err(failed("read the index"))?;
-    if PackRoot::of(&index) != footer.root {
-        return Err(PackError::IndexChecksum);
-    }
-    Ok(index)
-}
-
-fn failed(what: &'static str) -> impl FnOnce(io::Error) -> PackError {
+pub(super) fn failed(what: &'static str) -> impl FnOnce(io::Error) -> PackError {
     move |source| PackError::Io { what, source }
+}
+
+/// `len` bytes at an offset. The caller has held `len` against the file, so that what is allocated
+/// here is in it.
+pub(super) fn bytes_at(
+    source: &impl ReadAt,
+    offset: u64,
+    len: u64,
+    what: &'static str,
+) -> Result<Vec<u8>, PackError> {
+    let mut bytes = vec![0; len as usize];
+    source.read_exact_at(&mut bytes, offset).map_err(failed(what))?;
+    Ok(bytes)
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use super::Slots;
 use super::ends::MAX_PAGES;
 use crate::PageHash;
 
@@ -63,10 +64,16 @@ impl PageSet {
         }
     }
 
-    /// Notes all pages of a pack, as [`PackReader::hashes`](super::PackReader::hashes) lists them.
-    pub fn insert_pack(&mut self, pack: u32, hashes: impl ExactSizeIterator<Item = PageHash>) {
+    /// Notes all pages of a pack, as [`PackReader::hashes`](super::PackReader::hashes) lists them,
+    /// but those in `dead` slots.
+    pub fn insert_pack(
+        &mut self,
+        pack: u32,
+        hashes: impl ExactSizeIterator<Item = PageHash>,
+        dead: &Slots,
+    ) {
         self.places.reserve(hashes.len());
-        for (slot, hash) in (0..).zip(hashes) {
+        for (slot, hash) in (0..).zip(hashes).filter(|(slot, _)| !dead.contains(*slot)) {
             self.insert(hash, PageLocation { pack, slot });
         }
     }
@@ -107,10 +114,13 @@ mod tests {
     fn a_pack_is_noted_by_slot() {
         let hashes: Vec<_> = (0..1000_u32).map(|n| PageHash::of(&n.to_le_bytes())).collect();
         let mut set = PageSet::with_capacity(hashes.len());
-        set.insert_pack(3, hashes.iter().copied());
-        assert_eq!(set.len(), 1000);
+        let mut dead = Slots::new();
+        dead.insert(7..9);
+        set.insert_pack(3, hashes.iter().copied(), &dead);
+        assert_eq!(set.len(), 998);
         for (slot, hash) in (0..).zip(&hashes) {
-            assert_eq!(set.get(hash), Some(PageLocation { pack: 3, slot }));
+            let there = !dead.contains(slot);
+            assert_eq!(set.get(hash), there.then_some(PageLocation { pack: 3, slot }));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Each way in which a pack can be wrong, and the refusal it meets.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::ends::header_page;
@@ -104,7 +105,7 @@ fn reads_stay_inside() {
 fn header_fields_are_refused_by_name() {
     assert_eq!(header_refusal(0, b'X').code(), "pack.magic");
     assert_eq!(header_refusal(8, 2).to_string(), "pack format 2, this program reads 1");
-    assert_eq!(header_refusal(10, 1).code(), "pack.flags");
+    assert_eq!(header_refusal(10, 2).code(), "pack.flags");
     assert_eq!(header_refusal(13, 0).code(), "pack.page_size");
     assert_eq!(header_refusal(16, 183).code(), "pack.arch");
     assert_eq!(header_refusal(18, 1).code(), "pack.reserved");
@@ -113,7 +114,7 @@ fn header_fields_are_refused_by_name() {
 
 #[test]
 fn an_unfinished_pack_is_torn() {
-    let mut bytes = header_page(Arch::X86_64).to_vec();
+    let mut bytes = header_page(Arch::X86_64, Kind::Whole).to_vec();
     assert_eq!(open(&bytes).unwrap_err().code(), "pack.torn");
     bytes.extend_from_slice(&[0; 3 * PAGE_SIZE]);
     let error = open(&bytes).unwrap_err();
@@ -176,4 +177,115 @@ fn a_failed_write_is_final() {
     assert_eq!(writer.append(&[2; PAGE_SIZE]).unwrap_err().code(), "pack.io");
     assert_eq!(writer.append(&[3; PAGE_SIZE]).unwrap_err().code(), "pack.poisoned");
     assert_eq!(writer.finish().map(|_| ()).unwrap_err().code(), "pack.poisoned");
+}
+
+/// Pages with something in them that compresses, but is not all the same.
+fn varied(pages: u64) -> Vec<u8> {
+    let mut writer = PackWriter::new(Vec::new(), Arch::X86_64).unwrap();
+    for slot in 0..pages {
+        let page: Vec<u8> = (0..PAGE_SIZE as u64).map(|at| ((at * slot) >> 7) as u8).collect();
+        writer.append(&page).unwrap();
+    }
+    writer.finish().unwrap().0
+}
+
+fn rewritten(pack: &PackReader<&[u8]>, form: Form, dead: &Slots) -> Result<Vec<u8>, PackError> {
+    let mut out = io::Cursor::new(Vec::new());
+    Rewrite { pack, drop: dead, mend: &HashMap::new(), lost: &Slots::new() }
+        .write(form, &mut out)?;
+    Ok(out.into_inner())
+}
+
+#[test]
+fn both_forms_hold_the_same() {
+    let bytes = varied(100);
+    let plain = open(&bytes).unwrap();
+    let cold = rewritten(&plain, Form::Cold, &Slots::new()).unwrap();
+    assert!(cold.len() < bytes.len() / 2, "{} bytes", cold.len());
+    let cold = PackReader::open(&cold[..], cold.len() as u64, Some(plain.root())).unwrap();
+    assert_eq!((cold.form(), cold.pages(), cold.arch()), (Form::Cold, 100, Arch::X86_64));
+    assert!(cold.hashes().eq(plain.hashes()));
+    for (slot, count) in [(0, 100), (31, 2), (99, 1), (5, 60), (0, 0), (100, 0)] {
+        let (mut a, mut b) = (vec![1; count * PAGE_SIZE], vec![2; count * PAGE_SIZE]);
+        plain.read(slot, &mut a).unwrap();
+        cold.read(slot, &mut b).unwrap();
+        assert!(a == b, "{count} pages from {slot} on");
+    }
+    assert_eq!(cold.read(70, &mut vec![0; 31 * PAGE_SIZE]).unwrap_err().code(), "pack.range");
+    assert!(rewritten(&cold, Form::Plain, &Slots::new()).unwrap() == bytes, "and back");
+}
+
+#[test]
+fn dropped_pages_are_told_from_damaged_ones() {
+    let bytes = varied(80);
+    let mut dead = Slots::new();
+    dead.insert(0..33);
+    dead.insert(79..1000);
+    for form in [Form::Plain, Form::Cold] {
+        let partial = rewritten(&open(&bytes).unwrap(), form, &dead).unwrap();
+        let partial = open(&partial).unwrap();
+        assert_eq!((partial.pages(), partial.dead().len()), (80, 34));
+        partial.verify_all().unwrap();
+        let mut page = [0; PAGE_SIZE];
+        partial.read(33, &mut page).unwrap();
+        let error = partial.read(32, &mut page).unwrap_err();
+        assert_eq!((error.code(), partial.hash(32).is_some()), ("pack.dropped", true));
+    }
+}
+
+#[test]
+fn holes_take_no_space() {
+    use std::os::unix::fs::MetadataExt;
+    let bytes = varied(1000);
+    let mut dead = Slots::new();
+    dead.insert(10..990);
+    let file = tempfile::tempfile().unwrap();
+    let pack = open(&bytes).unwrap();
+    let rewrite = Rewrite { pack: &pack, drop: &dead, mend: &HashMap::new(), lost: &Slots::new() };
+    rewrite.write(Form::Plain, &file).unwrap();
+    let meta = file.metadata().unwrap();
+    PackReader::open(&file, meta.len(), Some(pack.root())).unwrap().verify_all().unwrap();
+    assert!(meta.len() > 1000 * PAGE_SIZE as u64 && meta.blocks() * 512 < 100 * PAGE_SIZE as u64);
+}
+
+#[test]
+fn damage_is_not_copied_but_can_be_mended() {
+    let (good, mut bytes) = (varied(40), varied(40));
+    bytes[page_offset(35) as usize + 7] ^= 4;
+    let pack = open(&bytes).unwrap();
+    for form in [Form::Plain, Form::Cold] {
+        let error = rewritten(&pack, form, &Slots::new()).unwrap_err();
+        assert!(matches!(error, PackError::Page { slot: 35 }));
+        let mend = |content: &[u8]| {
+            let mut out = io::Cursor::new(Vec::new());
+            let mend = HashMap::from([(35, content.to_vec())]);
+            let rewrite =
+                Rewrite { pack: &pack, drop: &Slots::new(), mend: &mend, lost: &Slots::new() };
+            rewrite.write(form, &mut out).map(|()| out.into_inner())
+        };
+        assert!(mend(&[0; PAGE_SIZE]).is_err(), "not with other contents");
+        let mended = mend(&good[page_offset(35) as usize..][..PAGE_SIZE]).unwrap();
+        open(&mended).unwrap().verify_all().unwrap();
+        let mut lost = Slots::new();
+        lost.insert(35..36);
+        let mut out = io::Cursor::new(Vec::new());
+        let rewrite =
+            Rewrite { pack: &pack, drop: &Slots::new(), mend: &HashMap::new(), lost: &lost };
+        rewrite.write(form, &mut out).unwrap();
+        let error = open(out.get_ref()).unwrap().verify_all().unwrap_err();
+        assert!(matches!(error, PackError::Page { slot: 35 }), "lost, and known to be");
+    }
+}
+
+#[test]
+fn a_damaged_frame_is_told_by_its_slots() {
+    let bytes = varied(70);
+    let mut cold = rewritten(&open(&bytes).unwrap(), Form::Cold, &Slots::new()).unwrap();
+    let first_frame = COLD_HEADER_LEN + 3;
+    cold[first_frame] ^= 1;
+    let cold = open(&cold).unwrap();
+    let error = cold.read(31, &mut [0; PAGE_SIZE]).unwrap_err();
+    assert_eq!(error.code(), "pack.frame");
+    assert!(matches!(error, PackError::Frame { slot: 0, count: FRAME_PAGES }));
+    cold.read(32, &mut vec![0; 38 * PAGE_SIZE]).unwrap();
 }

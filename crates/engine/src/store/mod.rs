@@ -1,0 +1,298 @@
+//! Images and packs in a directory.
+//!
+//!   DIR/images/<id>.img      one per image, named by its content
+//!   DIR/packs/<root>.pack    page contents, shared between images
+//!   DIR/packs/<root>.zpack   the same, compressed, after nobody used them for long
+//!   DIR/layers/<hash>-<n>/   files of an image laid out for overlayfs; made anew when missing
+//!   DIR/tmp/                 being written, or being removed; emptied at open
+//!   DIR/lock                 held by the one program that has the store open
+//!
+//! A file gets its name only after it was synced, and an image only after every pack it refers
+//! to: after a crash there are whole files and leftovers in tmp, nothing in between. No file is
+//! changed once it has its name; it is replaced.
+//!
+//!   collect ─► frees what nothing refers to      check ─► reads everything, names damage
+//!   usage   ─► who takes how much space          forms ─► compress, thaw, drop dead pages, mend
+
+mod check;
+mod codec;
+mod collect;
+mod forms;
+mod known;
+mod marks;
+mod names;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+pub use check::{Checked, Damage, Finding, Progress, Repair};
+pub use codec::layer_name;
+pub use collect::{Collected, Collection};
+pub use forms::Reformed;
+pub use usage::{Stats, Usage};
+
+use crate::error::{Doing, Error, Result};
+use crate::fault;
+use codec::{decode, encode};
+use known::Known;
+use stasis_image::model::Manifest;
+use stasis_image::{Form, ImageId, PackReader, PackRoot, PageHash};
+use stasis_sys::{files as sysfiles, libc};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub type Pack = PackReader<File>;
+
+/// An image as it was read or written: its name and what it says. As long as it or a copy of it
+/// lives, the store keeps the image's files.
+#[derive(Debug, Clone)]
+pub struct Image {
+    pub id: ImageId,
+    pub manifest: Arc<Manifest>,
+}
+
+pub struct Store {
+    dir: PathBuf,
+    next: AtomicU64,
+    known: Mutex<Known>,
+    /// Held by whoever removes or replaces files.
+    turn: Mutex<()>,
+    _lock: File,
+}
+
+impl Store {
+    /// Opens the store of a directory, of which there is one at a time.
+    pub fn open(dir: &Path) -> Result<Store> {
+        std::fs::create_dir_all(dir).doing(|| format!("make {}", dir.display()))?;
+        let lock = lock(dir)?;
+        // layers are never synced: after a crash one may have its name and not its contents
+        for name in ["tmp", "layers"] {
+            let _ = std::fs::remove_dir_all(dir.join(name));
+        }
+        for name in ["images", "packs", "layers", "tmp"] {
+            let path = dir.join(name);
+            private_dir(&path).doing(|| format!("make {}", path.display()))?;
+        }
+        Ok(Store {
+            dir: dir.to_owned(),
+            next: AtomicU64::new(0),
+            known: Mutex::default(),
+            turn: Mutex::default(),
+            _lock: lock,
+        })
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A path below tmp that nobody else uses.
+    pub fn temp_path(&self, what: &str) -> PathBuf {
+        self.dir.join("tmp").join(format!("{what}-{}-{}", std::process::id(), self.number()))
+    }
+
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn pack(&self, root: PackRoot) -> Result<Arc<Pack>> {
+        if let Some(pack) = self.known().pack(root) {
+            return Ok(pack.clone());
+        }
+        loop {
+            let pack = self.open_pack(root)?;
+            let mut known = self.known();
+            // it may have been collected or replaced while it was being opened
+            if is_at(pack.source(), &self.pack_path(root, pack.form())) {
+                return Ok(known.remember(Arc::new(pack)));
+            }
+        }
+    }
+
+    /// A reader of its own, of the file that has the name now.
+    fn open_pack(&self, root: PackRoot) -> Result<Pack> {
+        // plain first; while one form takes the place of the other there is always one of them
+        let forms = [Form::Plain, Form::Cold, Form::Plain];
+        for path in forms.map(|form| self.pack_path(root, form)) {
+            match File::open(&path) {
+                Ok(file) => return read_pack(file, root, &path),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error).doing(|| format!("open {}", path.display())),
+            }
+        }
+        let path = self.pack_path(root, Form::Plain);
+        Err(missing()).doing(|| format!("open {}", path.display()))
+    }
+
+    /// Where a page with this content is already kept. The pack stays while its reader lives.
+    pub fn find_page(&self, hash: &PageHash) -> Option<(Arc<Pack>, u64)> {
+        self.known().find_page(hash)
+    }
+
+    fn pack_path(&self, root: PackRoot, form: Form) -> PathBuf {
+        self.dir.join("packs").join(names::of_pack(root, form))
+    }
+
+    /// Takes in a finished pack file from tmp. It stays while its reader lives, and when an image
+    /// that refers to it was written by then, as long as that is kept.
+    pub fn adopt_pack(&self, temp: &Path, file: File, root: PackRoot) -> Result<Arc<Pack>> {
+        let path = self.pack_path(root, Form::Plain);
+        fault::point("pack.written")?;
+        file.sync_data().doing(|| format!("sync {}", temp.display()))?;
+        let file = File::open(temp).doing(|| format!("open {}", temp.display()))?;
+        let pack = Arc::new(read_pack(file, root, temp)?);
+        let mut known = self.known();
+        std::fs::rename(temp, &path).doing(|| format!("name {}", path.display()))?;
+        known.supersede(pack.clone());
+        drop(known);
+        self.sync_dir("packs")?;
+        fault::point("pack.synced")?;
+        Ok(pack)
+    }
+
+    /// Writes an image and makes it durable.
+    pub fn write_image(&self, manifest: Manifest) -> Result<Image> {
+        let sealed =
+            encode(&manifest).map_err(|source| Error::Image { id: "(new)".into(), source })?;
+        let image = Image { id: sealed.id, manifest: Arc::new(manifest) };
+        let temp = self.temp_path("image");
+        let path = self.image_path(image.id);
+        let write = || -> io::Result<()> {
+            let mut file = fault::Writer::new("image.write", File::create(&temp)?);
+            file.write_all(&sealed.bytes)?;
+            file.inner.sync_data()
+        };
+        let written = write().doing(|| format!("write {}", path.display()));
+        let passed = written.and_then(|()| fault::point("image.written"));
+        let name = || {
+            let mut known = self.known();
+            known.hold(image.id, &image.manifest);
+            std::fs::rename(&temp, &path).doing(|| format!("name {}", path.display()))
+        };
+        passed.and_then(|()| name()).inspect_err(|_| {
+            let _ = std::fs::remove_file(&temp);
+        })?;
+        self.sync_dir("images")?;
+        fault::point("image.synced")?;
+        Ok(image)
+    }
+
+    fn image_path(&self, id: ImageId) -> PathBuf {
+        self.dir.join("images").join(names::of_image(id))
+    }
+
+    fn sync_dir(&self, name: &str) -> Result<()> {
+        let path = self.dir.join(name);
+        File::open(&path)
+            .and_then(|dir| dir.sync_all())
+            .doing(|| format!("sync {}", path.display()))
+    }
+
+    pub fn read_image(&self, id: ImageId) -> Result<Image> {
+        let manifest = Arc::new(self.read_manifest(id)?);
+        let path = self.image_path(id);
+        let mut known = self.known();
+        // it may have been collected while it was being read
+        if !path.exists() {
+            return Err(missing()).doing(|| format!("read {}", path.display()));
+        }
+        known.hold(id, &manifest);
+        Ok(Image { id, manifest })
+    }
+
+    /// What an image says, from memory if somebody has it.
+    fn manifest(&self, id: ImageId) -> Result<Arc<Manifest>> {
+        let living = self.known().living(id);
+        living.map_or_else(|| self.read_manifest(id).map(Arc::new), Ok)
+    }
+
+    /// What an image's file says, verified and checked.
+    fn read_manifest(&self, id: ImageId) -> Result<Manifest> {
+        let path = self.image_path(id);
+        let bytes = std::fs::read(&path).doing(|| format!("read {}", path.display()))?;
+        let manifest =
+            decode(&bytes, id).map_err(|source| Error::Image { id: id.to_string(), source })?;
+        crate::validate::manifest(&manifest)?;
+        Ok(manifest)
+    }
+
+    /// The image another was captured on top of, if this program has met it.
+    pub fn parent_if_known(&self, id: ImageId) -> Option<ImageId> {
+        self.known().parent(id)
+    }
+
+    /// The directory that holds these files, if it was made.
+    pub fn layer(&self, name: &str) -> Option<PathBuf> {
+        self.known().layers.get(name).cloned()
+    }
+
+    /// Takes in a layer from tmp, or removes it when somebody else was faster. One that is made
+    /// again gets another name, so that nobody takes it for the one they knew.
+    pub fn adopt_layer(&self, name: String, temp: &Path) -> Result<PathBuf> {
+        let path = self.dir.join("layers").join(format!("{name}-{}", self.number()));
+        let mut known = self.known();
+        if let Some(already) = known.layers.get(&name).cloned() {
+            drop(known);
+            let _ = std::fs::remove_dir_all(temp);
+            return Ok(already);
+        }
+        std::fs::rename(temp, &path).doing(|| format!("name {}", path.display()))?;
+        known.layers.insert(name, path.clone());
+        Ok(path)
+    }
+
+    /// Forgets opened packs, so that the next use reads the files again.
+    pub fn forget(&self) {
+        self.known().forget_packs();
+    }
+}
+
+fn read_pack(file: File, root: PackRoot, path: &Path) -> Result<Pack> {
+    let len = file.metadata().doing(|| format!("look at {}", path.display()))?.len();
+    PackReader::open(file, len, Some(root))
+        .map_err(|source| Error::Pack { root: root.to_string(), source })
+}
+
+/// Whether a path leads to this very file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(own), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(path)) else {
+        return false;
+    };
+    (own.dev(), own.ino()) == (there.dev(), there.ino())
+}
+
+fn missing() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOENT)
+}
+
+/// A second program would empty tmp and remove layers under the first.
+fn lock(dir: &Path) -> Result<File> {
+    let path = dir.join("lock");
+    let file = File::create(&path).doing(|| format!("make {}", path.display()))?;
+    match sysfiles::flock(file.as_fd(), libc::LOCK_EX | libc::LOCK_NB) {
+        Ok(()) => Ok(file),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Error::Busy(dir.to_owned())),
+        Err(error) => Err(error).doing(|| format!("lock {}", path.display())),
+    }
+}
+
+/// A directory nobody else may enter: what machines leave in it may be setuid, and would be so on
+/// the host, too.
+pub fn private_dir(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir_all(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
+}

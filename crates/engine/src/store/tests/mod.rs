@@ -1,0 +1,118 @@
+//! The store by itself: made-up images over made-up packs, no process far or near.
+
+mod checks;
+mod collecting;
+mod forms;
+mod property;
+mod race;
+mod scale;
+
+use super::*;
+use stasis_image::model::*;
+use stasis_image::{Arch, PAGE_SIZE, PackWriter};
+use std::collections::HashSet;
+use tempfile::TempDir;
+
+struct Bed {
+    store: Store,
+    dir: TempDir,
+}
+
+impl Bed {
+    fn new() -> Bed {
+        let dir = TempDir::new().expect("make a directory");
+        Bed { store: Store::open(dir.path()).expect("open a store"), dir }
+    }
+
+    /// As a new program would find it.
+    fn reopened(self) -> Bed {
+        let Bed { store, dir } = self;
+        drop(store);
+        Bed { store: Store::open(dir.path()).expect("open a store"), dir }
+    }
+
+    /// A pack with one page for each number, as long as its reader is held.
+    fn pack(&self, pages: impl IntoIterator<Item = u64>) -> Arc<Pack> {
+        let temp = self.store.temp_path("pack");
+        let file = File::create(&temp).expect("make a file");
+        let mut writer = PackWriter::new(io::BufWriter::new(file), Arch::X86_64).expect("write");
+        for number in pages {
+            writer.append(&page(number)).expect("write");
+        }
+        let (file, summary) = writer.finish().expect("write");
+        let file = file.into_inner().expect("write");
+        self.store.adopt_pack(&temp, file, summary.root).expect("adopt a pack")
+    }
+
+    /// An image of parts of packs.
+    fn image(&self, parts: &[(&Pack, std::ops::Range<u64>)]) -> Image {
+        self.store.write_image(manifest(parts, self.store.number())).expect("write an image")
+    }
+
+    fn pack_file(&self, root: PackRoot) -> PathBuf {
+        let paths = [Form::Plain, Form::Cold].map(|form| self.store.pack_path(root, form));
+        paths.into_iter().find(|path| path.exists()).expect("a pack has a file")
+    }
+
+    fn has_pack(&self, root: PackRoot) -> bool {
+        self.store.open_pack(root).is_ok()
+    }
+
+    /// Whether every page of an image can be had.
+    fn is_whole(&self, id: ImageId) -> bool {
+        let keep = HashSet::from([id]);
+        let checked = self.store.check(&keep, Repair::Nothing, |_| ControlFlow::Continue(()));
+        checked.expect("check").findings.is_empty()
+    }
+
+    fn tmp(&self) -> usize {
+        std::fs::read_dir(self.dir.path().join("tmp")).expect("list tmp").count()
+    }
+}
+
+use std::ops::ControlFlow;
+
+/// A page that compresses by half, and is like no other.
+fn page(number: u64) -> Vec<u8> {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut page = vec![0; PAGE_SIZE];
+    for byte in &mut page[..PAGE_SIZE / 2] {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        *byte = (state >> 56) as u8;
+    }
+    page
+}
+
+fn manifest(parts: &[(&Pack, std::ops::Range<u64>)], created_unix_ms: u64) -> Manifest {
+    let packs = parts.iter().map(|(pack, _)| PackRef { root: pack.root(), pages: pack.pages() });
+    let mut at = 0;
+    let runs = parts.iter().zip(0..).map(|((_, slots), pack)| {
+        let count = (slots.end - slots.start) as u32;
+        at += u64::from(count);
+        Run { page: at - u64::from(count), count, pack, slot: slots.start }
+    });
+    let state = ProcessState::Zombie { status: 0, comm: "made up".into() };
+    Manifest {
+        meta: Meta {
+            parent: None,
+            origin: None,
+            root: "root".into(),
+            created_unix_ms,
+            kernel: String::new(),
+            cpu: CpuNeeds { vendor: String::new(), xfeatures: 0, flags: Vec::new() },
+            clocks: Clocks { monotonic_ns: 0, boottime_ns: 0, realtime_ns: 0 },
+            hostname: String::new(),
+            packs: packs.collect(),
+            mapped_files: Vec::new(),
+        },
+        processes: vec![Process { pid: 2, ppid: 1, pgid: 2, sid: 2, exit_signal: 17, state }],
+        objects: Vec::new(),
+        segments: Vec::new(),
+        memory: vec![ProcessMemory { pid: 2, runs: runs.collect(), guards: Vec::new() }],
+        files: FileTree::default(),
+    }
+}
+
+fn set<const N: usize>(images: [&Image; N]) -> HashSet<ImageId> {
+    images.into_iter().map(|image| image.id).collect()
+}

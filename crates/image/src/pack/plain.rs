@@ -1,0 +1,48 @@
+//! Opening a pack whose pages lie there as they are.
+
+use super::Slots;
+use super::ends::{
+    FOOTER_LEN, Footer, HASH_LEN, Kind, PAGE_SIZE, check_header, dead_len, file_len, page_offset,
+};
+use super::reader::{Parts, bytes_at, failed};
+use crate::{PackError, ReadAt};
+
+pub(super) fn open(source: &impl ReadAt, len: u64) -> Result<Parts, PackError> {
+    if len < PAGE_SIZE as u64 {
+        return Err(PackError::Torn { why: "it is shorter than a header", len });
+    }
+    let mut header = [0; PAGE_SIZE];
+    source.read_exact_at(&mut header, 0).map_err(failed("read the header"))?;
+    let (arch, kind) = check_header(&header)?;
+    let Footer { pages, root } = read_footer(source, len, kind)?;
+    let index_at = page_offset(pages);
+    let index = bytes_at(source, index_at, pages * HASH_LEN as u64, "read the index")?;
+    let dead = match kind {
+        Kind::Whole => Slots::new(),
+        Kind::Partial => read_dead(source, pages)?,
+    };
+    Ok(Parts { arch, root, index, dead, frames: None })
+}
+
+fn read_footer(source: &impl ReadAt, len: u64, kind: Kind) -> Result<Footer, PackError> {
+    if len < file_len(0, kind) {
+        return Err(PackError::Torn { why: "it is shorter than a header and a footer", len });
+    }
+    let mut record = [0; FOOTER_LEN];
+    source
+        .read_exact_at(&mut record, len - FOOTER_LEN as u64)
+        .map_err(failed("read the footer"))?;
+    Footer::decode(&record, len, kind)
+}
+
+/// The list of dead slots, which its checksum follows.
+fn read_dead(source: &impl ReadAt, pages: u64) -> Result<Slots, PackError> {
+    let at = page_offset(pages) + pages * HASH_LEN as u64;
+    let len = dead_len(pages) + HASH_LEN as u64;
+    let record = bytes_at(source, at, len, "read the dead slots")?;
+    let (list, checksum) = record.split_at(dead_len(pages) as usize);
+    if blake3::hash(list).as_bytes() != checksum {
+        return Err(PackError::ListChecksum);
+    }
+    Slots::from_bytes(list, pages).ok_or(PackError::DeadSlots)
+}
