@@ -33,7 +33,13 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-template",
             "stasis-engine",
             "stasis-sys",
+            "stasis-testbed",
         ],
+    ),
+    // only tests use it
+    (
+        "stasis-testbed",
+        &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"],
     ),
     ("stasis-cli", &["stasis-api", "stasis-engine", "stasis-machine", "stasis-template", "stasis-store"]),
     ("xtask", &[]),
