@@ -21,6 +21,9 @@ pub struct CloneArgs {
     pub cgroup: u64,
 }
 
+/// The child starts in the cgroup that `CloneArgs::cgroup` is a descriptor of.
+pub const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
 pub const CLONE_ARGS_SIZE: u64 = size_of::<CloneArgs>() as u64;
 
 impl CloneArgs {
@@ -53,6 +56,16 @@ pub enum Forked {
 /// Forks with the given clone flags (no CLONE_VM), for single-threaded callers.
 pub fn fork(flags: u64, exit_signal: i32) -> io::Result<Forked> {
     fork_with(CloneArgs { flags, exit_signal: exit_signal as u64, ..CloneArgs::default() })
+}
+
+/// Forks into a cgroup (v2), whose directory is `cgroup`.
+pub fn fork_into(flags: u64, exit_signal: i32, cgroup: BorrowedFd) -> io::Result<Forked> {
+    fork_with(CloneArgs {
+        flags: flags | CLONE_INTO_CGROUP,
+        exit_signal: exit_signal as u64,
+        cgroup: cgroup.as_raw_fd() as u64,
+        ..CloneArgs::default()
+    })
 }
 
 /// Forks a child whose pid in the caller's namespace is `pid`, for single-threaded callers.
@@ -169,6 +182,50 @@ pub fn set_ids(uid: u32, gid: u32) -> io::Result<()> {
         check(libc::syscall(libc::SYS_setresuid, uid, uid, uid))?;
     }
     Ok(())
+}
+
+/// Ids under which files are accessed and made, while everything else stays.
+pub fn set_fs_ids(uid: u32, gid: u32) {
+    // SAFETY: numbers only; the calls return the old id and no error.
+    unsafe {
+        libc::syscall(libc::SYS_setfsgid, gid);
+        libc::syscall(libc::SYS_setfsuid, uid);
+    }
+}
+
+pub fn set_groups(groups: &[u32]) -> io::Result<()> {
+    // SAFETY: count and pointer describe the list.
+    check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
+}
+
+/// Gives every capability up, also for programs that are started later.
+pub fn drop_capabilities() -> io::Result<()> {
+    const VERSION: u32 = 0x2008_0522;
+    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64, 0, 0, 0)?;
+    for capability in 0..64 {
+        // numbers the kernel does not know end the list
+        if prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0).is_err() {
+            break;
+        }
+        prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0)?;
+    }
+    let header = [VERSION, 0];
+    let none = [0u32; 6];
+    // SAFETY: both arrays have the layout of the header and of two sets, and outlive the call.
+    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) }).map(drop)
+}
+
+/// Nothing this process starts gains privileges from the file it is.
+pub fn no_new_privileges() -> io::Result<()> {
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).map(drop)
+}
+
+/// Sets a limit of this process, soft and hard.
+pub fn set_limit(resource: u32, value: u64) -> io::Result<()> {
+    let limit = libc::rlimit64 { rlim_cur: value, rlim_max: value };
+    // SAFETY: `limit` outlives the call; no old limit is asked for.
+    check(unsafe { libc::prlimit64(0, resource, &raw const limit, std::ptr::null_mut()) }.into())
+        .map(drop)
 }
 
 pub fn setsid() -> io::Result<()> {
