@@ -9,6 +9,8 @@
 #![forbid(unsafe_code)]
 
 mod capture;
+mod confine;
+mod disk;
 mod engine;
 mod error;
 #[doc(hidden)]
@@ -40,6 +42,8 @@ pub use engine::{Config, Engine, Outside};
 pub use error::{Error, Result};
 pub use restore::Lazy;
 pub use stasis_image::ImageId;
-pub use stasis_spawner::protocol::LaunchSpec;
+pub use stasis_sandbox::disk::DiskUsage;
+pub use stasis_sandbox::{DiskLimit, Limits, Usage, WallsConfig};
+pub use stasis_spawner::protocol::{LaunchSpec, User};
 pub use store::{Image, Store};
 pub use tree::Tree;

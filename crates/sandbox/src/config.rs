@@ -8,9 +8,9 @@ pub struct WallsConfig {
     /// Machines have user ids of their own; which ranges are taken is noted in this directory,
     /// for all engines of the host. `None`: ids inside are the host's.
     pub ids: Option<PathBuf>,
-    /// Programs start as this user, without capabilities and without a way to new ones. `None`:
-    /// as the machine's root, with all capabilities in its namespaces.
-    pub user: Option<User>,
+    /// Programs start as their user, without capabilities and without a way to new ones. Else as
+    /// the machine's root, with all capabilities in its namespaces.
+    pub unprivileged: bool,
     pub seccomp: bool,
     pub landlock: bool,
     /// Cover what `/proc` tells and offers beyond the machine.
@@ -25,7 +25,7 @@ impl Default for WallsConfig {
     fn default() -> WallsConfig {
         WallsConfig {
             ids: Some("/run/stasis/ids".into()),
-            user: Some(User::default()),
+            unprivileged: true,
             seccomp: true,
             landlock: true,
             masked_proc: true,
@@ -40,27 +40,13 @@ impl WallsConfig {
     pub fn namespaces_only() -> WallsConfig {
         WallsConfig {
             ids: None,
-            user: None,
+            unprivileged: false,
             seccomp: false,
             landlock: false,
             masked_proc: false,
             cgroups: false,
             limits: Limits::NONE,
         }
-    }
-}
-
-/// Who a program runs as, in the machine's own ids.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct User {
-    pub uid: u32,
-    pub gid: u32,
-    pub groups: Vec<u32>,
-}
-
-impl Default for User {
-    fn default() -> User {
-        User { uid: 1000, gid: 1000, groups: vec![1000] }
     }
 }
 

@@ -20,5 +20,5 @@ pub mod landlock;
 pub mod seccomp;
 
 pub use cgroup::{Cgroups, Group, Usage};
-pub use config::{DiskLimit, Limits, User, WallsConfig};
+pub use config::{DiskLimit, Limits, WallsConfig};
 pub use ids::{IdRange, IdRanges, Ids};

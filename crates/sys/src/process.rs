@@ -198,10 +198,8 @@ pub fn set_groups(groups: &[u32]) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
 }
 
-/// Gives every capability up, also for programs that are started later.
-pub fn drop_capabilities() -> io::Result<()> {
-    const VERSION: u32 = 0x2008_0522;
-    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64, 0, 0, 0)?;
+/// No program started later gains a capability.
+pub fn drop_bounding_set() -> io::Result<()> {
     for capability in 0..64 {
         // numbers the kernel does not know end the list
         if prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0).is_err() {
@@ -209,6 +207,13 @@ pub fn drop_capabilities() -> io::Result<()> {
         }
         prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0)?;
     }
+    Ok(())
+}
+
+/// Gives every capability up.
+pub fn drop_capabilities() -> io::Result<()> {
+    const VERSION: u32 = 0x2008_0522;
+    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64, 0, 0, 0)?;
     let header = [VERSION, 0];
     let none = [0u32; 6];
     // SAFETY: both arrays have the layout of the header and of two sets, and outlive the call.
@@ -220,9 +225,10 @@ pub fn no_new_privileges() -> io::Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).map(drop)
 }
 
-/// Sets a limit of this process, soft and hard.
-pub fn set_limit(resource: u32, value: u64) -> io::Result<()> {
-    let limit = libc::rlimit64 { rlim_cur: value, rlim_max: value };
+/// Lowers a limit of this process for good; one that is lower already stays.
+pub fn lower_limit(resource: u32, most: u64) -> io::Result<()> {
+    let (soft, hard) = rlimit_of(0, resource)?;
+    let limit = libc::rlimit64 { rlim_cur: soft.min(most), rlim_max: hard.min(most) };
     // SAFETY: `limit` outlives the call; no old limit is asked for.
     check(unsafe { libc::prlimit64(0, resource, &raw const limit, std::ptr::null_mut()) }.into())
         .map(drop)

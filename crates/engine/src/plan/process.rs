@@ -41,12 +41,13 @@ impl<'a> Builder<'a> {
         self.surroundings(live);
         self.signals(live);
         self.late_advice(live);
-        thread::emit(self, process, live)?;
+        let emitted = thread::emit(self, process, live)?;
         // some timers notify a thread, which must exist
         self.timers(live)?;
         self.settle(process, live, is_root);
         self.rlimits(live);
         thread::personal(self, process, &live.threads[0]);
+        thread::set_dumpable(self, live, &emitted);
         self.wait_for_all(is_root);
         self.shared_pending(process, live);
         self.program.must(
@@ -54,7 +55,7 @@ impl<'a> Builder<'a> {
             libc::SYS_close_range,
             &[self.prepared.high as u64, u32::MAX.into(), 0],
         );
-        thread::leave(self, live);
+        thread::leave(self, &emitted);
         Ok(())
     }
 

@@ -129,6 +129,7 @@ fn start_engine(dir: &Path, watch: &Watch, lazy: Lazy) -> Result<Engine> {
         roots: places.roots().0,
         spawner: places.spawner.clone(),
         lazy,
+        walls: stasis_engine::WallsConfig::namespaces_only(),
     })
     .asked("start an engine")
 }
