@@ -330,14 +330,27 @@ fn credentials(p: &mut Program, creds: &Credentials, bounding: u64) {
     p.must("keep capabilities", libc::SYS_prctl, &[libc::PR_SET_KEEPCAPS as u64, 1, 0, 0, 0]);
     p.must("set user ids", libc::SYS_setresuid, &three(&creds.uids));
     p.any("set the file user", libc::SYS_setfsuid, &[creds.uids[3].into()]);
-    let secure = [libc::PR_SET_SECUREBITS as u64, creds.securebits.into(), 0, 0, 0];
-    p.any("set securebits", libc::SYS_prctl, &secure);
-    let version = 0x2008_0522u64;
-    let header = p.words(&[version]);
-    let halves = |shift: u32| {
-        let half = |mask: u64| (mask >> shift & 0xffff_ffff) as u32;
-        [half(creds.effective), half(creds.permitted), half(creds.inheritable)]
-    };
+    securebits(p, creds.securebits);
+    capabilities(p, [creds.effective, creds.permitted, creds.inheritable]);
+}
+
+fn securebits(p: &mut Program, bits: u32) {
+    const KEEP_CAPS: u32 = 1 << 4;
+    let keep = u64::from(bits & KEEP_CAPS != 0);
+    p.must("keep capabilities or not", libc::SYS_prctl, &[libc::PR_SET_KEEPCAPS as u64, keep]);
+    if bits & !KEEP_CAPS != 0 {
+        // with another user id they were kept, but not in effect
+        capabilities(p, [ALL_CAPABILITIES, ALL_CAPABILITIES, 0]);
+        let secure = [libc::PR_SET_SECUREBITS as u64, bits.into(), 0, 0, 0];
+        p.must("set securebits", libc::SYS_prctl, &secure);
+    }
+}
+
+/// Sets the effective, permitted and inheritable sets.
+fn capabilities(p: &mut Program, sets: [u64; 3]) {
+    const VERSION: u64 = 0x2008_0522;
+    let header = p.words(&[VERSION]);
+    let halves = |shift: u32| sets.map(|set| (set >> shift & 0xffff_ffff) as u32);
     let data: Vec<u8> =
         [halves(0), halves(32)].concat().iter().flat_map(|word| word.to_ne_bytes()).collect();
     let data = p.data(&data);

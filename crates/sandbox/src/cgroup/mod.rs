@@ -27,7 +27,6 @@ const INIT: u64 = 1;
 pub struct Cgroups {
     hierarchies: Option<find::Hierarchies>,
     missing: Vec<String>,
-    next: AtomicU64,
     /// Groups of machines that have ended.
     ended: Mutex<Vec<PathBuf>>,
 }
@@ -68,7 +67,7 @@ impl Cgroups {
     }
 
     fn new(hierarchies: Option<find::Hierarchies>, missing: Vec<String>) -> Cgroups {
-        Cgroups { hierarchies, missing, next: AtomicU64::new(0), ended: Mutex::default() }
+        Cgroups { hierarchies, missing, ended: Mutex::default() }
     }
 
     /// "v1", "v2" or "none".
@@ -87,7 +86,9 @@ impl Cgroups {
 
     /// A new group with these limits.
     pub fn make(self: &Arc<Self>, limits: Limits) -> io::Result<Group> {
-        let name = format!("{}-{}", std::process::id(), self.next.fetch_add(1, Ordering::Relaxed));
+        // there may be several engines in one process
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let files = match &self.hierarchies {
             Some(found) => Some(Files::make(found, &name)?),
             None => None,
