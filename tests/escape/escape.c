@@ -135,7 +135,7 @@ static long file_handle(const char *a) {
         char room[256];
     } h = {.handle.handle_bytes = 128};
     int mount_id;
-    return name_to_handle_at(AT_FDCWD, "/dev/shm", &h.handle, &mount_id, 0);
+    return name_to_handle_at(AT_FDCWD, "/dev", &h.handle, &mount_id, 0);
 }
 static long read_some(const char *path) {
     char byte;

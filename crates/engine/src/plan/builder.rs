@@ -60,6 +60,7 @@ pub const GO: u64 = layout::REPORT + 72;
 pub const GROUPED: u64 = layout::REPORT + 76;
 pub const FORKED: u64 = layout::REPORT + 80;
 pub const PLACED: u64 = layout::REPORT + 84;
+pub const FILTERED: u64 = layout::REPORT + 88;
 
 /// A program ready to be staged.
 pub struct Built {

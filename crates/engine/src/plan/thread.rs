@@ -3,7 +3,7 @@
 //! The last steps of every thread lie in the LEAVE area, which stays mapped: the stage, whose
 //! operations brought it there, is unmapped by the first thread when the others have left it.
 
-use super::builder::{Builder, OWN_STAGE};
+use super::builder::{Builder, FILTERED, OWN_STAGE};
 use super::confine::ALL_CAPABILITIES;
 use crate::error::Result;
 use stasis_image::model::*;
@@ -43,12 +43,14 @@ struct Places<'a> {
     size: u64,
     threads: usize,
     filters: Vec<&'a [u64]>,
-    /// Today's filter and no other: what we still do is known to pass it.
+    /// The first filter is the walls'.
+    walls_first: bool,
+    /// There is no other: what we still do is known to pass it.
     only_ours: bool,
 }
 
 /// Operations of a place beside one for each filter.
-const PLACE_OPS: u64 = 6;
+const PLACE_OPS: u64 = 8;
 /// `struct sock_fprog`.
 const HEADER: u64 = 16;
 
@@ -62,7 +64,8 @@ impl<'a> Places<'a> {
         let threads = live.threads.len();
         let area = builder.leave.reserve(size * threads as u64 + bytes.next_multiple_of(PAGE));
         let only_ours = filters.iter().all(|filter| *filter == confine.filter);
-        Places { area, size, threads, filters, only_ours }
+        let walls_first = !confine.filter.is_empty();
+        Places { area, size, threads, filters, walls_first, only_ours }
     }
 
     fn place(&self, index: usize) -> u64 {
@@ -166,10 +169,17 @@ fn write_place(
     let mut ops = Program::new(at, 0);
     if index == 0 {
         ops.await_word(places.left(), places.threads as u32 - 1);
+        let (walls, own) = headers.split_at(usize::from(places.walls_first));
+        install_filters(&mut ops, walls);
+        if places.walls_first && builder.living() > 1 {
+            ops.arrive(FILTERED);
+            ops.await_word(FILTERED, builder.living());
+        }
         let stage = layout::STAGE + layout::LEAVE_MAX;
         let len = layout::STAGE_SIZE - layout::LEAVE_MAX;
         ops.any("drop the stage", libc::SYS_munmap, &[stage, len]);
-        install_filters(&mut ops, places, headers);
+        install_filters(&mut ops, own);
+        release_threads(&mut ops, places);
     } else {
         ops.arrive(places.left());
         wait_filtered(&mut ops, places);
@@ -185,14 +195,21 @@ fn write_place(
 }
 
 /// By the first thread for all of them, which need be one filter for later ones to be so too.
-fn install_filters(ops: &mut Program, places: &Places, headers: &[u64]) {
+///
+/// The walls' own filter comes first, and no process of the tree runs before all have it: one that
+/// ran could reach into another that still waits for it. The program's own come last, for they may
+/// refuse all that is left to do but loading the registers.
+fn install_filters(ops: &mut Program, headers: &[u64]) {
     const TSYNC_ESRCH: u64 = 16;
     let flags = seccomp::FLAG_TSYNC | TSYNC_ESRCH;
     for header in headers {
         let args = [seccomp::SET_MODE_FILTER, flags, *header];
         ops.must("install a filter", libc::SYS_seccomp, &args);
     }
-    match (headers.is_empty() || places.threads == 1, places.only_ours) {
+}
+
+fn release_threads(ops: &mut Program, places: &Places) {
+    match (places.filters.is_empty() || places.threads == 1, places.only_ours) {
         (true, _) => {}
         (false, true) => ops.arrive(places.filtered()),
         (false, false) => ops.store(places.filtered(), 1),
