@@ -6,6 +6,7 @@
 //! An image that does not fit behind these walls, because it was captured without them, is refused.
 
 use crate::error::{Doing, Error, Result};
+use crate::plan;
 use stasis_image::model::*;
 use stasis_sandbox::{Cgroups, Group, IdRange, IdRanges, Limits, WallsConfig, cgroup, seccomp};
 use stasis_spawner::protocol::{Confine, Entrance, LandlockRules};
@@ -85,12 +86,17 @@ impl Confinement {
     }
 
     /// The filter every process of a machine must be under; empty for none.
-    pub fn filter(&self) -> &'static [u64] {
+    fn filter(&self) -> &'static [u64] {
         if self.config.seccomp { seccomp::filter() } else { &[] }
     }
 
-    pub fn landlock(&self) -> Option<&Ruleset> {
-        self.landlock.as_ref()
+    /// What a clone does to itself.
+    pub fn restore(&self, entrance: Entrance) -> plan::Confine<'_> {
+        let tasks = match entrance {
+            Entrance::Tasks(count) => count,
+            Entrance::None | Entrance::Directory => 0,
+        };
+        plan::Confine { filter: self.filter(), landlock: self.landlock.as_ref(), tasks }
     }
 
     /// Whether an image's processes may come back behind these walls. Filters need no check: the

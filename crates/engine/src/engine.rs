@@ -103,6 +103,7 @@ impl Engine {
 
     /// Restores an image as a new tree; `outside` are its outside descriptors by slot.
     pub fn restore(&self, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
+        self.confinement.check(&image.manifest)?;
         let layer = layers::materialize(&self.store, image)?;
         let walls = self.walls(layer.as_deref(), self.root_dir(&image.manifest.meta.root)?)?;
         let template = self.nearest(image);

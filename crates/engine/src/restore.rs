@@ -78,7 +78,6 @@ pub fn restore(
     let Scene { store, host, confinement } = *scene;
     let manifest = &*image.manifest;
     check_fit(host, manifest)?;
-    confinement.check(manifest)?;
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
     let init = &walls.init;
@@ -106,25 +105,14 @@ pub fn restore(
         lazy: &lazy,
         track: host.track && lazy.is_empty(),
         timer_ids: host.timer_ids,
-        confine: Confine {
-            filter: confinement.filter(),
-            landlock: confinement.landlock(),
-            tasks: match walls.entrance {
-                Entrance::Tasks(count) => count,
-                _ => 0,
-            },
-        },
+        confine: confinement.restore(walls.entrance),
     };
     let built = plan::build(&prepared)?;
     let fill = fill_file(store, manifest, &built.fills)?;
     let mut clone = Clone::start(
         template,
         &built,
-        &Order {
-            helper_pid: Some(plan::HELPER_PID),
-            clone_pid: Some(root.pid),
-            into_cgroup: walls.entrance == Entrance::Directory,
-        },
+        &order_into(&walls, root.pid),
         [init.pidfd.as_fd(), fill.as_fd(), time.as_fd()],
         &walls.entrances,
         &made,
@@ -149,6 +137,14 @@ pub fn restore(
         externals: tree::externals(&outside)?,
         memo: Mutex::new(memo),
     })
+}
+
+fn order_into(walls: &Walls, root: i32) -> Order {
+    Order {
+        helper_pid: Some(plan::HELPER_PID),
+        clone_pid: Some(root),
+        into_cgroup: walls.entrance == Entrance::Directory,
+    }
 }
 
 /// Builds a template that holds an image's root memory.

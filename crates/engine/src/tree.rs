@@ -197,6 +197,7 @@ pub(crate) fn launch(
     let Outside { fds, numbers } = outside;
     let externals = externals(&fds)?;
     let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+    let (program, confine) = (Box::new(program), Box::new(confine));
     let request = InitRequest::Launch { program, fds: numbers, confine };
     let root_fd = walls.init.ask(&request, &borrowed)?.pop().ok_or(Error::Gone)?;
     let pid = spawner::pid_of(root_fd.as_fd())?;

@@ -70,7 +70,7 @@ pub enum SpawnReply {
 pub enum InitRequest {
     /// Starts the first program, stopped before exec. Brings its descriptors, to be placed at
     /// `fds`. Answers with a pidfd.
-    Launch { program: LaunchSpec, fds: Vec<i32>, confine: Confine },
+    Launch { program: Box<LaunchSpec>, fds: Vec<i32>, confine: Box<Confine> },
     /// Makes the time namespace with these clock offsets (nanoseconds) and hands it over.
     Time { monotonic: i64, boottime: i64 },
     /// Keeps descriptors open until told otherwise, even if the engine ends.

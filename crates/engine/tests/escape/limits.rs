@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 /// Against hangs.
 const LONG: Duration = Duration::from_secs(30);
 
+type Test = fn(&Lab) -> Result<(), Failed>;
+
 pub fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
-    let tests: [(&str, fn(&Lab) -> Result<(), Failed>); 8] = [
+    let tests: [(&str, Test); 8] = [
         ("processes", processes),
         ("memory", memory),
         ("descriptors", descriptors),
@@ -20,7 +22,7 @@ pub fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
         ("capture_at_the_limit", capture_at_the_limit),
         ("ids_are_the_machines_own", ids_are_the_machines_own),
     ];
-    let trial = |(name, run): (&str, fn(&Lab) -> Result<(), Failed>)| {
+    let trial = |(name, run): (&str, Test)| {
         let lab = lab.clone();
         Trial::test(format!("limits::{name}"), move || run(&lab))
     };

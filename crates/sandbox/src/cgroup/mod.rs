@@ -2,11 +2,11 @@
 //!
 //!   find ─► Cgroups ──make──► Group ──► set_limits, usage, room, entrances
 //!
-//! Version 1 has a directory per controller, version 2 one for all; a host without either says
-//! so (`Cgroups::missing`), and machines then have the limits a process can have and no others. Groups
-//! lie below `stasis` at the root of each hierarchy, named after the engine's process. One whose
-//! last process is still ending cannot be removed yet; `sweep` tries again, and an engine removes
-//! at its start what killed ones left behind.
+//! Version 1 has a directory per controller, version 2 one for all; a host without either says so
+//! (`Cgroups::missing`), and machines then have the limits a process can have and no others.
+//! Groups lie below `stasis` at the root of each hierarchy, named after the engine's process. One
+//! whose last process is still ending cannot be removed yet; `sweep` tries again, and an engine
+//! removes at its start what killed ones left behind.
 
 mod files;
 mod find;

@@ -132,7 +132,7 @@ pub const ALLOWED: &[Purpose] = &[
         rename renameat renameat2 mkdir mkdirat rmdir unlink unlinkat link linkat symlink
         symlinkat truncate ftruncate fallocate chmod fchmod fchmodat fchmodat2 utime utimes
         futimesat utimensat umask chdir fchdir) },
-    Purpose { why: "give files of its own away within its ids; needs capabilities it lacks otherwise",
+    Purpose { why: "owners of its own files; needs capabilities it lacks for any other id",
         calls: calls!(chown fchown lchown fchownat) },
     Purpose { why: "named pipes and sockets; device nodes need a capability it lacks",
         calls: calls!(mknod mknodat) },
@@ -155,7 +155,8 @@ pub const ALLOWED: &[Purpose] = &[
         name: "clone", number: numbers::clone,
         when: When::NoBits(0, NAMESPACES, libc::EPERM),
         note: "not into new namespaces, where it would hold capabilities" }] },
-    Purpose { why: "locks between threads, and what the C library registers for them", calls: calls!(
+    Purpose { why: "locks between threads, and what the C library registers for them",
+        calls: calls!(
         futex futex_waitv set_robust_list get_robust_list rseq membarrier) },
     Purpose { why: "signals among the machine's processes", calls: calls!(
         rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigqueueinfo
@@ -187,7 +188,8 @@ pub const ALLOWED: &[Purpose] = &[
     Purpose { why: "use sockets", calls: calls!(
         bind listen accept accept4 connect shutdown getsockname getpeername getsockopt setsockopt
         sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg) },
-    Purpose { why: "System V shared memory, semaphores and queues, in its own namespace", calls: calls!(
+    Purpose { why: "System V shared memory, semaphores and queues, in its own namespace",
+        calls: calls!(
         shmget shmat shmdt shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl) },
     Purpose { why: "terminals, sockets and files have requests of their own", calls: &[Call {
         name: "ioctl", number: numbers::ioctl,
@@ -213,21 +215,23 @@ pub const ALLOWED: &[Purpose] = &[
 
 #[rustfmt::skip]
 pub const REFUSED: &[Refusal] = &[
-    Refusal { why: "its flags are in memory, where a filter cannot look; libraries fall back to clone",
+    Refusal { why: "its flags are where a filter cannot look; libraries fall back to clone",
         errno: libc::ENOSYS, calls: numbered!(clone3) },
     Refusal { why: "mounts are the engine's", errno: libc::EPERM, calls: numbered!(
         mount umount2 pivot_root chroot fsopen fsconfig fsmount fspick move_mount open_tree
         mount_setattr) },
-    Refusal { why: "namespaces are the engine's", errno: libc::EPERM, calls: numbered!(unshare setns) },
+    Refusal { why: "namespaces are the engine's", errno: libc::EPERM,
+        calls: numbered!(unshare setns) },
     Refusal { why: "no process reads or steers another", errno: libc::EPERM, calls: numbered!(
         ptrace process_vm_readv process_vm_writev process_madvise kcmp pidfd_getfd) },
-    Refusal { why: "programs in the kernel, and looking into it", errno: libc::EPERM, calls: numbered!(
-        bpf perf_event_open syslog) },
+    Refusal { why: "programs in the kernel, and looking into it", errno: libc::EPERM,
+        calls: numbered!(bpf perf_event_open syslog) },
     Refusal { why: "files by handle pass by every directory's permissions", errno: libc::EPERM,
         calls: numbered!(name_to_handle_at open_by_handle_at) },
     Refusal { why: "watches the files of everybody", errno: libc::EPERM,
         calls: numbered!(fanotify_init fanotify_mark) },
-    Refusal { why: "the host's kernel, disks, clock and names", errno: libc::EPERM, calls: numbered!(
+    Refusal { why: "the host's kernel, disks, clock and names", errno: libc::EPERM,
+        calls: numbered!(
         reboot kexec_load kexec_file_load init_module finit_module delete_module swapon swapoff
         acct quotactl quotactl_fd settimeofday clock_settime adjtimex clock_adjtime sethostname
         setdomainname iopl ioperm vhangup) },
