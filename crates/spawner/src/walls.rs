@@ -118,7 +118,8 @@ pub fn build(
             let device_path = format!("/proc/self/fd/{}", devices.as_raw_fd());
             let dev =
                 mount::clone_tree(&device_path, false).map_err(named("copy the device tree"))?;
-            socket::send(ours.as_fd(), &[1], &[root.as_fd(), dev.as_fd()])?;
+            // if it is gone it has told the engine why
+            let _ = socket::send(ours.as_fd(), &[1], &[root.as_fd(), dev.as_fd()]);
             Ok((pid, pidfd))
         }
     }
@@ -139,8 +140,10 @@ fn fork(spec: &WallsSpec, entrances: &[OwnedFd]) -> io::Result<Forked> {
     }
 }
 
-/// Goes into the machine's cgroup, before anything is allocated.
+/// Goes into the machine's cgroup, before anything is allocated. An engine may run with a
+/// real-time policy; a machine that did could have the processors for itself.
 fn join(spec: &WallsSpec, entrances: &[OwnedFd]) -> io::Result<()> {
+    process::be_ordinary().map_err(named("give up real time"))?;
     if let Entrance::Tasks(_) = spec.entrance {
         for tasks in entrances {
             File::from(tasks.try_clone()?).write_all(b"0").map_err(named("join the cgroup"))?;

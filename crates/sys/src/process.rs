@@ -277,6 +277,15 @@ pub fn schedule_of(tid: i32) -> io::Result<(i32, i32)> {
     }
 }
 
+/// Gives up a real-time policy that this thread inherited.
+pub fn be_ordinary() -> io::Result<()> {
+    let priority = 0i32;
+    let policy = libc::SCHED_OTHER;
+    // SAFETY: the parameter struct is one int, which outlives the call.
+    check(unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) })
+        .map(drop)
+}
+
 /// Processors a thread may run on, as a bit mask without trailing zeros.
 pub fn affinity_of(tid: i32) -> io::Result<Vec<u8>> {
     let mut mask = vec![0u8; 1024];

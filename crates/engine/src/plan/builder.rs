@@ -127,7 +127,9 @@ impl<'a> Builder<'a> {
     fn prologue(&mut self) {
         let high = self.prepared.high;
         self.program.report_to(layout::REPORT);
-        self.join_cgroup();
+        if self.prepared.purpose == Purpose::Run {
+            self.join_cgroup();
+        }
         let p = &mut self.program;
         p.must("close the template's", libc::SYS_close_range, &[900, u32::MAX.into(), 0]);
         p.must("drop the loop", libc::SYS_munmap, &[layout::LOOP, layout::LOOP_SIZE]);

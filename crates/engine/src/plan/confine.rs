@@ -44,7 +44,11 @@ pub fn bounding(manifest: &Manifest) -> u64 {
 }
 
 impl Builder<'_> {
+    /// A real-time policy that came down from the engine goes first: a machine has none.
     pub(super) fn join_cgroup(&mut self) {
+        let priority = self.program.words(&[0]);
+        let args = [0, libc::SCHED_OTHER as u64, priority];
+        self.program.any("be ordinary", libc::SYS_sched_setscheduler, &args);
         let zero = self.program.data(b"0");
         for index in 0..self.prepared.confine.tasks {
             let fd = layout::CLONE_ENTRANCE_FD as u64 + u64::from(index);
