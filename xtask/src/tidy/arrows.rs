@@ -1,7 +1,7 @@
 //! Which crate may use which. Dependencies point one way:
 //!
 //!   cli ─► machine ─► engine ─► spawner ─► sys
-//!             │          ├────► image
+//!             │          ├────► image, sandbox ─► sys
 //!             │          └────► sys            image, sys, protocol: nothing of ours
 //!             ├────► template ─► engine, agent
 //!             ├────► store ─► api
@@ -17,7 +17,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stasis-sys", &[]),
     ("stasis-image", &[]),
     ("stasis-spawner", &["stasis-sys"]),
-    ("stasis-engine", &["stasis-sys", "stasis-image", "stasis-spawner"]),
+    ("stasis-sandbox", &["stasis-sys"]),
+    ("stasis-engine", &["stasis-sys", "stasis-image", "stasis-sandbox", "stasis-spawner"]),
     ("stasis-protocol", &[]),
     ("stasis-agent", &["stasis-protocol", "stasis-sys"]),
     ("stasis-api", &[]),
