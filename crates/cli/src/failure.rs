@@ -40,6 +40,12 @@ impl From<stasis_engine::Error> for Failure {
     }
 }
 
+impl From<stasis_machine::Error> for Failure {
+    fn from(error: stasis_machine::Error) -> Failure {
+        Failure { hint: error.hint(), ..Failure::new(error.code(), error.to_string()) }
+    }
+}
+
 /// Adds to an error of the system what was being done with which file.
 pub trait At<T> {
     fn at(self, doing: &str, path: &Path) -> Result<T>;

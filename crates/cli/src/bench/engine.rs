@@ -50,7 +50,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let cleared = bed.clear();
     let mut results = measured?;
     results.keep(|key| wanted.contains(&key));
-    let report = Report { runs, host, results };
+    let report = Report { metrics: METRICS, runs, host, results };
     if args.json {
         println!("{}", report.json());
     } else {

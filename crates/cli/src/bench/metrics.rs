@@ -12,6 +12,19 @@ pub enum Group {
     Chain,
     Criu,
     Gvisor,
+    Machine(Machines),
+}
+
+/// The groups of `bench machine`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machines {
+    Exec,
+    Wake,
+    Cold,
+    Burst,
+    Live,
+    Idle,
+    Jupyter,
 }
 
 #[derive(Debug)]
@@ -22,6 +35,76 @@ pub struct Metric {
     pub bar: Option<f64>,
     pub is: &'static str,
 }
+
+/// What `bench machine` measures, likewise.
+pub const MACHINE_METRICS: &[Metric] = &[
+    barred("create_ms", Group::Machine(Machines::Exec), 10.0, "create to first result, embedded"),
+    barred(
+        "exec_ms",
+        Group::Machine(Machines::Exec),
+        1.2,
+        "`1+1` on a live machine, checkpointing on",
+    ),
+    barred(
+        "checkpoint_lag_ms",
+        Group::Machine(Machines::Exec),
+        60.0,
+        "answer to durable checkpoint",
+    ),
+    barred(
+        "wake_ms",
+        Group::Machine(Machines::Wake),
+        15.0,
+        "first result of a swapped-out machine",
+    ),
+    barred(
+        "swap_out_ms",
+        Group::Machine(Machines::Wake),
+        60.0,
+        "to memory freed, after a pandas instruction",
+    ),
+    barred(
+        "wake_cold_ms",
+        Group::Machine(Machines::Cold),
+        400.0,
+        "wake_ms right after the start of a host",
+    ),
+    extra("open_ms", Group::Machine(Machines::Cold), "opening the data directory before that"),
+    barred(
+        "burst_100_ms",
+        Group::Machine(Machines::Burst),
+        500.0,
+        "100 machines at once, each has answered",
+    ),
+    barred(
+        "live_mib_per_machine",
+        Group::Machine(Machines::Live),
+        8.0,
+        "host memory each, 200 live machines",
+    ),
+    barred(
+        "idle_rss_mib_1000",
+        Group::Machine(Machines::Idle),
+        200.0,
+        "host memory of 1,000 swapped out",
+    ),
+    barred(
+        "disk_mib_per_idle_machine",
+        Group::Machine(Machines::Idle),
+        12.0,
+        "store growth for each of them",
+    ),
+    extra(
+        "jupyter_exec_ms",
+        Group::Machine(Machines::Jupyter),
+        "`1+1` through jupyter_client and ipykernel",
+    ),
+    extra(
+        "jupyter_start_ms",
+        Group::Machine(Machines::Jupyter),
+        "a kernel's start to its first result",
+    ),
+];
 
 const fn barred(key: &'static str, group: Group, bar: f64, is: &'static str) -> Metric {
     Metric { key, group, bar: Some(bar), is }

@@ -9,6 +9,7 @@
 mod bed;
 mod engine;
 mod host;
+mod machine;
 mod measure;
 mod metrics;
 mod python;
@@ -24,12 +25,15 @@ use std::process::ExitCode;
 pub enum Bench {
     /// Measure capture, restore and branching of a live Python process
     Engine(engine::Args),
+    /// Measure machines: create, run, swap, wake, and many of them at once
+    Machine(machine::Args),
 }
 
 impl Bench {
     pub fn run(self) -> Result<ExitCode> {
         match self {
             Bench::Engine(args) => engine::run(args),
+            Bench::Machine(args) => machine::run(args),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What was measured, as one JSON object or as a table.
 
 use super::host::Host;
-use super::metrics::{METRICS, Metric};
+use super::metrics::Metric;
 use super::samples::Samples;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -34,6 +34,7 @@ impl Results {
 }
 
 pub struct Report {
+    pub metrics: &'static [Metric],
     pub runs: usize,
     pub host: Host,
     pub results: Results,
@@ -75,14 +76,14 @@ impl Report {
     }
 
     fn rows(&self) -> impl Iterator<Item = (&'static Metric, Row)> {
-        METRICS.iter().filter_map(|metric| {
+        self.metrics.iter().filter_map(|metric| {
             let samples = self.results.0.get(metric.key)?.as_ref().ok()?;
             Some((metric, Row::of(metric, samples)?))
         })
     }
 
     fn absences(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        METRICS.iter().filter_map(|metric| {
+        self.metrics.iter().filter_map(|metric| {
             let why = self.results.0.get(metric.key)?.as_ref().err()?;
             Some((metric.key, why.as_str()))
         })
@@ -189,7 +190,8 @@ mod tests {
         results.add("diff_ms", 12.3456789);
         results.add("criu_restore_ms", 80.0);
         results.absent("gvisor_restore_ms", "runsc: not installed".into());
-        Report { runs: 5, host: Host::look(std::path::Path::new("/")), results }
+        let metrics = super::super::metrics::METRICS;
+        Report { metrics, runs: 5, host: Host::look(std::path::Path::new("/")), results }
     }
 
     #[test]

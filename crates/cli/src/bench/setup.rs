@@ -72,7 +72,7 @@ fn checked_python(root: &Path, python: Option<PathBuf>) -> Result<PathBuf> {
     }
 }
 
-fn spawner() -> Result<PathBuf> {
+pub fn spawner() -> Result<PathBuf> {
     let own = std::env::current_exe().unwrap_or_default();
     let path = own.with_file_name("stasis-spawner");
     if path.is_file() {

@@ -1,0 +1,144 @@
+//! `stasis bench machine`: what machines promise, measured on a host in this process.
+
+mod density;
+mod jupyter;
+mod speed;
+
+use super::host::Host as Place;
+use super::metrics::{Group, MACHINE_METRICS, Machines};
+use super::report::{ENOUGH_RUNS, Report, Results};
+use crate::failure::{At, Failure, Result};
+use stasis_machine::{Host, Settings};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const QUICK_RUNS: usize = 5;
+/// What most machines are measured after.
+const PANDAS: &str = "import pandas as pd, numpy as np\n\
+    df = pd.DataFrame({'a': np.arange(1000) % 7, 'b': np.random.rand(1000)})\n\
+    float(df.groupby('a').b.mean().sum())";
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Five runs of each and fewer machines: for a look, not for a figure
+    #[arg(long)]
+    quick: bool,
+    /// How often to measure each
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: Option<u32>,
+    /// Measure only these, separated by commas
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Exit with 1 if a median is over its bar
+    #[arg(long)]
+    check: bool,
+    /// Where the measured host keeps its data; its template stays there for the next run
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp/stasis-bench-machine")]
+    dir: PathBuf,
+}
+
+/// What measurements share.
+pub struct Bed {
+    dir: PathBuf,
+    runs: usize,
+    quick: bool,
+}
+
+impl Bed {
+    fn settings(&self) -> Result<Settings> {
+        Ok(Settings::new(self.dir.clone(), super::setup::spawner()?))
+    }
+
+    /// A host on the bench's directory, with the default template built.
+    fn host(&self) -> Result<Host> {
+        let host = Host::open(self.settings()?)?;
+        let recipe = stasis_template::Recipe::default_python();
+        host.build_template(&recipe, &Talk)?;
+        Ok(host)
+    }
+
+    /// Leaves the directory as it was found, but for the template.
+    fn clear(&self) -> Result<()> {
+        let host = self.host()?;
+        for machine in host.machines() {
+            host.remove(&machine)?;
+        }
+        host.collect()?;
+        Ok(())
+    }
+}
+
+struct Talk;
+
+impl stasis_template::Progress for Talk {
+    fn step(&self, name: &str, done: u64, _: Option<u64>) {
+        if done == 0 {
+            eprintln!("building the template: {name} ...");
+        }
+    }
+
+    fn say(&self, _: &str) {}
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let known: Vec<&'static str> = MACHINE_METRICS.iter().map(|metric| metric.key).collect();
+    if let Some(key) = args.only.iter().find(|key| !known.contains(&key.as_str())) {
+        return Err(Failure::new("bench.unknown_key", format!("nothing is called `{key}`"))
+            .hint(format!("choose from {}", known.join(", "))));
+    }
+    let runs = args.runs.map_or(if args.quick { QUICK_RUNS } else { ENOUGH_RUNS }, |n| n as usize);
+    std::fs::create_dir_all(&args.dir).at("make", &args.dir)?;
+    let bed = Bed { dir: args.dir.clone(), runs, quick: args.quick };
+    let host = Place::look(&bed.dir);
+    let measured = measure(&bed, &args.only);
+    let cleared = bed.clear();
+    let mut results = measured?;
+    results.keep(|key| args.only.is_empty() || args.only.iter().any(|only| only == key));
+    let report = Report { metrics: MACHINE_METRICS, runs, host, results };
+    if args.json {
+        println!("{}", report.json());
+    } else {
+        print!("{}", report.table());
+    }
+    cleared?;
+    Ok(ExitCode::from(u8::from(args.check && !report.missed().is_empty())))
+}
+
+fn measure(bed: &Bed, only: &[String]) -> Result<Results> {
+    let mut results = Results::default();
+    let mut done: Vec<Group> = Vec::new();
+    for metric in MACHINE_METRICS {
+        let wanted = only.is_empty() || only.iter().any(|key| key == metric.key);
+        if !wanted || done.contains(&metric.group) {
+            continue;
+        }
+        eprintln!("measuring {} ...", metric.key);
+        done.push(metric.group);
+        match metric.group {
+            Group::Machine(Machines::Exec) => speed::exec(bed, &mut results)?,
+            Group::Machine(Machines::Wake) => speed::wake(bed, &mut results)?,
+            Group::Machine(Machines::Cold) => speed::cold(bed, &mut results)?,
+            Group::Machine(Machines::Burst) => speed::burst(bed, &mut results)?,
+            Group::Machine(Machines::Live) => density::live(bed, &mut results)?,
+            Group::Machine(Machines::Idle) => density::idle(bed, &mut results)?,
+            _ => jupyter::measure(bed, &mut results),
+        }
+    }
+    Ok(results)
+}
+
+/// Bytes of everything below a directory, as the disk has them.
+fn on_disk(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(about) if about.is_dir() => on_disk(&entry.path()),
+            Ok(about) => about.blocks() * 512,
+            Err(_) => 0,
+        })
+        .sum()
+}
