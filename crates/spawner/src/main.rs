@@ -17,8 +17,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 fn main() {
     let control = fds::inherited(0);
-    // an engine that was killed leaves with a reset
-    let gone = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+    // an engine that was killed leaves with a reset, or with nobody to read an answer
+    let gone = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+    };
     if let Err(error) = serve(&control)
         && !gone(&error)
     {
