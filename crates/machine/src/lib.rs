@@ -27,9 +27,12 @@ mod queue;
 mod recover;
 mod settings;
 mod template;
+mod tokens;
+mod watch;
 
 pub use error::{Error, Result};
 pub use host::Host;
 pub use machine::{Machine, Progress};
 pub use settings::{Dirs, Settings};
+pub use stasis_store::TokenRecord;
 pub use template::DEFAULT as DEFAULT_TEMPLATE;

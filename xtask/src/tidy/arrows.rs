@@ -1,11 +1,11 @@
 //! Which crate may use which. Dependencies point one way:
 //!
-//!   cli ─► machine ─► engine ─► spawner ─► sys
-//!             │          ├────► image
-//!             │          └────► sys            image, sys, protocol: nothing of ours
-//!             ├────► template ─► engine, agent
-//!             ├────► store ─► api
-//!             └────► agent ─► protocol
+//!   cli ─► server ─► machine ─► engine ─► spawner ─► sys
+//!             │         │          ├────► image
+//!             ▼         │          └────► sys      image, sys, protocol: nothing of ours
+//!            api        ├────► template ─► engine, agent
+//!                       ├────► store ─► api
+//!                       └────► agent ─► protocol
 
 use super::Finding;
 use serde_json::Value;
@@ -35,7 +35,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-sys",
         ],
     ),
-    ("stasis-cli", &["stasis-api", "stasis-engine", "stasis-machine", "stasis-template", "stasis-store"]),
+    ("stasis-server", &["stasis-api", "stasis-machine", "stasis-template"]),
+    ("stasis-cli", &["stasis-api", "stasis-engine", "stasis-machine", "stasis-server", "stasis-template", "stasis-store"]),
     ("xtask", &[]),
 ];
 
