@@ -1,7 +1,7 @@
 //! Which crate may use which. Dependencies point one way:
 //!
 //!   cli ─► server ─► machine ─► engine ─► spawner ─► sys
-//!             │         │          ├────► image
+//!             │         │          ├────► image, sandbox ─► sys
 //!             ▼         │          └────► sys      image, sys, protocol: nothing of ours
 //!            api        ├────► template ─► engine, agent
 //!                       ├────► store ─► api
@@ -17,7 +17,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stasis-sys", &[]),
     ("stasis-image", &[]),
     ("stasis-spawner", &["stasis-sys"]),
-    ("stasis-engine", &["stasis-sys", "stasis-image", "stasis-spawner"]),
+    ("stasis-sandbox", &["stasis-sys"]),
+    ("stasis-engine", &["stasis-sys", "stasis-image", "stasis-sandbox", "stasis-spawner"]),
     ("stasis-protocol", &[]),
     ("stasis-agent", &["stasis-protocol", "stasis-sys"]),
     ("stasis-api", &[]),
@@ -33,9 +34,18 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-template",
             "stasis-engine",
             "stasis-sys",
+            "stasis-testbed",
         ],
     ),
-    ("stasis-server", &["stasis-api", "stasis-machine", "stasis-template"]),
+    (
+        "stasis-server",
+        &["stasis-api", "stasis-machine", "stasis-template", "stasis-testbed"],
+    ),
+    // only tests use it
+    (
+        "stasis-testbed",
+        &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"],
+    ),
     ("stasis-cli", &["stasis-api", "stasis-engine", "stasis-machine", "stasis-server", "stasis-template", "stasis-store"]),
     ("xtask", &[]),
 ];

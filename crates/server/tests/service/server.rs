@@ -69,7 +69,8 @@ pub fn fresh_data(name: &str) -> PathBuf {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let data = tmp.join(format!("service-{name}-{}", std::process::id()));
     shell(&format!(
-        "rm -rf {0} && cp -al {1} {0} && rm -f {0}/records.db* && cp {1}/records.db* {0}/",
+        "rm -rf {0} && mkdir {0} && cp -al {1}/content {0}/ && ln -s {1}/roots {0}/roots && \
+         cp {1}/records.db* {0}/",
         data.display(),
         seed().display()
     ));
