@@ -37,16 +37,20 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-testbed",
         ],
     ),
-    (
-        "stasis-server",
-        &["stasis-api", "stasis-machine", "stasis-template", "stasis-testbed"],
-    ),
+    ("stasis-server", &["stasis-api", "stasis-machine", "stasis-template"]),
     // only tests use it
+    ("stasis-testbed", &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"]),
     (
-        "stasis-testbed",
-        &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"],
+        "stasis-cli",
+        &[
+            "stasis-api",
+            "stasis-engine",
+            "stasis-machine",
+            "stasis-server",
+            "stasis-store",
+            "stasis-template",
+        ],
     ),
-    ("stasis-cli", &["stasis-api", "stasis-engine", "stasis-machine", "stasis-server", "stasis-template", "stasis-store"]),
     ("xtask", &[]),
 ];
 
