@@ -45,12 +45,26 @@ pub enum FromClient {
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToClient {
-    Connected { machine_name: String },
-    ExecReceived { seq: u64, request_id: u64 },
-    Output { chunk: Chunk, instruction_id: u64 },
-    Result { instruction_id: u64, result: ExecResult },
+    Connected {
+        machine_name: String,
+    },
+    ExecReceived {
+        seq: u64,
+        request_id: u64,
+    },
+    Output {
+        chunk: Chunk,
+        instruction_id: u64,
+    },
+    Result {
+        instruction_id: u64,
+        result: ExecResult,
+    },
     /// A word to people; clients read on.
-    Message { message: String, level: &'static str },
+    Message {
+        message: String,
+        level: &'static str,
+    },
 }
 
 impl ExecResult {

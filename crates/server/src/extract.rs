@@ -34,16 +34,24 @@ impl<T: DeserializeOwned, S: Send + Sync, const MAX: usize> FromRequest<S> for I
             let said = format!("the body is longer than {MAX} bytes, or broke off");
             Failure::new(Problem::TooLarge, "request.too_large", said)
         })?;
-        let text = match bytes.trim_ascii() {
-            b"" | b"null" => b"{}",
-            text => text,
-        };
-        serde_json::from_slice(text).map(Input).map_err(|error| not_json(&error))
+        parse(&bytes).map(Input)
     }
 }
 
-fn not_json(error: &serde_json::Error) -> Failure {
-    Failure::new(Problem::Invalid, "request.json", format!("the body: {error}"))
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    let text = match std::str::from_utf8(bytes).map_err(not_json)?.trim_ascii() {
+        "" | "null" => "{}",
+        text => text,
+    };
+    // a list could be read as the fields in their order, which nobody means
+    if !text.starts_with('{') {
+        return Err(not_json("it is not a JSON object"));
+    }
+    serde_json::from_str(text).map_err(not_json)
+}
+
+fn not_json(why: impl std::fmt::Display) -> Failure {
+    Failure::new(Problem::Invalid, "request.json", format!("the body: {why}"))
 }
 
 /// What stands in the query.
@@ -107,9 +115,8 @@ impl FromRequestParts<App> for At {
         let text = segments.get("seq");
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let seq = text.parse::<u32>().ok().filter(|_| digits).map(u64::from);
-        let seq = seq.ok_or_else(|| {
-            Failure::invalid(format!("{text:?} is not an instruction's number"))
-        })?;
+        let seq = seq
+            .ok_or_else(|| Failure::invalid(format!("{text:?} is not an instruction's number")))?;
         Ok(At { machine, seq })
     }
 }

@@ -13,7 +13,11 @@ pub struct Guard {
 
 impl Guard {
     /// Loopback, the addresses listened on, and what else is allowed.
-    pub fn new(listen: impl Iterator<Item = IpAddr>, hosts: &[String], origins: &[String]) -> Guard {
+    pub fn new(
+        listen: impl Iterator<Item = IpAddr>,
+        hosts: &[String],
+        origins: &[String],
+    ) -> Guard {
         let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
         let listen = listen.filter(|ip| !ip.is_unspecified()).map(|ip| match ip {
             IpAddr::V4(ip) => ip.to_string(),

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use stasis_api::{
-    Filter, Interrupted, Made, Machine as View, MachineList, NewMachine, Removed, State as Is,
+    Filter, Interrupted, Machine as View, MachineList, Made, NewMachine, Removed, State as Is,
     Update,
 };
 use stasis_machine::Machine;

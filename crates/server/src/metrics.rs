@@ -14,9 +14,8 @@ use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::failure::{Failure, Result};
 
-const SECONDS: [f64; 15] = [
-    0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
-];
+const SECONDS: [f64; 15] =
+    [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
 
 pub struct Metrics {
     registry: Registry,
@@ -32,9 +31,8 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn new() -> prometheus::Result<Metrics> {
-        let timing = |name: &str, help: &str| {
-            HistogramOpts::new(name, help).buckets(SECONDS.to_vec())
-        };
+        let timing =
+            |name: &str, help: &str| HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
         let metrics = Metrics {
             registry: Registry::new_custom(Some("stasis".into()), None)?,
             requests: IntCounterVec::new(

@@ -56,7 +56,8 @@ pub fn page() -> String {
     page.push_str("<h2>Schemas</h2>\n");
     for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
         let text = serde_json::to_string_pretty(schema).unwrap_or_default();
-        let _ = writeln!(page, "<h3 id=\"{0}\">{0}</h3><pre>{1}</pre>", escape(name), escape(&text));
+        let _ =
+            writeln!(page, "<h3 id=\"{0}\">{0}</h3><pre>{1}</pre>", escape(name), escape(&text));
     }
     page.push_str("</main></html>\n");
     page

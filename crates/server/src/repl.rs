@@ -12,9 +12,9 @@ use crate::gate::is_browser;
 use crate::limits::{CODE, room_for_socket};
 use crate::machines::make;
 use crate::socket;
+use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use stasis_api::Problem;
@@ -61,9 +61,8 @@ async fn open(
     upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
     caller.need(Scope::Machines)?;
-    let upgrade = upgrade.map_err(|error| {
-        Failure::new(Problem::Invalid, "request.websocket", error.body_text())
-    })?;
+    let upgrade = upgrade
+        .map_err(|error| Failure::new(Problem::Invalid, "request.websocket", error.body_text()))?;
     room_for_socket(app.metrics.sockets.get())?;
     let client = client(&headers, &uri);
     let name = segments.get("name").to_owned();
@@ -72,10 +71,7 @@ async fn open(
         Err(failure) if client != Client::JavaScript || name == "new" => return Err(failure),
         other => other,
     };
-    let upgrade = upgrade
-        .read_buffer_size(READ_BUFFER)
-        .max_message_size(CODE)
-        .max_frame_size(CODE);
+    let upgrade = upgrade.read_buffer_size(READ_BUFFER).max_message_size(CODE).max_frame_size(CODE);
     Ok(upgrade.on_upgrade(move |socket| async move {
         app.metrics.sockets.inc();
         let session = socket::Session::new(app.clone(), caller, machine, client);

@@ -2,7 +2,9 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::{gate, history, instructions, machines, pages, repl, store, streams, templates, tokens};
+use crate::{
+    gate, history, instructions, machines, pages, repl, store, streams, templates, tokens,
+};
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
@@ -12,7 +14,11 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 #[derive(OpenApi)]
-#[openapi(components(schemas(stasis_api::ErrorBody, stasis_api::FromClient, stasis_api::BuildLine)))]
+#[openapi(components(schemas(
+    stasis_api::ErrorBody,
+    stasis_api::FromClient,
+    stasis_api::BuildLine
+)))]
 struct Extra;
 
 pub fn all() -> OpenApiRouter<App> {

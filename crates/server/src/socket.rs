@@ -152,10 +152,8 @@ impl Session {
         let instruction_id = follower.seq;
         let result = match event {
             Ok(Event::Chunks(chunks)) => {
-                let messages = chunks.into_iter().map(|chunk| ToClient::Output {
-                    chunk,
-                    instruction_id,
-                });
+                let messages =
+                    chunks.into_iter().map(|chunk| ToClient::Output { chunk, instruction_id });
                 return self.pour(out, messages.collect()).await;
             }
             Ok(Event::Over(instruction)) => {

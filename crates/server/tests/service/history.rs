@@ -23,7 +23,10 @@ fn back_to_a_checkpoint_and_to_the_beginning() {
     assert_eq!(client.run(&name, "x")["value"], "1");
     client.post(&path("rollback"), &json!({ "seq": null })).good();
     assert!(client.run(&name, "x")["error"].as_str().expect("no x").contains("NameError"));
-    assert_eq!(client.post(&path("rollback"), &json!({ "seq": 77 })).code(404), "checkpoint.not_found");
+    assert_eq!(
+        client.post(&path("rollback"), &json!({ "seq": 77 })).code(404),
+        "checkpoint.not_found"
+    );
     assert_eq!(client.post(&path("rollback"), &json!({})).code(400), "request.json");
 }
 

@@ -7,6 +7,7 @@ mod bad_input;
 mod client;
 mod document;
 mod history;
+mod limits;
 mod machines;
 mod private;
 mod published;

@@ -71,9 +71,8 @@ fn a_stop_lets_what_runs_end_and_tells_those_who_wait() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let path = socket.clone();
-    let waiting = std::thread::spawn(move || {
-        ask(&path, "GET", "/v1/machine/busy/exec/0/result", &json!({}))
-    });
+    let waiting =
+        std::thread::spawn(move || ask(&path, "GET", "/v1/machine/busy/exec/0/result", &json!({})));
     // until the request is in
     std::thread::sleep(Duration::from_millis(300));
     bound.stop.stop();

@@ -12,8 +12,7 @@ fn python() -> PathBuf {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
     let python = home.join("bin/python");
     if !home.join("ready").exists() {
-        let requirements =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dev/clients.txt");
+        let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dev/clients.txt");
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home));
         run(Command::new(&python).args(["-m", "pip", "install", "-q", "-r"]).arg(requirements));
         std::fs::write(home.join("ready"), "").expect("written");

@@ -52,7 +52,7 @@ pub fn start(data: &Path, options: Options) -> (Bound, Running) {
     (told.recv().expect("the service starts"), running)
 }
 
-fn open(data: &Path) -> Host {
+pub fn open(data: &Path) -> Host {
     Host::open(Settings::new(data.to_owned(), spawner())).expect("a data directory")
 }
 
@@ -69,7 +69,8 @@ pub fn fresh_data(name: &str) -> PathBuf {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let data = tmp.join(format!("service-{name}-{}", std::process::id()));
     shell(&format!(
-        "rm -rf {0} && mkdir {0} && cp -al {1}/content {0}/ && ln -s {1}/roots {0}/roots && \
+        "rm -rf {0} && mkdir -p {0}/content && \
+         cp -al {1}/content/images {1}/content/packs {0}/content/ && ln -s {1}/roots {0}/roots && \
          cp {1}/records.db* {0}/",
         data.display(),
         seed().display()

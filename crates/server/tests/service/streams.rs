@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 fn lines_of_output_and_then_the_result() {
     let client = root();
     let name = client.machine();
-    let code = "for i in range(10): print(i)\nimport sys\nprint('schön 🦀', file=sys.stderr)\n'done'";
+    let code =
+        "for i in range(10): print(i)\nimport sys\nprint('schön 🦀', file=sys.stderr)\n'done'";
     let seq = client.submit(&name, code);
     for from in [0, 4] {
         let path = format!("/v1/machine/{name}/exec/{seq}/stream-result?from={from}");
