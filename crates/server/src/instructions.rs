@@ -94,7 +94,7 @@ async fn get(at: At) -> Result<Json<Instruction>> {
     responses((status = 200, body = Instruction)))]
 async fn wait(State(app): State<App>, at: At) -> Result<Response> {
     let follower = Follower::of_end(app.clone(), at.machine, at.seq);
-    patient(app, follower, |instruction| Ok(serde_json::to_string(&instruction)?)).await
+    patient(app, follower, serde_json::to_string).await
 }
 
 /// Output from a number on, as much as there is now.
@@ -127,7 +127,7 @@ async fn result(State(app): State<App>, at: At) -> Result<Response> {
     patient(app, follower, |instruction| {
         let (seq, result) = (instruction.seq, ExecResult::from(instruction));
         let body = ResultBody { instruction_id: seq, instruction_seq: seq, result };
-        Ok(serde_json::to_string(&body)?)
+        serde_json::to_string(&body)
     })
     .await
 }

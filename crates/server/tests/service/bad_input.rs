@@ -71,7 +71,7 @@ fn bodies_that_are_none() {
     let bodies: [&[u8]; 8] =
         [b"{", b"[]", b"1", b"\"text\"", b"\xff\xfe", b"\0\0\0", b"{\"a\": \"\xff\"}", b"nul"];
     let objects: [&[u8]; 4] = [
-        b"{\"instruction\": 5, \"tags\": [], \"recipe\": {}, \"seq\": {}, \"scopes\": 1, \"code\": []}",
+        b"{\"instruction\": 5, \"tags\": [], \"recipe\": {}, \"seq\": {}, \"code\": []}",
         b"{\"instruction\": {\"code\": null}, \"recipe\": 1, \"tags\": 1, \"seq\": \"x\"}",
         b"{\"tags\": {\"a\": 1}, \"instruction\": [], \"recipe\": [], \"seq\": -1, \"account\": 2}",
         b"{\"tags\": \"\\u0000\", \"scopes\": {}, \"code\": 1, \"mend\": 1, \"count\": \"\"}",

@@ -12,7 +12,8 @@ use std::time::Duration;
 fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> Reply {
     let body = body.to_string();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: stasis\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.1\r\nhost: stasis\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n",
         body.len()
     );
     let mut stream = UnixStream::connect(socket).expect("a connection");
