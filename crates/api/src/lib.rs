@@ -9,17 +9,26 @@
 
 mod address;
 mod error;
+mod forever;
 mod instruction;
 mod machine;
 mod name;
+mod service;
 mod template;
 
 pub use address::{Address, AddressError};
 pub use error::{ErrorBody, Problem};
+pub use forever::{ExecResult, FromClient, Picture, ResultBody, ToClient};
 pub use instruction::{
     Chunk, Data, Exec, Failure, Instruction, Outcome, Receipt, Shown, Status, Stream, Timeout,
 };
 pub use jiff::Timestamp;
 pub use machine::{Durability, Limits, Machine, Network, NewMachine, Parent, State, Update, Usage};
 pub use name::{Name, NameError};
+pub use service::{
+    Accepted, BranchRequest, Branches, BuildLine, BuildTemplate, Cancelled, CheckStore, Code,
+    Complete, Completions, ExecRequest, Filter, Health, History, InstructionList, Interrupted,
+    MachineList, Made, MadeToken, NewToken, Outputs, Point, Range, Removed, Rollback, StoreChecked,
+    StoreFinding, StoreFreed, StoreStats, TemplateList, Token, TokenList, Var, VarList, Whoami,
+};
 pub use template::Template;

@@ -29,7 +29,9 @@ mod queue;
 mod recover;
 mod settings;
 mod template;
+mod tokens;
 mod upkeep;
+mod watch;
 
 pub use error::{Error, Result};
 pub use history::{Branch, MAX_BRANCHES};
@@ -38,6 +40,6 @@ pub use machine::{Machine, Progress};
 pub use settings::{Dirs, Settings};
 pub use stasis_engine::Stats;
 pub use stasis_protocol::Variable;
-pub use stasis_store::Checkpoint;
+pub use stasis_store::{Checkpoint, TokenRecord};
 pub use template::DEFAULT as DEFAULT_TEMPLATE;
 pub use upkeep::{Checked, Found, Freed};

@@ -41,8 +41,8 @@ impl Host {
         let inner = self.inner();
         let freed = inner.engine.collect(|| inner.images_in_use())?;
         Ok(Freed {
-            images: freed.images as u64,
-            packs: freed.packs as u64,
+            images: freed.images,
+            packs: freed.packs,
             layers: freed.layers.len() as u64,
             bytes: freed.bytes,
         })

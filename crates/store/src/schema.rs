@@ -5,7 +5,8 @@ use rusqlite::Connection;
 
 /// Steps from an empty file to the current form; the form is their number. Steps are never
 /// changed once released, only added to.
-const STEPS: &[&str] = &["
+const STEPS: &[&str] = &[
+    "
 CREATE TABLE machines (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
@@ -72,7 +73,18 @@ CREATE TABLE templates (
     template TEXT NOT NULL
 ) STRICT;
 CREATE INDEX templates_name ON templates (name, created_ms DESC);
-"];
+",
+    "
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY,
+    secret TEXT NOT NULL,
+    name TEXT,
+    account TEXT NOT NULL,
+    scopes TEXT NOT NULL,
+    created_ms INTEGER NOT NULL
+) STRICT;
+",
+];
 
 /// Sets a connection up and brings its file to the current form.
 pub fn prepare(connection: &mut Connection) -> Result<()> {

@@ -1,11 +1,11 @@
 //! Which crate may use which. Dependencies point one way:
 //!
-//!   cli ─► machine ─► engine ─► spawner ─► sys
-//!             │          ├────► image, sandbox ─► sys
-//!             │          └────► sys            image, sys, protocol: nothing of ours
-//!             ├────► template ─► engine, agent
-//!             ├────► store ─► api
-//!             └────► agent ─► protocol
+//!   cli ─► server ─► machine ─► engine ─► spawner ─► sys
+//!             │         │          ├────► image, sandbox ─► sys
+//!             ▼         │          └────► sys      image, sys, protocol: nothing of ours
+//!            api        ├────► template ─► engine, agent
+//!                       ├────► store ─► api
+//!                       └────► agent ─► protocol
 
 use super::Finding;
 use serde_json::Value;
@@ -37,11 +37,19 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-testbed",
         ],
     ),
+    ("stasis-server", &["stasis-api", "stasis-machine", "stasis-template"]),
     // only tests use it
     ("stasis-testbed", &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"]),
     (
         "stasis-cli",
-        &["stasis-api", "stasis-engine", "stasis-machine", "stasis-template", "stasis-store"],
+        &[
+            "stasis-api",
+            "stasis-engine",
+            "stasis-machine",
+            "stasis-server",
+            "stasis-store",
+            "stasis-template",
+        ],
     ),
     ("xtask", &[]),
 ];
