@@ -35,7 +35,18 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-sys",
         ],
     ),
-    ("stasis-cli", &["stasis-api", "stasis-engine", "stasis-machine", "stasis-template", "stasis-store"]),
+    (
+        "stasis-cli",
+        &[
+            "stasis-api",
+            "stasis-engine",
+            "stasis-machine",
+            "stasis-server",
+            "stasis-store",
+            "stasis-sys",
+            "stasis-template",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

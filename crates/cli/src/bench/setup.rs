@@ -72,12 +72,12 @@ fn checked_python(root: &Path, python: Option<PathBuf>) -> Result<PathBuf> {
     }
 }
 
-fn spawner() -> Result<PathBuf> {
+pub fn spawner() -> Result<PathBuf> {
     let own = std::env::current_exe().unwrap_or_default();
     let path = own.with_file_name("stasis-spawner");
     if path.is_file() {
         return Ok(path);
     }
-    Err(Failure::new("bench.spawner", format!("no {}", path.display()))
+    Err(Failure::new("install.spawner", format!("no {}", path.display()))
         .hint("build the whole workspace: `cargo build --release`"))
 }
