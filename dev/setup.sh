@@ -4,6 +4,7 @@
 #   .dev/venv      the host's Python with the libraries of dev/requirements.txt
 #   .dev/node      a link to the host's Node;  .dev/deno  Deno
 #   .dev/programs  the C programs of tests/programs, built
+#   .dev/clients   a Python with published clients that the service is tested with
 #   .dev/rootfs    a root file system to run all of them in, each at its own path
 #
 # A step that succeeded is not run again until what it was made from changes (.dev/stamps).
@@ -62,6 +63,11 @@ make_venv() {
   "${pip[@]}" -r dev/requirements.txt
 }
 
+make_clients() {
+  python3 -m venv --clear .dev/clients
+  .dev/clients/bin/python -m pip install --quiet --disable-pip-version-check -r dev/clients.txt
+}
+
 make_deno() {
   rm -rf .dev/deno
   mkdir -p .dev/deno/npm
@@ -110,6 +116,7 @@ ln -sfn "$node" .dev/node/node
 venv=$({ echo "$here $python $UV"; cat dev/requirements.txt; } | hash_of)
 step venv "$venv" make_venv
 step deno "$DENO" make_deno
+step clients "$({ echo "$here $python"; cat dev/clients.txt; } | hash_of)" make_clients
 python3 tests/programs/run_plain.py --build-only --out .dev/programs
 rootfs=$({
   echo "$venv $DENO" && stat -c '%n %s %y' "$node"

@@ -9,17 +9,25 @@
 
 mod address;
 mod error;
+mod forever;
 mod instruction;
 mod machine;
 mod name;
+mod service;
 mod template;
 
 pub use address::{Address, AddressError};
 pub use error::{ErrorBody, Problem};
+pub use forever::{ExecResult, FromClient, Picture, ResultBody, ToClient};
 pub use instruction::{
     Chunk, Data, Exec, Failure, Instruction, Outcome, Receipt, Shown, Status, Stream, Timeout,
 };
 pub use jiff::Timestamp;
 pub use machine::{Durability, Limits, Machine, NewMachine, Network, Parent, State, Update, Usage};
 pub use name::{Name, NameError};
+pub use service::{
+    Accepted, BuildLine, BuildTemplate, Cancelled, Code, ExecRequest, Filter, Health,
+    InstructionList, Interrupted, Made, MadeToken, MachineList, NewToken, Outputs, Range, Removed,
+    TemplateList, Token, TokenList, Whoami,
+};
 pub use template::Template;

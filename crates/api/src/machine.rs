@@ -111,7 +111,7 @@ pub struct Update {
 }
 
 /// Tells an explicit null from a field that is not there.
-mod nullable {
+pub(crate) mod nullable {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub fn serialize<T: Serialize, S: Serializer>(

@@ -1,6 +1,7 @@
 //! The engine's front: launch, capture, restore, park.
 
 use crate::capture::{self, Captured};
+use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::flatten;
@@ -12,6 +13,7 @@ use crate::template::Template;
 use crate::tree::{self, Tree};
 use crate::walls::{Walls, WallsPool};
 use stasis_image::ImageId;
+use stasis_sandbox::WallsConfig;
 use stasis_spawner::protocol::LaunchSpec;
 use stasis_sys::{mount, process};
 use std::collections::{HashMap, HashSet};
@@ -33,6 +35,7 @@ pub struct Config {
     /// The spawner's program file.
     pub spawner: PathBuf,
     pub lazy: Lazy,
+    pub walls: WallsConfig,
 }
 
 /// Templates forked from templates, at most; beyond, one is built from its image alone.
@@ -47,6 +50,7 @@ pub struct Outside {
 pub struct Engine {
     config: Config,
     walls: WallsPool,
+    confinement: Arc<Confinement>,
     store: Store,
     host: Host,
     blank: Template,
@@ -58,11 +62,13 @@ impl Engine {
         raise_descriptor_limit();
         let store = Store::open(&config.dir)?;
         let spawner = Spawner::start(&config.spawner)?;
-        let walls = WallsPool::start(spawner, &config.run_dir)?;
+        let confinement = Arc::new(Confinement::find(config.walls.clone())?);
+        let walls = WallsPool::start(spawner, &config.run_dir, confinement.clone())?;
         let (pid, pidfd, control) = walls.spawner().blank()?;
         let blank = Template::blank(pid, pidfd, control)?;
         let host = Host::probe(config.lazy)?;
-        Ok(Engine { config, walls, store, host, blank, parked: Mutex::default() })
+        let parked = Mutex::default();
+        Ok(Engine { config, walls, confinement, store, host, blank, parked })
     }
 
     pub fn store(&self) -> &Store {
@@ -72,7 +78,13 @@ impl Engine {
     /// Starts a program in new walls around the root file system of that name.
     pub fn launch(&self, root: &str, program: LaunchSpec, outside: Outside) -> Result<Tree> {
         let walls = self.walls(None, self.root_dirs(root)?)?;
-        tree::launch(walls, root, program, outside)
+        let confine = self.confinement.launch(&walls.group.limits());
+        tree::launch(walls, root, program, outside, confine)
+    }
+
+    /// "v1", "v2" or "none", and which limits machines on this host cannot have, and why.
+    pub fn cgroups(&self) -> (&'static str, &[String]) {
+        (self.confinement.cgroups.kind(), self.confinement.cgroups.missing())
     }
 
     /// Runs in a thread of its own: whatever happens, when that ends the kernel lets go of
@@ -92,11 +104,14 @@ impl Engine {
 
     /// Restores an image as a new tree; `outside` are its outside descriptors by slot.
     pub fn restore(&self, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
+        self.confinement.check(&image.manifest)?;
         let layer = layers::materialize(&self.store, image)?;
         let walls = self.walls(layer, self.root_dirs(&image.manifest.meta.root)?)?;
         let template = self.nearest(image);
         let template = template.as_deref().unwrap_or(&self.blank);
-        restore::restore(&self.store, &self.host, image, template, walls, outside)
+        let scene =
+            restore::Scene { store: &self.store, host: &self.host, confinement: &self.confinement };
+        restore::restore(&scene, image, template, walls, outside)
     }
 
     /// Holds an image's memory in a parked process, from which restores are fastest.

@@ -248,6 +248,7 @@ fn look_at(pid: i32, tids: &[i32]) -> Result<FrozenLive> {
             let status = Status::parse(&proc::read_text(pid, &format!("task/{tid}/status"))?);
             let own_tid = status.innermost("NSpid").unwrap_or(0);
             check_no_trap(pid, &status)?;
+            check_seen_through(pid, *tid, &status)?;
             Ok(FrozenThread { tid: *tid, own_tid, regs, status })
         })
         .collect::<Result<Vec<_>>>()?;
@@ -266,6 +267,17 @@ fn check_no_trap(pid: i32, status: &Status) -> Result<()> {
     let pending = ["SigPnd", "ShdPnd"].iter().filter_map(|key| status.hex(key));
     if pending.fold(0, |all, set| all | set) & TRAP != 0 {
         return Err(Error::refused(pid, "a SIGTRAP is waiting to be taken"));
+    }
+    Ok(())
+}
+
+/// Calls are injected past the target's own filters, which a host may not let us do.
+fn check_seen_through(pid: i32, tid: i32, status: &Status) -> Result<()> {
+    if status.number("Seccomp").unwrap_or(0) != 0
+        && ptrace::set_options(tid, OPTIONS | THROUGH).is_err()
+    {
+        let what = "it is under seccomp filters, which this engine may not see through";
+        return Err(Error::refused(pid, what));
     }
     Ok(())
 }

@@ -9,6 +9,8 @@
 #![forbid(unsafe_code)]
 
 mod capture;
+mod confine;
+mod disk;
 mod engine;
 mod error;
 #[doc(hidden)]
@@ -41,9 +43,11 @@ pub use error::{Error, Result};
 pub use restore::Lazy;
 pub use stasis_image::ImageId;
 pub use stasis_image::PackRoot;
-pub use stasis_spawner::protocol::LaunchSpec;
+pub use stasis_sandbox::disk::DiskUsage;
+pub use stasis_sandbox::{DiskLimit, Limits, Usage, WallsConfig};
+pub use stasis_spawner::protocol::{LaunchSpec, User};
 pub use store::{
     Checked, Collected, Collection, Damage, Finding, Image, Progress, Reformed, Repair, Stats,
-    Store, Usage,
+    Store, Usage as Space,
 };
 pub use tree::Tree;

@@ -40,7 +40,7 @@ pub fn make(
     externals: &[OwnedFd],
 ) -> Result<Made> {
     let mut made = Made { fds: Vec::new(), objects: Vec::new(), segments: Vec::new() };
-    crate::sysv::make(store, manifest, init.pid)?;
+    crate::sysv::make(store, manifest, init)?;
     for segment in &manifest.segments {
         let fd = make_segment(store, manifest, segment)?;
         let index = made.push(fd);

@@ -5,12 +5,13 @@
 //! If any step fails the clone reports which and ends, the walls are dropped with everything in
 //! them, and the error names the step. The image and the template are as they were.
 
+use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::identity;
 use crate::lazy::{Filling, HugeWishes};
 use crate::objects::{self, Made};
-use crate::plan::{self, Built, Layout, MemoryPlan, Prepared, Purpose, root_of};
+use crate::plan::{self, Built, Confine, Layout, MemoryPlan, Prepared, Purpose, root_of};
 use crate::spawner::Init;
 use crate::store::{Image, Store};
 use crate::template::{Held, Template};
@@ -20,7 +21,7 @@ use crate::walls::Walls;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_spawner::layout;
-use stasis_spawner::protocol::{InitRequest, Order};
+use stasis_spawner::protocol::{Entrance, InitRequest, Order};
 use stasis_sys::memory::SharedMap;
 use stasis_sys::process as sysprocess;
 use stasis_sys::{PAGE, fds, libc, socket};
@@ -59,15 +60,22 @@ pub struct Host {
     pub vdso_hash: Option<[u8; 32]>,
 }
 
+/// What every restore of an engine has in common.
+pub struct Scene<'a> {
+    pub store: &'a Store,
+    pub host: &'a Host,
+    pub confinement: &'a Confinement,
+}
+
 /// Restores an image as a new tree, from a template whose memory is as near as possible.
 pub fn restore(
-    store: &Store,
-    host: &Host,
+    scene: &Scene,
     image: &Image,
     template: &Template,
     walls: Walls,
     outside: Vec<OwnedFd>,
 ) -> Result<Tree> {
+    let Scene { store, host, confinement } = *scene;
     let manifest = &*image.manifest;
     check_fit(host, manifest)?;
     let root = root_of(manifest)?;
@@ -97,14 +105,16 @@ pub fn restore(
         lazy: &lazy,
         track: host.track && lazy.is_empty(),
         timer_ids: host.timer_ids,
+        confine: confinement.restore(walls.entrance),
     };
     let built = plan::build(&prepared)?;
     let fill = fill_file(store, manifest, &built.fills)?;
     let mut clone = Clone::start(
         template,
         &built,
-        &Order { helper_pid: Some(plan::HELPER_PID), clone_pid: Some(root.pid) },
+        &order_into(&walls, root.pid),
         [init.pidfd.as_fd(), fill.as_fd(), time.as_fd()],
+        &walls.entrances,
         &made,
     )?;
     let mut memo = Memo { last: Some(image.clone()), ..Memo::default() };
@@ -127,6 +137,14 @@ pub fn restore(
         externals: tree::externals(&outside)?,
         memo: Mutex::new(memo),
     })
+}
+
+fn order_into(walls: &Walls, root: i32) -> Order {
+    Order {
+        helper_pid: Some(plan::HELPER_PID),
+        clone_pid: Some(root),
+        into_cgroup: walls.entrance == Entrance::Directory,
+    }
 }
 
 /// Builds a template that holds an image's root memory.
@@ -158,14 +176,15 @@ pub fn park(
         lazy: &[],
         track: false,
         timer_ids: host.timer_ids,
+        confine: Confine::default(),
     };
     let mut built = plan::build(&prepared)?;
     built.leave = stasis_spawner::resident::resident_loop(&[]).1;
     let fill = fill_file(store, manifest, &built.fills)?;
     let own = File::open("/proc/self/ns/pid").doing(|| "open the pid namespace".into())?;
-    let order = Order { helper_pid: None, clone_pid: None };
+    let order = Order { helper_pid: None, clone_pid: None, into_cgroup: false };
     let fds = [own.as_fd(), fill.as_fd(), own.as_fd()];
-    let mut clone = Clone::start(from, &built, &order, fds, &made)?;
+    let mut clone = Clone::start(from, &built, &order, fds, &[], &made)?;
     clone.wait_parked(&built)?;
     fault::point("park.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
@@ -330,6 +349,7 @@ impl Clone {
         built: &Built,
         order: &Order,
         [walls, fill, time]: [BorrowedFd; 3],
+        entrances: &[OwnedFd],
         made: &Made,
     ) -> Result<Clone> {
         let doing = || "stage a clone".to_owned();
@@ -345,7 +365,9 @@ impl Clone {
             socket::send(ours.as_fd(), b"o", &batch).doing(doing)?;
             rest = more;
         }
-        let fds = [walls, stage.as_fd(), theirs.as_fd(), fill, time];
+        let own = [walls, stage.as_fd(), theirs.as_fd(), fill, time];
+        let fds: Vec<BorrowedFd> =
+            own.into_iter().chain(entrances.iter().map(AsFd::as_fd)).collect();
         fault::point("clone.staged")?;
         template.clone_process(order, &fds)?;
         fault::point("clone.ordered")?;

@@ -1,6 +1,7 @@
 //! The engine's end of the spawner, of inits and of templates.
 
 use crate::error::{Doing, Error, Result};
+use stasis_sandbox::Ids;
 use stasis_spawner::protocol::{self, InitReply, InitRequest, SpawnReply, SpawnRequest, WallsSpec};
 use stasis_sys::{libc, process, socket};
 use std::io;
@@ -28,21 +29,23 @@ impl Spawner {
     /// A process with nothing but the interpreter: its pid, pidfd and control socket.
     pub fn blank(&self) -> Result<(i32, OwnedFd, OwnedFd)> {
         let (ours, theirs) = socket::pair(libc::SOCK_SEQPACKET).doing(|| "make a socket".into())?;
-        let (pid, pidfd) = self.ask(&SpawnRequest::Blank, theirs)?;
+        let (pid, pidfd) = self.ask(&SpawnRequest::Blank, &[theirs.as_fd()])?;
         Ok((pid, pidfd, ours))
     }
 
     /// New namespaces, ready to be entered.
-    pub fn walls(&self, spec: WallsSpec) -> Result<Init> {
+    pub fn walls(&self, spec: WallsSpec, entrances: &[OwnedFd], ids: Ids) -> Result<Init> {
         let (ours, theirs) = socket::pair(libc::SOCK_SEQPACKET).doing(|| "make a socket".into())?;
-        let (pid, pidfd) = self.ask(&SpawnRequest::Walls(spec), theirs)?;
-        Ok(Init { pid, pidfd, control: Arc::new(Mutex::new(ours)) })
+        let fds: Vec<BorrowedFd> =
+            [theirs.as_fd()].into_iter().chain(entrances.iter().map(AsFd::as_fd)).collect();
+        let (pid, pidfd) = self.ask(&SpawnRequest::Walls(spec), &fds)?;
+        Ok(Init { pid, pidfd, ids, control: Arc::new(Mutex::new(ours)) })
     }
 
-    fn ask(&self, request: &SpawnRequest, end: OwnedFd) -> Result<(i32, OwnedFd)> {
+    fn ask(&self, request: &SpawnRequest, fds: &[BorrowedFd]) -> Result<(i32, OwnedFd)> {
         let control = self.control.lock().unwrap_or_else(|poison| poison.into_inner());
         let exchange = || -> io::Result<(SpawnReply, Vec<OwnedFd>)> {
-            protocol::send(control.as_fd(), request, &[end.as_fd()])?;
+            protocol::send(control.as_fd(), request, fds)?;
             protocol::receive(control.as_fd())?
                 .ok_or_else(|| io::Error::other("the spawner has ended"))
         };
@@ -78,6 +81,8 @@ fn failed(what: String, errno: i32) -> Error {
 pub struct Init {
     pub pid: i32,
     pub pidfd: OwnedFd,
+    /// The machine's ids and the host's.
+    pub ids: Ids,
     control: Arc<Mutex<OwnedFd>>,
 }
 

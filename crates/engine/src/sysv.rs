@@ -6,9 +6,11 @@
 
 use crate::error::{Doing, Result};
 use crate::layers::write_runs;
+use crate::spawner::Init;
 use crate::store::Store;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
+use stasis_sandbox::Ids;
 use stasis_sys::ipc::{self, Permissions};
 use stasis_sys::{fds, libc, namespace};
 use std::fs::File;
@@ -42,8 +44,9 @@ fn within<T>(pid: i32, work: impl FnOnce() -> io::Result<T>) -> Result<T> {
 }
 
 /// Reads what is there, while the machine stands still.
-pub fn read(init: i32) -> Result<Found> {
-    within(init, || {
+pub fn read(init: &Init) -> Result<Found> {
+    let rows = |kind: &str| rows(kind, init.ids);
+    within(init.pid, || {
         let mut found = Found::default();
         for row in rows("shm")? {
             let file = ipc::memory_file(row.name.id)?;
@@ -82,14 +85,14 @@ struct Row {
     count: usize,
 }
 
-fn rows(kind: &str) -> io::Result<Vec<Row>> {
+fn rows(kind: &str, ids: Ids) -> io::Result<Vec<Row>> {
     let text = std::fs::read_to_string(format!("/proc/sysvipc/{kind}"))?;
     let (head, lines) = text.split_once('\n').unwrap_or((&text, ""));
     let unreadable = || io::Error::other(format!("/proc/sysvipc/{kind} is unreadable"));
-    lines.lines().map(|line| parse(head, line).ok_or_else(unreadable)).collect()
+    lines.lines().map(|line| parse(head, line, ids).ok_or_else(unreadable)).collect()
 }
 
-fn parse(head: &str, line: &str) -> Option<Row> {
+fn parse(head: &str, line: &str, ids: Ids) -> Option<Row> {
     let columns: Vec<&str> = head.split_whitespace().collect();
     let words: Vec<&str> = line.split_whitespace().collect();
     let field = |names: &[&str]| {
@@ -101,8 +104,8 @@ fn parse(head: &str, line: &str) -> Option<Row> {
         name: IpcName {
             id: field(&["shmid", "semid", "msqid"])?.parse().ok()?,
             key: field(&["key"])?.parse().ok()?,
-            uid: field(&["uid"])?.parse().ok()?,
-            gid: field(&["gid"])?.parse().ok()?,
+            uid: ids.inside(field(&["uid"])?.parse().ok()?)?,
+            gid: ids.inside(field(&["gid"])?.parse().ok()?)?,
             mode: flags & 0o777,
         },
         flags,
@@ -111,7 +114,7 @@ fn parse(head: &str, line: &str) -> Option<Row> {
 }
 
 /// Makes an image's objects in a new machine, under their old ids.
-pub fn make(store: &Store, manifest: &Manifest, init: i32) -> Result<()> {
+pub fn make(store: &Store, manifest: &Manifest, init: &Init) -> Result<()> {
     let is_ipc = |object: &&Object| {
         use ObjectKind::*;
         matches!(object.kind, SysvMemory(_) | SysvSemaphores(_) | SysvQueue(_))
@@ -120,10 +123,10 @@ pub fn make(store: &Store, manifest: &Manifest, init: i32) -> Result<()> {
     if objects.is_empty() {
         return Ok(());
     }
-    let made = within(init, || {
+    let made = within(init.pid, || {
         objects
             .iter()
-            .map(|object| make_one(manifest, &object.kind))
+            .map(|object| make_one(manifest, &object.kind, init.ids))
             .collect::<io::Result<Vec<_>>>()
     })?;
     for (file, segment) in made.iter().flatten() {
@@ -140,6 +143,7 @@ pub fn make(store: &Store, manifest: &Manifest, init: i32) -> Result<()> {
 fn make_one<'a>(
     manifest: &'a Manifest,
     kind: &ObjectKind,
+    ids: Ids,
 ) -> io::Result<Option<(File, &'a Segment)>> {
     match kind {
         ObjectKind::SysvMemory(memory) => {
@@ -149,7 +153,7 @@ fn make_one<'a>(
             next_id("shm", name.id)?;
             let id = ipc::make_memory(name.key, segment.size as usize, name.mode)?;
             same(id, name)?;
-            ipc::set_memory(id, permissions(name))?;
+            ipc::set_memory(id, permissions(name, ids)?)?;
             return Ok(Some((ipc::memory_file(id)?, segment)));
         }
         ObjectKind::SysvSemaphores(SysvSemaphores { name, values }) => {
@@ -157,13 +161,13 @@ fn make_one<'a>(
             let id = ipc::make_semaphores(name.key, values.len(), name.mode)?;
             same(id, name)?;
             ipc::set_semaphore_values(id, &mut values.clone())?;
-            ipc::set_semaphores(id, permissions(name))?;
+            ipc::set_semaphores(id, permissions(name, ids)?)?;
         }
         ObjectKind::SysvQueue(SysvQueue { name, limit, messages }) => {
             next_id("msg", name.id)?;
             let id = ipc::make_queue(name.key, name.mode)?;
             same(id, name)?;
-            ipc::set_queue(id, permissions(name), *limit)?;
+            ipc::set_queue(id, permissions(name, ids)?, *limit)?;
             for (kind, contents) in messages {
                 ipc::send_message(id, *kind, contents)?;
             }
@@ -184,8 +188,10 @@ fn same(id: i32, name: &IpcName) -> io::Result<()> {
     Err(io::Error::other(format!("id {} was asked for and {id} given", name.id)))
 }
 
-fn permissions(name: &IpcName) -> Permissions {
-    Permissions { uid: name.uid, gid: name.gid, mode: name.mode }
+fn permissions(name: &IpcName, ids: Ids) -> io::Result<Permissions> {
+    let outside =
+        |id: u32| ids.outside(id).ok_or_else(|| io::Error::other("an owner that is nobody"));
+    Ok(Permissions { uid: outside(name.uid)?, gid: outside(name.gid)?, mode: name.mode })
 }
 
 #[cfg(test)]
@@ -196,7 +202,7 @@ mod tests {
     fn columns_are_found_by_name() {
         let head = "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid";
         let line = "1470431234 3 600 480 3 7 0 1000 100";
-        let row = parse(head, line).unwrap();
+        let row = parse(head, line, Ids::HOST).unwrap();
         let name = IpcName { id: 3, key: 1470431234, uid: 1000, gid: 100, mode: 0o600 };
         assert_eq!(row, Row { name, flags: 0o600, count: 480 });
     }

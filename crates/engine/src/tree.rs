@@ -9,7 +9,9 @@ use crate::spawner;
 use crate::store::Image;
 use crate::track::Tracker;
 use crate::walls::Walls;
-use stasis_spawner::protocol::{InitRequest, LaunchSpec};
+use stasis_sandbox::disk::{self, DiskUsage};
+use stasis_sandbox::{Limits, Usage};
+use stasis_spawner::protocol::{Confine, InitRequest, LaunchSpec};
 use stasis_sys::pagemap::Region;
 use stasis_sys::{libc, process, ptrace};
 use std::os::fd::{AsFd, OwnedFd};
@@ -85,6 +87,30 @@ impl Tree {
         Ok(all)
     }
 
+    /// What the tree may use.
+    pub fn limits(&self) -> Limits {
+        self.walls.group.limits()
+    }
+
+    /// Changes what the tree may use, while it runs. Descriptors are a process's own limit and
+    /// stay as they are.
+    pub fn set_limits(&self, limits: Limits) -> Result<()> {
+        self.walls.group.set_limits(limits).doing(|| "change a machine's limits".into())?;
+        *self.walls.disk.lock().unwrap_or_else(|poison| poison.into_inner()) = limits.disk;
+        Ok(())
+    }
+
+    /// What the tree uses of memory, processor and processes.
+    pub fn usage(&self) -> Usage {
+        self.walls.group.usage()
+    }
+
+    /// What the files the tree wrote since it was launched or restored take up; found by walking
+    /// them.
+    pub fn disk_usage(&self) -> DiskUsage {
+        disk::usage(self.walls.files.upper.as_ref(), u64::MAX)
+    }
+
     /// Waits until memory that is filled on demand is all there: a twin of a half-filled process
     /// would lack the rest.
     pub(crate) fn wait_filled(&self) -> Result<()> {
@@ -151,9 +177,18 @@ pub(crate) fn externals(fds: &[OwnedFd]) -> Result<Vec<External>> {
         .enumerate()
         .map(|(slot, fd)| {
             let stat = stasis_sys::fds::stat(fd.as_fd()).doing(|| "look at a descriptor".into())?;
+            open_to_all(fd, stat.st_mode)?;
             Ok(External { slot: slot as u32, device: stat.st_dev, inode: stat.st_ino })
         })
         .collect()
+}
+
+/// A pipe is opened again by its name in `/dev` (`/dev/stderr`), by users who did not make it.
+fn open_to_all(fd: &OwnedFd, mode: u32) -> Result<()> {
+    if mode & libc::S_IFMT != libc::S_IFIFO {
+        return Ok(());
+    }
+    stasis_sys::fds::set_mode(fd.as_fd(), 0o666).doing(|| "open a pipe to its machine".into())
 }
 
 /// Starts the first program of new walls.
@@ -162,11 +197,13 @@ pub(crate) fn launch(
     root: &str,
     program: LaunchSpec,
     outside: Outside,
+    confine: Confine,
 ) -> Result<Tree> {
     let Outside { fds, numbers } = outside;
     let externals = externals(&fds)?;
     let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    let request = InitRequest::Launch { program, fds: numbers };
+    let (program, confine) = (Box::new(program), Box::new(confine));
+    let request = InitRequest::Launch { program, fds: numbers, confine };
     let root_fd = walls.init.ask(&request, &borrowed)?.pop().ok_or(Error::Gone)?;
     let pid = spawner::pid_of(root_fd.as_fd())?;
     exec_without_vdso(pid)?;
@@ -185,7 +222,10 @@ pub(crate) fn launch(
 /// code of a particular kernel build must not become part of an image.
 fn exec_without_vdso(pid: i32) -> Result<()> {
     let step = || -> std::io::Result<bool> {
-        ptrace::seize(pid, ptrace::OPT_TRACEEXEC | ptrace::OPT_EXITKILL)?;
+        let options = ptrace::OPT_TRACEEXEC | ptrace::OPT_EXITKILL;
+        // our own calls are not the program's
+        ptrace::seize(pid, options | ptrace::OPT_SUSPEND_SECCOMP)
+            .or_else(|_| ptrace::seize(pid, options))?;
         let mut interrupted = false;
         loop {
             match ptrace::wait_stop(pid)? {

@@ -11,6 +11,7 @@ use crate::plan::{HELPER_PID, INNER_HELPER_PID};
 use stasis_image::model::*;
 use stasis_spawner::layout::{RESERVED, RESERVED_END};
 use stasis_sys::PAGE;
+use stasis_sys::seccomp::MAX_INSTRUCTIONS;
 use std::collections::{HashMap, HashSet};
 
 const TOP: u64 = 0x7fff_ffff_f000;
@@ -24,6 +25,9 @@ const MAX_PIPE: u32 = 16 << 20;
 const MAX_AUXV: usize = 64;
 const MAX_SEMAPHORES: usize = 32000;
 const RLIMITS: usize = 16;
+/// The kernel takes no more instructions than eight of the longest have.
+const MAX_FILTERS: usize = 64;
+const CAP_SYS_ADMIN: u32 = 21;
 const SIGINFO_LEN: usize = 128;
 const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
 /// Clocks are subtracted from one another; half of the range leaves room for that.
@@ -61,7 +65,32 @@ pub fn manifest(manifest: &Manifest) -> Result<()> {
     for ns in [clocks.monotonic_ns, clocks.boottime_ns, clocks.realtime_ns] {
         ensure(ns.unsigned_abs() <= MAX_CLOCK, || format!("a clock at {ns} ns"))?;
     }
+    filters(manifest)?;
     files(manifest)
+}
+
+/// The kernel checks what a filter does; we, that it can be handed over.
+fn filters(manifest: &Manifest) -> Result<()> {
+    let all = &manifest.meta.filters;
+    ensure(all.len() <= MAX_FILTERS, || format!("{} seccomp filters", all.len()))?;
+    for filter in all {
+        let len = filter.0.len();
+        let fine = (1..=MAX_INSTRUCTIONS).contains(&len);
+        ensure(fine, || format!("a seccomp filter of {len} instructions"))?;
+    }
+    for process in &manifest.processes {
+        let Some(live) = process.live() else { continue };
+        let (pid, own) = (process.pid, &live.filters);
+        let fine = own.len() <= MAX_FILTERS && own.iter().all(|own| (*own as usize) < all.len());
+        ensure(fine, || format!("process {pid} has {} seccomp filters", own.len()))?;
+        let may = |thread: &Thread| {
+            thread.no_new_privs || thread.creds.effective & (1 << CAP_SYS_ADMIN) != 0
+        };
+        ensure(own.is_empty() || live.threads.iter().all(may), || {
+            format!("process {pid} has seccomp filters and no right to them")
+        })?;
+    }
+    Ok(())
 }
 
 /// Numbers are unique, and everybody has a parent who lives and leads up to init.

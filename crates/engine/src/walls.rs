@@ -5,11 +5,15 @@
 //! then waits for its own. Standing walls hold an init and an empty directory, nothing else, and
 //! fall with the engine.
 
+use crate::confine::{Confinement, Place};
+use crate::disk::DiskWatch;
 use crate::error::{Doing, Result};
 use crate::spawner::{Init, Spawner};
 use crate::store::private_dir;
-use stasis_spawner::protocol::{RootSpec, WallsSpec};
+use stasis_sandbox::{DiskLimit, Group, IdRange, Ids};
+use stasis_spawner::protocol::{Entrance, RootSpec, WallsSpec};
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
@@ -28,7 +32,20 @@ pub const HOSTNAME: &str = "stasis";
 pub struct Walls {
     pub init: Init,
     pub files: RootSpec,
+    pub group: Group,
+    /// How a restored process gets into the machine's cgroup.
+    pub entrances: Vec<OwnedFd>,
+    pub entrance: Entrance,
+    /// Read by the thread that watches disks.
+    pub disk: Arc<Mutex<Option<DiskLimit>>>,
+    _ids: IdRange,
     _dir: RunDir,
+}
+
+impl Walls {
+    pub fn ids(&self) -> Ids {
+        self.init.ids
+    }
 }
 
 /// A running tree's own directory; removed with it. What should outlive it is in an image.
@@ -58,6 +75,8 @@ impl Drop for WallsPool {
 
 struct Shared {
     spawner: Spawner,
+    confinement: Arc<Confinement>,
+    disk: DiskWatch,
     run_dir: PathBuf,
     next: AtomicU64,
     ready: Mutex<Ready>,
@@ -73,11 +92,17 @@ struct Ready {
 }
 
 impl WallsPool {
-    pub fn start(spawner: Spawner, run_dir: &Path) -> Result<WallsPool> {
+    pub fn start(
+        spawner: Spawner,
+        run_dir: &Path,
+        confinement: Arc<Confinement>,
+    ) -> Result<WallsPool> {
         private_dir(run_dir).doing(|| format!("make {}", run_dir.display()))?;
         remove_leftovers(run_dir);
         let shared = Arc::new(Shared {
             spawner,
+            confinement,
+            disk: DiskWatch::start()?,
             run_dir: run_dir.to_owned(),
             next: AtomicU64::new(0),
             ready: Mutex::default(),
@@ -98,11 +123,15 @@ impl WallsPool {
 
     /// Walls around `lower`, topmost layer first, standing.
     pub fn take(&self, lower: Vec<String>) -> Result<Walls> {
-        if let Some(walls) = self.shared.take_ready(&lower) {
-            return Ok(walls);
-        }
-        let walls = self.shared.build(lower)?;
-        walls.init.wait_ready()?;
+        let walls = match self.shared.take_ready(&lower) {
+            Some(walls) => walls,
+            None => {
+                let walls = self.shared.build(lower)?;
+                walls.init.wait_ready()?;
+                walls
+            }
+        };
+        self.shared.disk.add(&walls)?;
         Ok(walls)
     }
 
@@ -149,14 +178,19 @@ impl Shared {
         let dir = RunDir(dir);
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let files = RootSpec { lower, upper: text(upper), work: text(work) };
-        let everyone = vec![(0, 0, u32::MAX)];
+        let Place { ids, group, entrances, entrance } = self.confinement.place()?;
         let spec = WallsSpec {
             hostname: HOSTNAME.into(),
             root: files.clone(),
-            uid_map: everyone.clone(),
-            gid_map: everyone,
+            uid_map: vec![ids.ids().map()],
+            gid_map: vec![ids.ids().map()],
+            map_files: !ids.ids().is_host(),
+            mask_proc: self.confinement.config.masked_proc,
+            entrance,
         };
-        Ok(Walls { init: self.spawner.walls(spec)?, files, _dir: dir })
+        let init = self.spawner.walls(spec, &entrances, ids.ids())?;
+        let disk = Arc::new(Mutex::new(self.confinement.config.limits.disk));
+        Ok(Walls { init, files, group, entrances, entrance, disk, _ids: ids, _dir: dir })
     }
 
     /// A root with fewer walls standing than it should have.
@@ -196,6 +230,7 @@ fn keep_ready(pool: &Weak<Shared>) {
                 shared.add(&lower, walls);
             }
             None => {
+                shared.confinement.cgroups.sweep();
                 drop(shared);
                 std::thread::sleep(Duration::from_millis(20));
             }

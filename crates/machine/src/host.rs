@@ -259,7 +259,7 @@ fn take_lock(dirs: &Dirs) -> Result<File> {
     Ok(lock)
 }
 
-fn fresh_name() -> Name {
+pub(crate) fn fresh_name() -> Name {
     let mut bytes = [0; 16];
     random(&mut bytes);
     Name::from_random(&bytes)

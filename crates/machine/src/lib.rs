@@ -17,6 +17,7 @@
 mod driver;
 mod error;
 mod feed;
+mod history;
 mod host;
 mod life;
 mod line;
@@ -27,9 +28,17 @@ mod queue;
 mod recover;
 mod settings;
 mod template;
+mod tokens;
+mod upkeep;
+mod watch;
 
 pub use error::{Error, Result};
+pub use history::{Branch, MAX_BRANCHES};
 pub use host::Host;
 pub use machine::{Machine, Progress};
 pub use settings::{Dirs, Settings};
+pub use stasis_engine::Stats;
+pub use stasis_protocol::Variable;
+pub use stasis_store::{Checkpoint, TokenRecord};
 pub use template::DEFAULT as DEFAULT_TEMPLATE;
+pub use upkeep::{Checked, Found, Freed};

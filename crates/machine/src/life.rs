@@ -62,7 +62,8 @@ impl Driver {
         }
         let captured = self.capture()?;
         let (image, seq) = (captured.image.id.to_string(), self.last_ran());
-        match self.machine.work().queue.is_saved() {
+        let saved = self.machine.work().queue.is_saved();
+        match saved {
             true => self.host.store.set_head(self.machine.id, &image, seq)?,
             false => {
                 let Some(seq) = seq else { return Ok(()) };
@@ -87,7 +88,7 @@ impl Driver {
         self.machine.tell();
     }
 
-    fn moved_to(&self, image: String, seq: Option<u64>) {
+    pub(crate) fn moved_to(&self, image: String, seq: Option<u64>) {
         let mut record = self.machine.record();
         record.head_image = image;
         record.head_seq = seq;

@@ -14,8 +14,7 @@ use stasis_store::{MachineId, MachineRecord, NewInstruction};
 use stasis_sys::{fds, libc};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Write;
-use std::os::fd::AsFd;
+use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::Instant;
 
@@ -365,9 +364,7 @@ impl Machine {
 }
 
 /// The bell is rung by writing and silenced by reading.
-pub(crate) fn silence(bell: &File) {
-    use std::io::Read;
+pub(crate) fn silence(mut bell: &File) {
     let mut count = [0; 8];
-    let _ = (&*bell).read(&mut count);
-    let _ = bell.as_fd();
+    let _ = bell.read(&mut count);
 }

@@ -3,8 +3,8 @@
 //! It sets the namespaces up from inside, answers the engine, and takes in orphans. When the
 //! engine's socket closes it ends, and the kernel ends everything else in the pid namespace.
 
-use crate::{objects, sockets};
-use stasis_spawner::protocol::{self, InitReply, InitRequest, LaunchSpec, WallsSpec};
+use crate::{confine, objects, sockets};
+use stasis_spawner::protocol::{self, Confine, InitReply, InitRequest, LaunchSpec, WallsSpec};
 use stasis_sys::process::{self, Forked};
 use stasis_sys::socket::MAX_FDS;
 use stasis_sys::{fds, libc, mount, namespace};
@@ -21,12 +21,12 @@ pub struct Mounts {
 const SHM: &str = ".stasis/shm";
 
 /// The init's whole life.
-pub fn run(started: io::Result<()>, spec: &WallsSpec, mounts: Mounts, socket: OwnedFd) -> ! {
+pub fn run(started: io::Result<Mounts>, spec: &WallsSpec, socket: OwnedFd) -> ! {
     let control = match keep_only(socket) {
         Ok(control) => control,
         Err(_) => process::exit_now(2),
     };
-    let set_up = started.and_then(|()| enter_walls(spec, mounts));
+    let set_up = started.and_then(|mounts| enter_walls(spec, mounts));
     if let Err(error) = set_up {
         let _ = protocol::send(control.as_fd(), &failed(&error), &[]);
         process::exit_now(3);
@@ -47,12 +47,14 @@ fn keep_only(socket: OwnedFd) -> io::Result<OwnedFd> {
 
 fn enter_walls(spec: &WallsSpec, mounts: Mounts) -> io::Result<()> {
     process::set_ids(0, 0)?;
+    // with other ids comes another owner of our own files in /proc, unless we say so
+    process::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0)?;
     process::setsid()?;
     mount::mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, None)?;
     // any directory serves: the overlay covers it only in this namespace, and becomes its root
     mount::attach(mounts.root.as_fd(), "/tmp").map_err(named("attach the root"))?;
     std::env::set_current_dir("/tmp")?;
-    mount_inside(&mounts.dev)?;
+    mount_inside(&mounts.dev, spec.mask_proc)?;
     namespace::pivot_to_cwd().map_err(named("pivot to the root"))?;
     mount::unmount_detached(".").map_err(named("leave the old root"))?;
     std::env::set_current_dir("/")?;
@@ -63,16 +65,18 @@ fn enter_walls(spec: &WallsSpec, mounts: Mounts) -> io::Result<()> {
 }
 
 /// File systems below the new root, which is the current directory.
-fn mount_inside(dev: &OwnedFd) -> io::Result<()> {
+fn mount_inside(dev: &OwnedFd, mask_proc: bool) -> io::Result<()> {
     let secure = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    mount::mount("proc", "proc", "proc", secure, None).map_err(named("mount /proc"))?;
+    let options = mask_proc.then_some("hidepid=invisible");
+    mount::mount("proc", "proc", "proc", secure, options).map_err(named("mount /proc"))?;
     mount::attach(dev.as_fd(), "dev").map_err(named("attach /dev"))?;
     let options = Some("newinstance,ptmxmode=0666,mode=0620");
     mount::mount("devpts", "dev/pts", "devpts", libc::MS_NOSUID | libc::MS_NOEXEC, options)
         .map_err(named("mount /dev/pts"))?;
     std::fs::create_dir_all(SHM)?;
     std::fs::set_permissions(SHM, std::os::unix::fs::PermissionsExt::from_mode(0o1777))?;
-    mount::mount(SHM, "dev/shm", "", libc::MS_BIND, None).map_err(named("bind /dev/shm"))
+    mount::mount(SHM, "dev/shm", "", libc::MS_BIND, None).map_err(named("bind /dev/shm"))?;
+    if mask_proc { confine::mask_proc().map_err(named("mask /proc")) } else { Ok(()) }
 }
 
 fn named(what: &'static str) -> impl Fn(io::Error) -> io::Error {
@@ -96,8 +100,8 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
             return Ok(());
         };
         let made = match request {
-            InitRequest::Launch { program, fds: numbers } => {
-                launch(&program, &numbers, &fds).map(|pidfd| vec![pidfd])
+            InitRequest::Launch { program, fds: numbers, confine } => {
+                launch(&program, &numbers, &fds, &confine).map(|pidfd| vec![pidfd])
             }
             InitRequest::Time { monotonic, boottime } => {
                 time_namespace(monotonic, boottime).map(|ns| vec![ns])
@@ -149,21 +153,26 @@ fn time_namespace(monotonic: i64, boottime: i64) -> io::Result<OwnedFd> {
 }
 
 /// Forks the first program. It stops itself before exec so that the engine can attach.
-fn launch(program: &LaunchSpec, numbers: &[i32], fds: &[OwnedFd]) -> io::Result<OwnedFd> {
+fn launch(
+    program: &LaunchSpec,
+    numbers: &[i32],
+    fds: &[OwnedFd],
+    confine: &Confine,
+) -> io::Result<OwnedFd> {
     if numbers.len() != fds.len() {
         return Err(io::Error::other("descriptors and their numbers do not match"));
     }
     match process::fork(0, libc::SIGCHLD)? {
         Forked::Parent { pidfd, .. } => Ok(pidfd),
         Forked::Child => {
-            let error = start(program, numbers, fds);
+            let error = start(program, numbers, fds, confine);
             eprintln!("stasis: cannot start {}: {error}", program.path);
             process::exit_now(127)
         }
     }
 }
 
-fn start(program: &LaunchSpec, numbers: &[i32], fds: &[OwnedFd]) -> io::Error {
+fn start(program: &LaunchSpec, numbers: &[i32], fds: &[OwnedFd], confine: &Confine) -> io::Error {
     let attempt = || -> io::Result<()> {
         process::setsid()?;
         let high = numbers.iter().copied().max().unwrap_or(0).max(3) + 1;
@@ -178,6 +187,7 @@ fn start(program: &LaunchSpec, numbers: &[i32], fds: &[OwnedFd]) -> io::Error {
         std::mem::forget(copies);
         std::env::set_current_dir(&program.cwd)?;
         process::unblock_signals();
+        confine::apply(confine, &program.user)?;
         process::raise(libc::SIGSTOP)
     };
     match attempt() {

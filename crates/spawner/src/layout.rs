@@ -40,6 +40,10 @@ pub const CLONE_STAGE_FD: i32 = 1;
 pub const CLONE_CONTROL_FD: i32 = 2;
 /// Further descriptors of the first message start here.
 pub const CLONE_FIRST_EXTRA_FD: i32 = 3;
+/// After the file to fill from and the time namespace: entrances of the machine's cgroup.
+pub const CLONE_ENTRANCE_FD: i32 = CLONE_FIRST_EXTRA_FD + 2;
+/// Descriptors an order brings, at most.
+pub const ORDER_FDS: u64 = 12;
 
 const _: () = assert!(STAGE + STAGE_SIZE <= RESERVED_END);
 

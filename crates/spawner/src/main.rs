@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 mod blank;
+mod confine;
 mod init;
 mod objects;
 mod sockets;
@@ -40,10 +41,14 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
             return Ok(());
         };
         reap();
+        if fds.is_empty() {
+            continue;
+        }
+        let entrances = fds.split_off(1);
         let Some(socket) = fds.pop() else { continue };
         let made = match request {
             SpawnRequest::Blank => make_blank(socket),
-            SpawnRequest::Walls(spec) => walls::build(&spec, &devices, socket),
+            SpawnRequest::Walls(spec) => walls::build(&spec, &devices, socket, &entrances),
         };
         reply(control, made)?;
     }

@@ -2,7 +2,9 @@
 //!
 //! Pure: builds bytes for known addresses, touches no process.
 
-use stasis_sys::arch::{ARRIVE, AWAIT, JUMP, Mode, OP_SIZE, Op, REPORT, SIGRETURN, STORE, TRAP};
+use stasis_sys::arch::{
+    ARRIVE, AWAIT, JUMP, Mode, OP_SIZE, Op, REPORT, SIGRETURN, STORE, TRAP, WATCH,
+};
 
 /// Operations from `ops_base` on, data from `data_base` on.
 pub struct Program {
@@ -98,6 +100,11 @@ impl Program {
     /// Waits until the word at `address` is at least `value`.
     pub fn await_word(&mut self, address: u64, value: u32) {
         self.push("await", Program::op(AWAIT, &[address, value.into()], Mode::Any));
+    }
+
+    /// The same without a system call.
+    pub fn watch_word(&mut self, address: u64, value: u32) {
+        self.push("watch", Program::op(WATCH, &[address, value.into()], Mode::Any));
     }
 
     pub fn arrive(&mut self, address: u64) {

@@ -16,7 +16,8 @@ pub const MAX_MESSAGE: usize = 160 << 10;
 pub enum SpawnRequest {
     /// A process that holds nothing but the interpreter. Brings its control socket.
     Blank,
-    /// New namespaces with an init in them. Brings the init's control socket.
+    /// New namespaces with an init in them. Brings the init's control socket, and the entrances
+    /// of its cgroup.
     Walls(WallsSpec),
 }
 
@@ -28,6 +29,20 @@ pub struct WallsSpec {
     /// (inside, outside, count)
     pub uid_map: Vec<(u32, u32, u32)>,
     pub gid_map: Vec<(u32, u32, u32)>,
+    /// Files on disk have the ids inside, and are shown under those the maps give them.
+    pub map_files: bool,
+    pub mask_proc: bool,
+    pub entrance: Entrance,
+}
+
+/// How a machine's processes get into its cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Entrance {
+    None,
+    /// Version 1: each writes "0" to this many files.
+    Tasks(u32),
+    /// Version 2: made inside a directory.
+    Directory,
 }
 
 /// An overlay: read-only layers, topmost first, and a private directory on top.
@@ -55,7 +70,7 @@ pub enum SpawnReply {
 pub enum InitRequest {
     /// Starts the first program, stopped before exec. Brings its descriptors, to be placed at
     /// `fds`. Answers with a pidfd.
-    Launch { program: LaunchSpec, fds: Vec<i32> },
+    Launch { program: Box<LaunchSpec>, fds: Vec<i32>, confine: Box<Confine> },
     /// Makes the time namespace with these clock offsets (nanoseconds) and hands it over.
     Time { monotonic: i64, boottime: i64 },
     /// Keeps descriptors open until told otherwise, even if the engine ends.
@@ -72,12 +87,48 @@ pub enum InitRequest {
     MakeSockets,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LaunchSpec {
     pub path: String,
     pub argv: Vec<String>,
     pub env: Vec<String>,
     pub cwd: String,
+    /// Who it runs as, where walls make programs unprivileged.
+    pub user: User,
+}
+
+/// A user in the machine's own ids.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Vec<u32>,
+}
+
+impl Default for User {
+    fn default() -> User {
+        User { uid: 1000, gid: 1000, groups: vec![1000] }
+    }
+}
+
+/// What is taken from a program before it starts.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Confine {
+    /// It runs as its user, without capabilities or a way to get any.
+    pub unprivileged: bool,
+    pub landlock: Option<LandlockRules>,
+    /// A seccomp filter; empty for none.
+    pub filter: Vec<u64>,
+    /// Resource, and what it is lowered to.
+    pub limits: Vec<(u32, u64)>,
+}
+
+/// `stasis_sys::landlock::Ruleset` on its way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LandlockRules {
+    pub handled_files: u64,
+    pub scoped: u64,
+    pub below: Vec<(String, u64)>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -141,13 +192,16 @@ pub struct Order {
     /// Pid of the short-lived helper, free in the namespace; `None` lets the kernel choose.
     pub helper_pid: Option<i32>,
     pub clone_pid: Option<i32>,
+    /// The clone starts in the cgroup whose directory is the first entrance.
+    pub into_cgroup: bool,
 }
 
 impl Order {
     /// The bytes the resident loop receives in place. `base` is where it keeps them.
     pub fn to_bytes(&self, base: u64) -> Vec<u8> {
+        use crate::layout;
         use stasis_sys::libc;
-        use stasis_sys::process::CloneArgs;
+        use stasis_sys::process::{CLONE_INTO_CGROUP, CloneArgs};
         let pid = |pid: Option<i32>| pid.unwrap_or(0) as u32 as u64;
         let mut bytes = Vec::with_capacity(ORDER_SIZE);
         // two 32-bit pids, each in a 64-bit cell of its own
@@ -159,7 +213,10 @@ impl Order {
             set_tid_size: self.helper_pid.is_some().into(),
             ..CloneArgs::default()
         };
+        let cgroup = if self.into_cgroup { layout::CLONE_ENTRANCE_FD as u64 } else { 0 };
         let clone = CloneArgs {
+            flags: if self.into_cgroup { CLONE_INTO_CGROUP } else { 0 },
+            cgroup,
             exit_signal: libc::SIGCHLD as u64,
             set_tid: if self.clone_pid.is_some() { base + 8 } else { 0 },
             set_tid_size: self.clone_pid.is_some().into(),

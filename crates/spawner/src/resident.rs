@@ -41,12 +41,12 @@ fn loop_ops(program: &mut Program) {
     let order = ORDER_SIZE as u64;
     debug_assert_eq!(set_tid, layout::ORDER);
     debug_assert_eq!(clone - set_tid + 96, order);
-    let message = receive_message(program, set_tid, order, 8);
+    let message = receive_message(program, set_tid, order, layout::ORDER_FDS);
     let answer = program.words(&[0]);
 
     let start = program.here();
     // the kernel shortens the lengths in the header; they are set anew each time
-    program.store(message + 40, 16 + 32);
+    program.store(message + 40, 16 + 4 * layout::ORDER_FDS);
     let received = program.if_zero("take an order", libc::SYS_recvmsg, &[control, message, 0]);
     let namespace = [layout::CLONE_PIDNS_FD as u64, libc::CLONE_NEWPID as u64];
     program.must("enter the pid namespace", libc::SYS_setns, &namespace);

@@ -1,13 +1,16 @@
 //! Walls: namespaces with an overlay root, and an init inside them.
 //!
-//! Made in this order because each step needs what the one before still allows: the overlay by
-//! the host's root, then user and pid namespaces in one clone3 (pids of a pid namespace can be
-//! chosen only by whoever owns it), then ids, and everything else by the init itself.
+//! Made in this order because each step needs what the one before still allows: user and pid
+//! namespaces in one clone3 (pids of a pid namespace can be chosen only by whoever owns it), then
+//! ids, then the overlay by the host's root with its directories shown under those ids, and
+//! everything else by the init itself, which waits for its mounts meanwhile.
 
-use stasis_spawner::protocol::{RootSpec, WallsSpec};
+use stasis_spawner::protocol::{Entrance, RootSpec, WallsSpec};
+use stasis_sys::mount::Value;
 use stasis_sys::process::{self, Forked};
-use stasis_sys::{fds, files, libc, mount};
-use std::io::{self, Read, Write};
+use stasis_sys::{files, libc, mount, socket};
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Character devices every machine has: name, major, minor.
@@ -41,6 +44,7 @@ pub fn device_tree() -> io::Result<OwnedFd> {
         std::os::unix::fs::symlink(target, format!("{base}/{link}"))?;
     }
     files::umask(mask);
+    mount::make_read_only(tree.as_fd())?;
     Ok(tree)
 }
 
@@ -49,41 +53,119 @@ fn overlay(root: &RootSpec) -> io::Result<OwnedFd> {
         root.lower.iter().map(|path| ("lowerdir+", path.as_str())).collect();
     options.push(("upperdir", &root.upper));
     options.push(("workdir", &root.work));
-    mount::detached("overlay", &options, mount::ATTR_NOSUID | mount::ATTR_NODEV)
+    mount::detached("overlay", &options, OVERLAY_ATTRIBUTES)
+}
+
+const OVERLAY_ATTRIBUTES: u32 = mount::ATTR_NOSUID | mount::ATTR_NODEV;
+
+/// The same from directories that are shown under the ids of a user namespace.
+fn mapped_overlay(root: &RootSpec, userns: &OwnedFd, first: (u32, u32)) -> io::Result<OwnedFd> {
+    let mapped = |path: &str| -> io::Result<OwnedFd> {
+        let tree = mount::clone_tree(path, false)?;
+        mount::map_ids(tree.as_fd(), userns.as_fd())?;
+        Ok(tree)
+    };
+    let lower = root.lower.iter().map(|path| mapped(path)).collect::<io::Result<Vec<_>>>()?;
+    // overlay wants both of these in one mount
+    let (own, upper_name) = root.upper.rsplit_once('/').unwrap_or((".", &root.upper));
+    let work_name = root.work.strip_prefix(own).unwrap_or(&root.work);
+    let own = mapped(own)?;
+    let open =
+        |name: &str| files::open_in_root(own.as_fd(), name, libc::O_RDONLY | libc::O_DIRECTORY);
+    let (upper, work) = (open(upper_name)?, open(work_name)?);
+    let mut options: Vec<(&str, Value)> =
+        lower.iter().map(|dir| ("lowerdir+", Value::Dir(dir.as_fd()))).collect();
+    options.push(("upperdir", Value::Dir(upper.as_fd())));
+    options.push(("workdir", Value::Dir(work.as_fd())));
+    as_owner(first, || mount::detached_with("overlay", &options, OVERLAY_ATTRIBUTES))
+}
+
+/// Overlay works on its upper directory as whoever mounted it, who must be somebody there: we
+/// take on the machine's root for files and keep our capabilities.
+fn as_owner<T>((uid, gid): (u32, u32), work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    const NO_SETUID_FIXUP: u64 = 4;
+    process::prctl(libc::PR_SET_SECUREBITS, NO_SETUID_FIXUP, 0, 0, 0)?;
+    process::set_fs_ids(uid, gid);
+    let done = work();
+    process::set_fs_ids(0, 0);
+    process::prctl(libc::PR_SET_SECUREBITS, 0, 0, 0, 0)?;
+    done
+}
+
+fn named(what: &'static str) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
 /// Builds walls and starts the init that lives in them; its pid and pidfd.
-pub fn build(spec: &WallsSpec, devices: &OwnedFd, socket: OwnedFd) -> io::Result<(i32, OwnedFd)> {
-    let what = |what: &str| {
-        let what = what.to_owned();
-        move |error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"))
-    };
-    let root = overlay(&spec.root).map_err(what("mount the overlay"))?;
-    let device_path = format!("/proc/self/fd/{}", devices.as_raw_fd());
-    let dev = mount::clone_tree(&device_path, false).map_err(what("copy the device tree"))?;
-    let (go_read, go_write) = fds::pipe(libc::O_CLOEXEC)?;
+pub fn build(
+    spec: &WallsSpec,
+    devices: &OwnedFd,
+    control: OwnedFd,
+    entrances: &[OwnedFd],
+) -> io::Result<(i32, OwnedFd)> {
+    let (ours, theirs) = socket::pair(libc::SOCK_SEQPACKET)?;
+    match fork(spec, entrances).map_err(named("clone the namespaces"))? {
+        Forked::Child => {
+            drop(ours);
+            let started = join(spec, entrances).and_then(|()| receive_mounts(&theirs));
+            crate::init::run(started, spec, control)
+        }
+        Forked::Parent { pid, pidfd } => {
+            drop(theirs);
+            write_map(pid, "uid_map", &spec.uid_map).map_err(named("map user ids"))?;
+            write_map(pid, "gid_map", &spec.gid_map).map_err(named("map group ids"))?;
+            let root = root(spec, pid).map_err(named("mount the overlay"))?;
+            let device_path = format!("/proc/self/fd/{}", devices.as_raw_fd());
+            let dev =
+                mount::clone_tree(&device_path, false).map_err(named("copy the device tree"))?;
+            // if it is gone it has told the engine why
+            let _ = socket::send(ours.as_fd(), &[1], &[root.as_fd(), dev.as_fd()]);
+            Ok((pid, pidfd))
+        }
+    }
+}
+
+fn fork(spec: &WallsSpec, entrances: &[OwnedFd]) -> io::Result<Forked> {
     let flags = libc::CLONE_NEWUSER
         | libc::CLONE_NEWPID
         | libc::CLONE_NEWNS
         | libc::CLONE_NEWNET
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
-    match process::fork(flags as u64, libc::SIGCHLD).map_err(what("clone the namespaces"))? {
-        Forked::Child => {
-            drop(go_write);
-            let mut byte = [0];
-            let started = std::fs::File::from(go_read).read_exact(&mut byte);
-            let mounts = crate::init::Mounts { root, dev };
-            crate::init::run(started, spec, mounts, socket)
+    match (spec.entrance, entrances) {
+        (Entrance::Directory, [dir]) => {
+            process::fork_into(flags as u64, libc::SIGCHLD, dir.as_fd())
         }
-        Forked::Parent { pid, pidfd } => {
-            write_map(pid, "uid_map", &spec.uid_map).map_err(what("map user ids"))?;
-            write_map(pid, "gid_map", &spec.gid_map).map_err(what("map group ids"))?;
-            std::fs::File::from(go_write).write_all(&[1])?;
-            drop((root, dev, socket.as_fd()));
-            Ok((pid, pidfd))
+        _ => process::fork(flags as u64, libc::SIGCHLD),
+    }
+}
+
+/// Goes into the machine's cgroup, before anything is allocated. An engine may run with a
+/// real-time policy; a machine that did could have the processors for itself.
+fn join(spec: &WallsSpec, entrances: &[OwnedFd]) -> io::Result<()> {
+    process::be_ordinary().map_err(named("give up real time"))?;
+    if let Entrance::Tasks(_) = spec.entrance {
+        for tasks in entrances {
+            File::from(tasks.try_clone()?).write_all(b"0").map_err(named("join the cgroup"))?;
         }
     }
+    Ok(())
+}
+
+fn root(spec: &WallsSpec, pid: i32) -> io::Result<OwnedFd> {
+    if !spec.map_files {
+        return overlay(&spec.root);
+    }
+    let userns = File::open(format!("/proc/{pid}/ns/user"))?.into();
+    let first = |map: &[(u32, u32, u32)]| map.first().map_or(0, |(_, outside, _)| *outside);
+    mapped_overlay(&spec.root, &userns, (first(&spec.uid_map), first(&spec.gid_map)))
+}
+
+fn receive_mounts(from: &OwnedFd) -> io::Result<crate::init::Mounts> {
+    let received = socket::receive(from.as_fd(), &mut [0])?;
+    let [root, dev] = <[OwnedFd; 2]>::try_from(received.fds)
+        .map_err(|_| io::Error::other("the spawner gave the walls up"))?;
+    Ok(crate::init::Mounts { root, dev })
 }
 
 fn write_map(pid: i32, name: &str, map: &[(u32, u32, u32)]) -> io::Result<()> {

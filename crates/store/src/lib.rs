@@ -17,12 +17,14 @@ mod instructions;
 mod machines;
 mod schema;
 mod templates;
+mod tokens;
 
 pub use checkpoints::Checkpoint;
 pub use error::{Error, Result};
 pub use instructions::{Finished, NewInstruction};
 pub use machines::{MachineId, MachineRecord, NewRecord};
 pub use templates::TemplateRecord;
+pub use tokens::TokenRecord;
 
 use rusqlite::Connection;
 use std::path::Path;

@@ -72,6 +72,15 @@ CREATE TABLE templates (
     template TEXT NOT NULL
 ) STRICT;
 CREATE INDEX templates_name ON templates (name, created_ms DESC);
+", "
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY,
+    secret TEXT NOT NULL,
+    name TEXT,
+    account TEXT NOT NULL,
+    scopes TEXT NOT NULL,
+    created_ms INTEGER NOT NULL
+) STRICT;
 "];
 
 /// Sets a connection up and brings its file to the current form.

@@ -113,6 +113,11 @@ pub fn inherited(number: RawFd) -> OwnedFd {
 }
 
 /// Device and inode behind a descriptor, and its stat otherwise.
+pub fn set_mode(fd: BorrowedFd, mode: u32) -> io::Result<()> {
+    // SAFETY: numbers only.
+    check(unsafe { libc::fchmod(fd.as_raw_fd(), mode) }.into()).map(drop)
+}
+
 pub fn stat(fd: BorrowedFd) -> io::Result<libc::stat64> {
     // SAFETY: the struct is plain integers; fstat fills it.
     unsafe {

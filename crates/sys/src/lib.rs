@@ -13,12 +13,14 @@ pub mod fds;
 pub mod files;
 pub mod ipc;
 pub mod jail;
+pub mod landlock;
 pub mod memory;
 pub mod mount;
 pub mod namespace;
 pub mod pagemap;
 pub mod process;
 pub mod ptrace;
+pub mod seccomp;
 pub mod socket;
 pub mod uffd;
 

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const FSCONFIG_SET_STRING: u32 = 1;
+const FSCONFIG_SET_FD: u32 = 5;
 const FSCONFIG_CMD_CREATE: u32 = 6;
 const FSOPEN_CLOEXEC: u32 = 1;
 const FSMOUNT_CLOEXEC: u32 = 1;
@@ -18,8 +19,26 @@ pub const ATTR_NOSUID: u32 = 0x2;
 pub const ATTR_NODEV: u32 = 0x4;
 pub const ATTR_NOEXEC: u32 = 0x8;
 
+/// An option's value: text, or a directory by descriptor (overlay takes those from 6.13 on).
+#[derive(Debug, Clone, Copy)]
+pub enum Value<'a> {
+    Text(&'a str),
+    Dir(BorrowedFd<'a>),
+}
+
 /// Makes a detached mount of a new file system instance.
 pub fn detached(kind: &str, options: &[(&str, &str)], attributes: u32) -> io::Result<OwnedFd> {
+    let options: Vec<(&str, Value)> =
+        options.iter().map(|(key, value)| (*key, Value::Text(value))).collect();
+    detached_with(kind, &options, attributes)
+}
+
+/// The same, with options that may be descriptors.
+pub fn detached_with(
+    kind: &str,
+    options: &[(&str, Value)],
+    attributes: u32,
+) -> io::Result<OwnedFd> {
     let kind = c_string(kind)?;
     // SAFETY: names and values are NUL-terminated and outlive each call; the descriptors the
     // kernel returns are new and ours.
@@ -27,14 +46,19 @@ pub fn detached(kind: &str, options: &[(&str, &str)], attributes: u32) -> io::Re
         let fs = check(libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC))?;
         let fs = OwnedFd::from_raw_fd(fs as i32);
         for (key, value) in options {
-            let (key, value) = (c_string(key)?, c_string(value)?);
+            let key = c_string(key)?;
+            let (command, text, fd) = match value {
+                Value::Text(value) => (FSCONFIG_SET_STRING, Some(c_string(value)?), 0),
+                Value::Dir(fd) => (FSCONFIG_SET_FD, None, fd.as_raw_fd()),
+            };
+            let text = text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
             check(libc::syscall(
                 libc::SYS_fsconfig,
                 fs.as_raw_fd(),
-                FSCONFIG_SET_STRING,
+                command,
                 key.as_ptr(),
-                value.as_ptr(),
-                0,
+                text,
+                fd,
             ))?;
         }
         let none = std::ptr::null::<libc::c_char>();
@@ -61,6 +85,42 @@ pub fn clone_tree(path: &str, recursive: bool) -> io::Result<OwnedFd> {
         let fd = check(libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags))?;
         Ok(OwnedFd::from_raw_fd(fd as i32))
     }
+}
+
+/// Attributes to set on a mount; what is not named stays.
+#[repr(C)]
+#[derive(Default)]
+struct MountAttr {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    userns: u64,
+}
+
+fn set_attributes(mount: BorrowedFd, attributes: &MountAttr) -> io::Result<()> {
+    // SAFETY: the empty path and the struct outlive the call, and the size is the struct's.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            std::ptr::from_ref(attributes),
+            size_of::<MountAttr>(),
+        )
+    })
+    .map(drop)
+}
+
+/// Shows the files of a detached mount under the ids that `userns` maps them to.
+pub fn map_ids(mount: BorrowedFd, userns: BorrowedFd) -> io::Result<()> {
+    const MOUNT_ATTR_IDMAP: u64 = 0x10_0000;
+    let userns = userns.as_raw_fd() as u64;
+    set_attributes(mount, &MountAttr { set: MOUNT_ATTR_IDMAP, userns, ..MountAttr::default() })
+}
+
+pub fn make_read_only(mount: BorrowedFd) -> io::Result<()> {
+    set_attributes(mount, &MountAttr { set: ATTR_RDONLY.into(), ..MountAttr::default() })
 }
 
 /// Attaches a detached mount at `path`.

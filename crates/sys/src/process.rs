@@ -21,6 +21,9 @@ pub struct CloneArgs {
     pub cgroup: u64,
 }
 
+/// The child starts in the cgroup that `CloneArgs::cgroup` is a descriptor of.
+pub const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
 pub const CLONE_ARGS_SIZE: u64 = size_of::<CloneArgs>() as u64;
 
 impl CloneArgs {
@@ -53,6 +56,16 @@ pub enum Forked {
 /// Forks with the given clone flags (no CLONE_VM), for single-threaded callers.
 pub fn fork(flags: u64, exit_signal: i32) -> io::Result<Forked> {
     fork_with(CloneArgs { flags, exit_signal: exit_signal as u64, ..CloneArgs::default() })
+}
+
+/// Forks into a cgroup (v2), whose directory is `cgroup`.
+pub fn fork_into(flags: u64, exit_signal: i32, cgroup: BorrowedFd) -> io::Result<Forked> {
+    fork_with(CloneArgs {
+        flags: flags | CLONE_INTO_CGROUP,
+        exit_signal: exit_signal as u64,
+        cgroup: cgroup.as_raw_fd() as u64,
+        ..CloneArgs::default()
+    })
 }
 
 /// Forks a child whose pid in the caller's namespace is `pid`, for single-threaded callers.
@@ -171,6 +184,56 @@ pub fn set_ids(uid: u32, gid: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Ids under which files are accessed and made, while everything else stays.
+pub fn set_fs_ids(uid: u32, gid: u32) {
+    // SAFETY: numbers only; the calls return the old id and no error.
+    unsafe {
+        libc::syscall(libc::SYS_setfsgid, gid);
+        libc::syscall(libc::SYS_setfsuid, uid);
+    }
+}
+
+pub fn set_groups(groups: &[u32]) -> io::Result<()> {
+    // SAFETY: count and pointer describe the list.
+    check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
+}
+
+/// No program started later gains a capability.
+pub fn drop_bounding_set() -> io::Result<()> {
+    for capability in 0..64 {
+        // numbers the kernel does not know end the list
+        if prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0).is_err() {
+            break;
+        }
+        prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0)?;
+    }
+    Ok(())
+}
+
+/// Gives every capability up.
+pub fn drop_capabilities() -> io::Result<()> {
+    const VERSION: u32 = 0x2008_0522;
+    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64, 0, 0, 0)?;
+    let header = [VERSION, 0];
+    let none = [0u32; 6];
+    // SAFETY: both arrays have the layout of the header and of two sets, and outlive the call.
+    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) }).map(drop)
+}
+
+/// Nothing this process starts gains privileges from the file it is.
+pub fn no_new_privileges() -> io::Result<()> {
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).map(drop)
+}
+
+/// Lowers a limit of this process for good; one that is lower already stays.
+pub fn lower_limit(resource: u32, most: u64) -> io::Result<()> {
+    let (soft, hard) = rlimit_of(0, resource)?;
+    let limit = libc::rlimit64 { rlim_cur: soft.min(most), rlim_max: hard.min(most) };
+    // SAFETY: `limit` outlives the call; no old limit is asked for.
+    check(unsafe { libc::prlimit64(0, resource, &raw const limit, std::ptr::null_mut()) }.into())
+        .map(drop)
+}
+
 pub fn setsid() -> io::Result<()> {
     // SAFETY: no arguments.
     check(unsafe { libc::setsid() }.into()).map(drop)
@@ -212,6 +275,15 @@ pub fn schedule_of(tid: i32) -> io::Result<(i32, i32)> {
         check(libc::syscall(libc::SYS_sched_getparam, tid, &raw mut priority))?;
         Ok((policy as i32, priority))
     }
+}
+
+/// Gives up a real-time policy that this thread inherited.
+pub fn be_ordinary() -> io::Result<()> {
+    let priority = 0i32;
+    let policy = libc::SCHED_OTHER;
+    // SAFETY: the parameter struct is one int, which outlives the call.
+    check(unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) })
+        .map(drop)
 }
 
 /// Processors a thread may run on, as a bit mask without trailing zeros.

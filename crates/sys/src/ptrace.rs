@@ -12,6 +12,7 @@ const NT_X86_XSTATE: usize = 0x202;
 const NT_PRSTATUS: usize = 1;
 const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
 const PTRACE_PEEKSIGINFO: u32 = 0x4209;
+const PTRACE_SECCOMP_GET_FILTER: u32 = 0x420c;
 const PTRACE_GETSIGMASK: u32 = 0x420a;
 const PTRACE_SETSIGMASK: u32 = 0x420b;
 const PTRACE_PEEKSIGINFO_SHARED: u32 = 1;
@@ -206,6 +207,20 @@ pub fn pending(tid: i32, shared: bool) -> io::Result<Vec<Vec<u8>>> {
         if count < BATCH {
             return Ok(all);
         }
+    }
+}
+
+/// One of a stopped thread's seccomp filters, newest first, as instructions; `None` past the last.
+/// The asker itself must be under no filter and have the host's privileges.
+pub fn seccomp_filter(tid: i32, index: usize) -> io::Result<Option<Vec<u64>>> {
+    let mut program = vec![0u64; crate::seccomp::MAX_INSTRUCTIONS];
+    match request(PTRACE_SECCOMP_GET_FILTER, tid, index, program.as_mut_ptr() as usize) {
+        Ok(length) => {
+            program.truncate(length as usize);
+            Ok(Some(program))
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -1,11 +1,11 @@
 //! Which crate may use which. Dependencies point one way:
 //!
-//!   cli ─► machine ─► engine ─► spawner ─► sys
-//!             │          ├────► image
-//!             │          └────► sys            image, sys, protocol: nothing of ours
-//!             ├────► template ─► engine, agent
-//!             ├────► store ─► api
-//!             └────► agent ─► protocol
+//!   cli ─► server ─► machine ─► engine ─► spawner ─► sys
+//!             │         │          ├────► image, sandbox ─► sys
+//!             ▼         │          └────► sys      image, sys, protocol: nothing of ours
+//!            api        ├────► template ─► engine, agent
+//!                       ├────► store ─► api
+//!                       └────► agent ─► protocol
 
 use super::Finding;
 use serde_json::Value;
@@ -17,7 +17,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stasis-sys", &[]),
     ("stasis-image", &[]),
     ("stasis-spawner", &["stasis-sys"]),
-    ("stasis-engine", &["stasis-sys", "stasis-image", "stasis-spawner"]),
+    ("stasis-sandbox", &["stasis-sys"]),
+    ("stasis-engine", &["stasis-sys", "stasis-image", "stasis-sandbox", "stasis-spawner"]),
     ("stasis-protocol", &[]),
     ("stasis-agent", &["stasis-protocol", "stasis-sys"]),
     ("stasis-api", &[]),
@@ -33,7 +34,17 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-template",
             "stasis-engine",
             "stasis-sys",
+            "stasis-testbed",
         ],
+    ),
+    (
+        "stasis-server",
+        &["stasis-api", "stasis-machine", "stasis-template", "stasis-testbed"],
+    ),
+    // only tests use it
+    (
+        "stasis-testbed",
+        &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"],
     ),
     (
         "stasis-cli",
@@ -45,6 +56,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-store",
             "stasis-sys",
             "stasis-template",
+            "stasis-testbed",
         ],
     ),
     ("xtask", &[]),

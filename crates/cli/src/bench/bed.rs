@@ -96,6 +96,7 @@ impl Bed {
             roots: self.places.roots().0,
             spawner: self.spawner.clone(),
             lazy: Default::default(),
+            walls: Default::default(),
         };
         Engine::start(config).map_err(|error| {
             Failure::from(error).hint("the engine needs root and Linux 6.7 or newer")

@@ -31,6 +31,7 @@ impl Python {
             argv: vec![python, "-c".into(), SCRIPT.into()],
             env: bed.env(),
             cwd: "/".into(),
+            ..LaunchSpec::default()
         };
         let tree =
             engine.launch(&bed.root_name(), program, Outside { fds, numbers: vec![0, 1, 2] })?;

@@ -13,6 +13,7 @@
 mod apart;
 mod fds;
 mod files;
+mod filters;
 mod inherited;
 mod mappings;
 mod pages;
@@ -52,6 +53,7 @@ pub struct Captured {
 pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     let start = Instant::now();
     tree.wait_filled()?;
+    let _room = tree.walls.group.room();
     let parent = tree.last_image();
     let mut sink = Sink::new(store, parent.as_ref())?;
     let (paused, pause) = match pause(tree, &mut sink)? {
@@ -84,6 +86,7 @@ pub struct Paused {
     pub files: FileTree,
     pub clocks: Clocks,
     pub mapped_files: Vec<MappedFile>,
+    pub filters: Vec<Filter>,
 }
 
 fn pause_again(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
@@ -102,6 +105,7 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let clocks = clocks_of(tree)?;
     let processes = frozen.processes.iter().map(|process| process::read(process, tree));
     let mut processes = processes.collect::<Result<Vec<Process>>>()?;
+    let filters = filters::read_all(&frozen, &mut processes)?;
     fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
     sysv::read(tree, &mut objects, sink)?;
@@ -132,6 +136,7 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
         files,
         clocks,
         mapped_files,
+        filters,
     };
     Ok((Some(paused), pause))
 }
@@ -183,6 +188,7 @@ fn assemble(
         hostname: crate::walls::HOSTNAME.into(),
         packs,
         mapped_files: paused.mapped_files,
+        filters: paused.filters,
     };
     Ok(Manifest {
         meta,

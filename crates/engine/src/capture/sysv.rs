@@ -9,7 +9,7 @@ use crate::tree::Tree;
 use stasis_image::model::*;
 
 pub fn read(tree: &Tree, objects: &mut Objects, sink: &mut Sink) -> Result<()> {
-    let found = sysv::read(tree.walls.init.pid)?;
+    let found = sysv::read(&tree.walls.init)?;
     let add = |objects: &mut Objects, kind: ObjectKind| {
         objects.add(Object { flags: 0, owner: None, kind });
     };

@@ -8,6 +8,7 @@ use crate::inject::Injector;
 use crate::proc::Status;
 use crate::tree::Tree;
 use stasis_image::model::*;
+use stasis_sandbox::Ids;
 use stasis_sys::arch::UserRegs;
 use stasis_sys::{libc, process as sysprocess, ptrace};
 
@@ -18,7 +19,7 @@ pub fn read_all(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Resu
         .iter()
         .map(|thread| {
             let regs = restartable(thread.tid, &thread.regs, &tree.memo().restarts);
-            read(process, live, thread, regs)
+            read(process, live, thread, regs, tree.walls.ids())
         })
         .collect()
 }
@@ -28,11 +29,9 @@ fn read(
     live: &FrozenLive,
     thread: &FrozenThread,
     regs: Registers,
+    ids: Ids,
 ) -> Result<Thread> {
     let tid = thread.tid;
-    if thread.status.number("Seccomp").unwrap_or(0) != 0 {
-        return Err(refuse(process, "seccomp filters are not carried yet"));
-    }
     let doing = || format!("read thread {tid}");
     let rseq = ptrace::rseq(tid).doing(doing)?;
     let sigmask = ptrace::sigmask(tid).doing(doing)?;
@@ -67,7 +66,8 @@ fn read(
         robust_list,
         rseq: (rseq.0 != 0).then_some(Rseq { address: rseq.0, length: rseq.1, signature: rseq.2 }),
         pending: pending(tid, false)?,
-        creds: credentials(&thread.status, bits as u32),
+        creds: credentials(&thread.status, bits as u32, ids)
+            .ok_or_else(|| refuse(process, "it has an id that is not of this machine"))?,
         no_new_privs: thread.status.number("NoNewPrivs") == Some(1),
         pdeathsig: answers[5] as u32 as i32,
         nice: sysprocess::nice_of(tid).unwrap_or(0),
@@ -83,22 +83,23 @@ fn timer_slack(tid: i32) -> u64 {
     text.trim().parse().unwrap_or(0)
 }
 
-fn credentials(status: &Status, securebits: u32) -> Credentials {
-    let four = |key: &str| {
-        let list = status.list(key);
-        std::array::from_fn(|index| list.get(index).copied().unwrap_or(0) as u32)
+/// In the machine's own ids; `None` if one is not.
+fn credentials(status: &Status, securebits: u32, ids: Ids) -> Option<Credentials> {
+    let inside = |key: &str| -> Option<Vec<u32>> {
+        status.list(key).into_iter().map(|id| ids.inside(id as u32)).collect()
     };
-    Credentials {
-        uids: four("Uid"),
-        gids: four("Gid"),
-        groups: status.list("Groups").into_iter().map(|group| group as u32).collect(),
+    let four = |key: &str| <[u32; 4]>::try_from(inside(key)?).ok();
+    Some(Credentials {
+        uids: four("Uid")?,
+        gids: four("Gid")?,
+        groups: inside("Groups")?,
         inheritable: status.hex("CapInh").unwrap_or(0),
         permitted: status.hex("CapPrm").unwrap_or(0),
         effective: status.hex("CapEff").unwrap_or(0),
         bounding: status.hex("CapBnd").unwrap_or(0),
         ambient: status.hex("CapAmb").unwrap_or(0),
         securebits,
-    }
+    })
 }
 
 const ERESTARTSYS: i64 = -512;

@@ -114,7 +114,9 @@ impl Twin {
     fn fork(process: &FrozenProcess, live: &FrozenLive, marks: &Marks) -> Result<Twin> {
         let (pid, memory) = fork(process.pid, &live.memory, live.site, marks)?;
         // if we die it must not run on, as a second one of its kind
-        let _ = ptrace::set_options(pid, ptrace::OPT_EXITKILL);
+        let kill = ptrace::OPT_EXITKILL;
+        let _ = ptrace::set_options(pid, kill | ptrace::OPT_SUSPEND_SECCOMP)
+            .or_else(|_| ptrace::set_options(pid, kill));
         let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
         let marks = Marks::default();
         Ok(Twin {

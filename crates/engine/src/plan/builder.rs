@@ -1,5 +1,6 @@
 //! The program of a whole tree.
 
+use super::confine::Confine;
 use super::memory::{self, Layout, MemoryPlan, Step};
 use super::parts::{HUGE, dense_ranges, layout_of, parked, without_lazy};
 use super::{process, thread};
@@ -31,6 +32,7 @@ pub struct Prepared<'a> {
     pub track: bool,
     /// timer_create can be told which number to give.
     pub timer_ids: bool,
+    pub confine: Confine<'a>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +60,7 @@ pub const GO: u64 = layout::REPORT + 72;
 pub const GROUPED: u64 = layout::REPORT + 76;
 pub const FORKED: u64 = layout::REPORT + 80;
 pub const PLACED: u64 = layout::REPORT + 84;
+pub const FILTERED: u64 = layout::REPORT + 88;
 
 /// A program ready to be staged.
 pub struct Built {
@@ -73,6 +76,8 @@ pub(super) struct Builder<'a> {
     pub program: Program,
     pub leave: thread::LeaveArea,
     pub fills: Vec<Run>,
+    /// Capabilities that some thread may still get from a program it starts.
+    pub bounding: u64,
     filled: u64,
     /// The file that is number 0, for its next piece.
     open_file: Option<u32>,
@@ -84,6 +89,7 @@ pub fn build(prepared: &Prepared) -> Result<Built> {
         program: Program::new(layout::OPS, layout::DATA),
         leave: thread::LeaveArea::default(),
         fills: Vec::new(),
+        bounding: super::confine::bounding(prepared.manifest),
         filled: 0,
         open_file: None,
     };
@@ -120,8 +126,11 @@ impl<'a> Builder<'a> {
     /// Moves our descriptors out of the program's way and lets go of the template's.
     fn prologue(&mut self) {
         let high = self.prepared.high;
+        self.program.report_to(layout::REPORT);
+        if self.prepared.purpose == Purpose::Run {
+            self.join_cgroup();
+        }
         let p = &mut self.program;
-        p.report_to(layout::REPORT);
         p.must("close the template's", libc::SYS_close_range, &[900, u32::MAX.into(), 0]);
         p.must("drop the loop", libc::SYS_munmap, &[layout::LOOP, layout::LOOP_SIZE]);
         let order = [
@@ -179,6 +188,7 @@ impl<'a> Builder<'a> {
         p.must("enter the time namespace", libc::SYS_setns, &[time, 0x80]);
         p.must("become the machine's root", libc::SYS_setresgid, &[0, 0, 0]);
         p.must("become the machine's root", libc::SYS_setresuid, &[0, 0, 0]);
+        self.confine();
     }
 
     /// Takes in what the engine sent after the order: they land on the lowest numbers.

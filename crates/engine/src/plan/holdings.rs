@@ -8,6 +8,7 @@
 
 use super::builder::{Builder, FORKED, PLACED};
 use stasis_image::model::*;
+use stasis_spawner::program::Program;
 use stasis_sys::{fds, libc};
 
 const INOTIFY_IOC_SETNEXTWD: u64 = 0x4004_4900;
@@ -142,7 +143,7 @@ impl Builder<'_> {
                 continue;
             }
             if let Some(owner) = object.owner {
-                self.set_owner(fd.number, owner);
+                self.set_owner(fd.number, owner, live.threads[0].creds.uids[1]);
             }
             if is_asynchronous(object) {
                 let args = [fd.number as u64, libc::F_SETFL as u64, object.flags.into()];
@@ -164,13 +165,19 @@ impl Builder<'_> {
         }
     }
 
-    fn set_owner(&mut self, fd: i32, owner: FdOwner) {
+    /// As the program's user: its signals are as good as those that user may send.
+    fn set_owner(&mut self, fd: i32, owner: FdOwner, user: u32) {
+        let become_user = |p: &mut Program, user: u32| {
+            p.must("act as the user", libc::SYS_setresuid, &[u64::MAX, user.into(), u64::MAX]);
+        };
         let args = [fd as u64, fds::F_SETSIG as u64, owner.signal as u64];
         self.program.must("choose a descriptor's signal", libc::SYS_fcntl, &args);
         if owner.pid != 0 {
             let at = self.program.words(&[owner.kind as u64 | (owner.pid as u64) << 32]);
             let args = [fd as u64, fds::F_SETOWN_EX as u64, at];
+            become_user(&mut self.program, user);
             self.program.must("set a descriptor's owner", libc::SYS_fcntl, &args);
+            become_user(&mut self.program, 0);
         }
     }
 

@@ -14,6 +14,7 @@
 //!   leave       credentials, the last of our pages away, registers
 
 mod builder;
+mod confine;
 mod holdings;
 mod memory;
 mod parts;
@@ -22,6 +23,7 @@ mod terminals;
 mod thread;
 
 pub use builder::{Built, OWN_OBJECTS, Prepared, Purpose, build, root_of};
+pub use confine::Confine;
 pub use memory::{Layout, MemoryPlan, plan as plan_memory};
 pub use parts::{layout_of, parked};
 pub use process::{HELPER_PID, INNER_HELPER_PID};

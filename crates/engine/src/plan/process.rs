@@ -41,12 +41,13 @@ impl<'a> Builder<'a> {
         self.surroundings(live);
         self.signals(live);
         self.late_advice(live);
-        thread::emit(self, process, live)?;
+        let emitted = thread::emit(self, process, live)?;
         // some timers notify a thread, which must exist
         self.timers(live)?;
         self.settle(process, live, is_root);
         self.rlimits(live);
         thread::personal(self, process, &live.threads[0]);
+        thread::set_dumpable(self, live, &emitted);
         self.wait_for_all(is_root);
         self.shared_pending(process, live);
         self.program.must(
@@ -54,7 +55,7 @@ impl<'a> Builder<'a> {
             libc::SYS_close_range,
             &[self.prepared.high as u64, u32::MAX.into(), 0],
         );
-        thread::leave(self, live);
+        thread::leave(self, &emitted);
         Ok(())
     }
 
@@ -333,7 +334,10 @@ pub(super) fn fork_children<'a>(
         check_family(child, process)?;
         match &child.state {
             ProcessState::Live(_) => live.push((fork(builder, child), child)),
-            ProcessState::Zombie { status, .. } => fork_zombie(builder, child, *status),
+            ProcessState::Zombie { status, .. } => {
+                let user = process.live().map(|live| &live.threads[0].creds);
+                fork_zombie(builder, child, *status, user);
+            }
         }
     }
     if is_root {
@@ -392,8 +396,9 @@ fn fork_orphan(builder: &mut Builder, orphan: &Process) -> Label {
     label
 }
 
-/// A child that ends at once with the status the image has, and is not waited for.
-fn fork_zombie(builder: &mut Builder, child: &Process, status: i32) {
+/// A child that ends at once with the status the image has, and is not waited for. It ends as its
+/// parent's user, who may signal it.
+fn fork_zombie(builder: &mut Builder, child: &Process, status: i32, user: Option<&Credentials>) {
     let args = fork_args(builder, child.pid, child.exit_signal);
     let info = builder.program.data(&[0; 128]);
     let zero = builder.program.words(&[0, 0]);
@@ -416,6 +421,11 @@ fn fork_zombie(builder: &mut Builder, child: &Process, status: i32) {
     p.land(label);
     if process_group_differs(child) {
         p.any("join a group", libc::SYS_setpgid, &[0, child.pgid as u64]);
+    }
+    if let Some(user) = user {
+        let three = |ids: &[u32; 4]| [ids[0].into(), ids[1].into(), ids[2].into()];
+        p.any("set group ids", libc::SYS_setresgid, &three(&user.gids));
+        p.any("set user ids", libc::SYS_setresuid, &three(&user.uids));
     }
     let signal = status & 0x7f;
     if signal != 0 {

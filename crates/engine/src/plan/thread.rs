@@ -3,14 +3,15 @@
 //! The last steps of every thread lie in the LEAVE area, which stays mapped: the stage, whose
 //! operations brought it there, is unmapped by the first thread when the others have left it.
 
-use super::builder::{Builder, OWN_STAGE};
+use super::builder::{Builder, FILTERED, OWN_STAGE};
+use super::confine::ALL_CAPABILITIES;
 use crate::error::Result;
 use stasis_image::model::*;
 use stasis_spawner::layout;
 use stasis_spawner::program::Program;
 use stasis_sys::arch::{self, FrameParts, OP_SIZE, UserRegs};
 use stasis_sys::process::{CLONE_ARGS_SIZE, CloneArgs};
-use stasis_sys::{PAGE, libc};
+use stasis_sys::{PAGE, libc, seccomp};
 
 /// Signal frames and last operations, one place per thread of any process.
 #[derive(Default)]
@@ -19,13 +20,8 @@ pub struct LeaveArea {
 }
 
 impl LeaveArea {
-    fn place_size() -> u64 {
-        (arch::frame_size() as u64 + 64 + 6 * OP_SIZE).next_multiple_of(PAGE)
-    }
-
-    fn reserve(&mut self, places: usize) -> u64 {
+    fn reserve(&mut self, size: u64) -> u64 {
         let at = layout::LEAVE + self.bytes.len() as u64;
-        let size = LeaveArea::place_size() * places as u64;
         self.bytes.resize(self.bytes.len() + size as usize, 0);
         at
     }
@@ -40,16 +36,89 @@ impl LeaveArea {
     }
 }
 
-/// Makes every thread but the first, and loads the process's part of the LEAVE area.
-pub(super) fn emit(builder: &mut Builder, process: &Process, live: &Live) -> Result<()> {
-    let area = builder.leave.reserve(live.threads.len());
-    let size = LeaveArea::place_size() * live.threads.len() as u64;
-    // a counter the first thread waits on lies at the end of the first place
-    let left = area + LeaveArea::place_size() - 8;
-    for (index, thread) in live.threads.iter().enumerate() {
-        write_place(builder, area, index, thread, left, live.threads.len());
+/// A process's part of the LEAVE area: a place per thread, then its filters.
+struct Places<'a> {
+    area: u64,
+    /// Of one place.
+    size: u64,
+    threads: usize,
+    filters: Vec<&'a [u64]>,
+    /// The first filter is the walls'.
+    walls_first: bool,
+    /// There is no other: what we still do is known to pass it.
+    only_ours: bool,
+}
+
+/// Operations of a place beside one for each filter.
+const PLACE_OPS: u64 = 8;
+/// `struct sock_fprog`.
+const HEADER: u64 = 16;
+
+impl<'a> Places<'a> {
+    fn reserve(builder: &mut Builder<'a>, live: &Live) -> Places<'a> {
+        let confine = builder.prepared.confine;
+        let filters = confine.filters(builder.prepared.manifest, live);
+        let ops = (PLACE_OPS + filters.len() as u64) * OP_SIZE;
+        let size = (arch::frame_size() as u64 + 64 + ops).next_multiple_of(PAGE);
+        let bytes: u64 = filters.iter().map(|filter| HEADER + filter.len() as u64 * 8).sum();
+        let threads = live.threads.len();
+        let area = builder.leave.reserve(size * threads as u64 + bytes.next_multiple_of(PAGE));
+        let only_ours = filters.iter().all(|filter| *filter == confine.filter);
+        let walls_first = !confine.filter.is_empty();
+        Places { area, size, threads, filters, walls_first, only_ours }
     }
-    load(builder, area, size);
+
+    fn place(&self, index: usize) -> u64 {
+        self.area + self.size * index as u64
+    }
+
+    /// A counter the first thread waits on lies at the end of the first place.
+    fn left(&self) -> u64 {
+        self.area + self.size - 8
+    }
+
+    /// Before it, whether the filters are there, which the others wait for.
+    fn filtered(&self) -> u64 {
+        self.area + self.size - 16
+    }
+
+    fn len(&self, builder: &Builder) -> u64 {
+        layout::LEAVE + builder.leave.bytes.len() as u64 - self.area
+    }
+
+    /// Writes the filters behind the places; addresses of their headers.
+    fn write_filters(&self, leave: &mut LeaveArea) -> Vec<u64> {
+        let mut at = self.place(self.threads);
+        let mut headers = Vec::new();
+        for filter in &self.filters {
+            let header = seccomp::header(filter.len(), at + HEADER);
+            let words = header.iter().chain(*filter).flat_map(|word| word.to_ne_bytes());
+            let bytes: Vec<u8> = words.collect();
+            leave.write(at, &bytes);
+            headers.push(at);
+            at += bytes.len() as u64;
+        }
+        headers
+    }
+}
+
+/// What `emit` leaves for the first thread to do.
+pub(super) struct Emitted {
+    first_place: u64,
+    /// A word in which the other threads count themselves once they are who they should be.
+    personal: Option<(u64, u32)>,
+}
+
+/// Makes every thread but the first, and loads the process's part of the LEAVE area.
+pub(super) fn emit(builder: &mut Builder, process: &Process, live: &Live) -> Result<Emitted> {
+    let places = Places::reserve(builder, live);
+    let headers = places.write_filters(&mut builder.leave);
+    for (index, thread) in live.threads.iter().enumerate() {
+        write_place(builder, &places, index, thread, &headers);
+    }
+    load(builder, places.area, places.len(builder));
+    let others = live.threads.len() as u32 - 1;
+    let counted = (others > 0).then(|| (builder.program.words(&[0]), others));
     let mut labels = Vec::new();
     for thread in &live.threads[1..] {
         let set_tid = builder.program.words(&[thread.tid as u64]);
@@ -76,36 +145,44 @@ pub(super) fn emit(builder: &mut Builder, process: &Process, live: &Live) -> Res
     for (index, (thread, label)) in live.threads[1..].iter().zip(labels).enumerate() {
         builder.program.land(label);
         personal(builder, process, thread);
+        if let Some((word, _)) = counted {
+            builder.program.arrive(word);
+        }
         builder.program.await_word(super::builder::GO, 1);
-        builder.program.jump_to(place(area, index + 1));
+        builder.program.jump_to(places.place(index + 1));
     }
     builder.program.land(over);
-    Ok(())
+    Ok(Emitted { first_place: places.area, personal: counted })
 }
 
-fn place(area: u64, index: usize) -> u64 {
-    area + LeaveArea::place_size() * index as u64
-}
-
-/// The frame, after it the operations that load it... operations come first, frame after.
+/// Operations first, the frame they load after them.
 fn write_place(
     builder: &mut Builder,
-    area: u64,
+    places: &Places,
     index: usize,
     thread: &Thread,
-    left: u64,
-    threads: usize,
+    headers: &[u64],
 ) {
-    let at = place(area, index);
-    let frame_at = (at + 6 * OP_SIZE).next_multiple_of(64);
+    let at = places.place(index);
+    let ops_len = (PLACE_OPS + headers.len() as u64) * OP_SIZE;
+    let frame_at = (at + ops_len).next_multiple_of(64);
     let mut ops = Program::new(at, 0);
     if index == 0 {
-        ops.await_word(left, threads as u32 - 1);
+        ops.await_word(places.left(), places.threads as u32 - 1);
+        let (walls, own) = headers.split_at(usize::from(places.walls_first));
+        install_filters(&mut ops, walls);
+        if places.walls_first && builder.living() > 1 {
+            ops.arrive(FILTERED);
+            ops.await_word(FILTERED, builder.living());
+        }
         let stage = layout::STAGE + layout::LEAVE_MAX;
         let len = layout::STAGE_SIZE - layout::LEAVE_MAX;
         ops.any("drop the stage", libc::SYS_munmap, &[stage, len]);
+        install_filters(&mut ops, own);
+        release_threads(&mut ops, places);
     } else {
-        ops.arrive(left);
+        ops.arrive(places.left());
+        wait_filtered(&mut ops, places);
     }
     ops.sigreturn(frame_at);
     let regs = user_regs(&thread.regs);
@@ -115,6 +192,38 @@ fn write_place(
     let frame = arch::build_frame(frame_at, &parts);
     builder.leave.write(at, &ops.ops_bytes());
     builder.leave.write(frame_at, &frame);
+}
+
+/// By the first thread for all of them, which need be one filter for later ones to be so too.
+///
+/// The walls' own filter comes first, and no process of the tree runs before all have it: one that
+/// ran could reach into another that still waits for it. The program's own come last, for they may
+/// refuse all that is left to do but loading the registers.
+fn install_filters(ops: &mut Program, headers: &[u64]) {
+    const TSYNC_ESRCH: u64 = 16;
+    let flags = seccomp::FLAG_TSYNC | TSYNC_ESRCH;
+    for header in headers {
+        let args = [seccomp::SET_MODE_FILTER, flags, *header];
+        ops.must("install a filter", libc::SYS_seccomp, &args);
+    }
+}
+
+fn release_threads(ops: &mut Program, places: &Places) {
+    match (places.filters.is_empty() || places.threads == 1, places.only_ours) {
+        (true, _) => {}
+        (false, true) => ops.arrive(places.filtered()),
+        (false, false) => ops.store(places.filtered(), 1),
+    }
+}
+
+/// Nobody runs before the filters are there. A program's own filter may refuse the call that
+/// waits, so that under one the threads watch the word instead; it is a matter of microseconds.
+fn wait_filtered(ops: &mut Program, places: &Places) {
+    match (places.filters.is_empty(), places.only_ours) {
+        (true, _) => {}
+        (false, true) => ops.await_word(places.filtered(), 1),
+        (false, false) => ops.watch_word(places.filtered(), 1),
+    }
 }
 
 /// Replaces the shared stage by private memory where the LEAVE places of this process are, so
@@ -139,6 +248,7 @@ fn load(builder: &mut Builder, area: u64, size: u64) {
 /// What each thread sets for itself.
 pub(super) fn personal(builder: &mut Builder, process: &Process, thread: &Thread) {
     let is_leader = thread.tid == process.pid;
+    let bounding = builder.bounding;
     let p = &mut builder.program;
     if is_leader {
         if thread.clear_tid != 0 {
@@ -169,7 +279,7 @@ pub(super) fn personal(builder: &mut Builder, process: &Process, thread: &Thread
         let args = [process.pid as u64, thread.tid as u64, info.signal() as u64, at];
         p.any("queue a signal", libc::SYS_rt_tgsigqueueinfo, &args);
     }
-    credentials(p, &thread.creds);
+    credentials(p, &thread.creds, bounding);
     if thread.no_new_privs {
         p.must("give up new privileges", libc::SYS_prctl, &[38, 1, 0, 0, 0]);
     }
@@ -177,10 +287,16 @@ pub(super) fn personal(builder: &mut Builder, process: &Process, thread: &Thread
         let args = [libc::PR_SET_PDEATHSIG as u64, thread.pdeathsig as u64, 0, 0, 0];
         p.must("set the parent death signal", libc::SYS_prctl, &args);
     }
-    if is_leader {
-        let dumpable = process.live().map_or(1, |live| live.dumpable);
-        p.any("set dumpable", libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64, dumpable.into()]);
+}
+
+/// Whether the process may be looked at. Any thread that takes on its ids changes it, so it is set
+/// when all have theirs.
+pub(super) fn set_dumpable(builder: &mut Builder, live: &Live, emitted: &Emitted) {
+    if let Some((word, others)) = emitted.personal {
+        builder.program.await_word(word, others);
     }
+    let args = [libc::PR_SET_DUMPABLE as u64, live.dumpable.into()];
+    builder.program.any("set dumpable", libc::SYS_prctl, &args);
 }
 
 /// Policy, timer slack and processors, where they are not what a new thread has anyway.
@@ -201,10 +317,9 @@ fn schedule(p: &mut Program, thread: &Thread) {
     p.any("set processors", libc::SYS_sched_setaffinity, &args);
 }
 
-const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
-
-/// From the full set that entering the walls gave, down to what the image has.
-fn credentials(p: &mut Program, creds: &Credentials) {
+/// From the full set that entering the walls gave, down to what the image has. The bounding set is
+/// down to `bounding` already.
+fn credentials(p: &mut Program, creds: &Credentials, bounding: u64) {
     let full = Credentials {
         uids: [0; 4],
         gids: [0; 4],
@@ -212,14 +327,14 @@ fn credentials(p: &mut Program, creds: &Credentials) {
         inheritable: 0,
         permitted: ALL_CAPABILITIES,
         effective: ALL_CAPABILITIES,
-        bounding: ALL_CAPABILITIES,
+        bounding,
         ambient: 0,
         securebits: 0,
     };
     if *creds == full {
         return;
     }
-    for bit in (0..41).filter(|bit| creds.bounding & (1 << bit) == 0) {
+    for bit in (0..41).filter(|bit| bounding & !creds.bounding & (1 << bit) != 0) {
         let args = [libc::PR_CAPBSET_DROP as u64, bit, 0, 0, 0];
         p.must("narrow the bounding set", libc::SYS_prctl, &args);
     }
@@ -232,14 +347,27 @@ fn credentials(p: &mut Program, creds: &Credentials) {
     p.must("keep capabilities", libc::SYS_prctl, &[libc::PR_SET_KEEPCAPS as u64, 1, 0, 0, 0]);
     p.must("set user ids", libc::SYS_setresuid, &three(&creds.uids));
     p.any("set the file user", libc::SYS_setfsuid, &[creds.uids[3].into()]);
-    let secure = [libc::PR_SET_SECUREBITS as u64, creds.securebits.into(), 0, 0, 0];
-    p.any("set securebits", libc::SYS_prctl, &secure);
-    let version = 0x2008_0522u64;
-    let header = p.words(&[version]);
-    let halves = |shift: u32| {
-        let half = |mask: u64| (mask >> shift & 0xffff_ffff) as u32;
-        [half(creds.effective), half(creds.permitted), half(creds.inheritable)]
-    };
+    securebits(p, creds.securebits);
+    capabilities(p, [creds.effective, creds.permitted, creds.inheritable]);
+}
+
+fn securebits(p: &mut Program, bits: u32) {
+    const KEEP_CAPS: u32 = 1 << 4;
+    let keep = u64::from(bits & KEEP_CAPS != 0);
+    p.must("keep capabilities or not", libc::SYS_prctl, &[libc::PR_SET_KEEPCAPS as u64, keep]);
+    if bits & !KEEP_CAPS != 0 {
+        // with another user id they were kept, but not in effect
+        capabilities(p, [ALL_CAPABILITIES, ALL_CAPABILITIES, 0]);
+        let secure = [libc::PR_SET_SECUREBITS as u64, bits.into(), 0, 0, 0];
+        p.must("set securebits", libc::SYS_prctl, &secure);
+    }
+}
+
+/// Sets the effective, permitted and inheritable sets.
+fn capabilities(p: &mut Program, sets: [u64; 3]) {
+    const VERSION: u64 = 0x2008_0522;
+    let header = p.words(&[VERSION]);
+    let halves = |shift: u32| sets.map(|set| (set >> shift & 0xffff_ffff) as u32);
     let data: Vec<u8> =
         [halves(0), halves(32)].concat().iter().flat_map(|word| word.to_ne_bytes()).collect();
     let data = p.data(&data);
@@ -247,10 +375,8 @@ fn credentials(p: &mut Program, creds: &Credentials) {
 }
 
 /// Ends the stage: the first thread goes to its place.
-pub(super) fn leave(builder: &mut Builder, live: &Live) {
-    let area = layout::LEAVE + builder.leave.bytes.len() as u64
-        - LeaveArea::place_size() * live.threads.len() as u64;
-    builder.program.jump_to(area);
+pub(super) fn leave(builder: &mut Builder, emitted: &Emitted) {
+    builder.program.jump_to(emitted.first_place);
 }
 
 fn user_regs(r: &Registers) -> UserRegs {

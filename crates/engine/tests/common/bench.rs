@@ -3,7 +3,7 @@
 use super::failure::Asked;
 use super::program::{History, Talk};
 use super::{Failure, Places, Program, Result, Spec, Watch};
-use stasis_engine::{Config, Engine, Image, Lazy, Outside};
+use stasis_engine::{Config, Engine, Image, Lazy, Outside, WallsConfig};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
@@ -14,6 +14,7 @@ pub struct Bench {
     dir: TempDir,
     logs: AtomicU64,
     watch: Watch,
+    walls: WallsConfig,
 }
 
 /// A captured program: the image, and what had been said by then.
@@ -25,12 +26,17 @@ pub struct Saved {
 }
 
 impl Bench {
+    /// Without walls beside namespaces: its programs are root.
     pub fn start(watch: &Watch) -> Result<Bench> {
+        Bench::start_with(watch, WallsConfig::namespaces_only())
+    }
+
+    pub fn start_with(watch: &Watch, walls: WallsConfig) -> Result<Bench> {
         // below target: a disk, where /tmp may be memory
         let dir = TempDir::with_prefix_in("bench-", env!("CARGO_TARGET_TMPDIR"));
         let dir = dir.map_err(Failure::setup)?;
-        let engine = Some(start_engine(dir.path(), watch, Lazy::default())?);
-        Ok(Bench { engine, dir, logs: AtomicU64::new(0), watch: watch.clone() })
+        let engine = Some(start_engine(dir.path(), watch, Lazy::default(), walls.clone())?);
+        Ok(Bench { engine, dir, logs: AtomicU64::new(0), watch: watch.clone(), walls })
     }
 
     pub fn engine(&self) -> &Engine {
@@ -39,6 +45,11 @@ impl Bench {
 
     pub fn dir(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Whether its programs are without privileges.
+    pub fn is_walled(&self) -> bool {
+        self.walls.unprivileged
     }
 
     /// Ends the engine and starts another on the same directory.
@@ -50,7 +61,8 @@ impl Bench {
     pub fn restart_with(&mut self, lazy: Lazy) -> Result<()> {
         self.watch.doing("end the engine");
         self.engine = None;
-        self.engine = Some(start_engine(self.dir.path(), &self.watch, lazy)?);
+        let walls = self.walls.clone();
+        self.engine = Some(start_engine(self.dir.path(), &self.watch, lazy, walls)?);
         Ok(())
     }
 
@@ -120,7 +132,7 @@ impl Bench {
     }
 }
 
-fn start_engine(dir: &Path, watch: &Watch, lazy: Lazy) -> Result<Engine> {
+fn start_engine(dir: &Path, watch: &Watch, lazy: Lazy, walls: WallsConfig) -> Result<Engine> {
     let places = Places::get()?;
     watch.doing("start an engine");
     Engine::start(Config {
@@ -129,6 +141,7 @@ fn start_engine(dir: &Path, watch: &Watch, lazy: Lazy) -> Result<Engine> {
         roots: places.roots().0,
         spawner: places.spawner.clone(),
         lazy,
+        walls,
     })
     .asked("start an engine")
 }

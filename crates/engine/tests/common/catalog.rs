@@ -67,7 +67,13 @@ impl Spec {
             ["PATH=/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1"];
         let own = self.env.iter().map(|(name, value)| format!("{name}={value}"));
         let env = fixed.iter().map(|line| line.to_string()).chain(own).collect();
-        Ok(LaunchSpec { path: argv[0].clone(), argv, env, cwd: "/tmp".into() })
+        Ok(LaunchSpec {
+            path: argv[0].clone(),
+            argv,
+            env,
+            cwd: "/tmp".into(),
+            ..LaunchSpec::default()
+        })
     }
 
     fn command(&self, places: &Places) -> Vec<String> {

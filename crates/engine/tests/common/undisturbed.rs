@@ -5,8 +5,8 @@ use super::{Bench, Failure, Program, Result, Spec};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// A program's command line, and what it is asked.
-type Question = (String, Vec<String>);
+/// A program's command line, whether it is behind walls, and what it is asked.
+type Question = (String, bool, Vec<String>);
 type Answers = Arc<Mutex<Option<Vec<String>>>>;
 
 /// Many events say the same words.
@@ -31,7 +31,7 @@ pub fn same_as_undisturbed(bench: &Bench, spec: &Spec, program: Program) -> Resu
 
 fn undisturbed(bench: &Bench, spec: &Spec, history: &History) -> Result<Vec<String>> {
     let commands: Vec<String> = history.iter().map(|(command, _)| command.clone()).collect();
-    let key = (spec.launch_spec()?.argv.join(" "), commands.clone());
+    let key = (spec.launch_spec()?.argv.join(" "), bench.is_walled(), commands.clone());
     let answers = {
         let mut known = KNOWN.lock().unwrap_or_else(|poison| poison.into_inner());
         known.entry(key).or_default().clone()

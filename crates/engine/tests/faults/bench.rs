@@ -67,7 +67,7 @@ impl Bench {
         let path = format!("/bin/{}", words[0]);
         let argv = words.iter().map(|word| (*word).to_owned()).collect();
         let env = vec!["PATH=/bin".to_owned()];
-        let spec = LaunchSpec { path, argv, env, cwd: "/tmp".into() };
+        let spec = LaunchSpec { path, argv, env, cwd: "/tmp".into(), ..LaunchSpec::default() };
         let outside = Outside { fds, numbers: vec![0, 1, 2] };
         let tree = self.engine.launch(&self.root_name, spec, outside)?;
         let mut program = Program { tree, stream };
@@ -120,6 +120,7 @@ pub fn start_engine(dir: &Path, root: &Path) -> Result<Engine> {
         roots: root.parent().expect("a directory").to_owned(),
         spawner: spawner(),
         lazy: Lazy::default(),
+        walls: stasis_engine::WallsConfig::namespaces_only(),
     })
 }
 

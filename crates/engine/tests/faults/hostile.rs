@@ -61,7 +61,7 @@ acts! {
     many_writers: AtStart, Carried;
     no_stdio: AtStart, Carried;
     thread_with_own_files: AtStart, Refused("descriptors");
-    seccomp: AtStart, Refused("seccomp");
+    seccomp: AtStart, Carried;
     fork_storm: AtStart, Either;
     thread_storm: AtStart, Carried;
     twin_killer: AtStart, Either;

@@ -96,6 +96,15 @@ fn timer(id: i32, left_ns: u64) -> PosixTimer {
 }
 
 const PROCESSES: &[Lie] = &[
+    ("a filter that is not there", |m| live(m).filters.push(0)),
+    ("a filter of no instructions", |m| m.meta.filters.push(Filter(Vec::new()))),
+    ("a filter longer than the kernel takes", |m| m.meta.filters.push(Filter(vec![0; 4097]))),
+    ("a filter without the right to one", |m| {
+        m.meta.filters.push(Filter(vec![0x7fff_0000_0000_0006]));
+        live(m).filters.push(0);
+        let thread = &mut live(m).threads[0];
+        (thread.no_new_privs, thread.creds.effective) = (false, 0);
+    }),
     ("no process", |m| m.processes.clear()),
     ("no living process", |m| {
         m.processes.iter_mut().for_each(|process| {

@@ -7,27 +7,32 @@ use stasis_engine::{Error, Lazy};
 
 pub struct Event {
     pub name: &'static str,
+    /// Behind all walls, as machines are.
+    pub walled: bool,
     pub run: fn(&mut Stage) -> Result<()>,
 }
 
 pub const EVENTS: &[Event] = &[
-    Event { name: "plain", run: plain },
-    Event { name: "capture", run: capture },
-    Event { name: "capture_restore", run: capture_restore },
-    Event { name: "source_alive", run: source_alive },
-    Event { name: "two_at_once", run: two_at_once },
-    Event { name: "branch_of_branch", run: branch_of_branch },
-    Event { name: "captured_twice", run: captured_twice },
-    Event { name: "recaptured", run: recaptured },
-    Event { name: "chain_5", run: |stage| chain(stage, 5) },
-    Event { name: "chain_20", run: |stage| chain(stage, 20) },
-    Event { name: "parked", run: parked },
-    Event { name: "parked_branch", run: parked_branch },
-    Event { name: "flattened", run: flattened },
-    Event { name: "on_demand", run: on_demand },
-    Event { name: "cache_dropped", run: cache_dropped },
-    Event { name: "engine_restart", run: engine_restart },
-    Event { name: "refused", run: refused },
+    Event { name: "plain", walled: false, run: plain },
+    Event { name: "capture", walled: false, run: capture },
+    Event { name: "capture_restore", walled: false, run: capture_restore },
+    Event { name: "source_alive", walled: false, run: source_alive },
+    Event { name: "two_at_once", walled: false, run: two_at_once },
+    Event { name: "branch_of_branch", walled: false, run: branch_of_branch },
+    Event { name: "captured_twice", walled: false, run: captured_twice },
+    Event { name: "recaptured", walled: false, run: recaptured },
+    Event { name: "chain_5", walled: false, run: |stage| chain(stage, 5) },
+    Event { name: "chain_20", walled: false, run: |stage| chain(stage, 20) },
+    Event { name: "parked", walled: false, run: parked },
+    Event { name: "parked_branch", walled: false, run: parked_branch },
+    Event { name: "flattened", walled: false, run: flattened },
+    Event { name: "on_demand", walled: false, run: on_demand },
+    Event { name: "cache_dropped", walled: false, run: cache_dropped },
+    Event { name: "engine_restart", walled: false, run: engine_restart },
+    Event { name: "refused", walled: false, run: refused },
+    Event { name: "walled", walled: true, run: capture_restore },
+    Event { name: "walled_two_at_once", walled: true, run: two_at_once },
+    Event { name: "walled_parked", walled: true, run: parked_branch },
 ];
 
 /// Nothing happens. A program that fails here is a bad program.

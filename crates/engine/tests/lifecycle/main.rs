@@ -17,6 +17,7 @@ use common::{Failure, Kind, Spec, within};
 use events::Event;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use stage::Stage;
+use stasis_engine::WallsConfig;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -57,14 +58,20 @@ fn events_of(spec: &Spec) -> Vec<&'static Event> {
     let chosen = |event: &&Event| match (spec.refused, spec.kind) {
         (true, _) => ["plain", "refused"].contains(&event.name),
         (false, Kind::C) => !["refused", "chain_5"].contains(&event.name),
-        (false, _) => ["capture_restore", "chain_5", "parked", "on_demand", "engine_restart"]
-            .contains(&event.name),
+        (false, _) => {
+            ["capture_restore", "chain_5", "parked", "on_demand", "engine_restart", "walled"]
+                .contains(&event.name)
+        }
     };
     events::EVENTS.iter().filter(chosen).collect()
 }
 
 fn run(spec: &Spec, event: &Event, watch: &common::Watch) -> common::Result<()> {
-    let mut stage = Stage::open(spec, watch)?;
+    let walls = match event.walled {
+        true => WallsConfig::default(),
+        false => WallsConfig::namespaces_only(),
+    };
+    let mut stage = Stage::open(spec, walls, watch)?;
     let result = (event.run)(&mut stage);
     match gaps::of(&spec.name, event.name) {
         Some(reason) => gaps::must_be_clean(&mut stage, result, reason),

@@ -1,6 +1,7 @@
 //! One test's engine and the program it happens to.
 
 use crate::common::{BEFORE, Bench, Program, Result, Saved, Spec, Watch, same_as_undisturbed};
+use stasis_engine::WallsConfig;
 
 pub struct Stage<'a> {
     pub bench: Bench,
@@ -10,8 +11,8 @@ pub struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    pub fn open(spec: &'a Spec, watch: &Watch) -> Result<Stage<'a>> {
-        Ok(Stage { bench: Bench::start(watch)?, spec, source: None })
+    pub fn open(spec: &'a Spec, walls: WallsConfig, watch: &Watch) -> Result<Stage<'a>> {
+        Ok(Stage { bench: Bench::start_with(watch, walls)?, spec, source: None })
     }
 
     /// Launches the program and has it do something.

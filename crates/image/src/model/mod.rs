@@ -56,6 +56,8 @@ pub struct Meta {
     pub packs: Vec<PackRef>,
     /// Mapped files, recorded so that a changed library is refused and not executed.
     pub mapped_files: Vec<MappedFile>,
+    /// Seccomp filters that processes are under, each once.
+    pub filters: Vec<Filter>,
 }
 
 /// A pack as an image refers to it.

@@ -48,7 +48,13 @@ pub struct Live {
     pub personality: u32,
     pub child_subreaper: bool,
     pub huge_pages_disabled: bool,
+    /// Seccomp filters of every thread, oldest first, by index into `Meta::filters`.
+    pub filters: Vec<u32>,
 }
+
+/// A seccomp filter: classic BPF, one instruction a word as the kernel lays it out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filter(pub Vec<u64>);
 
 impl Process {
     pub fn live(&self) -> Option<&Live> {

@@ -32,8 +32,11 @@ pub const STORE: u64 = SPECIAL + 4;
 /// Set the report page's address to args[0].
 pub const REPORT: u64 = SPECIAL + 5;
 
+/// Watch the 32-bit word at args[0] until it is at least args[1], without a system call.
+pub const WATCH: u64 = SPECIAL + 6;
+
 /// Stop, for a tracer.
-pub const TRAP: u64 = SPECIAL + 6;
+pub const TRAP: u64 = SPECIAL + 7;
 
 /// One operation, as the loop reads it from memory.
 #[repr(C)]
@@ -156,6 +159,14 @@ global_asm!(
     "mov r13, rdi",
     "jmp 4b",
     "22:",
+    "cmp rax, 0x10006",
+    "jne 23f",
+    "pause",
+    "mov edx, [rdi]",
+    "cmp edx, [rbx + 16]",
+    "jb 22b",
+    "jmp 4b",
+    "23:",
     "int3",
     "ud2",
     // a Must failed

@@ -108,11 +108,12 @@ fn look(found: &Found, tree: &Tree, index: u32) -> std::io::Result<Terminal> {
     let Some(master) = found.master.as_ref().map(AsFd::as_fd) else { return orphan(found, index) };
     let path = format!("/proc/{}/root/dev/pts/{index}", tree.walls.init.pid);
     let node = std::fs::metadata(path)?;
+    let own = |id: u32| tree.walls.ids().inside(id).unwrap_or(0);
     let mut winsize = [0; 8];
     fds::ioctl_buffer(master, libc::TIOCGWINSZ, &mut winsize)?;
     let mut terminal = Terminal {
         index,
-        node: (node.uid(), node.gid(), node.mode() & 0o7777),
+        node: (own(node.uid()), own(node.gid()), node.mode() & 0o7777),
         slave_gone: fds::hung_up(master)?,
         locked: tty::get_word(master, TIOCGPTLCK)? != 0,
         packet: tty::get_word(master, TIOCGPKT)? != 0,

@@ -233,8 +233,7 @@ fn accept(own: &Found, scene: &Scene) -> Result<Accepted> {
         return Err(own.refuse("a connection that waited to be accepted has vanished"));
     }
     let fd = socket::accept(own.fd(), 0).doing(|| own.doing())?;
-    let (pid, uid, gid) = socket::peer_credentials(fd.as_fd()).doing(|| own.doing())?;
-    let connector = PeerId { pid: scene.pids.get(&pid).copied().unwrap_or(0), uid, gid };
+    let connector = scene.inside(socket::peer_credentials(fd.as_fd()).doing(|| own.doing())?);
     let connection = Found { fd, ..*own };
     Ok(Accepted { connector, sent: queue::peek_stream(&connection, scene)? })
 }

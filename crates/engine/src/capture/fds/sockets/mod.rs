@@ -24,6 +24,7 @@ use crate::error::{Doing, Error, Result};
 use crate::freeze::Frozen;
 use crate::tree::Tree;
 use stasis_image::model::*;
+use stasis_sandbox::Ids;
 use stasis_spawner::protocol::InitRequest;
 use stasis_spawner::socket_plan::{self, SocketLook, SocketLooks, UnixRow};
 use stasis_sys::socket::MAX_FDS;
@@ -76,6 +77,16 @@ struct Scene {
     objects: HashMap<u32, u32>,
     /// Pids in the machine by pids on the host.
     pids: HashMap<i32, i32>,
+    ids: Ids,
+}
+
+impl Scene {
+    /// Somebody in the machine's numbering; one that has ended has no number any more.
+    fn inside(&self, (pid, uid, gid): (i32, u32, u32)) -> PeerId {
+        let id = |id: u32| self.ids.inside(id).unwrap_or(u32::MAX);
+        let pid = self.pids.get(&pid).copied().unwrap_or(0);
+        PeerId { pid, uid: id(uid), gid: id(gid) }
+    }
 }
 
 /// Keeps a copy of a socket for later; what is returned is filled in by `resolve`.
@@ -169,6 +180,7 @@ pub fn resolve(
         rows: rows.into_iter().map(|row| (row.inode, row)).collect(),
         objects: found.iter().map(|own| (own.inode, own.object)).collect(),
         pids: frozen.processes.iter().map(|process| (process.pid, process.own_pid)).collect(),
+        ids: tree.walls.ids(),
     };
     let mut sockets = Vec::with_capacity(found.len());
     for (own, look) in found.iter().zip(&looks) {

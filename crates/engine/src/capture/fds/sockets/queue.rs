@@ -2,7 +2,7 @@
 
 use super::{Found, Scene};
 use crate::error::{Doing, Result};
-use stasis_image::model::{PeerId, SocketMessage};
+use stasis_image::model::SocketMessage;
 use stasis_sys::socket::Received;
 use stasis_sys::{fds, libc, socket};
 use std::io;
@@ -98,15 +98,10 @@ impl<'a> Queue<'a> {
         }
         self.messages.push(SocketMessage {
             data: self.buffer[..received.len].to_vec(),
-            sender: received.credentials.map(|sender| self.inside(sender)),
+            sender: received.credentials.map(|sender| self.scene.inside(sender)),
             from: if received.from.len() > 2 { received.from } else { Vec::new() },
         });
         Ok(true)
-    }
-
-    /// A sender in the machine's numbering; one that has ended has no number any more.
-    fn inside(&self, (pid, uid, gid): (i32, u32, u32)) -> PeerId {
-        PeerId { pid: self.scene.pids.get(&pid).copied().unwrap_or(0), uid, gid }
     }
 }
 

@@ -1,0 +1,156 @@
+//! Results in the form that foreverVM's clients read.
+//!
+//! These clients are strict in ways their types do not show: `value` is null for no value and
+//! absent for a failure, `error` is absent for success, and `runtime_ms` is a whole number.
+
+use crate::{Chunk, Failure, Instruction, Outcome, Status};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Picture {
+    /// Base64.
+    pub png: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ExecResult {
+    /// repr of the last expression, null if there is none; absent after a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::machine::nullable")]
+    #[schema(value_type = Option<String>)]
+    pub value: Option<Option<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Picture>,
+    /// The traceback; absent after success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    pub runtime_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ResultBody {
+    pub instruction_id: u64,
+    pub instruction_seq: u64,
+    pub result: ExecResult,
+}
+
+/// What a client sends over a WebSocket.
+#[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromClient {
+    Exec { instruction: crate::Code, request_id: u64 },
+}
+
+/// What a client gets over a WebSocket; `output` and `result` are also the lines of a stream.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ToClient {
+    Connected { machine_name: String },
+    ExecReceived { seq: u64, request_id: u64 },
+    Output { chunk: Chunk, instruction_id: u64 },
+    Result { instruction_id: u64, result: ExecResult },
+    /// A word to people; clients read on.
+    Message { message: String, level: &'static str },
+}
+
+impl ExecResult {
+    /// A failure that is not an instruction's own.
+    pub fn failed(error: impl Into<String>) -> ExecResult {
+        ExecResult { value: None, data: None, error: Some(error.into()), runtime_ms: 0 }
+    }
+}
+
+impl From<&Instruction> for ExecResult {
+    fn from(instruction: &Instruction) -> ExecResult {
+        let Some(outcome) = &instruction.outcome else {
+            return ExecResult::failed("instruction.unknown: how it ended is not known");
+        };
+        let runtime_ms = outcome.runtime_ms.max(0.0).round() as u64;
+        match &outcome.error {
+            Some(failure) => {
+                let late = instruction.status == Status::Interrupted;
+                let error = Some(words(failure, late));
+                ExecResult { value: None, data: None, error, runtime_ms }
+            }
+            None => {
+                let value = Some(outcome.value.clone());
+                ExecResult { value, data: picture(outcome), error: None, runtime_ms }
+            }
+        }
+    }
+}
+
+/// Clients tell a timeout by these two words.
+fn words(failure: &Failure, interrupted: bool) -> String {
+    let Failure { name, message, traceback } = failure;
+    let text = match traceback.is_empty() {
+        true => format!("{name}: {message}"),
+        false => traceback.clone(),
+    };
+    match interrupted && name == "TimeoutError" {
+        true => format!("{}\nTimed out", text.trim_end()),
+        false => text,
+    }
+}
+
+/// The value's own picture, or else the last one that was shown.
+fn picture(outcome: &Outcome) -> Option<Picture> {
+    let shown = outcome.shown.iter().rev().map(|shown| &shown.data);
+    let found = outcome.data.iter().chain(shown).find_map(|data| data.get("image/png"));
+    let png = found?.as_str()?.to_owned();
+    Some(Picture { png })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(status: Status, outcome: Outcome) -> String {
+        let instruction = Instruction {
+            seq: 0,
+            code: String::new(),
+            status,
+            queued_at: jiff::Timestamp::UNIX_EPOCH,
+            started_at: None,
+            finished_at: None,
+            outputs: 0,
+            rolled_back: false,
+            outcome: Some(outcome),
+            receipt: None,
+        };
+        serde_json::to_string(&ExecResult::from(&instruction)).expect("JSON")
+    }
+
+    #[test]
+    fn a_value_has_no_error_and_no_value_is_null() {
+        let outcome = Outcome { value: Some("2".into()), runtime_ms: 1.6, ..Default::default() };
+        assert_eq!(ended(Status::Done, outcome), r#"{"value":"2","runtime_ms":2}"#);
+        let nothing = ended(Status::Done, Outcome::default());
+        assert_eq!(nothing, r#"{"value":null,"runtime_ms":0}"#);
+    }
+
+    #[test]
+    fn a_failure_has_no_value() {
+        let error = Failure { traceback: "Boom".into(), ..Default::default() };
+        let outcome = Outcome { error: Some(error), ..Default::default() };
+        assert_eq!(ended(Status::Done, outcome), r#"{"error":"Boom","runtime_ms":0}"#);
+    }
+
+    #[test]
+    fn a_timeout_says_so_but_a_timeout_of_the_program_does_not() {
+        let error = Failure { name: "TimeoutError".into(), ..Default::default() };
+        let outcome = Outcome { error: Some(error), ..Default::default() };
+        assert!(ended(Status::Interrupted, outcome.clone()).contains("Timed out"));
+        assert!(!ended(Status::Done, outcome).contains("Timed out"));
+    }
+
+    #[test]
+    fn pictures_come_from_the_value_first() {
+        let png = |text: &str| crate::Data::from([("image/png".into(), text.into())]);
+        let shown = vec![crate::Shown { after: 0, data: png("shown") }];
+        let outcome = Outcome { shown, ..Default::default() };
+        assert!(ended(Status::Done, outcome.clone()).contains(r#""data":{"png":"shown"}"#));
+        let both = Outcome { data: Some(png("own")), ..outcome };
+        assert!(ended(Status::Done, both).contains(r#""data":{"png":"own"}"#));
+    }
+}

@@ -1,0 +1,205 @@
+//! What the service's routes take and give around machines and instructions.
+
+use crate::machine::nullable;
+use crate::{Chunk, Durability, Exec, Instruction, Machine, Name, State, Template, Timeout};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::{IntoParams, ToSchema};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    pub status: String,
+    pub version: String,
+    /// Whether machines can be made.
+    pub templates_ready: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Whoami {
+    pub account: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+}
+
+/// A machine that was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Made {
+    pub machine_name: Name,
+    pub machine: Machine,
+}
+
+/// Which machines to list. A machine has to meet all that is said.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Filter {
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    #[serde(default)]
+    pub state: Option<State>,
+    /// At most this many; 1000 unless told.
+    #[serde(default)]
+    pub limit: Option<u64>,
+    /// What `next` of the page before said.
+    #[serde(default)]
+    pub cursor: Option<String>,
+}
+
+/// A page of machines, newest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MachineList {
+    pub machines: Vec<Machine>,
+    /// What to give as `cursor` for the next page; null at the end.
+    pub next: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Removed {
+    pub removed: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Interrupted {
+    /// Whether something ran.
+    pub interrupted: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Cancelled {
+    /// Whether it still waited.
+    pub cancelled: bool,
+}
+
+/// Code as clients send it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Code {
+    pub code: String,
+    /// Absent means the service's default, null no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "nullable")]
+    #[schema(value_type = Option<f64>)]
+    pub timeout_seconds: Option<Option<f64>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ExecRequest {
+    pub instruction: Code,
+    /// Interrupt what runs, and cancel what waits, first.
+    #[serde(default)]
+    pub interrupt: bool,
+    /// Overrides the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
+    /// The same key again gives the same instruction instead of a second one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+impl ExecRequest {
+    /// As machines take it; otherwise what is wrong with it.
+    pub fn exec(self) -> Result<Exec, String> {
+        Ok(Exec {
+            code: self.instruction.code,
+            timeout: timeout(self.instruction.timeout_seconds)?,
+            durability: self.durability,
+            idempotency_key: self.idempotency_key,
+            interrupt: self.interrupt,
+        })
+    }
+}
+
+fn timeout(given: Option<Option<f64>>) -> Result<Timeout, String> {
+    match given {
+        None => Ok(Timeout::Default),
+        Some(None) => Ok(Timeout::Never),
+        Some(Some(seconds)) if seconds >= 0.0 => Ok(Timeout::Seconds(seconds)),
+        Some(Some(seconds)) => Err(format!("timeout_seconds cannot be {seconds}")),
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Accepted {
+    pub instruction_seq: u64,
+    pub machine: Name,
+    /// Whether something was interrupted for it.
+    pub interrupted: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Range {
+    /// The first number.
+    #[serde(default)]
+    pub from: u64,
+    /// At most this many.
+    #[serde(default)]
+    pub limit: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct InstructionList {
+    pub instructions: Vec<Instruction>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Outputs {
+    pub chunks: Vec<Chunk>,
+    /// Whether no more will come after these.
+    pub over: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TemplateList {
+    pub templates: Vec<Template>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BuildTemplate {
+    /// As TOML.
+    pub recipe: String,
+}
+
+/// A line of what a build says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum BuildLine {
+    Step { step: String, done: u64, total: Option<u64> },
+    Say { say: String },
+    Template { template: Box<Template> },
+    Error { error: crate::ErrorBody },
+}
+
+/// A token as lists show it: never its secret.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Token {
+    pub id: String,
+    pub name: Option<String>,
+    pub account: String,
+    pub scopes: Vec<String>,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewToken {
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The caller's own unless told.
+    #[serde(default)]
+    pub account: Option<String>,
+    /// `machines` unless told; also `templates`, `tokens`, `host`.
+    #[serde(default)]
+    pub scopes: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MadeToken {
+    /// `id.secret`: shown this once.
+    pub token: String,
+    #[serde(flatten)]
+    pub about: Token,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TokenList {
+    pub tokens: Vec<Token>,
+}

@@ -1,0 +1,145 @@
+//! Programs that use things up, with a limit and then, on the same machine while it runs, without.
+
+use crate::machine::{Lab, Machine, launch};
+use libtest_mimic::{Failed, Trial};
+use stasis_engine::{DiskLimit, Limits, WallsConfig};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Against hangs.
+const LONG: Duration = Duration::from_secs(30);
+
+type Test = fn(&Lab) -> Result<(), Failed>;
+
+pub fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
+    let tests: [(&str, Test); 8] = [
+        ("processes", processes),
+        ("memory", memory),
+        ("descriptors", descriptors),
+        ("one_large_file", one_large_file),
+        ("many_files", many_files),
+        ("processor", processor),
+        ("capture_at_the_limit", capture_at_the_limit),
+        ("ids_are_the_machines_own", ids_are_the_machines_own),
+    ];
+    let trial = |(name, run): (&str, Test)| {
+        let lab = lab.clone();
+        Trial::test(format!("limits::{name}"), move || run(&lab))
+    };
+    tests.map(trial).into_iter().collect()
+}
+
+fn limited(lab: &Lab, change: impl Fn(&mut Limits)) -> Machine {
+    let mut walls = WallsConfig::default();
+    change(&mut walls.limits);
+    launch(&lab.engine(walls))
+}
+
+fn expect(machine: &mut Machine, line: &str, expected: &str) -> Result<(), Failed> {
+    match machine.ask(line) {
+        said if said == expected => Ok(()),
+        said => Err(format!("{line}: `{said}` instead of `{expected}`").into()),
+    }
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(what().into()) }
+}
+
+fn processes(lab: &Lab) -> Result<(), Failed> {
+    let mut machine = limited(lab, |limits| limits.pids = Some(20));
+    expect(&mut machine, "processes 100", "EAGAIN")?;
+    let limits = Limits { pids: None, ..machine.tree().limits() };
+    machine.tree().set_limits(limits)?;
+    expect(&mut machine, "processes 100", "ok")?;
+    // its last child is on its way out when it has answered
+    let start = Instant::now();
+    while machine.tree().usage().pids != Some(1) {
+        ensure(start.elapsed() < LONG, || format!("{:?} are counted", machine.tree().usage()))?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// One process is ended, the machine lives, and it can be told what happened.
+fn memory(lab: &Lab) -> Result<(), Failed> {
+    let mut machine = limited(lab, |limits| limits.memory = Some(64 << 20));
+    expect(&mut machine, "memory 256", "killed 9")?;
+    let usage = machine.tree().usage();
+    ensure(usage.oom_kills.is_some_and(|kills| kills > 0), || format!("not told: {usage:?}"))?;
+    ensure(usage.memory_peak.is_some_and(|peak| peak <= 64 << 20), || format!("{usage:?}"))?;
+    machine.tree().set_limits(Limits { memory: Some(1 << 30), ..machine.tree().limits() })?;
+    expect(&mut machine, "memory 256", "ok")
+}
+
+fn descriptors(lab: &Lab) -> Result<(), Failed> {
+    let mut machine = limited(lab, |limits| limits.descriptors = Some(100));
+    expect(&mut machine, "descriptors 200", "EMFILE")?;
+    expect(&mut limited(lab, |limits| limits.descriptors = None), "descriptors 200", "ok")
+}
+
+fn one_large_file(lab: &Lab) -> Result<(), Failed> {
+    let small = DiskLimit { bytes: 4 << 20, files: 1000 };
+    let mut machine = limited(lab, |limits| limits.disk = Some(small));
+    expect(&mut machine, "one_file 16", "EFBIG")?;
+    expect(&mut limited(lab, |limits| limits.disk = None), "one_file 16", "ok")
+}
+
+/// No file system says no; a machine that goes on is ended.
+fn many_files(lab: &Lab) -> Result<(), Failed> {
+    let few = DiskLimit { bytes: 1 << 30, files: 100 };
+    let mut machine = limited(lab, |limits| limits.disk = Some(few));
+    machine.ask("many_files 1000");
+    let start = Instant::now();
+    while machine.tree().is_alive() {
+        ensure(start.elapsed() < LONG, || "a runaway goes on".into())?;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut other = limited(lab, |limits| limits.disk = None);
+    expect(&mut other, "many_files 1000", "ok")?;
+    let usage = other.tree().disk_usage();
+    ensure(usage.files >= 1000, || format!("{usage:?}"))?;
+    std::thread::sleep(start.elapsed() + Duration::from_secs(1));
+    ensure(other.tree().is_alive(), || "ended without a limit".into())
+}
+
+fn processor(lab: &Lab) -> Result<(), Failed> {
+    let mut machine = limited(lab, |limits| limits.cpu_millis = Some(100));
+    let before = machine.tree().usage().cpu_ns;
+    expect(&mut machine, "memory 64", "ok")?;
+    let after = machine.tree().usage().cpu_ns;
+    ensure(after > before && before.is_some(), || format!("{before:?}, then {after:?}"))?;
+    machine.tree().set_limits(Limits { cpu_millis: None, ..machine.tree().limits() })?;
+    Ok(())
+}
+
+/// Copies of a machine's processes count as its own, so a capture makes room for them.
+fn capture_at_the_limit(lab: &Lab) -> Result<(), Failed> {
+    let mut walls = WallsConfig::default();
+    walls.limits.pids = Some(1);
+    let engine = lab.engine(walls);
+    let mut machine = launch(&engine);
+    expect(&mut machine, "init_shown", "EAGAIN")?;
+    engine.capture(machine.tree())?;
+    expect(&mut machine, "init_shown", "EAGAIN")
+}
+
+/// No machine has an id of the host's users or of another machine.
+fn ids_are_the_machines_own(lab: &Lab) -> Result<(), Failed> {
+    let walled = lab.walled();
+    let [first, second] = [&walled[0], &walled[1]].map(|machine| user(machine.tree().pid()));
+    ensure(first >= 1 << 28 && second >= 1 << 28 && first != second, || {
+        format!("machines run as {first} and {second}")
+    })?;
+    let shared = lab.with_walls(|walls| walls.ids = None);
+    let shared = shared.lock().unwrap_or_else(|poison| poison.into_inner());
+    let user = user(shared.tree().pid());
+    ensure(user == 1000, || format!("without that wall it runs as {user}"))
+}
+
+/// Who a process is for the host.
+fn user(pid: i32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or("");
+    line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,178 @@
+//! A machine's past: its checkpoints, going back, and branches.
+//!
+//!   m@0 ── m@1 ── m@2 ── m@3          roll back to m@1: 2 and 3 stay in the log, marked
+//!            └── branch ── b@0        a branch is a machine of its own, with its own numbers
+
+use crate::driver::Driver;
+use crate::error::{Error, Result};
+use crate::host::{Host, fresh_name};
+use crate::machine::Machine;
+use stasis_api::{Name, Parent, Timestamp};
+use stasis_protocol::{Order, Report, Variable};
+use stasis_store::{Checkpoint, NewRecord};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Branches made by one call.
+pub const MAX_BRANCHES: usize = 1000;
+
+/// What branches should be like.
+#[derive(Debug, Clone, Default)]
+pub struct Branch {
+    /// The checkpoint to start from; the state now, if absent.
+    pub seq: Option<u64>,
+    pub names: Vec<Option<Name>>,
+    /// Added to the parent's.
+    pub tags: BTreeMap<String, String>,
+}
+
+impl Host {
+    /// The checkpoints of a machine, oldest first.
+    pub fn history(&self, machine: &Arc<Machine>) -> Result<Vec<Checkpoint>> {
+        Ok(self.inner().store.checkpoints(machine.id)?)
+    }
+
+    /// Names a checkpoint, or takes its name away.
+    pub fn label(&self, machine: &Arc<Machine>, seq: u64, label: Option<&str>) -> Result<()> {
+        if label.is_some_and(|label| label.is_empty() || label.len() > 200) {
+            return Err(Error::Invalid("a label has 1 to 200 bytes".into()));
+        }
+        match self.inner().store.set_label(machine.id, seq, label)? {
+            true => Ok(()),
+            false => Err(no_checkpoint(machine, seq)),
+        }
+    }
+
+    /// Takes a machine back to the state after `seq`; to its beginning for `None`. What came after
+    /// stays in the log, marked.
+    pub fn roll_back(&self, machine: &Arc<Machine>, seq: Option<u64>) -> Result<()> {
+        machine.ask(move |driver| driver.roll_back(seq))
+    }
+
+    /// Takes a machine back to the state before the last instruction that is not undone yet.
+    pub fn undo(&self, machine: &Arc<Machine>) -> Result<()> {
+        machine.ask(|driver| {
+            driver.checkpoint_now()?;
+            let checkpoints = driver.host.store.checkpoints(driver.machine.id)?;
+            let Some(last) = checkpoints.last() else {
+                return Err(Error::Invalid("there is nothing to undo".into()));
+            };
+            let before = checkpoints.iter().rev().find(|one| one.seq < last.seq);
+            driver.roll_back(before.map(|one| one.seq))
+        })
+    }
+
+    /// Makes machines that start from another's state. The source is not disturbed beyond the
+    /// moment a checkpoint of it takes.
+    pub fn branch(&self, source: &Arc<Machine>, branch: Branch) -> Result<Vec<Arc<Machine>>> {
+        if branch.names.is_empty() || branch.names.len() > MAX_BRANCHES {
+            return Err(Error::Invalid(format!("one call makes 1 to {MAX_BRANCHES} branches")));
+        }
+        let (image, seq) = match branch.seq {
+            Some(seq) => (self.checkpoint_image(source, seq)?, Some(seq)),
+            None => source.ask(|driver| driver.current_image())?,
+        };
+        let made = source.record().made.clone();
+        let one = |name: Option<Name>| {
+            let mut tags = made.tags.clone();
+            tags.extend(branch.tags.clone());
+            self.add(NewRecord {
+                name: name.unwrap_or_else(fresh_name),
+                created_at: Timestamp::now(),
+                tags,
+                image: image.clone(),
+                parent: Some(Parent { machine: made.name.clone(), seq }),
+                ..made.clone()
+            })
+        };
+        let mut machines = Vec::new();
+        for name in branch.names {
+            match one(name) {
+                Ok(machine) => machines.push(machine),
+                Err(error) => {
+                    // all or none: a taken name leaves nothing behind
+                    machines.iter().try_for_each(|machine| self.remove(machine))?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(machines)
+    }
+
+    fn checkpoint_image(&self, machine: &Arc<Machine>, seq: u64) -> Result<String> {
+        let found = self.inner().store.checkpoint(machine.id, seq)?;
+        found.map(|one| one.image).ok_or_else(|| no_checkpoint(machine, seq))
+    }
+
+    /// The session's variables.
+    pub fn vars(&self, machine: &Arc<Machine>) -> Result<Vec<Variable>> {
+        machine.ask(|driver| {
+            driver.query(&Order::Vars, |report| match report {
+                Report::Vars { vars } => Some(vars),
+                _ => None,
+            })
+        })
+    }
+
+    /// Names that could stand at `cursor`, and where they begin; both count characters.
+    pub fn complete(
+        &self,
+        machine: &Arc<Machine>,
+        code: String,
+        cursor: usize,
+    ) -> Result<(usize, Vec<String>)> {
+        machine.ask(move |driver| {
+            driver.query(&Order::Complete { code, cursor }, |report| match report {
+                Report::Complete { start, names } => Some((start, names)),
+                _ => None,
+            })
+        })
+    }
+}
+
+fn no_checkpoint(machine: &Arc<Machine>, seq: u64) -> Error {
+    Error::NoCheckpoint { machine: machine.name().to_string(), seq }
+}
+
+impl Driver {
+    /// Saves what is not saved yet.
+    fn checkpoint_now(&mut self) -> Result<()> {
+        let saved = self.machine.work().queue.is_saved();
+        if saved { Ok(()) } else { self.checkpoint() }
+    }
+
+    /// An image of the state now, and the instruction it is the state after.
+    fn current_image(&mut self) -> Result<(String, Option<u64>)> {
+        self.checkpoint_now()?;
+        let record = self.machine.record();
+        Ok((record.head_image.clone(), record.head_seq))
+    }
+
+    fn roll_back(&mut self, seq: Option<u64>) -> Result<()> {
+        let image = match seq {
+            None => self.machine.record().made.image.clone(),
+            Some(seq) => {
+                let found = self.host.store.checkpoint(self.machine.id, seq)?;
+                found.ok_or_else(|| no_checkpoint(&self.machine, seq))?.image
+            }
+        };
+        self.let_go();
+        self.host.store.roll_back(self.machine.id, &image, seq)?;
+        self.early.clear();
+        self.machine.work().last_ran = seq;
+        self.moved_to(image, seq);
+        Ok(())
+    }
+
+    /// Asks the agent something that is no instruction; the machine is woken for it.
+    fn query<T>(&mut self, order: &Order, wanted: impl Fn(Report) -> Option<T>) -> Result<T> {
+        self.wake()?;
+        let Some(live) = &mut self.live else { return Err(self.broken("it is not in memory")) };
+        let answer = live.ask(order, wanted);
+        if answer.is_err() {
+            // a half-read answer must not be taken for that of the next order
+            self.fell = Some(self.fall_back("its agent did not answer", None).words);
+        }
+        answer
+    }
+}

@@ -1,0 +1,104 @@
+//! Keeping the store: collection, checks, figures.
+
+use crate::error::Result;
+use crate::host::Host;
+use crate::live::parse_image;
+use serde::Serialize;
+use stasis_engine::ImageId;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+/// What a collection freed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Freed {
+    pub images: u64,
+    pub packs: u64,
+    pub layers: u64,
+    pub bytes: u64,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// Whether all was looked at.
+    pub complete: bool,
+    pub findings: Vec<Found>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// A stable name for programs.
+    pub code: String,
+    pub what: String,
+    /// Machines and templates that need what is damaged.
+    pub affects: Vec<String>,
+    pub mended: bool,
+}
+
+impl Host {
+    /// Frees what no machine, checkpoint or template needs.
+    pub fn collect(&self) -> Result<Freed> {
+        let inner = self.inner();
+        let freed = inner.engine.collect(|| inner.images_in_use())?;
+        Ok(Freed {
+            images: freed.images as u64,
+            packs: freed.packs as u64,
+            layers: freed.layers.len() as u64,
+            bytes: freed.bytes,
+        })
+    }
+
+    /// Reads everything that is in use and names what is damaged. With `mend`, pages that exist
+    /// elsewhere are put back.
+    pub fn check_store(&self, mend: bool) -> Result<Checked> {
+        let inner = self.inner();
+        let keep = inner.images_in_use()?;
+        let repair = match mend {
+            true => stasis_engine::Repair::Mend,
+            false => stasis_engine::Repair::Nothing,
+        };
+        let store = inner.engine.store();
+        let checked = store.check(&keep, repair, |_| ControlFlow::Continue(()))?;
+        let mut findings: Vec<Found> = checked.findings.iter().map(|one| self.name(one)).collect();
+        if let Some(said) = inner.store.check()? {
+            findings.push(Found {
+                code: "store.database".into(),
+                what: format!("the records: {said}"),
+                affects: Vec::new(),
+                mended: false,
+            });
+        }
+        Ok(Checked { complete: checked.complete, findings })
+    }
+
+    /// A finding in terms of machines.
+    fn name(&self, finding: &stasis_engine::Finding) -> Found {
+        let images: HashSet<String> = finding.images.iter().map(ToString::to_string).collect();
+        let needs = |machine: &std::sync::Arc<crate::Machine>| {
+            let head = machine.record().head_image.clone();
+            let checkpoints = self.history(machine).unwrap_or_default();
+            images.contains(&head) || checkpoints.iter().any(|one| images.contains(&one.image))
+        };
+        let machines = self.machines().into_iter().filter(needs);
+        let templates = self.templates().unwrap_or_default().into_iter();
+        let templates = templates.filter(|template| images.contains(&template.image));
+        let affects = machines
+            .map(|machine| format!("machine {}", machine.name()))
+            .chain(templates.map(|template| format!("template {}", template.name)))
+            .collect();
+        let (code, what) = (finding.code().to_owned(), finding.to_string());
+        Found { code, what, affects, mended: finding.mended }
+    }
+
+    pub fn store_stats(&self) -> Result<stasis_engine::Stats> {
+        let keep = self.inner().images_in_use()?;
+        Ok(self.inner().engine.store().stats(&keep)?)
+    }
+}
+
+impl crate::host::Inner {
+    fn images_in_use(&self) -> Result<HashSet<ImageId>> {
+        let names = self.store.images_in_use()?;
+        names.iter().map(|name| parse_image(name)).collect()
+    }
+}

@@ -1,0 +1,34 @@
+//! What those who watch over a host look at: counts that cost no more than a lock.
+
+use crate::host::Host;
+use crate::machine::Machine;
+use stasis_api::State;
+use std::path::Path;
+
+impl Host {
+    pub fn data_dir(&self) -> &Path {
+        &self.inner().dirs.data
+    }
+}
+
+impl Machine {
+    /// Its number: later machines have higher ones.
+    pub fn number(&self) -> i64 {
+        self.id.0
+    }
+
+    /// Instructions that run or wait.
+    pub fn pending(&self) -> usize {
+        let work = self.work();
+        work.queue.waiting() + usize::from(work.running.is_some())
+    }
+
+    pub fn state(&self) -> State {
+        let work = self.work();
+        match (work.running.is_some(), work.live) {
+            (true, _) => State::Running,
+            (false, true) => State::Ready,
+            (false, false) => State::Swapped,
+        }
+    }
+}

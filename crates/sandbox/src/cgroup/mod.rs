@@ -1,0 +1,221 @@
+//! Cgroups: a machine's limits on memory, processes and processor time, and what it uses.
+//!
+//!   find ─► Cgroups ──make──► Group ──► set_limits, usage, room, entrances
+//!
+//! Version 1 has a directory per controller, version 2 one for all; a host without either says so
+//! (`Cgroups::missing`), and machines then have the limits a process can have and no others.
+//! Groups lie below `stasis` at the root of each hierarchy, named after the engine's process. One
+//! whose last process is still ending cannot be removed yet; `sweep` tries again, and an engine
+//! removes at its start what killed ones left behind.
+
+mod files;
+mod find;
+
+use crate::config::Limits;
+use files::{Files, Version};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// The init of a machine is a process too.
+const INIT: u64 = 1;
+
+/// Where this engine's groups are made.
+pub struct Cgroups {
+    hierarchies: Option<find::Hierarchies>,
+    missing: Vec<String>,
+    /// Groups of machines that have ended.
+    ended: Mutex<Vec<PathBuf>>,
+}
+
+/// What a machine uses; `None` where nothing counts it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub memory: Option<u64>,
+    pub memory_peak: Option<u64>,
+    /// Processes that were ended for want of memory.
+    pub oom_kills: Option<u64>,
+    pub cpu_ns: Option<u64>,
+    /// Processes and threads, without the init.
+    pub pids: Option<u64>,
+}
+
+/// How a process gets into a group.
+pub enum Entrances {
+    /// Write "0" to each.
+    Tasks(Vec<OwnedFd>),
+    /// Be cloned into this directory.
+    Directory(OwnedFd),
+    None,
+}
+
+impl Cgroups {
+    /// Finds the host's cgroups, or what is missing.
+    pub fn find() -> Arc<Cgroups> {
+        let (hierarchies, missing) = find::find();
+        let cgroups = Cgroups::new(hierarchies, missing);
+        cgroups.remove_leftovers();
+        Arc::new(cgroups)
+    }
+
+    /// No cgroups, by choice.
+    pub fn none() -> Arc<Cgroups> {
+        Arc::new(Cgroups::new(None, vec!["cgroups are turned off".into()]))
+    }
+
+    fn new(hierarchies: Option<find::Hierarchies>, missing: Vec<String>) -> Cgroups {
+        Cgroups { hierarchies, missing, ended: Mutex::default() }
+    }
+
+    /// "v1", "v2" or "none".
+    pub fn kind(&self) -> &'static str {
+        match self.hierarchies.as_ref().map(|found| found.version) {
+            Some(Version::V1) => "v1",
+            Some(Version::V2) => "v2",
+            None => "none",
+        }
+    }
+
+    /// Limits that machines on this host cannot have, and why. Empty when all is there.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// A new group with these limits.
+    pub fn make(self: &Arc<Self>, limits: Limits) -> io::Result<Group> {
+        // there may be several engines in one process
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let files = match &self.hierarchies {
+            Some(found) => Some(Files::make(found, &name)?),
+            None => None,
+        };
+        let group = Group { files, owner: self.clone(), limits: Mutex::new(limits) };
+        group.apply(&limits, 0)?;
+        Ok(group)
+    }
+
+    /// Removes groups whose last process is gone by now.
+    pub fn sweep(&self) {
+        let ended = std::mem::take(&mut *self.ended());
+        let left: Vec<PathBuf> = ended.into_iter().filter(|dir| !remove(dir)).collect();
+        self.ended().extend(left);
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.ended.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Groups of engines that are gone.
+    fn remove_leftovers(&self) {
+        let bases = self.hierarchies.iter().flat_map(|found| found.bases());
+        for entry in bases.flat_map(|base| std::fs::read_dir(base).into_iter().flatten()).flatten()
+        {
+            let name = entry.file_name();
+            let pid = name.to_str().and_then(|name| name.split_once('-')?.0.parse::<u32>().ok());
+            let gone = |pid: u32| !Path::new(&format!("/proc/{pid}")).exists();
+            if pid.is_some_and(gone) {
+                remove(&entry.path());
+            }
+        }
+    }
+}
+
+impl Drop for Cgroups {
+    /// What still ends gets a moment; the rest is left for the next engine.
+    fn drop(&mut self) {
+        const TRIES: u32 = 100;
+        for _ in 0..TRIES {
+            self.sweep();
+            if self.ended().is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// True when it is not there any more.
+fn remove(dir: &Path) -> bool {
+    match std::fs::remove_dir(dir) {
+        Ok(()) => true,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// One machine's group; removed some time after it is dropped.
+pub struct Group {
+    files: Option<Files>,
+    owner: Arc<Cgroups>,
+    limits: Mutex<Limits>,
+}
+
+impl Group {
+    pub fn entrances(&self) -> io::Result<Entrances> {
+        self.files.as_ref().map_or(Ok(Entrances::None), Files::entrances)
+    }
+
+    pub fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Changes the limits of a machine while it runs. Memory below what is in use is refused where
+    /// the kernel cannot make room.
+    pub fn set_limits(&self, limits: Limits) -> io::Result<()> {
+        self.apply(&limits, 0)?;
+        *self.limits.lock().unwrap_or_else(|poison| poison.into_inner()) = limits;
+        Ok(())
+    }
+
+    pub fn usage(&self) -> Usage {
+        let usage = self.files.as_ref().map(Files::usage).unwrap_or_default();
+        Usage { pids: usage.pids.map(|pids| pids.saturating_sub(INIT)), ..usage }
+    }
+
+    /// Room for the engine's own copies of the machine's processes, for as long as the value
+    /// lives. They count as the machine's: at its limit a capture would fail, and the kernel would
+    /// end the machine's processes for the memory of their copies.
+    pub fn room(&self) -> Room<'_> {
+        let limits = self.limits();
+        if let (Some(files), true) = (&self.files, limits.memory.is_some() || limits.pids.is_some())
+        {
+            // one copy and one helper each, at most
+            let copies = files.usage().pids.unwrap_or(0) + 2;
+            let _ = self.apply(&limits, copies);
+        }
+        Room { group: self }
+    }
+
+    fn apply(&self, limits: &Limits, copies: u64) -> io::Result<()> {
+        /// More than a small program writes to during a capture.
+        const EXTRA_MEMORY: u64 = 64 << 20;
+        let Some(files) = &self.files else { return Ok(()) };
+        let extra = if copies == 0 { 0 } else { EXTRA_MEMORY };
+        files.limit_pids(limits.pids.map(|pids| pids + INIT + copies))?;
+        files.limit_cpu(limits.cpu_millis)?;
+        files.limit_memory(limits.memory.map(|memory| memory + extra))
+    }
+}
+
+/// See `Group::room`.
+pub struct Room<'a> {
+    group: &'a Group,
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        // a machine that used the room meanwhile keeps it until the next capture
+        let _ = self.group.apply(&self.group.limits(), 0);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(files) = &self.files {
+            self.owner.ended().extend(files.dirs());
+        }
+    }
+}

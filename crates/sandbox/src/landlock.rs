@@ -1,0 +1,35 @@
+//! What Landlock takes away, decided for the version the kernel has.
+//!
+//! A machine's files are its own, so there is nothing to forbid among them. What is taken away is
+//! what no machine needs: making device nodes, talking to devices outside `/dev`, signals to
+//! anyone but the machine's own programs, and (with any rule) every change of mounts and tracing
+//! of whoever is outside. Abstract sockets are not scoped: they belong to a network namespace that
+//! is the machine's own, and those that a restore brings back are not made by the machine itself.
+
+use stasis_sys::landlock::{
+    ACCESS_IOCTL_DEV, ACCESS_MAKE_BLOCK, ACCESS_MAKE_CHAR, ACCESS_REFER, Ruleset, SCOPE_SIGNAL,
+};
+
+/// The version that knows everything we ask for.
+const NEEDED: u32 = 6;
+
+/// The rules of every machine; `None` where the kernel is too old for them.
+pub fn rules(version: u32) -> Option<Ruleset> {
+    (version >= NEEDED).then(|| Ruleset {
+        handled_files: ACCESS_MAKE_CHAR | ACCESS_MAKE_BLOCK | ACCESS_IOCTL_DEV | ACCESS_REFER,
+        scoped: SCOPE_SIGNAL,
+        below: vec![("/".into(), ACCESS_REFER), ("/dev".into(), ACCESS_IOCTL_DEV)],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_kernel_gets_no_half_of_the_rules() {
+        assert!(rules(NEEDED - 1).is_none());
+        let rules = rules(NEEDED).unwrap();
+        assert!(rules.below.iter().all(|(_, access)| rules.handled_files & access == *access));
+    }
+}

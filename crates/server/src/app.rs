@@ -1,0 +1,86 @@
+//! What all handlers share.
+
+use crate::audit::Audit;
+use crate::auth::Caller;
+use crate::failure::{Failure, Result};
+use crate::guard::Guard;
+use crate::keyring::Keyring;
+use crate::limits::{Quota, Turns};
+use crate::metrics::Metrics;
+use stasis_api::Problem;
+use stasis_machine::{Host, Machine};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+#[derive(Clone)]
+pub struct App(Arc<Shared>);
+
+pub struct Shared {
+    pub host: Arc<Host>,
+    pub keyring: Keyring,
+    pub guard: Guard,
+    pub turns: Turns,
+    pub quota: Quota,
+    pub metrics: Metrics,
+    pub audit: Audit,
+    pub phase: watch::Sender<Phase>,
+}
+
+/// How far the service is on its way to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub enum Phase {
+    Serving,
+    /// No new work; what runs may end.
+    Stopping,
+    /// All machines are saved: nothing more will come.
+    Closed,
+}
+
+impl std::ops::Deref for App {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl App {
+    pub fn new(shared: Shared) -> App {
+        App(Arc::new(shared))
+    }
+
+    pub fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Returns once the service is that far.
+    pub async fn reached(&self, phase: Phase) {
+        // the sender is in `self`: it cannot be gone
+        let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
+    }
+
+    /// A machine of the caller's; those of others are not there.
+    pub fn machine(&self, caller: &Caller, name: &str) -> Result<Arc<Machine>> {
+        let machine = self.host.machine(name)?;
+        if machine.account() == caller.account {
+            return Ok(machine);
+        }
+        Err(stasis_machine::Error::NoMachine(name.to_owned()).into())
+    }
+
+    /// Does what may block, in turn, on a thread of its own.
+    pub async fn block<T, F>(&self, job: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Arc<Host>) -> stasis_machine::Result<T> + Send + 'static,
+    {
+        let turn = self.turns.take().await?;
+        let host = self.host.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let done = job(&host);
+            drop(turn);
+            done
+        });
+        let broke = |_| Failure::new(Problem::Internal, "service.broken", "a handler broke off");
+        Ok(done.await.map_err(broke)??)
+    }
+}

@@ -1,0 +1,85 @@
+//! Who calls, and what they may do.
+
+use crate::failure::{Failure, Result};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use stasis_api::Problem;
+use std::sync::Arc;
+
+/// The account of the private socket and of the first token.
+pub const ROOT: &str = "root";
+
+/// What a token may be allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Machines of its account and all on them.
+    Machines,
+    /// Building and removing templates.
+    Templates,
+    /// Making and revoking tokens.
+    Tokens,
+    /// The host as a whole: its store, its metrics.
+    Host,
+}
+
+const WORDS: [(Scope, &str); 4] = [
+    (Scope::Machines, "machines"),
+    (Scope::Templates, "templates"),
+    (Scope::Tokens, "tokens"),
+    (Scope::Host, "host"),
+];
+
+impl Scope {
+    pub fn word(self) -> &'static str {
+        WORDS.iter().find(|(own, _)| *own == self).map_or("", |(_, word)| word)
+    }
+
+    pub fn all() -> Vec<String> {
+        WORDS.iter().map(|(_, word)| (*word).to_owned()).collect()
+    }
+
+    pub fn is_word(word: &str) -> bool {
+        WORDS.iter().any(|(_, own)| *own == word)
+    }
+}
+
+/// Who a request comes from.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub account: String,
+    pub scopes: Arc<[String]>,
+    /// The token's id; absent on the private socket.
+    pub token: Option<String>,
+}
+
+impl Caller {
+    /// Whoever may use the private socket.
+    pub fn private() -> Caller {
+        Caller { account: ROOT.to_owned(), scopes: Scope::all().into(), token: None }
+    }
+
+    pub fn may(&self, scope: Scope) -> bool {
+        self.scopes.iter().any(|own| own == scope.word())
+    }
+
+    pub fn need(&self, scope: Scope) -> Result<()> {
+        if self.may(scope) {
+            return Ok(());
+        }
+        let said = format!("the token does not have the scope `{}`", scope.word());
+        Err(Failure::new(Problem::Forbidden, "token.scope", said))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller> {
+        parts.extensions.get().cloned().ok_or_else(unauthorized)
+    }
+}
+
+pub fn unauthorized() -> Failure {
+    let failure = Failure::new(Problem::Unauthorized, "token.unknown", "no token that is known");
+    failure.hint("send `authorization: Bearer id.secret`; `stasis token new` makes one")
+}

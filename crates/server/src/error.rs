@@ -1,0 +1,54 @@
+//! Why the service cannot start or ended badly.
+
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("cannot listen on {place}: {source}")]
+    Listen { place: String, source: std::io::Error },
+    #[error("{}: {what}", path.display())]
+    Certificate { path: PathBuf, what: String },
+    #[error("{doing}: {source}")]
+    Io { doing: String, source: std::io::Error },
+    #[error("the root token is not one: write `id.secret`, with 16 or more characters of secret")]
+    RootToken,
+    #[error(transparent)]
+    Machine(#[from] stasis_machine::Error),
+    #[error("{} machines could not be saved: {}", .0.len(), .0.join("; "))]
+    Unsaved(Vec<String>),
+}
+
+impl Error {
+    /// A stable name for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::Listen { .. } => "service.listen",
+            Error::Certificate { .. } => "service.certificate",
+            Error::Io { .. } => "service.io",
+            Error::RootToken => "service.root_token",
+            Error::Machine(error) => error.code(),
+            Error::Unsaved(_) => "service.unsaved",
+        }
+    }
+
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::Listen { .. } => Some("another service may listen there: name another".into()),
+            Error::Certificate { .. } => Some("certificate and key are PEM files".into()),
+            Error::Machine(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
+/// Adds to an error of the system what was being done.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
+}
+
+impl<T> Doing<T> for std::io::Result<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|source| Error::Io { doing: what(), source })
+    }
+}

@@ -1,0 +1,115 @@
+//! How requests are read: bodies within bounds and in time, paths, queries. What cannot be read is
+//! a failure like any other.
+
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::failure::{Failure, Result};
+use crate::limits::{CODE, SMALL};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+use stasis_api::Problem;
+use stasis_machine::Machine;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a body may take to arrive.
+const IN_TIME: Duration = Duration::from_secs(60);
+
+/// A JSON body of at most `MAX` bytes. None at all, and `null`, are the same as `{}`.
+pub struct Input<T, const MAX: usize>(pub T);
+
+pub type Small<T> = Input<T, SMALL>;
+pub type Large<T> = Input<T, CODE>;
+
+impl<T: DeserializeOwned, S: Send + Sync, const MAX: usize> FromRequest<S> for Input<T, MAX> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self> {
+        let late = |_| Failure::new(Problem::Invalid, "request.slow", "the body came too slowly");
+        let read = axum::body::to_bytes(request.into_body(), MAX);
+        let bytes = tokio::time::timeout(IN_TIME, read).await.map_err(late)?;
+        let bytes = bytes.map_err(|_| {
+            let said = format!("the body is longer than {MAX} bytes, or broke off");
+            Failure::new(Problem::TooLarge, "request.too_large", said)
+        })?;
+        let text = match bytes.trim_ascii() {
+            b"" | b"null" => b"{}",
+            text => text,
+        };
+        serde_json::from_slice(text).map(Input).map_err(|error| not_json(&error))
+    }
+}
+
+fn not_json(error: &serde_json::Error) -> Failure {
+    Failure::new(Problem::Invalid, "request.json", format!("the body: {error}"))
+}
+
+/// What stands in the query.
+pub struct Params<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let read = Query::<T>::from_request_parts(parts, state).await;
+        let Query(value) = read.map_err(|error| Failure::invalid(error.body_text()))?;
+        Ok(Params(value))
+    }
+}
+
+/// What stands in the path, by name.
+pub struct Segments(HashMap<String, String>);
+
+impl Segments {
+    pub fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Segments {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let read = Path::<HashMap<String, String>>::from_request_parts(parts, state).await;
+        let Path(map) = read.map_err(|error| Failure::invalid(error.body_text()))?;
+        Ok(Segments(map))
+    }
+}
+
+/// The machine of the path, which is the caller's.
+pub struct Target(pub Arc<Machine>);
+
+impl FromRequestParts<App> for Target {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let caller = Caller::from_request_parts(parts, app).await?;
+        caller.need(Scope::Machines)?;
+        let segments = Segments::from_request_parts(parts, app).await?;
+        app.machine(&caller, segments.get("name")).map(Target)
+    }
+}
+
+/// The instruction of the path.
+pub struct At {
+    pub machine: Arc<Machine>,
+    pub seq: u64,
+}
+
+impl FromRequestParts<App> for At {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let Target(machine) = Target::from_request_parts(parts, app).await?;
+        let segments = Segments::from_request_parts(parts, app).await?;
+        let text = segments.get("seq");
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let seq = text.parse::<u32>().ok().filter(|_| digits).map(u64::from);
+        let seq = seq.ok_or_else(|| {
+            Failure::invalid(format!("{text:?} is not an instruction's number"))
+        })?;
+        Ok(At { machine, seq })
+    }
+}

@@ -1,0 +1,87 @@
+//! A failed request: what the client is told.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use stasis_api::{ErrorBody, Problem};
+use std::borrow::Cow;
+
+tokio::task_local! {
+    /// The request this task answers.
+    pub static REQUEST: String;
+}
+
+#[derive(Debug, Clone)]
+pub struct Failure {
+    pub problem: Problem,
+    pub code: Cow<'static, str>,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// How long a client waits that was sent away, in seconds.
+const LATER: HeaderValue = HeaderValue::from_static("1");
+
+impl Failure {
+    pub fn new(problem: Problem, code: &'static str, message: impl Into<String>) -> Failure {
+        Failure { problem, code: code.into(), message: message.into(), hint: None }
+    }
+
+    pub fn invalid(message: impl Into<String>) -> Failure {
+        Failure::new(Problem::Invalid, "request.invalid", message)
+    }
+
+    pub fn stopping() -> Failure {
+        Failure::new(Problem::Unavailable, "service.stopping", "the service is stopping")
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn body(&self) -> ErrorBody {
+        ErrorBody {
+            code: self.code.to_string(),
+            message: self.message.clone(),
+            hint: self.hint.clone(),
+            id: REQUEST.try_with(String::clone).ok(),
+        }
+    }
+
+    /// As a result of an instruction, for clients that know no other failure.
+    pub fn words(&self) -> String {
+        format!("{}: {}", self.code, self.message)
+    }
+}
+
+impl From<stasis_machine::Error> for Failure {
+    fn from(error: stasis_machine::Error) -> Failure {
+        let problem = error.problem();
+        if problem == Problem::Internal {
+            tracing::error!(code = error.code(), %error, "a request failed");
+        }
+        let (code, message, hint) = (error.code().into(), error.to_string(), error.hint());
+        Failure { problem, code, message, hint }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.problem.status());
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, axum::Json(self.body())).into_response();
+        let headers = response.headers_mut();
+        match self.problem {
+            Problem::TooMany | Problem::Unavailable => {
+                headers.insert(header::RETRY_AFTER, LATER);
+            }
+            Problem::Unauthorized => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            _ => {}
+        }
+        response
+    }
+}

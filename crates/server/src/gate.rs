@@ -1,0 +1,140 @@
+//! What happens to every request on its way in and out: it gets an id, is checked, counted, logged
+//! and, if it changes things, written to the audit log.
+
+use crate::app::{App, Phase};
+use crate::audit::Entry;
+use crate::auth::{Caller, unauthorized};
+use crate::connection::Peer;
+use crate::failure::{Failure, REQUEST, Result};
+use crate::keyring::random_hex;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::time::Instant;
+
+const ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Asked without a token: whether the service lives, and the way to an account that is not one.
+const OPEN: [&str; 2] = ["/health", "/internal/signup"];
+/// Where browsers put a token, because their WebSockets cannot send headers.
+const IN_QUERY: &str = "_forevervm_jwt";
+
+pub async fn pass(State(app): State<App>, request: Request, next: Next) -> Response {
+    let id = request_id(request.headers());
+    REQUEST.scope(id.clone(), watched(app, id, request, next)).await
+}
+
+async fn watched(app: App, id: String, mut request: Request, next: Next) -> Response {
+    let start = Instant::now();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let pattern = request.extensions().get::<MatchedPath>();
+    let route = pattern.map_or_else(|| "unknown".into(), |path| path.as_str().to_owned());
+    let peer = request.extensions().get().copied().unwrap_or(Peer::Private);
+    let foreign = app.guard.foreign(request.headers()).and_then(|text| text.parse().ok());
+    let admitted = admit(&app, peer, &request);
+    let caller = admitted.as_ref().ok().cloned().flatten();
+    let mut response = match admitted {
+        Err(failure) => failure.into_response(),
+        Ok(_) if method == Method::OPTIONS && foreign.is_some() => preflight(),
+        Ok(caller) => {
+            if let Some(caller) = caller {
+                request.extensions_mut().insert(caller);
+            }
+            next.run(request).await
+        }
+    };
+    let status = response.status().as_u16();
+    app.metrics.answered(method.as_str(), &route, status, start.elapsed());
+    let account = caller.as_ref().map(|caller| caller.account.as_str());
+    if changes(&method, status) {
+        app.audit.write(&Entry {
+            id: &id,
+            account,
+            token: caller.as_ref().and_then(|caller| caller.token.as_deref()),
+            peer: &peer.to_string(),
+            method: method.as_str(),
+            path: &path,
+            status,
+        });
+    }
+    let ms = start.elapsed().as_secs_f64() * 1000.0;
+    tracing::info!(id, account, %peer, %method, path, status, ms, "request");
+    decorate(response.headers_mut(), &id, foreign);
+    response
+}
+
+/// Things that were read change nothing; a WebSocket may.
+fn changes(method: &Method, status: u16) -> bool {
+    let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+    !reads || status == StatusCode::SWITCHING_PROTOCOLS.as_u16()
+}
+
+/// Whether a request may come in, and whose it is.
+fn admit(app: &App, peer: Peer, request: &Request) -> Result<Option<Caller>> {
+    if app.phase() > Phase::Serving {
+        return Err(Failure::stopping());
+    }
+    if let Peer::Private = peer {
+        return Ok(Some(Caller::private()));
+    }
+    app.guard.check(request.headers())?;
+    let path = request.uri().path();
+    if OPEN.contains(&path) || request.method() == Method::OPTIONS {
+        return Ok(None);
+    }
+    let token = bearer(request.headers()).or_else(|| in_query(request.uri()));
+    let caller = token.and_then(|token| app.keyring.caller(token));
+    caller.map(Some).ok_or_else(unauthorized)
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (kind, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    kind.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+/// Only for WebSockets: elsewhere a token in an address ends up in logs.
+fn in_query(uri: &Uri) -> Option<&str> {
+    let pairs = uri.query().filter(|_| uri.path().ends_with("/repl"))?.split('&');
+    pairs.filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == IN_QUERY).map(|(_, v)| v)
+}
+
+/// Whether a browser's WebSocket asks.
+pub fn is_browser(uri: &Uri) -> bool {
+    in_query(uri).is_some()
+}
+
+/// The client's own id, if it is a decent one.
+fn request_id(headers: &HeaderMap) -> String {
+    let plain = |text: &&str| {
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        (1..=64).contains(&text.len()) && text.bytes().all(good)
+    };
+    let given = headers.get(ID).and_then(|id| id.to_str().ok()).filter(plain);
+    given.map_or_else(|| random_hex(8).unwrap_or_default(), str::to_owned)
+}
+
+fn decorate(headers: &mut HeaderMap, id: &str, foreign: Option<HeaderValue>) {
+    if let Ok(id) = id.parse() {
+        headers.insert(ID, id);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(origin) = foreign {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::VARY, HeaderValue::from_static("origin"));
+    }
+}
+
+/// What a browser asks before a page of another origin may ask.
+fn preflight() -> Response {
+    let allowed = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PATCH, DELETE"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, content-type, idempotency-key, last-event-id, x-forevervm-sdk, \
+             x-request-id",
+        ),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    (StatusCode::NO_CONTENT, allowed).into_response()
+}

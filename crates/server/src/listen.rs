@@ -1,0 +1,79 @@
+//! Where the service listens.
+
+use crate::error::{Doing, Error};
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use tokio::net::{TcpListener, UnixListener};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    Tcp(SocketAddr),
+    /// A private socket: only for processes of the same user, and without tokens.
+    Unix(PathBuf),
+}
+
+/// What is listened on; ports are real ones.
+#[derive(Debug, Clone)]
+pub struct Bound {
+    pub listen: Vec<Listen>,
+    /// Ends the service as a signal would.
+    pub stop: crate::Stop,
+}
+
+impl Bound {
+    /// The first TCP address.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        self.listen.iter().find_map(|place| match place {
+            Listen::Tcp(address) => Some(*address),
+            Listen::Unix(_) => None,
+        })
+    }
+}
+
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    pub async fn bind(place: &Listen) -> Result<Listener, Error> {
+        let wrong = |source| Error::Listen { place: format!("{place:?}"), source };
+        match place {
+            Listen::Tcp(address) => {
+                Ok(Listener::Tcp(TcpListener::bind(address).await.map_err(wrong)?))
+            }
+            Listen::Unix(path) => {
+                clear(path).map_err(wrong)?;
+                let listener = UnixListener::bind(path).map_err(wrong)?;
+                fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(wrong)?;
+                Ok(Listener::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    pub fn place(&self) -> Result<Listen, Error> {
+        Ok(match self {
+            Listener::Tcp(listener) => {
+                Listen::Tcp(listener.local_addr().doing(|| "ask for a port".into())?)
+            }
+            Listener::Unix(_, path) => Listen::Unix(path.clone()),
+        })
+    }
+}
+
+/// Takes away the socket of a process that is gone; never anything else.
+fn clear(path: &Path) -> std::io::Result<()> {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    if is_socket && UnixStream::connect(path).is_err() {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// The user this process runs as.
+pub fn own_user() -> Result<u32, Error> {
+    Ok(fs::metadata("/proc/self").doing(|| "look at /proc/self".into())?.uid())
+}

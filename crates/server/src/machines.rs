@@ -1,0 +1,176 @@
+//! Machines: make, list, look, change, remove, move in and out of memory.
+
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::extract::{Input, Params, Small, Target};
+use crate::failure::{Failure, Result};
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use stasis_api::{
+    Filter, Interrupted, Made, Machine as View, MachineList, NewMachine, Removed, State as Is,
+    Update,
+};
+use stasis_machine::Machine;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Machines on one page.
+const PAGE: u64 = 1000;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(create))
+        .routes(routes!(list, list_by_query))
+        .routes(routes!(get, update, remove))
+        .routes(routes!(swap))
+        .routes(routes!(wake))
+        .routes(routes!(interrupt))
+}
+
+/// Make a machine. No body, `null` and `{}` make one with defaults.
+#[utoipa::path(post, path = "/v1/machine/new", tag = "machines",
+    request_body = Option<NewMachine>, responses((status = 200, body = Made)))]
+async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    Input(new): Small<NewMachine>,
+) -> Result<Json<Made>> {
+    let machine = make(&app, &caller, new).await?;
+    let machine = machine.describe();
+    Ok(Json(Made { machine_name: machine.name.clone(), machine }))
+}
+
+pub async fn make(app: &App, caller: &Caller, new: NewMachine) -> Result<Arc<Machine>> {
+    caller.need(Scope::Machines)?;
+    let account = caller.account.clone();
+    app.block(move |host| host.create(&account, new)).await
+}
+
+/// List machines, newest first.
+#[utoipa::path(post, path = "/v1/machine/list", tag = "machines",
+    request_body = Option<Filter>, responses((status = 200, body = MachineList)))]
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Input(filter): Small<Filter>,
+) -> Result<Json<MachineList>> {
+    caller.need(Scope::Machines)?;
+    let after = filter.cursor.as_deref().map(str::parse::<i64>).transpose();
+    let after = after.map_err(|_| Failure::invalid("the cursor is not one that a list gave"))?;
+    let page = app.block(move |host| Ok(page(host.machines(), &caller, &filter, after))).await?;
+    Ok(Json(page))
+}
+
+fn page(
+    all: Vec<Arc<Machine>>,
+    caller: &Caller,
+    filter: &Filter,
+    after: Option<i64>,
+) -> MachineList {
+    let limit = filter.limit.unwrap_or(PAGE).clamp(1, PAGE) as usize;
+    let mut fit = all
+        .into_iter()
+        .filter(|machine| after.is_none_or(|after| machine.number() < after))
+        .filter(|machine| machine.account() == caller.account)
+        .filter(|machine| filter.state.is_none_or(|state| machine.state() == state))
+        .map(|machine| (machine.number(), machine.describe()))
+        .filter(|(_, view)| has_all(view, &filter.tags))
+        .peekable();
+    let (mut machines, mut last) = (Vec::new(), None);
+    while let Some((number, view)) = fit.next_if(|_| machines.len() < limit) {
+        last = Some(number);
+        machines.push(view);
+    }
+    let next = fit.peek().and(last).map(|number| number.to_string());
+    MachineList { machines, next }
+}
+
+fn has_all(view: &View, tags: &BTreeMap<String, String>) -> bool {
+    tags.iter().all(|(key, value)| view.tags.get(key) == Some(value))
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Asked {
+    state: Option<Is>,
+    limit: Option<u64>,
+    cursor: Option<String>,
+    /// A JSON object of strings.
+    tags: Option<String>,
+}
+
+/// List machines, newest first.
+#[utoipa::path(get, path = "/v1/machine/list", tag = "machines", params(Asked),
+    responses((status = 200, body = MachineList)))]
+async fn list_by_query(
+    app: State<App>,
+    caller: Caller,
+    Params(asked): Params<Asked>,
+) -> Result<Json<MachineList>> {
+    let Asked { state, limit, cursor, tags } = asked;
+    let tags = tags.as_deref().map(serde_json::from_str).transpose();
+    let tags = tags.map_err(|_| Failure::invalid("tags is a JSON object of strings"))?;
+    let tags = tags.unwrap_or_default();
+    list(app, caller, Input(Filter { tags, state, limit, cursor })).await
+}
+
+/// Look at a machine.
+#[utoipa::path(get, path = "/v1/machine/{name}", tag = "machines",
+    params(("name" = String, Path)), responses((status = 200, body = View)))]
+async fn get(Target(machine): Target) -> Json<View> {
+    Json(machine.describe())
+}
+
+/// Change tags, limits, durability or expiry.
+#[utoipa::path(patch, path = "/v1/machine/{name}", tag = "machines",
+    params(("name" = String, Path)), request_body = Update,
+    responses((status = 200, body = View)))]
+async fn update(
+    State(app): State<App>,
+    Target(machine): Target,
+    Input(update): Small<Update>,
+) -> Result<Json<View>> {
+    act(&app, machine, move |host, machine| host.update(machine, update)).await
+}
+
+/// Remove a machine and all it had.
+#[utoipa::path(delete, path = "/v1/machine/{name}", tag = "machines",
+    params(("name" = String, Path)), responses((status = 200, body = Removed)))]
+async fn remove(State(app): State<App>, Target(machine): Target) -> Result<Json<Removed>> {
+    let removed = machine.name().to_string();
+    app.block(move |host| host.remove(&machine)).await?;
+    Ok(Json(Removed { removed }))
+}
+
+/// Move a machine out of memory.
+#[utoipa::path(post, path = "/v1/machine/{name}/swap", tag = "machines",
+    params(("name" = String, Path)), responses((status = 200, body = View)))]
+async fn swap(State(app): State<App>, Target(machine): Target) -> Result<Json<View>> {
+    act(&app, machine, |host, machine| host.swap(machine)).await
+}
+
+/// Bring a machine into memory.
+#[utoipa::path(post, path = "/v1/machine/{name}/wake", tag = "machines",
+    params(("name" = String, Path)), responses((status = 200, body = View)))]
+async fn wake(State(app): State<App>, Target(machine): Target) -> Result<Json<View>> {
+    act(&app, machine, |host, machine| host.wake(machine)).await
+}
+
+/// Interrupt what runs; the state is kept.
+#[utoipa::path(post, path = "/v1/machine/{name}/interrupt", tag = "machines",
+    params(("name" = String, Path)), responses((status = 200, body = Interrupted)))]
+async fn interrupt(Target(machine): Target) -> Result<Json<Interrupted>> {
+    Ok(Json(Interrupted { interrupted: machine.interrupt()? }))
+}
+
+/// Does something to a machine, and shows it as it is then.
+pub async fn act<F>(app: &App, machine: Arc<Machine>, job: F) -> Result<Json<View>>
+where
+    F: FnOnce(&stasis_machine::Host, &Arc<Machine>) -> stasis_machine::Result<()> + Send + 'static,
+{
+    let view = app.block(move |host| job(host, &machine).map(|()| machine.describe())).await?;
+    Ok(Json(view))
+}

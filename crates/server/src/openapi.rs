@@ -1,0 +1,101 @@
+//! The OpenAPI document: generated from the handlers, served as it is and as a page.
+
+use crate::routes;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::sync::OnceLock;
+
+/// The document, with what holds for every route added to each.
+pub fn document() -> Value {
+    let (_, api) = routes::all().split_for_parts();
+    let mut value = serde_json::to_value(api).unwrap_or_default();
+    value["info"] = json!({
+        "title": "Stasis",
+        "description": "Stateful code machines: each is a process that runs one instruction at \
+                        a time and never forgets.",
+        "version": env!("CARGO_PKG_VERSION"),
+        "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+    });
+    value["components"]["securitySchemes"]["token"] = json!({ "type": "http", "scheme": "bearer" });
+    value["security"] = json!([{ "token": [] }]);
+    let failure = json!({
+        "description": "What went wrong",
+        "content": { "application/json": { "schema": {
+            "$ref": "#/components/schemas/ErrorBody"
+        }}},
+    });
+    for operation in operations(&mut value) {
+        operation["responses"]["default"] = failure.clone();
+    }
+    value
+}
+
+fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let paths = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    paths.filter_map(Value::as_object_mut).flat_map(|path| path.values_mut())
+}
+
+pub fn text() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let text = serde_json::to_string_pretty(&document());
+        text.map(|text| text + "\n").unwrap_or_default()
+    })
+}
+
+/// The document for people: plain HTML, nothing from elsewhere.
+pub fn page() -> String {
+    let document = document();
+    let mut page = String::from(HEAD);
+    let paths = document["paths"].as_object().into_iter().flatten();
+    for (path, methods) in paths {
+        for (method, operation) in methods.as_object().into_iter().flatten() {
+            describe(&mut page, path, method, operation);
+        }
+    }
+    page.push_str("<h2>Schemas</h2>\n");
+    for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
+        let text = serde_json::to_string_pretty(schema).unwrap_or_default();
+        let _ = writeln!(page, "<h3 id=\"{0}\">{0}</h3><pre>{1}</pre>", escape(name), escape(&text));
+    }
+    page.push_str("</main></html>\n");
+    page
+}
+
+const HEAD: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+<meta name=\"viewport\" content=\"width=device-width\"><title>Stasis</title><style>\
+body{font:16px/1.5 system-ui,sans-serif;margin:0}main{max-width:50rem;margin:2rem auto;\
+padding:0 1rem}pre,code{font-family:ui-monospace,monospace;font-size:14px}pre{overflow-x:auto;\
+padding:.5rem;border:1px solid #8888}h3{margin-bottom:0}</style><main><h1>Stasis</h1>\
+<p>The same as data: <a href=\"/openapi.json\">openapi.json</a></p><h2>Routes</h2>\n";
+
+fn describe(page: &mut String, path: &str, method: &str, operation: &Value) {
+    let said = operation["summary"].as_str().or(operation["description"].as_str());
+    let _ = writeln!(
+        page,
+        "<h3><code>{} {}</code></h3><p>{}</p>",
+        escape(&method.to_uppercase()),
+        escape(path),
+        escape(said.unwrap_or_default()),
+    );
+    for (what, schema) in [
+        ("takes", &operation["requestBody"]["content"]["application/json"]["schema"]),
+        ("gives", &operation["responses"]["200"]["content"]["application/json"]["schema"]),
+    ] {
+        if let Some(name) = named(schema) {
+            let name = escape(name);
+            let _ = writeln!(page, "<p>{what} <a href=\"#{name}\">{name}</a></p>");
+        }
+    }
+}
+
+fn named(schema: &Value) -> Option<&str> {
+    let one = |schema: &Value| schema["$ref"].as_str().is_some();
+    let many = schema["oneOf"].as_array().into_iter().flatten();
+    let found = std::iter::once(schema).chain(many).find(|schema| one(schema))?;
+    found["$ref"].as_str()?.rsplit('/').next()
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,109 @@
+//! The WebSocket of a machine: who may open one, and what kind of client it is.
+//!
+//! A client that may not is refused with an HTTP status: one client comes back at once, for ever,
+//! if it is let in and then closed. That client also waits for ever on a machine that is not
+//! there; it alone is let in, and every instruction it sends is answered with the reason.
+
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::extract::Segments;
+use crate::failure::{Failure, Result};
+use crate::gate::is_browser;
+use crate::limits::{CODE, room_for_socket};
+use crate::machines::make;
+use crate::socket;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{OriginalUri, State};
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
+use stasis_api::Problem;
+use stasis_machine::Machine;
+use std::sync::Arc;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// What a connection keeps for reading; most of them are idle.
+const READ_BUFFER: usize = 4 << 10;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(open))
+}
+
+/// Which client it is, as far as its quirks matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    JavaScript,
+    /// Deaf after a ping, loses an answer that comes at once, keeps 50 lines of output.
+    Rust,
+    Other,
+}
+
+fn client(headers: &HeaderMap, uri: &Uri) -> Client {
+    match headers.get("x-forevervm-sdk").map(|name| name.as_bytes()) {
+        Some(b"rust") => Client::Rust,
+        Some(b"javascript") => Client::JavaScript,
+        None if is_browser(uri) => Client::JavaScript,
+        _ => Client::Other,
+    }
+}
+
+/// Open a WebSocket on a machine; `new` makes one.
+#[utoipa::path(get, path = "/v1/machine/{name}/repl", tag = "instructions",
+    params(("name" = String, Path)),
+    responses((status = 101, description = "Messages as in docs/reference/websocket.md")))]
+async fn open(
+    State(app): State<App>,
+    caller: Caller,
+    segments: Segments,
+    uri: OriginalUri,
+    headers: HeaderMap,
+    upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response> {
+    caller.need(Scope::Machines)?;
+    let upgrade = upgrade.map_err(|error| {
+        Failure::new(Problem::Invalid, "request.websocket", error.body_text())
+    })?;
+    room_for_socket(app.metrics.sockets.get())?;
+    let client = client(&headers, &uri);
+    let name = segments.get("name").to_owned();
+    let machine = find(&app, &caller, &name).await;
+    let machine = match machine {
+        Err(failure) if client != Client::JavaScript || name == "new" => return Err(failure),
+        other => other,
+    };
+    let upgrade = upgrade
+        .read_buffer_size(READ_BUFFER)
+        .max_message_size(CODE)
+        .max_frame_size(CODE);
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        app.metrics.sockets.inc();
+        let session = socket::Session::new(app.clone(), caller, machine, client);
+        session.run(socket, name).await;
+        app.metrics.sockets.dec();
+    }))
+}
+
+async fn find(app: &App, caller: &Caller, name: &str) -> Result<Arc<Machine>> {
+    match name {
+        "new" => make(app, caller, Default::default()).await,
+        name => app.machine(caller, name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients() {
+        let uri = |text: &str| text.parse::<Uri>().expect("an address");
+        let mut headers = HeaderMap::new();
+        let plain = uri("/v1/machine/new/repl");
+        assert_eq!(client(&headers, &plain), Client::Other);
+        let browser = uri("/v1/machine/new/repl?_forevervm_jwt=a.b");
+        assert_eq!(client(&headers, &browser), Client::JavaScript);
+        headers.insert("x-forevervm-sdk", "rust".parse().expect("a header"));
+        assert_eq!(client(&headers, &browser), Client::Rust);
+    }
+}

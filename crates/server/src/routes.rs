@@ -1,0 +1,47 @@
+//! The table of all routes.
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::{gate, instructions, machines, pages, repl, streams, templates, tokens};
+use axum::Router;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use stasis_api::Problem;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+#[derive(OpenApi)]
+#[openapi(components(schemas(stasis_api::ErrorBody, stasis_api::FromClient, stasis_api::BuildLine)))]
+struct Extra;
+
+pub fn all() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Extra::openapi())
+        .merge(pages::routes())
+        .merge(machines::routes())
+        .merge(instructions::routes())
+        .merge(streams::routes())
+        .merge(repl::routes())
+        .merge(templates::routes())
+        .merge(tokens::routes())
+}
+
+pub fn router(app: App) -> Router {
+    let (router, _) = all().split_for_parts();
+    router
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_so)
+        .layer(from_fn_with_state(app.clone(), gate::pass))
+        .with_state(app)
+}
+
+async fn unknown(uri: Uri) -> Failure {
+    let said = format!("there is nothing at {:?}", uri.path());
+    Failure::new(Problem::NotFound, "request.route", said).hint("/docs shows what there is")
+}
+
+async fn not_so(method: Method, uri: Uri) -> Response {
+    let said = format!("{:?} cannot be asked with {method}", uri.path());
+    let failure = Failure::new(Problem::Invalid, "request.method", said);
+    (StatusCode::METHOD_NOT_ALLOWED, axum::Json(failure.body())).into_response()
+}

@@ -1,0 +1,230 @@
+//! From start to end: listen, serve, stop, save.
+//!
+//!   serving ──signal, linger──► stopping: no new work ──► machines saved ──► closed ──► end
+
+use crate::app::{App, Phase, Shared};
+use crate::audit::Audit;
+use crate::connection::Doorman;
+use crate::error::{Doing, Error};
+use crate::guard::Guard;
+use crate::keyring::{Keyring, first_token};
+use crate::limits::{Quota, Turns};
+use crate::listen::{Bound, Listen, Listener, own_user};
+use crate::metrics::Metrics;
+use crate::routes;
+use stasis_api::Timestamp;
+use stasis_machine::Host;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// How long answers may take after the machines are saved.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How often machines whose time is over are looked for.
+const EXPIRY: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub listen: Vec<Listen>,
+    /// Certificate chain and key, as PEM files; for TCP.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// End when nobody was there and nothing ran for this long.
+    pub linger: Option<Duration>,
+    /// Names the service is called by, besides loopback and the addresses it listens on.
+    pub allowed_hosts: Vec<String>,
+    /// Pages that may use the service from a browser.
+    pub allowed_origins: Vec<String>,
+    /// The first token, `id.secret`; one is made otherwise.
+    pub root_token: Option<String>,
+    pub max_connections: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            listen: Vec::new(),
+            tls: None,
+            linger: None,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            root_token: None,
+            max_connections: 4096,
+        }
+    }
+}
+
+/// Ends the service from inside its process.
+#[derive(Debug, Clone)]
+pub struct Stop(watch::Sender<Phase>);
+
+impl Stop {
+    pub fn stop(&self) {
+        self.0.send_if_modified(|phase| {
+            let serving = *phase == Phase::Serving;
+            if serving {
+                *phase = Phase::Stopping;
+            }
+            serving
+        });
+    }
+}
+
+/// Serves until SIGTERM, SIGINT or the end of `linger`; then saves every machine. `ready` is
+/// called when connections are taken.
+pub fn serve(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .worker_threads(workers())
+        .thread_name("service")
+        .build();
+    let runtime = runtime.doing(|| "start the service's threads".into())?;
+    let done = runtime.block_on(run(host, options, ready));
+    runtime.shutdown_timeout(FAREWELL);
+    done
+}
+
+/// Handlers call into the records, which now and then wait for the disk: a few more threads than
+/// processors keep the others going.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(4, |count| count.get().max(4))
+}
+
+async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> Result<(), Error> {
+    let mut listeners = Vec::new();
+    for place in &options.listen {
+        listeners.push(Listener::bind(place).await?);
+    }
+    let listen = listeners.iter().map(Listener::place).collect::<Result<Vec<_>, _>>()?;
+    let app = prepare(host, &options, &listen)?;
+    let doorman = Doorman {
+        router: routes::router(app.clone()),
+        tls: options.tls.as_ref().map(|(chain, key)| acceptor(chain, key)).transpose()?,
+        room: Arc::new(Semaphore::new(options.max_connections)),
+        user: own_user()?,
+        app: app.clone(),
+    };
+    let mut signals = Signals::new()?;
+    listeners.into_iter().for_each(|listener| {
+        tokio::spawn(doorman.clone().receive(listener));
+    });
+    tokio::spawn(expire(app.clone()));
+    let stop = Stop(app.phase.clone());
+    ready(&Bound { listen, stop: stop.clone() });
+    tokio::select! {
+        () = signals.next() => {}
+        () = lonely(&app, options.linger) => {}
+        () = app.reached(Phase::Stopping) => {}
+    }
+    stop.stop();
+    let unsaved = tokio::select! {
+        unsaved = close(app.host.clone()) => unsaved,
+        // who signals twice does not want to wait
+        () = signals.next() => vec!["a second signal came".to_owned()],
+    };
+    app.phase.send_replace(Phase::Closed);
+    let all = options.max_connections as u32;
+    let _ = tokio::time::timeout(FAREWELL, doorman.room.acquire_many(all)).await;
+    match unsaved.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Unsaved(unsaved)),
+    }
+}
+
+fn prepare(host: Arc<Host>, options: &Options, listen: &[Listen]) -> Result<App, Error> {
+    let data = host.data_dir().to_owned();
+    let addresses = listen.iter().filter_map(|place| match place {
+        Listen::Tcp(address) => Some(address.ip()),
+        Listen::Unix(_) => None,
+    });
+    let guard = Guard::new(addresses.clone(), &options.allowed_hosts, &options.allowed_origins);
+    if addresses.count() > 0 {
+        first_token(&host, options.root_token.as_deref(), &data.join("token"))?;
+    }
+    let broken = |error: prometheus::Error| Error::Io {
+        doing: "set up the metrics".into(),
+        source: std::io::Error::other(error.to_string()),
+    };
+    Ok(App::new(Shared {
+        keyring: Keyring::load(&host)?,
+        guard,
+        turns: Turns::new(),
+        quota: Quota::new(),
+        metrics: Metrics::new().map_err(broken)?,
+        audit: Audit::open(&data.join("audit.jsonl"))?,
+        phase: watch::Sender::new(Phase::Serving),
+        host,
+    }))
+}
+
+fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
+    fn wrong<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> Error {
+        move |error| Error::Certificate { path: path.to_owned(), what: error.to_string() }
+    }
+    let certificates = CertificateDer::pem_file_iter(chain).map_err(wrong(chain))?;
+    let certificates = certificates.collect::<Result<Vec<_>, _>>().map_err(wrong(chain))?;
+    let key_der = PrivateKeyDer::from_pem_file(key).map_err(wrong(key))?;
+    let config = ServerConfig::builder().with_no_client_auth();
+    let mut config = config.with_single_cert(certificates, key_der).map_err(wrong(chain))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+struct Signals {
+    term: tokio::signal::unix::Signal,
+    int: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, Error> {
+        let listen = |kind| signal(kind).doing(|| "listen for signals".into());
+        let (term, int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        Ok(Signals { term, int })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
+    }
+}
+
+/// Returns when nobody was connected and nothing ran for as long as `linger`.
+async fn lonely(app: &App, linger: Option<Duration>) {
+    let Some(linger) = linger else { return std::future::pending().await };
+    let mut since = Instant::now();
+    loop {
+        tokio::time::sleep((linger / 8).max(Duration::from_millis(20))).await;
+        let busy = || app.host.machines().iter().any(|machine| machine.pending() > 0);
+        let quiet = app.metrics.connections.get() == 0 && app.metrics.sockets.get() == 0;
+        if !quiet || busy() {
+            since = Instant::now();
+        } else if since.elapsed() >= linger {
+            return;
+        }
+    }
+}
+
+/// Removes machines whose time is over, now and then.
+async fn expire(app: App) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(EXPIRY) => {}
+            () = app.reached(Phase::Stopping) => return,
+        }
+        if let Err(failure) = app.block(|host| host.expire(Timestamp::now())).await {
+            tracing::error!(code = %failure.code, message = failure.message, "expiry");
+        }
+    }
+}
+
+async fn close(host: Arc<Host>) -> Vec<String> {
+    let closed = tokio::task::spawn_blocking(move || host.close()).await.unwrap_or_default();
+    closed.into_iter().map(|(name, error)| format!("{name}: {error}")).collect()
+}

@@ -1,0 +1,100 @@
+//! Templates: list, look, build, remove.
+
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::extract::{Input, Segments, Small};
+use crate::failure::{Failure, Result};
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use stasis_api::{BuildLine, BuildTemplate, Problem, Removed, Template, TemplateList};
+use stasis_template::{Progress, Recipe};
+use std::convert::Infallible;
+use tokio::sync::mpsc;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Lines of progress that wait for a slow reader; others are left out.
+const LINES: usize = 256;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(get, remove)).routes(routes!(build))
+}
+
+/// List templates, newest first.
+#[utoipa::path(get, path = "/v1/template", tag = "templates",
+    responses((status = 200, body = TemplateList)))]
+async fn list(State(app): State<App>) -> Result<Json<TemplateList>> {
+    Ok(Json(TemplateList { templates: app.block(|host| host.templates()).await? }))
+}
+
+/// Look at a template, by name or digest.
+#[utoipa::path(get, path = "/v1/template/{name}", tag = "templates",
+    params(("name" = String, Path)), responses((status = 200, body = Template)))]
+async fn get(State(app): State<App>, segments: Segments) -> Result<Json<Template>> {
+    let name = segments.get("name").to_owned();
+    Ok(Json(app.block(move |host| host.template(Some(&name))).await?.template))
+}
+
+/// Remove a template that no machine stands on.
+#[utoipa::path(delete, path = "/v1/template/{name}", tag = "templates",
+    params(("name" = String, Path)), responses((status = 200, body = Removed)))]
+async fn remove(
+    State(app): State<App>,
+    caller: Caller,
+    segments: Segments,
+) -> Result<Json<Removed>> {
+    caller.need(Scope::Templates)?;
+    let removed = segments.get("name").to_owned();
+    let name = removed.clone();
+    app.block(move |host| host.remove_template(&name)).await?;
+    Ok(Json(Removed { removed }))
+}
+
+/// Build a template from a recipe, with lines of JSON about how it goes. The last line has the
+/// template or the error.
+#[utoipa::path(post, path = "/v1/template/build", tag = "templates",
+    request_body = BuildTemplate,
+    responses((status = 200, body = BuildLine, content_type = "application/x-ndjson")))]
+async fn build(
+    State(app): State<App>,
+    caller: Caller,
+    Input(request): Small<BuildTemplate>,
+) -> Result<Response> {
+    caller.need(Scope::Templates)?;
+    let recipe = Recipe::parse(&request.recipe).map_err(|error| {
+        Failure::new(Problem::Invalid, error.code(), error.to_string()).hint(error.hint())
+    })?;
+    let (say, said) = mpsc::channel(LINES);
+    tokio::spawn(async move {
+        let teller = Teller(say.clone());
+        let built = app.block(move |host| host.build_template(&recipe, &teller)).await;
+        let last = match built {
+            Ok(template) => BuildLine::Template { template: Box::new(template) },
+            Err(failure) => BuildLine::Error { error: failure.body() },
+        };
+        // a client that left gets nothing; the template is there all the same
+        let _ = say.send(last).await;
+    });
+    let lines = stream::unfold(said, |mut said| async {
+        let line = serde_json::to_string(&said.recv().await?).unwrap_or_default() + "\n";
+        Some((Ok::<_, Infallible>(line), said))
+    });
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+struct Teller(mpsc::Sender<BuildLine>);
+
+impl Progress for Teller {
+    fn step(&self, name: &str, done: u64, total: Option<u64>) {
+        let _ = self.0.try_send(BuildLine::Step { step: name.to_owned(), done, total });
+    }
+
+    fn say(&self, line: &str) {
+        let _ = self.0.try_send(BuildLine::Say { say: line.to_owned() });
+    }
+}

@@ -1,0 +1,102 @@
+//! Tokens: list, make, revoke. A caller reaches only its own account, but for root; and nobody
+//! gives away what they do not have.
+
+use crate::app::App;
+use crate::auth::{Caller, ROOT, Scope};
+use crate::extract::{Input, Segments, Small};
+use crate::failure::{Failure, Result};
+use crate::keyring::mint;
+use axum::Json;
+use axum::extract::State;
+use stasis_api::{MadeToken, NewToken, Problem, Removed, Token, TokenList};
+use stasis_machine::TokenRecord;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+const LONGEST: usize = 64;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke))
+}
+
+fn view(record: TokenRecord) -> Token {
+    let TokenRecord { id, name, account, scopes, created_at, .. } = record;
+    Token { id, name, account, scopes, created_at }
+}
+
+fn reaches(caller: &Caller, account: &str) -> bool {
+    caller.account == ROOT || caller.account == account
+}
+
+/// List tokens, oldest first.
+#[utoipa::path(get, path = "/v1/token", tag = "tokens",
+    responses((status = 200, body = TokenList)))]
+async fn list(State(app): State<App>, caller: Caller) -> Result<Json<TokenList>> {
+    caller.need(Scope::Tokens)?;
+    let all = app.block(|host| host.tokens()).await?;
+    let own = all.into_iter().filter(|record| reaches(&caller, &record.account));
+    Ok(Json(TokenList { tokens: own.map(view).collect() }))
+}
+
+/// Make a token. Its secret is shown this once.
+#[utoipa::path(post, path = "/v1/token", tag = "tokens", request_body = Option<NewToken>,
+    responses((status = 200, body = MadeToken)))]
+async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    Input(new): Small<NewToken>,
+) -> Result<Json<MadeToken>> {
+    caller.need(Scope::Tokens)?;
+    let account = new.account.unwrap_or_else(|| caller.account.clone());
+    let scopes = new.scopes.unwrap_or_else(|| vec![Scope::Machines.word().to_owned()]);
+    check(&caller, &account, new.name.as_deref(), &scopes)?;
+    let broke = |error: std::io::Error| {
+        Failure::new(Problem::Internal, "service.io", format!("random bytes: {error}"))
+    };
+    let (token, record) = mint(&account, new.name, scopes).map_err(broke)?;
+    let kept = record.clone();
+    app.block(move |host| host.set_token(&kept)).await?;
+    app.keyring.put(&record);
+    Ok(Json(MadeToken { token, about: view(record) }))
+}
+
+fn check(caller: &Caller, account: &str, name: Option<&str>, scopes: &[String]) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if account.is_empty() || account.len() > LONGEST || !account.chars().all(plain) {
+        return Err(Failure::invalid("an account has 1 to 64 letters, digits, `-` or `_`"));
+    }
+    if name.is_some_and(|name| name.len() > LONGEST) {
+        return Err(Failure::invalid("a token's name has at most 64 bytes"));
+    }
+    if let Some(word) = scopes.iter().find(|word| !Scope::is_word(word)) {
+        return Err(Failure::invalid(format!("there is no scope {word:?}")));
+    }
+    let more = scopes.iter().any(|word| !caller.scopes.contains(word));
+    if more || !reaches(caller, account) {
+        let said = "a token can only be given what the caller has itself";
+        return Err(Failure::new(Problem::Forbidden, "token.scope", said));
+    }
+    Ok(())
+}
+
+/// Revoke a token; from the next request on it is unknown.
+#[utoipa::path(delete, path = "/v1/token/{id}", tag = "tokens",
+    params(("id" = String, Path)), responses((status = 200, body = Removed)))]
+async fn revoke(
+    State(app): State<App>,
+    caller: Caller,
+    segments: Segments,
+) -> Result<Json<Removed>> {
+    caller.need(Scope::Tokens)?;
+    let id = segments.get("id").to_owned();
+    let all = app.block(|host| host.tokens()).await?;
+    let own = all.iter().any(|record| record.id == id && reaches(&caller, &record.account));
+    if !own {
+        let said = format!("there is no token {id:?}");
+        return Err(Failure::new(Problem::NotFound, "token.not_found", said));
+    }
+    let gone = id.clone();
+    app.block(move |host| host.remove_token(&gone)).await?;
+    app.keyring.drop(&id);
+    Ok(Json(Removed { removed: id }))
+}

@@ -1,0 +1,206 @@
+//! Bad input through every route there is: each is answered with a failure that has a code, and
+//! never with one of ours.
+
+use crate::client::{Client, Reply};
+use crate::server::{root, shared};
+use serde_json::{Value, json};
+
+/// Routes from the document itself, so that none is left out.
+fn routes() -> Vec<(String, String)> {
+    let document = stasis_server::openapi();
+    let paths = document["paths"].as_object().expect("paths").clone();
+    let each = |(path, methods): (String, Value)| {
+        let methods = methods.as_object().expect("methods").clone();
+        methods.into_iter().map(move |(method, _)| (method.to_uppercase(), path.clone()))
+    };
+    paths.into_iter().flat_map(each).collect()
+}
+
+fn fill(path: &str, name: &str, seq: &str) -> String {
+    path.replace("{name}", name).replace("{seq}", seq).replace("{id}", name)
+}
+
+fn is_decent(reply: &Reply, what: &str) {
+    let said = format!("{what}: {} {}", reply.head, reply.text());
+    assert!((400..500).contains(&reply.status), "{said}");
+    let body: Value = serde_json::from_slice(&reply.body).expect(&said);
+    assert!(body["code"].is_string() && body["message"].is_string(), "{said}");
+}
+
+#[test]
+fn names_that_are_none() {
+    let client = root();
+    let names = [
+        "no-such-machine",
+        "..%2f..%2fetc",
+        "%00",
+        "a%00b",
+        "%ff%fe",
+        "-",
+        "a@1",
+        "%2e%2e",
+        &"x".repeat(5000),
+    ];
+    for (method, path) in routes().into_iter().filter(|(_, path)| path.contains("{name}")) {
+        for name in names {
+            let path = fill(&path, name, "0");
+            let reply = client.send(&method, &path, &[], b"{\"instruction\":{\"code\":\"1\"}}");
+            is_decent(&reply, &format!("{method} {path}"));
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_none() {
+    let client = root();
+    let name = client.machine();
+    let numbers =
+        ["0", "-1", "+1", "1.0", "x", "%00", "4294967295", "99999999999999999999", "0x0", "%ff"];
+    for (method, path) in routes().into_iter().filter(|(_, path)| path.contains("{seq}")) {
+        for seq in numbers {
+            let path = fill(&path, &name, seq);
+            is_decent(&client.send(&method, &path, &[], b""), &format!("{method} {path}"));
+        }
+    }
+}
+
+#[test]
+fn bodies_that_are_none() {
+    let client = root();
+    let name = client.machine();
+    let bodies: [&[u8]; 12] = [
+        b"{",
+        b"[]",
+        b"1",
+        b"\"text\"",
+        b"{\"instruction\": 5}",
+        b"{\"instruction\": {\"code\": null}, \"recipe\": 1, \"tags\": 1, \"seq\": \"x\"}",
+        b"\xff\xfe",
+        b"\0\0\0",
+        b"{\"a\": \"\xff\"}",
+        b"nul",
+        b"{\"tags\": {\"a\": 1}, \"instruction\": [], \"recipe\": [], \"seq\": -1, \"account\": 2}",
+        b"{\"tags\": \"\\u0000\", \"scopes\": {}, \"code\": 1, \"mend\": 1, \"count\": \"\"}",
+    ];
+    let takes = ["new", "list", "exec", "build", "token", "rollback", "branch", "complete", "check"];
+    let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let posts = routes().into_iter().filter(|(method, path)| {
+        method == "PATCH" || method == "POST" && takes.contains(&last(path).as_str())
+    });
+    for (method, path) in posts {
+        for body in bodies {
+            let path = fill(&path, &name, "0");
+            let what = format!("{method} {path} {}", String::from_utf8_lossy(body));
+            is_decent(&client.send(&method, &path, &[], body), &what);
+        }
+    }
+    assert_eq!(client.run(&name, "1")["value"], "1");
+}
+
+#[test]
+fn deep_and_long_bodies() {
+    let client = root();
+    let name = client.machine();
+    let deep = "[".repeat(100_000);
+    is_decent(&client.send("POST", "/v1/machine/new", &[], deep.as_bytes()), "deep");
+    let long = format!("{{\"tags\":{{\"a\":\"{}\"}}}}", "x".repeat(2 << 20));
+    let reply = client.send("POST", "/v1/machine/new", &[], long.as_bytes());
+    assert_eq!(reply.code(413), "request.too_large");
+    let code = json!({ "instruction": { "code": "#".repeat(20 << 20) } });
+    let reply = client.post(&format!("/v1/machine/{name}/exec"), &code);
+    assert_eq!(reply.code(400), "request.invalid");
+    for wrong in [json!(-1), json!("5"), json!({}), json!(true)] {
+        let body = json!({ "instruction": { "code": "1", "timeout_seconds": wrong } });
+        is_decent(&client.post(&format!("/v1/machine/{name}/exec"), &body), "a timeout");
+    }
+    let key = format!("idempotency-key: {}", "k".repeat(300));
+    let body = b"{\"instruction\":{\"code\":\"1\"}}";
+    is_decent(&client.send("POST", &format!("/v1/machine/{name}/exec"), &[&key], body), "a key");
+}
+
+#[test]
+fn code_with_nul_bytes_is_an_error_of_the_code() {
+    let client = root();
+    let name = client.machine();
+    assert!(client.run(&name, "a\0b")["error"].is_string());
+    assert_eq!(client.run(&name, "'\\0' * 2")["value"], "'\\x00\\x00'");
+}
+
+#[test]
+fn machines_that_cannot_be() {
+    let client = root();
+    let many: serde_json::Map<_, _> = (0..65).map(|n| (n.to_string(), json!("x"))).collect();
+    for wrong in [
+        json!({ "name": "new" }),
+        json!({ "name": "a/b" }),
+        json!({ "name": "a\0" }),
+        json!({ "name": "" }),
+        json!({ "memory_mb": 1 }),
+        json!({ "memory_mb": -1 }),
+        json!({ "memory_mb": 1.5 }),
+        json!({ "template": "no-such-template" }),
+        json!({ "tags": many }),
+        json!({ "env": { "A=B": "" } }),
+        json!({ "env": { "A": "\0" } }),
+        json!({ "expires_at": "tomorrow" }),
+        json!({ "durability": "forever" }),
+    ] {
+        is_decent(&client.post("/v1/machine/new", &wrong), &wrong.to_string());
+    }
+}
+
+#[test]
+fn requests_that_are_none() {
+    let client = root();
+    let raw = |text: &str| client.raw(text.as_bytes());
+    assert_eq!(raw("NONSENSE\r\n\r\n").status, 400);
+    assert_eq!(raw("GET / HTTP/9.9\r\n\r\n").status, 400);
+    let long = format!("GET /health HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(1 << 20));
+    assert_eq!(raw(&long).status, 431);
+    for path in ["/nothing", "/v1", "/v1/machine", "/v1/machine/a/b/c/d", "/%00", "/../../etc/passwd"] {
+        assert_eq!(client.get(path).code(404), "request.route", "{path}");
+    }
+    let put = client.send("PUT", "/v1/machine/list", &[], b"");
+    assert_eq!(put.code(405), "request.method");
+    client.get("//v1/whoami").good();
+}
+
+#[test]
+fn queries_that_are_none() {
+    let client = root();
+    let name = client.machine();
+    let seq = client.submit(&name, "1");
+    for path in [
+        "/v1/machine/list?limit=x".to_owned(),
+        "/v1/machine/list?tags=x".into(),
+        "/v1/machine/list?state=x".into(),
+        "/v1/machine/list?cursor=x".into(),
+        format!("/v1/machine/{name}/exec?from=-1"),
+        format!("/v1/machine/{name}/exec/{seq}/output?from=x"),
+        format!("/v1/machine/{name}/exec/{seq}/stream-result?from=%00"),
+    ] {
+        is_decent(&client.get(&path), &path);
+    }
+    let far = format!("/v1/machine/{name}/exec/{seq}/output?from=18446744073709551615");
+    client.get(&far).good();
+}
+
+#[test]
+fn a_client_that_leaves_takes_nothing_with_it() {
+    let server = shared();
+    let client = Client::new(server.address, &server.token);
+    let name = client.machine();
+    let seq = client.submit(&name, "import time; time.sleep(0.5); 'there'");
+    for rest in ["result", "wait", "stream-result", "events"] {
+        use std::io::Write;
+        let mut gone = std::net::TcpStream::connect(server.address).expect("a connection");
+        let head = format!(
+            "GET /v1/machine/{name}/exec/{seq}/{rest} HTTP/1.1\r\nhost: localhost\r\n\
+             authorization: Bearer {}\r\n\r\n",
+            server.token
+        );
+        gone.write_all(head.as_bytes()).expect("sent");
+    }
+    let result = client.get(&format!("/v1/machine/{name}/exec/{seq}/result")).good();
+    assert_eq!(result["result"]["value"], "'there'");
+}

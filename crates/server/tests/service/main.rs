@@ -1,0 +1,14 @@
+//! The service as clients see it: a real one on loopback, in this process, with real machines.
+//!
+//! Needs root and a Python on the host, like everything with machines.
+
+mod accounts;
+mod bad_input;
+mod client;
+mod document;
+mod machines;
+mod private;
+mod published;
+mod server;
+mod socket;
+mod streams;

@@ -1,0 +1,244 @@
+//! WebSockets, with the quirks of each published client.
+
+use crate::server::{root, shared};
+use serde_json::{Value, json};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::handshake::HandshakeError;
+use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
+
+struct Socket(WebSocket<TcpStream>);
+
+/// Opens one; an HTTP status if it is refused.
+fn open(path: &str, headers: &[(&'static str, &str)]) -> Result<Socket, u16> {
+    let stream = TcpStream::connect(shared().address).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
+    let address = format!("ws://{}{path}", shared().address);
+    let mut request = address.into_client_request().expect("a request");
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().expect("a header"));
+    }
+    match tungstenite::client(request, stream) {
+        Ok((socket, _)) => Ok(Socket(socket)),
+        Err(HandshakeError::Failure(tungstenite::Error::Http(reply))) => {
+            Err(reply.status().as_u16())
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn of_sdk(name: &str, sdk: &'static str) -> Result<Socket, u16> {
+    let token = format!("Bearer {}", shared().token);
+    let headers = [("authorization", token.as_str()), ("x-forevervm-sdk", sdk)];
+    open(&format!("/v1/machine/{name}/repl"), &headers)
+}
+
+impl Socket {
+    fn say(&mut self, message: &Value) {
+        self.0.send(Message::text(message.to_string())).expect("sent");
+    }
+
+    /// As the JavaScript client sends it: no timeout.
+    fn exec(&mut self, request_id: u64, code: &str) {
+        let instruction = json!({ "code": code });
+        self.say(&json!({ "type": "exec", "instruction": instruction, "request_id": request_id }));
+    }
+
+    fn hear(&mut self) -> Value {
+        loop {
+            match self.0.read().expect("a message") {
+                Message::Text(text) => return serde_json::from_str(&text).expect("JSON"),
+                Message::Ping(_) | Message::Pong(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn connected(&mut self) -> String {
+        let first = self.hear();
+        assert_eq!(first["type"], "connected");
+        first["machine_name"].as_str().expect("a name").to_owned()
+    }
+
+    /// Everything up to the result of one instruction, in the order that is promised.
+    fn run(&mut self, request_id: u64, code: &str) -> (Vec<Value>, Value) {
+        self.exec(request_id, code);
+        let received = self.hear();
+        assert_eq!(received["type"], "exec_received");
+        assert_eq!(received["request_id"], request_id);
+        let mut chunks = Vec::new();
+        loop {
+            let message = self.hear();
+            assert_eq!(message["instruction_id"], received["seq"]);
+            match message["type"].as_str() {
+                Some("output") => chunks.push(message["chunk"].clone()),
+                Some("result") => return (chunks, message["result"].clone()),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_machine_over_a_socket_and_again_by_its_name() {
+    let mut socket = of_sdk("new", "javascript").expect("a socket");
+    let name = socket.connected();
+    let (chunks, result) = socket.run(0, "for i in range(5): print(i)\nx = 3");
+    for (number, chunk) in chunks.iter().enumerate() {
+        let data = number.to_string();
+        assert_eq!(*chunk, json!({ "stream": "stdout", "data": data, "seq": number }));
+    }
+    assert_eq!((chunks.len(), &result["value"]), (5, &Value::Null));
+    assert!(result.get("value").is_some() && result.get("error").is_none());
+    let (_, failed) = socket.run(1, "1 / 0");
+    assert!(failed["error"].as_str().expect("an error").contains("ZeroDivisionError"));
+    assert!(failed.get("value").is_none());
+    drop(socket);
+    let mut again = of_sdk(&name, "python").expect("a socket");
+    assert_eq!(again.connected(), name);
+    assert_eq!(again.run(2, "x").1["value"], "3");
+}
+
+#[test]
+fn instructions_of_one_socket_run_in_order_and_others_hear_nothing() {
+    let name = root().machine();
+    let mut one = of_sdk(&name, "javascript").expect("a socket");
+    let mut other = of_sdk(&name, "javascript").expect("a socket");
+    (one.connected(), other.connected());
+    for request in 0..3 {
+        one.exec(request, &format!("print({request})"));
+    }
+    let mut results = Vec::new();
+    let mut acknowledged = Vec::new();
+    while results.len() < 3 {
+        let message = one.hear();
+        match message["type"].as_str() {
+            Some("exec_received") => acknowledged.push(message["seq"].clone()),
+            Some("result") => results.push(message["instruction_id"].clone()),
+            _ => assert!(acknowledged.contains(&message["instruction_id"])),
+        }
+    }
+    assert_eq!(results, [0, 1, 2]);
+    let (chunks, _) = other.run(0, "print('mine')");
+    assert_eq!(chunks.len(), 1);
+    assert_eq!(chunks[0]["data"], "mine");
+}
+
+#[test]
+fn a_socket_is_refused_before_it_is_one() {
+    for sdk in ["python", "rust"] {
+        assert_eq!(of_sdk("no-such-machine", sdk).err(), Some(404));
+    }
+    assert_eq!(open("/v1/machine/new/repl", &[]).err(), Some(401));
+    let wrong = [("authorization", "Bearer a.b"), ("x-forevervm-sdk", "javascript")];
+    assert_eq!(open("/v1/machine/new/repl", &wrong).err(), Some(401));
+    let token = format!("Bearer {}", shared().token);
+    let foreign = [("authorization", token.as_str()), ("origin", "https://evil.example")];
+    assert_eq!(open("/v1/machine/new/repl", &foreign).err(), Some(403));
+    let plain = root().get("/v1/machine/new/repl");
+    assert_eq!(plain.code(400), "request.websocket");
+}
+
+#[test]
+fn the_javascript_client_gets_its_failures_as_results() {
+    let mut socket = of_sdk("no-such-machine", "javascript").expect("a socket");
+    assert_eq!(socket.connected(), "no-such-machine");
+    for request in 0..2 {
+        let (_, result) = socket.run(request, "1");
+        let error = result["error"].as_str().expect("an error");
+        assert!(error.contains("machine.not_found"), "{error}");
+    }
+}
+
+#[test]
+fn a_browser_puts_its_token_into_the_address() {
+    let path = format!("/v1/machine/new/repl?_forevervm_jwt={}", shared().token);
+    let mut socket = open(&path, &[]).expect("a socket");
+    socket.connected();
+    assert_eq!(socket.run(0, "1 + 1").1["value"], "2");
+    let elsewhere = format!("/v1/whoami?_forevervm_jwt={}", shared().token);
+    let nobody = crate::client::Client::new(shared().address, "");
+    assert_eq!(nobody.get(&elsewhere).code(401), "token.unknown");
+}
+
+#[test]
+fn the_rust_client_gets_time_to_listen_and_to_read() {
+    let name = root().machine();
+    let token = format!("Bearer {}", shared().token);
+    let quirks = [
+        ("authorization", token.as_str()),
+        ("x-forevervm-sdk", "rust"),
+        // without its port
+        ("host", "127.0.0.1"),
+    ];
+    let mut socket = open(&format!("/v1/machine/{name}/repl"), &quirks).expect("a socket");
+    socket.connected();
+    socket.run(0, "0");
+    let start = Instant::now();
+    socket.exec(1, "for i in range(200): print(i)");
+    assert_eq!(socket.hear()["type"], "exec_received");
+    assert!(start.elapsed() >= Duration::from_millis(1));
+    let start = Instant::now();
+    for _ in 0..200 {
+        assert_eq!(socket.hear()["type"], "output");
+    }
+    // ten bursts have nine pauses
+    assert!(start.elapsed() >= Duration::from_millis(30), "{:?}", start.elapsed());
+    assert_eq!(socket.hear()["type"], "result");
+}
+
+#[test]
+fn thousands_of_lines_arrive_whole() {
+    for sdk in ["javascript", "rust"] {
+        let mut socket = of_sdk("new", sdk).expect("a socket");
+        socket.connected();
+        let (chunks, _) = socket.run(0, "for i in range(2000): print(i)");
+        assert_eq!(chunks.len(), 2000);
+        assert!(chunks.iter().enumerate().all(|(number, chunk)| chunk["seq"] == number));
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_said_and_harms_nothing() {
+    let mut socket = of_sdk("new", "python").expect("a socket");
+    socket.connected();
+    for wrong in ["", "{", "[]", "{\"type\":\"other\"}", "{\"type\":\"exec\"}", "\0"] {
+        socket.0.send(Message::text(wrong)).expect("sent");
+        let said = socket.hear();
+        assert_eq!((&said["type"], &said["level"]), (&json!("message"), &json!("error")));
+    }
+    let code = json!({ "code": "1", "timeout_seconds": -5 });
+    socket.say(&json!({ "type": "exec", "instruction": code, "request_id": 4 }));
+    assert_eq!(socket.hear()["request_id"], 4);
+    assert!(socket.hear()["result"]["error"].is_string());
+    let exec = json!({ "type": "exec", "instruction": { "code": "2" }, "request_id": 5 });
+    socket.0.send(Message::binary(exec.to_string().into_bytes())).expect("sent");
+    assert_eq!(socket.hear()["type"], "exec_received");
+    assert_eq!(socket.hear()["result"]["value"], "2");
+}
+
+#[test]
+fn pings_are_answered_while_code_runs() {
+    let mut socket = of_sdk("new", "python").expect("a socket");
+    socket.connected();
+    socket.exec(0, "import time; time.sleep(1)");
+    assert_eq!(socket.hear()["type"], "exec_received");
+    socket.0.send(Message::Ping("x".into())).expect("sent");
+    match socket.0.read().expect("a frame") {
+        Message::Pong(payload) => assert_eq!(&payload[..], b"x"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(socket.hear()["type"], "result");
+}
+
+#[test]
+fn code_goes_on_when_its_socket_is_gone() {
+    let client = root();
+    let mut socket = of_sdk("new", "javascript").expect("a socket");
+    let name = socket.connected();
+    socket.exec(0, "import time; time.sleep(0.3); x = 'done'");
+    socket.hear();
+    drop(socket);
+    assert_eq!(client.run(&name, "x")["value"], "'done'");
+}

@@ -1,0 +1,143 @@
+//! What tests of machines stand on: data directories with the default template in them.
+//!
+//!   target/tmp/seed ── built once, with a lock ──► hard links ──► a directory per test
+//!
+//! Building the template takes a minute, so all tests of all crates share one seed. A test's
+//! directory has its own records and its own names of the shared, immutable files.
+
+#![forbid(unsafe_code)]
+
+use stasis_api::{Chunk, Exec, Instruction, NewMachine, Stream};
+use stasis_machine::{Host, Machine, Settings};
+use stasis_sys::{files, libc};
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use tempfile::TempDir;
+
+/// `target/tmp`, and the directory with the binaries of this build.
+fn places() -> (PathBuf, PathBuf) {
+    let test = std::env::current_exe().expect("a test has a program");
+    let profile = test.ancestors().find(|dir| dir.join("stasis-spawner").is_file());
+    let profile = profile.expect("`cargo build --workspace` makes the spawner").to_owned();
+    let tmp = profile.parent().expect("profiles are below target").join("tmp");
+    (tmp, profile)
+}
+
+/// The spawner of this build.
+pub fn spawner() -> PathBuf {
+    places().1.join("stasis-spawner")
+}
+
+/// The `stasis` program of this build.
+pub fn program() -> PathBuf {
+    places().1.join("stasis")
+}
+
+/// The shared data directory, with the default template built.
+fn seed() -> &'static Path {
+    static SEED: OnceLock<PathBuf> = OnceLock::new();
+    SEED.get_or_init(|| {
+        let dir = places().0.join("seed");
+        fs::create_dir_all(&dir).expect("make the seed's directory");
+        let lock = File::create(dir.with_extension("lock")).expect("make a lock");
+        files::flock(lock.as_fd(), libc::LOCK_EX).expect("lock the seed");
+        let host = Host::open(Settings::new(dir.clone(), spawner())).expect("open the seed");
+        let recipe = stasis_template::Recipe::default_python();
+        host.build_template(&recipe, &stasis_template::Silent).expect("build the template");
+        dir
+    })
+}
+
+/// A data directory of a test's own, ready to be used.
+pub fn data_dir() -> TempDir {
+    let seed = seed();
+    let lock = File::create(seed.with_extension("lock")).expect("make a lock");
+    files::flock(lock.as_fd(), libc::LOCK_EX).expect("lock the seed");
+    let dir = TempDir::with_prefix_in("data-", places().0).expect("make a directory");
+    for name in ["images", "packs"] {
+        let own = dir.path().join("content").join(name);
+        fs::create_dir_all(&own).expect("make a directory");
+        for entry in fs::read_dir(seed.join("content").join(name)).expect("list the seed") {
+            let entry = entry.expect("an entry");
+            fs::hard_link(entry.path(), own.join(entry.file_name())).expect("link a file");
+        }
+    }
+    std::os::unix::fs::symlink(seed.join("roots"), dir.path().join("roots")).expect("link");
+    for entry in fs::read_dir(seed).expect("list the seed").flatten() {
+        let name = entry.file_name();
+        if name.to_string_lossy().starts_with("records.db") {
+            fs::copy(entry.path(), dir.path().join(name)).expect("copy the records");
+        }
+    }
+    dir
+}
+
+/// Settings with which a test need not wait for anything.
+pub fn settings(dir: &Path) -> Settings {
+    Settings::new(dir.to_owned(), spawner())
+}
+
+/// A host in a directory of its own.
+pub struct Bed {
+    pub host: Arc<Host>,
+    pub dir: TempDir,
+}
+
+impl Bed {
+    pub fn start() -> Bed {
+        Bed::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut Settings)) -> Bed {
+        let dir = data_dir();
+        let mut settings = settings(dir.path());
+        change(&mut settings);
+        let host = Arc::new(Host::open(settings).expect("open a host"));
+        Bed { host, dir }
+    }
+
+    /// Ends the host as a crash would, as far as that can be done in one process, and opens it
+    /// again.
+    pub fn reopen(self) -> Bed {
+        let Bed { host, dir } = self;
+        drop(host);
+        let host = Arc::new(Host::open(settings(dir.path())).expect("open a host again"));
+        Bed { host, dir }
+    }
+
+    pub fn machine(&self) -> Arc<Machine> {
+        self.host.create("test", NewMachine::default()).expect("make a machine")
+    }
+}
+
+/// Runs code to its end.
+pub fn run(machine: &Arc<Machine>, code: &str) -> Instruction {
+    exec(machine, Exec { code: code.to_owned(), ..Exec::default() })
+}
+
+pub fn exec(machine: &Arc<Machine>, exec: Exec) -> Instruction {
+    let seq = machine.submit(exec).expect("submit");
+    machine.wait(seq).expect("wait")
+}
+
+/// The value of an expression; a failure of the test, if it has none.
+pub fn value(machine: &Arc<Machine>, code: &str) -> String {
+    let end = run(machine, code);
+    let outcome = end.outcome.unwrap_or_default();
+    outcome.value.unwrap_or_else(|| panic!("{code}: {:?} {:?}", end.status, outcome.error))
+}
+
+/// The code of an instruction's error.
+pub fn error_name(end: &Instruction) -> &str {
+    let outcome = end.outcome.as_ref();
+    outcome.and_then(|outcome| outcome.error.as_ref()).map_or("", |error| &error.name)
+}
+
+/// Lines of one stream, or of both.
+pub fn lines(machine: &Arc<Machine>, seq: u64, stream: Option<Stream>) -> Vec<String> {
+    let chunks = machine.outputs(seq, 0).expect("read output");
+    let wanted = |chunk: &Chunk| stream.is_none_or(|stream| chunk.stream == stream);
+    chunks.into_iter().filter(wanted).map(|chunk| chunk.data).collect()
+}

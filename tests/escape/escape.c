@@ -1,0 +1,328 @@
+// Programs that try to leave their machine, one attempt per line of standard input.
+//
+//   harness                    program
+//      | <-------- ready ------- |
+//      | -- attempt argument --> |   in a child of its own
+//      | <------- answer ------- |   `ok`, the name of the error, `empty`, or `killed N`
+//
+// Every attempt is harmless where it succeeds: it asks for what must be refused and gives it back. What could use
+// something up has a bound of its own. crates/engine/tests/escape says which answer is right, behind walls and without.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/personality.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// An attempt answers 0 for success, -1 with errno, or EMPTY.
+enum { EMPTY = 1 };
+typedef long (*attempt)(const char *argument);
+
+static pid_t sleeping_child(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    return child;
+}
+static long end_child(pid_t child, long result) {
+    int error = errno;
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    errno = error;
+    return result;
+}
+
+// ---- mounts and namespaces ----
+static long mount_tmpfs(const char *a) { return mount("none", "/tmp", "tmpfs", 0, "size=4k"); }
+static long bind_proc(const char *a) { return mount("/proc", "/tmp", NULL, MS_BIND, NULL); }
+static long unmount_proc(const char *a) { return umount2("/proc/sys", MNT_DETACH); }
+static long new_mount_api(const char *a) { return syscall(SYS_fsopen, "tmpfs", 0) < 0 ? -1 : 0; }
+static long change_root(const char *a) { return chroot("/tmp"); }
+static long unshare_user(const char *a) { return unshare(CLONE_NEWUSER); }
+static long unshare_net(const char *a) { return unshare(CLONE_NEWNET); }
+static long clone_user(const char *a) {
+    long child = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) _exit(0);
+    if (child > 0) waitpid(child, NULL, 0);
+    return child < 0 ? -1 : 0;
+}
+static long clone3_user(const char *a) {
+    unsigned long long args[11] = {[0] = CLONE_NEWUSER, [4] = SIGCHLD};
+    long child = syscall(SYS_clone3, args, sizeof args);
+    if (child == 0) _exit(0);
+    if (child > 0) waitpid(child, NULL, 0);
+    return child < 0 ? -1 : 0;
+}
+static long join_namespace(const char *a) {
+    int fd = open("/proc/self/ns/uts", O_RDONLY);
+    return fd < 0 ? -1 : setns(fd, CLONE_NEWUTS);
+}
+static long set_hostname(const char *a) { return sethostname("stasis", 6); }
+
+// ---- other processes ----
+static long trace_child(const char *a) {
+    pid_t child = sleeping_child();
+    return end_child(child, ptrace(PTRACE_SEIZE, child, 0, 0));
+}
+static long read_child(const char *a) {
+    pid_t child = sleeping_child();
+    long word = 0;
+    static long source = 7;
+    struct iovec to = {&word, sizeof word}, from = {&source, sizeof source};
+    return end_child(child, syscall(SYS_process_vm_readv, child, &to, 1, &from, 1, 0) < 0 ? -1 : 0);
+}
+static long take_descriptor(const char *a) {
+    pid_t child = sleeping_child();
+    int fd = syscall(SYS_pidfd_open, child, 0);
+    return end_child(child, syscall(SYS_pidfd_getfd, fd, 0, 0) < 0 ? -1 : 0);
+}
+static long init_memory(const char *a) { return open("/proc/1/mem", O_RDWR) < 0 ? -1 : 0; }
+static long init_shown(const char *a) { return access("/proc/1", F_OK); }
+static long init_descriptors(const char *a) { return open("/proc/1/fd", O_RDONLY) < 0 ? -1 : 0; }
+static long signal_init(const char *a) { return kill(1, 0); }
+static long signal_pid(const char *pid) { return kill(atoi(pid), 0); }
+static long memory_of_pid(const char *pid) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%s/mem", pid);
+    return open(path, O_RDONLY) < 0 ? -1 : 0;
+}
+static long raise_priority(const char *a) { return setpriority(PRIO_PROCESS, 0, -5); }
+
+// ---- files ----
+static long open_path(const char *path) { return open(path, O_RDONLY) < 0 ? -1 : 0; }
+static long open_by_link(const char *path) {
+    unlink("/tmp/escape-link");
+    if (symlink(path, "/tmp/escape-link")) return -1;
+    int fd = open("/tmp/escape-link", O_RDONLY), error = errno;
+    unlink("/tmp/escape-link");
+    errno = error;
+    return fd < 0 ? -1 : 0;
+}
+static long above_root(const char *path) {
+    char above[4200];
+    snprintf(above, sizeof above, "/../../../../../../../..%s", path);
+    return open(above, O_RDONLY) < 0 ? -1 : 0;
+}
+static long device_node(const char *a) {
+    unlink("/tmp/escape-node");
+    long made = mknod("/tmp/escape-node", S_IFCHR | 0600, makedev(1, 3));
+    if (made == 0) unlink("/tmp/escape-node");
+    return made;
+}
+static long change_device(const char *a) { return mkdir("/dev/escape", 0700) ? -1 : rmdir("/dev/escape"); }
+static long write_root_file(const char *path) { return open(path, O_WRONLY) < 0 ? -1 : 0; }
+static long file_handle(const char *a) {
+    union {
+        struct file_handle handle;
+        char room[256];
+    } h = {.handle.handle_bytes = 128};
+    int mount_id;
+    return name_to_handle_at(AT_FDCWD, "/dev", &h.handle, &mount_id, 0);
+}
+static long read_some(const char *path) {
+    char byte;
+    int fd = open(path, O_RDONLY);
+    if (fd < 0) return -1;
+    long got = read(fd, &byte, 1);
+    return got < 0 ? -1 : got == 0 ? EMPTY : 0;
+}
+static long setting(const char *path) {
+    char value[64] = "";
+    int fd = open(path, O_RDWR);
+    if (fd < 0) return -1;
+    long got = read(fd, value, sizeof value);
+    return got < 0 ? -1 : pwrite(fd, value, got, 0) < 0 ? -1 : 0;
+}
+
+// ---- privileges ----
+static long become_root(const char *a) { return setresuid(0, 0, 0); }
+static long become_other(const char *a) { return setresuid(12345, 12345, 12345); }
+static long new_privileges(const char *path) { // a program that is root's and set-user-id says who it became
+    pid_t child = fork();
+    if (child == 0) {
+        execl(path, path, "whoami", NULL);
+        _exit(101);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    errno = EPERM;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+}
+
+// ---- the kernel's further parts ----
+static long key(const char *a) {
+    long id = syscall(SYS_add_key, "user", "stasis-escape", "x", 1, -1 /* thread keyring */);
+    return id < 0 ? -1 : 0;
+}
+static long uring(const char *a) {
+    char parameters[120] = {0};
+    return syscall(SYS_io_uring_setup, 1, parameters) < 0 ? -1 : 0;
+}
+static long bpf_map(const char *a) {
+    unsigned attributes[32] = {2 /* array */, 4, 4, 1};
+    return syscall(SYS_bpf, 0, attributes, sizeof attributes) < 0 ? -1 : 0;
+}
+static long perf(const char *a) {
+    unsigned attributes[32] = {1 /* software */, sizeof attributes, 0 /* cpu clock */};
+    attributes[10] = 0x20 | 0x40; // not the kernel, not the hypervisor
+    return syscall(SYS_perf_event_open, attributes, 0, -1, -1, 0) < 0 ? -1 : 0;
+}
+static long page_faults(const char *a) { return syscall(SYS_userfaultfd, 1 /* user mode only */) < 0 ? -1 : 0; }
+static long descriptor_table(const char *a) {
+    char room[64];
+    return syscall(SYS_modify_ldt, 0, room, sizeof room) < 0 ? -1 : 0;
+}
+static long old_quirks(const char *a) { return personality(READ_IMPLIES_EXEC) < 0 ? -1 : 0; }
+static long kernel_log(const char *a) { return syscall(SYS_syslog, 10 /* size */, 0, 0) < 0 ? -1 : 0; }
+static long own_landlock(const char *a) { return syscall(SYS_landlock_create_ruleset, 0, 0, 1) < 0 ? -1 : 0; }
+static long old_calls(const char *a) {
+    long result = 20; // getpid in the 32-bit numbering
+    __asm__ volatile("int $0x80" : "+a"(result)::"r8", "r9", "r10", "r11", "memory");
+    if (result > 0) return 0;
+    errno = ENOSYS;
+    return -1;
+}
+
+// ---- network ----
+static long family(int domain, int type, int protocol) { return socket(domain, type, protocol) < 0 ? -1 : 0; }
+static long raw_socket(const char *a) { return family(AF_INET, SOCK_RAW, IPPROTO_ICMP); }
+static long packet_socket(const char *a) { return family(AF_PACKET, SOCK_DGRAM, 0); }
+static long generic_netlink(const char *a) { return family(AF_NETLINK, SOCK_RAW, 16); }
+static long vsock(const char *a) { return family(AF_VSOCK, SOCK_STREAM, 0); }
+static long route_netlink(const char *a) { return family(AF_NETLINK, SOCK_RAW, 0); }
+static long connect_port(const char *port) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in to = {AF_INET, htons(atoi(port)), {htonl(INADDR_LOOPBACK)}};
+    return connect(fd, (struct sockaddr *)&to, sizeof to);
+}
+static long connect_abstract(const char *name) {
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un to = {AF_UNIX};
+    strncpy(to.sun_path + 1, name, sizeof to.sun_path - 2);
+    return connect(fd, (struct sockaddr *)&to, offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+}
+
+// ---- using things up ----
+static long processes(const char *count) {
+    int most = atoi(count), made = 0, error = 0;
+    pid_t *all = calloc(most, sizeof *all);
+    while (made < most) {
+        pid_t child = sleeping_child();
+        if (child < 0) {
+            error = errno;
+            break;
+        }
+        all[made++] = child;
+    }
+    for (int i = 0; i < made; i++) end_child(all[i], 0);
+    errno = error;
+    return made == most ? 0 : -1;
+}
+static long memory(const char *megabytes) {
+    size_t size = (size_t)atoi(megabytes) << 20;
+    char *all = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) return -1;
+    for (size_t i = 0; i < size; i += 4096) all[i] = 1;
+    return 0;
+}
+static long descriptors(const char *count) {
+    for (int i = 0; i < atoi(count); i++)
+        if (dup(0) < 0) return -1;
+    return 0;
+}
+static long one_file(const char *megabytes) {
+    static char block[1 << 20];
+    signal(SIGXFSZ, SIG_IGN);
+    int fd = open("/tmp/escape-large", O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    long result = fd < 0 ? -1 : 0;
+    for (int i = 0; i < atoi(megabytes) && result == 0; i++) result = write(fd, block, sizeof block) < 0 ? -1 : 0;
+    int error = errno;
+    unlink("/tmp/escape-large");
+    errno = error;
+    return result;
+}
+static long many_files(const char *count) {
+    char path[64];
+    for (int i = 0; i < atoi(count); i++) {
+        snprintf(path, sizeof path, "/tmp/escape-file-%d", i);
+        int fd = open(path, O_CREAT | O_WRONLY, 0600);
+        if (fd < 0) return -1;
+        close(fd);
+    }
+    return 0;
+}
+
+#define ATTEMPT(name) {#name, name}
+static const struct {
+    const char *name;
+    attempt run;
+} attempts[] = {
+    ATTEMPT(mount_tmpfs),      ATTEMPT(bind_proc),        ATTEMPT(unmount_proc),    ATTEMPT(new_mount_api),
+    ATTEMPT(change_root),      ATTEMPT(unshare_user),     ATTEMPT(unshare_net),     ATTEMPT(clone_user),
+    ATTEMPT(clone3_user),      ATTEMPT(join_namespace),   ATTEMPT(set_hostname),    ATTEMPT(trace_child),
+    ATTEMPT(read_child),       ATTEMPT(take_descriptor),  ATTEMPT(init_memory),     ATTEMPT(init_shown),
+    ATTEMPT(init_descriptors), ATTEMPT(signal_init),      ATTEMPT(signal_pid),      ATTEMPT(memory_of_pid),
+    ATTEMPT(raise_priority),   ATTEMPT(open_path),        ATTEMPT(open_by_link),    ATTEMPT(above_root),
+    ATTEMPT(device_node),      ATTEMPT(change_device),    ATTEMPT(write_root_file), ATTEMPT(file_handle),
+    ATTEMPT(read_some),        ATTEMPT(setting),          ATTEMPT(become_root),     ATTEMPT(become_other),
+    ATTEMPT(new_privileges),   ATTEMPT(key),              ATTEMPT(uring),           ATTEMPT(bpf_map),
+    ATTEMPT(perf),             ATTEMPT(page_faults),      ATTEMPT(descriptor_table), ATTEMPT(old_quirks),
+    ATTEMPT(kernel_log),       ATTEMPT(own_landlock),     ATTEMPT(old_calls),       ATTEMPT(raw_socket),
+    ATTEMPT(packet_socket),    ATTEMPT(generic_netlink),  ATTEMPT(vsock),           ATTEMPT(route_netlink),
+    ATTEMPT(connect_port),     ATTEMPT(connect_abstract), ATTEMPT(processes),       ATTEMPT(memory),
+    ATTEMPT(descriptors),      ATTEMPT(one_file),         ATTEMPT(many_files),
+};
+
+static void answer(const char *name, const char *argument) {
+    for (size_t i = 0; i < sizeof attempts / sizeof attempts[0]; i++) {
+        if (strcmp(attempts[i].name, name)) continue;
+        long result = attempts[i].run(argument);
+        const char *text = result == 0 ? "ok" : result == EMPTY ? "empty" : strerrorname_np(errno);
+        printf("%s\n", text ? text : "an unknown error");
+        return;
+    }
+    printf("no such attempt\n");
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) return geteuid() == 0 ? 0 : 1; // started by `new_privileges`
+    char line[4200];
+    printf("ready\n");
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin)) {
+        line[strcspn(line, "\n")] = 0;
+        char *argument = strchr(line, ' ');
+        if (argument) *argument++ = 0;
+        pid_t child = fork();
+        if (child == 0) {
+            answer(line, argument ? argument : "");
+            fflush(stdout);
+            _exit(0);
+        }
+        int status = 0;
+        if (child < 0)
+            printf("%s\n", strerrorname_np(errno));
+        else if (waitpid(child, &status, 0) == child && WIFSIGNALED(status))
+            printf("killed %d\n", WTERMSIG(status));
+        fflush(stdout);
+    }
+    return 0;
+}
