@@ -42,7 +42,7 @@ pub use engine::{Config, Engine, Outside};
 pub use error::{Error, Result};
 pub use restore::Lazy;
 pub use stasis_image::ImageId;
-pub use stasis_image::PackRoot;
+pub use stasis_image::{PackRoot, SectionKind};
 pub use stasis_sandbox::disk::DiskUsage;
 pub use stasis_sandbox::{DiskLimit, Limits, Usage, WallsConfig};
 pub use stasis_spawner::protocol::{LaunchSpec, User};

@@ -1,11 +1,12 @@
 //! The host: a data directory with its engine, its records and its machines.
 
 use crate::error::{Doing, Error, Result};
+use crate::limits;
 use crate::live::parse_image;
 use crate::machine::Machine;
 use crate::settings::{Dirs, Settings};
 use stasis_api::{Name, NewMachine, Timestamp, Update};
-use stasis_engine::{Config, Engine, Image, Lazy};
+use stasis_engine::{Config, Engine, Image, Lazy, WallsConfig};
 use stasis_store::{NewRecord, Store};
 use stasis_sys::{files, libc};
 use std::collections::HashMap;
@@ -45,6 +46,10 @@ impl Host {
             roots: dirs.roots.clone(),
             spawner: settings.spawner.clone(),
             lazy: Lazy::default(),
+            walls: WallsConfig {
+                limits: limits::in_engine(settings.limits),
+                ..WallsConfig::default()
+            },
         })?;
         let warm = Mutex::default();
         let inner = Arc::new(Inner { settings, dirs, engine, store, warm });
@@ -133,7 +138,8 @@ impl Host {
         check(&made.limits, &made.tags, &made.env)?;
         self.inner.store.set_machine(machine.id, &made)?;
         machine.record().made = made;
-        Ok(())
+        // between instructions: limits of a running one change when it has ended
+        machine.ask(|driver| driver.apply_limits())
     }
 
     /// Ends and forgets a machine. Its images go with the next collection.
@@ -188,6 +194,23 @@ impl Host {
             let done = swaps.into_iter().filter_map(|swap| swap.join().ok());
             done.filter_map(|(name, result)| Some((name, result.err()?))).collect()
         })
+    }
+}
+
+impl Drop for Host {
+    /// Drivers hold the engine; without a host they must not. What is not saved by then is lost, as
+    /// if the process had been killed: `close` saves first.
+    fn drop(&mut self) {
+        for machine in self.machines() {
+            if machine.work().has_driver() {
+                let _ = machine.interrupt();
+                let _ = machine.ask(|driver| {
+                    driver.let_go();
+                    driver.machine.work().queue.cancel_all();
+                    Ok(())
+                });
+            }
+        }
     }
 }
 
@@ -254,8 +277,9 @@ fn take_lock(dirs: &Dirs) -> Result<File> {
     let path = dirs.data.join("lock");
     let lock = File::options().create(true).append(true).open(&path);
     let lock = lock.doing(|| format!("open {}", path.display()))?;
-    files::flock(lock.as_fd(), libc::LOCK_EX | libc::LOCK_NB)
-        .map_err(|_| Error::InUse(format!("{} is in use by another process", dirs.data.display())))?;
+    files::flock(lock.as_fd(), libc::LOCK_EX | libc::LOCK_NB).map_err(|_| {
+        Error::InUse(format!("{} is in use by another process", dirs.data.display()))
+    })?;
     Ok(lock)
 }
 

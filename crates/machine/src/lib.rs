@@ -20,6 +20,7 @@ mod feed;
 mod history;
 mod host;
 mod life;
+mod limits;
 mod line;
 mod lines;
 mod live;

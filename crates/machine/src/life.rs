@@ -2,6 +2,7 @@
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
+use crate::limits::Cause;
 use crate::live::Live;
 use stasis_api::{Instruction, Status, Timestamp};
 use stasis_protocol::{Reason, Report};
@@ -33,7 +34,7 @@ impl Driver {
         };
         self.live = Some(Live::wake(&self.host, &record, reason)?);
         self.machine.work().live = true;
-        Ok(())
+        self.apply_limits().inspect_err(|_| self.let_go())
     }
 
     /// Saves the state after the last instruction that ran.
@@ -142,8 +143,12 @@ impl Driver {
     /// The tree is gone or has to go: the machine is at its last checkpoint again. `during` is the
     /// instruction that ran.
     pub(crate) fn fall_back(&mut self, why: &str, during: Option<u64>) -> Fall {
-        let code = self.cause_of_fall();
+        let cause = match &self.live {
+            Some(live) => Cause::of(&live.tree),
+            None => Cause { code: "machine.process_ended", words: None },
+        };
         self.let_go();
+        let why = cause.words.as_deref().unwrap_or(why);
         let head = self.machine.record().head_seq;
         let until = self.last_ran().filter(|ran| Some(*ran) != during);
         let place = match self.machine.durable() {
@@ -162,7 +167,7 @@ impl Driver {
         let mut work = self.machine.work();
         work.queue.saved();
         work.last_ran = head;
-        Fall { code, words }
+        Fall { code: cause.code, words }
     }
 
     /// The last instruction whose effects are in memory.
@@ -178,11 +183,6 @@ impl Driver {
         let list = self.host.store.instructions(self.machine.id, from, limit).unwrap_or_default();
         let ran = |own: &Instruction| matches!(own.status, Status::Done | Status::Interrupted);
         list.into_iter().filter(|own| ran(own) && !own.rolled_back).map(|own| own.seq).collect()
-    }
-
-    /// Why the tree ended, as far as it can be told.
-    fn cause_of_fall(&self) -> &'static str {
-        "machine.process_ended"
     }
 
     fn mark_lost(&self, seq: u64, words: &str) -> Result<()> {
@@ -202,12 +202,7 @@ impl crate::machine::Machine {
         self.record_end(old, Status::Cancelled, words)
     }
 
-    fn record_end(
-        &self,
-        old: stasis_api::Instruction,
-        status: Status,
-        words: &str,
-    ) -> Result<()> {
+    fn record_end(&self, old: stasis_api::Instruction, status: Status, words: &str) -> Result<()> {
         let lost = status == Status::Lost;
         let code = if lost { "machine.state_lost" } else { "instruction.cancelled" };
         let failure = stasis_api::Failure {

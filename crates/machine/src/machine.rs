@@ -58,6 +58,12 @@ pub enum Progress {
     Wait(EventListener),
 }
 
+impl Work {
+    pub(crate) fn has_driver(&self) -> bool {
+        self.bell.is_some()
+    }
+}
+
 impl Machine {
     pub(crate) fn new(host: Arc<Inner>, record: MachineRecord) -> Machine {
         let settings = &host.settings;

@@ -39,8 +39,10 @@ impl Host {
         let inner = self.inner();
         let (roots, cache) = (&inner.dirs.roots, &inner.dirs.cache);
         let root = stasis_template::build_root(recipe, roots, cache, progress)?;
-        let agent = place_agent(roots).doing(|| format!("place the agent in {}", roots.display()))?;
-        let parts = [root.digest.as_str(), &recipe.digest(), &agent].join("\n");
+        let agent =
+            place_agent(roots).doing(|| format!("place the agent in {}", roots.display()))?;
+        let form = stasis_engine::SectionKind::form();
+        let parts = [root.digest.as_str(), &recipe.digest(), &agent, &form].join("\n");
         let digest = blake3::hash(parts.as_bytes()).to_hex().to_string();
         if let Some(known) = inner.store.template(&digest)? {
             return Ok(known.template);
@@ -60,8 +62,20 @@ impl Host {
         };
         let details = serde_json::json!({ "packages": root.lock, "bytes": root.bytes });
         inner.store.add_template(&TemplateRecord { template: template.clone(), details })?;
+        self.retire_older(&template)?;
         progress.step("warm up", 1, Some(1));
         Ok(template)
+    }
+
+    /// Forgets templates whose name a new one took and on which no machine stands.
+    fn retire_older(&self, new: &Template) -> Result<()> {
+        for old in self.templates()? {
+            let unused = self.inner().store.template_users(&old.digest)? == 0;
+            if old.name == new.name && old.digest != new.digest && unused {
+                self.remove_template(&old.digest)?;
+            }
+        }
+        Ok(())
     }
 
     /// Starts the agent in a root, warms it up, and takes its image.
@@ -72,6 +86,7 @@ impl Host {
             path: python,
             env: root.env.iter().map(|(key, value)| format!("{key}={value}")).collect(),
             cwd: root.home.to_string_lossy().into_owned(),
+            ..LaunchSpec::default()
         };
         let (line, fds) = Line::open()?;
         let outside = Outside { fds, numbers: NUMBERS.to_vec() };

@@ -114,7 +114,8 @@ pub fn first_token(host: &Host, given: Option<&str>, file: &Path) -> Result<(), 
     let (token, record) = mint(ROOT, name, Scope::all()).doing(doing)?;
     host.set_token(&record)?;
     let new = file.with_extension("new");
-    let options = std::fs::File::options().write(true).create(true).truncate(true).mode(0o600);
+    let mut options = std::fs::File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
     let mut open = options.open(&new).doing(doing)?;
     writeln!(open, "{token}").and_then(|()| open.sync_all()).doing(doing)?;
     std::fs::rename(&new, file).doing(doing)

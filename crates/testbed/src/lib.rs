@@ -14,6 +14,7 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// `target/tmp`, and the directory with the binaries of this build.
@@ -103,8 +104,15 @@ impl Bed {
     pub fn reopen(self) -> Bed {
         let Bed { host, dir } = self;
         drop(host);
-        let host = Arc::new(Host::open(settings(dir.path())).expect("open a host again"));
-        Bed { host, dir }
+        // the last driver's thread may still be on its way out
+        let patience = Instant::now() + Duration::from_secs(30);
+        loop {
+            match Host::open(settings(dir.path())) {
+                Ok(host) => return Bed { host: Arc::new(host), dir },
+                Err(error) => assert!(Instant::now() < patience, "open a host again: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     pub fn machine(&self) -> Arc<Machine> {

@@ -42,10 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["stasis-api", "stasis-machine", "stasis-template", "stasis-testbed"],
     ),
     // only tests use it
-    (
-        "stasis-testbed",
-        &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"],
-    ),
+    ("stasis-testbed", &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"]),
     (
         "stasis-cli",
         &[

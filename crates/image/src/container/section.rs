@@ -26,8 +26,15 @@ impl SectionKind {
     /// The version of this kind that this program writes, and the only one it reads.
     pub const fn version(self) -> u32 {
         match self {
-            Self::Meta | Self::Processes | Self::Objects | Self::Memory | Self::Files => 1,
+            Self::Memory | Self::Files => 1,
+            Self::Meta | Self::Objects => 2,
+            Self::Processes => 3,
         }
+    }
+
+    /// All versions at once: images of another form cannot be read.
+    pub fn form() -> String {
+        Self::ALL.map(|kind| kind.version().to_string()).join(".")
     }
 
     /// The position of this kind in [`SectionKind::ALL`].
