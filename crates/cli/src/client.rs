@@ -10,7 +10,7 @@
 mod keeper;
 mod lines;
 
-pub use keeper::{Keeper, Running};
+pub use keeper::Keeper;
 pub use lines::Lines;
 
 use crate::config::Config;

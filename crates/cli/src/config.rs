@@ -8,7 +8,7 @@
 
 mod keys;
 
-pub use keys::{KEYS, Key, Kind, Value};
+pub use keys::{KEYS, Key, Value};
 
 use crate::failure::{At, Exit, Failure, Result};
 use std::collections::BTreeMap;

@@ -111,7 +111,11 @@ impl From<stasis_machine::Error> for Failure {
 
 impl From<stasis_template::Error> for Failure {
     fn from(error: stasis_template::Error) -> Failure {
-        Failure::new(error.code(), error.to_string()).hint(error.hint())
+        let exit = match &error {
+            stasis_template::Error::Recipe { .. } => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        Failure::new(error.code(), error.to_string()).hint(error.hint()).exit(exit)
     }
 }
 

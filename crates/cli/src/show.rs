@@ -11,7 +11,7 @@ mod table;
 
 pub use clean::clean;
 pub use progress::Progress;
-pub use result::{Screen, show_chunk};
+pub use result::{Screen, show_chunk, went_well};
 pub use table::{Table, age, object, one_line};
 
 use serde::Serialize;

@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::session::{self, Order, Timeout};
 use crate::show::{self, Screen, show_chunk};
 use serde_json::json;
-use stasis_api::{Chunk, Instruction, Machine, Name, NewMachine};
+use stasis_api::{Chunk, Machine, Name, NewMachine};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
@@ -71,14 +71,9 @@ pub fn instruct(client: &Client, machine: &str, order: &Order, as_json: bool) ->
             show::json(&json!({
                 "machine": machine, "instruction": instruction, "outputs": outputs,
             }));
-            went_well(&instruction)
+            show::went_well(&instruction)
         }
         false => Screen::new().show(machine, &instruction)?,
     };
     Ok(if well { ExitCode::SUCCESS } else { Exit::Failed.into() })
-}
-
-fn went_well(instruction: &Instruction) -> bool {
-    let error = instruction.outcome.as_ref().is_some_and(|outcome| outcome.error.is_some());
-    instruction.status == stasis_api::Status::Done && !error
 }

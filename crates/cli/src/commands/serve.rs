@@ -62,7 +62,8 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
 
 /// What a process needs that outlives the one who started it and holds many machines.
 fn stand_alone(private: bool) {
-    files::umask(0o077);
+    // files of templates are read by the users of machines; the data directory itself is closed
+    files::umask(0o022);
     if private {
         // fails for the first of a group, which stands alone already
         let _ = process::setsid();

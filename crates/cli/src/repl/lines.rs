@@ -114,7 +114,6 @@ mod tests {
             "'''a\nb'''\n",
             "x = '\\''\n",
             ")\n",
-            "'\\",
             "é = 'ü'\n",
         ];
         for text in texts {
@@ -132,6 +131,7 @@ mod tests {
             "'''a\n",
             "x = 1 + \\\n",
             "@cache\n",
+            "'\\",
             "@cache\ndef f():\n",
             "{'a': [\n",
             "for x in y:\n    if z:\n        w\n",

@@ -59,11 +59,11 @@ impl Screen {
         if let Some(word) = ending(instruction) {
             complain(&word);
         }
+        let well = went_well(instruction);
         if let Some(receipt) = &instruction.receipt {
-            receipt_words(receipt).iter().for_each(|word| complain(word));
+            receipt_words(receipt, well).iter().for_each(|word| complain(word));
         }
-        let error = instruction.outcome.as_ref().is_some_and(|outcome| outcome.error.is_some());
-        Ok(instruction.status == Status::Done && !error)
+        Ok(well)
     }
 
     fn shown(&self, machine: &str, seq: u64, outcome: &Outcome, number: &mut usize) -> Result<()> {
@@ -135,7 +135,15 @@ fn ending(instruction: &Instruction) -> Option<String> {
     }
 }
 
-fn receipt_words(receipt: &Receipt) -> Vec<String> {
+/// Whether an instruction ended without an error of any kind.
+pub fn went_well(instruction: &Instruction) -> bool {
+    let error = instruction.outcome.as_ref().is_some_and(|outcome| outcome.error.is_some());
+    instruction.status == Status::Done && !error
+}
+
+/// What was lost; and where something went wrong, what else is known that may explain it.
+fn receipt_words(receipt: &Receipt, well: bool) -> Vec<String> {
     let lost = receipt.lost.iter().map(|lost| format!("lost: {lost}"));
-    lost.chain(receipt.notes.iter().map(|note| format!("note: {note}"))).collect()
+    let notes = receipt.notes.iter().filter(|_| !well).map(|note| format!("note: {note}"));
+    lost.chain(notes).collect()
 }
