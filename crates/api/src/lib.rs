@@ -26,8 +26,9 @@ pub use jiff::Timestamp;
 pub use machine::{Durability, Limits, Machine, Network, NewMachine, Parent, State, Update, Usage};
 pub use name::{Name, NameError};
 pub use service::{
-    Accepted, BuildLine, BuildTemplate, Cancelled, Code, ExecRequest, Filter, Health,
-    InstructionList, Interrupted, Made, MadeToken, MachineList, NewToken, Outputs, Range, Removed,
-    TemplateList, Token, TokenList, Whoami,
+    Accepted, BranchRequest, Branches, BuildLine, BuildTemplate, Cancelled, CheckStore, Code,
+    Complete, Completions, ExecRequest, Filter, Health, History, InstructionList, Interrupted,
+    MachineList, Made, MadeToken, NewToken, Outputs, Point, Range, Removed, Rollback, StoreChecked,
+    StoreFinding, StoreFreed, StoreStats, TemplateList, Token, TokenList, Var, VarList, Whoami,
 };
 pub use template::Template;

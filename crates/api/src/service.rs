@@ -203,3 +203,141 @@ pub struct MadeToken {
 pub struct TokenList {
     pub tokens: Vec<Token>,
 }
+
+/// A variable of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Var {
+    pub name: String,
+    pub kind: String,
+    /// Shape or length, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    pub repr: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VarList {
+    pub vars: Vec<Var>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Complete {
+    pub code: String,
+    /// Counted in characters; the end, if absent.
+    #[serde(default)]
+    pub cursor: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Completions {
+    /// Where the names begin, counted in characters.
+    pub start: u64,
+    pub names: Vec<String>,
+}
+
+/// A state that can be gone back to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Point {
+    /// The instruction it is the state after.
+    pub seq: u64,
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// What it added to the store.
+    pub bytes: u64,
+    pub label: Option<String>,
+    /// The code of that instruction.
+    pub code: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct History {
+    pub checkpoints: Vec<Point>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rollback {
+    /// The state after this instruction; null for the beginning.
+    #[schema(required)]
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub seq: Option<u32>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BranchRequest {
+    /// The state after this instruction; the state now, if absent.
+    #[serde(default)]
+    pub seq: Option<u32>,
+    /// How many; as many as there are names, or one, if absent.
+    #[serde(default)]
+    pub count: Option<u32>,
+    #[serde(default)]
+    pub names: Vec<Name>,
+    /// Added to those of the machine.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    /// Seed the program's own random generators anew.
+    #[serde(default)]
+    pub reseed: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Branches {
+    pub machines: Vec<Machine>,
+}
+
+/// What the store takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StoreStats {
+    pub images: u64,
+    pub packs: u64,
+    pub cold_packs: u64,
+    pub unreadable_packs: u64,
+    pub layers: u64,
+    /// Space on the disk: all of it, and what laid out files take of it.
+    pub bytes: u64,
+    pub layer_bytes: u64,
+    pub live_pages: u64,
+    pub dead_pages: u64,
+    pub dropped_pages: u64,
+    /// What compression saves, and what images save by sharing pages.
+    pub compressed_bytes: u64,
+    pub shared_bytes: u64,
+}
+
+/// What a collection freed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StoreFreed {
+    pub images: u64,
+    pub packs: u64,
+    pub layers: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckStore {
+    /// Put back what exists elsewhere.
+    #[serde(default)]
+    pub mend: bool,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StoreChecked {
+    /// Whether all was looked at.
+    pub complete: bool,
+    pub findings: Vec<StoreFinding>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StoreFinding {
+    pub code: String,
+    pub what: String,
+    /// Machines and templates that need what is damaged.
+    pub affects: Vec<String>,
+    pub mended: bool,
+}

@@ -14,7 +14,7 @@ use crate::machines::make;
 use crate::socket;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::{OriginalUri, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use stasis_api::Problem;
@@ -56,7 +56,7 @@ async fn open(
     State(app): State<App>,
     caller: Caller,
     segments: Segments,
-    uri: OriginalUri,
+    uri: Uri,
     headers: HeaderMap,
     upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {

@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::{gate, instructions, machines, pages, repl, streams, templates, tokens};
+use crate::{gate, history, instructions, machines, pages, repl, store, streams, templates, tokens};
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
@@ -22,7 +22,9 @@ pub fn all() -> OpenApiRouter<App> {
         .merge(instructions::routes())
         .merge(streams::routes())
         .merge(repl::routes())
+        .merge(history::routes())
         .merge(templates::routes())
+        .merge(store::routes())
         .merge(tokens::routes())
 }
 

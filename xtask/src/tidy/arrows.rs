@@ -37,10 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-testbed",
         ],
     ),
-    (
-        "stasis-server",
-        &["stasis-api", "stasis-machine", "stasis-template", "stasis-testbed"],
-    ),
+    ("stasis-server", &["stasis-api", "stasis-machine", "stasis-template"]),
     // only tests use it
     ("stasis-testbed", &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"]),
     (

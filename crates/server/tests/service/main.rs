@@ -6,6 +6,7 @@ mod accounts;
 mod bad_input;
 mod client;
 mod document;
+mod history;
 mod machines;
 mod private;
 mod published;
