@@ -11,12 +11,21 @@ export STASIS_TEST_DENO ?= $(dev)/deno/deno
 export STASIS_TEST_PROGRAMS ?= $(dev)/programs
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak setup lint programs clean
+.PHONY: help run bench test soak setup lint programs clean
 
 help: ## say what can be made
 	@awk -F ': .*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-run: setup ## build for release, and measure the engine on this machine
+run: setup ## build for release, prepare the default template, and talk to a new machine
+	cargo build --release --locked --bin stasis --bin stasis-spawner
+	target/release/stasis template build
+	@if [ -t 0 ]; then target/release/stasis repl; else $(demonstration); fi
+
+# What `make run` shows where nobody can type.
+demonstration = target/release/stasis run \
+	-c 'import pandas; print(pandas.DataFrame({"a": [1, 2], "b": [3, 4]})); "hello from a machine"'
+
+bench: setup ## measure the engine on this machine
 	cargo build --release --locked --bin stasis --bin stasis-spawner
 	target/release/stasis bench engine --quick
 

@@ -1,34 +1,47 @@
 //! The `stasis` command: one file per command, and this table of them.
+//!
+//!   arguments ─► configuration ─► command ─► client ─► keeper of the data directory, or a service
+//!
+//! Standard output is data, standard error is talk. A failure is `error[code]: message` with a
+//! hint, and an exit code by its kind (`failure::Exit`).
 
 #![forbid(unsafe_code)]
 
 mod bench;
+mod client;
+mod commands;
+mod config;
+mod context;
+mod doctor;
 mod failure;
+mod repl;
+mod session;
+mod show;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
+use context::{Context, Global};
 use std::process::ExitCode;
 
-/// Saves a live process tree as an image, and brings it back in milliseconds.
+/// Stateful code machines: they keep their variables, files and processes until you remove them.
 #[derive(Parser)]
 #[command(name = "stasis", version, propagate_version = true)]
-struct Cli {
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
     #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Measure this build on this machine
-    #[command(subcommand)]
-    Bench(bench::Bench),
+    command: commands::Command,
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
-        Command::Bench(command) => command.run(),
-    };
+    let cli = Cli::parse();
+    let json = cli.global.json;
+    let done = Context::new(cli.global).and_then(|context| cli.command.run(&context));
     done.unwrap_or_else(|failure| {
-        eprintln!("{failure}");
-        ExitCode::from(2)
+        if json {
+            println!("{}", failure.json());
+        } else {
+            eprintln!("{failure}");
+        }
+        failure.exit.into()
     })
 }

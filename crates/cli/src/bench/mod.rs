@@ -15,7 +15,7 @@ mod metrics;
 mod python;
 mod report;
 mod samples;
-mod setup;
+pub mod setup;
 
 use crate::failure::Result;
 use clap::Subcommand;

@@ -78,6 +78,6 @@ pub fn spawner() -> Result<PathBuf> {
     if path.is_file() {
         return Ok(path);
     }
-    Err(Failure::new("bench.spawner", format!("no {}", path.display()))
+    Err(Failure::new("install.spawner", format!("no {}", path.display()))
         .hint("build the whole workspace: `cargo build --release`"))
 }

@@ -1,0 +1,258 @@
+//! The way to a service: the keeper of a data directory on its socket, or one at an address.
+//!
+//!   command ─► Client ─┬─► <data>/stasis.sock ─► keeper (started when there is none)
+//!                      └─► http(s)://...         with a token
+//!
+//! Both speak the same HTTP. A keeper that went away between two requests is started again: what
+//! machines hold is on disk. A request that may have had an effect is not sent a second time
+//! unless it carries an idempotency key.
+
+mod keeper;
+mod lines;
+
+pub use keeper::Keeper;
+pub use lines::Lines;
+
+use crate::config::Config;
+use crate::failure::{Exit, Failure, Result};
+use reqwest::{Method, RequestBuilder, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use stasis_api::ErrorBody;
+use std::future::Future;
+use std::time::Duration;
+
+/// How often a request is sent when the connection fails.
+const TRIES: usize = 4;
+/// An answer that is not a stream, at most.
+const LONGEST_ERROR: usize = 64 << 10;
+
+pub struct Client {
+    runtime: tokio::runtime::Runtime,
+    http: reqwest::Client,
+    base: String,
+    token: Option<String>,
+    keeper: Option<Keeper>,
+}
+
+impl Client {
+    pub fn open(config: &Config) -> Result<Client> {
+        match config.text("url") {
+            Some(url) => Client::remote(&url, config.text("token")),
+            None => {
+                let keeper = Keeper::of(config)?;
+                let client = Client::local(keeper)?;
+                client.block(client.ready())?;
+                Ok(client)
+            }
+        }
+    }
+
+    /// A client of the keeper, which may not be there.
+    pub fn local(keeper: Keeper) -> Result<Client> {
+        // no certificates: nothing is read from disk for a socket
+        let http = reqwest::Client::builder()
+            .tls_certs_only(std::iter::empty())
+            .no_proxy()
+            .unix_socket(keeper.socket());
+        Client::build(http, "http://stasis".into(), None, Some(keeper))
+    }
+
+    fn remote(url: &str, token: Option<String>) -> Result<Client> {
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            let hint = "write it as http://host:port or https://host";
+            return Err(
+                Failure::usage(format!("{url:?} is not an address of a service")).hint(hint)
+            );
+        }
+        let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(10));
+        Client::build(http, url.trim_end_matches('/').to_owned(), token, None)
+    }
+
+    fn build(
+        http: reqwest::ClientBuilder,
+        base: String,
+        token: Option<String>,
+        keeper: Option<Keeper>,
+    ) -> Result<Client> {
+        let broken = |what: String| Failure::new("client.setup", what);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| broken(error.to_string()))?;
+        let agent = concat!("stasis/", env!("CARGO_PKG_VERSION"));
+        let http = http.user_agent(agent).build().map_err(|error| broken(said(&error)))?;
+        Ok(Client { runtime, http, base, token, keeper })
+    }
+
+    pub fn block<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// Where this client goes, in words.
+    pub fn place(&self) -> String {
+        match &self.keeper {
+            Some(keeper) => keeper.data_dir().display().to_string(),
+            None => self.base.clone(),
+        }
+    }
+
+    /// Comes back once the keeper answers; starts it where there is none.
+    async fn ready(&self) -> Result<()> {
+        let Some(keeper) = &self.keeper else { return Ok(()) };
+        if keeper.listens() {
+            return Ok(());
+        }
+        let mut start = keeper.start()?;
+        while !self.answers().await {
+            start.go_on()?;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+
+    async fn answers(&self) -> bool {
+        let listens = self.keeper.as_ref().is_none_or(Keeper::listens);
+        let ask = || self.http.get(format!("{}/health", self.base)).send();
+        listens && ask().await.is_ok_and(|answer| answer.status().is_success())
+    }
+
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.block(self.call(Method::GET, path, None::<&Value>))
+    }
+
+    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T> {
+        self.block(self.call(Method::POST, path, Some(body)))
+    }
+
+    pub fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T> {
+        self.block(self.call(Method::PATCH, path, Some(body)))
+    }
+
+    pub fn delete(&self, path: &str) -> Result<Value> {
+        self.block(self.call(Method::DELETE, path, None::<&Value>))
+    }
+
+    /// One request and its whole answer.
+    pub async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<T> {
+        let repeatable = method == Method::GET;
+        let answer = self.send(method, path, body, repeatable).await?;
+        let text = answer.bytes().await.map_err(|error| self.cut_off(&error))?;
+        serde_json::from_slice(&text).map_err(|error| foreign(path, &error.to_string()))
+    }
+
+    /// One request and its answer line by line.
+    pub async fn lines(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<Lines> {
+        let repeatable = method == Method::GET;
+        Ok(Lines::new(self.send(method, path, body, repeatable).await?))
+    }
+
+    /// Sends until it arrives. What may be sent twice (`repeatable`) is sent again when the
+    /// connection breaks before the answer begins. A keeper that is about to end takes nothing
+    /// on: its successor does.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+        repeatable: bool,
+    ) -> Result<Response> {
+        let mut tries = 1;
+        loop {
+            let sent = self.request(method.clone(), path, body).send().await;
+            let (failure, again) = match sent {
+                Ok(answer) => match refusal(answer).await {
+                    Err(failure) if self.is_leaving(&failure) => (failure, true),
+                    other => return other,
+                },
+                Err(error) => {
+                    let again = error.is_connect() || (repeatable && self.keeper.is_some());
+                    (self.cut_off(&error), again)
+                }
+            };
+            if tries == TRIES || !again {
+                return Err(failure);
+            }
+            tries += 1;
+            self.ready().await?;
+        }
+    }
+
+    /// Whether the keeper refused because it ends; waits until it is gone.
+    fn is_leaving(&self, failure: &Failure) -> bool {
+        let leaving = failure.code == "service.stopping";
+        let keeper = self.keeper.as_ref().filter(|_| leaving);
+        keeper.is_some_and(|keeper| keeper.running().is_none_or(|running| running.wait()))
+    }
+
+    fn request(&self, method: Method, path: &str, body: Option<&impl Serialize>) -> RequestBuilder {
+        let mut request = self.http.request(method, format!("{}{path}", self.base));
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        match body {
+            Some(body) => request.json(body),
+            None => request,
+        }
+    }
+
+    fn cut_off(&self, error: &reqwest::Error) -> Failure {
+        let (code, what) = match error.is_connect() {
+            true => ("service.unreachable", "nobody answers at"),
+            false => ("service.cut_off", "the connection broke off:"),
+        };
+        let message = format!("{what} {}: {}", self.place(), said(error));
+        let failure = Failure::new(code, message).exit(Exit::Unavailable);
+        match &self.keeper {
+            Some(keeper) => failure.hint(format!("see {}", keeper.log().display())),
+            None => failure.hint("check --url, and that the service runs"),
+        }
+    }
+}
+
+/// The innermost cause, without the address that was asked: it is said elsewhere.
+fn said(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// The answer, or what it refuses with.
+async fn refusal(mut answer: Response) -> Result<Response> {
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(answer);
+    }
+    let mut text = Vec::new();
+    while let Ok(Some(part)) = answer.chunk().await {
+        text.extend_from_slice(&part);
+        if text.len() > LONGEST_ERROR {
+            break;
+        }
+    }
+    let body = serde_json::from_slice::<ErrorBody>(&text).unwrap_or_else(|_| ErrorBody {
+        code: format!("http.{}", status.as_u16()),
+        message: format!("the service answered {status}"),
+        hint: None,
+        id: None,
+    });
+    Err(Failure::answered(status.as_u16(), body))
+}
+
+fn foreign(path: &str, what: &str) -> Failure {
+    Failure::new("service.foreign", format!("the answer to {path} makes no sense: {what}"))
+        .hint("is the service of the same version as this program?")
+}

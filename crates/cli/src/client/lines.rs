@@ -1,0 +1,59 @@
+//! An answer that comes line by line, each a JSON value.
+//!
+//! A line may arrive in pieces; one that is too long or no JSON is an error. `None` is the end of
+//! the answer, whether it was whole or the connection broke: the caller knows which line is last.
+
+use crate::failure::{Failure, Result};
+use reqwest::Response;
+use serde::de::DeserializeOwned;
+
+/// A line, at most: results may carry images.
+const LONGEST: usize = 256 << 20;
+
+pub struct Lines {
+    answer: Response,
+    buffer: Vec<u8>,
+    /// How much of the buffer was searched for a newline.
+    searched: usize,
+}
+
+impl Lines {
+    pub fn new(answer: Response) -> Lines {
+        Lines { answer, buffer: Vec::new(), searched: 0 }
+    }
+
+    /// The next line. Dropped before it is ready, it loses nothing.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
+        loop {
+            if let Some(line) = self.take() {
+                if line.iter().all(u8::is_ascii_whitespace) {
+                    continue;
+                }
+                let value = serde_json::from_slice(&line);
+                return value.map(Some).map_err(|error| strange(&error.to_string()));
+            }
+            match self.answer.chunk().await {
+                Ok(Some(part)) => self.buffer.extend_from_slice(&part),
+                Ok(None) | Err(_) => return Ok(None),
+            }
+            if self.buffer.len() > LONGEST {
+                return Err(strange("a line without an end"));
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<Vec<u8>> {
+        let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+        let Some(found) = found else {
+            self.searched = self.buffer.len();
+            return None;
+        };
+        let end = self.searched + found + 1;
+        self.searched = 0;
+        Some(self.buffer.drain(..end).collect())
+    }
+}
+
+fn strange(what: &str) -> Failure {
+    Failure::new("service.foreign", format!("the service sent a line that makes no sense: {what}"))
+}

@@ -1,0 +1,98 @@
+//! The table of commands; each has its own file.
+
+mod branch;
+mod completions;
+mod config;
+mod doctor;
+mod exec;
+pub mod history;
+mod machine;
+mod making;
+mod pairs;
+mod repl;
+mod rollback;
+mod run;
+mod serve;
+mod status;
+mod stop;
+mod store;
+mod template;
+mod token;
+pub mod undo;
+
+use crate::bench::Bench;
+use crate::context::Context;
+use crate::failure::{Exit, Result};
+use clap::Subcommand;
+use std::process::ExitCode;
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run code once, on a machine made for it or on one that is there
+    Run(run::Args),
+    /// Talk to a machine line by line; its state is kept
+    Repl(repl::Args),
+    /// Make, list, change, remove, swap out and wake machines
+    #[command(subcommand)]
+    Machine(machine::Machine),
+    /// Run code on a machine
+    Exec(exec::Args),
+    /// List a machine's instructions and checkpoints
+    History(history::Args),
+    /// Take back a machine's last instruction
+    Undo(undo::Args),
+    /// Take a machine back to the state after an instruction
+    Rollback(rollback::Args),
+    /// Make new machines that go on from a machine's state
+    Branch(branch::Args),
+    /// Build, list, look at and remove what machines start from
+    #[command(subcommand)]
+    Template(template::Template),
+    /// Look after what is on disk
+    #[command(subcommand)]
+    Store(store::Store),
+    /// Make, list and revoke tokens of a service
+    #[command(subcommand)]
+    Token(token::Token),
+    /// Say whether a keeper runs, and what is in memory
+    Status,
+    /// Put all machines on disk and end the keeper
+    Stop,
+    /// Offer machines as a service
+    Serve(serve::Args),
+    /// Show the settings, and where each came from
+    Config,
+    /// Print a script that completes commands in a shell
+    Completions(completions::Args),
+    /// Check what this host can do, and say how to mend what is missing
+    Doctor,
+    /// Measure this build on this machine
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+impl Command {
+    pub fn run(self, context: &Context) -> Result<ExitCode> {
+        match self {
+            Command::Run(args) => run::run(args, context),
+            Command::Repl(args) => repl::run(args, context),
+            Command::Machine(command) => command.run(context),
+            Command::Exec(args) => exec::run(args, context),
+            Command::History(args) => history::run(args, context),
+            Command::Undo(args) => undo::run(args, context),
+            Command::Rollback(args) => rollback::run(args, context),
+            Command::Branch(args) => branch::run(args, context),
+            Command::Template(command) => command.run(context),
+            Command::Store(command) => command.run(context),
+            Command::Token(command) => command.run(context),
+            Command::Status => status::run(context),
+            Command::Stop => stop::run(context),
+            Command::Serve(args) => serve::run(args, context),
+            Command::Config => config::run(context),
+            Command::Completions(args) => completions::run(&args),
+            Command::Doctor => doctor::run(context),
+            // 1 says that a bar was missed
+            Command::Bench(command) => command.run().map_err(|failure| failure.exit(Exit::Usage)),
+        }
+    }
+}

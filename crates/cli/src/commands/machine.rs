@@ -1,0 +1,254 @@
+//! `stasis machine`: machines themselves, not what they run.
+
+use super::making;
+use super::pairs::{Level, LimitArgs, map, pair};
+use crate::client::Client;
+use crate::context::Context;
+use crate::failure::Result;
+use crate::show::{self, Table, age};
+use clap::Subcommand;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use stasis_api::{Limits, Name, NewMachine, State, Timestamp, Update};
+use std::process::ExitCode;
+
+#[derive(Subcommand)]
+pub enum Machine {
+    /// Make a machine
+    New(New),
+    /// List machines, newest first
+    List(List),
+    /// Show one machine
+    Get { name: Name },
+    /// Change a machine
+    Set(Set),
+    /// Remove machines and all they hold
+    Rm {
+        #[arg(required = true)]
+        names: Vec<Name>,
+    },
+    /// Move a machine out of memory
+    Swap { name: Name },
+    /// Bring a machine into memory before it is spoken to
+    Wake { name: Name },
+}
+
+#[derive(clap::Args)]
+pub struct New {
+    /// Its name [default: a new one]
+    name: Option<Name>,
+    /// The template to start from [default: python]
+    #[arg(long, value_name = "NAME")]
+    template: Option<String>,
+    /// A word to find it by
+    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = pair)]
+    tags: Vec<(String, String)>,
+    /// A variable of its environment
+    #[arg(long = "env", value_name = "KEY=VALUE", value_parser = pair)]
+    env: Vec<(String, String)>,
+    #[command(flatten)]
+    limits: LimitArgs,
+    /// When answers are sent
+    #[arg(long, value_name = "LEVEL", default_value = "memory")]
+    durability: Level,
+    /// What it may reach
+    #[arg(long, value_name = "NETWORK", default_value = "none")]
+    network: Network,
+    /// When it is removed, such as 2030-01-01T00:00:00Z
+    #[arg(long, value_name = "TIME")]
+    expires: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Network {
+    /// Nothing but itself
+    None,
+    /// What the host reaches
+    Open,
+}
+
+#[derive(clap::Args)]
+pub struct List {
+    /// Only those with this tag
+    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = pair)]
+    tags: Vec<(String, String)>,
+    /// Only those in this state
+    #[arg(long, value_name = "STATE")]
+    state: Option<InState>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum InState {
+    Ready,
+    Running,
+    Swapped,
+}
+
+#[derive(clap::Args)]
+pub struct Set {
+    name: Name,
+    /// Replaces all tags
+    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = pair, conflicts_with = "no_tags")]
+    tags: Vec<(String, String)>,
+    /// Takes all tags away
+    #[arg(long)]
+    no_tags: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
+    /// When answers are sent
+    #[arg(long, value_name = "LEVEL")]
+    durability: Option<Level>,
+    /// When it is removed, such as 2030-01-01T00:00:00Z, or `never`
+    #[arg(long, value_name = "TIME", value_parser = expiry)]
+    expires: Option<Expiry>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Expiry(Option<Timestamp>);
+
+fn expiry(text: &str) -> std::result::Result<Expiry, String> {
+    match text {
+        "never" => Ok(Expiry(None)),
+        text => text.parse().map(|time| Expiry(Some(time))).map_err(|_| "no time".to_owned()),
+    }
+}
+
+impl Machine {
+    pub fn run(self, context: &Context) -> Result<ExitCode> {
+        let client = context.client()?;
+        match self {
+            Machine::New(args) => new(args, &client, context.json)?,
+            Machine::List(args) => list(args, &client, context.json)?,
+            Machine::Get { name } => {
+                show_value(&client.get(&format!("/v1/machine/{name}"))?, context.json);
+            }
+            Machine::Set(args) => set(args, &client, context.json)?,
+            Machine::Rm { names } => remove(&names, &client, context.json)?,
+            Machine::Swap { name } => tell(&client, &name, "swap", context.json)?,
+            Machine::Wake { name } => tell(&client, &name, "wake", context.json)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn new(args: New, client: &Client, as_json: bool) -> Result<()> {
+    let wanted = NewMachine {
+        name: args.name,
+        tags: map(args.tags),
+        limits: args.limits.limits(),
+        memory_mb: None,
+        env: map(args.env),
+        template: args.template,
+        durability: args.durability.into(),
+        network: match args.network {
+            Network::None => stasis_api::Network::None,
+            Network::Open => stasis_api::Network::Open,
+        },
+        expires_at: args.expires,
+    };
+    let machine = making::make(client, &wanted)?;
+    match as_json {
+        true => show::json(&machine),
+        false => show::say(machine.name.as_str()),
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Page {
+    machines: Vec<stasis_api::Machine>,
+    next: Option<Value>,
+}
+
+fn list(args: List, client: &Client, as_json: bool) -> Result<()> {
+    let mut query = json!({ "tags": map(args.tags) });
+    if let Some(state) = args.state {
+        query["state"] = json!(match state {
+            InState::Ready => State::Ready,
+            InState::Running => State::Running,
+            InState::Swapped => State::Swapped,
+        });
+    }
+    let machines = all(client, query)?;
+    if as_json {
+        show::json(&json!({ "machines": machines }));
+        return Ok(());
+    }
+    let mut table = Table::new(["NAME", "STATE", "INSTRUCTIONS", "TEMPLATE", "AGE", "TAGS"]);
+    for machine in machines {
+        let tags = machine.tags.iter().map(|(key, value)| format!("{key}={value}"));
+        table.row([
+            machine.name.to_string(),
+            state_word(&machine),
+            machine.instructions.to_string(),
+            machine.template.clone(),
+            age(machine.created_at),
+            tags.collect::<Vec<_>>().join(" "),
+        ]);
+    }
+    table.print();
+    Ok(())
+}
+
+/// Every page of a list.
+pub fn all(client: &Client, mut query: Value) -> Result<Vec<stasis_api::Machine>> {
+    let mut machines = Vec::new();
+    loop {
+        let page: Page = client.post("/v1/machine/list", &query)?;
+        machines.extend(page.machines);
+        match page.next {
+            None | Some(Value::Null) => return Ok(machines),
+            Some(next) => query["cursor"] = next,
+        }
+    }
+}
+
+fn state_word(machine: &stasis_api::Machine) -> String {
+    let word = match machine.state {
+        State::Ready => "ready",
+        State::Running => "running",
+        State::Swapped => "swapped",
+    };
+    if machine.pinned.is_some() { format!("{word}, pinned") } else { word.to_owned() }
+}
+
+fn set(args: Set, client: &Client, as_json: bool) -> Result<()> {
+    let tags = (args.no_tags || !args.tags.is_empty()).then(|| map(args.tags));
+    let limits = Some(args.limits.limits()).filter(|limits| *limits != Limits::default());
+    let update = Update {
+        tags,
+        limits,
+        durability: args.durability.map(Into::into),
+        expires_at: args.expires.map(|expiry| expiry.0),
+    };
+    show_value(&client.patch(&format!("/v1/machine/{}", args.name), &update)?, as_json);
+    Ok(())
+}
+
+fn remove(names: &[Name], client: &Client, as_json: bool) -> Result<()> {
+    for name in names {
+        let removed = client.delete(&format!("/v1/machine/{name}"))?;
+        match as_json {
+            true => show::json(&removed),
+            false => eprintln!("removed {name}"),
+        }
+    }
+    Ok(())
+}
+
+fn tell(client: &Client, name: &Name, verb: &str, as_json: bool) -> Result<()> {
+    let machine: stasis_api::Machine =
+        client.post(&format!("/v1/machine/{name}/{verb}"), &json!({}))?;
+    match as_json {
+        true => show::json(&machine),
+        false => show::say(&format!("{name}  {}", state_word(&machine))),
+    }
+    Ok(())
+}
+
+fn show_value(machine: &stasis_api::Machine, as_json: bool) {
+    match as_json {
+        true => show::json(machine),
+        false => show::object(&json!(machine)),
+    }
+}

@@ -1,0 +1,79 @@
+//! `stasis run`: code in, output and value out.
+
+use super::{making, pairs};
+use crate::client::Client;
+use crate::context::Context;
+use crate::failure::{Exit, Failure, Result};
+use crate::session::{self, Order, Timeout};
+use crate::show::{self, Screen, show_chunk};
+use serde_json::json;
+use stasis_api::{Chunk, Machine, Name, NewMachine};
+use std::process::ExitCode;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// A file of Python code; `-` is standard input
+    #[arg(value_name = "FILE", required_unless_present = "code")]
+    file: Option<String>,
+    /// The code itself
+    #[arg(short, long, value_name = "CODE", conflicts_with = "file")]
+    code: Option<String>,
+    /// Run it on this machine, which is made if it is not there, and kept
+    #[arg(long, value_name = "NAME")]
+    machine: Option<Name>,
+    /// How long it may run, in seconds, or `none`
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<Timeout>,
+    /// Keep the machine that was made for it
+    #[arg(long, conflicts_with = "machine")]
+    keep: bool,
+}
+
+pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
+    let code = pairs::code(args.code, args.file.as_deref())?;
+    let client = context.client()?;
+    let machine = find(&client, args.machine.as_ref())?;
+    let passing = args.machine.is_none() && !args.keep;
+    let order = Order { code, timeout: args.timeout.unwrap_or_default(), ..Order::default() };
+    let done = instruct(&client, machine.name.as_str(), &order, context.json);
+    if passing {
+        let removed = client.delete(&format!("/v1/machine/{}", machine.name));
+        // the failure of the code is the one to tell
+        if done.is_ok() {
+            removed?;
+        }
+    } else if !context.json && args.keep {
+        eprintln!("machine {} is kept: `stasis repl {0}` goes on", machine.name);
+    }
+    done
+}
+
+fn find(client: &Client, name: Option<&Name>) -> Result<Machine> {
+    let Some(name) = name else { return making::make(client, &NewMachine::default()) };
+    match client.get(&format!("/v1/machine/{name}")) {
+        Err(Failure { exit: Exit::NotFound, .. }) => {
+            making::make(client, &NewMachine { name: Some(name.clone()), ..NewMachine::default() })
+        }
+        other => other,
+    }
+}
+
+/// Runs an instruction and shows it; the exit code says whether it went well.
+pub fn instruct(client: &Client, machine: &str, order: &Order, as_json: bool) -> Result<ExitCode> {
+    let mut outputs = Vec::new();
+    let each = |chunk: &Chunk| match as_json {
+        true => outputs.push(chunk.clone()),
+        false => show_chunk(chunk),
+    };
+    let instruction = session::run(client, machine, order, each)?;
+    let well = match as_json {
+        true => {
+            show::json(&json!({
+                "machine": machine, "instruction": instruction, "outputs": outputs,
+            }));
+            show::went_well(&instruction)
+        }
+        false => Screen::new().show(machine, &instruction)?,
+    };
+    Ok(if well { ExitCode::SUCCESS } else { Exit::Failed.into() })
+}

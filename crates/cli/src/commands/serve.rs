@@ -1,0 +1,114 @@
+//! `stasis serve`: machines as a service, or as the private keeper of a data directory.
+//!
+//!   settings ─► Host (the directory's lock) ─► listen ─► until a signal or nobody came for a while
+//!
+//! A keeper that finds the directory kept by another ends quietly: whoever started it finds the
+//! other's socket.
+
+use crate::bench::setup;
+use crate::config::Config;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use stasis_machine::{Host, Settings};
+use stasis_server::{Bound, Listen, Options};
+use stasis_sys::{files, libc, process};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where to listen, such as 127.0.0.1:8700
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Only on the data directory's own socket, for this user
+    #[arg(long, conflicts_with_all = ["listen", "tls_certificate"])]
+    private: bool,
+    /// End when nobody used it for this long, in seconds, or `none`
+    #[arg(long, value_name = "SECONDS")]
+    linger: Option<String>,
+    /// A chain of certificates, as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// Its key, as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// A name the service is called by, besides its addresses
+    #[arg(long = "allow-host", value_name = "NAME")]
+    allowed_hosts: Vec<String>,
+    /// A page that may use the service from a browser, such as https://example.org
+    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    allowed_origins: Vec<String>,
+}
+
+pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
+    let mut config = context.config.clone();
+    let flags = [("listen", &args.listen), ("linger_seconds", &args.linger)];
+    for (key, text) in flags.into_iter().filter_map(|(key, text)| Some((key, text.as_ref()?))) {
+        config.flag(key, text)?;
+    }
+    let options = options(&args, &config)?;
+    stand_alone(args.private);
+    let host = match Host::open(settings(&config)?) {
+        Err(stasis_machine::Error::InUse(_)) if args.private => return Ok(ExitCode::SUCCESS),
+        other => Arc::new(other?),
+    };
+    stasis_server::serve(host, options, announce).map_err(|error| {
+        let failure = Failure::new(error.code(), error.to_string());
+        Failure { hint: error.hint(), ..failure }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a process needs that outlives the one who started it and holds many machines.
+fn stand_alone(private: bool) {
+    // files of templates are read by the users of machines; the data directory itself is closed
+    files::umask(0o022);
+    if private {
+        // fails for the first of a group, which stands alone already
+        let _ = process::setsid();
+    }
+    // fewer descriptors mean fewer machines in memory at once, not a failure
+    let _ = process::raise_soft_limit(libc::RLIMIT_NOFILE);
+    let level = if private { tracing::Level::WARN } else { tracing::Level::INFO };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+}
+
+fn settings(config: &Config) -> Result<Settings> {
+    let plain = Settings::new(config.data_dir(), setup::spawner()?);
+    Ok(Settings {
+        idle_swap: config.seconds("idle_swap_seconds"),
+        timeout: config.seconds("timeout_seconds"),
+        limits: config.limits().or(plain.limits),
+        ..plain
+    })
+}
+
+fn options(args: &Args, config: &Config) -> Result<Options> {
+    let mut listen = vec![Listen::Unix(config.data_dir().join("stasis.sock"))];
+    if !args.private {
+        listen.push(Listen::Tcp(address(&config.text("listen").unwrap_or_default())?));
+    }
+    Ok(Options {
+        listen,
+        tls: args.tls_certificate.clone().zip(args.tls_key.clone()),
+        // a service that was started by hand stays, unless it was told otherwise by hand
+        linger: config.seconds("linger_seconds").filter(|_| args.private || args.linger.is_some()),
+        allowed_hosts: args.allowed_hosts.clone(),
+        allowed_origins: args.allowed_origins.clone(),
+        ..Options::default()
+    })
+}
+
+fn address(text: &str) -> Result<std::net::SocketAddr> {
+    text.parse().map_err(|_| {
+        Failure::usage(format!("{text:?} is not an address to listen on"))
+            .hint("write it as 127.0.0.1:8700 or [::1]:8700")
+    })
+}
+
+fn announce(bound: &Bound) {
+    if let Some(address) = bound.tcp() {
+        eprintln!("listening on {address}");
+    }
+}

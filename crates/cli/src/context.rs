@@ -1,0 +1,46 @@
+//! What every command gets: the configuration, whether to write JSON, and a way to the service.
+
+use crate::client::Client;
+use crate::config::{Config, Flags};
+use crate::failure::Result;
+use std::path::PathBuf;
+
+#[derive(clap::Args, Default)]
+pub struct Global {
+    /// Where machines are kept [default: $XDG_DATA_HOME/stasis]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
+    pub data_dir: Option<String>,
+    /// Use the service at this address instead of this host's machines
+    #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
+    pub url: Option<String>,
+    /// What the service knows you by; better set as STASIS_TOKEN, which other users cannot see
+    #[arg(long, global = true, value_name = "TOKEN", help_heading = "Global options")]
+    pub token: Option<String>,
+    /// Read this file of settings [default: $XDG_CONFIG_HOME/stasis/config.toml]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub config: Option<PathBuf>,
+    /// Write JSON for programs instead of text for people
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub json: bool,
+}
+
+pub struct Context {
+    pub config: Config,
+    pub json: bool,
+}
+
+impl Context {
+    pub fn new(global: Global) -> Result<Context> {
+        let Global { data_dir, url, token, config, json } = global;
+        let given = [("data_dir", data_dir), ("url", url), ("token", token)];
+        let flags: Flags =
+            given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+        let file = config.map(|path| std::path::absolute(&path).unwrap_or(path));
+        Ok(Context { config: Config::load(&flags, file)?, json })
+    }
+
+    /// A way to the service; starts the keeper of the data directory if nobody keeps it.
+    pub fn client(&self) -> Result<Client> {
+        Client::open(&self.config)
+    }
+}

@@ -1,0 +1,210 @@
+//! One instruction, from sending to its end, with its output as it comes.
+//!
+//!   submit ─► stream of lines ─► end          Ctrl-C ─► interrupt; the machine keeps its state
+//!
+//! A stream that breaks is taken up after the last line that came. The instruction itself carries
+//! an idempotency key: however often it is sent, it runs once.
+
+use crate::client::{Client, Lines};
+use crate::failure::{Failure, Result};
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use stasis_api::{Chunk, Durability, Instruction};
+
+/// How often a stream is taken up again without a line in between.
+const PATIENCE: usize = 5;
+
+/// What to run.
+#[derive(Debug, Clone, Default)]
+pub struct Order {
+    pub code: String,
+    pub timeout: Timeout,
+    pub interrupt: bool,
+    pub durability: Option<Durability>,
+}
+
+/// How long it may run.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub enum Timeout {
+    #[default]
+    Default,
+    Seconds(f64),
+    Never,
+}
+
+impl std::str::FromStr for Timeout {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Timeout, String> {
+        let fits = |seconds: &f64| *seconds > 0.0 && *seconds <= 1e9;
+        match text {
+            "none" => Ok(Timeout::Never),
+            text => text
+                .parse()
+                .ok()
+                .filter(fits)
+                .map(Timeout::Seconds)
+                .ok_or_else(|| "a number of seconds above 0, or `none`".to_owned()),
+        }
+    }
+}
+
+impl Order {
+    fn body(&self) -> Result<Value> {
+        let mut instruction = json!({ "code": self.code });
+        match self.timeout {
+            Timeout::Default => {}
+            Timeout::Seconds(seconds) => instruction["timeout_seconds"] = seconds.into(),
+            Timeout::Never => instruction["timeout_seconds"] = Value::Null,
+        }
+        let key = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
+            .map_err(|error| Failure::new("system.io", format!("no random number: {error}")))?;
+        let mut body = json!({ "instruction": instruction, "interrupt": self.interrupt });
+        body["idempotency_key"] = key.trim().into();
+        if let Some(durability) = self.durability {
+            body["durability"] = json!(durability);
+        }
+        Ok(body)
+    }
+}
+
+#[derive(Deserialize)]
+struct Submitted {
+    instruction_seq: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Line {
+    Output {
+        chunk: Chunk,
+    },
+    Result {},
+    #[serde(other)]
+    Unknown,
+}
+
+/// Sends an instruction; its number.
+pub fn submit(client: &Client, machine: &str, order: &Order) -> Result<u64> {
+    client.block(send(client, machine, order))
+}
+
+async fn send(client: &Client, machine: &str, order: &Order) -> Result<u64> {
+    let body = order.body()?;
+    let path = format!("/v1/machine/{machine}/exec");
+    let answer = client.send(Method::POST, &path, Some(&body), true).await?;
+    let submitted: Submitted = answer.json().await.map_err(|error| {
+        Failure::new("service.foreign", format!("the answer to {path} makes no sense: {error}"))
+    })?;
+    Ok(submitted.instruction_seq)
+}
+
+/// Runs an instruction to its end. `each` gets every line of output as it comes.
+pub fn run(
+    client: &Client,
+    machine: &str,
+    order: &Order,
+    each: impl FnMut(&Chunk),
+) -> Result<Instruction> {
+    client.block(async {
+        let seq = send(client, machine, order).await?;
+        Follow { client, machine, seq, each, from: 0 }.to_end().await
+    })
+}
+
+struct Follow<'a, Each> {
+    client: &'a Client,
+    machine: &'a str,
+    seq: u64,
+    each: Each,
+    /// The next line of output that is wanted.
+    from: u64,
+}
+
+impl<Each: FnMut(&Chunk)> Follow<'_, Each> {
+    fn path(&self, what: &str) -> String {
+        format!("/v1/machine/{}/exec/{}/{what}", self.machine, self.seq)
+    }
+
+    async fn to_end(mut self) -> Result<Instruction> {
+        let mut fruitless = 0;
+        while fruitless < PATIENCE {
+            let before = self.from;
+            let path = self.path(&format!("stream-result?from={before}"));
+            let lines = self.client.lines(Method::GET, &path, None::<&Value>).await?;
+            if self.read(lines).await? {
+                return self.client.call(Method::GET, &self.path("wait"), None::<&Value>).await;
+            }
+            fruitless = if self.from > before { 0 } else { fruitless + 1 };
+        }
+        let message = format!("the output of `{}@{}` breaks off", self.machine, self.seq);
+        Err(Failure::new("service.cut_off", message).exit(crate::failure::Exit::Unavailable))
+    }
+
+    /// Reads until the result (true) or until the stream breaks.
+    async fn read(&mut self, mut lines: Lines) -> Result<bool> {
+        let mut asked = 0;
+        loop {
+            let line = tokio::select! {
+                line = lines.next::<Line>() => line?,
+                _ = tokio::signal::ctrl_c() => {
+                    asked += 1;
+                    self.interrupt(asked).await?;
+                    continue;
+                }
+            };
+            match line {
+                None => return Ok(false),
+                Some(Line::Output { chunk }) if chunk.seq >= self.from => {
+                    self.from = chunk.seq + 1;
+                    (self.each)(&chunk);
+                }
+                Some(Line::Output { .. } | Line::Unknown) => {}
+                Some(Line::Result {}) => return Ok(true),
+            }
+        }
+    }
+
+    /// The first Ctrl-C interrupts the instruction; a further one leaves it to itself.
+    async fn interrupt(&self, asked: usize) -> Result<()> {
+        if asked > 1 {
+            let message = format!("left `{}@{}` while it runs", self.machine, self.seq);
+            let hint = format!("`stasis history {}` shows what became of it", self.machine);
+            return Err(Failure::new("interrupted", message).hint(hint));
+        }
+        // only ours: instructions of others that run on this machine are not stopped
+        let path = self.path("cancel");
+        let cancelled: Value = self.client.call(Method::POST, &path, Some(&json!({}))).await?;
+        if cancelled["cancelled"] != Value::Bool(true) {
+            let path = format!("/v1/machine/{}/interrupt", self.machine);
+            self.client.call::<Value>(Method::POST, &path, Some(&json!({}))).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts() {
+        assert_eq!("none".parse(), Ok(Timeout::Never));
+        assert_eq!("1.5".parse(), Ok(Timeout::Seconds(1.5)));
+        for text in ["", "0", "-1", "nan", "inf", "1e10", "soon", "1s"] {
+            assert!(text.parse::<Timeout>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_absent_timeout_is_not_an_endless_one() {
+        let body = |timeout| Order { timeout, ..Order::default() }.body().unwrap();
+        assert_eq!(body(Timeout::Default)["instruction"].get("timeout_seconds"), None);
+        assert_eq!(body(Timeout::Never)["instruction"].get("timeout_seconds"), Some(&Value::Null));
+        assert_ne!(
+            body(Timeout::Never)["idempotency_key"],
+            body(Timeout::Never)["idempotency_key"]
+        );
+    }
+}

@@ -1,0 +1,30 @@
+//! What people see: tables, results of instructions, images and progress.
+//!
+//! Standard output gets data, standard error gets talk. Text from machines is cleaned of what
+//! could steer a terminal before it gets to one.
+
+mod clean;
+mod image;
+mod progress;
+mod result;
+mod table;
+
+pub use clean::clean;
+pub use progress::Progress;
+pub use result::{Screen, show_chunk, went_well};
+pub use table::{Table, age, object, one_line};
+
+use serde::Serialize;
+
+/// Prints a value for programs.
+pub fn json(value: &impl Serialize) {
+    say(&serde_json::to_string_pretty(value).expect("values of ours have text keys"));
+}
+
+/// Prints a line of data. A reader that went away is no failure of ours.
+pub fn say(line: &str) {
+    use std::io::Write;
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        std::process::exit(0);
+    }
+}

@@ -1,0 +1,113 @@
+//! Images that an instruction showed: drawn where the terminal can, saved to a file elsewhere.
+
+use crate::failure::{At, Result};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+/// What a terminal understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drawing {
+    Kitty,
+    Iterm,
+    None,
+}
+
+/// Bytes of one piece of kitty's protocol.
+const PIECE: usize = 4096;
+
+impl Drawing {
+    /// What the terminal of standard output understands.
+    pub fn of_terminal() -> Drawing {
+        match std::io::stdout().is_terminal() {
+            true => Drawing::named(|name| std::env::var(name).unwrap_or_default()),
+            false => Drawing::None,
+        }
+    }
+
+    fn named(env: impl Fn(&str) -> String) -> Drawing {
+        let program = env("TERM_PROGRAM");
+        let kitty = env("TERM").contains("kitty") || !env("KITTY_WINDOW_ID").is_empty();
+        match () {
+            () if kitty || program == "ghostty" => Drawing::Kitty,
+            () if matches!(program.as_str(), "iTerm.app" | "WezTerm") => Drawing::Iterm,
+            () if env("LC_TERMINAL") == "iTerm2" => Drawing::Iterm,
+            () => Drawing::None,
+        }
+    }
+
+    /// The sequence that draws a PNG; empty where none does.
+    fn draw(self, png: &[u8]) -> String {
+        let text = STANDARD.encode(png);
+        match self {
+            Drawing::None => String::new(),
+            Drawing::Iterm => {
+                format!(
+                    "\x1b]1337;File=inline=1;size={};preserveAspectRatio=1:{text}\x07\n",
+                    png.len()
+                )
+            }
+            Drawing::Kitty => kitty(&text) + "\n",
+        }
+    }
+}
+
+fn kitty(text: &str) -> String {
+    let pieces: Vec<&[u8]> = text.as_bytes().chunks(PIECE).collect();
+    let last = pieces.len().saturating_sub(1);
+    let piece = |(n, bytes): (usize, &&[u8])| {
+        let head = if n == 0 { "a=T,f=100," } else { "" };
+        let more = u8::from(n < last);
+        format!("\x1b_G{head}m={more};{}\x1b\\", String::from_utf8_lossy(bytes))
+    };
+    pieces.iter().enumerate().map(piece).collect()
+}
+
+/// A PNG out of a MIME bundle, if there is one that is one.
+pub fn png(data: &stasis_api::Data) -> Option<Vec<u8>> {
+    let text: String = data.get("image/png")?.as_str()?.split_whitespace().collect();
+    let bytes = STANDARD.decode(text).ok()?;
+    bytes.starts_with(b"\x89PNG\r\n\x1a\n").then_some(bytes)
+}
+
+/// Draws the image, or saves it in `dir`; the file, if it was saved.
+pub fn show(png: &[u8], drawing: Drawing, dir: &Path, name: &str) -> Result<Option<PathBuf>> {
+    if drawing != Drawing::None {
+        print!("{}", drawing.draw(png));
+        return Ok(None);
+    }
+    let path = dir.join(name);
+    std::fs::write(&path, png).at("write", &path)?;
+    Ok(Some(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_are_known_by_their_names() {
+        let with = |name: &'static str, value: &'static str| {
+            Drawing::named(move |asked| if asked == name { value.into() } else { String::new() })
+        };
+        assert_eq!(with("TERM", "xterm-kitty"), Drawing::Kitty);
+        assert_eq!(with("TERM_PROGRAM", "iTerm.app"), Drawing::Iterm);
+        assert_eq!(with("TERM", "xterm-256color"), Drawing::None);
+    }
+
+    #[test]
+    fn a_long_image_goes_in_pieces() {
+        let drawn = Drawing::Kitty.draw(&[0; 4000]);
+        assert_eq!(drawn.matches("\x1b_G").count(), 2);
+        assert!(drawn.contains("a=T,f=100,m=1;") && drawn.contains("\x1b_Gm=0;"));
+    }
+
+    #[test]
+    fn only_what_is_an_image_is_taken_for_one() {
+        let data = |text: &str| stasis_api::Data::from([("image/png".to_owned(), text.into())]);
+        assert!(png(&data(&STANDARD.encode(b"\x89PNG\r\n\x1a\nrest"))).is_some());
+        assert!(png(&data(&STANDARD.encode(b"#!/bin/sh"))).is_none());
+        assert!(png(&data("not base64!")).is_none());
+    }
+}

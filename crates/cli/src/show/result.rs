@@ -1,0 +1,149 @@
+//! Output and results of instructions, for people.
+//!
+//! Lines go out as they come. At the end follow what was shown, the value, or the traceback;
+//! what the receipt says of the machine's state goes to standard error.
+
+use super::image::{self, Drawing};
+use super::{clean, say};
+use crate::failure::Result;
+use stasis_api::{Chunk, Data, Instruction, Outcome, Receipt, Status, Stream};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+/// Where results go.
+pub struct Screen {
+    drawing: Drawing,
+    /// Where images are saved.
+    dir: PathBuf,
+    /// Cleaned for a terminal, or as it is.
+    terminal: bool,
+}
+
+/// Prints a line of output as it comes.
+pub fn show_chunk(chunk: &Chunk) {
+    match chunk.stream {
+        Stream::Stdout if std::io::stdout().is_terminal() => say(&clean(&chunk.data, colours())),
+        Stream::Stdout => say(&chunk.data),
+        Stream::Stderr => complain(&chunk.data),
+    }
+}
+
+/// Prints a line of talk or of a machine's standard error.
+fn complain(text: &str) {
+    let mut err = std::io::stderr();
+    let terminal = err.is_terminal();
+    let text = if terminal { clean(text, colours()) } else { text.into() };
+    // a reader that went away is no reason to stop
+    let _ = writeln!(err, "{text}");
+}
+
+/// Whether colours are wanted at all.
+pub fn colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+impl Screen {
+    pub fn new() -> Screen {
+        let terminal = std::io::stdout().is_terminal();
+        Screen { drawing: Drawing::of_terminal(), dir: PathBuf::new(), terminal }
+    }
+
+    /// Prints how an instruction ended; whether it went well.
+    pub fn show(&self, machine: &str, instruction: &Instruction) -> Result<bool> {
+        let mut number = 0;
+        if let Some(outcome) = &instruction.outcome {
+            self.shown(machine, instruction.seq, outcome, &mut number)?;
+            self.value(machine, instruction.seq, outcome, &mut number)?;
+            self.trouble(outcome);
+        }
+        if let Some(word) = ending(instruction) {
+            complain(&word);
+        }
+        let well = went_well(instruction);
+        if let Some(receipt) = &instruction.receipt {
+            receipt_words(receipt, well).iter().for_each(|word| complain(word));
+        }
+        Ok(well)
+    }
+
+    fn shown(&self, machine: &str, seq: u64, outcome: &Outcome, number: &mut usize) -> Result<()> {
+        for shown in &outcome.shown {
+            if !self.image(machine, seq, &shown.data, number)? {
+                if let Some(text) = plain(&shown.data) {
+                    self.print(text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&self, machine: &str, seq: u64, outcome: &Outcome, number: &mut usize) -> Result<()> {
+        if let Some(data) = &outcome.data {
+            self.image(machine, seq, data, number)?;
+        }
+        if let Some(value) = &outcome.value {
+            self.print(value);
+        }
+        Ok(())
+    }
+
+    fn trouble(&self, outcome: &Outcome) {
+        if let Some(error) = &outcome.error {
+            match error.traceback.trim_end() {
+                "" => complain(&format!("{}: {}", error.name, error.message)),
+                traceback => complain(traceback),
+            }
+        }
+        if let Some(cut) = &outcome.cut {
+            complain(&format!("note: {cut}"));
+        }
+    }
+
+    /// Draws or saves the image of a bundle; whether there was one.
+    fn image(&self, machine: &str, seq: u64, data: &Data, number: &mut usize) -> Result<bool> {
+        let Some(png) = image::png(data) else { return Ok(false) };
+        let name = format!("stasis-{machine}-{seq}-{number}.png");
+        *number += 1;
+        if let Some(path) = image::show(&png, self.drawing, &self.dir, &name)? {
+            complain(&format!("image saved: {}", path.display()));
+        }
+        Ok(true)
+    }
+
+    fn print(&self, text: &str) {
+        match self.terminal {
+            true => say(&clean(text, colours())),
+            false => say(text),
+        }
+    }
+}
+
+fn plain(data: &Data) -> Option<&str> {
+    ["text/plain", "text/markdown", "text/html"].iter().find_map(|kind| data.get(*kind)?.as_str())
+}
+
+/// What to say of an instruction that did not simply end.
+fn ending(instruction: &Instruction) -> Option<String> {
+    let seq = instruction.seq;
+    match instruction.status {
+        Status::Done | Status::Queued | Status::Running => None,
+        Status::Interrupted => {
+            Some(format!("note: instruction {seq} was interrupted; the machine kept its state"))
+        }
+        Status::Cancelled => Some(format!("note: instruction {seq} was cancelled and never ran")),
+        Status::Lost => Some(format!("note: instruction {seq} is lost")),
+    }
+}
+
+/// Whether an instruction ended without an error of any kind.
+pub fn went_well(instruction: &Instruction) -> bool {
+    let error = instruction.outcome.as_ref().is_some_and(|outcome| outcome.error.is_some());
+    instruction.status == Status::Done && !error
+}
+
+/// What was lost; and where something went wrong, what else is known that may explain it.
+fn receipt_words(receipt: &Receipt, well: bool) -> Vec<String> {
+    let lost = receipt.lost.iter().map(|lost| format!("lost: {lost}"));
+    let notes = receipt.notes.iter().filter(|_| !well).map(|note| format!("note: {note}"));
+    lost.chain(notes).collect()
+}

@@ -1,0 +1,106 @@
+//! A service that says what a test tells it to: also things no real one says twice.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// One answer.
+#[derive(Clone)]
+pub struct Answer {
+    status: u16,
+    body: String,
+    /// The connection breaks after the body, which promised more.
+    cut: bool,
+}
+
+pub fn ok(body: impl ToString) -> Answer {
+    Answer { status: 200, body: body.to_string(), cut: false }
+}
+
+pub fn refuse(status: u16, body: impl ToString) -> Answer {
+    Answer { status, body: body.to_string(), cut: false }
+}
+
+pub fn cut(body: impl ToString) -> Answer {
+    Answer { status: 200, body: body.to_string(), cut: true }
+}
+
+type Answers = HashMap<String, Vec<Answer>>;
+
+pub struct Fake {
+    pub url: String,
+    asked: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl Fake {
+    /// Answers `METHOD /path` in turn, the last answer again and again.
+    pub fn new(answers: &[(&str, Vec<Answer>)]) -> Fake {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let mut answers: Answers =
+            answers.iter().map(|(line, list)| ((*line).to_owned(), list.clone())).collect();
+        let log = asked.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // a client that leaves is part of some tests
+                let _ = serve(&stream, &mut answers, &log);
+            }
+        });
+        Fake { url, asked }
+    }
+
+    /// What was asked: each first line, and its body.
+    pub fn asked(&self) -> Vec<(String, String)> {
+        self.asked.lock().expect("not poisoned").clone()
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.asked().into_iter().map(|(line, _)| line).collect()
+    }
+}
+
+fn serve(
+    stream: &TcpStream,
+    answers: &mut Answers,
+    log: &Mutex<Vec<(String, String)>>,
+) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut first = String::new();
+    reader.read_line(&mut first)?;
+    let line = first.trim_end().trim_end_matches(" HTTP/1.1").to_owned();
+    let body = read_body(&mut reader)?;
+    log.lock().expect("not poisoned").push((line.clone(), body));
+    let missing = refuse(404, r#"{"code":"fake.missing","message":"the test has no answer"}"#);
+    let answer = match answers.get_mut(&line) {
+        Some(list) if list.len() > 1 => list.remove(0),
+        Some(list) => list[0].clone(),
+        None => missing,
+    };
+    let length = answer.body.len() + if answer.cut { 1000 } else { 0 };
+    let head = format!(
+        "HTTP/1.1 {} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n",
+        answer.status
+    );
+    let mut out = stream;
+    out.write_all(head.as_bytes())?;
+    out.write_all(answer.body.as_bytes())
+}
+
+fn read_body(reader: &mut BufReader<&TcpStream>) -> std::io::Result<String> {
+    let mut length = 0;
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header)?;
+        if header.trim_end().is_empty() {
+            break;
+        }
+        if let Some(value) = header.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}
