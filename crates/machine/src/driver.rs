@@ -130,7 +130,7 @@ impl Driver {
             match one {
                 Heard::Stdout(bytes) => self.keep_early(Stream::Stdout, bytes),
                 Heard::Stderr(bytes) => self.keep_early(Stream::Stderr, bytes),
-                Heard::Report(Report::Awake { changed, .. }) => self.notes.extend(changed),
+                Heard::Report(Report::Awake { changed, .. }) => self.note_fresh(&changed),
                 Heard::Report(_) => {}
                 Heard::Gone(why) => {
                     let fall = self.fall_back(&format!("{why} while no instruction ran"), None);
@@ -138,6 +138,13 @@ impl Driver {
                     return;
                 }
             }
+        }
+    }
+
+    /// What the agent made new when the machine came into memory.
+    pub(crate) fn note_fresh(&mut self, changed: &[String]) {
+        if !changed.is_empty() {
+            self.notes.push(format!("made fresh: {}", changed.join(", ")));
         }
     }
 
@@ -268,7 +275,7 @@ impl Driver {
             match one {
                 Heard::Stdout(bytes) => self.push(lines.take(Stream::Stdout, &bytes)),
                 Heard::Stderr(bytes) => self.push(lines.take(Stream::Stderr, &bytes)),
-                Heard::Report(Report::Awake { changed, .. }) => self.notes.extend(changed),
+                Heard::Report(Report::Awake { changed, .. }) => self.note_fresh(&changed),
                 Heard::Report(Report::Display { seq: own, data, .. }) if own == seq => {
                     if let Some(feed) = &mut self.machine.work().feed {
                         feed.show(data);

@@ -131,7 +131,7 @@ impl Driver {
             _ => None,
         };
         match live.expect(awake) {
-            Ok(changed) => self.notes.extend(changed),
+            Ok(changed) => self.note_fresh(&changed),
             Err(error) => {
                 self.let_go();
                 return Err(error);

@@ -26,6 +26,9 @@ impl Host {
     pub fn template(&self, name: Option<&str>) -> Result<TemplateRecord> {
         let name = name.unwrap_or(DEFAULT);
         let found = self.inner().store.template(name)?;
+        // one whose image an earlier program wrote in another form has to be built again
+        let form = stasis_engine::SectionKind::form();
+        let found = found.filter(|record| record.details["form"] == form.as_str());
         found.ok_or_else(|| Error::NoTemplate(name.to_owned()))
     }
 
@@ -60,7 +63,9 @@ impl Host {
             image,
             root: own_root,
         };
-        let details = serde_json::json!({ "packages": root.lock, "bytes": root.bytes });
+        let details = serde_json::json!({
+            "packages": root.lock, "bytes": root.bytes, "form": form
+        });
         inner.store.add_template(&TemplateRecord { template: template.clone(), details })?;
         self.retire_older(&template)?;
         progress.step("warm up", 1, Some(1));
@@ -104,7 +109,8 @@ impl Host {
     /// Forgets a template and its root. Refused while machines stand on it.
     pub fn remove_template(&self, name: &str) -> Result<()> {
         let inner = self.inner();
-        let template = self.template(Some(name))?.template;
+        let missing = || Error::NoTemplate(name.to_owned());
+        let template = inner.store.template(name)?.ok_or_else(missing)?.template;
         let users = inner.store.template_users(&template.digest)?;
         if users > 0 {
             return Err(Error::TemplateInUse(template.name, users));
