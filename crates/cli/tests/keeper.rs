@@ -119,7 +119,7 @@ fn a_conversation_goes_on_later() {
     let input = "x = 20\ndef f(n):\n    return n + 1\n\nf(x)\n1 / 0\n:vars\n";
     let said = kept.world.run_with(&["repl", "work"], input);
     assert!(said.stdout().starts_with("21\n"), "{}{}", said.stdout(), said.stderr());
-    assert!(said.stdout().contains("x"), "{}", said.stdout());
+    assert!(said.stdout().contains("x     int"), "{}", said.stdout());
     assert!(said.stderr().contains("ZeroDivisionError"), "{}", said.stderr());
     assert_eq!(said.code(), 1, "the last instruction failed");
     let said = kept.world.run_with(&["repl", "work"], "f(f(x))\n");
