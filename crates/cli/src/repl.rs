@@ -11,7 +11,7 @@ mod words;
 
 use crate::client::Client;
 use crate::context::Context;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::session::{self, Order, Timeout};
 use crate::show::{Screen, show_chunk};
 use editor::{Next, Terminal};
@@ -25,24 +25,34 @@ pub struct Repl<'a> {
     pub context: &'a Context,
 }
 
+/// What came of a piece of input.
+enum Step {
+    /// Code ran; whether it went well.
+    Ran(bool),
+    /// Nothing ran.
+    Said,
+    Leave,
+}
+
 impl Repl<'_> {
     /// Talks until the end of input; whether the last instruction went well.
     pub fn talk(&self) -> Result<bool> {
         match std::io::stdin().is_terminal() {
-            true => self.at_terminal(),
-            false => self.from_pipe(),
+            true => self.talk_to_terminal(),
+            false => self.talk_to_pipe(),
         }
     }
 
-    fn at_terminal(&self) -> Result<bool> {
+    fn talk_to_terminal(&self) -> Result<bool> {
         let history = self.context.config.data_dir().join("repl_history");
         let mut terminal = Terminal::open(self.client, &self.machine, history)?;
         let mut well = true;
         loop {
             match terminal.next()? {
                 Next::Code(code) => match self.obey(&code) {
-                    Ok(Some(ended)) => well = ended,
-                    Ok(None) => return Ok(well),
+                    Ok(Step::Ran(ended)) => well = ended,
+                    Ok(Step::Said) => {}
+                    Ok(Step::Leave) => return Ok(well),
                     // a mistake is no reason to leave
                     Err(failure) => eprintln!("{failure}"),
                 },
@@ -53,38 +63,39 @@ impl Repl<'_> {
     }
 
     /// Lines of a pipe: the first failure of a service ends it, a failure of code does not.
-    fn from_pipe(&self) -> Result<bool> {
+    fn talk_to_pipe(&self) -> Result<bool> {
         let mut well = true;
+        let mut lines = std::io::stdin().lock().lines();
         let mut text = String::new();
-        for line in std::io::stdin().lock().lines() {
-            let line = line.map_err(|error| {
-                crate::failure::Failure::usage(format!("read standard input: {error}"))
-            })?;
-            text.push_str(&line);
-            text.push('\n');
-            if lines::are_whole(&text) {
+        loop {
+            let line = lines.next().transpose();
+            let line =
+                line.map_err(|error| Failure::usage(format!("read standard input: {error}")))?;
+            let over = line.is_none();
+            text.extend(line.into_iter().flat_map(|line| [line, "\n".to_owned()]));
+            if over || lines::are_whole(&text) {
                 match self.obey(&std::mem::take(&mut text))? {
-                    Some(ended) => well = ended,
-                    None => return Ok(well),
+                    Step::Ran(ended) => well = ended,
+                    Step::Said => {}
+                    Step::Leave => return Ok(well),
                 }
             }
+            if over {
+                return Ok(well);
+            }
         }
-        Ok(self.obey(&text)?.unwrap_or(well) && well)
     }
 
-    /// Does what a piece of input says. `None`: it says to leave.
-    fn obey(&self, text: &str) -> Result<Option<bool>> {
+    /// Does what a piece of input says.
+    fn obey(&self, text: &str) -> Result<Step> {
         let text = text.trim_end();
         if text.trim().is_empty() {
-            return Ok(Some(true));
+            return Ok(Step::Said);
         }
-        match text.trim_start().strip_prefix(':') {
-            Some(word) => match Word::parse(word) {
-                Ok(Word::Quit) => Ok(None),
-                Ok(word) => word.obey(self).map(|()| Some(true)),
-                Err(unknown) => Err(unknown),
-            },
-            None => self.run(text).map(Some),
+        match text.trim_start().strip_prefix(':').map(Word::parse).transpose()? {
+            Some(Word::Quit) => Ok(Step::Leave),
+            Some(word) => word.obey(self).map(|()| Step::Said),
+            None => self.run(text).map(Step::Ran),
         }
     }
 

@@ -109,7 +109,7 @@ pub fn run(
 ) -> Result<Instruction> {
     client.block(async {
         let seq = send(client, machine, order).await?;
-        Follow { client, machine, seq, each, from: 0 }.to_end().await
+        Follow { client, machine, seq, each, from: 0 }.until_end().await
     })
 }
 
@@ -127,7 +127,7 @@ impl<Each: FnMut(&Chunk)> Follow<'_, Each> {
         format!("/v1/machine/{}/exec/{}/{what}", self.machine, self.seq)
     }
 
-    async fn to_end(mut self) -> Result<Instruction> {
+    async fn until_end(mut self) -> Result<Instruction> {
         let mut fruitless = 0;
         while fruitless < PATIENCE {
             let before = self.from;

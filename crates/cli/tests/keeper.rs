@@ -4,7 +4,10 @@ mod common;
 
 use common::{Said, World};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A world whose data directory has the default template; its keeper ends with it.
@@ -34,6 +37,11 @@ impl Kept {
 
     fn pid(&self) -> Option<u64> {
         self.run(&["status", "--json"]).json()["pid"].as_u64()
+    }
+
+    /// Whether somebody listens, asked without becoming a user of it for long.
+    fn is_kept(&self) -> bool {
+        UnixStream::connect(self.data.path().join("stasis.sock")).is_ok()
     }
 
     fn kill(&self) {
@@ -111,8 +119,9 @@ fn a_conversation_goes_on_later() {
     let input = "x = 20\ndef f(n):\n    return n + 1\n\nf(x)\n1 / 0\n:vars\n";
     let said = kept.world.run_with(&["repl", "work"], input);
     assert!(said.stdout().starts_with("21\n"), "{}{}", said.stdout(), said.stderr());
-    assert!(said.stdout().contains("x"), "{}", said.stdout());
+    assert!(said.stdout().contains("x     int"), "{}", said.stdout());
     assert!(said.stderr().contains("ZeroDivisionError"), "{}", said.stderr());
+    assert_eq!(said.code(), 1, "the last instruction failed");
     let said = kept.world.run_with(&["repl", "work"], "f(f(x))\n");
     assert_eq!(said.stdout(), "22\n", "{}", said.stderr());
     assert_eq!(kept.world.run_with(&["repl", "nobody"], "1\n").code(), 3);
@@ -126,4 +135,81 @@ fn a_timeout_keeps_the_state() {
     let said = kept.run(&["exec", "work", "import time; time.sleep(60)", "--timeout", "0.2"]);
     assert_eq!(said.code(), 1, "{}", said.stderr());
     assert_eq!(kept.well(&["exec", "work", "x"]), "5\n");
+}
+
+#[test]
+fn an_interrupt_keeps_the_state() {
+    let kept = Kept::new();
+    kept.well(&["machine", "new", "work"]);
+    kept.well(&["exec", "work", "x = 5"]);
+    let code = "print('on', flush=True)\nimport time\nx = 6\ntime.sleep(600)";
+    let mut child = kept.world.start(&["exec", "work", code, "--timeout", "none"]);
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    out.read_line(&mut line).expect("a line");
+    assert_eq!(line, "on\n");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill").success());
+    let ended = child.wait_with_output().expect("it ends");
+    let words = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{words}");
+    assert!(words.contains("the machine kept its state"), "{words}");
+    assert_eq!(kept.well(&["exec", "work", "x"]), "6\n");
+}
+
+#[test]
+fn history_undo_and_branches() {
+    let kept = Kept::new();
+    kept.well(&["machine", "new", "work", "--durability", "local"]);
+    for code in ["x = 1", "x += 1", "x += 10"] {
+        kept.well(&["exec", "work", code]);
+    }
+    assert_eq!(kept.well(&["undo", "work"]), "work is at work@1\n");
+    assert_eq!(kept.well(&["exec", "work", "x"]), "2\n");
+    assert_eq!(kept.well(&["branch", "work@0", "--name", "early"]), "early\n");
+    assert_eq!(kept.well(&["exec", "early", "x += 100; x"]), "101\n");
+    assert_eq!(kept.well(&["exec", "work", "x"]), "2\n");
+    assert_eq!(kept.well(&["rollback", "work@0"]), "work is at work@0\n");
+    assert_eq!(kept.well(&["exec", "work", "x"]), "1\n");
+    assert_eq!(kept.run(&["rollback", "work@999"]).code(), 3);
+    let table = kept.well(&["history", "work"]);
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let status: Vec<String> = table.lines().skip(1).map(|line| words(line)[1].clone()).collect();
+    assert_eq!(status, ["done", "undone", "undone", "undone", "undone", "done"], "{table}");
+    assert_eq!(kept.well(&["branch", "work", "-n", "3"]).lines().count(), 3);
+}
+
+#[test]
+fn a_figure_becomes_a_file() {
+    let kept = Kept::new();
+    kept.well(&["machine", "new", "work"]);
+    let code = "import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.show()";
+    let said = kept.run(&["exec", "work", code]);
+    assert_eq!(said.code(), 0, "{}", said.stderr());
+    assert_eq!(said.stderr(), "image saved: stasis-work-0-0.png\n");
+    let image = std::fs::read(kept.world.path("stasis-work-0-0.png")).expect("the file");
+    assert!(image.starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn the_store_is_looked_after() {
+    let kept = Kept::new();
+    kept.well(&["run", "-c", "x = bytes(1 << 20)"]);
+    assert!(kept.run(&["store", "stats", "--json"]).json()["bytes"].as_u64() > Some(0));
+    kept.well(&["store", "gc"]);
+    let found = kept.run(&["store", "check", "--json"]);
+    assert_eq!((found.code(), &found.json()["findings"]), (0, &serde_json::json!([])));
+}
+
+#[test]
+fn a_keeper_leaves_when_nobody_needs_it() {
+    let mut kept = Kept::new();
+    kept.world.set("STASIS_LINGER_SECONDS", "0.3");
+    kept.well(&["run", "--machine", "work", "-c", "x = 7"]);
+    let start = Instant::now();
+    while kept.is_kept() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it stays");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(kept.well(&["run", "--machine", "work", "-c", "x"]), "7\n");
 }

@@ -55,7 +55,10 @@ fn output_value_and_image() {
     let stream = output(0, "stdout", "one") + &output(1, "stderr", "two") + &result();
     let outcome = json!({
         "value": "42", "runtime_ms": 1.0,
-        "shown": [{"after": 1, "data": {"image/png": PNG}}, {"after": 2, "data": {"text/plain": "fig"}}],
+        "shown": [
+            {"after": 1, "data": {"image/png": PNG}},
+            {"after": 2, "data": {"text/plain": "fig"}},
+        ],
     });
     let fake = with(vec![ok(stream)], outcome);
     let world = World::of(&fake.url);

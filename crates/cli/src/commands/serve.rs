@@ -16,6 +16,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+/// What opening a directory says that another keeps, or has not quite let go of yet.
+const KEPT: [&str; 2] = ["data.in_use", "store.busy"];
+
 #[derive(clap::Args)]
 pub struct Args {
     /// Where to listen, such as 127.0.0.1:8700
@@ -50,7 +53,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let options = options(&args, &config)?;
     stand_alone(args.private);
     let host = match Host::open(settings(&config)?) {
-        Err(stasis_machine::Error::InUse(_)) if args.private => return Ok(ExitCode::SUCCESS),
+        Err(error) if args.private && KEPT.contains(&error.code()) => return Ok(ExitCode::SUCCESS),
         other => Arc::new(other?),
     };
     stasis_server::serve(host, options, announce).map_err(|error| {

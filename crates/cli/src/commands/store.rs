@@ -13,7 +13,7 @@ pub enum Store {
     Stats,
     /// Free what nothing refers to
     Gc,
-    /// Read everything and say what is damaged
+    /// Read everything and say what is damaged; exit code 1 if something is
     Check {
         /// Put what is damaged aside
         #[arg(long)]
@@ -33,7 +33,7 @@ impl Store {
             true => show::json(&answer),
             false => show::object(&answer),
         }
-        let damaged = answer["damage"].as_array().is_some_and(|list| !list.is_empty());
+        let damaged = answer["findings"].as_array().is_some_and(|list| !list.is_empty());
         Ok(if damaged { Exit::Failed.into() } else { ExitCode::SUCCESS })
     }
 }

@@ -70,11 +70,11 @@ fn help() {
 }
 
 fn vars(answer: &Value) {
-    let mut table = Table::new(["NAME", "TYPE", "VALUE"]);
+    let mut table = Table::new(["NAME", "TYPE", "SHAPE", "VALUE"]);
     let none = Vec::new();
     for var in answer["vars"].as_array().unwrap_or(&none) {
         let text = |key: &str| var[key].as_str().map(|text| show::one_line(text, 60));
-        table.row(["name", "type", "repr"].map(|key| text(key).unwrap_or_default()));
+        table.row(["name", "kind", "shape", "repr"].map(|key| text(key).unwrap_or_default()));
     }
     table.print();
 }

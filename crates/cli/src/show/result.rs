@@ -1,12 +1,13 @@
 //! Output and results of instructions, for people.
 //!
 //! Lines go out as they come. At the end follow what was shown, the value, or the traceback;
-//! what the receipt says of the machine's state goes to standard error.
+//! what was lost of the machine's state goes to standard error. The rest of the receipt is for
+//! programs.
 
 use super::image::{self, Drawing};
 use super::{clean, say};
 use crate::failure::Result;
-use stasis_api::{Chunk, Data, Instruction, Outcome, Receipt, Status, Stream};
+use stasis_api::{Chunk, Data, Instruction, Outcome, Status, Stream};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -59,19 +60,18 @@ impl Screen {
         if let Some(word) = ending(instruction) {
             complain(&word);
         }
-        let well = went_well(instruction);
-        if let Some(receipt) = &instruction.receipt {
-            receipt_words(receipt, well).iter().for_each(|word| complain(word));
+        if let Some(lost) = instruction.receipt.as_ref().and_then(|receipt| receipt.lost.as_ref()) {
+            complain(&format!("lost: {lost}"));
         }
-        Ok(well)
+        Ok(went_well(instruction))
     }
 
     fn shown(&self, machine: &str, seq: u64, outcome: &Outcome, number: &mut usize) -> Result<()> {
         for shown in &outcome.shown {
-            if !self.image(machine, seq, &shown.data, number)? {
-                if let Some(text) = plain(&shown.data) {
-                    self.print(text);
-                }
+            match plain(&shown.data) {
+                _ if self.image(machine, seq, &shown.data, number)? => {}
+                Some(text) => self.print(text),
+                None => {}
             }
         }
         Ok(())
@@ -139,11 +139,4 @@ fn ending(instruction: &Instruction) -> Option<String> {
 pub fn went_well(instruction: &Instruction) -> bool {
     let error = instruction.outcome.as_ref().is_some_and(|outcome| outcome.error.is_some());
     instruction.status == Status::Done && !error
-}
-
-/// What was lost; and where something went wrong, what else is known that may explain it.
-fn receipt_words(receipt: &Receipt, well: bool) -> Vec<String> {
-    let lost = receipt.lost.iter().map(|lost| format!("lost: {lost}"));
-    let notes = receipt.notes.iter().filter(|_| !well).map(|note| format!("note: {note}"));
-    lost.chain(notes).collect()
 }

@@ -8,7 +8,7 @@ pub mod fake;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// A command in an empty world: its own home, and none of our settings.
 pub struct World {
@@ -40,21 +40,26 @@ impl World {
         self.run_with(args, "")
     }
 
-    /// Runs the program with something on its standard input.
-    pub fn run_with(&self, args: &[&str], input: &str) -> Said {
+    /// Starts the program with pipes to it.
+    pub fn start(&self, args: &[&str]) -> Child {
         let home = self.dir.path();
         let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
         command.args(args).env_clear().current_dir(home).env("HOME", home);
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.envs(self.env.iter().cloned());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the program starts");
+        command.spawn().expect("the program starts")
+    }
+
+    /// Runs the program with something on its standard input.
+    pub fn run_with(&self, args: &[&str], input: &str) -> Said {
+        let mut child = self.start(args);
         let mut stdin = child.stdin.take().expect("a pipe");
         // it may end without reading
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         let output = child.wait_with_output().expect("the program ends");
-        Said { args: args.join(" "), output, home: home.to_owned() }
+        Said { args: args.join(" "), output, home: self.dir.path().to_owned() }
     }
 }
 
