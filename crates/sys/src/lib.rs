@@ -9,6 +9,7 @@
 compile_error!("Stasis runs on x86_64 Linux; another architecture needs its own `arch` module");
 
 pub mod arch;
+mod btf;
 pub mod fds;
 pub mod files;
 pub mod ipc;
@@ -20,6 +21,7 @@ pub mod process;
 pub mod ptrace;
 pub mod socket;
 pub mod uffd;
+pub mod vmas;
 
 pub use libc;
 

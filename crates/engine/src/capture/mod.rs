@@ -11,6 +11,7 @@
 //! is let go as it was, and nothing has been named in the store.
 
 mod apart;
+mod copied;
 mod fds;
 mod files;
 mod inherited;
@@ -18,6 +19,7 @@ mod mappings;
 mod pages;
 mod process;
 mod sink;
+mod still;
 mod sysv;
 mod threads;
 mod twin;
@@ -34,7 +36,7 @@ use mappings::Completeness;
 use stasis_image::model::*;
 use stasis_sys::{arch, libc, process as sysprocess};
 use std::time::{Duration, Instant};
-use twin::Twin;
+use still::Still;
 
 /// What a capture did.
 #[derive(Debug, Clone)]
@@ -52,11 +54,12 @@ pub struct Captured {
 pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     let start = Instant::now();
     tree.wait_filled()?;
+    copied::prepare();
     let parent = tree.last_image();
     let mut sink = Sink::new(store, parent.as_ref())?;
     let (paused, pause) = match pause(tree, &mut sink)? {
         (Some(paused), pause) => (paused, pause),
-        // a twin was found to lack memory: what to look for is known now
+        // something was found to be missing: what to look for is known now
         (None, _) => {
             sink = Sink::new(store, parent.as_ref())?;
             let (paused, pause) = pause_again(tree, &mut sink)?;
@@ -65,7 +68,7 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     };
     let memory = pages::write_all(&paused, &mut sink)?;
     fault::point("capture.pages")?;
-    paused.twins.iter().try_for_each(Twin::check_intact)?;
+    paused.stills.iter().try_for_each(Still::check_intact)?;
     let (new_pages, shared_pages) = sink.counts();
     let manifest = assemble(paused, memory, sink, parent.as_ref(), &tree.root_name)?;
     let image = store.write_image(manifest)?;
@@ -76,7 +79,7 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
 /// What the pause left behind.
 pub struct Paused {
     pub processes: Vec<Process>,
-    pub twins: Vec<Twin>,
+    pub stills: Vec<Still>,
     pub objects: Vec<Object>,
     pub segments: Vec<Segment>,
     pub files: FileTree,
@@ -90,7 +93,7 @@ fn pause_again(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
     Ok((paused.ok_or_else(unsteady)?, pause))
 }
 
-/// The pause itself; `None` when the twins turned out to be incomplete.
+/// The pause itself; `None` when what it left turned out to be incomplete.
 fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let start = Instant::now();
     let frozen = Frozen::stop(tree.walls.init.pid, &mut tree.memo().restarts)?;
@@ -106,25 +109,29 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
     fault::point("capture.files")?;
-    let twins = twin::make_all(&frozen, tree)?;
+    let stills = still::make_all(&frozen, tree, &mut processes)?;
     fault::point("capture.twins")?;
     let closer = tree.memo().look_closer;
-    let segments = mappings::shared_segments(&frozen, tree, &mut objects, sink)?;
+    let segments = mappings::shared_segments(&frozen, &stills, tree, &mut objects, sink)?;
     drop(frozen);
     // from here on the source should have its processor for itself
     drop(pinned);
     let pause = start.elapsed();
     fault::point("capture.thawed")?;
-    inherited::read_all(&twins, &mut processes)?;
+    inherited::read_all(&stills, &mut processes)?;
     let mut mapped_files = Vec::new();
-    let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments, closer)?;
-    if read == Completeness::Lacking {
-        tree.memo().look_closer = true;
+    let read = mappings::read_all(&stills, &mut processes, &mut mapped_files, &segments, closer)?;
+    match read {
+        Completeness::Whole => {}
+        Completeness::Lacking => tree.memo().look_closer = true,
+        Completeness::Moved => tree.memo().twins_only = true,
+    }
+    if read != Completeness::Whole {
         return Ok((None, pause));
     }
     let paused = Paused {
         processes,
-        twins,
+        stills,
         objects: objects.list,
         segments: segments.list,
         files,

@@ -1,0 +1,288 @@
+//! A capture without a twin: where little changed, the changed pages and everything that would be
+//! asked of the twin are read in the pause itself.
+//!
+//! A fork of a process with many mappings takes longer than all the rest of a pause, and afterwards
+//! costs the source a fault for every page it writes. What remains to be looked at when the source
+//! runs again are mapped files, by size and time; one that is no longer mapped as it was makes the
+//! whole capture start again with a twin.
+
+use super::inherited::{self, Asked};
+use super::mappings::{self, Nameless};
+use super::pages::Own;
+use crate::error::{Doing, Result};
+use crate::freeze::FrozenProcess;
+use crate::proc::{self, Mapping};
+use crate::tree::Tree;
+use stasis_image::model::*;
+use stasis_sys::PAGE;
+use stasis_sys::memory::{Described, ProcessMemory, Vmas};
+use stasis_sys::pagemap::Region;
+use stasis_sys::vmas::{RawVma, VmaLister};
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::io;
+use std::sync::OnceLock;
+
+/// More than this is not copied in a pause: a twin is faster.
+const MOST: u64 = 4 << 20;
+
+pub struct Copied {
+    /// Of the source, in the host's numbering.
+    pub pid: i32,
+    /// In the machine's.
+    pub own_pid: i32,
+    pub changed: Option<Vec<Region>>,
+    /// Pages of its own, copied or not, and guard regions.
+    pub own: Own,
+    /// Whether pages of ours are left in it from a restore, and the interpreter is unchanged.
+    pub restored: bool,
+    pub interpreter: bool,
+    pub exe: (String, Metadata),
+    /// Of mapped files without a name, by where they are mapped.
+    pub nameless: HashMap<u64, Nameless>,
+    mappings: Vec<Listed>,
+    /// Contents by address, in order.
+    contents: Vec<(u64, Vec<u8>)>,
+}
+
+/// A mapping as the pause leaves it: strings are made when the source runs again.
+struct Listed {
+    raw: RawVma,
+    /// Which of the descriptions is its own; several mappings of one open file share it.
+    backing: Described,
+}
+
+/// The kernel's list of mappings, where it can be had.
+fn lister() -> Option<&'static VmaLister> {
+    static LISTER: OnceLock<Option<VmaLister>> = OnceLock::new();
+    LISTER.get_or_init(|| VmaLister::load().ok()).as_ref()
+}
+
+/// Does what is slow the first time, outside of a pause.
+pub fn prepare() {
+    lister();
+}
+
+/// Whether it is worth looking closer. What was written is a lower bound for what is to be copied;
+/// where that is not known everything is.
+pub fn may_be_small(source: &FrozenProcess, written: Option<&[Region]>) -> bool {
+    let size = match written {
+        Some(written) => written.iter().map(|region| region.end - region.start).sum(),
+        None => {
+            let kib = |key: &str| source.status.number(key).unwrap_or(0) as u64;
+            1024 * (kib("RssAnon") + kib("VmSwap"))
+        }
+    };
+    size <= MOST && lister().is_some()
+}
+
+/// Copies what is needed; `None` when that is too much, or something is not understood, and a
+/// twin is to be made.
+pub fn copy(
+    source: &FrozenProcess,
+    tree: &Tree,
+    own: Own,
+    changed: Option<&[Region]>,
+    live: &mut Live,
+) -> Result<Option<Copied>> {
+    let (Some(lister), Some(frozen)) = (lister(), &source.live) else { return Ok(None) };
+    let Ok(mappings) = list(lister, source.pid) else { return Ok(None) };
+    let last = tree.last_image();
+    let parent = last.as_ref().map_or(&[][..], |image| image.manifest.runs_of(source.own_pid));
+    let files: Vec<(u64, u64)> = mappings.iter().filter_map(Listed::private_file).collect();
+    let wanted = wanted(&own.pages, changed, parent, &files);
+    if wanted.iter().map(|(start, end)| end - start).sum::<u64>() > MOST {
+        return Ok(None);
+    }
+    let asked = Asked { pid: source.pid, stat: &source.stat, status: &source.status };
+    inherited::read(&asked, &frozen.memory, frozen.site, live)?;
+    let vdso = mappings.iter().find(|listed| listed.backing.name == "[vdso]");
+    let vdso = vdso.map(|listed| (listed.raw.start, listed.raw.end));
+    let Ok(contents) = contents(&frozen.memory, wanted.into_iter().chain(vdso)) else {
+        return Ok(None);
+    };
+    Ok(Some(Copied {
+        pid: source.pid,
+        own_pid: source.own_pid,
+        changed: None,
+        own,
+        restored: tree.base.is_some(),
+        interpreter: frozen.site.interpreter,
+        exe: exe(source.pid)?,
+        nameless: nameless(source.pid, &mappings)?,
+        mappings,
+        contents,
+    }))
+}
+
+/// All mappings with what backs them. Which file it is is asked once for each open file. The walk
+/// is a newer thing of the kernel's, so it must account for the whole address space.
+fn list(lister: &VmaLister, pid: i32) -> io::Result<Vec<Listed>> {
+    let vmas = Vmas::open(pid)?;
+    let mut listed: Vec<Listed> = Vec::new();
+    let mut files: HashMap<u64, usize> = HashMap::new();
+    let all = lister.list(pid)?;
+    let pages: u64 = all.iter().map(|raw| (raw.end - raw.start) / PAGE).sum();
+    if pages != proc::size(pid)? {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    for raw in all {
+        let known = files.get(&raw.file).map(|index| listed[*index].backing.clone());
+        let backing = match known {
+            Some(backing) => backing,
+            None => vmas.describe(raw.start)?,
+        };
+        // what smaps would show as an escape, and flags we do not know, are for the other way
+        if backing.name.contains('\n') || raw.letters().is_none() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        if raw.file != 0 {
+            files.entry(raw.file).or_insert(listed.len());
+        }
+        listed.push(Listed { raw, backing });
+    }
+    Ok(listed)
+}
+
+impl Listed {
+    fn private_file(&self) -> Option<(u64, u64)> {
+        let private = self.raw.file != 0 && !self.is_shared();
+        private.then_some((self.raw.start, self.raw.end))
+    }
+
+    fn is_shared(&self) -> bool {
+        self.raw.letters().is_some_and(|letters| letters.contains(&"ms"))
+    }
+
+    fn to_mapping(&self) -> Mapping {
+        let letters = self.raw.letters().unwrap_or_default();
+        let bit = |name: &str, value: u8| if letters.contains(&name) { value } else { 0 };
+        Mapping {
+            start: self.raw.start,
+            end: self.raw.end,
+            prot: bit("rd", 1) | bit("wr", 2) | bit("ex", 4),
+            shared: letters.contains(&"ms"),
+            offset: if self.raw.file == 0 { 0 } else { self.raw.offset * PAGE },
+            inode: self.backing.inode,
+            path: self.backing.name.clone(),
+            flags: letters.into_iter().map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// Pages that the image cannot take from its parent: written ones, and pages of private file
+/// mappings that the parent does not have.
+fn wanted(
+    own: &[Region],
+    changed: Option<&[Region]>,
+    parent: &[Run],
+    files: &[(u64, u64)],
+) -> Vec<(u64, u64)> {
+    let mut wanted = Vec::new();
+    for region in own {
+        for (start, end, changed) in super::pages::split_changed(region.start, region.end, changed)
+        {
+            if changed {
+                wanted.push((start, end));
+                continue;
+            }
+            let first = files.partition_point(|file| file.1 <= start);
+            for file in files[first..].iter().take_while(|file| file.0 < end) {
+                let (start, end) = (start.max(file.0), end.min(file.1));
+                wanted.extend(super::pages::not_in(parent, start, end));
+            }
+        }
+    }
+    wanted
+}
+
+fn contents(
+    memory: &ProcessMemory,
+    ranges: impl Iterator<Item = (u64, u64)>,
+) -> io::Result<Vec<(u64, Vec<u8>)>> {
+    let read = |(start, end): (u64, u64)| {
+        let mut bytes = vec![0; (end - start) as usize];
+        memory.read(start, &mut bytes).map(|()| (start, bytes))
+    };
+    let mut contents = ranges.map(read).collect::<io::Result<Vec<_>>>()?;
+    contents.sort_unstable_by_key(|(start, _)| *start);
+    Ok(contents)
+}
+
+fn exe(pid: i32) -> Result<(String, Metadata)> {
+    let link = format!("/proc/{pid}/exe");
+    let meta = std::fs::metadata(&link).doing(|| format!("look at {link}"))?;
+    Ok((proc::read_link(pid, "exe")?, meta))
+}
+
+fn nameless(pid: i32, mappings: &[Listed]) -> Result<HashMap<u64, Nameless>> {
+    let deleted = |listed: &&Listed| listed.backing.name.ends_with(mappings::DELETED);
+    let look = |listed: &Listed| {
+        let map = listed.to_mapping();
+        Ok((map.start, Nameless::look(pid, &map)?))
+    };
+    mappings.iter().filter(deleted).map(look).collect()
+}
+
+impl Copied {
+    pub fn mappings(&self) -> Vec<Mapping> {
+        self.mappings.iter().map(Listed::to_mapping).collect()
+    }
+
+    /// Those of files without a name.
+    pub fn nameless_mappings(&self) -> Vec<Mapping> {
+        let nameless = |listed: &&Listed| self.nameless.contains_key(&listed.raw.start);
+        self.mappings.iter().filter(nameless).map(Listed::to_mapping).collect()
+    }
+
+    /// Whether a file is mapped at an address as it was in the pause.
+    pub fn still_maps(&self, vmas: &Vmas, start: u64) -> bool {
+        let listed = self.mappings.iter().find(|listed| listed.raw.start == start);
+        let told = vmas.describe(start).ok();
+        listed.zip(told).is_some_and(|(listed, told)| {
+            let backing = &listed.backing;
+            (told.start, told.end) == (listed.raw.start, listed.raw.end)
+                && (told.inode, told.device) == (backing.inode, backing.device)
+                && told.name == backing.name
+        })
+    }
+
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let next = self.contents.partition_point(|(start, _)| *start <= address);
+        let (start, content) =
+            next.checked_sub(1).and_then(|index| self.contents.get(index)).ok_or_else(missing)?;
+        let from = (address - start) as usize;
+        let found = content.get(from..from + bytes.len()).ok_or_else(missing)?;
+        bytes.copy_from_slice(found);
+        Ok(())
+    }
+}
+
+/// A page that was not copied is asked for only if what is wanted was worked out wrongly.
+fn missing() -> io::Error {
+    io::Error::other("the page was not copied in the pause")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(start: u64, end: u64) -> Region {
+        Region { start, end, categories: 0 }
+    }
+
+    #[test]
+    fn written_pages_and_unknown_ones_of_files_are_wanted() {
+        let own = [region(0x1000, 0x4000), region(0x8000, 0xc000)];
+        let changed = [region(0x2000, 0x3000)];
+        // the parent has the second page of the file
+        let parent = [Run { page: 9, count: 1, pack: 0, slot: 0 }];
+        let wanted = wanted(&own, Some(&changed), &parent, &[(0x8000, 0xb000)]);
+        assert_eq!(wanted, [(0x2000, 0x3000), (0x8000, 0x9000), (0xa000, 0xb000)]);
+    }
+
+    #[test]
+    fn everything_is_wanted_when_nothing_is_known() {
+        assert_eq!(wanted(&[region(0x1000, 0x4000)], None, &[], &[]), [(0x1000, 0x4000)]);
+    }
+}

@@ -1,0 +1,92 @@
+//! A process as it was in the pause: what changed was copied then, if it was little; or a twin
+//! holds all of it.
+
+use super::copied::Copied;
+use super::twin::Twin;
+use super::{copied, pages, twin};
+use crate::error::{Doing, Error, Result};
+use crate::freeze::{Frozen, FrozenProcess};
+use crate::tree::Tree;
+use stasis_image::model::{Process, ProcessState};
+use stasis_sys::pagemap::Region;
+
+pub enum Still {
+    Copied(Box<Copied>),
+    Twin(Twin),
+}
+
+/// Makes every live process stand still for good.
+pub fn make_all(frozen: &Frozen, tree: &Tree, processes: &mut [Process]) -> Result<Vec<Still>> {
+    let live = frozen.processes.iter().zip(processes).filter(|(source, _)| source.live.is_some());
+    live.map(|(source, process)| make(source, tree, process)).collect()
+}
+
+fn make(source: &FrozenProcess, tree: &Tree, process: &mut Process) -> Result<Still> {
+    let ProcessState::Live(live) = &mut process.state else { return Err(Error::Gone) };
+    let written = tree.take_changed(source.pid)?;
+    let small = copied::may_be_small(source, written.as_deref());
+    // without an answer to what was written, and with much to look at, a twin is made in any case
+    let own = match written.is_some() || small {
+        true => Some(pages::own_pages(source.pid)?),
+        false => None,
+    };
+    let changed = written.zip(own.as_ref()).map(|(written, own)| with_untracked(written, own));
+    if let Some(own) = own.filter(|_| small && !tree.memo().twins_only)
+        && let Some(mut copied) = copied::copy(source, tree, own, changed.as_deref(), live)?
+    {
+        copied.changed = changed;
+        return Ok(Still::Copied(Box::new(copied)));
+    }
+    twin::make(source, tree, changed).map(Still::Twin)
+}
+
+/// Pages that are not registered with the tracker count as written.
+fn with_untracked(mut written: Vec<Region>, own: &pages::Own) -> Vec<Region> {
+    written.extend(&own.untracked);
+    written.sort_unstable_by_key(|region| region.start);
+    written
+}
+
+impl Still {
+    /// In the machine's numbering.
+    pub fn own_pid(&self) -> i32 {
+        match self {
+            Still::Copied(copied) => copied.own_pid,
+            Still::Twin(twin) => twin.own_pid,
+        }
+    }
+
+    pub fn twin(&self) -> Option<&Twin> {
+        match self {
+            Still::Twin(twin) => Some(twin),
+            Still::Copied(_) => None,
+        }
+    }
+
+    pub fn copied(&self) -> Option<&Copied> {
+        match self {
+            Still::Copied(copied) => Some(copied),
+            Still::Twin(_) => None,
+        }
+    }
+
+    /// Ranges written since the parent image, where known.
+    pub fn changed(&self) -> Option<&[Region]> {
+        match self {
+            Still::Copied(copied) => copied.changed.as_deref(),
+            Still::Twin(twin) => twin.changed.as_deref(),
+        }
+    }
+
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        let doing = || format!("read page {address:x} of process {}", self.own_pid());
+        match self {
+            Still::Copied(copied) => copied.read(address, bytes).doing(doing),
+            Still::Twin(twin) => twin.memory.read(address, bytes).doing(doing),
+        }
+    }
+
+    pub fn check_intact(&self) -> Result<()> {
+        self.twin().map_or(Ok(()), Twin::check_intact)
+    }
+}
