@@ -72,7 +72,7 @@ impl Tracker {
             protect: true,
         };
         let mut regions = Vec::new();
-        let pagemap = Pagemap::open(pid).doing(|| format!("open the page map of {pid}"))?;
+        let mut pagemap = Pagemap::open(pid).doing(|| format!("open the page map of {pid}"))?;
         pagemap.scan(0, TOP, written, &mut regions).doing(|| format!("scan pages of {pid}"))?;
         Ok(complete.then_some(regions))
     }

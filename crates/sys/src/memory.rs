@@ -86,7 +86,7 @@ pub struct Access {
 }
 
 /// What backs a mapping.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Described {
     pub start: u64,
     pub end: u64,

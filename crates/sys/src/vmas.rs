@@ -2,7 +2,7 @@
 //!
 //! `/proc/PID/smaps` tells the same, but counts every page on the way, which takes several times
 //! longer than anything else a capture asks. Here a program of a dozen instructions runs in the
-//! kernel's own walk over the mappings (a BPF iterator) and copies five words of each. Kernels
+//! kernel's own walk over the mappings (a BPF iterator) and copies seven words of each. Kernels
 //! that cannot do this, or do not describe their types, say so when it is loaded.
 
 mod probe;
@@ -58,6 +58,8 @@ pub struct RawVma {
     pub offset: u64,
     /// Which open file is mapped, as a number that means nothing else; 0 for none.
     pub file: u64,
+    /// Whether it is one of the kernel's own or has a name without a file.
+    pub special: bool,
 }
 
 impl RawVma {
@@ -65,8 +67,9 @@ impl RawVma {
         let word = |index: usize| {
             u64::from_ne_bytes(record[8 * index..8 * index + 8].try_into().expect("8 bytes"))
         };
-        let [start, end, flags, offset, file] = std::array::from_fn(word);
-        RawVma { start, end, flags, offset, file }
+        let [start, end, flags, offset, file, operations, name] = std::array::from_fn(word);
+        let special = file == 0 && (operations, name) != (0, 0);
+        RawVma { start, end, flags, offset, file, special }
     }
 
     /// The flags as smaps prints them; `None` if one is not known.
@@ -77,7 +80,8 @@ impl RawVma {
     }
 }
 
-const FIELDS: [&str; 5] = ["vm_start", "vm_end", "vm_flags", "vm_pgoff", "vm_file"];
+const FIELDS: [&str; 7] =
+    ["vm_start", "vm_end", "vm_flags", "vm_pgoff", "vm_file", "vm_ops", "anon_name"];
 const RECORD: usize = 8 * FIELDS.len();
 
 /// The loaded program.
@@ -96,7 +100,14 @@ impl VmaLister {
         let bytes = std::fs::read("/sys/kernel/btf/vmlinux")?;
         let (iterator, offsets) = Btf::parse(&bytes)
             .and_then(|btf| {
-                let offset = |field: &&str| btf.offset("vm_area_struct", field);
+                // kernels that give no names to anonymous memory lack the last one
+                let known = |field: &str| btf.offset("vm_area_struct", field);
+                let offset = |field: &&str| {
+                    known(field).or_else(|| match *field {
+                        "anon_name" => known("vm_ops"),
+                        _ => None,
+                    })
+                };
                 let offsets = FIELDS.iter().map(offset).collect::<Option<Vec<u32>>>()?;
                 Some((btf.function("bpf_iter_task_vma")?, offsets))
             })

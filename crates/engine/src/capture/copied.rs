@@ -8,7 +8,8 @@
 
 use super::inherited::{self, Asked};
 use super::mappings::{self, Nameless};
-use super::pages::Own;
+use super::pages::{self, Own, split_changed};
+use super::still::with_untracked;
 use crate::error::{Doing, Result};
 use crate::freeze::FrozenProcess;
 use crate::proc::{self, Mapping};
@@ -81,16 +82,14 @@ pub fn may_be_small(source: &FrozenProcess, written: Option<&[Region]>) -> bool 
 pub fn copy(
     source: &FrozenProcess,
     tree: &Tree,
-    own: Own,
-    changed: Option<&[Region]>,
+    written: Option<&[Region]>,
     live: &mut Live,
 ) -> Result<Option<Copied>> {
     let (Some(lister), Some(frozen)) = (lister(), &source.live) else { return Ok(None) };
     let Ok(mappings) = list(lister, source.pid) else { return Ok(None) };
-    let last = tree.last_image();
-    let parent = last.as_ref().map_or(&[][..], |image| image.manifest.runs_of(source.own_pid));
-    let files: Vec<(u64, u64)> = mappings.iter().filter_map(Listed::private_file).collect();
-    let wanted = wanted(&own.pages, changed, parent, &files);
+    let own = pages::own_pages(source.pid, &large_anonymous(&mappings))?;
+    let changed = written.map(|written| with_untracked(written, &own.untracked));
+    let wanted = wanted(&own.pages, changed.as_deref());
     if wanted.iter().map(|(start, end)| end - start).sum::<u64>() > MOST {
         return Ok(None);
     }
@@ -104,7 +103,7 @@ pub fn copy(
     Ok(Some(Copied {
         pid: source.pid,
         own_pid: source.own_pid,
-        changed: None,
+        changed,
         own,
         restored: tree.base.is_some(),
         interpreter: frozen.site.interpreter,
@@ -130,6 +129,7 @@ fn list(lister: &VmaLister, pid: i32) -> io::Result<Vec<Listed>> {
         let known = files.get(&raw.file).map(|index| listed[*index].backing.clone());
         let backing = match known {
             Some(backing) => backing,
+            None if raw.file == 0 && !raw.special => Described::default(),
             None => vmas.describe(raw.start)?,
         };
         // what smaps would show as an escape, and flags we do not know, are for the other way
@@ -145,15 +145,6 @@ fn list(lister: &VmaLister, pid: i32) -> io::Result<Vec<Listed>> {
 }
 
 impl Listed {
-    fn private_file(&self) -> Option<(u64, u64)> {
-        let private = self.raw.file != 0 && !self.is_shared();
-        private.then_some((self.raw.start, self.raw.end))
-    }
-
-    fn is_shared(&self) -> bool {
-        self.raw.letters().is_some_and(|letters| letters.contains(&"ms"))
-    }
-
     fn to_mapping(&self) -> Mapping {
         let letters = self.raw.letters().unwrap_or_default();
         let bit = |name: &str, value: u8| if letters.contains(&name) { value } else { 0 };
@@ -170,30 +161,25 @@ impl Listed {
     }
 }
 
-/// Pages that the image cannot take from its parent: written ones, and pages of private file
-/// mappings that the parent does not have.
-fn wanted(
-    own: &[Region],
-    changed: Option<&[Region]>,
-    parent: &[Run],
-    files: &[(u64, u64)],
-) -> Vec<(u64, u64)> {
-    let mut wanted = Vec::new();
-    for region in own {
-        for (start, end, changed) in super::pages::split_changed(region.start, region.end, changed)
-        {
-            if changed {
-                wanted.push((start, end));
-                continue;
-            }
-            let first = files.partition_point(|file| file.1 <= start);
-            for file in files[first..].iter().take_while(|file| file.0 < end) {
-                let (start, end) = (start.max(file.0), end.min(file.1));
-                wanted.extend(super::pages::not_in(parent, start, end));
-            }
+/// Ranges of anonymous memory that are worth a look of their own.
+fn large_anonymous(mappings: &[Listed]) -> Vec<(u64, u64)> {
+    const LARGE: u64 = 256 << 10;
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let anonymous = mappings.iter().filter(|listed| listed.raw.file == 0 && !listed.raw.special);
+    for RawVma { start, end, .. } in anonymous.map(|listed| listed.raw) {
+        match ranges.last_mut() {
+            Some(last) if last.1 == start => last.1 = end,
+            _ => ranges.push((start, end)),
         }
     }
-    wanted
+    ranges.retain(|(start, end)| end - start >= LARGE);
+    ranges
+}
+
+/// Pages that the image cannot take from its parent.
+fn wanted(own: &[Region], changed: Option<&[Region]>) -> Vec<(u64, u64)> {
+    let parts = own.iter().flat_map(|region| split_changed(region.start, region.end, changed));
+    parts.filter(|(.., changed)| *changed).map(|(start, end, _)| (start, end)).collect()
 }
 
 fn contents(
@@ -272,17 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn written_pages_and_unknown_ones_of_files_are_wanted() {
+    fn only_pages_that_are_there_and_were_written_are_wanted() {
         let own = [region(0x1000, 0x4000), region(0x8000, 0xc000)];
-        let changed = [region(0x2000, 0x3000)];
-        // the parent has the second page of the file
-        let parent = [Run { page: 9, count: 1, pack: 0, slot: 0 }];
-        let wanted = wanted(&own, Some(&changed), &parent, &[(0x8000, 0xb000)]);
-        assert_eq!(wanted, [(0x2000, 0x3000), (0x8000, 0x9000), (0xa000, 0xb000)]);
+        let changed = [region(0x2000, 0x3000), region(0x5000, 0x9000)];
+        assert_eq!(wanted(&own, Some(&changed)), [(0x2000, 0x3000), (0x8000, 0x9000)]);
     }
 
     #[test]
     fn everything_is_wanted_when_nothing_is_known() {
-        assert_eq!(wanted(&[region(0x1000, 0x4000)], None, &[], &[]), [(0x1000, 0x4000)]);
+        assert_eq!(wanted(&[region(0x1000, 0x4000)], None), [(0x1000, 0x4000)]);
     }
 }

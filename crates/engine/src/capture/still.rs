@@ -24,27 +24,22 @@ pub fn make_all(frozen: &Frozen, tree: &Tree, processes: &mut [Process]) -> Resu
 fn make(source: &FrozenProcess, tree: &Tree, process: &mut Process) -> Result<Still> {
     let ProcessState::Live(live) = &mut process.state else { return Err(Error::Gone) };
     let written = tree.take_changed(source.pid)?;
-    let small = copied::may_be_small(source, written.as_deref());
-    // without an answer to what was written, and with much to look at, a twin is made in any case
-    let own = match written.is_some() || small {
-        true => Some(pages::own_pages(source.pid)?),
-        false => None,
-    };
-    let changed = written.zip(own.as_ref()).map(|(written, own)| with_untracked(written, own));
-    if let Some(own) = own.filter(|_| small && !tree.memo().twins_only)
-        && let Some(mut copied) = copied::copy(source, tree, own, changed.as_deref(), live)?
-    {
-        copied.changed = changed;
+    let small = copied::may_be_small(source, written.as_deref()) && !tree.memo().twins_only;
+    if small && let Some(copied) = copied::copy(source, tree, written.as_deref(), live)? {
         return Ok(Still::Copied(Box::new(copied)));
     }
+    let changed = match written {
+        Some(written) => Some(with_untracked(&written, &pages::untracked(source.pid)?)),
+        None => None,
+    };
     twin::make(source, tree, changed).map(Still::Twin)
 }
 
 /// Pages that are not registered with the tracker count as written.
-fn with_untracked(mut written: Vec<Region>, own: &pages::Own) -> Vec<Region> {
-    written.extend(&own.untracked);
-    written.sort_unstable_by_key(|region| region.start);
-    written
+pub fn with_untracked(written: &[Region], untracked: &[Region]) -> Vec<Region> {
+    let mut changed = [written, untracked].concat();
+    changed.sort_unstable_by_key(|region| region.start);
+    changed
 }
 
 impl Still {
