@@ -49,6 +49,8 @@ pub(crate) struct Memo {
     /// A file was unmapped while a capture without a twin still looked at it, so captures make
     /// twins.
     pub twins_only: bool,
+    /// What the links to the init's namespaces say; empty until they were read.
+    pub namespaces: Vec<String>,
     /// Waits that captures interrupted, by thread.
     pub restarts: Restarts,
     /// The image the next capture is compared with, and the tracker's answers are relative to.

@@ -42,8 +42,33 @@ pub struct Copied {
     /// Of mapped files without a name, by where they are mapped.
     pub nameless: HashMap<u64, Nameless>,
     mappings: Vec<Listed>,
-    /// Contents by address, in order.
-    contents: Vec<(u64, Vec<u8>)>,
+    contents: Contents,
+}
+
+/// Copied pages.
+struct Contents {
+    bytes: Vec<u8>,
+    /// Addresses and where their bytes begin and end, in order.
+    places: Vec<(u64, usize, usize)>,
+}
+
+/// Memory for what a pause copies, made before it: the first use of a page takes as long as
+/// copying it.
+pub struct Room(Vec<u8>);
+
+impl Room {
+    pub fn make() -> Room {
+        const USUAL: usize = 2 << 20;
+        let used = u8::MAX;
+        Room(if lister().is_some() { vec![used; USUAL] } else { Vec::new() })
+    }
+
+    /// Leaves none for the next process, which then makes its own.
+    fn take(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.0);
+        bytes.resize(len, 0);
+        bytes
+    }
 }
 
 /// A mapping as the pause leaves it: strings are made when the source runs again.
@@ -57,11 +82,6 @@ struct Listed {
 fn lister() -> Option<&'static VmaLister> {
     static LISTER: OnceLock<Option<VmaLister>> = OnceLock::new();
     LISTER.get_or_init(|| VmaLister::load().ok()).as_ref()
-}
-
-/// Does what is slow the first time, outside of a pause.
-pub fn prepare() {
-    lister();
 }
 
 /// Whether it is worth looking closer. What was written is a lower bound for what is to be copied;
@@ -84,6 +104,7 @@ pub fn copy(
     tree: &Tree,
     written: Option<&[Region]>,
     live: &mut Live,
+    room: &mut Room,
 ) -> Result<Option<Copied>> {
     let (Some(lister), Some(frozen)) = (lister(), &source.live) else { return Ok(None) };
     let Ok(mappings) = list(lister, source.pid) else { return Ok(None) };
@@ -97,7 +118,8 @@ pub fn copy(
     inherited::read(&asked, &frozen.memory, frozen.site, live)?;
     let vdso = mappings.iter().find(|listed| listed.backing.name == "[vdso]");
     let vdso = vdso.map(|listed| (listed.raw.start, listed.raw.end));
-    let Ok(contents) = contents(&frozen.memory, wanted.into_iter().chain(vdso)) else {
+    let Ok(contents) = contents(&frozen.memory, wanted.into_iter().chain(vdso).collect(), room)
+    else {
         return Ok(None);
     };
     Ok(Some(Copied {
@@ -184,15 +206,29 @@ fn wanted(own: &[Region], changed: Option<&[Region]>) -> Vec<(u64, u64)> {
 
 fn contents(
     memory: &ProcessMemory,
-    ranges: impl Iterator<Item = (u64, u64)>,
-) -> io::Result<Vec<(u64, Vec<u8>)>> {
-    let read = |(start, end): (u64, u64)| {
-        let mut bytes = vec![0; (end - start) as usize];
-        memory.read(start, &mut bytes).map(|()| (start, bytes))
-    };
-    let mut contents = ranges.map(read).collect::<io::Result<Vec<_>>>()?;
-    contents.sort_unstable_by_key(|(start, _)| *start);
-    Ok(contents)
+    mut ranges: Vec<(u64, u64)>,
+    room: &mut Room,
+) -> io::Result<Contents> {
+    ranges.sort_unstable();
+    let mut bytes = room.take(ranges.iter().map(|(start, end)| (end - start) as usize).sum());
+    let mut places = Vec::with_capacity(ranges.len());
+    let mut at = 0;
+    for (start, end) in ranges {
+        let next = at + (end - start) as usize;
+        memory.read(start, &mut bytes[at..next])?;
+        places.push((start, at, next));
+        at = next;
+    }
+    Ok(Contents { bytes, places })
+}
+
+impl Contents {
+    fn get(&self, address: u64, len: usize) -> Option<&[u8]> {
+        let next = self.places.partition_point(|(start, ..)| *start <= address);
+        let (start, first, last) = self.places.get(next.checked_sub(1)?)?;
+        let from = (address - start) as usize;
+        self.bytes[*first..*last].get(from..from + len)
+    }
 }
 
 fn exe(pid: i32) -> Result<(String, Metadata)> {
@@ -234,11 +270,7 @@ impl Copied {
     }
 
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let next = self.contents.partition_point(|(start, _)| *start <= address);
-        let (start, content) =
-            next.checked_sub(1).and_then(|index| self.contents.get(index)).ok_or_else(missing)?;
-        let from = (address - start) as usize;
-        let found = content.get(from..from + bytes.len()).ok_or_else(missing)?;
+        let found = self.contents.get(address, bytes.len()).ok_or_else(missing)?;
         bytes.copy_from_slice(found);
         Ok(())
     }

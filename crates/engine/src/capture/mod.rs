@@ -32,6 +32,7 @@ use crate::fault;
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::store::{Image, Store};
 use crate::tree::Tree;
+use copied::Room;
 use mappings::Completeness;
 use stasis_image::model::*;
 use stasis_sys::{arch, libc, process as sysprocess};
@@ -54,7 +55,6 @@ pub struct Captured {
 pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     let start = Instant::now();
     tree.wait_filled()?;
-    copied::prepare();
     let parent = tree.last_image();
     let mut sink = Sink::new(store, parent.as_ref())?;
     let (paused, pause) = match pause(tree, &mut sink)? {
@@ -95,11 +95,12 @@ fn pause_again(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
 
 /// The pause itself; `None` when what it left turned out to be incomplete.
 fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
+    let mut room = Room::make();
     let start = Instant::now();
     let frozen = Frozen::stop(tree.walls.init.pid, &mut tree.memo().restarts)?;
     let pinned = stay_near(&frozen);
     fault::point("capture.frozen")?;
-    apart::check(&frozen, tree.walls.init.pid)?;
+    apart::check(&frozen, tree)?;
     let clocks = clocks_of(tree)?;
     let processes = frozen.processes.iter().map(|process| process::read(process, tree));
     let mut processes = processes.collect::<Result<Vec<Process>>>()?;
@@ -109,7 +110,7 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
     fault::point("capture.files")?;
-    let stills = still::make_all(&frozen, tree, &mut processes)?;
+    let stills = still::make_all(&frozen, tree, &mut processes, &mut room)?;
     fault::point("capture.twins")?;
     let closer = tree.memo().look_closer;
     let segments = mappings::shared_segments(&frozen, &stills, tree, &mut objects, sink)?;

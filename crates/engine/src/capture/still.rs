@@ -1,7 +1,7 @@
 //! A process as it was in the pause: what changed was copied then, if it was little; or a twin
 //! holds all of it.
 
-use super::copied::Copied;
+use super::copied::{Copied, Room};
 use super::twin::Twin;
 use super::{copied, pages, twin};
 use crate::error::{Doing, Error, Result};
@@ -16,16 +16,26 @@ pub enum Still {
 }
 
 /// Makes every live process stand still for good.
-pub fn make_all(frozen: &Frozen, tree: &Tree, processes: &mut [Process]) -> Result<Vec<Still>> {
+pub fn make_all(
+    frozen: &Frozen,
+    tree: &Tree,
+    processes: &mut [Process],
+    room: &mut Room,
+) -> Result<Vec<Still>> {
     let live = frozen.processes.iter().zip(processes).filter(|(source, _)| source.live.is_some());
-    live.map(|(source, process)| make(source, tree, process)).collect()
+    live.map(|(source, process)| make(source, tree, process, room)).collect()
 }
 
-fn make(source: &FrozenProcess, tree: &Tree, process: &mut Process) -> Result<Still> {
+fn make(
+    source: &FrozenProcess,
+    tree: &Tree,
+    process: &mut Process,
+    room: &mut Room,
+) -> Result<Still> {
     let ProcessState::Live(live) = &mut process.state else { return Err(Error::Gone) };
     let written = tree.take_changed(source.pid)?;
     let small = copied::may_be_small(source, written.as_deref()) && !tree.memo().twins_only;
-    if small && let Some(copied) = copied::copy(source, tree, written.as_deref(), live)? {
+    if small && let Some(copied) = copied::copy(source, tree, written.as_deref(), live, room)? {
         return Ok(Still::Copied(Box::new(copied)));
     }
     let changed = match written {
