@@ -2,8 +2,8 @@
 //!
 //! Making namespaces costs more than forking into them, so after walls for some root were asked
 //! for, a thread builds a few more like them while nobody waits. A burst takes those first and
-//! then waits for its own; the next one finds more. Standing walls hold an init and an empty directory, nothing else, and
-//! fall with the engine.
+//! then waits for its own; the next one finds more. Standing walls hold an init and an empty
+//! directory, nothing else, and fall with the engine.
 
 use crate::error::{Doing, Result};
 use crate::spawner::{Init, Spawner};

@@ -1,11 +1,11 @@
 //! Capturing a live tree.
 //!
-//!   freeze ─► kernel state ─► descriptors ─► shared memory, files ─► twins ─► thaw
-//!   (every     (threads,       (what they     (read now: nobody       (one copy-on-write
-//!    thread)    signals,        point at)      writes meanwhile)       fork per process)
-//!               timers)
+//!   freeze ─► kernel state ─► descriptors ─► shared memory, files ─► changed pages ─► thaw
+//!   (every     (threads,       (what they     (read now: nobody       (copied if few, else a
+//!    thread)    signals,        point at)      writes meanwhile)       copy-on-write fork, the
+//!               timers)                                                twin, of the process)
 //!                        ... the source runs on ...
-//!   from the twins: what a fork inherits, mappings, pages ─► pack ─► sync ─► image ─► sync
+//!   mappings, pages, from twins also what a fork inherits ─► pack ─► sync ─► image ─► sync
 //!
 //! Everything up to the thaw is one instant. If any step fails the twins are killed, every thread
 //! is let go as it was, and nothing has been named in the store.
