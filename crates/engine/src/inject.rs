@@ -28,7 +28,7 @@ pub struct Site {
     instruction: u64,
     scratch: u64,
     /// Our interpreter is there, unchanged: several calls can be made at one go.
-    pub interpreter: bool,
+    interpreter: bool,
 }
 
 impl Site {

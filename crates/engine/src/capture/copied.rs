@@ -32,7 +32,7 @@ pub struct Copied {
     pub pid: i32,
     /// In the machine's.
     pub own_pid: i32,
-    pub changed: Option<Vec<Region>>,
+    pub changed: Vec<Region>,
     /// Pages of its own, copied or not, and guard regions.
     pub own: Own,
     /// Whether pages of ours are left in it from a restore, and the interpreter is unchanged.
@@ -84,16 +84,9 @@ fn lister() -> Option<&'static VmaLister> {
     LISTER.get_or_init(|| VmaLister::load().ok()).as_ref()
 }
 
-/// Whether it is worth looking closer. What was written is a lower bound for what is to be copied;
-/// where that is not known everything is.
-pub fn may_be_small(source: &FrozenProcess, written: Option<&[Region]>) -> bool {
-    let size = match written {
-        Some(written) => written.iter().map(|region| region.end - region.start).sum(),
-        None => {
-            let kib = |key: &str| source.status.number(key).unwrap_or(0) as u64;
-            1024 * (kib("RssAnon") + kib("VmSwap"))
-        }
-    };
+/// Whether it is worth looking closer: what was written is a lower bound for what is to be copied.
+pub fn may_be_small(written: &[Region]) -> bool {
+    let size: u64 = written.iter().map(|region| region.end - region.start).sum();
     size <= MOST && lister().is_some()
 }
 
@@ -102,15 +95,15 @@ pub fn may_be_small(source: &FrozenProcess, written: Option<&[Region]>) -> bool 
 pub fn copy(
     source: &FrozenProcess,
     tree: &Tree,
-    written: Option<&[Region]>,
+    written: &[Region],
     live: &mut Live,
     room: &mut Room,
 ) -> Result<Option<Copied>> {
     let (Some(lister), Some(frozen)) = (lister(), &source.live) else { return Ok(None) };
     let Ok(mappings) = list(lister, source.pid) else { return Ok(None) };
     let own = pages::own_pages(source.pid, &large_anonymous(&mappings))?;
-    let changed = written.map(|written| with_untracked(written, &own.untracked));
-    let wanted = wanted(&own.pages, changed.as_deref());
+    let changed = with_untracked(written, &own.untracked);
+    let wanted = wanted(&own.pages, &changed);
     if wanted.iter().map(|(start, end)| end - start).sum::<u64>() > MOST {
         return Ok(None);
     }
@@ -128,7 +121,7 @@ pub fn copy(
         changed,
         own,
         restored: tree.base.is_some(),
-        interpreter: frozen.site.interpreter,
+        interpreter: crate::inject::holds_interpreter(&frozen.memory),
         exe: exe(source.pid)?,
         nameless: nameless(source.pid, &mappings)?,
         mappings,
@@ -199,8 +192,8 @@ fn large_anonymous(mappings: &[Listed]) -> Vec<(u64, u64)> {
 }
 
 /// Pages that the image cannot take from its parent.
-fn wanted(own: &[Region], changed: Option<&[Region]>) -> Vec<(u64, u64)> {
-    let parts = own.iter().flat_map(|region| split_changed(region.start, region.end, changed));
+fn wanted(own: &[Region], changed: &[Region]) -> Vec<(u64, u64)> {
+    let parts = own.iter().flat_map(|own| split_changed(own.start, own.end, Some(changed)));
     parts.filter(|(.., changed)| *changed).map(|(start, end, _)| (start, end)).collect()
 }
 
@@ -293,11 +286,6 @@ mod tests {
     fn only_pages_that_are_there_and_were_written_are_wanted() {
         let own = [region(0x1000, 0x4000), region(0x8000, 0xc000)];
         let changed = [region(0x2000, 0x3000), region(0x5000, 0x9000)];
-        assert_eq!(wanted(&own, Some(&changed)), [(0x2000, 0x3000), (0x8000, 0x9000)]);
-    }
-
-    #[test]
-    fn everything_is_wanted_when_nothing_is_known() {
-        assert_eq!(wanted(&[region(0x1000, 0x4000)], None), [(0x1000, 0x4000)]);
+        assert_eq!(wanted(&own, &changed), [(0x2000, 0x3000), (0x8000, 0x9000)]);
     }
 }

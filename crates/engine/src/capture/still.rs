@@ -34,8 +34,12 @@ fn make(
 ) -> Result<Still> {
     let ProcessState::Live(live) = &mut process.state else { return Err(Error::Gone) };
     let written = tree.take_changed(source.pid)?;
-    let small = copied::may_be_small(source, written.as_deref()) && !tree.memo().twins_only;
-    if small && let Some(copied) = copied::copy(source, tree, written.as_deref(), live, room)? {
+    // only of the root: any other process may end as soon as it runs again
+    if let Some(written) = written.as_deref()
+        && copied::may_be_small(written)
+        && !tree.memo().twins_only
+        && let Some(copied) = copied::copy(source, tree, written, live, room)?
+    {
         return Ok(Still::Copied(Box::new(copied)));
     }
     let changed = match written {
@@ -78,7 +82,7 @@ impl Still {
     /// Ranges written since the parent image, where known.
     pub fn changed(&self) -> Option<&[Region]> {
         match self {
-            Still::Copied(copied) => copied.changed.as_deref(),
+            Still::Copied(copied) => Some(&copied.changed),
             Still::Twin(twin) => twin.changed.as_deref(),
         }
     }
