@@ -17,7 +17,7 @@ use stasis_sys::ptrace::{self, Stop};
 use stasis_sys::{PAGE, libc};
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-const SCRATCH_LEN: usize = 1024;
+const SCRATCH_LEN: usize = PAGE as usize;
 /// All but the SIGTRAP that ends a step: the kernel takes away the handler of a signal that it must
 /// deliver and finds blocked.
 const BLOCKED: u64 = !(1 << (libc::SIGTRAP - 1));
@@ -163,11 +163,11 @@ impl<'a> Injector<'a> {
         }
     }
 
-    /// Performs up to four calls, whatever their results; at one go where our interpreter is.
+    /// Performs up to 24 calls, whatever their results; at one go where our interpreter is.
     pub fn batch(&mut self, calls: &[(i64, [u64; 6])]) -> Result<Vec<i64>> {
         /// Operations come after what the caller put, results after them.
-        const OPS_AT: usize = 512;
-        const RESULTS_AT: usize = 960;
+        const OPS_AT: usize = 1024;
+        const RESULTS_AT: usize = SCRATCH_LEN - 8 * 24;
         if !self.site.interpreter {
             return calls.iter().map(|(number, args)| self.call(*number, *args)).collect();
         }
@@ -179,7 +179,7 @@ impl<'a> Injector<'a> {
         }
         program.trap();
         let ops = program.ops_bytes();
-        assert!(OPS_AT + ops.len() <= RESULTS_AT, "a batch is four calls");
+        assert!(OPS_AT + ops.len() <= RESULTS_AT, "too many calls for one batch");
         let first = self.put(OPS_AT, &ops)?;
         let mut regs = self.saved_regs;
         (regs.rip, regs.rbx, regs.orig_rax) = (layout::CODE, first, u64::MAX);

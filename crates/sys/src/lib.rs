@@ -9,6 +9,7 @@
 compile_error!("Stasis runs on x86_64 Linux; another architecture needs its own `arch` module");
 
 pub mod arch;
+mod btf;
 pub mod fds;
 pub mod files;
 pub mod ipc;
@@ -23,6 +24,7 @@ pub mod ptrace;
 pub mod seccomp;
 pub mod socket;
 pub mod uffd;
+pub mod vmas;
 
 pub use libc;
 

@@ -63,23 +63,26 @@ pub struct Query {
 
 pub struct Pagemap {
     file: File,
+    /// What the kernel writes answers to.
+    regions: Vec<Region>,
 }
+
+const BATCH: usize = 4096;
 
 impl Pagemap {
     pub fn open(pid: i32) -> io::Result<Pagemap> {
-        Ok(Pagemap { file: File::open(format!("/proc/{pid}/pagemap"))? })
+        let file = File::open(format!("/proc/{pid}/pagemap"))?;
+        Ok(Pagemap { file, regions: vec![Region::default(); BATCH] })
     }
 
     /// Appends the matching ranges between two addresses.
     pub fn scan(
-        &self,
+        &mut self,
         start: u64,
         end: u64,
         query: Query,
         out: &mut Vec<Region>,
     ) -> io::Result<()> {
-        const BATCH: usize = 4096;
-        let mut regions = vec![Region::default(); BATCH];
         let mut from = start;
         loop {
             let mut argument = ScanArgument {
@@ -88,7 +91,7 @@ impl Pagemap {
                 start: from,
                 end,
                 walk_end: 0,
-                vec: regions.as_mut_ptr() as u64,
+                vec: self.regions.as_mut_ptr() as u64,
                 vec_len: BATCH as u64,
                 max_pages: 0,
                 category_inverted: query.inverted,
@@ -102,9 +105,9 @@ impl Pagemap {
                 unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut argument) }
                     .into(),
             )? as usize;
-            out.extend_from_slice(&regions[..found]);
+            out.extend_from_slice(&self.regions[..found]);
             // `walk_end` can be stale on large scans: fewer answers than asked for is the end
-            match regions[..found].last() {
+            match self.regions[..found].last() {
                 Some(last) if found == BATCH => from = last.end,
                 _ => return Ok(()),
             }
