@@ -8,6 +8,7 @@
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::identity;
+use crate::jobs;
 use crate::lazy::{Filling, HugeWishes};
 use crate::objects::{self, Made};
 use crate::plan::{self, Built, Layout, MemoryPlan, Prepared, Purpose, root_of};
@@ -118,6 +119,10 @@ pub fn restore(
     }
     fault::point("restore.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
+    if !built.stopped.is_empty() {
+        jobs::load(init.pid, &built.stopped)?;
+        clone.report.raise((plan::GO - layout::STAGE) as usize);
+    }
     Ok(Tree {
         root: pid,
         root_fd: sysprocess::pidfd_open(pid).doing(|| "open the tree's root".into())?,

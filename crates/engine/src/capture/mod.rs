@@ -14,6 +14,7 @@ mod apart;
 mod fds;
 mod files;
 mod inherited;
+mod jobs;
 mod mappings;
 mod pages;
 mod process;
@@ -100,6 +101,7 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let clocks = clocks_of(tree)?;
     let processes = frozen.processes.iter().map(|process| process::read(process, tree));
     let mut processes = processes.collect::<Result<Vec<Process>>>()?;
+    jobs::ask_parents(&frozen, &mut processes)?;
     fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
     sysv::read(tree, &mut objects, sink)?;

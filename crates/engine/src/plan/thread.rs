@@ -4,6 +4,7 @@
 //! operations brought it there, is unmapped by the first thread when the others have left it.
 
 use super::builder::{Builder, OWN_STAGE};
+use super::jobs::StoppedThread;
 use crate::error::Result;
 use stasis_image::model::*;
 use stasis_spawner::layout;
@@ -11,6 +12,12 @@ use stasis_spawner::program::Program;
 use stasis_sys::arch::{self, FrameParts, OP_SIZE, UserRegs};
 use stasis_sys::process::{CLONE_ARGS_SIZE, CloneArgs};
 use stasis_sys::{PAGE, libc};
+
+/// At the end of a process's first place: a mask, a word that stays zero, and a counter.
+const WORDS: u64 = 24;
+const MASK_BEFORE_END: u64 = 24;
+const NEVER_BEFORE_END: u64 = 16;
+const LEFT_BEFORE_END: u64 = 8;
 
 /// Signal frames and last operations, one place per thread of any process.
 #[derive(Default)]
@@ -20,7 +27,7 @@ pub struct LeaveArea {
 
 impl LeaveArea {
     fn place_size() -> u64 {
-        (arch::frame_size() as u64 + 64 + 6 * OP_SIZE).next_multiple_of(PAGE)
+        (arch::frame_size() as u64 + 64 + 6 * OP_SIZE + WORDS).next_multiple_of(PAGE)
     }
 
     fn reserve(&mut self, places: usize) -> u64 {
@@ -44,10 +51,8 @@ impl LeaveArea {
 pub(super) fn emit(builder: &mut Builder, process: &Process, live: &Live) -> Result<()> {
     let area = builder.leave.reserve(live.threads.len());
     let size = LeaveArea::place_size() * live.threads.len() as u64;
-    // a counter the first thread waits on lies at the end of the first place
-    let left = area + LeaveArea::place_size() - 8;
     for (index, thread) in live.threads.iter().enumerate() {
-        write_place(builder, area, index, thread, left, live.threads.len());
+        write_place(builder, area, index, thread, live);
     }
     load(builder, area, size);
     let mut labels = Vec::new();
@@ -76,7 +81,9 @@ pub(super) fn emit(builder: &mut Builder, process: &Process, live: &Live) -> Res
     for (index, (thread, label)) in live.threads[1..].iter().zip(labels).enumerate() {
         builder.program.land(label);
         personal(builder, process, thread);
-        builder.program.await_word(super::builder::GO, 1);
+        if live.stopped.is_none() {
+            builder.program.await_word(super::builder::GO, 1);
+        }
         builder.program.jump_to(place(area, index + 1));
     }
     builder.program.land(over);
@@ -87,34 +94,49 @@ fn place(area: u64, index: usize) -> u64 {
     area + LeaveArea::place_size() * index as u64
 }
 
-/// The frame, after it the operations that load it... operations come first, frame after.
-fn write_place(
-    builder: &mut Builder,
-    area: u64,
-    index: usize,
-    thread: &Thread,
-    left: u64,
-    threads: usize,
-) {
+/// The last operations of a thread, and after them the frame they load.
+fn write_place(builder: &mut Builder, area: u64, index: usize, thread: &Thread, live: &Live) {
     let at = place(area, index);
     let frame_at = (at + 6 * OP_SIZE).next_multiple_of(64);
+    let end = area + LeaveArea::place_size();
     let mut ops = Program::new(at, 0);
     if index == 0 {
-        ops.await_word(left, threads as u32 - 1);
+        ops.await_word(end - LEFT_BEFORE_END, live.threads.len() as u32 - 1);
         let stage = layout::STAGE + layout::LEAVE_MAX;
         let len = layout::STAGE_SIZE - layout::LEAVE_MAX;
         ops.any("drop the stage", libc::SYS_munmap, &[stage, len]);
     } else {
-        ops.arrive(left);
+        ops.arrive(end - LEFT_BEFORE_END);
     }
-    ops.sigreturn(frame_at);
+    let mut sigmask = thread.sigmask;
+    match live.stopped {
+        Some(stop) => {
+            if index == 0 {
+                stop_oneself(builder, &mut ops, end, stop, thread.tid);
+            }
+            // the engine takes it from here, and sets the mask when nothing can be delivered
+            ops.await_word(end - NEVER_BEFORE_END, 1);
+            builder.stopped.push(StoppedThread { tid: thread.tid, frame: frame_at, sigmask });
+            sigmask = u64::MAX;
+        }
+        None => ops.sigreturn(frame_at),
+    }
     let regs = user_regs(&thread.regs);
     let altstack = (thread.altstack.sp, thread.altstack.flags & !1, thread.altstack.size);
-    let parts =
-        FrameParts { regs: &regs, xstate: &thread.xstate, sigmask: thread.sigmask, altstack };
+    let parts = FrameParts { regs: &regs, xstate: &thread.xstate, sigmask, altstack };
     let frame = arch::build_frame(frame_at, &parts);
     builder.leave.write(at, &ops.ops_bytes());
     builder.leave.write(frame_at, &frame);
+}
+
+/// Stops the process by the signal that had stopped it, or by one that cannot fail when nobody
+/// will be told which it was. Its handler is the default one, or it would not have stopped.
+fn stop_oneself(builder: &mut Builder, ops: &mut Program, end: u64, stop: JobStop, pid: i32) {
+    let signal = if stop.told { libc::SIGSTOP } else { stop.signal };
+    let mask = end - MASK_BEFORE_END;
+    builder.leave.write(mask, &(1u64 << (signal - 1)).to_ne_bytes());
+    ops.any("unblock it", libc::SYS_rt_sigprocmask, &[libc::SIG_UNBLOCK as u64, mask, 0, 8]);
+    ops.any("stop", libc::SYS_kill, &[pid as u64, signal as u64]);
 }
 
 /// Replaces the shared stage by private memory where the LEAVE places of this process are, so

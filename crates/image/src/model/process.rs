@@ -48,6 +48,16 @@ pub struct Live {
     pub personality: u32,
     pub child_subreaper: bool,
     pub huge_pages_disabled: bool,
+    /// Stopped by job control.
+    pub stopped: Option<JobStop>,
+}
+
+/// A stop by SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU, which lasts until SIGCONT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobStop {
+    pub signal: i32,
+    /// Whether the parent has been told by wait(2).
+    pub told: bool,
 }
 
 impl Process {
