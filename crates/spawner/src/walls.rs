@@ -6,7 +6,7 @@
 
 use stasis_spawner::protocol::{RootSpec, WallsSpec};
 use stasis_sys::process::{self, Forked};
-use stasis_sys::{fds, files, libc, mount};
+use stasis_sys::{fds, files, libc, mount, probe};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -45,11 +45,20 @@ pub fn device_tree() -> io::Result<OwnedFd> {
 }
 
 fn overlay(root: &RootSpec) -> io::Result<OwnedFd> {
-    let mut options: Vec<(&str, &str)> =
-        root.lower.iter().map(|path| ("lowerdir+", path.as_str())).collect();
-    options.push(("upperdir", &root.upper));
-    options.push(("workdir", &root.work));
-    mount::detached("overlay", &options, mount::ATTR_NOSUID | mount::ATTR_NODEV)
+    let attributes = mount::ATTR_NOSUID | mount::ATTR_NODEV;
+    let own = [("upperdir", root.upper.as_str()), ("workdir", &root.work)];
+    if probe::has_lowerdir_append() {
+        let layers = root.lower.iter().map(|path| ("lowerdir+", path.as_str()));
+        let options: Vec<_> = layers.chain(own).collect();
+        return mount::detached("overlay", &options, attributes);
+    }
+    // all in one value, which may have 255 bytes: by descriptor, names are short, and hold none
+    // of the characters that would have to be escaped
+    let open = |path: &String| std::fs::File::open(path);
+    let layers = root.lower.iter().map(open).collect::<io::Result<Vec<_>>>()?;
+    let named = layers.iter().map(|layer| format!("/proc/self/fd/{}", layer.as_raw_fd()));
+    let list = named.collect::<Vec<_>>().join(":");
+    mount::detached("overlay", &[("lowerdir", list.as_str()), own[0], own[1]], attributes)
 }
 
 /// Builds walls and starts the init that lives in them; its pid and pidfd.

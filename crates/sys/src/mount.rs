@@ -18,38 +18,48 @@ pub const ATTR_NOSUID: u32 = 0x2;
 pub const ATTR_NODEV: u32 = 0x4;
 pub const ATTR_NOEXEC: u32 = 0x8;
 
-/// Makes a detached mount of a new file system instance.
-pub fn detached(kind: &str, options: &[(&str, &str)], attributes: u32) -> io::Result<OwnedFd> {
+fn open_kind(kind: &str) -> io::Result<OwnedFd> {
     let kind = c_string(kind)?;
-    // SAFETY: names and values are NUL-terminated and outlive each call; the descriptors the
-    // kernel returns are new and ours.
+    // SAFETY: the name is NUL-terminated and outlives the call; the descriptor is new and ours.
     unsafe {
         let fs = check(libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC))?;
-        let fs = OwnedFd::from_raw_fd(fs as i32);
-        for (key, value) in options {
-            let (key, value) = (c_string(key)?, c_string(value)?);
-            check(libc::syscall(
-                libc::SYS_fsconfig,
-                fs.as_raw_fd(),
-                FSCONFIG_SET_STRING,
-                key.as_ptr(),
-                value.as_ptr(),
-                0,
-            ))?;
-        }
-        let none = std::ptr::null::<libc::c_char>();
-        check(libc::syscall(
-            libc::SYS_fsconfig,
-            fs.as_raw_fd(),
-            FSCONFIG_CMD_CREATE,
-            none,
-            none,
-            0,
-        ))?;
-        let mount =
-            check(libc::syscall(libc::SYS_fsmount, fs.as_raw_fd(), FSMOUNT_CLOEXEC, attributes))?;
+        Ok(OwnedFd::from_raw_fd(fs as i32))
+    }
+}
+
+fn set(fs: &OwnedFd, key: &str, value: &str) -> io::Result<()> {
+    let (key, value) = (c_string(key)?, c_string(value)?);
+    let (fs, how) = (fs.as_raw_fd(), FSCONFIG_SET_STRING);
+    // SAFETY: key and value are NUL-terminated and outlive the call.
+    check(unsafe { libc::syscall(libc::SYS_fsconfig, fs, how, key.as_ptr(), value.as_ptr(), 0) })
+        .map(drop)
+}
+
+/// Makes a detached mount of a new file system instance.
+pub fn detached(kind: &str, options: &[(&str, &str)], attributes: u32) -> io::Result<OwnedFd> {
+    let fs = open_kind(kind)?;
+    for (key, value) in options {
+        set(&fs, key, value)?;
+    }
+    let none = std::ptr::null::<libc::c_char>();
+    let raw = fs.as_raw_fd();
+    // SAFETY: a command takes no key and no value; the descriptor the kernel returns is new and
+    // ours.
+    unsafe {
+        check(libc::syscall(libc::SYS_fsconfig, raw, FSCONFIG_CMD_CREATE, none, none, 0))?;
+        let mount = check(libc::syscall(libc::SYS_fsmount, raw, FSMOUNT_CLOEXEC, attributes))?;
         Ok(OwnedFd::from_raw_fd(mount as i32))
     }
+}
+
+/// Whether the kernel knows a kind of file system, and this process may make one.
+pub(crate) fn knows(kind: &str) -> bool {
+    open_kind(kind).is_ok()
+}
+
+/// Whether a kind of file system takes an option.
+pub(crate) fn takes(kind: &str, key: &str, value: &str) -> bool {
+    open_kind(kind).and_then(|fs| set(&fs, key, value)).is_ok()
 }
 
 /// A detached copy of the mount (tree) at `path`.

@@ -33,11 +33,14 @@ pub fn run(module: Module, watch: &Watch) -> Result<(Outcomes, Told)> {
     let mut random = Random::of(module.name);
     let mut told = Told::default();
     let mut copy = stage.launch(module)?;
+    let mut patience = Patience::default();
     loop {
-        let pause = Duration::from_millis(random.between(10, module.pause));
+        let pause = random.between(10, module.pause) << patience.doublings(stage.heard.current());
+        let pause = Duration::from_millis(pause);
         if stage.wait(&copy, pause)? {
             break;
         }
+        report(&stage, &told);
         copy = match capture(&stage, &copy, &mut told)? {
             Some(image) => {
                 copy.end()?;
@@ -51,6 +54,37 @@ pub fn run(module: Module, watch: &Watch) -> Result<(Outcomes, Told)> {
     copy.end()?;
     told.complaints = stage.complaints();
     Ok((stage.heard.outcomes(), told))
+}
+
+/// A wait with a relative timeout begins again in every copy. Copies are therefore made less and
+/// less often while one test lasts, or such a wait would never end.
+#[derive(Default)]
+struct Patience {
+    test: String,
+    disturbed: u32,
+}
+
+impl Patience {
+    fn doublings(&mut self, test: String) -> u32 {
+        const AT_ONCE: u32 = 3;
+        const MOST: u32 = 6;
+        if self.test != test {
+            *self = Patience { test, disturbed: 0 };
+        }
+        self.disturbed += 1;
+        self.disturbed.saturating_sub(AT_ONCE).min(MOST)
+    }
+}
+
+/// With STASIS_TEST_TIMES, where the tests are.
+fn report(stage: &Stage, told: &Told) {
+    if std::env::var_os("STASIS_TEST_TIMES").is_some() {
+        eprintln!(
+            "    {:8.2} s  {} ({told})",
+            stage.begun.elapsed().as_secs_f64(),
+            stage.heard.current()
+        );
+    }
 }
 
 /// `None` when it is refused, or when the tests are over meanwhile.

@@ -22,17 +22,17 @@ const ALL: &[Module] = &[
     module("test_set", 2), module("test_tuple", 1), module("test_generators", 1),
     module("test_coroutines", 1), module("test_weakref", 3), module("test_gc", 2),
     // threads, processes, signals, time
-    module("test_thread", 1), module("test_threading", 30), module("test_threadedtempfile", 1),
-    module("test_queue", 8), module("test_subprocess", 60), module("test_signal", 20),
-    module("test_time", 3), module("test_timeit", 1), module("test_posix", 10),
-    module("test_os", 20), module("test_concurrent_futures", 60),
-    module("test_multiprocessing_fork", 120), module("test_eintr", 20),
+    module("test_thread", 1), module("test_threading", 12), module("test_threadedtempfile", 1),
+    module("test_queue", 8), module("test_subprocess", 16), module("test_signal", 18),
+    module("test_time", 3), module("test_timeit", 1), module("test_posix", 2),
+    module("test_os", 3), module("test_concurrent_futures", 60),
+    module("test_multiprocessing_fork", 60), module("test_eintr", 12),
     // files, memory, sockets
-    module("test_io", 60), module("test_fileio", 1), module("test_tempfile", 1),
-    module("test_mmap", 1), module("test_socket", 40), module("test_socketserver", 2),
+    module("test_io", 12), module("test_fileio", 1), module("test_tempfile", 1),
+    module("test_mmap", 1), module("test_socket", 30), module("test_socketserver", 2),
     module("test_select", 2), module("test_selectors", 15), module("test_epoll", 1),
-    module("test_poll", 2), module("test_ssl", 20), module("test_sqlite3", 1),
-    module("test_asyncio", 90),
+    module("test_poll", 2), module("test_ssl", 10), module("test_sqlite3", 1),
+    module("test_asyncio", 60),
 ];
 
 /// The whole list, or what is short.

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -90,12 +90,13 @@ pub struct Stage {
     pub bench: Bench,
     pub heard: Heard,
     pub watch: Watch,
+    pub begun: Instant,
 }
 
 impl Stage {
     pub fn open(watch: &Watch) -> Result<Stage> {
         let bench = Bench::start(watch)?;
-        Ok(Stage { bench, heard: Heard::default(), watch: watch.clone() })
+        Ok(Stage { bench, heard: Heard::default(), watch: watch.clone(), begun: Instant::now() })
     }
 
     pub fn launch(&self, module: Module) -> Result<Copy> {
@@ -147,7 +148,7 @@ impl Stage {
     /// Waits until the tests are over, or for a while. The error is of a program that ended early.
     pub fn wait(&self, copy: &Copy, longest: Duration) -> Result<bool> {
         const LOOK: Duration = Duration::from_millis(5);
-        let end = std::time::Instant::now() + longest;
+        let end = Instant::now() + longest;
         self.watch.doing(format!("{}\n{}", self.heard.current(), self.complaints()));
         while !self.heard.is_done() {
             if !copy.tree.is_alive() {
@@ -161,7 +162,7 @@ impl Stage {
                     Err(Failure::Program(text))
                 };
             }
-            if std::time::Instant::now() > end {
+            if Instant::now() > end {
                 return Ok(false);
             }
             std::thread::sleep(LOOK);
