@@ -14,6 +14,7 @@
 //!   leave       credentials, the last of our pages away, registers
 
 mod builder;
+mod epoll;
 mod holdings;
 mod jobs;
 mod memory;

@@ -92,7 +92,7 @@ impl<'a> Builder<'a> {
             }
             let objects = &self.prepared.manifest.objects;
             match &objects[fd.object as usize].kind {
-                ObjectKind::Epoll { watches } => self.watch(fd.number, watches),
+                ObjectKind::Epoll { watches } => self.watch(live, fd.number, watches),
                 ObjectKind::Timerfd(timer) => self.arm(fd.number, timer),
                 _ => {}
             }
@@ -106,17 +106,6 @@ impl<'a> Builder<'a> {
         });
         let first = all.find(|(_, other)| other.object == fd.object);
         first.is_some_and(|(pid, other)| pid == process.pid && other.number == fd.number)
-    }
-
-    fn watch(&mut self, epoll: i32, watches: &[EpollWatch]) {
-        for watch in watches {
-            // struct epoll_event is packed: events, then data
-            let mut event = watch.events.to_ne_bytes().to_vec();
-            event.extend(watch.data.to_ne_bytes());
-            let event = self.program.data(&event);
-            let args = [epoll as u64, libc::EPOLL_CTL_ADD as u64, watch.fd as u64, event];
-            self.program.must("watch a descriptor", libc::SYS_epoll_ctl, &args);
-        }
     }
 
     fn arm(&mut self, fd: i32, timer: &Timerfd) {
