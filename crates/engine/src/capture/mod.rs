@@ -101,6 +101,9 @@ fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
     let clocks = clocks_of(tree)?;
     let processes = frozen.processes.iter().map(|process| process::read(process, tree));
     let mut processes = processes.collect::<Result<Vec<Process>>>()?;
+    if processes.iter().all(|process| process.ppid != 1 || process.live().is_none()) {
+        return Err(Error::Gone); // nothing is left that could come back
+    }
     jobs::ask_parents(&frozen, &mut processes)?;
     fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
