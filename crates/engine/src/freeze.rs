@@ -6,6 +6,7 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::inject::Site;
+use crate::jobs;
 use crate::proc::{self, Stat, Status};
 use stasis_spawner::layout;
 use stasis_sys::arch::UserRegs;
@@ -56,6 +57,8 @@ const OPTIONS: u64 = ptrace::OPT_TRACECLONE | ptrace::OPT_TRACEFORK | ptrace::OP
 const THROUGH: u64 = ptrace::OPT_SUSPEND_SECCOMP;
 /// A thread that does not stop in this time waits in a call that nothing interrupts.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// How long a thread that job control had stopped may take to stop again. It may be killed meanwhile.
+const STAND_LIMIT: Duration = Duration::from_millis(100);
 
 impl Frozen {
     /// Stops everything below `init`, when no thread is on our own pages: right after a restore
@@ -335,8 +338,16 @@ const REPORT_EINTR: [i64; 14] = [
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        let live = self.processes.iter().filter_map(|process| process.live.as_ref());
-        for thread in live.flat_map(|live| &live.threads) {
+        // what stands still stands again before anybody can look
+        let (stopped, others): (Vec<_>, Vec<_>) =
+            self.threads().partition(|thread| thread.stopped.is_some());
+        for thread in &stopped {
+            let _ = ptrace::detach(thread.tid, 0);
+        }
+        for thread in &stopped {
+            jobs::stands_within(thread.tid, STAND_LIMIT);
+        }
+        for thread in others {
             let _ = ptrace::detach(thread.tid, 0);
         }
     }

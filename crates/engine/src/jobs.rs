@@ -19,6 +19,7 @@ pub fn load(init: i32, threads: &[StoppedThread]) -> Result<()> {
         let tid = *numbers.get(&thread.tid).ok_or(Error::Gone)?;
         await_stop(tid)?;
         load_one(tid, thread).doing(|| format!("load stopped thread {}", thread.tid))?;
+        await_stop(tid)?;
     }
     Ok(())
 }
@@ -40,17 +41,25 @@ fn numbers(init: i32) -> Result<HashMap<i32, i32>> {
 /// Nobody who could continue it runs yet.
 fn await_stop(tid: i32) -> Result<()> {
     const PATIENCE: Duration = Duration::from_secs(10);
-    let end = Instant::now() + PATIENCE;
+    if stands_within(tid, PATIENCE) {
+        return Ok(());
+    }
+    let what = format!("thread {tid} of the host does not stop as it had been stopped");
+    Err(Error::Unfit(what))
+}
+
+/// Whether a thread is stopped by job control, or will be in this time.
+pub fn stands_within(tid: i32, patience: Duration) -> bool {
+    let end = Instant::now() + patience;
     loop {
-        let stat = Stat::parse(&proc::read_text(tid, "stat")?);
-        if stat.is_some_and(|stat| stat.state == 'T') {
-            return Ok(());
+        let text = proc::read_text(tid, "stat").unwrap_or_default();
+        if Stat::parse(&text).is_some_and(|stat| stat.state == 'T') {
+            return true;
         }
         if Instant::now() > end {
-            let what = format!("thread {tid} of the host does not stop as it had been stopped");
-            return Err(Error::Unfit(what));
+            return false;
         }
-        std::thread::sleep(Duration::from_micros(200));
+        std::thread::sleep(Duration::from_micros(100));
     }
 }
 
