@@ -57,7 +57,7 @@ const OPTIONS: u64 = ptrace::OPT_TRACECLONE | ptrace::OPT_TRACEFORK | ptrace::OP
 const THROUGH: u64 = ptrace::OPT_SUSPEND_SECCOMP;
 /// A thread that does not stop in this time waits in a call that nothing interrupts.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
-/// How long a thread that job control had stopped may take to stop again. It may be killed meanwhile.
+/// How long a thread that job control had stopped may take to stop again; it may be killed instead.
 const STAND_LIMIT: Duration = Duration::from_millis(100);
 
 impl Frozen {

@@ -1,4 +1,4 @@
-//! A tree whose first process is stopped from outside: it comes back stopped, and goes on when told.
+//! A tree whose first process is stopped from outside comes back stopped, and goes on when told.
 
 mod common;
 

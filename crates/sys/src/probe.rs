@@ -126,8 +126,8 @@ const PROBES: &[Probe] = &[
         name: "checkpoint_restore",
         need: Need::Required,
         since: "3.18",
-        lack: "a restored process cannot be told where its heap, stack and arguments lie, and seccomp \
-               filters cannot be read",
+        lack: "a restored process cannot be told where its heap, stack and arguments lie, and \
+               seccomp filters cannot be read",
         fix: "use a kernel with CONFIG_CHECKPOINT_RESTORE, as those of all large distributions",
         ask: || plain(has_checkpoint_restore()),
     },

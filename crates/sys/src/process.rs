@@ -271,7 +271,7 @@ pub fn kcmp(a: i32, b: i32, kind: Kcmp, fd_a: u64, fd_b: u64) -> io::Result<i64>
     check(unsafe { libc::syscall(libc::SYS_kcmp, a, b, kind as i32, fd_a, fd_b) })
 }
 
-/// Whether the descriptor `fd` of a process is the one its epoll set `epoll` watches by that number.
+/// Whether descriptor `fd` of a process is what its epoll set `epoll` watches by that number.
 pub fn is_watched(pid: i32, epoll: i32, fd: i32) -> bool {
     const KCMP_EPOLL_TFD: i32 = 7;
     // set, number, and which of several by that number

@@ -133,13 +133,18 @@ mod tests {
 
     #[test]
     fn only_large_mappings_without_pages_are_passed_over() {
-        let smaps = "\
-10000000-20000000 ---p 00000000 00:00 0\nRss:                   0 kB\nSwap:                  0 kB\n\
-20000000-20001000 rw-p 00000000 00:00 0\nRss:                   0 kB\nSwap:                  0 kB\n\
-30000000-50000000 rw-p 00000000 00:00 0\nRss:                   4 kB\nSwap:                  0 kB\n\
-50000000-70000000 rw-p 00000000 00:00 0\nRss:                   0 kB\nSwap:                 40 kB\n\
-70000000-90000000 rw-p 00000000 00:00 0\nRss:                   0 kB\nSwap:                  0 kB\n";
-        assert_eq!(empty(smaps), [0x10000000..0x20000000, 0x70000000..0x90000000]);
-        assert_eq!(ranges(smaps).len(), 5);
+        let mapping = |range: &str, rss: u32, swap: u32| {
+            format!("{range} rw-p 00000000 00:00 0\nRss:  {rss} kB\nSwap:  {swap} kB\n")
+        };
+        let smaps = [
+            mapping("10000000-20000000", 0, 0),
+            mapping("20000000-20001000", 0, 0),
+            mapping("30000000-50000000", 4, 0),
+            mapping("50000000-70000000", 0, 40),
+            mapping("70000000-90000000", 0, 0),
+        ]
+        .concat();
+        assert_eq!(empty(&smaps), [0x10000000..0x20000000, 0x70000000..0x90000000]);
+        assert_eq!(ranges(&smaps).len(), 5);
     }
 }
