@@ -17,7 +17,6 @@ import os
 import signal
 import sys
 import tempfile
-import types
 import unittest
 
 RESULTS = 3
@@ -89,25 +88,12 @@ def prepare():
     os.chdir(tempfile.mkdtemp(prefix="regrtest-"))
 
 
-def load(name):
-    """A module's tests. Not every build of Python installs those of multiprocessing that share one source."""
-    loader = unittest.TestLoader()
-    if name != "test.test_multiprocessing_fork":
-        return loader.loadTestsFromName(name)
-    from test import _test_multiprocessing
-
-    module = types.ModuleType(name)
-    sys.modules[name] = module
-    _test_multiprocessing.install_tests_in_module_dict(vars(module), "fork")
-    return loader.loadTestsFromModule(module)
-
-
 def main():
     prepare()
-    if importlib.util.find_spec(sys.argv[1]) is None and "multiprocessing" not in sys.argv[1]:
+    if importlib.util.find_spec(sys.argv[1]) is None:
         say("missing")
     else:
-        load(sys.argv[1]).run(Result())
+        unittest.TestLoader().loadTestsFromName(sys.argv[1]).run(Result())
     say("done")
     os._exit(0)  # threads a test left behind are none of ours
 

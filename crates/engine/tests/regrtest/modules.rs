@@ -10,7 +10,7 @@ pub struct Module {
 }
 
 const fn module(name: &'static str, seconds: u64) -> Module {
-    let pause = if seconds < 2 { 100 } else { 1000 };
+    let pause = if seconds < 4 { 100 } else { 1000 };
     Module { name, seconds, pause }
 }
 
@@ -25,14 +25,25 @@ const ALL: &[Module] = &[
     module("test_thread", 1), module("test_threading", 12), module("test_threadedtempfile", 1),
     module("test_queue", 8), module("test_subprocess", 16), module("test_signal", 18),
     module("test_time", 3), module("test_timeit", 1), module("test_posix", 2),
-    module("test_os", 3), module("test_concurrent_futures", 60),
-    module("test_multiprocessing_fork", 60), module("test_eintr", 12),
+    module("test_os", 3), module("test_eintr", 12),
     // files, memory, sockets
     module("test_io", 12), module("test_fileio", 1), module("test_tempfile", 1),
     module("test_mmap", 1), module("test_socket", 30), module("test_socketserver", 2),
     module("test_select", 2), module("test_selectors", 15), module("test_epoll", 1),
-    module("test_poll", 2), module("test_ssl", 10), module("test_sqlite3", 1),
-    module("test_asyncio", 60),
+    module("test_poll", 2), module("test_sqlite3", 1),
+    // asyncio
+    module("test_asyncio.test_base_events", 3), module("test_asyncio.test_buffered_proto", 2),
+    module("test_asyncio.test_context", 2), module("test_asyncio.test_events", 20),
+    module("test_asyncio.test_futures", 2), module("test_asyncio.test_futures2", 1),
+    module("test_asyncio.test_locks", 2), module("test_asyncio.test_pep492", 1),
+    module("test_asyncio.test_protocols", 1), module("test_asyncio.test_queues", 2),
+    module("test_asyncio.test_runners", 2), module("test_asyncio.test_selector_events", 2),
+    module("test_asyncio.test_server", 2), module("test_asyncio.test_sock_lowlevel", 10),
+    module("test_asyncio.test_sslproto", 10), module("test_asyncio.test_streams", 4),
+    module("test_asyncio.test_subprocess", 10), module("test_asyncio.test_taskgroups", 2),
+    module("test_asyncio.test_tasks", 8), module("test_asyncio.test_threads", 1),
+    module("test_asyncio.test_timeouts", 2), module("test_asyncio.test_transports", 1),
+    module("test_asyncio.test_unix_events", 3),
 ];
 
 /// The whole list, or what is short.
