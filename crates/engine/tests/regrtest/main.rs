@@ -63,6 +63,6 @@ fn check(module: modules::Module, watch: &Watch) -> Result<()> {
 /// How long the whole of one module may take, undisturbed and disturbed.
 impl modules::Module {
     fn limit(self) -> Duration {
-        Duration::from_secs(self.seconds * 8 + 60)
+        Duration::from_secs(self.seconds * 20 + 300)
     }
 }
