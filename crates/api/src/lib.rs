@@ -20,6 +20,6 @@ pub use instruction::{
     Chunk, Data, Exec, Failure, Instruction, Outcome, Receipt, Shown, Status, Stream, Timeout,
 };
 pub use jiff::Timestamp;
-pub use machine::{Durability, Limits, Machine, NewMachine, Network, Parent, State, Update, Usage};
+pub use machine::{Durability, Limits, Machine, Network, NewMachine, Parent, State, Update, Usage};
 pub use name::{Name, NameError};
 pub use template::Template;

@@ -9,6 +9,7 @@ use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::identity;
+use crate::jobs;
 use crate::lazy::{Filling, HugeWishes};
 use crate::objects::{self, Made};
 use crate::plan::{self, Built, Confine, Layout, MemoryPlan, Prepared, Purpose, root_of};
@@ -128,6 +129,7 @@ pub fn restore(
     }
     fault::point("restore.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
+    clone.let_go(init, &built)?;
     Ok(Tree {
         root: pid,
         root_fd: sysprocess::pidfd_open(pid).doing(|| "open the tree's root".into())?,
@@ -380,6 +382,15 @@ impl Clone {
             (b'u', Some(fd)) => Ok(Some(fd)),
             _ => Ok(None),
         }
+    }
+
+    /// Where some of the tree are stopped, everybody waits until they stand as they stood.
+    fn let_go(&self, init: &Init, built: &Built) -> Result<()> {
+        if !built.stopped.is_empty() {
+            jobs::load(init.pid, &built.stopped)?;
+            self.report.raise((plan::GO - layout::STAGE) as usize);
+        }
+        Ok(())
     }
 
     fn wait_parked(&mut self, built: &Built) -> Result<()> {

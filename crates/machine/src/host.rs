@@ -254,8 +254,9 @@ fn take_lock(dirs: &Dirs) -> Result<File> {
     let path = dirs.data.join("lock");
     let lock = File::options().create(true).append(true).open(&path);
     let lock = lock.doing(|| format!("open {}", path.display()))?;
-    files::flock(lock.as_fd(), libc::LOCK_EX | libc::LOCK_NB)
-        .map_err(|_| Error::InUse(format!("{} is in use by another process", dirs.data.display())))?;
+    files::flock(lock.as_fd(), libc::LOCK_EX | libc::LOCK_NB).map_err(|_| {
+        Error::InUse(format!("{} is in use by another process", dirs.data.display()))
+    })?;
     Ok(lock)
 }
 

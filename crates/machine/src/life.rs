@@ -202,12 +202,7 @@ impl crate::machine::Machine {
         self.record_end(old, Status::Cancelled, words)
     }
 
-    fn record_end(
-        &self,
-        old: stasis_api::Instruction,
-        status: Status,
-        words: &str,
-    ) -> Result<()> {
+    fn record_end(&self, old: stasis_api::Instruction, status: Status, words: &str) -> Result<()> {
         let lost = status == Status::Lost;
         let code = if lost { "machine.state_lost" } else { "instruction.cancelled" };
         let failure = stasis_api::Failure {

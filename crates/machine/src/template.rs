@@ -39,7 +39,8 @@ impl Host {
         let inner = self.inner();
         let (roots, cache) = (&inner.dirs.roots, &inner.dirs.cache);
         let root = stasis_template::build_root(recipe, roots, cache, progress)?;
-        let agent = place_agent(roots).doing(|| format!("place the agent in {}", roots.display()))?;
+        let agent =
+            place_agent(roots).doing(|| format!("place the agent in {}", roots.display()))?;
         let parts = [root.digest.as_str(), &recipe.digest(), &agent].join("\n");
         let digest = blake3::hash(parts.as_bytes()).to_hex().to_string();
         if let Some(known) = inner.store.template(&digest)? {

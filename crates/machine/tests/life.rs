@@ -13,7 +13,8 @@ fn timeout(code: &str, seconds: f64) -> Exec {
 fn values_output_errors_and_state() {
     let bed = Bed::start();
     let machine = bed.machine();
-    let end = run(&machine, "import sys\nprint('a')\nprint('b', file=sys.stderr)\nprint('c')\nx = 6");
+    let end =
+        run(&machine, "import sys\nprint('a')\nprint('b', file=sys.stderr)\nprint('c')\nx = 6");
     assert_eq!((end.seq, end.status), (0, Status::Done));
     assert_eq!(end.outcome.expect("an outcome").value, None);
     assert_eq!(lines(&machine, 0, None), ["a", "b", "c"]);
@@ -78,7 +79,8 @@ fn a_timeout_keeps_the_state() {
 fn an_interrupt_keeps_the_state_and_a_waiting_one_is_cancelled() {
     let bed = Bed::start();
     let machine = bed.machine();
-    let long = Exec { timeout: Timeout::Never, ..timeout("m = 5\nimport time\ntime.sleep(600)", 0.0) };
+    let long =
+        Exec { timeout: Timeout::Never, ..timeout("m = 5\nimport time\ntime.sleep(600)", 0.0) };
     let first = machine.submit(long).expect("submit");
     let second = machine.submit(timeout("m = 6", 9.0)).expect("submit");
     let third = machine.submit(timeout("m + 1", 9.0)).expect("submit");
@@ -101,7 +103,11 @@ fn an_interrupt_keeps_the_state_and_a_waiting_one_is_cancelled() {
 fn what_kills_the_process_costs_one_instruction() {
     let bed = Bed::start();
     let machine = bed.machine();
-    let keep = Exec { code: "kept = [1, 2]".into(), durability: Some(Durability::Local), ..Exec::default() };
+    let keep = Exec {
+        code: "kept = [1, 2]".into(),
+        durability: Some(Durability::Local),
+        ..Exec::default()
+    };
     let receipt = exec(&machine, keep).receipt.expect("a receipt");
     assert_eq!(receipt.durable, Some(receipt.address.clone()));
     let deaths = [
@@ -122,7 +128,8 @@ fn what_kills_the_process_costs_one_instruction() {
 fn code_that_cannot_be_interrupted_is_rolled_back() {
     let bed = Bed::start();
     let machine = bed.machine();
-    let keep = Exec { code: "kept = 1".into(), durability: Some(Durability::Local), ..Exec::default() };
+    let keep =
+        Exec { code: "kept = 1".into(), durability: Some(Durability::Local), ..Exec::default() };
     exec(&machine, keep);
     // a loop in C that never returns to the interpreter
     let code = "kept = 2\nimport signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n\
@@ -138,7 +145,10 @@ fn code_that_cannot_be_interrupted_is_rolled_back() {
 fn swapped_out_and_woken() {
     let bed = Bed::start();
     let machine = bed.machine();
-    run(&machine, "import numpy as np\na = np.arange(100_000)\nopen('note.txt', 'w').write('hello')");
+    run(
+        &machine,
+        "import numpy as np\na = np.arange(100_000)\nopen('note.txt', 'w').write('hello')",
+    );
     for round in 0..3 {
         bed.host.swap(&machine).expect("swap out");
         assert_eq!(machine.describe().state, State::Swapped);
@@ -184,10 +194,9 @@ fn undo_roll_back_and_branch() {
     }
     bed.host.undo(&machine).expect("undo");
     assert_eq!(value(&machine, "x"), "2");
-    let branches = bed.host.branch(
-        &machine,
-        Branch { seq: Some(1), names: vec![None, None], ..Branch::default() },
-    );
+    let branches = bed
+        .host
+        .branch(&machine, Branch { seq: Some(1), names: vec![None, None], ..Branch::default() });
     let branches = branches.expect("branch");
     for (index, branch) in branches.iter().enumerate() {
         assert_eq!(value(branch, &format!("x += {index}; x")), (1 + index).to_string());

@@ -90,8 +90,7 @@ impl Store {
     }
 
     pub fn instruction(&self, machine: MachineId, seq: u64) -> Result<Option<Instruction>> {
-        let sql =
-            format!("SELECT {COLUMNS} FROM instructions WHERE machine = ?1 AND seq = ?2");
+        let sql = format!("SELECT {COLUMNS} FROM instructions WHERE machine = ?1 AND seq = ?2");
         let connection = self.lock();
         let mut statement = connection.prepare_cached(&sql)?;
         optional(statement.query_row(params![machine.0, seq as i64], |row| Ok(read(row))))
@@ -141,8 +140,7 @@ impl Store {
 
     /// Machines with something waiting or cut off.
     pub fn machines_with_pending(&self) -> Result<Vec<MachineId>> {
-        let sql =
-            "SELECT DISTINCT machine FROM instructions WHERE status IN ('queued', 'running')";
+        let sql = "SELECT DISTINCT machine FROM instructions WHERE status IN ('queued', 'running')";
         let connection = self.lock();
         let mut statement = connection.prepare_cached(sql)?;
         let rows = statement.query_map([], |row| row.get(0).map(MachineId))?;
@@ -178,9 +176,8 @@ impl Store {
         let sql = "SELECT chunks FROM outputs WHERE machine = ?1 AND seq = ?2 ORDER BY first";
         let connection = self.lock();
         let mut statement = connection.prepare_cached(sql)?;
-        let rows = statement.query_and_then(params![machine.0, seq as i64], |row| {
-            value::<Vec<Chunk>>(row, 0)
-        })?;
+        let rows = statement
+            .query_and_then(params![machine.0, seq as i64], |row| value::<Vec<Chunk>>(row, 0))?;
         let batches = rows.collect::<Result<Vec<_>>>()?;
         Ok(batches.into_iter().flatten().filter(|chunk| chunk.seq >= from).collect())
     }

@@ -60,8 +60,7 @@ impl Store {
 
     /// Whether SQLite finds its own file sound; otherwise what it says.
     pub fn check(&self) -> Result<Option<String>> {
-        let said: String =
-            self.lock().query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+        let said: String = self.lock().query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
         Ok((said != "ok").then_some(said))
     }
 }

@@ -1,7 +1,7 @@
 //! Records of machines.
 
-use crate::error::{Error, Result};
 use crate::Store;
+use crate::error::{Error, Result};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -19,6 +19,7 @@ pub mod memory;
 pub mod mount;
 pub mod namespace;
 pub mod pagemap;
+pub mod probe;
 pub mod process;
 pub mod ptrace;
 pub mod seccomp;

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
 
 /// A file mapped shared and writable into this process; unmapped on drop.
 pub struct SharedMap {
@@ -12,7 +13,7 @@ pub struct SharedMap {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the value alone, and it is only ever read, word by word.
+// SAFETY: the mapping belongs to the value alone, and is read and written word by word.
 unsafe impl Send for SharedMap {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMap {}
@@ -41,6 +42,18 @@ impl SharedMap {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.len);
         // SAFETY: in bounds and aligned; volatile because another process may write it.
         unsafe { self.base.add(offset).cast::<u64>().read_volatile() }
+    }
+
+    /// Sets the 32-bit word at `offset` to one and wakes whoever waits for it, in any process.
+    pub fn raise(&self, offset: usize) {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
+        // SAFETY: in bounds and aligned, and shared memory is touched by atomics alone; waking is
+        // by address and reads nothing.
+        unsafe {
+            let word = self.base.add(offset).cast::<u32>();
+            std::sync::atomic::AtomicU32::from_ptr(word).store(1, Ordering::SeqCst);
+            libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX);
+        }
     }
 }
 

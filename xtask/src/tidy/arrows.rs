@@ -38,11 +38,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     // only tests use it
+    ("stasis-testbed", &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"]),
     (
-        "stasis-testbed",
-        &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"],
+        "stasis-cli",
+        &["stasis-api", "stasis-engine", "stasis-machine", "stasis-template", "stasis-store"],
     ),
-    ("stasis-cli", &["stasis-api", "stasis-engine", "stasis-machine", "stasis-template", "stasis-store"]),
     ("xtask", &[]),
 ];
 

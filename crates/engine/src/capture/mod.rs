@@ -16,6 +16,7 @@ mod fds;
 mod files;
 mod filters;
 mod inherited;
+mod jobs;
 mod mappings;
 mod pages;
 mod process;
@@ -111,7 +112,11 @@ fn pause(tree: &Tree, sink: &mut Sink, twins: &cgroup::Room) -> Result<(Option<P
     let clocks = clocks_of(tree)?;
     let processes = frozen.processes.iter().map(|process| process::read(process, tree));
     let mut processes = processes.collect::<Result<Vec<Process>>>()?;
+    if processes.iter().all(|process| process.ppid != 1 || process.live().is_none()) {
+        return Err(Error::Gone); // nothing is left that could come back
+    }
     let filters = filters::read_all(&frozen, &mut processes)?;
+    jobs::ask_parents(&frozen, &mut processes)?;
     fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
     sysv::read(tree, &mut objects, sink)?;

@@ -51,6 +51,7 @@ fn read_live(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Result<
         timers,
         oom_score_adj: proc::read_text(process.pid, "oom_score_adj")?.trim().parse().unwrap_or(0),
         child_subreaper,
+        stopped: live.stopped.map(|signal| JobStop { signal, told: true }),
         ..Live::default()
     })
 }
