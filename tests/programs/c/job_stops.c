@@ -1,10 +1,15 @@
 // Proves: processes stopped by job control stay stopped: SIGCONT continues them where they were, a parent that was told
 // is not told again, one that was not yet is told the right signal, and no SIGCHLD comes of its own.
 // How: A was stopped by SIGSTOP and waited for, with a signal waiting; B, in a group of its own, by SIGTSTP and not
-// waited for; C has three threads that count. A check looks at all of them, continues each, asks it, and stops it again.
+// waited for; C has three threads that count, under two filters, one of which refuses it to send signals. A check looks at all of them, continues each, asks it, and stops it again.
 #include "children.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 
-enum { SIGNALS = 1, COUNTING };
+enum { SIGNALS = 1, COUNTING, REFUSED };
+enum { NO_KILL = 201, NO_PGID };
 static struct child a, b, c;
 static volatile sig_atomic_t signals, told;
 static _Atomic uint64_t counts[2];
@@ -16,9 +21,25 @@ static void *counting(void *at) {
     for (;;) ++*(_Atomic uint64_t *)at, sleep_ms(1);
     return NULL;
 }
+// `call` answers `error` from now on, in every thread.
+static void refuse(int call, int error) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {COUNT(code), code};
+    NEED(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program), "a filter for all");
+}
+static bool is_refused(void) {
+    bool kill_is = syscall(SYS_kill, getpid(), 0) == -1 && errno == NO_KILL;
+    return kill_is && syscall(SYS_getpgid, 0) == -1 && errno == NO_PGID;
+}
 static int64_t answer(struct question q, void *argument) {
     (void)argument;
     if (q.what == SIGNALS) return signals;
+    if (q.what == REFUSED) return is_refused();
     uint64_t before[2] = {counts[0], counts[1]};
     return WITHIN_PATIENCE(counts[0] > before[0] && counts[1] > before[1]);
 }
@@ -30,6 +51,8 @@ static void begin_threads(void *unused_) {
     (void)unused_;
     pthread_t thread;
     for (int i = 0; i < 2; i++) NEED(!pthread_create(&thread, NULL, counting, &counts[i]), "thread");
+    NEED(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges");
+    refuse(SYS_kill, NO_KILL), refuse(SYS_getpgid, NO_PGID);
 }
 // What waitid says of a child, leaving it to be said again: the status, or 0 for nothing.
 static int said(pid_t pid, int of) {
@@ -102,6 +125,7 @@ static void check(void) {
     CHECK_EQ(reply, sent, "signals A took");
     CHECK_EQ(child_ask(&b, SIGNALS, 0), 0, "signals B took");
     CHECK_EQ(child_ask(&c, COUNTING, 0), 1, "threads of C count");
+    CHECK_EQ(child_ask(&c, REFUSED, 0), 1, "filters of C");
     arrange();
 }
 static void step(void) {
