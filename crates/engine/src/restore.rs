@@ -88,18 +88,15 @@ pub fn restore(
     let made = objects::make(store, manifest, init, &outside)?;
     fault::point("restore.objects")?;
     let high = high_descriptor(manifest);
-    let numbers = |index: usize| high + plan::OWN_OBJECTS + index as i32;
-    let object_numbers: Vec<Option<i32>> =
-        made.objects.iter().map(|place| place.map(numbers)).collect();
-    let segment_numbers: Vec<i32> = made.segments.iter().map(|place| numbers(*place)).collect();
+    let (objects, segments) = made_numbers(&made, high);
     let root_plan = plan::plan_memory(template.layout(), plan::layout_of(manifest, root.pid, live));
     let lazy = lazy_mappings(host.lazy, &root_plan, &live.vmas);
     let prepared = Prepared {
         manifest,
         root_plan: &root_plan,
         high,
-        objects: &object_numbers,
-        segments: &segment_numbers,
+        objects: &objects,
+        segments: &segments,
         batches: &batches(&made),
         rlimits: &host.rlimits,
         purpose: Purpose::Run,
@@ -139,6 +136,14 @@ pub fn restore(
         externals: tree::externals(&outside)?,
         memo: Mutex::new(memo),
     })
+}
+
+/// Under which numbers a clone has its objects and segments.
+fn made_numbers(made: &Made, high: i32) -> (Vec<Option<i32>>, Vec<i32>) {
+    let number = |index: usize| high + plan::OWN_OBJECTS + index as i32;
+    let objects = made.objects.iter().map(|place| place.map(number)).collect();
+    let segments = made.segments.iter().map(|place| number(*place)).collect();
+    (objects, segments)
 }
 
 fn order_into(walls: &Walls, root: i32) -> Order {

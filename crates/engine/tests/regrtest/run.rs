@@ -111,6 +111,7 @@ impl Stage {
             argv: vec![python, script, test],
             env: env.map(str::to_owned).to_vec(),
             cwd: "/tmp".into(),
+            ..LaunchSpec::default()
         };
         let (fds, ours) = self.descriptors()?;
         let outside = Outside { fds, numbers: vec![0, 1, 2, 3] };

@@ -177,8 +177,8 @@ impl Group {
     }
 
     /// Room for the engine's own copies of the machine's processes, from when it is first asked
-    /// for and for as long as the value lives. They count as the machine's: at its limit a capture would fail, and the kernel would
-    /// end the machine's processes for the memory of their copies.
+    /// for and for as long as the value lives. They count as the machine's: at its limit a capture
+    /// would fail, and the kernel would end the machine's processes for the memory of their copies.
     pub fn room(&self) -> Room<'_> {
         Room { group: self, given: Cell::new(false) }
     }
