@@ -33,10 +33,13 @@ test: setup lint programs ## everything that must hold before a change lands
 	cargo build --locked --workspace
 	cargo test --locked --workspace --doc
 	cargo test --locked --workspace --all-targets
+	STASIS_WITHOUT=pagemap_scan,lowerdir_append \
+		cargo test --locked -p stasis-engine --test lifecycle -- madvise
 
-soak: setup ## the long tests: random instants, many cycles
+soak: setup ## the long tests: random instants, many cycles, all of CPython's tests
 	cargo build --release --locked --workspace
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test stress -- --nocapture
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test regrtest
 
 setup: ## install and prepare what is missing
 	@bash dev/setup.sh

@@ -15,7 +15,7 @@ use crate::walls::{Walls, WallsPool};
 use stasis_image::ImageId;
 use stasis_sandbox::WallsConfig;
 use stasis_spawner::protocol::LaunchSpec;
-use stasis_sys::{mount, process};
+use stasis_sys::{mount, probe, process};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -213,7 +213,7 @@ impl Host {
         Ok(Host {
             rlimits,
             timer_ids: version >= (6, 15),
-            track: version >= (6, 7),
+            track: probe::has_pagemap_scan(),
             lazy,
             vdso_hash: crate::vdso::own_hash(),
         })

@@ -6,6 +6,7 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::inject::Site;
+use crate::jobs;
 use crate::proc::{self, Stat, Status};
 use stasis_spawner::layout;
 use stasis_sys::arch::UserRegs;
@@ -37,6 +38,8 @@ pub struct FrozenLive {
     pub threads: Vec<FrozenThread>,
     pub memory: ProcessMemory,
     pub site: Site,
+    /// The signal that stopped it, when job control did.
+    pub stopped: Option<i32>,
 }
 
 pub struct FrozenThread {
@@ -44,6 +47,7 @@ pub struct FrozenThread {
     pub own_tid: i32,
     pub regs: UserRegs,
     pub status: Status,
+    stopped: Option<i32>,
 }
 
 /// Follow clones we inject ourselves, and if we die, do not take the target along. Set only once a
@@ -53,6 +57,8 @@ const OPTIONS: u64 = ptrace::OPT_TRACECLONE | ptrace::OPT_TRACEFORK | ptrace::OP
 const THROUGH: u64 = ptrace::OPT_SUSPEND_SECCOMP;
 /// A thread that does not stop in this time waits in a call that nothing interrupts.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// How long a thread that job control had stopped may take to stop again; it may be killed instead.
+const STAND_LIMIT: Duration = Duration::from_millis(100);
 
 impl Frozen {
     /// Stops everything below `init`, when no thread is on our own pages: right after a restore
@@ -65,13 +71,21 @@ impl Frozen {
         for _ in 0..TRIES {
             let frozen = Frozen::stop_now(init)?;
             frozen.threads().for_each(|thread| note_restart(thread, restarts));
-            if !frozen.is_on_our_pages() {
+            if !frozen.is_on_our_pages() && !frozen.is_half_stopped() {
                 return Ok(frozen);
             }
             drop(frozen);
             std::thread::sleep(Duration::from_millis(2));
         }
-        Err(Error::refused(0, "a thread does not leave the engine's own pages"))
+        Err(Error::refused(0, "a thread does not leave the engine's own pages, or does not stop"))
+    }
+
+    /// Whether a stop by job control has reached some threads of a process and not yet others. Its
+    /// parent is told, by a signal, when it has reached all.
+    fn is_half_stopped(&self) -> bool {
+        let live = self.processes.iter().filter_map(|process| process.live.as_ref());
+        live.filter(|live| live.stopped.is_some())
+            .any(|live| live.threads.iter().any(|thread| thread.stopped.is_none()))
     }
 
     fn threads(&self) -> impl Iterator<Item = &FrozenThread> {
@@ -109,8 +123,8 @@ impl Frozen {
 
     /// Stops one process; false when it is a zombie or already gone.
     fn stop_process(&mut self, pid: i32) -> Result<bool> {
-        let mut tids = Vec::new();
-        let zombie = !seize_all(pid, &mut tids)?;
+        let mut seized = Vec::new();
+        let zombie = !seize_all(pid, &mut seized)?;
         let entry = |live| -> Result<FrozenProcess> {
             let status = Status::parse(&proc::read_text(pid, "status")?);
             let stat = Stat::parse(&proc::read_text(pid, "stat")?);
@@ -126,7 +140,7 @@ impl Frozen {
             return Ok(false);
         }
         // whatever fails from here on, the threads seized must be let go
-        let guard = Threads(tids);
+        let guard = Threads(seized);
         let live = look_at(pid, &guard.0)?;
         let process = entry(Some(live))?;
         std::mem::forget(guard);
@@ -135,43 +149,44 @@ impl Frozen {
     }
 }
 
+/// A thread that stands still, and the signal that had stopped it before we did.
+type Seized = (i32, Option<i32>);
+
 /// Threads to let go when an error is on its way out.
-struct Threads(Vec<i32>);
+struct Threads(Vec<Seized>);
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        for tid in &self.0 {
+        for (tid, _) in &self.0 {
             let _ = ptrace::detach(*tid, 0);
         }
     }
 }
 
 /// Seizes and stops every thread, until no new one turns up. False for a zombie.
-fn seize_all(pid: i32, tids: &mut Vec<i32>) -> Result<bool> {
+fn seize_all(pid: i32, seized: &mut Vec<Seized>) -> Result<bool> {
     loop {
         let Ok(all) = proc::threads(pid) else { return Ok(false) };
-        let new: Vec<i32> = all.into_iter().filter(|tid| !tids.contains(tid)).collect();
+        let is_new = |tid: &i32| seized.iter().all(|(known, _)| known != tid);
+        let new: Vec<i32> = all.into_iter().filter(is_new).collect();
         if new.is_empty() {
-            return Ok(!tids.is_empty());
+            return Ok(!seized.is_empty());
         }
         for tid in new {
             match seize(tid) {
-                Ok(()) => tids.push(tid),
+                Ok(stopped) => seized.push((tid, stopped)),
                 Err(error) if is_dead(pid, tid) => {
                     let _ = error;
                     if tid == pid {
-                        drop(Threads(std::mem::take(tids)));
+                        drop(Threads(std::mem::take(seized)));
                         return ended(pid);
                     }
                 }
                 Err(error) => {
-                    drop(Threads(std::mem::take(tids)));
+                    drop(Threads(std::mem::take(seized)));
                     return Err(match error.kind() {
                         ErrorKind::TimedOut => Error::refused(pid, unstoppable(tid)),
                         ErrorKind::PermissionDenied => Error::refused(pid, traced(pid)),
-                        ErrorKind::Unsupported => {
-                            Error::refused(pid, "it is stopped by a signal, which is not carried")
-                        }
                         _ => Error::Io { doing: format!("stop thread {tid}"), source: error },
                     });
                 }
@@ -214,23 +229,24 @@ fn is_dead(pid: i32, tid: i32) -> bool {
     stat.is_none_or(|stat| matches!(stat.state, 'Z' | 'X'))
 }
 
-fn seize(tid: i32) -> std::io::Result<()> {
+/// Seizes and stops a thread; the signal that had stopped it before, if one had.
+fn seize(tid: i32) -> std::io::Result<Option<i32>> {
     ptrace::seize(tid, THROUGH).or_else(|_| ptrace::seize(tid, 0))?;
     let follow = || {
         ptrace::set_options(tid, OPTIONS | THROUGH).or_else(|_| ptrace::set_options(tid, OPTIONS))
     };
-    stop(tid).and_then(|()| follow()).inspect_err(|_| {
+    stop(tid).and_then(|stopped| follow().map(|()| stopped)).inspect_err(|_| {
         // one that did not stop cannot be let go so; it goes with the thread that seized it
         let _ = ptrace::detach(tid, 0);
     })
 }
 
-fn stop(tid: i32) -> std::io::Result<()> {
+fn stop(tid: i32) -> std::io::Result<Option<i32>> {
     ptrace::interrupt(tid)?;
     loop {
         match ptrace::wait_stop_within(tid, STOP_LIMIT)? {
-            Stop::Interrupted => return Ok(()),
-            Stop::Group(_) => return Err(ErrorKind::Unsupported.into()),
+            Stop::Interrupted => return Ok(None),
+            Stop::Group(signal) => return Ok(Some(signal)),
             // it takes its signal first; our request is still pending and stops it right after
             Stop::Signal(signal) => ptrace::resume(tid, signal)?,
             Stop::Event(_) => ptrace::resume(tid, 0)?,
@@ -239,17 +255,17 @@ fn stop(tid: i32) -> std::io::Result<()> {
     }
 }
 
-fn look_at(pid: i32, tids: &[i32]) -> Result<FrozenLive> {
+fn look_at(pid: i32, seized: &[Seized]) -> Result<FrozenLive> {
     let memory = ProcessMemory::open(pid).doing(|| format!("open the memory of {pid}"))?;
-    let mut threads = tids
+    let mut threads = seized
         .iter()
-        .map(|tid| {
+        .map(|(tid, stopped)| {
             let regs = settled_regs(*tid).doing(|| format!("read registers of thread {tid}"))?;
             let status = Status::parse(&proc::read_text(pid, &format!("task/{tid}/status"))?);
             let own_tid = status.innermost("NSpid").unwrap_or(0);
             check_no_trap(pid, &status)?;
             check_seen_through(pid, *tid, &status)?;
-            Ok(FrozenThread { tid: *tid, own_tid, regs, status })
+            Ok(FrozenThread { tid: *tid, own_tid, regs, status, stopped: *stopped })
         })
         .collect::<Result<Vec<_>>>()?;
     threads.sort_by_key(|thread| (thread.tid != pid, thread.own_tid));
@@ -257,7 +273,8 @@ fn look_at(pid: i32, tids: &[i32]) -> Result<FrozenLive> {
         return Err(Error::refused(pid, "its first thread has ended while others run on"));
     }
     let site = Site::find(pid, &memory, &threads[0].regs)?;
-    Ok(FrozenLive { threads, memory, site })
+    let stopped = threads.iter().find_map(|thread| thread.stopped);
+    Ok(FrozenLive { threads, memory, site, stopped })
 }
 
 /// Calls are injected one step at a time, and the end of a step is a SIGTRAP: one that is waiting
@@ -333,8 +350,16 @@ const REPORT_EINTR: [i64; 14] = [
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        let live = self.processes.iter().filter_map(|process| process.live.as_ref());
-        for thread in live.flat_map(|live| &live.threads) {
+        // what stands still stands again before anybody can look
+        let (stopped, others): (Vec<_>, Vec<_>) =
+            self.threads().partition(|thread| thread.stopped.is_some());
+        for thread in &stopped {
+            let _ = ptrace::detach(thread.tid, 0);
+        }
+        for thread in &stopped {
+            jobs::stands_within(thread.tid, STAND_LIMIT);
+        }
+        for thread in others {
             let _ = ptrace::detach(thread.tid, 0);
         }
     }

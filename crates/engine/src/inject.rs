@@ -17,7 +17,7 @@ use stasis_sys::ptrace::{self, Stop};
 use stasis_sys::{PAGE, libc};
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-const SCRATCH_LEN: usize = 1024;
+const SCRATCH_LEN: usize = PAGE as usize;
 /// All but the SIGTRAP that ends a step: the kernel takes away the handler of a signal that it must
 /// deliver and finds blocked.
 const BLOCKED: u64 = !(1 << (libc::SIGTRAP - 1));
@@ -79,9 +79,13 @@ fn at(memory: &ProcessMemory, address: u64) -> Option<u64> {
 
 /// Our own page, in a process that was restored.
 fn interpreter_site(memory: &ProcessMemory) -> Option<u64> {
-    let code = arch::interpreter_code();
-    let offset = code.windows(2).position(|pair| pair == SYSCALL)?;
-    at(memory, layout::CODE + offset as u64)
+    at(memory, own_instruction())
+}
+
+/// Where our interpreter makes its calls.
+pub fn own_instruction() -> u64 {
+    let offset = arch::interpreter_code().windows(2).position(|pair| pair == SYSCALL);
+    layout::CODE + offset.expect("the interpreter makes system calls") as u64
 }
 
 fn vdso_site(pid: i32, memory: &ProcessMemory) -> Option<u64> {
@@ -157,17 +161,17 @@ impl<'a> Injector<'a> {
     /// Performs a call; its result, which may be a negative errno.
     pub fn call(&mut self, number: i64, args: [u64; 6]) -> Result<i64> {
         self.start(number, args)?;
-        match self.wait()? {
+        match self.wait(ptrace::step)? {
             Stop::Signal(libc::SIGTRAP) => self.result(),
             other => Err(self.lost(other)),
         }
     }
 
-    /// Performs up to four calls, whatever their results; at one go where our interpreter is.
+    /// Performs up to 24 calls, whatever their results; at one go where our interpreter is.
     pub fn batch(&mut self, calls: &[(i64, [u64; 6])]) -> Result<Vec<i64>> {
         /// Operations come after what the caller put, results after them.
-        const OPS_AT: usize = 512;
-        const RESULTS_AT: usize = 960;
+        const OPS_AT: usize = 1024;
+        const RESULTS_AT: usize = SCRATCH_LEN - 8 * 24;
         if !self.site.interpreter {
             return calls.iter().map(|(number, args)| self.call(*number, *args)).collect();
         }
@@ -179,7 +183,7 @@ impl<'a> Injector<'a> {
         }
         program.trap();
         let ops = program.ops_bytes();
-        assert!(OPS_AT + ops.len() <= RESULTS_AT, "a batch is four calls");
+        assert!(OPS_AT + ops.len() <= RESULTS_AT, "too many calls for one batch");
         let first = self.put(OPS_AT, &ops)?;
         let mut regs = self.saved_regs;
         (regs.rip, regs.rbx, regs.orig_rax) = (layout::CODE, first, u64::MAX);
@@ -187,7 +191,7 @@ impl<'a> Injector<'a> {
         ptrace::set_regs(self.tid, &regs)
             .and_then(|()| ptrace::resume(self.tid, 0))
             .doing(|| format!("inject calls into thread {}", self.tid))?;
-        match self.wait()? {
+        match self.wait(|tid| ptrace::resume(tid, 0))? {
             Stop::Signal(libc::SIGTRAP) => {}
             other => return Err(self.lost(other)),
         }
@@ -209,11 +213,11 @@ impl<'a> Injector<'a> {
     /// Performs a clone; the host's number of the child, which is stopped and traced.
     pub fn clone(&mut self, what: &str, args: u64) -> Result<i32> {
         self.start(libc::SYS_clone3, [args, stasis_sys::process::CLONE_ARGS_SIZE, 0, 0, 0, 0])?;
-        let child = match self.wait()? {
+        let child = match self.wait(ptrace::step)? {
             Stop::Event(_) => {
                 let child = ptrace::event_message(self.tid).doing(|| what.to_owned())? as i32;
                 ptrace::step(self.tid).doing(|| what.to_owned())?;
-                match self.wait()? {
+                match self.wait(ptrace::step)? {
                     Stop::Signal(libc::SIGTRAP) => child,
                     other => return Err(self.lost(other)),
                 }
@@ -243,8 +247,16 @@ impl<'a> Injector<'a> {
             .doing(|| format!("inject a call into thread {}", self.tid))
     }
 
-    fn wait(&self) -> Result<Stop> {
-        ptrace::wait_stop(self.tid).doing(|| format!("wait for thread {}", self.tid))
+    /// Waits for the end of what was started. A thread that job control had stopped reports that
+    /// once more before it runs, and is sent on by `again`.
+    fn wait(&self, again: fn(i32) -> std::io::Result<()>) -> Result<Stop> {
+        let doing = || format!("wait for thread {}", self.tid);
+        loop {
+            match ptrace::wait_stop(self.tid).doing(doing)? {
+                Stop::Group(_) => again(self.tid).doing(doing)?,
+                stop => return Ok(stop),
+            }
+        }
     }
 
     fn result(&self) -> Result<i64> {

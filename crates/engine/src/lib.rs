@@ -19,6 +19,7 @@ mod flatten;
 mod freeze;
 mod identity;
 mod inject;
+mod jobs;
 mod layers;
 mod lazy;
 mod objects;

@@ -9,6 +9,7 @@ use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::identity;
+use crate::jobs;
 use crate::lazy::{Filling, HugeWishes};
 use crate::objects::{self, Made};
 use crate::plan::{self, Built, Confine, Layout, MemoryPlan, Prepared, Purpose, root_of};
@@ -87,18 +88,15 @@ pub fn restore(
     let made = objects::make(store, manifest, init, &outside)?;
     fault::point("restore.objects")?;
     let high = high_descriptor(manifest);
-    let numbers = |index: usize| high + plan::OWN_OBJECTS + index as i32;
-    let object_numbers: Vec<Option<i32>> =
-        made.objects.iter().map(|place| place.map(numbers)).collect();
-    let segment_numbers: Vec<i32> = made.segments.iter().map(|place| numbers(*place)).collect();
+    let (objects, segments) = made_numbers(&made, high);
     let root_plan = plan::plan_memory(template.layout(), plan::layout_of(manifest, root.pid, live));
     let lazy = lazy_mappings(host.lazy, &root_plan, &live.vmas);
     let prepared = Prepared {
         manifest,
         root_plan: &root_plan,
         high,
-        objects: &object_numbers,
-        segments: &segment_numbers,
+        objects: &objects,
+        segments: &segments,
         batches: &batches(&made),
         rlimits: &host.rlimits,
         purpose: Purpose::Run,
@@ -128,6 +126,7 @@ pub fn restore(
     }
     fault::point("restore.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
+    clone.let_go(init, &built)?;
     Ok(Tree {
         root: pid,
         root_fd: sysprocess::pidfd_open(pid).doing(|| "open the tree's root".into())?,
@@ -137,6 +136,14 @@ pub fn restore(
         externals: tree::externals(&outside)?,
         memo: Mutex::new(memo),
     })
+}
+
+/// Under which numbers a clone has its objects and segments.
+fn made_numbers(made: &Made, high: i32) -> (Vec<Option<i32>>, Vec<i32>) {
+    let number = |index: usize| high + plan::OWN_OBJECTS + index as i32;
+    let objects = made.objects.iter().map(|place| place.map(number)).collect();
+    let segments = made.segments.iter().map(|place| number(*place)).collect();
+    (objects, segments)
 }
 
 fn order_into(walls: &Walls, root: i32) -> Order {
@@ -380,6 +387,15 @@ impl Clone {
             (b'u', Some(fd)) => Ok(Some(fd)),
             _ => Ok(None),
         }
+    }
+
+    /// Where some of the tree are stopped, everybody waits until they stand as they stood.
+    fn let_go(&self, init: &Init, built: &Built) -> Result<()> {
+        if !built.stopped.is_empty() {
+            jobs::load(init.pid, &built.stopped)?;
+            self.report.raise((plan::GO - layout::STAGE) as usize);
+        }
+        Ok(())
     }
 
     fn wait_parked(&mut self, built: &Built) -> Result<()> {

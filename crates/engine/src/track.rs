@@ -9,7 +9,7 @@ use crate::error::{Doing, Result};
 use stasis_image::model::{Run, Vma};
 use stasis_spawner::layout;
 use stasis_sys::PAGE;
-use stasis_sys::pagemap::{FILE, PRESENT, Pagemap, Query, Region, SWAPPED, WP_ALLOWED, WRITTEN};
+use stasis_sys::pagemap::{PRESENT, Pagemap, Query, Region, SWAPPED, WP_ALLOWED, WRITTEN};
 use std::os::fd::OwnedFd;
 
 const TOP: u64 = 0x7fff_ffff_f000;
@@ -59,7 +59,8 @@ impl Tracker {
         Tracker { _uffd: uffd, complete: true }
     }
 
-    /// Ranges written since the last call, of a process that stands still; tracking starts anew.
+    /// Registered ranges written since the last call, of a process that stands still; tracking
+    /// starts anew. Pages that are not registered come on top.
     pub fn take(&mut self, pid: i32) -> Result<Option<Vec<Region>>> {
         // if anything below fails the protections are half renewed: nothing is known any more
         let complete = std::mem::replace(&mut self.complete, false);
@@ -70,19 +71,9 @@ impl Tracker {
             report: WRITTEN,
             protect: true,
         };
-        let untracked = Query {
-            all: WP_ALLOWED | FILE,
-            any: PRESENT | SWAPPED,
-            inverted: WP_ALLOWED | FILE,
-            report: PRESENT,
-            protect: false,
-        };
         let mut regions = Vec::new();
-        let pagemap = Pagemap::open(pid).doing(|| format!("open the page map of {pid}"))?;
-        for query in [written, untracked] {
-            pagemap.scan(0, TOP, query, &mut regions).doing(|| format!("scan pages of {pid}"))?;
-        }
-        regions.sort_unstable_by_key(|region| region.start);
+        let mut pagemap = Pagemap::open(pid).doing(|| format!("open the page map of {pid}"))?;
+        pagemap.scan(0, TOP, written, &mut regions).doing(|| format!("scan pages of {pid}"))?;
         Ok(complete.then_some(regions))
     }
 

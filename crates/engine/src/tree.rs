@@ -48,6 +48,11 @@ pub(crate) struct Memo {
     /// The program has memory that a twin shows only afterwards to be missing (emptied in forks,
     /// or shared without being resident), so captures look for it in the pause.
     pub look_closer: bool,
+    /// A file was unmapped while a capture without a twin still looked at it, so captures make
+    /// twins.
+    pub twins_only: bool,
+    /// What the links to the init's namespaces say; empty until they were read.
+    pub namespaces: Vec<String>,
     /// Waits that captures interrupted, by thread.
     pub restarts: Restarts,
     /// The image the next capture is compared with, and the tracker's answers are relative to.
@@ -132,7 +137,8 @@ impl Tree {
         }
     }
 
-    /// Ranges of a stopped process written since the last capture, where they are known.
+    /// Registered ranges of a stopped process written since the last capture, where they are
+    /// known.
     pub(crate) fn take_changed(&self, pid: i32) -> Result<Option<Vec<Region>>> {
         match &mut self.memo().tracker {
             Some(tracker) if pid == self.root => tracker.take(pid),

@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::plan::{HELPER_PID, INNER_HELPER_PID};
 use stasis_image::model::*;
 use stasis_spawner::layout::{RESERVED, RESERVED_END};
-use stasis_sys::PAGE;
 use stasis_sys::seccomp::MAX_INSTRUCTIONS;
+use stasis_sys::{PAGE, libc};
 use std::collections::{HashMap, HashSet};
 
 const TOP: u64 = 0x7fff_ffff_f000;
@@ -30,6 +30,7 @@ const MAX_FILTERS: usize = 64;
 const CAP_SYS_ADMIN: u32 = 21;
 const SIGINFO_LEN: usize = 128;
 const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
+const STOP_SIGNALS: [i32; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 /// Clocks are subtracted from one another; half of the range leaves room for that.
 const MAX_CLOCK: u64 = 1 << 62;
 /// What the kernel takes for never.
@@ -155,6 +156,10 @@ fn process(manifest: &Manifest, process: &Process) -> Result<()> {
 }
 
 fn signals(pid: i32, live: &Live) -> Result<()> {
+    if let Some(stop) = live.stopped {
+        let fine = STOP_SIGNALS.contains(&stop.signal);
+        ensure(fine, || format!("process {pid} is stopped by signal {}", stop.signal))?;
+    }
     for action in &live.actions {
         let fine = SIGNALS.contains(&action.signal);
         ensure(fine, || format!("process {pid} handles signal {}", action.signal))?;

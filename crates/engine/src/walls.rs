@@ -2,8 +2,8 @@
 //!
 //! Making namespaces costs more than forking into them, so after walls for some root were asked
 //! for, a thread builds a few more like them while nobody waits. A burst takes those first and
-//! then waits for its own. Standing walls hold an init and an empty directory, nothing else, and
-//! fall with the engine.
+//! then waits for its own; the next one finds more. Standing walls hold an init and an empty
+//! directory, nothing else, and fall with the engine.
 
 use crate::confine::{Confinement, Place};
 use crate::disk::DiskWatch;
@@ -20,8 +20,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How many stand ready for each root, and for how many roots.
-const READY_EACH: usize = 24;
+/// How many stand ready for each root at first, and at most: whenever none is left it becomes
+/// twice as many, so that a host that sees bursts is ready for the next.
+const READY_FIRST: usize = 24;
+const READY_MOST: usize = 96;
+/// For how many roots.
 const ROOTS: usize = 2;
 /// Quiet time after a request before more are built, so as not to compete with it.
 const QUIET: Duration = Duration::from_millis(3);
@@ -87,8 +90,15 @@ struct Shared {
 #[derive(Default)]
 struct Ready {
     /// Most recently used root first.
-    roots: VecDeque<(Vec<String>, Vec<Walls>)>,
+    roots: VecDeque<Standing>,
     requests: u64,
+}
+
+/// Walls around one root.
+struct Standing {
+    lower: Vec<String>,
+    walls: Vec<Walls>,
+    wanted: usize,
 }
 
 impl WallsPool {
@@ -141,10 +151,10 @@ impl WallsPool {
         let mut ready = self.shared.ready();
         let (old, roots) = std::mem::take(&mut ready.roots)
             .into_iter()
-            .partition(|(lower, _)| lower.iter().any(gone));
+            .partition(|standing| standing.lower.iter().any(gone));
         ready.roots = roots;
         drop(ready);
-        drop::<VecDeque<(Vec<String>, Vec<Walls>)>>(old);
+        drop::<VecDeque<Standing>>(old);
     }
 }
 
@@ -156,12 +166,16 @@ impl Shared {
     fn take_ready(&self, lower: &[String]) -> Option<Walls> {
         let mut ready = self.ready();
         ready.requests += 1;
-        let mut entry = match ready.roots.iter().position(|(own, _)| own == lower) {
+        let known = ready.roots.iter().position(|standing| standing.lower == lower);
+        let mut standing = match known {
             Some(index) => ready.roots.remove(index)?,
-            None => (lower.to_vec(), Vec::new()),
+            None => Standing { lower: lower.to_vec(), walls: Vec::new(), wanted: READY_FIRST / 2 },
         };
-        let walls = entry.1.pop();
-        ready.roots.push_front(entry);
+        let walls = standing.walls.pop();
+        if walls.is_none() {
+            standing.wanted = (2 * standing.wanted).min(READY_MOST);
+        }
+        ready.roots.push_front(standing);
         ready.roots.truncate(ROOTS);
         self.asked.notify_one();
         walls
@@ -196,14 +210,14 @@ impl Shared {
     /// A root with fewer walls standing than it should have.
     fn lacking(&self) -> Option<Vec<String>> {
         let ready = self.ready();
-        let lacks = ready.roots.iter().find(|(_, standing)| standing.len() < READY_EACH);
-        lacks.map(|(lower, _)| lower.clone())
+        let lacks = ready.roots.iter().find(|standing| standing.walls.len() < standing.wanted);
+        lacks.map(|standing| standing.lower.clone())
     }
 
     fn add(&self, lower: &[String], walls: Walls) {
         let mut ready = self.ready();
-        if let Some((_, standing)) = ready.roots.iter_mut().find(|(own, _)| own == lower) {
-            standing.push(walls);
+        if let Some(standing) = ready.roots.iter_mut().find(|own| own.lower == lower) {
+            standing.walls.push(walls);
         }
     }
 }

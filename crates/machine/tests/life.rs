@@ -132,7 +132,8 @@ fn code_that_cannot_be_interrupted_is_rolled_back() {
         Exec { code: "kept = 1".into(), durability: Some(Durability::Local), ..Exec::default() };
     exec(&machine, keep);
     // a loop in C that never returns to the interpreter
-    let code = "kept = 2\nimport signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n\
+    let code = "kept = 2\nimport signal\n\
+                signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n\
                 import ctypes\nwhile True: ctypes.CDLL(None).sleep(1000)";
     let end = exec(&machine, timeout(code, 0.2));
     assert_eq!(end.status, Status::Lost);

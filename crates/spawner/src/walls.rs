@@ -8,7 +8,7 @@
 use stasis_spawner::protocol::{Entrance, RootSpec, WallsSpec};
 use stasis_sys::mount::Value;
 use stasis_sys::process::{self, Forked};
-use stasis_sys::{files, libc, mount, socket};
+use stasis_sys::{files, libc, mount, probe, socket};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -49,11 +49,19 @@ pub fn device_tree() -> io::Result<OwnedFd> {
 }
 
 fn overlay(root: &RootSpec) -> io::Result<OwnedFd> {
-    let mut options: Vec<(&str, &str)> =
-        root.lower.iter().map(|path| ("lowerdir+", path.as_str())).collect();
-    options.push(("upperdir", &root.upper));
-    options.push(("workdir", &root.work));
-    mount::detached("overlay", &options, OVERLAY_ATTRIBUTES)
+    let own = [("upperdir", root.upper.as_str()), ("workdir", &root.work)];
+    if probe::has_lowerdir_append() {
+        let layers = root.lower.iter().map(|path| ("lowerdir+", path.as_str()));
+        let options: Vec<_> = layers.chain(own).collect();
+        return mount::detached("overlay", &options, OVERLAY_ATTRIBUTES);
+    }
+    // all in one value, which may have 255 bytes: by descriptor, names are short, and hold none
+    // of the characters that would have to be escaped
+    let open = |path: &String| File::open(path);
+    let layers = root.lower.iter().map(open).collect::<io::Result<Vec<_>>>()?;
+    let named = layers.iter().map(|layer| format!("/proc/self/fd/{}", layer.as_raw_fd()));
+    let list = named.collect::<Vec<_>>().join(":");
+    mount::detached("overlay", &[("lowerdir", list.as_str()), own[0], own[1]], OVERLAY_ATTRIBUTES)
 }
 
 const OVERLAY_ATTRIBUTES: u32 = mount::ATTR_NOSUID | mount::ATTR_NODEV;

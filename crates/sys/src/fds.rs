@@ -132,6 +132,17 @@ pub fn eventfd(initial: u32, flags: i32) -> io::Result<OwnedFd> {
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::eventfd(initial, flags).into())? as i32)) }
 }
 
+/// Takes up to `most` events that wait in an epoll set: what each is, and the data given with it.
+pub fn epoll_take(set: BorrowedFd, most: usize) -> io::Result<Vec<(u32, u64)>> {
+    let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; most.max(1)];
+    // SAFETY: pointer and length describe the vector.
+    let count = check(
+        unsafe { libc::epoll_wait(set.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, 0) }
+            .into(),
+    )?;
+    Ok(events[..count as usize].iter().map(|event| (event.events, event.u64)).collect())
+}
+
 pub fn epoll() -> io::Result<OwnedFd> {
     // SAFETY: as for `eventfd`.
     unsafe {

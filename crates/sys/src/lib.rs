@@ -9,6 +9,7 @@
 compile_error!("Stasis runs on x86_64 Linux; another architecture needs its own `arch` module");
 
 pub mod arch;
+mod btf;
 pub mod fds;
 pub mod files;
 pub mod ipc;
@@ -18,11 +19,13 @@ pub mod memory;
 pub mod mount;
 pub mod namespace;
 pub mod pagemap;
+pub mod probe;
 pub mod process;
 pub mod ptrace;
 pub mod seccomp;
 pub mod socket;
 pub mod uffd;
+pub mod vmas;
 
 pub use libc;
 

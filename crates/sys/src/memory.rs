@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
 
 /// A file mapped shared and writable into this process; unmapped on drop.
 pub struct SharedMap {
@@ -12,7 +13,7 @@ pub struct SharedMap {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the value alone, and it is only ever read, word by word.
+// SAFETY: the mapping belongs to the value alone, and is read and written word by word.
 unsafe impl Send for SharedMap {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMap {}
@@ -41,6 +42,18 @@ impl SharedMap {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.len);
         // SAFETY: in bounds and aligned; volatile because another process may write it.
         unsafe { self.base.add(offset).cast::<u64>().read_volatile() }
+    }
+
+    /// Sets the 32-bit word at `offset` to one and wakes whoever waits for it, in any process.
+    pub fn raise(&self, offset: usize) {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
+        // SAFETY: in bounds and aligned, and shared memory is touched by atomics alone; waking is
+        // by address and reads nothing.
+        unsafe {
+            let word = self.base.add(offset).cast::<u32>();
+            std::sync::atomic::AtomicU32::from_ptr(word).store(1, Ordering::SeqCst);
+            libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX);
+        }
     }
 }
 
@@ -85,6 +98,16 @@ pub struct Access {
     pub shared: bool,
 }
 
+/// What backs a mapping.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Described {
+    pub start: u64,
+    pub end: u64,
+    pub inode: u64,
+    pub device: (u32, u32),
+    pub name: String,
+}
+
 #[repr(C)]
 #[derive(Default)]
 struct ProcmapQuery {
@@ -110,22 +133,43 @@ impl Vmas {
         Ok(Vmas { maps: File::open(format!("/proc/{pid}/maps"))? })
     }
 
-    /// The mapping that holds an address.
-    pub fn at(&self, address: u64) -> Option<Access> {
-        const PROCMAP_QUERY: u64 = 0xc068_6611;
-        const _: () = assert!(size_of::<ProcmapQuery>() == 0x68);
+    /// What backs the mapping that holds an address, as maps prints it (but for escapes).
+    pub fn describe(&self, address: u64) -> io::Result<Described> {
+        const LONGEST: usize = 4097;
+        let mut name = [0u8; LONGEST];
         let mut query = ProcmapQuery {
-            size: size_of::<ProcmapQuery>() as u64,
             query_addr: address,
+            vma_name_size: LONGEST as u32,
+            vma_name_addr: name.as_mut_ptr() as u64,
             ..ProcmapQuery::default()
         };
-        // SAFETY: the struct is of the size it states and outlives the call, and no buffers for
-        // names are passed.
-        let asked = check(
-            unsafe { libc::ioctl(self.maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) }.into(),
-        );
-        match asked {
-            Ok(_) => {
+        self.ask(&mut query)?;
+        let length = (query.vma_name_size as usize).saturating_sub(1).min(LONGEST);
+        Ok(Described {
+            start: query.vma_start,
+            end: query.vma_end,
+            inode: query.inode,
+            device: (query.dev_major, query.dev_minor),
+            name: String::from_utf8_lossy(&name[..length]).into_owned(),
+        })
+    }
+
+    fn ask(&self, query: &mut ProcmapQuery) -> io::Result<()> {
+        const PROCMAP_QUERY: u64 = 0xc068_6611;
+        const _: () = assert!(size_of::<ProcmapQuery>() == 0x68);
+        query.size = size_of::<ProcmapQuery>() as u64;
+        // SAFETY: the struct is of the size it states and outlives the call, and so does the buffer
+        // for the name, of the length stated, where one is passed.
+        let asked =
+            unsafe { libc::ioctl(self.maps.as_raw_fd(), PROCMAP_QUERY, std::ptr::from_mut(query)) };
+        check(asked.into()).map(drop)
+    }
+
+    /// The mapping that holds an address.
+    pub fn at(&self, address: u64) -> Option<Access> {
+        let mut query = ProcmapQuery { query_addr: address, ..ProcmapQuery::default() };
+        match self.ask(&mut query) {
+            Ok(()) => {
                 let has = |bit: u64| query.vma_flags & bit != 0;
                 Some(Access { writable: has(2), executable: has(4), shared: has(8) })
             }

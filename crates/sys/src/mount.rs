@@ -26,6 +26,27 @@ pub enum Value<'a> {
     Dir(BorrowedFd<'a>),
 }
 
+fn open_kind(kind: &str) -> io::Result<OwnedFd> {
+    let kind = c_string(kind)?;
+    // SAFETY: the name is NUL-terminated and outlives the call; the descriptor is new and ours.
+    unsafe {
+        let fs = check(libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(fs as i32))
+    }
+}
+
+fn set(fs: &OwnedFd, key: &str, value: Value) -> io::Result<()> {
+    let key = c_string(key)?;
+    let (how, text, dir) = match value {
+        Value::Text(value) => (FSCONFIG_SET_STRING, Some(c_string(value)?), 0),
+        Value::Dir(fd) => (FSCONFIG_SET_FD, None, fd.as_raw_fd()),
+    };
+    let text = text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+    let fs = fs.as_raw_fd();
+    // SAFETY: key and value are NUL-terminated and outlive the call, as does the descriptor.
+    check(unsafe { libc::syscall(libc::SYS_fsconfig, fs, how, key.as_ptr(), text, dir) }).map(drop)
+}
+
 /// Makes a detached mount of a new file system instance.
 pub fn detached(kind: &str, options: &[(&str, &str)], attributes: u32) -> io::Result<OwnedFd> {
     let options: Vec<(&str, Value)> =
@@ -39,41 +60,29 @@ pub fn detached_with(
     options: &[(&str, Value)],
     attributes: u32,
 ) -> io::Result<OwnedFd> {
-    let kind = c_string(kind)?;
-    // SAFETY: names and values are NUL-terminated and outlive each call; the descriptors the
-    // kernel returns are new and ours.
+    let fs = open_kind(kind)?;
+    for (key, value) in options {
+        set(&fs, key, *value)?;
+    }
+    let none = std::ptr::null::<libc::c_char>();
+    let raw = fs.as_raw_fd();
+    // SAFETY: a command takes no key and no value; the descriptor the kernel returns is new and
+    // ours.
     unsafe {
-        let fs = check(libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC))?;
-        let fs = OwnedFd::from_raw_fd(fs as i32);
-        for (key, value) in options {
-            let key = c_string(key)?;
-            let (command, text, fd) = match value {
-                Value::Text(value) => (FSCONFIG_SET_STRING, Some(c_string(value)?), 0),
-                Value::Dir(fd) => (FSCONFIG_SET_FD, None, fd.as_raw_fd()),
-            };
-            let text = text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
-            check(libc::syscall(
-                libc::SYS_fsconfig,
-                fs.as_raw_fd(),
-                command,
-                key.as_ptr(),
-                text,
-                fd,
-            ))?;
-        }
-        let none = std::ptr::null::<libc::c_char>();
-        check(libc::syscall(
-            libc::SYS_fsconfig,
-            fs.as_raw_fd(),
-            FSCONFIG_CMD_CREATE,
-            none,
-            none,
-            0,
-        ))?;
-        let mount =
-            check(libc::syscall(libc::SYS_fsmount, fs.as_raw_fd(), FSMOUNT_CLOEXEC, attributes))?;
+        check(libc::syscall(libc::SYS_fsconfig, raw, FSCONFIG_CMD_CREATE, none, none, 0))?;
+        let mount = check(libc::syscall(libc::SYS_fsmount, raw, FSMOUNT_CLOEXEC, attributes))?;
         Ok(OwnedFd::from_raw_fd(mount as i32))
     }
+}
+
+/// Whether the kernel knows a kind of file system, and this process may make one.
+pub(crate) fn knows(kind: &str) -> bool {
+    open_kind(kind).is_ok()
+}
+
+/// Whether a kind of file system takes an option.
+pub(crate) fn takes(kind: &str, key: &str, value: &str) -> bool {
+    open_kind(kind).and_then(|fs| set(&fs, key, Value::Text(value))).is_ok()
 }
 
 /// A detached copy of the mount (tree) at `path`.

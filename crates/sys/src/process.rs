@@ -343,6 +343,17 @@ pub fn kcmp(a: i32, b: i32, kind: Kcmp, fd_a: u64, fd_b: u64) -> io::Result<i64>
     check(unsafe { libc::syscall(libc::SYS_kcmp, a, b, kind as i32, fd_a, fd_b) })
 }
 
+/// Whether descriptor `fd` of a process is what its epoll set `epoll` watches by that number.
+pub fn is_watched(pid: i32, epoll: i32, fd: i32) -> bool {
+    const KCMP_EPOLL_TFD: i32 = 7;
+    // set, number, and which of several by that number
+    let slot = [epoll as u32, fd as u32, 0];
+    // SAFETY: the slot outlives the call, which only reads it.
+    let order =
+        unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_EPOLL_TFD, fd, slot.as_ptr()) };
+    order == 0
+}
+
 /// Reads a clock in nanoseconds.
 pub fn clock_ns(clock: i32) -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

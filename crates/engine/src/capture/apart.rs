@@ -9,6 +9,7 @@ use super::refuse;
 use crate::error::{Error, Result};
 use crate::freeze::{Frozen, FrozenLive, FrozenProcess};
 use crate::proc;
+use crate::tree::Tree;
 use stasis_sys::process::{Kcmp, kcmp};
 use std::cmp::Ordering;
 
@@ -26,11 +27,8 @@ const NAMESPACES: [(&str, &str); 9] = [
     ("time", "time_for_children"),
 ];
 
-pub fn check(frozen: &Frozen, init: i32) -> Result<()> {
-    let machine = NAMESPACES
-        .iter()
-        .map(|(_, name)| proc::read_link(init, &format!("ns/{name}")))
-        .collect::<Result<Vec<_>>>()?;
+pub fn check(frozen: &Frozen, tree: &Tree) -> Result<()> {
+    let machine = machine(tree)?;
     for process in &frozen.processes {
         let Some(live) = &process.live else { continue };
         namespaces(process, live, &machine)?;
@@ -40,6 +38,17 @@ pub fn check(frozen: &Frozen, init: i32) -> Result<()> {
         threads_share(process, live)?;
     }
     processes_do_not_share(frozen)
+}
+
+/// The machine's namespaces. Its init never leaves them, so they are asked for once.
+fn machine(tree: &Tree) -> Result<Vec<String>> {
+    let mut memo = tree.memo();
+    if memo.namespaces.is_empty() {
+        let init = tree.walls.init.pid;
+        let links = NAMESPACES.iter().map(|(_, name)| proc::read_link(init, &format!("ns/{name}")));
+        memo.namespaces = links.collect::<Result<_>>()?;
+    }
+    Ok(memo.namespaces.clone())
 }
 
 fn namespaces(process: &FrozenProcess, live: &FrozenLive, machine: &[String]) -> Result<()> {

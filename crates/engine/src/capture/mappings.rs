@@ -1,9 +1,11 @@
-//! Mappings, read from the twins after the source runs again, and shared memory, read before.
+//! Mappings, put together after the source runs again, and shared memory, read before.
 
+use super::copied::Copied;
 use super::fds::Objects;
 use super::fds::names::Inode;
 use super::sink::Sink;
-use super::twin::Twin;
+use super::still::Still;
+use super::twin::{Marks, Twin};
 use crate::error::{Doing, Error, Result};
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::proc::{self, Mapping};
@@ -11,9 +13,10 @@ use crate::tree::Tree;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_spawner::layout;
+use stasis_sys::memory::Vmas;
 use stasis_sys::{files as sysfiles, libc};
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
@@ -28,22 +31,16 @@ pub struct Segments {
 /// copied by a fork, so they are read while everything stands still.
 pub fn shared_segments(
     frozen: &Frozen,
+    stills: &[Still],
     tree: &Tree,
     objects: &mut Objects,
     sink: &mut Sink,
 ) -> Result<Segments> {
     let mut segments = std::mem::take(&mut objects.segments);
     let closer = tree.memo().look_closer;
-    // reading a long list of mappings takes longer than the rest of the pause, so it is done only
-    // where there is shared memory with something in it
-    let shares = |process: &&FrozenProcess| {
-        let resident = process.status.number("RssShmem").unwrap_or(0) > 0;
-        process.live.is_some() && (closer || resident)
-    };
-    for process in frozen.processes.iter().filter(shares) {
-        let maps = parse(process.pid, "maps")?;
-        for map in maps.iter().filter(|map| map.path.ends_with(DELETED)) {
-            let path = map_file(process.pid, map);
+    for process in frozen.processes.iter().filter(|process| process.live.is_some()) {
+        for map in nameless_mappings(process, stills, closer)? {
+            let path = map_file(process.pid, &map);
             let meta = std::fs::metadata(&path).doing(|| format!("look at {path}"))?;
             let key = segment_key(&meta);
             let mut named = || -> Result<bool> {
@@ -64,7 +61,28 @@ pub fn shared_segments(
     Ok(segments)
 }
 
-const DELETED: &str = " (deleted)";
+/// Mappings of files without a name.
+fn nameless_mappings(
+    process: &FrozenProcess,
+    stills: &[Still],
+    closer: bool,
+) -> Result<Vec<Mapping>> {
+    let still = stills.iter().find(|still| still.own_pid() == process.own_pid);
+    if let Some(copied) = still.and_then(Still::copied) {
+        return Ok(copied.nameless_mappings());
+    }
+    // reading a long list of mappings takes longer than the rest of the pause, so it is done only
+    // where there is shared memory with something in it
+    let resident = process.status.number("RssShmem").unwrap_or(0) > 0;
+    if !closer && !resident {
+        return Ok(Vec::new());
+    }
+    let mut maps = parse(process.pid, "maps")?;
+    maps.retain(|map| map.path.ends_with(DELETED));
+    Ok(maps)
+}
+
+pub const DELETED: &str = " (deleted)";
 /// What the kernel maps for io_setup(2).
 const AIO: &str = "/[aio] (deleted)";
 
@@ -121,75 +139,178 @@ fn parse(pid: i32, name: &str) -> Result<Vec<Mapping>> {
         .ok_or_else(|| Error::refused(pid, format!("its {name} file is unreadable")))
 }
 
-/// Whether the twins show everything the sources had.
+/// Whether everything the sources had is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completeness {
     Whole,
     /// Memory was emptied by the fork, or shared memory was not looked at in the pause.
     Lacking,
+    /// A source without a twin unmapped a file before it was looked at.
+    Moved,
 }
 
 /// Fills in the mappings of every live process.
 pub fn read_all(
-    twins: &[Twin],
+    stills: &[Still],
     processes: &mut [Process],
     files: &mut Vec<MappedFile>,
     segments: &Segments,
     closer: bool,
 ) -> Result<Completeness> {
-    let mut table = Table { files, by_path: HashMap::new() };
-    for twin in twins {
-        let process = processes.iter_mut().find(|process| process.pid == twin.own_pid);
+    let mut table = Table { files, by_path: HashMap::new(), moved: false };
+    for still in stills {
+        let process = processes.iter_mut().find(|process| process.pid == still.own_pid());
         let Some(Process { state: ProcessState::Live(live), .. }) = process else { continue };
-        let maps = parse(twin.pid, "smaps")?;
+        let (maps, shown) = match still {
+            Still::Twin(twin) => of_twin(twin)?,
+            Still::Copied(copied) => of_copied(copied)?,
+        };
         for map in &maps {
-            if !closer && lacks(twin, map, segments)? {
+            if still.twin().is_some() && !closer && lacks(&shown, map, segments) {
                 return Ok(Completeness::Lacking);
             }
-            if let Some(vma) = convert(twin, map, &mut table, segments)? {
+            if let Some(vma) = convert(&shown, map, &mut table, segments)? {
                 live.vmas.push(vma);
             }
         }
-        live.exe = table.add(twin.pid, &proc::read_link(twin.pid, "exe")?, "exe")?;
-        kernel_shape(twin, live)?;
+        live.exe = match still {
+            Still::Twin(twin) => {
+                table.add(&shown, &proc::read_link(twin.pid, "exe")?, Seen::Exe)?
+            }
+            Still::Copied(copied) => table.insert(&copied.exe.0, &copied.exe.1),
+        };
+        kernel_shape(still, live)?;
     }
-    Ok(Completeness::Whole)
+    Ok(if table.moved { Completeness::Moved } else { Completeness::Whole })
 }
 
-fn lacks(twin: &Twin, map: &Mapping, segments: &Segments) -> Result<bool> {
-    let wiped = map.has_flag("wf") && !within(&twin.marks.wipe_on_fork, map);
+/// What mappings are made out of.
+struct Shown<'a> {
+    /// Whose `/proc` shows the mapped files.
+    pid: i32,
+    own_pid: i32,
+    restored: bool,
+    interpreter: bool,
+    marks: Marks,
+    nameless: HashMap<u64, Nameless>,
+    /// A source that runs again may have changed what is shown.
+    running: Option<(&'a Copied, Vmas)>,
+}
+
+fn of_twin(twin: &Twin) -> Result<(Vec<Mapping>, Shown<'_>)> {
+    let maps = parse(twin.pid, "smaps")?;
+    let deleted = maps.iter().filter(|map| map.path.ends_with(DELETED));
+    let nameless = deleted.map(|map| Ok((map.start, Nameless::look(twin.pid, map)?)));
+    let shown = Shown {
+        pid: twin.pid,
+        own_pid: twin.own_pid,
+        restored: twin.restored,
+        interpreter: crate::inject::holds_interpreter(&twin.memory),
+        marks: twin.marks.clone(),
+        nameless: nameless.collect::<Result<_>>()?,
+        running: None,
+    };
+    Ok((maps, shown))
+}
+
+fn of_copied(copied: &Copied) -> Result<(Vec<Mapping>, Shown<'_>)> {
+    let vmas = Vmas::open(copied.pid).doing(|| format!("open the mappings of {}", copied.pid))?;
+    let maps = copied.mappings();
+    let locked = maps.iter().filter(|map| map.has_flag("lo")).map(|map| (map.start, map.end));
+    let shown = Shown {
+        pid: copied.pid,
+        own_pid: copied.own_pid,
+        restored: copied.restored,
+        interpreter: copied.interpreter,
+        marks: Marks { locked: locked.collect(), ..Marks::default() },
+        nameless: copied.nameless.clone(),
+        running: Some((copied, vmas)),
+    };
+    Ok((maps, shown))
+}
+
+fn lacks(shown: &Shown, map: &Mapping, segments: &Segments) -> bool {
+    let wiped = map.has_flag("wf") && !within(&shown.marks.wipe_on_fork, map);
     let nameless = map.path.ends_with(DELETED);
-    Ok(wiped || nameless && segment_of(twin, map, segments)?.is_none())
+    wiped || nameless && segment_of(shown, map, segments).is_none()
+}
+
+/// What a mapped file without a name is.
+#[derive(Debug, Clone, Copy)]
+pub struct Nameless {
+    key: (u64, u64),
+    /// The name that looks like a deleted file's is the file's own.
+    called_so: bool,
+}
+
+impl Nameless {
+    pub fn look(pid: i32, map: &Mapping) -> Result<Nameless> {
+        let path = map_file(pid, map);
+        let meta = std::fs::metadata(&path).doing(|| format!("look at {path}"))?;
+        let key = segment_key(&meta);
+        let named = || -> std::io::Result<bool> {
+            let root = File::open(format!("/proc/{pid}/root"))?;
+            let named = sysfiles::open_in_root(root.as_fd(), &map.path, libc::O_PATH)?;
+            Ok(segment_key(&File::from(named).metadata()?) == key)
+        };
+        Ok(Nameless { key, called_so: named().unwrap_or(false) })
+    }
 }
 
 /// Mapped files, each recorded once.
 struct Table<'a> {
     files: &'a mut Vec<MappedFile>,
     by_path: HashMap<String, u32>,
+    moved: bool,
+}
+
+/// Where a file is seen below `/proc/PID`.
+enum Seen<'a> {
+    Exe,
+    Mapped(&'a Mapping),
 }
 
 impl Table<'_> {
-    /// `link` is a name below /proc/PID through which the file can be looked at.
-    fn add(&mut self, pid: i32, path: &str, link: &str) -> Result<u32> {
+    fn add(&mut self, shown: &Shown, path: &str, seen: Seen) -> Result<u32> {
         if let Some(index) = self.by_path.get(path) {
             return Ok(*index);
         }
-        let link = format!("/proc/{pid}/{link}");
-        let meta = std::fs::metadata(&link).doing(|| format!("look at {link}"))?;
-        let index = self.files.len() as u32;
-        self.files.push(MappedFile {
-            path: path.to_owned(),
-            size: meta.len(),
-            mtime_s: meta.mtime(),
-            mtime_ns: meta.mtime_nsec(),
-        });
-        self.by_path.insert(path.to_owned(), index);
-        Ok(index)
+        let link = match &seen {
+            Seen::Exe => format!("/proc/{}/exe", shown.pid),
+            Seen::Mapped(map) => map_file(shown.pid, map),
+        };
+        let meta = std::fs::metadata(&link);
+        let gone = match (&shown.running, seen) {
+            (Some((copied, vmas)), Seen::Mapped(map)) => {
+                meta.is_err() || !copied.still_maps(vmas, map.start)
+            }
+            _ => false,
+        };
+        if gone {
+            // whatever is returned, the capture starts again
+            self.moved = true;
+            return Ok(0);
+        }
+        Ok(self.insert(path, &meta.doing(|| format!("look at {link}"))?))
+    }
+
+    fn insert(&mut self, path: &str, meta: &Metadata) -> u32 {
+        let next = self.files.len() as u32;
+        let index = *self.by_path.entry(path.to_owned()).or_insert(next);
+        if index == next {
+            self.files.push(MappedFile {
+                path: path.to_owned(),
+                size: meta.len(),
+                mtime_s: meta.mtime(),
+                mtime_ns: meta.mtime_nsec(),
+            });
+        }
+        index
     }
 }
 
 fn convert(
-    twin: &Twin,
+    shown: &Shown,
     map: &Mapping,
     table: &mut Table,
     segments: &Segments,
@@ -198,10 +319,10 @@ fn convert(
         return Ok(None);
     }
     if map.start < layout::RESERVED_END && map.end > layout::RESERVED {
-        return if is_ours(twin, map) {
+        return if is_ours(shown, map) {
             Ok(None)
         } else {
-            Err(Error::refused(twin.own_pid, "it mapped memory where the engine keeps its own"))
+            Err(Error::refused(shown.own_pid, "it mapped memory where the engine keeps its own"))
         };
     }
     for (flag, what) in
@@ -209,10 +330,10 @@ fn convert(
     {
         if map.has_flag(flag) && !map.path.starts_with("[v") {
             let range = format!("{:x}-{:x}", map.start, map.end);
-            return Err(Error::refused(twin.own_pid, format!("mapping {range}: {what}")));
+            return Err(Error::refused(shown.own_pid, format!("mapping {range}: {what}")));
         }
     }
-    let backing = backing(twin, map, table, segments)?;
+    let backing = backing(shown, map, table, segments)?;
     let name = map.path.strip_prefix("[anon:").and_then(|name| name.strip_suffix(']'));
     Ok(Some(Vma {
         start: map.start,
@@ -221,9 +342,9 @@ fn convert(
         backing,
         traits: VmaTraits {
             grows_down: map.has_flag("gd"),
-            dont_fork: map.has_flag("dc") || within(&twin.marks.dont_fork, map),
-            wipe_on_fork: map.has_flag("wf") || within(&twin.marks.wipe_on_fork, map),
-            locked: within(&twin.marks.locked, map),
+            dont_fork: map.has_flag("dc") || within(&shown.marks.dont_fork, map),
+            wipe_on_fork: map.has_flag("wf") || within(&shown.marks.wipe_on_fork, map),
+            locked: within(&shown.marks.locked, map),
             huge: map.has_flag("hg"),
             no_huge: map.has_flag("nh"),
             mergeable: map.has_flag("mg"),
@@ -241,13 +362,18 @@ fn within(ranges: &[(u64, u64)], map: &Mapping) -> bool {
 
 /// Our own pages: the interpreter, which every program of a tree has, and what a restored process
 /// keeps beside it.
-fn is_ours(twin: &Twin, map: &Mapping) -> bool {
+fn is_ours(shown: &Shown, map: &Mapping) -> bool {
     let code = map.start == layout::CODE && map.end <= layout::CODE + stasis_sys::PAGE;
     let leave = map.start >= layout::LEAVE && map.end <= layout::LEAVE + layout::LEAVE_MAX;
-    twin.restored && leave || code && crate::inject::holds_interpreter(&twin.memory)
+    shown.restored && leave || code && shown.interpreter
 }
 
-fn backing(twin: &Twin, map: &Mapping, table: &mut Table, segments: &Segments) -> Result<Backing> {
+fn backing(
+    shown: &Shown,
+    map: &Mapping,
+    table: &mut Table,
+    segments: &Segments,
+) -> Result<Backing> {
     let kernel = match map.path.as_str() {
         "[vdso]" => Some(KernelMapping::Vdso),
         "[vvar]" => Some(KernelMapping::Vvar),
@@ -264,13 +390,13 @@ fn backing(twin: &Twin, map: &Mapping, table: &mut Table, segments: &Segments) -
     let range = format!("{:x}-{:x}", map.start, map.end);
     if map.path.contains("\\012") {
         let what = format!("mapping {range}: a newline in the name {}", map.path);
-        return Err(Error::refused(twin.own_pid, what));
+        return Err(Error::refused(shown.own_pid, what));
     }
     let offset = map.offset;
-    if let Some(segment) = segment_of(twin, map, segments)? {
+    if let Some(segment) = segment_of(shown, map, segments) {
         if let SegmentKind::Sysv { id } = segments.list[segment as usize].kind {
             let size = segments.list[segment as usize].size;
-            return attachment(twin, map, id, size);
+            return attachment(shown, map, id, size);
         }
         return Ok(match map.shared {
             true => Backing::Segment { segment, offset },
@@ -279,56 +405,44 @@ fn backing(twin: &Twin, map: &Mapping, table: &mut Table, segments: &Segments) -
     }
     // a name lost since the pause was still there at the instant of the capture
     let path = match map.path.strip_suffix(DELETED) {
-        Some(_) if is_called_so(twin, map) => &map.path,
+        Some(_) if is_called_so(shown, map) => &map.path,
         Some(path) => path,
         None => &map.path,
     };
     if !path.starts_with('/') {
-        return Err(Error::refused(twin.own_pid, format!("mapping {range}: {path}")));
+        return Err(Error::refused(shown.own_pid, format!("mapping {range}: {path}")));
     }
     if map.shared {
         let writable = map.has_flag("mw");
         return Ok(Backing::SharedFile { path: path.to_owned(), offset, writable });
     }
-    let file = table.add(twin.pid, path, &format!("map_files/{range}"))?;
+    let file = table.add(shown, path, Seen::Mapped(map))?;
     Ok(Backing::PrivateFile { file, offset })
 }
 
 /// System V shared memory is attached again by its id, which gives all of it.
-fn attachment(twin: &Twin, map: &Mapping, id: i32, size: u64) -> Result<Backing> {
+fn attachment(shown: &Shown, map: &Mapping, id: i32, size: u64) -> Result<Backing> {
     let whole = map.offset == 0 && map.end - map.start == size.next_multiple_of(PAGE_SIZE as u64);
     if !whole {
         let range = format!("{:x}-{:x}", map.start, map.end);
         let what = format!("mapping {range}: a part of System V shared memory {id}");
-        return Err(Error::refused(twin.own_pid, what));
+        return Err(Error::refused(shown.own_pid, what));
     }
     Ok(Backing::Sysv { id, writable: map.has_flag("mw") })
 }
 
-/// Whether the name that looks like a deleted file's is the file's own.
-fn is_called_so(twin: &Twin, map: &Mapping) -> bool {
-    let look = || -> std::io::Result<bool> {
-        let root = File::open(format!("/proc/{}/root", twin.pid))?;
-        let named = sysfiles::open_in_root(root.as_fd(), &map.path, libc::O_PATH)?;
-        let (named, mapped) =
-            (File::from(named).metadata()?, std::fs::metadata(map_file(twin.pid, map))?);
-        Ok(segment_key(&named) == segment_key(&mapped))
-    };
-    look().unwrap_or(false)
+fn is_called_so(shown: &Shown, map: &Mapping) -> bool {
+    shown.nameless.get(&map.start).is_some_and(|nameless| nameless.called_so)
 }
 
 /// The contents behind a mapping whose file had no name in the pause.
-fn segment_of(twin: &Twin, map: &Mapping, segments: &Segments) -> Result<Option<u32>> {
-    if !map.path.ends_with(DELETED) {
-        return Ok(None);
-    }
-    let path = map_file(twin.pid, map);
-    let meta = std::fs::metadata(&path).doing(|| format!("look at {path}"))?;
-    Ok(segments.index.get(&segment_key(&meta)).copied())
+fn segment_of(shown: &Shown, map: &Mapping, segments: &Segments) -> Option<u32> {
+    let nameless = shown.nameless.get(&map.start)?;
+    segments.index.get(&nameless.key).copied()
 }
 
 /// Records the vdso where the program knows of it, so that another kernel's is refused.
-fn kernel_shape(twin: &Twin, live: &mut Live) -> Result<()> {
+fn kernel_shape(still: &Still, live: &mut Live) -> Result<()> {
     let known = live.mm.auxv.chunks_exact(2).any(|pair| pair[0] == crate::vdso::AT_SYSINFO_EHDR);
     let kernel = live.vmas.iter().filter_map(|vma| match vma.backing {
         Backing::Kernel(kind) => Some((kind, vma.start, vma.len())),
@@ -339,7 +453,7 @@ fn kernel_shape(twin: &Twin, live: &mut Live) -> Result<()> {
     let code = kernel.iter().find(|(kind, ..)| *kind == KernelMapping::Vdso);
     if let Some((_, start, len)) = code.filter(|_| known) {
         let mut bytes = vec![0; *len as usize];
-        twin.memory.read(*start, &mut bytes).doing(|| "read the vdso".into())?;
+        still.read(*start, &mut bytes)?;
         live.mm.vdso_hash = Some(*blake3::hash(&bytes).as_bytes());
     }
     Ok(())

@@ -1,24 +1,27 @@
 //! Capturing a live tree.
 //!
-//!   freeze ─► kernel state ─► descriptors ─► shared memory, files ─► twins ─► thaw
-//!   (every     (threads,       (what they     (read now: nobody       (one copy-on-write
-//!    thread)    signals,        point at)      writes meanwhile)       fork per process)
-//!               timers)
+//!   freeze ─► kernel state ─► descriptors ─► shared memory, files ─► changed pages ─► thaw
+//!   (every     (threads,       (what they     (read now: nobody       (copied if few, else a
+//!    thread)    signals,        point at)      writes meanwhile)       copy-on-write fork, the
+//!               timers)                                                twin, of the process)
 //!                        ... the source runs on ...
-//!   from the twins: what a fork inherits, mappings, pages ─► pack ─► sync ─► image ─► sync
+//!   mappings, pages, from twins also what a fork inherits ─► pack ─► sync ─► image ─► sync
 //!
 //! Everything up to the thaw is one instant. If any step fails the twins are killed, every thread
 //! is let go as it was, and nothing has been named in the store.
 
 mod apart;
+mod copied;
 mod fds;
 mod files;
 mod filters;
 mod inherited;
+mod jobs;
 mod mappings;
 mod pages;
 mod process;
 mod sink;
+mod still;
 mod sysv;
 mod threads;
 mod twin;
@@ -31,11 +34,13 @@ use crate::fault;
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::store::{Image, Store};
 use crate::tree::Tree;
+use copied::Room;
 use mappings::Completeness;
 use stasis_image::model::*;
+use stasis_sandbox::cgroup;
 use stasis_sys::{arch, libc, process as sysprocess};
 use std::time::{Duration, Instant};
-use twin::Twin;
+use still::{Means, Still};
 
 /// What a capture did.
 #[derive(Debug, Clone)]
@@ -53,21 +58,22 @@ pub struct Captured {
 pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     let start = Instant::now();
     tree.wait_filled()?;
-    let _room = tree.walls.group.room();
+    // twins count as the machine's own processes, until the last of them is gone
+    let twins = tree.walls.group.room();
     let parent = tree.last_image();
     let mut sink = Sink::new(store, parent.as_ref())?;
-    let (paused, pause) = match pause(tree, &mut sink)? {
+    let (paused, pause) = match pause(tree, &mut sink, &twins)? {
         (Some(paused), pause) => (paused, pause),
-        // a twin was found to lack memory: what to look for is known now
+        // something was found to be missing: what to look for is known now
         (None, _) => {
             sink = Sink::new(store, parent.as_ref())?;
-            let (paused, pause) = pause_again(tree, &mut sink)?;
+            let (paused, pause) = pause_again(tree, &mut sink, &twins)?;
             (paused, pause)
         }
     };
     let memory = pages::write_all(&paused, &mut sink)?;
     fault::point("capture.pages")?;
-    paused.twins.iter().try_for_each(Twin::check_intact)?;
+    paused.stills.iter().try_for_each(Still::check_intact)?;
     let (new_pages, shared_pages) = sink.counts();
     let Finished { packs, held } = sink.finish()?;
     let manifest = assemble(paused, memory, packs, parent.as_ref(), &tree.root_name)?;
@@ -80,7 +86,7 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
 /// What the pause left behind.
 pub struct Paused {
     pub processes: Vec<Process>,
-    pub twins: Vec<Twin>,
+    pub stills: Vec<Still>,
     pub objects: Vec<Object>,
     pub segments: Vec<Segment>,
     pub files: FileTree,
@@ -89,48 +95,57 @@ pub struct Paused {
     pub filters: Vec<Filter>,
 }
 
-fn pause_again(tree: &Tree, sink: &mut Sink) -> Result<(Paused, Duration)> {
-    let (paused, pause) = pause(tree, sink)?;
+fn pause_again(tree: &Tree, sink: &mut Sink, twins: &cgroup::Room) -> Result<(Paused, Duration)> {
+    let (paused, pause) = pause(tree, sink, twins)?;
     let unsteady = || Error::refused(0, "its memory marks change from capture to capture");
     Ok((paused.ok_or_else(unsteady)?, pause))
 }
 
-/// The pause itself; `None` when the twins turned out to be incomplete.
-fn pause(tree: &Tree, sink: &mut Sink) -> Result<(Option<Paused>, Duration)> {
+/// The pause itself; `None` when what it left turned out to be incomplete.
+fn pause(tree: &Tree, sink: &mut Sink, twins: &cgroup::Room) -> Result<(Option<Paused>, Duration)> {
+    let mut means = Means { copies: Room::make(), twins };
     let start = Instant::now();
     let frozen = Frozen::stop(tree.walls.init.pid, &mut tree.memo().restarts)?;
     let pinned = stay_near(&frozen);
     fault::point("capture.frozen")?;
-    apart::check(&frozen, tree.walls.init.pid)?;
+    apart::check(&frozen, tree)?;
     let clocks = clocks_of(tree)?;
     let processes = frozen.processes.iter().map(|process| process::read(process, tree));
     let mut processes = processes.collect::<Result<Vec<Process>>>()?;
+    if processes.iter().all(|process| process.ppid != 1 || process.live().is_none()) {
+        return Err(Error::Gone); // nothing is left that could come back
+    }
     let filters = filters::read_all(&frozen, &mut processes)?;
+    jobs::ask_parents(&frozen, &mut processes)?;
     fault::point("capture.state")?;
     let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
     sysv::read(tree, &mut objects, sink)?;
     fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
     fault::point("capture.files")?;
-    let twins = twin::make_all(&frozen, tree)?;
+    let stills = still::make_all(&frozen, tree, &mut processes, &mut means)?;
     fault::point("capture.twins")?;
     let closer = tree.memo().look_closer;
-    let segments = mappings::shared_segments(&frozen, tree, &mut objects, sink)?;
+    let segments = mappings::shared_segments(&frozen, &stills, tree, &mut objects, sink)?;
     drop(frozen);
     // from here on the source should have its processor for itself
     drop(pinned);
     let pause = start.elapsed();
     fault::point("capture.thawed")?;
-    inherited::read_all(&twins, &mut processes)?;
+    inherited::read_all(&stills, &mut processes)?;
     let mut mapped_files = Vec::new();
-    let read = mappings::read_all(&twins, &mut processes, &mut mapped_files, &segments, closer)?;
-    if read == Completeness::Lacking {
-        tree.memo().look_closer = true;
+    let read = mappings::read_all(&stills, &mut processes, &mut mapped_files, &segments, closer)?;
+    match read {
+        Completeness::Whole => {}
+        Completeness::Lacking => tree.memo().look_closer = true,
+        Completeness::Moved => tree.memo().twins_only = true,
+    }
+    if read != Completeness::Whole {
         return Ok((None, pause));
     }
     let paused = Paused {
         processes,
-        twins,
+        stills,
         objects: objects.list,
         segments: segments.list,
         files,

@@ -1,77 +1,133 @@
-//! Private pages, from the twins to the sink.
+//! Private pages, from processes that stand still to the sink.
 
 use super::Paused;
 use super::sink::Sink;
-use super::twin::Twin;
+use super::still::Still;
 use crate::error::{Doing, Error, Result};
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
-use stasis_sys::pagemap::{FILE, GUARD, PRESENT, Pagemap, Query, Region, SWAPPED, ZERO_PAGE};
+use stasis_sys::pagemap::{
+    FILE, GUARD, PRESENT, Pagemap, Query, Region, SWAPPED, WP_ALLOWED, ZERO_PAGE,
+};
 
 const CHUNK: u64 = 256 << 10;
 const PAGE: u64 = PAGE_SIZE as u64;
 const TOP: u64 = 0x7fff_ffff_f000;
 
 pub fn write_all(paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>> {
-    paused
-        .twins
-        .iter()
-        .map(|twin| {
-            let process = paused.processes.iter().find(|process| process.pid == twin.own_pid);
-            let vmas = process.and_then(Process::live).map_or(&[][..], |live| &live.vmas);
-            let (present, guards) = own_pages(twin)?;
-            check_vdso(twin, vmas, &present)?;
-            let runs = write_process(twin, vmas, &present, sink)?;
-            Ok(ProcessMemory { pid: twin.own_pid, runs, guards })
-        })
-        .collect()
+    let write = |still: &Still| {
+        let pid = still.own_pid();
+        let process = paused.processes.iter().find(|process| process.pid == pid);
+        let vmas = process.and_then(Process::live).map_or(&[][..], |live| &live.vmas);
+        let scanned;
+        let own = match still {
+            Still::Copied(copied) => &copied.own,
+            Still::Twin(twin) => {
+                scanned = own_pages(twin.pid, &[])?;
+                &scanned
+            }
+        };
+        check_vdso(pid, vmas, &own.pages)?;
+        let runs = write_process(still, vmas, &own.pages, sink)?;
+        Ok(ProcessMemory { pid, runs, guards: own.guards.clone() })
+    };
+    paused.stills.iter().map(write).collect()
 }
 
 /// First address and end.
 type Range = (u64, u64);
 
-/// Pages that are the process's own (there, not a file's, not the shared zero page), and guard
-/// regions, which have no pages but are not nothing.
-fn own_pages(twin: &Twin) -> Result<(Vec<Region>, Vec<Range>)> {
-    let told = scan(twin, PRESENT | GUARD).or_else(|_| scan(twin, PRESENT))?;
-    let (guards, pages): (Vec<_>, Vec<_>) =
-        told.into_iter().partition(|region| region.categories & GUARD != 0);
-    Ok((pages, guards.iter().map(|region| (region.start, region.end)).collect()))
+/// What is a process's own (there, not a file's, not the shared zero page).
+pub struct Own {
+    pub pages: Vec<Region>,
+    /// Those of them that are not registered for tracking.
+    pub untracked: Vec<Region>,
+    /// Guard regions, which have no pages but are not nothing.
+    pub guards: Vec<Range>,
 }
 
-fn scan(twin: &Twin, report: u64) -> Result<Vec<Region>> {
+/// `anonymous` are ranges in which no page can be a file's: looking at the page tables alone is
+/// several times faster than looking at every page.
+pub fn own_pages(pid: i32, anonymous: &[Range]) -> Result<Own> {
+    let report = PRESENT | WP_ALLOWED;
+    let told = scan(pid, anonymous, report | GUARD).or_else(|_| scan(pid, anonymous, report))?;
+    let (guards, pages): (Vec<_>, Vec<_>) =
+        told.into_iter().partition(|region| region.categories & GUARD != 0);
+    let untracked = pages.iter().filter(|region| region.categories & WP_ALLOWED == 0);
+    Ok(Own {
+        untracked: untracked.copied().collect(),
+        guards: guards.iter().map(|region| (region.start, region.end)).collect(),
+        pages: joined(pages),
+    })
+}
+
+/// Pages of its own that are not registered for tracking.
+pub fn untracked(pid: i32) -> Result<Vec<Region>> {
     let query = Query {
-        all: FILE | ZERO_PAGE,
-        inverted: FILE | ZERO_PAGE,
+        all: WP_ALLOWED | FILE,
+        any: PRESENT | SWAPPED,
+        inverted: WP_ALLOWED | FILE,
+        report: PRESENT,
+        protect: false,
+    };
+    let mut regions = Vec::new();
+    Pagemap::open(pid)
+        .and_then(|mut pagemap| pagemap.scan(0, TOP, query, &mut regions))
+        .doing(|| format!("scan pages of {pid}"))?;
+    Ok(regions)
+}
+
+/// Regions that are told apart only by answers that do not matter here.
+fn joined(regions: Vec<Region>) -> Vec<Region> {
+    let mut joined: Vec<Region> = Vec::with_capacity(regions.len());
+    for region in regions {
+        match joined.last_mut() {
+            Some(last) if last.end == region.start => last.end = region.end,
+            _ => joined.push(region),
+        }
+    }
+    joined
+}
+
+fn scan(pid: i32, anonymous: &[Range], report: u64) -> Result<Vec<Region>> {
+    let query = |not: u64| Query {
+        all: not,
+        inverted: not,
         any: PRESENT | SWAPPED,
         report,
         protect: false,
     };
     let mut regions = Vec::new();
-    Pagemap::open(twin.pid)
-        .and_then(|pagemap| pagemap.scan(0, TOP, query, &mut regions))
-        .doing(|| "scan a twin's pages".into())?;
+    let mut walk = || -> std::io::Result<()> {
+        let mut pagemap = Pagemap::open(pid)?;
+        let mut at = 0;
+        for (start, end) in anonymous {
+            pagemap.scan(at, *start, query(FILE | ZERO_PAGE), &mut regions)?;
+            pagemap.scan(*start, *end, query(ZERO_PAGE), &mut regions)?;
+            at = *end;
+        }
+        pagemap.scan(at, TOP, query(FILE | ZERO_PAGE), &mut regions)
+    };
+    walk().doing(|| format!("scan pages of {pid}"))?;
     Ok(regions)
 }
 
 fn write_process(
-    twin: &Twin,
+    still: &Still,
     vmas: &[Vma],
     present: &[Region],
     sink: &mut Sink,
 ) -> Result<Vec<Run>> {
     let parent = sink.parent().cloned();
-    let parent_runs = parent
-        .as_ref()
-        .and_then(|image| image.manifest.memory.iter().find(|memory| memory.pid == twin.own_pid))
-        .map_or(&[][..], |memory| &memory.runs);
+    let parent_runs =
+        parent.as_ref().map_or(&[][..], |image| image.manifest.runs_of(still.own_pid()));
     let mut runs = Vec::new();
     for (start, end, vma) in intersect(present, vmas) {
-        for (start, end, changed) in split_changed(start, end, twin.changed.as_deref()) {
+        for (start, end, changed) in split_changed(start, end, still.changed()) {
             if changed {
-                read_range(twin, vma, start, end, parent_runs, sink, &mut runs)?;
+                read_range(still, vma, start, end, parent_runs, sink, &mut runs)?;
             } else {
-                inherit_range(twin, vma, start, end, parent_runs, sink, &mut runs)?;
+                inherit_range(start, end, parent_runs, sink, &mut runs);
             }
         }
     }
@@ -79,11 +135,11 @@ fn write_process(
 }
 
 /// The kernel's code is not in the image; a page of it that was written to is the program's own.
-fn check_vdso(twin: &Twin, vmas: &[Vma], present: &[Region]) -> Result<()> {
+fn check_vdso(pid: i32, vmas: &[Vma], present: &[Region]) -> Result<()> {
     let vdso = vmas.iter().find(|vma| vma.backing == Backing::Kernel(KernelMapping::Vdso));
     let Some(vdso) = vdso else { return Ok(()) };
     if present.iter().any(|region| region.start < vdso.end && region.end > vdso.start) {
-        return Err(Error::refused(twin.own_pid, "it wrote to the kernel's vdso"));
+        return Err(Error::refused(pid, "it wrote to the kernel's vdso"));
     }
     Ok(())
 }
@@ -107,7 +163,7 @@ fn intersect<'a>(regions: &[Region], vmas: &'a [Vma]) -> Vec<(u64, u64, &'a Vma)
 }
 
 /// Cuts a range where it goes over from changed to unchanged. Unknown counts as changed.
-fn split_changed(start: u64, end: u64, changed: Option<&[Region]>) -> Vec<(u64, u64, bool)> {
+pub fn split_changed(start: u64, end: u64, changed: Option<&[Region]>) -> Vec<(u64, u64, bool)> {
     let Some(changed) = changed else { return vec![(start, end, true)] };
     let mut parts = Vec::new();
     let mut at = start;
@@ -127,7 +183,7 @@ fn split_changed(start: u64, end: u64, changed: Option<&[Region]>) -> Vec<(u64, 
 }
 
 fn read_range(
-    twin: &Twin,
+    still: &Still,
     vma: &Vma,
     start: u64,
     end: u64,
@@ -139,7 +195,7 @@ fn read_range(
     let mut at = start;
     while at < end {
         let mut chunk = vec![0u8; (end - at).min(CHUNK) as usize];
-        twin.memory.read(at, &mut chunk).doing(|| format!("read page {at:x} of a twin"))?;
+        still.read(at, &mut chunk)?;
         for (index, page) in chunk.chunks_exact(PAGE_SIZE).enumerate() {
             // an anonymous page of zeros is the same as none
             if !anonymous || page.iter().any(|byte| *byte != 0) {
@@ -152,39 +208,16 @@ fn read_range(
     Ok(())
 }
 
-/// Pages the tracker says were not written: the parent's, where it has them.
-fn inherit_range(
-    twin: &Twin,
-    vma: &Vma,
-    start: u64,
-    end: u64,
-    parent: &[Run],
-    sink: &mut Sink,
-    runs: &mut Vec<Run>,
-) -> Result<()> {
-    let (mut page, last) = (start / PAGE, end / PAGE);
-    while page < last {
-        let next = parent.partition_point(|run| run.end() <= page);
-        let run = parent.get(next);
-        match run.filter(|run| run.page <= page) {
-            Some(run) => {
-                let stop = run.end().min(last);
-                sink.inherit(run.slice(page, (stop - page) as u32), runs);
-                page = stop;
-            }
-            None => {
-                let stop = run.map_or(last, |run| run.page.min(last));
-                if matches!(vma.backing, Backing::Anonymous) {
-                    // not written, and not in the parent: the empty part of a huge page
-                    page = stop;
-                    continue;
-                }
-                read_range(twin, vma, page * PAGE, stop * PAGE, parent, sink, runs)?;
-                page = stop;
-            }
-        }
+/// Pages the tracker says were not written: the parent's, where it has them. Where it has none
+/// there is nothing: what looks like a page is the mark of the protection, or the empty part of a
+/// huge page.
+fn inherit_range(start: u64, end: u64, parent: &[Run], sink: &mut Sink, runs: &mut Vec<Run>) {
+    let (page, last) = (start / PAGE, end / PAGE);
+    let first = parent.partition_point(|run| run.end() <= page);
+    for run in parent[first..].iter().take_while(|run| run.page < last) {
+        let (from, to) = (run.page.max(page), run.end().min(last));
+        sink.inherit(run.slice(from, (to - from) as u32), runs);
     }
-    Ok(())
 }
 
 /// The parent's run of one page.

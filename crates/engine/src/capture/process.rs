@@ -51,6 +51,7 @@ fn read_live(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Result<
         timers,
         oom_score_adj: proc::read_text(process.pid, "oom_score_adj")?.trim().parse().unwrap_or(0),
         child_subreaper,
+        stopped: live.stopped.map(|signal| JobStop { signal, told: true }),
         ..Live::default()
     })
 }
@@ -151,6 +152,11 @@ pub fn words(bytes: &[u8]) -> Vec<u64> {
 pub fn mm_fields(pid: i32) -> Result<MmFields> {
     let stat = Stat::parse(&proc::read_text(pid, "stat")?)
         .ok_or_else(|| Error::refused(pid, "its stat file is unreadable"))?;
+    mm_fields_of(pid, &stat)
+}
+
+/// As above, given the process's stat file.
+pub fn mm_fields_of(pid: i32, stat: &Stat) -> Result<MmFields> {
     let field = |number: usize| stat.field(number).unwrap_or(0);
     let auxv =
         std::fs::read(format!("/proc/{pid}/auxv")).doing(|| format!("read auxv of {pid}"))?;

@@ -5,7 +5,7 @@
 //! waited for inside the source, in the same pause. A twin is traced by us and never runs.
 
 use crate::error::{Doing, Error, Result};
-use crate::freeze::{Frozen, FrozenLive, FrozenProcess};
+use crate::freeze::{FrozenLive, FrozenProcess};
 use crate::inject::{Injector, Site};
 use crate::proc;
 use crate::tree::Tree;
@@ -55,18 +55,12 @@ impl Marks {
     }
 }
 
-pub fn make_all(frozen: &Frozen, tree: &Tree) -> Result<Vec<Twin>> {
-    frozen
-        .processes
-        .iter()
-        .filter(|process| process.live.is_some())
-        .map(|process| make(process, tree))
-        .collect()
-}
-
-fn make(process: &FrozenProcess, tree: &Tree) -> Result<Twin> {
+pub fn make(
+    process: &FrozenProcess,
+    tree: &Tree,
+    changed: Option<Vec<pagemap::Region>>,
+) -> Result<Twin> {
     let live = process.live.as_ref().ok_or(Error::Gone)?;
-    let changed = tree.take_changed(process.pid)?;
     let mut marks = Marks::default();
     let locks = process.status.number("VmLck").unwrap_or(0) > 0;
     if tree.memo().look_closer || locks {
@@ -75,6 +69,7 @@ fn make(process: &FrozenProcess, tree: &Tree) -> Result<Twin> {
         marks.locked = flagged(&all, "lo");
     }
     let mut twin = Twin::fork(process, live, &marks)?;
+    let size = |pid: i32| proc::size(pid).doing(|| format!("read the size of {pid}"));
     if size(process.pid)? != size(twin.pid)? {
         // only the copy shows what is missing from it
         marks.dont_fork = missing_ranges(process.pid, twin.pid)?;
@@ -85,12 +80,6 @@ fn make(process: &FrozenProcess, tree: &Tree) -> Result<Twin> {
     twin.restored = tree.base.is_some();
     twin.marks = marks;
     Ok(twin)
-}
-
-/// Pages of address space, mapped or not.
-fn size(pid: i32) -> Result<u64> {
-    let text = proc::read_text(pid, "statm")?;
-    Ok(text.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0))
 }
 
 fn mappings(pid: i32, file: &str) -> Result<Vec<proc::Mapping>> {
@@ -142,15 +131,20 @@ fn fork(
     advise(&mut source, &marks.advice(true))?;
     let at = source.put(0, &helper_args)?;
     let twin_args = source.put(128, &CloneArgs::default().to_bytes())?;
-    let twin = source.clone("make a helper", at).and_then(|helper| {
+    let helper = source.clone("make a helper", at);
+    // by its own number: the program may have children of that kind itself
+    let number = helper.as_ref().ok().and_then(|helper| own_number(*helper));
+    let twin = helper.and_then(|helper| {
         let twin = fork_from_helper(helper, memory, site, twin_args);
         end(helper);
         twin
     });
     let marked = advise(&mut source, &marks.advice(false));
     // the helper is the source's child, of a kind ordinary waits do not see
-    let wait = [u64::MAX, 0, (libc::__WCLONE | libc::WNOHANG) as u64, 0, 0, 0];
-    let waited = source.call(libc::SYS_wait4, wait);
+    let waited = number.map_or(Ok(0), |number| {
+        let flags = (libc::__WCLONE | libc::WNOHANG) as u64;
+        source.call(libc::SYS_wait4, [number as u64, 0, flags, 0, 0, 0])
+    });
     let whole = twin.and_then(|twin| {
         let copy = ProcessMemory::open(twin).doing(|| "open a twin's memory".into());
         // the copy was made with our arguments in its scratch memory
@@ -160,6 +154,11 @@ fn fork(
     source.finish()?;
     marked.and(waited)?;
     whole
+}
+
+/// The number a process has in the machine.
+fn own_number(pid: i32) -> Option<i32> {
+    proc::Status::parse(&proc::read_text(pid, "status").ok()?).innermost("NSpid")
 }
 
 fn advise(source: &mut Injector, advice: &[(u64, u64, i32)]) -> Result<i64> {

@@ -1,6 +1,7 @@
 //! The program of a whole tree.
 
 use super::confine::Confine;
+use super::jobs::StoppedThread;
 use super::memory::{self, Layout, MemoryPlan, Step};
 use super::parts::{HUGE, dense_ranges, layout_of, parked, without_lazy};
 use super::{process, thread};
@@ -69,6 +70,8 @@ pub struct Built {
     pub leave: Vec<u8>,
     /// Pages the fill file must hold, one after another.
     pub fills: Vec<Run>,
+    /// Threads the engine has to load before it lets the others go.
+    pub stopped: Vec<StoppedThread>,
 }
 
 pub(super) struct Builder<'a> {
@@ -81,6 +84,7 @@ pub(super) struct Builder<'a> {
     filled: u64,
     /// The file that is number 0, for its next piece.
     open_file: Option<u32>,
+    pub stopped: Vec<StoppedThread>,
 }
 
 pub fn build(prepared: &Prepared) -> Result<Built> {
@@ -92,6 +96,7 @@ pub fn build(prepared: &Prepared) -> Result<Built> {
         bounding: super::confine::bounding(prepared.manifest),
         filled: 0,
         open_file: None,
+        stopped: Vec::new(),
     };
     builder.prologue();
     let root = root_of(prepared.manifest)?;
@@ -106,7 +111,8 @@ pub fn build(prepared: &Prepared) -> Result<Built> {
     {
         return Err(Error::Unfit("it has more threads or mappings than a restore can hold".into()));
     }
-    Ok(Built { program: builder.program, leave, fills: builder.fills })
+    let Builder { program, fills, stopped, .. } = builder;
+    Ok(Built { program, leave, fills, stopped })
 }
 
 /// The process everything else hangs on: the first child of init.

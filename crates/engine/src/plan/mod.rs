@@ -15,18 +15,22 @@
 
 mod builder;
 mod confine;
+mod epoll;
 mod holdings;
+mod jobs;
 mod memory;
 mod parts;
 mod process;
 mod terminals;
 mod thread;
 
-pub use builder::{Built, OWN_OBJECTS, Prepared, Purpose, build, root_of};
+pub use builder::{Built, GO, OWN_OBJECTS, Prepared, Purpose, build, root_of};
 pub use confine::Confine;
+pub use jobs::StoppedThread;
 pub use memory::{Layout, MemoryPlan, plan as plan_memory};
 pub use parts::{layout_of, parked};
 pub use process::{HELPER_PID, INNER_HELPER_PID};
+pub use thread::install_arguments;
 
 use stasis_image::model::MmFields;
 

@@ -46,9 +46,10 @@ impl<'a> Builder<'a> {
         self.timers(live)?;
         self.settle(process, live, is_root);
         self.rlimits(live);
+        self.await_stopped_children(process);
         thread::personal(self, process, &live.threads[0]);
         thread::set_dumpable(self, live, &emitted);
-        self.wait_for_all(is_root);
+        self.wait_for_all(live, is_root);
         self.shared_pending(process, live);
         self.program.must(
             "close our own",
@@ -92,7 +93,7 @@ impl<'a> Builder<'a> {
             }
             let objects = &self.prepared.manifest.objects;
             match &objects[fd.object as usize].kind {
-                ObjectKind::Epoll { watches } => self.watch(fd.number, watches),
+                ObjectKind::Epoll { watches } => self.watch(live, fd.number, watches),
                 ObjectKind::Timerfd(timer) => self.arm(fd.number, timer),
                 _ => {}
             }
@@ -106,17 +107,6 @@ impl<'a> Builder<'a> {
         });
         let first = all.find(|(_, other)| other.object == fd.object);
         first.is_some_and(|(pid, other)| pid == process.pid && other.number == fd.number)
-    }
-
-    fn watch(&mut self, epoll: i32, watches: &[EpollWatch]) {
-        for watch in watches {
-            // struct epoll_event is packed: events, then data
-            let mut event = watch.events.to_ne_bytes().to_vec();
-            event.extend(watch.data.to_ne_bytes());
-            let event = self.program.data(&event);
-            let args = [epoll as u64, libc::EPOLL_CTL_ADD as u64, watch.fd as u64, event];
-            self.program.must("watch a descriptor", libc::SYS_epoll_ctl, &args);
-        }
     }
 
     fn arm(&mut self, fd: i32, timer: &Timerfd) {
@@ -294,18 +284,25 @@ impl<'a> Builder<'a> {
     }
 
     /// Nobody runs before everybody can: a failure anywhere ends the whole tree unseen.
-    fn wait_for_all(&mut self, is_root: bool) {
-        let others = self.living() - 1;
-        if !is_root {
+    fn wait_for_all(&mut self, live: &Live, is_root: bool) {
+        if is_root {
+            let others = self.living() - 1;
+            self.program.await_word(READY, others);
+            let control = self.own(OWN_CONTROL);
+            let byte = self.program.data(b"k");
+            let args = [control, byte, 1, 0, 0, 0];
+            self.program.must("say that all is ready", libc::SYS_sendto, &args);
+            // where some are to stand still, the engine says when the others go
+            if !self.has_stopped() {
+                self.program.arrive(GO);
+            }
+        } else {
             self.program.arrive(READY);
-            self.program.await_word(GO, 1);
-            return;
         }
-        self.program.await_word(READY, others);
-        let control = self.own(OWN_CONTROL);
-        let byte = self.program.data(b"k");
-        self.program.must("say that all is ready", libc::SYS_sendto, &[control, byte, 1, 0, 0, 0]);
-        self.program.arrive(GO);
+        // one that is stopped goes nowhere, and everybody waits until it stands
+        if live.stopped.is_none() {
+            self.program.await_word(GO, 1);
+        }
     }
 
     /// Signals for the process as a whole; every signal is still blocked.

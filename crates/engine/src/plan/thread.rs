@@ -5,6 +5,7 @@
 
 use super::builder::{Builder, FILTERED, OWN_STAGE};
 use super::confine::ALL_CAPABILITIES;
+use super::jobs::StoppedThread;
 use crate::error::Result;
 use stasis_image::model::*;
 use stasis_spawner::layout;
@@ -47,10 +48,13 @@ struct Places<'a> {
     walls_first: bool,
     /// There is no other: what we still do is known to pass it.
     only_ours: bool,
+    stopped: Option<JobStop>,
 }
 
 /// Operations of a place beside one for each filter.
 const PLACE_OPS: u64 = 8;
+/// Words at the end of the first place.
+const WORDS: u64 = 4 * 8;
 /// `struct sock_fprog`.
 const HEADER: u64 = 16;
 
@@ -59,27 +63,42 @@ impl<'a> Places<'a> {
         let confine = builder.prepared.confine;
         let filters = confine.filters(builder.prepared.manifest, live);
         let ops = (PLACE_OPS + filters.len() as u64) * OP_SIZE;
-        let size = (arch::frame_size() as u64 + 64 + ops).next_multiple_of(PAGE);
+        let size = (arch::frame_size() as u64 + 64 + ops + WORDS).next_multiple_of(PAGE);
         let bytes: u64 = filters.iter().map(|filter| HEADER + filter.len() as u64 * 8).sum();
         let threads = live.threads.len();
         let area = builder.leave.reserve(size * threads as u64 + bytes.next_multiple_of(PAGE));
         let only_ours = filters.iter().all(|filter| *filter == confine.filter);
         let walls_first = !confine.filter.is_empty();
-        Places { area, size, threads, filters, walls_first, only_ours }
+        let stopped = live.stopped;
+        Places { area, size, threads, filters, walls_first, only_ours, stopped }
     }
 
     fn place(&self, index: usize) -> u64 {
         self.area + self.size * index as u64
     }
 
-    /// A counter the first thread waits on lies at the end of the first place.
-    fn left(&self) -> u64 {
-        self.area + self.size - 8
+    fn word(&self, index: u64) -> u64 {
+        self.area + self.size - WORDS + index * 8
     }
 
-    /// Before it, whether the filters are there, which the others wait for.
+    /// A counter the first thread waits on.
+    fn left(&self) -> u64 {
+        self.word(0)
+    }
+
+    /// Whether the filters are there, which the others wait for.
     fn filtered(&self) -> u64 {
-        self.area + self.size - 16
+        self.word(1)
+    }
+
+    /// Stays zero: who waits for it stands still.
+    fn never(&self) -> u64 {
+        self.word(2)
+    }
+
+    /// The signal by which a process stops itself, as a set.
+    fn mask(&self) -> u64 {
+        self.word(3)
     }
 
     fn len(&self, builder: &Builder) -> u64 {
@@ -148,14 +167,16 @@ pub(super) fn emit(builder: &mut Builder, process: &Process, live: &Live) -> Res
         if let Some((word, _)) = counted {
             builder.program.arrive(word);
         }
-        builder.program.await_word(super::builder::GO, 1);
+        if live.stopped.is_none() {
+            builder.program.await_word(super::builder::GO, 1);
+        }
         builder.program.jump_to(places.place(index + 1));
     }
     builder.program.land(over);
     Ok(Emitted { first_place: places.area, personal: counted })
 }
 
-/// Operations first, the frame they load after them.
+/// The last operations of a thread, and after them the frame they load.
 fn write_place(
     builder: &mut Builder,
     places: &Places,
@@ -166,46 +187,76 @@ fn write_place(
     let at = places.place(index);
     let ops_len = (PLACE_OPS + headers.len() as u64) * OP_SIZE;
     let frame_at = (at + ops_len).next_multiple_of(64);
+    let (walls, own) = headers.split_at(usize::from(places.walls_first));
     let mut ops = Program::new(at, 0);
     if index == 0 {
         ops.await_word(places.left(), places.threads as u32 - 1);
-        let (walls, own) = headers.split_at(usize::from(places.walls_first));
         install_filters(&mut ops, walls);
-        if places.walls_first && builder.living() > 1 {
-            ops.arrive(FILTERED);
-            ops.await_word(FILTERED, builder.living());
+        if places.walls_first {
+            meet_filtered(builder, &mut ops, places);
         }
         let stage = layout::STAGE + layout::LEAVE_MAX;
         let len = layout::STAGE_SIZE - layout::LEAVE_MAX;
         ops.any("drop the stage", libc::SYS_munmap, &[stage, len]);
-        install_filters(&mut ops, own);
-        release_threads(&mut ops, places);
     } else {
         ops.arrive(places.left());
-        wait_filtered(&mut ops, places);
     }
-    ops.sigreturn(frame_at);
+    let mut sigmask = thread.sigmask;
+    if let Some(stop) = places.stopped {
+        if index == 0 {
+            stop_oneself(builder, &mut ops, places, stop, thread.tid);
+        }
+        ops.await_word(places.never(), 1);
+        // the engine takes it from here, and sets the mask when nothing can be delivered
+        let filters = if index == 0 { own.to_vec() } else { Vec::new() };
+        builder.stopped.push(StoppedThread { tid: thread.tid, frame: frame_at, sigmask, filters });
+        sigmask = u64::MAX;
+    } else {
+        go_on(&mut ops, places, index, own);
+        ops.sigreturn(frame_at);
+    }
     let regs = user_regs(&thread.regs);
     let altstack = (thread.altstack.sp, thread.altstack.flags & !1, thread.altstack.size);
-    let parts =
-        FrameParts { regs: &regs, xstate: &thread.xstate, sigmask: thread.sigmask, altstack };
+    let parts = FrameParts { regs: &regs, xstate: &thread.xstate, sigmask, altstack };
     let frame = arch::build_frame(frame_at, &parts);
     builder.leave.write(at, &ops.ops_bytes());
     builder.leave.write(frame_at, &frame);
 }
 
-/// By the first thread for all of them, which need be one filter for later ones to be so too.
-///
-/// The walls' own filter comes first, and no process of the tree runs before all have it: one that
-/// ran could reach into another that still waits for it. The program's own come last, for they may
-/// refuse all that is left to do but loading the registers.
-fn install_filters(ops: &mut Program, headers: &[u64]) {
-    const TSYNC_ESRCH: u64 = 16;
-    let flags = seccomp::FLAG_TSYNC | TSYNC_ESRCH;
-    for header in headers {
-        let args = [seccomp::SET_MODE_FILTER, flags, *header];
-        ops.must("install a filter", libc::SYS_seccomp, &args);
+/// No process of the tree runs before all are under the walls' filter: one that ran could reach
+/// into another that still waits for it. One that is stopped does not run, and waits for nobody.
+fn meet_filtered(builder: &Builder, ops: &mut Program, places: &Places) {
+    let living = builder.living();
+    if living > 1 {
+        ops.arrive(FILTERED);
+        if places.stopped.is_none() {
+            ops.await_word(FILTERED, living);
+        }
     }
+}
+
+/// The program's own filters come last, for they may refuse all that is left to do but loading
+/// the registers.
+fn go_on(ops: &mut Program, places: &Places, index: usize, own: &[u64]) {
+    if index == 0 {
+        install_filters(ops, own);
+        release_threads(ops, places);
+    } else {
+        wait_filtered(ops, places);
+    }
+}
+
+/// By the first thread for all of them, which need be one filter for later ones to be so too.
+fn install_filters(ops: &mut Program, headers: &[u64]) {
+    for header in headers {
+        ops.must("install a filter", libc::SYS_seccomp, &install_arguments(*header));
+    }
+}
+
+/// Of a call that puts all threads under a filter.
+pub fn install_arguments(header: u64) -> [u64; 3] {
+    const TSYNC_ESRCH: u64 = 16;
+    [seccomp::SET_MODE_FILTER, seccomp::FLAG_TSYNC | TSYNC_ESRCH, header]
 }
 
 fn release_threads(ops: &mut Program, places: &Places) {
@@ -224,6 +275,23 @@ fn wait_filtered(ops: &mut Program, places: &Places) {
         (false, true) => ops.await_word(places.filtered(), 1),
         (false, false) => ops.watch_word(places.filtered(), 1),
     }
+}
+
+/// Stops the process by the signal that had stopped it, or by one that cannot fail when nobody
+/// will be told which it was. Its handler is the default one, or it would not have stopped. The
+/// program's own filters might refuse this, so the engine installs them when it stands.
+fn stop_oneself(
+    builder: &mut Builder,
+    ops: &mut Program,
+    places: &Places,
+    stop: JobStop,
+    pid: i32,
+) {
+    let signal = if stop.told { libc::SIGSTOP } else { stop.signal };
+    let mask = places.mask();
+    builder.leave.write(mask, &(1u64 << (signal - 1)).to_ne_bytes());
+    ops.any("unblock it", libc::SYS_rt_sigprocmask, &[libc::SIG_UNBLOCK as u64, mask, 0, 8]);
+    ops.any("stop", libc::SYS_kill, &[pid as u64, signal as u64]);
 }
 
 /// Replaces the shared stage by private memory where the LEAVE places of this process are, so

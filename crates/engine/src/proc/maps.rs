@@ -9,7 +9,6 @@ pub struct Mapping {
     pub shared: bool,
     pub offset: u64,
     pub inode: u64,
-    pub device: String,
     /// As the kernel prints it, with newlines escaped.
     pub path: String,
     /// Two-letter flags; empty when read from maps.
@@ -39,7 +38,7 @@ fn parse_line(line: &str) -> Option<Mapping> {
     let (start, end) = field().split_once('-')?;
     let perms = field().as_bytes();
     let offset = field();
-    let device = field().to_owned();
+    field();
     let inode = field().parse().ok()?;
     let bit = |index: usize, letter: u8, value: u8| {
         if perms.get(index) == Some(&letter) { value } else { 0 }
@@ -51,7 +50,6 @@ fn parse_line(line: &str) -> Option<Mapping> {
         shared: perms.get(3) == Some(&b's'),
         offset: u64::from_str_radix(offset, 16).ok()?,
         inode,
-        device,
         path: rest.trim_start().to_owned(),
         flags: Vec::new(),
     })

@@ -23,6 +23,13 @@ pub fn read_link(pid: i32, name: &str) -> Result<String> {
     Ok(target.to_string_lossy().into_owned())
 }
 
+/// Pages of a process's address space, mapped or not.
+pub fn size(pid: i32) -> std::io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/statm"))?;
+    let size = text.split(' ').next().and_then(|pages| pages.parse().ok());
+    size.ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+}
+
 /// Thread ids of a process, in the host's numbering.
 pub fn threads(pid: i32) -> Result<Vec<i32>> {
     numbers(&format!("/proc/{pid}/task"))

@@ -176,16 +176,26 @@ impl Lab {
     }
 
     /// A process of the engine's that holds the machine's memory.
+    /// One of our own engines': those of others on this host come and go.
     fn template(&self) -> i32 {
         self.all_walls();
         let is_template = |pid: &i32| {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            name.trim() == "stasis-template"
+            name.trim() == "stasis-template" && is_ours(*pid)
         };
         let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
         let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         pids.find(is_template).expect("a template")
     }
+}
+
+fn is_ours(pid: i32) -> bool {
+    let parent = |pid: i32| -> Option<i32> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
+    };
+    let own = std::process::id() as i32;
+    std::iter::successors(Some(pid), |pid| parent(*pid)).any(|pid| pid == own)
 }
 
 pub fn launch(engine: &Arc<Engine>) -> Machine {

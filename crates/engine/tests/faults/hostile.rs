@@ -68,7 +68,7 @@ acts! {
     vfork_waits: AtStart, Refused("vfork");
     shared_memory_process: AtStart, Refused("shares its memory");
     tracer: AtStart, Refused("traced");
-    stopped_child: AtStart, Refused("stopped by a signal");
+    stopped_child: AtStart, Carried;
     sigtrap_handler: AtStart, Carried;
     sigtrap_pending: AtStart, Refused("SIGTRAP");
     fault_handler: AtStart, Carried;

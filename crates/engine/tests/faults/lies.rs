@@ -159,6 +159,9 @@ const PROCESSES: &[Lie] = &[
         let action = SigAction { signal: 65, handler: 0, flags: 0, restorer: 0, mask: 0 };
         live(m).actions.push(action);
     }),
+    ("a stop by a signal that stops nobody", |m| {
+        live(m).stopped = Some(JobStop { signal: 64, told: false });
+    }),
     ("a pending signal of three bytes", |m| live(m).pending.push(SigInfo(vec![1, 2, 3]))),
     ("a pending signal of no bytes, of a thread", |m| {
         live(m).threads[0].pending.push(SigInfo(Vec::new()));

@@ -27,8 +27,9 @@ impl SectionKind {
     pub const fn version(self) -> u32 {
         match self {
             Self::Memory | Self::Files => 1,
-            Self::Meta | Self::Objects => 2,
-            Self::Processes => 3,
+            Self::Meta => 2,
+            Self::Objects => 3,
+            Self::Processes => 4,
         }
     }
 

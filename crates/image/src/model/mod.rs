@@ -37,6 +37,14 @@ pub struct Manifest {
     pub files: FileTree,
 }
 
+impl Manifest {
+    /// Where the private pages of a process are.
+    pub fn runs_of(&self, pid: i32) -> &[Run] {
+        let memory = self.memory.iter().find(|memory| memory.pid == pid);
+        memory.map_or(&[], |memory| &memory.runs)
+    }
+}
+
 /// Where and when an image was taken, and what it needs to come back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Meta {

@@ -168,6 +168,23 @@ pub struct EpollWatch {
     pub fd: i32,
     pub events: u32,
     pub data: u64,
+    /// An event was waiting to be taken. Matters where it is told only once.
+    pub due: bool,
+}
+
+impl EpollWatch {
+    /// Told at changes only (EPOLLET), or once (EPOLLONESHOT).
+    pub fn is_told_once(&self) -> bool {
+        const ONESHOT_OR_EDGE: u32 = 3 << 30;
+        self.events & ONESHOT_OR_EDGE != 0
+    }
+
+    /// EPOLLONESHOT, and not told yet.
+    pub fn is_armed_shot(&self) -> bool {
+        const ONESHOT: u32 = 1 << 30;
+        const KINDS: u32 = (1 << 28) - 1;
+        self.events & ONESHOT != 0 && self.events & KINDS != 0
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

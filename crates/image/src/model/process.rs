@@ -50,6 +50,16 @@ pub struct Live {
     pub huge_pages_disabled: bool,
     /// Seccomp filters of every thread, oldest first, by index into `Meta::filters`.
     pub filters: Vec<u32>,
+    /// Stopped by job control.
+    pub stopped: Option<JobStop>,
+}
+
+/// A stop by SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU, which lasts until SIGCONT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobStop {
+    pub signal: i32,
+    /// Whether the parent has been told by wait(2).
+    pub told: bool,
 }
 
 /// A seccomp filter: classic BPF, one instruction a word as the kernel lays it out.

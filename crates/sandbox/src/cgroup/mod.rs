@@ -13,6 +13,7 @@ mod find;
 
 use crate::config::Limits;
 use files::{Files, Version};
+use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -175,18 +176,11 @@ impl Group {
         Usage { pids: usage.pids.map(|pids| pids.saturating_sub(INIT)), ..usage }
     }
 
-    /// Room for the engine's own copies of the machine's processes, for as long as the value
-    /// lives. They count as the machine's: at its limit a capture would fail, and the kernel would
-    /// end the machine's processes for the memory of their copies.
+    /// Room for the engine's own copies of the machine's processes, from when it is first asked
+    /// for and for as long as the value lives. They count as the machine's: at its limit a capture
+    /// would fail, and the kernel would end the machine's processes for the memory of their copies.
     pub fn room(&self) -> Room<'_> {
-        let limits = self.limits();
-        if let (Some(files), true) = (&self.files, limits.memory.is_some() || limits.pids.is_some())
-        {
-            // one copy and one helper each, at most
-            let copies = files.usage().pids.unwrap_or(0) + 2;
-            let _ = self.apply(&limits, copies);
-        }
-        Room { group: self }
+        Room { group: self, given: Cell::new(false) }
     }
 
     fn apply(&self, limits: &Limits, copies: u64) -> io::Result<()> {
@@ -203,12 +197,28 @@ impl Group {
 /// See `Group::room`.
 pub struct Room<'a> {
     group: &'a Group,
+    given: Cell<bool>,
+}
+
+impl Room<'_> {
+    /// Gives the room, once. Without it a copy may still fit.
+    pub fn give(&self) {
+        let limits = self.group.limits();
+        let limited = limits.memory.is_some() || limits.pids.is_some();
+        if let (Some(files), true, false) = (&self.group.files, limited, self.given.replace(true)) {
+            // one copy and one helper each, at most
+            let copies = files.usage().pids.unwrap_or(0) + 2;
+            let _ = self.group.apply(&limits, copies);
+        }
+    }
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
         // a machine that used the room meanwhile keeps it until the next capture
-        let _ = self.group.apply(&self.group.limits(), 0);
+        if self.given.get() {
+            let _ = self.group.apply(&self.group.limits(), 0);
+        }
     }
 }
 

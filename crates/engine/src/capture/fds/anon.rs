@@ -1,14 +1,13 @@
-//! Descriptors without a file: event counters, epoll, signals, timers.
+//! Descriptors without a file: event counters, signals, timers.
 
-use super::Descriptor;
+use super::{Descriptor, epoll};
 use crate::error::Result;
-use crate::proc::after;
 use stasis_image::model::*;
 
 pub fn read(descriptor: &Descriptor, kind: &str) -> Result<ObjectKind> {
     let read = match kind {
         "eventfd" => eventfd(descriptor),
-        "eventpoll" => epoll(descriptor),
+        "eventpoll" => return epoll::read(descriptor),
         "signalfd" => signalfd(descriptor),
         "timerfd" => timerfd(descriptor),
         other => return Err(descriptor.refuse(format!("{other} is not supported"))),
@@ -19,22 +18,6 @@ pub fn read(descriptor: &Descriptor, kind: &str) -> Result<ObjectKind> {
 fn eventfd(descriptor: &Descriptor) -> Option<ObjectKind> {
     let semaphore = descriptor.info.text("eventfd-semaphore").is_some_and(|value| value == "1");
     Some(ObjectKind::Eventfd { count: descriptor.info.hex("eventfd-count")?, semaphore })
-}
-
-fn epoll(descriptor: &Descriptor) -> Option<ObjectKind> {
-    // "tfd:        5 events:       19 data:                5  pos:0 ino:..."
-    let watches = descriptor
-        .info
-        .all("tfd")
-        .map(|line| {
-            Some(EpollWatch {
-                fd: line.split_whitespace().next()?.parse().ok()?,
-                events: u32::from_str_radix(after(line, "events:")?, 16).ok()?,
-                data: u64::from_str_radix(after(line, "data:")?, 16).ok()?,
-            })
-        })
-        .collect::<Option<Vec<_>>>()?;
-    Some(ObjectKind::Epoll { watches })
 }
 
 fn signalfd(descriptor: &Descriptor) -> Option<ObjectKind> {

@@ -6,6 +6,7 @@
 
 mod anon;
 mod cwd;
+mod epoll;
 mod files;
 mod inotify;
 mod locks;

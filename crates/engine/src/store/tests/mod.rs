@@ -104,6 +104,7 @@ fn manifest(parts: &[(&Pack, std::ops::Range<u64>)], created_unix_ms: u64) -> Ma
             hostname: String::new(),
             packs: packs.collect(),
             mapped_files: Vec::new(),
+            filters: Vec::new(),
         },
         processes: vec![Process { pid: 2, ppid: 1, pgid: 2, sid: 2, exit_signal: 17, state }],
         objects: Vec::new(),

@@ -1,0 +1,291 @@
+//! A capture without a twin: where little changed, the changed pages and everything that would be
+//! asked of the twin are read in the pause itself.
+//!
+//! A fork of a process with many mappings takes longer than all the rest of a pause, and afterwards
+//! costs the source a fault for every page it writes. What remains to be looked at when the source
+//! runs again are mapped files, by size and time; one that is no longer mapped as it was makes the
+//! whole capture start again with a twin.
+
+use super::inherited::{self, Asked};
+use super::mappings::{self, Nameless};
+use super::pages::{self, Own, split_changed};
+use super::still::with_untracked;
+use crate::error::{Doing, Result};
+use crate::freeze::FrozenProcess;
+use crate::proc::{self, Mapping};
+use crate::tree::Tree;
+use stasis_image::model::*;
+use stasis_sys::PAGE;
+use stasis_sys::memory::{Described, ProcessMemory, Vmas};
+use stasis_sys::pagemap::Region;
+use stasis_sys::vmas::{RawVma, VmaLister};
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::io;
+use std::sync::OnceLock;
+
+/// More than this is not copied in a pause: a twin is faster.
+const MOST: u64 = 4 << 20;
+
+pub struct Copied {
+    /// Of the source, in the host's numbering.
+    pub pid: i32,
+    /// In the machine's.
+    pub own_pid: i32,
+    pub changed: Vec<Region>,
+    /// Pages of its own, copied or not, and guard regions.
+    pub own: Own,
+    /// Whether pages of ours are left in it from a restore, and the interpreter is unchanged.
+    pub restored: bool,
+    pub interpreter: bool,
+    pub exe: (String, Metadata),
+    /// Of mapped files without a name, by where they are mapped.
+    pub nameless: HashMap<u64, Nameless>,
+    mappings: Vec<Listed>,
+    contents: Contents,
+}
+
+/// Copied pages.
+struct Contents {
+    bytes: Vec<u8>,
+    /// Addresses and where their bytes begin and end, in order.
+    places: Vec<(u64, usize, usize)>,
+}
+
+/// Memory for what a pause copies, made before it: the first use of a page takes as long as
+/// copying it.
+pub struct Room(Vec<u8>);
+
+impl Room {
+    pub fn make() -> Room {
+        const USUAL: usize = 2 << 20;
+        let used = u8::MAX;
+        Room(if lister().is_some() { vec![used; USUAL] } else { Vec::new() })
+    }
+
+    /// Leaves none for the next process, which then makes its own.
+    fn take(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.0);
+        bytes.resize(len, 0);
+        bytes
+    }
+}
+
+/// A mapping as the pause leaves it: strings are made when the source runs again.
+struct Listed {
+    raw: RawVma,
+    /// Which of the descriptions is its own; several mappings of one open file share it.
+    backing: Described,
+}
+
+/// The kernel's list of mappings, where it can be had.
+fn lister() -> Option<&'static VmaLister> {
+    static LISTER: OnceLock<Option<VmaLister>> = OnceLock::new();
+    LISTER.get_or_init(|| VmaLister::load().ok()).as_ref()
+}
+
+/// Whether it is worth looking closer: what was written is a lower bound for what is to be copied.
+pub fn may_be_small(written: &[Region]) -> bool {
+    let size: u64 = written.iter().map(|region| region.end - region.start).sum();
+    size <= MOST && lister().is_some()
+}
+
+/// Copies what is needed; `None` when that is too much, or something is not understood, and a
+/// twin is to be made.
+pub fn copy(
+    source: &FrozenProcess,
+    tree: &Tree,
+    written: &[Region],
+    live: &mut Live,
+    room: &mut Room,
+) -> Result<Option<Copied>> {
+    let (Some(lister), Some(frozen)) = (lister(), &source.live) else { return Ok(None) };
+    let Ok(mappings) = list(lister, source.pid) else { return Ok(None) };
+    let own = pages::own_pages(source.pid, &large_anonymous(&mappings))?;
+    let changed = with_untracked(written, &own.untracked);
+    let wanted = wanted(&own.pages, &changed);
+    if wanted.iter().map(|(start, end)| end - start).sum::<u64>() > MOST {
+        return Ok(None);
+    }
+    let asked = Asked { pid: source.pid, stat: &source.stat, status: &source.status };
+    inherited::read(&asked, &frozen.memory, frozen.site, live)?;
+    let vdso = mappings.iter().find(|listed| listed.backing.name == "[vdso]");
+    let vdso = vdso.map(|listed| (listed.raw.start, listed.raw.end));
+    let Ok(contents) = contents(&frozen.memory, wanted.into_iter().chain(vdso).collect(), room)
+    else {
+        return Ok(None);
+    };
+    Ok(Some(Copied {
+        pid: source.pid,
+        own_pid: source.own_pid,
+        changed,
+        own,
+        restored: tree.base.is_some(),
+        interpreter: crate::inject::holds_interpreter(&frozen.memory),
+        exe: exe(source.pid)?,
+        nameless: nameless(source.pid, &mappings)?,
+        mappings,
+        contents,
+    }))
+}
+
+/// All mappings with what backs them. Which file it is is asked once for each open file. The walk
+/// is a newer thing of the kernel's, so it must account for the whole address space.
+fn list(lister: &VmaLister, pid: i32) -> io::Result<Vec<Listed>> {
+    let vmas = Vmas::open(pid)?;
+    let mut listed: Vec<Listed> = Vec::new();
+    let mut files: HashMap<u64, usize> = HashMap::new();
+    let all = lister.list(pid)?;
+    let pages: u64 = all.iter().map(|raw| (raw.end - raw.start) / PAGE).sum();
+    if pages != proc::size(pid)? {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    for raw in all {
+        let known = files.get(&raw.file).map(|index| listed[*index].backing.clone());
+        let backing = match known {
+            Some(backing) => backing,
+            None if raw.file == 0 && !raw.special => Described::default(),
+            None => vmas.describe(raw.start)?,
+        };
+        // what smaps would show as an escape, and flags we do not know, are for the other way
+        if backing.name.contains('\n') || raw.letters().is_none() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        if raw.file != 0 {
+            files.entry(raw.file).or_insert(listed.len());
+        }
+        listed.push(Listed { raw, backing });
+    }
+    Ok(listed)
+}
+
+impl Listed {
+    fn to_mapping(&self) -> Mapping {
+        let letters = self.raw.letters().unwrap_or_default();
+        let bit = |name: &str, value: u8| if letters.contains(&name) { value } else { 0 };
+        Mapping {
+            start: self.raw.start,
+            end: self.raw.end,
+            prot: bit("rd", 1) | bit("wr", 2) | bit("ex", 4),
+            shared: letters.contains(&"ms"),
+            offset: if self.raw.file == 0 { 0 } else { self.raw.offset * PAGE },
+            inode: self.backing.inode,
+            path: self.backing.name.clone(),
+            flags: letters.into_iter().map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// Ranges of anonymous memory that are worth a look of their own.
+fn large_anonymous(mappings: &[Listed]) -> Vec<(u64, u64)> {
+    const LARGE: u64 = 256 << 10;
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let anonymous = mappings.iter().filter(|listed| listed.raw.file == 0 && !listed.raw.special);
+    for RawVma { start, end, .. } in anonymous.map(|listed| listed.raw) {
+        match ranges.last_mut() {
+            Some(last) if last.1 == start => last.1 = end,
+            _ => ranges.push((start, end)),
+        }
+    }
+    ranges.retain(|(start, end)| end - start >= LARGE);
+    ranges
+}
+
+/// Pages that the image cannot take from its parent.
+fn wanted(own: &[Region], changed: &[Region]) -> Vec<(u64, u64)> {
+    let parts = own.iter().flat_map(|own| split_changed(own.start, own.end, Some(changed)));
+    parts.filter(|(.., changed)| *changed).map(|(start, end, _)| (start, end)).collect()
+}
+
+fn contents(
+    memory: &ProcessMemory,
+    mut ranges: Vec<(u64, u64)>,
+    room: &mut Room,
+) -> io::Result<Contents> {
+    ranges.sort_unstable();
+    let mut bytes = room.take(ranges.iter().map(|(start, end)| (end - start) as usize).sum());
+    let mut places = Vec::with_capacity(ranges.len());
+    let mut at = 0;
+    for (start, end) in ranges {
+        let next = at + (end - start) as usize;
+        memory.read(start, &mut bytes[at..next])?;
+        places.push((start, at, next));
+        at = next;
+    }
+    Ok(Contents { bytes, places })
+}
+
+impl Contents {
+    fn get(&self, address: u64, len: usize) -> Option<&[u8]> {
+        let next = self.places.partition_point(|(start, ..)| *start <= address);
+        let (start, first, last) = self.places.get(next.checked_sub(1)?)?;
+        let from = (address - start) as usize;
+        self.bytes[*first..*last].get(from..from + len)
+    }
+}
+
+fn exe(pid: i32) -> Result<(String, Metadata)> {
+    let link = format!("/proc/{pid}/exe");
+    let meta = std::fs::metadata(&link).doing(|| format!("look at {link}"))?;
+    Ok((proc::read_link(pid, "exe")?, meta))
+}
+
+fn nameless(pid: i32, mappings: &[Listed]) -> Result<HashMap<u64, Nameless>> {
+    let deleted = |listed: &&Listed| listed.backing.name.ends_with(mappings::DELETED);
+    let look = |listed: &Listed| {
+        let map = listed.to_mapping();
+        Ok((map.start, Nameless::look(pid, &map)?))
+    };
+    mappings.iter().filter(deleted).map(look).collect()
+}
+
+impl Copied {
+    pub fn mappings(&self) -> Vec<Mapping> {
+        self.mappings.iter().map(Listed::to_mapping).collect()
+    }
+
+    /// Those of files without a name.
+    pub fn nameless_mappings(&self) -> Vec<Mapping> {
+        let nameless = |listed: &&Listed| self.nameless.contains_key(&listed.raw.start);
+        self.mappings.iter().filter(nameless).map(Listed::to_mapping).collect()
+    }
+
+    /// Whether a file is mapped at an address as it was in the pause.
+    pub fn still_maps(&self, vmas: &Vmas, start: u64) -> bool {
+        let listed = self.mappings.iter().find(|listed| listed.raw.start == start);
+        let told = vmas.describe(start).ok();
+        listed.zip(told).is_some_and(|(listed, told)| {
+            let backing = &listed.backing;
+            (told.start, told.end) == (listed.raw.start, listed.raw.end)
+                && (told.inode, told.device) == (backing.inode, backing.device)
+                && told.name == backing.name
+        })
+    }
+
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let found = self.contents.get(address, bytes.len()).ok_or_else(missing)?;
+        bytes.copy_from_slice(found);
+        Ok(())
+    }
+}
+
+/// A page that was not copied is asked for only if what is wanted was worked out wrongly.
+fn missing() -> io::Error {
+    io::Error::other("the page was not copied in the pause")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(start: u64, end: u64) -> Region {
+        Region { start, end, categories: 0 }
+    }
+
+    #[test]
+    fn only_pages_that_are_there_and_were_written_are_wanted() {
+        let own = [region(0x1000, 0x4000), region(0x8000, 0xc000)];
+        let changed = [region(0x2000, 0x3000), region(0x5000, 0x9000)];
+        assert_eq!(wanted(&own, &changed), [(0x2000, 0x3000), (0x8000, 0x9000)]);
+    }
+}

@@ -1,0 +1,110 @@
+//! Loading the registers of processes that come back stopped by job control.
+//!
+//! Such a process stands still on our own pages, where it sent itself the signal. Each of its
+//! threads is made to load its frame, one instruction, and is let go: the kernel stops it again
+//! before it runs, now as the program it is. Filters of the program's own come before that, for all
+//! of its threads at once. If anything fails the tree is ended.
+
+use crate::error::{Doing, Error, Result};
+use crate::inject;
+use crate::plan::{self, StoppedThread};
+use crate::proc::{self, Stat, Status};
+use stasis_sys::arch::UserRegs;
+use stasis_sys::libc;
+use stasis_sys::ptrace::{self, Stop};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+pub fn load(init: i32, threads: &[StoppedThread]) -> Result<()> {
+    let numbers = numbers(init)?;
+    for thread in threads {
+        let tid = *numbers.get(&thread.tid).ok_or(Error::Gone)?;
+        await_stop(tid)?;
+        load_one(tid, thread).doing(|| format!("load stopped thread {}", thread.tid))?;
+        await_stop(tid)?;
+    }
+    Ok(())
+}
+
+/// The host's number of every thread below an init, by the machine's.
+fn numbers(init: i32) -> Result<HashMap<i32, i32>> {
+    let mut numbers = HashMap::new();
+    let mut processes = proc::children(init)?;
+    while let Some(pid) = processes.pop() {
+        for tid in proc::threads(pid)? {
+            let status = Status::parse(&proc::read_text(pid, &format!("task/{tid}/status"))?);
+            numbers.extend(status.innermost("NSpid").map(|own| (own, tid)));
+        }
+        processes.extend(proc::children(pid)?);
+    }
+    Ok(numbers)
+}
+
+/// Nobody who could continue it runs yet.
+fn await_stop(tid: i32) -> Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    if stands_within(tid, PATIENCE) {
+        return Ok(());
+    }
+    let what = format!("thread {tid} of the host does not stop as it had been stopped");
+    Err(Error::Unfit(what))
+}
+
+/// Whether a thread is stopped by job control, or will be in this time.
+pub fn stands_within(tid: i32, patience: Duration) -> bool {
+    let end = Instant::now() + patience;
+    loop {
+        let text = proc::read_text(tid, "stat").unwrap_or_default();
+        if Stat::parse(&text).is_some_and(|stat| stat.state == 'T') {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+fn load_one(tid: i32, thread: &StoppedThread) -> std::io::Result<()> {
+    const THROUGH: u64 = ptrace::OPT_SUSPEND_SECCOMP;
+    ptrace::seize(tid, THROUGH).or_else(|_| ptrace::seize(tid, 0))?;
+    match ptrace::wait_stop(tid)? {
+        Stop::Group(_) => {}
+        other => return Err(unexpected(other)),
+    }
+    for header in &thread.filters {
+        let [operation, flags, header] = plan::install_arguments(*header);
+        let set = |regs: &mut UserRegs| (regs.rdi, regs.rsi, regs.rdx) = (operation, flags, header);
+        call(tid, libc::SYS_seccomp, set)?;
+        if ptrace::regs(tid)?.rax != 0 {
+            return Err(std::io::Error::other("a filter could not be installed"));
+        }
+    }
+    call(tid, libc::SYS_rt_sigreturn, |regs| regs.rsp = thread.frame)?;
+    ptrace::set_sigmask(tid, thread.sigmask)?;
+    ptrace::detach(tid, 0)
+}
+
+/// Makes one call on our own pages.
+fn call(tid: i32, number: i64, set: impl FnOnce(&mut UserRegs)) -> std::io::Result<()> {
+    let mut regs = ptrace::regs(tid)?;
+    regs.rip = inject::own_instruction();
+    regs.rax = number as u64;
+    // no call is under way any more that could be made again
+    regs.orig_rax = u64::MAX;
+    set(&mut regs);
+    ptrace::set_regs(tid, &regs)?;
+    loop {
+        ptrace::step(tid)?;
+        match ptrace::wait_stop(tid)? {
+            Stop::Signal(libc::SIGTRAP) => return Ok(()),
+            // it may report once more that it is stopped, before it runs
+            Stop::Group(_) => {}
+            other => return Err(unexpected(other)),
+        }
+    }
+}
+
+fn unexpected(stop: Stop) -> std::io::Error {
+    std::io::Error::other(format!("it stopped for {stop:?}"))
+}
