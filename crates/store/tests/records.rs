@@ -64,7 +64,7 @@ fn machines_are_as_they_were_written() {
     let (dir, store) = store();
     let made = store.add_machine(record("one")).expect("add");
     let store = reopen(dir.path(), store);
-    assert_eq!(store.machines().expect("list"), [made.clone()]);
+    assert_eq!(store.machines().expect("list"), std::slice::from_ref(&made));
     assert!(matches!(store.add_machine(record("one")), Err(Error::NameTaken(_))));
     let changed = NewRecord { tags: Default::default(), ..made.made.clone() };
     store.set_machine(made.id, &changed).expect("change");
