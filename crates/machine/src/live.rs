@@ -114,7 +114,15 @@ impl Live {
     }
 
     pub fn expect<T>(&mut self, wanted: impl Fn(Report) -> Option<T>) -> Result<T> {
-        let end = Instant::now() + PATIENCE;
+        self.expect_within(PATIENCE, wanted)
+    }
+
+    pub fn expect_within<T>(
+        &mut self,
+        patience: Duration,
+        wanted: impl Fn(Report) -> Option<T>,
+    ) -> Result<T> {
+        let end = Instant::now() + patience;
         let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
         let bell = fds::eventfd(0, flags)
             .map_err(|source| Error::Io { doing: "make a bell".into(), source })?;

@@ -15,9 +15,12 @@ use stasis_protocol::{Done, Exec, Order, Report};
 use stasis_store::TemplateRecord;
 use stasis_template::{Progress, Recipe, Root};
 use std::path::Path;
+use std::time::Duration;
 
 /// The name machines get their template by when none is given.
 pub const DEFAULT: &str = "python";
+/// The longest a start or a recipe's warm-up code may take.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Where the agent lies in a root.
 const AGENT_DIR: &str = "/opt/stasis/agent";
 
@@ -98,7 +101,8 @@ impl Host {
         let engine = &self.inner().engine;
         let tree = engine.launch(own_root, program, outside)?;
         let mut live = Live { tree, line };
-        live.expect(|report| matches!(report, Report::Ready { .. }).then_some(()))?;
+        let ready = |report| matches!(report, Report::Ready { .. }).then_some(());
+        live.expect_within(PATIENCE, ready)?;
         warm_up(&mut live, code)?;
         live.ask(&Order::Freeze, |report| matches!(report, Report::Frozen).then_some(()))?;
         let image = engine.capture(&live.tree)?.image;
@@ -151,7 +155,8 @@ fn warm_up(live: &mut Live, code: &str) -> Result<()> {
     let text = serde_json::Value::from(code);
     let code = format!("exec(compile({text}, '<warm-up>', 'exec'), {{'__name__': 'warm_up'}})");
     let order = Order::Exec(Exec { seq: 0, code, max_bytes: 1 << 20 });
-    let done: Done = live.ask(&order, |report| match report {
+    live.line.send(&order)?;
+    let done: Done = live.expect_within(PATIENCE, |report| match report {
         Report::Done(done) => Some(done),
         _ => None,
     })?;

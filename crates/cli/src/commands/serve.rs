@@ -9,10 +9,12 @@ use crate::bench::setup;
 use crate::config::Config;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::show::Progress;
 use stasis_machine::{Host, Settings};
 use stasis_server::{Bound, Listen, Options};
 use stasis_sys::{files, libc, process};
-use std::path::PathBuf;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ const KEPT: [&str; 2] = ["data.in_use", "store.busy"];
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where to listen, such as 127.0.0.1:8700
+    /// Where to listen, such as 127.0.0.1:7717
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// Only on the data directory's own socket, for this user
@@ -56,7 +58,11 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
         Err(error) if args.private && KEPT.contains(&error.code()) => return Ok(ExitCode::SUCCESS),
         other => Arc::new(other?),
     };
-    stasis_server::serve(host, options, announce).map_err(|error| {
+    if !args.private {
+        prepare(&host)?;
+    }
+    let data = config.data_dir();
+    stasis_server::serve(host, options, move |bound| announce(bound, &data)).map_err(|error| {
         let failure = Failure::new(error.code(), error.to_string());
         Failure { hint: error.hint(), ..failure }
     })?;
@@ -99,6 +105,7 @@ fn options(args: &Args, config: &Config) -> Result<Options> {
         linger: config.seconds("linger_seconds").filter(|_| args.private || args.linger.is_some()),
         allowed_hosts: args.allowed_hosts.clone(),
         allowed_origins: args.allowed_origins.clone(),
+        root_token: std::env::var("STASIS_ROOT_TOKEN").ok().filter(|token| !token.is_empty()),
         ..Options::default()
     })
 }
@@ -106,12 +113,43 @@ fn options(args: &Args, config: &Config) -> Result<Options> {
 fn address(text: &str) -> Result<std::net::SocketAddr> {
     text.parse().map_err(|_| {
         Failure::usage(format!("{text:?} is not an address to listen on"))
-            .hint("write it as 127.0.0.1:8700 or [::1]:8700")
+            .hint("write it as 127.0.0.1:7717 or [::1]:7717")
     })
 }
 
-fn announce(bound: &Bound) {
-    if let Some(address) = bound.tcp() {
-        eprintln!("listening on {address}");
+/// A service that was started by hand has its default template before it says it is ready.
+fn prepare(host: &Host) -> Result<()> {
+    if host.template(None).is_ok() {
+        return Ok(());
+    }
+    let recipe = stasis_template::Recipe::default_python();
+    let shown = Shown(RefCell::new(Progress::new(&format!("template {}", recipe.name))));
+    let built = host.build_template(&recipe, &shown);
+    shown.0.into_inner().end(if built.is_ok() { "ready" } else { "failed" });
+    Ok(built.map(drop)?)
+}
+
+/// A build in this process, shown as others are.
+struct Shown(RefCell<Progress>);
+
+impl stasis_template::Progress for Shown {
+    fn step(&self, name: &str, done: u64, total: Option<u64>) {
+        self.0.borrow_mut().step(name, done, total);
+    }
+
+    fn say(&self, line: &str) {
+        self.0.borrow().say(line);
+    }
+}
+
+/// Where it is, and what to do with it.
+fn announce(bound: &Bound, data: &Path) {
+    let Some(address) = bound.tcp() else { return };
+    let token = data.join("token");
+    eprintln!("listening on http://{address}");
+    if std::env::var_os("STASIS_ROOT_TOKEN").is_none() {
+        eprintln!("token in     {}", token.display());
+        eprintln!("try          curl -X POST http://{address}/v1/machine/new \\");
+        eprintln!("               -H \"authorization: Bearer $(cat {})\"", token.display());
     }
 }

@@ -84,7 +84,7 @@ pub static KEYS: std::sync::LazyLock<Vec<Key>> = std::sync::LazyLock::new(|| {
             key(
                 "listen",
                 Text,
-                || Some(Value::Text("127.0.0.1:8700".into())),
+                || Some(Value::Text("127.0.0.1:7717".into())),
                 "where `serve` listens",
             ),
             "--listen",
