@@ -37,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-testbed",
         ],
     ),
+    ("stasis-mcp", &["stasis-api", "stasis-machine", "stasis-testbed"]),
     // only tests use it
     ("stasis-testbed", &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"]),
     (
