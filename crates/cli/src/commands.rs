@@ -8,6 +8,7 @@ mod exec;
 pub mod history;
 mod machine;
 mod making;
+mod mcp;
 mod pairs;
 mod repl;
 mod rollback;
@@ -60,6 +61,8 @@ pub enum Command {
     Stop,
     /// Offer machines as a service
     Serve(serve::Args),
+    /// Give an agent machines, by MCP over standard streams
+    Mcp(mcp::Args),
     /// Show the settings, and where each came from
     Config,
     /// Print a script that completes commands in a shell
@@ -88,6 +91,7 @@ impl Command {
             Command::Status => status::run(context),
             Command::Stop => stop::run(context),
             Command::Serve(args) => serve::run(args, context),
+            Command::Mcp(args) => mcp::run(args, context),
             Command::Config => config::run(context),
             Command::Completions(args) => completions::run(&args),
             Command::Doctor => doctor::run(context),

@@ -262,6 +262,21 @@ impl Machine {
         Ok(waited)
     }
 
+    /// Ends one instruction and no other, whether it waits or runs; the state is kept. Whether it
+    /// did either: one that is just about to start does neither.
+    pub fn stop(self: &Arc<Self>, seq: u64) -> Result<bool> {
+        if self.cancel(seq)? {
+            return Ok(true);
+        }
+        let mut work = self.work();
+        if work.running != Some(seq) {
+            return Ok(false);
+        }
+        work.interrupt = Some(seq);
+        self.ring(&mut work)?;
+        Ok(true)
+    }
+
     fn interrupt_all(self: &Arc<Self>) -> Result<()> {
         let waiting = {
             let mut work = self.work();

@@ -28,6 +28,14 @@ impl Guard {
         Guard { hosts, origins: origins.to_vec() }
     }
 
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    pub fn origins(&self) -> &[String] {
+        &self.origins
+    }
+
     pub fn check(&self, headers: &HeaderMap) -> Result<()> {
         let host = text(headers, header::HOST).unwrap_or_default().to_ascii_lowercase();
         if !self.hosts.iter().any(|own| *own == host || own == without_port(&host)) {

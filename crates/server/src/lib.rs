@@ -28,6 +28,7 @@ mod keyring;
 mod limits;
 mod listen;
 mod machines;
+mod mcp;
 mod metrics;
 mod openapi;
 mod pages;

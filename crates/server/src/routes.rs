@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::{
-    gate, history, instructions, machines, pages, repl, store, streams, templates, tokens,
+    gate, history, instructions, machines, mcp, pages, repl, store, streams, templates, tokens,
 };
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -37,6 +37,7 @@ pub fn all() -> OpenApiRouter<App> {
 pub fn router(app: App) -> Router {
     let (router, _) = all().split_for_parts();
     router
+        .merge(mcp::routes(&app))
         .fallback(unknown)
         .method_not_allowed_fallback(not_so)
         .layer(from_fn_with_state(app.clone(), gate::pass))

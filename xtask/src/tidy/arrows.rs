@@ -37,7 +37,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-testbed",
         ],
     ),
-    ("stasis-server", &["stasis-api", "stasis-machine", "stasis-template"]),
+    ("stasis-mcp", &["stasis-api", "stasis-machine", "stasis-testbed"]),
+    ("stasis-server", &["stasis-api", "stasis-machine", "stasis-mcp", "stasis-template"]),
     // only tests use it
     ("stasis-testbed", &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"]),
     (
@@ -46,6 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-api",
             "stasis-engine",
             "stasis-machine",
+            "stasis-mcp",
             "stasis-server",
             "stasis-store",
             "stasis-sys",

@@ -29,6 +29,16 @@ pub fn make(client: &Client, new: &NewMachine) -> Result<Machine> {
     }
 }
 
+/// Builds the default template if it is missing.
+pub fn template(client: &Client) -> Result<()> {
+    let health: serde_json::Value = client.get("/health")?;
+    if health["templates_ready"] == true {
+        return Ok(());
+    }
+    eprintln!("first use: building the default template");
+    build(client, &Recipe::default_python()).map(drop)
+}
+
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {

@@ -1,0 +1,78 @@
+//! The two tools of foreverVM's MCP server, as its users' prompts know them.
+//!
+//! Different from there: a plot comes with its text, an error is an error of the result, and an
+//! unknown REPL is an answer at once.
+
+use crate::answer::Answer;
+use crate::call::Call;
+use crate::error::Result;
+use crate::input::{ForeverRun, Nothing};
+use crate::output::{ForeverRan, ForeverRepl, Ran};
+use crate::table::{Effect, Entry, Face};
+use rmcp::ErrorData;
+use rmcp::model::JsonObject;
+use stasis_api::Exec;
+use std::sync::LazyLock;
+
+pub static TOOLS: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let create = Face {
+        name: "create-python-repl",
+        title: "Create a Python REPL",
+        about: "Makes a Python REPL that keeps its state for good. Returns its id, which \
+                run-python-in-repl takes.",
+        effect: Effect::Adds,
+    };
+    let run = Face {
+        name: "run-python-in-repl",
+        title: "Run Python in a REPL",
+        about: "Runs Python code in the REPL with the given id, which create-python-repl returned. \
+                Variables, imports and files of earlier calls are there.",
+        effect: Effect::Adds,
+    };
+    vec![create.does(create_repl), run.runs(run_in_repl)]
+});
+
+/// Refuses arguments in the way of foreverVM's server: with an error of the protocol.
+pub fn check(name: &str, arguments: &JsonObject) -> std::result::Result<(), ErrorData> {
+    if name != "run-python-in-repl" {
+        return Ok(());
+    }
+    let parsed = serde_json::from_value::<ForeverRun>(arguments.clone().into());
+    let words = |error| ErrorData::internal_error(format!("Invalid arguments: {error}"), None);
+    parsed.map(drop).map_err(words)
+}
+
+fn create_repl(call: &Call, _: Nothing) -> Result<Answer<ForeverRepl>> {
+    let repl_id = call.machine_or_new(None)?.name().to_string();
+    Ok(Answer::new(ForeverRepl { repl_id: repl_id.clone() }, repl_id))
+}
+
+async fn run_in_repl(call: Call, input: ForeverRun) -> Result<Answer<ForeverRan>> {
+    let exec = Exec { code: input.python_code, ..Exec::default() };
+    let ran = call.run(Some(input.repl_id), exec).await?;
+    Ok(Answer { images: ran.images, failed: ran.failed, ..in_their_words(ran.data) })
+}
+
+fn in_their_words(ran: Ran) -> Answer<ForeverRan> {
+    let parts = [ran.stdout, ran.stderr];
+    let output: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let error = ran.error.map(|error| match error.traceback.is_empty() {
+        true => format!("Error: {}: {}", error.name, error.message),
+        false => format!("Error: {}", error.traceback),
+    });
+    let no_value = || "The code did not return a value.".to_owned();
+    let result = match &error {
+        Some(_) => String::new(),
+        None => ran.value.unwrap_or_else(no_value),
+    };
+    let data = ForeverRan {
+        output: output.join("\n"),
+        result,
+        error,
+        repl_id: ran.machine,
+        address: ran.address,
+        receipt: ran.receipt,
+    };
+    let text = serde_json::to_string(&data).unwrap_or_default();
+    Answer::new(data, text)
+}

@@ -1,0 +1,34 @@
+//! Machines for agents: MCP over a host, as Streamable HTTP and over standard streams.
+//!
+//!   client ──► http ──┐
+//!   client ──► stdio ─┴► server ──► tools, resources, guide ──► calls ──► Host
+//!   client ──► proxy ──► (unix socket) http
+//!
+//! State between calls is the machine's name in the arguments, never the connection. What goes
+//! wrong on a machine is a result that says so; only a request that cannot be understood is an
+//! error of the protocol.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod call;
+mod error;
+mod forevervm;
+mod guide;
+mod http;
+mod input;
+mod output;
+mod proxy;
+mod resources;
+mod server;
+mod shell;
+mod stdio;
+mod table;
+mod text;
+mod tools;
+
+pub use error::{Error, Result};
+pub use http::{Account, McpOptions, router};
+pub use proxy::{proxy, proxy_streams};
+pub use server::ToolSet;
+pub use stdio::stdio;

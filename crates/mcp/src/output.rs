@@ -1,0 +1,371 @@
+//! What tools give back as data. Fields only ever join.
+
+use crate::text::{MAX_TEXT, cut, glance};
+use schemars::JsonSchema;
+use serde::Serialize;
+use stasis_api::{Chunk, Instruction, Receipt, Stream};
+use std::collections::BTreeMap;
+
+/// How an instruction ended.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Ran {
+    /// The machine it ran on. Name it in the next call to go on from this state.
+    pub machine: String,
+    /// `machine@seq`: the state after this instruction.
+    pub address: String,
+    /// `done`, `interrupted`, `cancelled` or `lost`.
+    pub status: String,
+    pub stdout: String,
+    pub stderr: String,
+    /// The last expression's value, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+    /// How many images come with the result.
+    pub images: usize,
+    pub runtime_ms: f64,
+    /// What is missing here, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<String>,
+    pub receipt: Option<Kept>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Failure {
+    /// The exception's class, or a code such as `machine.out_of_memory`.
+    pub name: String,
+    pub message: String,
+    pub traceback: String,
+}
+
+/// What holds of the machine's state.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Kept {
+    /// Whether the state is that after this instruction and all before it.
+    pub intact: bool,
+    /// The newest checkpoint on disk when this was written.
+    pub durable: Option<String>,
+    /// What was lost, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl From<&Receipt> for Kept {
+    fn from(receipt: &Receipt) -> Kept {
+        Kept {
+            intact: receipt.intact,
+            durable: receipt.durable.as_ref().map(ToString::to_string),
+            lost: receipt.lost.clone(),
+            notes: receipt.notes.clone(),
+        }
+    }
+}
+
+impl Ran {
+    /// `pictures`: how many come with it, and how many were left out.
+    pub fn new(
+        machine: &str,
+        end: &Instruction,
+        chunks: &[Chunk],
+        pictures: (usize, usize),
+    ) -> Ran {
+        let outcome = end.outcome.clone().unwrap_or_default();
+        let whole = format!("stasis://machine/{machine}/instruction/{}", end.seq);
+        let short = |text: &str| cut(text, MAX_TEXT, &whole);
+        let error = outcome.error.map(|error| Failure {
+            name: error.name,
+            message: short(&error.message),
+            traceback: short(&error.traceback),
+        });
+        let left_out = Some(pictures.1).filter(|n| *n > 0);
+        let left_out = left_out.map(|n| format!("{n} more images were left out"));
+        Ran {
+            machine: machine.to_owned(),
+            address: format!("{machine}@{}", end.seq),
+            status: word(&end.status),
+            stdout: short(&stream(chunks, Stream::Stdout)),
+            stderr: short(&stream(chunks, Stream::Stderr)),
+            value: outcome.value.as_deref().map(short),
+            error,
+            images: pictures.0,
+            runtime_ms: outcome.runtime_ms,
+            cut: outcome.cut.into_iter().chain(left_out).collect(),
+            receipt: end.receipt.as_ref().map(Kept::from),
+        }
+    }
+
+    /// The same for reading.
+    pub fn text(&self) -> String {
+        let mut parts = Vec::new();
+        let mut part = |title: &str, text: &str| {
+            if !text.is_empty() {
+                parts.push(format!("{title}{text}"));
+            }
+        };
+        part("", &self.stdout);
+        part("stderr:\n", &self.stderr);
+        part("value: ", self.value.as_deref().unwrap_or_default());
+        if let Some(error) = &self.error {
+            let bare = || format!("{}: {}", error.name, error.message);
+            let shown = Some(error.traceback.clone()).filter(|text| !text.is_empty());
+            part("error:\n", &shown.unwrap_or_else(bare));
+        }
+        self.cut.iter().for_each(|cut| part("", &format!("[{cut}]")));
+        part("", &self.last_line());
+        parts.join("\n")
+    }
+
+    /// Address and receipt.
+    fn last_line(&self) -> String {
+        let mut line = format!("[{} {}, {:.0} ms", self.address, self.status, self.runtime_ms);
+        if self.images > 0 {
+            line += &format!(", {} images", self.images);
+        }
+        if let Some(receipt) = &self.receipt {
+            line += if receipt.intact { ", state kept" } else { ", state went back" };
+            let words = receipt.lost.iter().chain(&receipt.notes);
+            words.for_each(|words| line += &format!("; {words}"));
+        }
+        line + "]"
+    }
+}
+
+/// The lines of one stream, as text.
+pub fn stream(chunks: &[Chunk], stream: Stream) -> String {
+    let own = chunks.iter().filter(|chunk| chunk.stream == stream);
+    own.map(|chunk| chunk.data.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// The name an enum's value has on the wire.
+fn word(value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).ok();
+    value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// A machine.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Machine {
+    pub name: String,
+    /// `machine@seq` of the last checkpoint on disk; absent before the first instruction.
+    pub address: Option<String>,
+    /// `ready`, `running` or `swapped`: out of memory, woken by the next instruction.
+    pub state: String,
+    pub created_at: String,
+    pub tags: BTreeMap<String, String>,
+    pub template: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<u64>,
+    /// How many instructions it was given.
+    pub instructions: u64,
+    /// Whether instructions run or wait.
+    pub pending: bool,
+    /// `machine@seq` this one is a branch of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// Why it cannot leave memory, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// What a machine in memory uses.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Usage {
+    pub memory_kib: Option<u64>,
+    pub cpu_seconds: Option<f64>,
+    pub processes: Option<u64>,
+    pub disk_kib: Option<u64>,
+}
+
+impl From<stasis_api::Usage> for Usage {
+    fn from(usage: stasis_api::Usage) -> Usage {
+        Usage {
+            memory_kib: usage.memory_kib,
+            cpu_seconds: usage.cpu_seconds,
+            processes: usage.pids,
+            disk_kib: usage.disk_kib,
+        }
+    }
+}
+
+impl From<stasis_api::Machine> for Machine {
+    fn from(machine: stasis_api::Machine) -> Machine {
+        let parent = |parent: stasis_api::Parent| {
+            stasis_api::Address { machine: parent.machine, seq: parent.seq }.to_string()
+        };
+        Machine {
+            name: machine.name.to_string(),
+            address: machine.checkpoint.map(|address| address.to_string()),
+            state: word(&machine.state),
+            created_at: machine.created_at.to_string(),
+            tags: machine.tags,
+            template: machine.template,
+            memory_mb: machine.limits.memory_mb,
+            instructions: machine.instructions,
+            pending: machine.has_pending_instruction,
+            parent: machine.parent.map(parent),
+            pinned: machine.pinned,
+            usage: None,
+        }
+    }
+}
+
+impl Machine {
+    /// One line about it.
+    pub fn line(&self) -> String {
+        let address = self.address.as_deref().unwrap_or("no checkpoint yet");
+        let tags: Vec<_> = self.tags.iter().map(|(key, value)| format!(" {key}={value}")).collect();
+        let count = self.instructions;
+        format!("{} ({}, {count} instructions, {address}){}", self.name, self.state, tags.concat())
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Machines {
+    pub machines: Vec<Machine>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+impl Machines {
+    pub fn text(&self) -> String {
+        let lines: Vec<_> = self.machines.iter().map(Machine::line).collect();
+        match (lines.is_empty(), self.more) {
+            (true, _) => "There are no machines.".to_owned(),
+            (false, 0) => lines.join("\n"),
+            (false, more) => format!("{}\n[{more} more]", lines.join("\n")),
+        }
+    }
+}
+
+/// Something that was done to a machine.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Done {
+    pub machine: String,
+    /// `machine@seq` of the state it has on disk now, if it has one.
+    pub address: Option<String>,
+    /// Whether there was something to do.
+    pub done: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct History {
+    pub machine: String,
+    /// `machine@seq` of the state it has on disk now.
+    pub address: Option<String>,
+    pub instructions: Vec<Past>,
+}
+
+/// An instruction of the past.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Past {
+    pub address: String,
+    pub seq: u64,
+    pub code: String,
+    pub status: String,
+    /// Whether `roll_back` and `branch_machine` can start from here.
+    pub checkpoint: bool,
+    /// Whether a later `undo` or `roll_back` took it back.
+    pub undone: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Characters of code, value and error in a history.
+const MAX_PAST: usize = 2000;
+
+impl Past {
+    pub fn new(machine: &str, end: Instruction, checkpoint: Option<Option<String>>) -> Past {
+        let address = format!("{machine}@{}", end.seq);
+        let whole = format!("stasis://machine/{machine}/instruction/{}", end.seq);
+        let short = |text: &str| cut(text, MAX_PAST, &whole);
+        let outcome = end.outcome.unwrap_or_default();
+        let error = outcome.error.map(|error| short(&format!("{}: {}", error.name, error.message)));
+        Past {
+            address,
+            seq: end.seq,
+            code: short(&end.code),
+            status: word(&end.status),
+            checkpoint: checkpoint.is_some(),
+            undone: end.rolled_back,
+            label: checkpoint.flatten(),
+            value: outcome.value.as_deref().map(short),
+            error,
+        }
+    }
+
+    pub fn line(&self) -> String {
+        let marks = [(self.undone, ", undone"), (self.checkpoint, ", checkpoint")];
+        let marks: String = marks.iter().filter(|(set, _)| *set).map(|(_, mark)| *mark).collect();
+        format!("{} ({}{marks}): {}", self.address, self.status, glance(&self.code, 100))
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Variables {
+    pub machine: String,
+    /// `machine@seq` of the state it has on disk.
+    pub address: Option<String>,
+    pub variables: Vec<Variable>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Variable {
+    pub name: String,
+    /// Its type.
+    pub kind: String,
+    /// Shape or length, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shape: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    pub repr: String,
+}
+
+impl From<stasis_machine::Variable> for Variable {
+    fn from(own: stasis_machine::Variable) -> Variable {
+        let repr = cut(&own.repr, MAX_PAST, "the machine");
+        Variable { name: own.name, kind: own.kind, shape: own.shape, bytes: own.bytes, repr }
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Templates {
+    pub templates: Vec<Template>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Template {
+    pub name: String,
+    pub language: String,
+    pub version: String,
+}
+
+/// A REPL, in foreverVM's words.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForeverRepl {
+    pub repl_id: String,
+}
+
+/// A result, in foreverVM's words.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForeverRan {
+    pub output: String,
+    pub result: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    pub repl_id: String,
+    /// `machine@seq`: the state after this code.
+    pub address: String,
+    pub receipt: Option<Kept>,
+}

@@ -1,0 +1,45 @@
+//! Text of a size that an agent can read: what is too long loses its middle, with a mark.
+
+/// Characters of one piece of text in a result.
+pub const MAX_TEXT: usize = 30_000;
+
+/// The text, or its beginning and its end with a mark between that says how much is missing and
+/// where it is whole.
+pub fn cut(text: &str, max: usize, whole: &str) -> String {
+    let count = text.chars().count();
+    if count <= max {
+        return text.to_owned();
+    }
+    let (head, tail) = (max * 2 / 3, max / 3);
+    let at = |chars: usize| text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
+    let mark = format!("\n[... {} characters cut; whole in {whole} ...]\n", count - head - tail);
+    format!("{}{mark}{}", &text[..at(head)], &text[at(count - tail)..])
+}
+
+/// The first line, and not too much of it.
+pub fn glance(text: &str, max: usize) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    let short: String = line.chars().take(max).collect();
+    if short.len() < text.trim().len() { short + " ..." } else { short }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_text_stays() {
+        assert_eq!(cut("äöü", 3, "x"), "äöü");
+        assert_eq!(glance("  one\n", 80), "one");
+    }
+
+    #[test]
+    fn long_text_loses_its_middle() {
+        let text = format!("{}{}{}", "ä".repeat(10), "m".repeat(100), "z".repeat(5));
+        let short = cut(&text, 15, "stasis://machine/m/transcript");
+        let want = "ääääääääää\n[... 100 characters cut; whole in \
+                    stasis://machine/m/transcript ...]\nzzzzz";
+        assert_eq!(short, want);
+        assert_eq!(glance("one\ntwo", 80), "one ...");
+    }
+}

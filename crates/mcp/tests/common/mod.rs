@@ -1,0 +1,199 @@
+//! A service on a loopback port, and a client that speaks plain HTTP and JSON-RPC to it.
+
+#![allow(dead_code)]
+
+use axum::body::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::{HeaderMap, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use stasis_mcp::{Account, McpOptions, router};
+use stasis_testbed::Bed;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+
+pub const OLD: &str = "2025-11-25";
+pub const NEW: &str = "2026-07-28";
+/// Against hangs only.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Service {
+    pub bed: Bed,
+    pub address: SocketAddr,
+}
+
+impl Service {
+    /// The account of a request is what its `x-account` header says, as if a token had been
+    /// checked.
+    pub async fn start() -> Service {
+        Service::with(McpOptions::default()).await
+    }
+
+    pub async fn with(options: McpOptions) -> Service {
+        let bed = tokio::task::spawn_blocking(Bed::start).await.expect("a bed");
+        let router =
+            router(bed.host.clone(), options).layer(axum::middleware::map_request(account));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Service { bed, address }
+    }
+
+    /// The same service at a unix socket too.
+    pub async fn at_socket(&self) -> std::path::PathBuf {
+        let path = self.bed.dir.path().join("mcp.socket");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let router = router(self.bed.host.clone(), McpOptions::default());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        path
+    }
+
+    /// A client of the revision without sessions.
+    pub fn client(&self) -> Client {
+        Client::new(self.address, "/mcp")
+    }
+
+    /// A client with a session.
+    pub async fn session(&self, path: &'static str, account: &'static str) -> Client {
+        let mut client = Client::new(self.address, path);
+        client.version = OLD;
+        client.account = account;
+        client.open_session().await;
+        client
+    }
+}
+
+async fn account(mut request: axum::extract::Request) -> axum::extract::Request {
+    let name = request.headers().get("x-account").and_then(|name| name.to_str().ok());
+    if let Some(account) = name.map(|name| Account(name.to_owned())) {
+        request.extensions_mut().insert(account);
+    }
+    request
+}
+
+#[derive(Clone)]
+pub struct Client {
+    pub address: SocketAddr,
+    pub path: &'static str,
+    pub account: &'static str,
+    pub version: &'static str,
+    pub session: Option<String>,
+    pub extra: Vec<(&'static str, &'static str)>,
+}
+
+/// An answer, taken apart.
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub messages: Vec<Value>,
+    pub body: String,
+}
+
+impl Reply {
+    /// The response among the messages.
+    pub fn last(&self) -> &Value {
+        self.messages.last().unwrap_or_else(|| panic!("{}: {}", self.status, self.body))
+    }
+
+    pub fn result(&self) -> &Value {
+        let last = self.last();
+        assert!(last.get("result").is_some(), "{last}");
+        &last["result"]
+    }
+}
+
+impl Client {
+    pub fn new(address: SocketAddr, path: &'static str) -> Client {
+        let (version, session, extra) = (NEW, None, Vec::new());
+        Client { address, path, account: "root", version, session, extra }
+    }
+
+    async fn open_session(&mut self) {
+        let hello = json!({
+            "protocolVersion": OLD, "capabilities": {},
+            "clientInfo": { "name": "test", "version": "1" },
+        });
+        let reply = self.request("initialize", hello).await;
+        assert_eq!(reply.result()["protocolVersion"], OLD);
+        let session = reply.headers.get("mcp-session-id").expect("a session");
+        self.session = Some(session.to_str().expect("text").to_owned());
+        let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        assert_eq!(self.post(ready).await.status, StatusCode::ACCEPTED);
+    }
+
+    pub async fn send(&self, message: &Value) -> Response<Incoming> {
+        let stream = TcpStream::connect(self.address).await.expect("connect");
+        let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = shaken.expect("shake hands");
+        tokio::spawn(connection);
+        let mut request = Request::post(self.path)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .header("x-account", self.account)
+            .header("mcp-protocol-version", self.version);
+        if !self.extra.iter().any(|(name, _)| *name == "host") {
+            request = request.header("host", self.address.to_string());
+        }
+        for (name, value) in &self.extra {
+            request = request.header(*name, *value);
+        }
+        if let Some(session) = &self.session {
+            request = request.header("mcp-session-id", session);
+        }
+        if self.version == NEW {
+            let method = message["method"].as_str().unwrap_or_default();
+            request = request.header("mcp-method", method);
+            let params = &message["params"];
+            if let Some(name) = params["name"].as_str().or(params["uri"].as_str()) {
+                request = request.header("mcp-name", name);
+            }
+        }
+        let request = request.body(Full::<Bytes>::from(message.to_string())).expect("a request");
+        sender.send_request(request).await.expect("an answer")
+    }
+
+    pub async fn post(&self, message: Value) -> Reply {
+        let exchange = async {
+            let response = self.send(&message).await;
+            let (status, headers) = (response.status(), response.headers().clone());
+            let body = response.into_body().collect().await.expect("a body").to_bytes();
+            let body = String::from_utf8(body.to_vec()).expect("text");
+            let lines = body.lines().map(|line| line.strip_prefix("data:").unwrap_or(line));
+            let messages = lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
+            Reply { status, headers, messages, body }
+        };
+        tokio::time::timeout(PATIENCE, exchange).await.expect("an answer in time")
+    }
+
+    /// A request of this client's revision.
+    pub fn message(&self, id: u64, method: &str, mut params: Value) -> Value {
+        if self.version == NEW {
+            params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEW.into();
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            params["_meta"]["io.modelcontextprotocol/clientInfo"] =
+                json!({ "name": "test", "version": "1" });
+        }
+        json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+    }
+
+    pub async fn request(&self, method: &str, params: Value) -> Reply {
+        self.post(self.message(1, method, params)).await
+    }
+
+    /// The result of a tool.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Value {
+        let params = json!({ "name": tool, "arguments": arguments });
+        self.request("tools/call", params).await.result().clone()
+    }
+
+    /// Runs code on a machine.
+    pub async fn run(&self, machine: &str, code: &str) -> Value {
+        self.call("run_code", json!({ "machine": machine, "code": code })).await
+    }
+}
+
+pub fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"))
+}

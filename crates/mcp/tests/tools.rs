@@ -1,0 +1,194 @@
+//! The tools as a client sees them, over both kinds of revisions.
+
+mod common;
+
+use common::{NEW, Service, text};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Compares with a file beside the tests; with `STASIS_BLESS` set, writes it.
+fn snapshot(name: &str, value: &Value) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
+    let text = serde_json::to_string_pretty(value).expect("JSON") + "\n";
+    if std::env::var_os("STASIS_BLESS").is_some() {
+        std::fs::write(&path, &text).expect("write the snapshot");
+    }
+    let kept = std::fs::read_to_string(&path).expect("a snapshot");
+    assert!(kept == text, "{name} differs; STASIS_BLESS=1 takes what is there now:\n{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_listed() {
+    let service = Service::start().await;
+    let client = service.session("/mcp", "root").await;
+    snapshot("stasis.json", client.request("tools/list", json!({})).await.result());
+    let prompts = client.request("prompts/list", json!({})).await;
+    assert_eq!(prompts.result()["prompts"][0]["name"], "work-with-machines");
+    let params = json!({ "name": "work-with-machines", "arguments": { "task": "count" } });
+    let prompt = client.request("prompts/get", params).await;
+    let words = prompt.result()["messages"][0]["content"]["text"].as_str().expect("text");
+    assert!(words.ends_with("The task: count"), "{words}");
+    let client = service.session("/mcp/forevervm", "root").await;
+    snapshot("forevervm.json", client.request("tools/list", json!({})).await.result());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_stays_and_history_turns() {
+    let service = Service::start().await;
+    let client = service.client();
+    let about = client.request("server/discover", json!({})).await;
+    let versions = about.result()["supportedVersions"].as_array().expect("versions");
+    assert!(versions.contains(&NEW.into()), "{versions:?}");
+
+    let first = client.call("run_code", json!({ "code": "x = 40\nprint('hi')" })).await;
+    let data = &first["structuredContent"];
+    let machine = data["machine"].as_str().expect("a name");
+    assert_eq!((&data["stdout"], &data["status"]), (&"hi".into(), &"done".into()));
+    assert_eq!(data["address"], format!("{machine}@0"));
+    assert_eq!(data["receipt"]["intact"], true);
+    assert_eq!(first["isError"], false);
+    assert!(text(&first).starts_with("hi\n") && text(&first).contains(&format!("{machine}@0")));
+
+    let second = client.run(machine, "x += 2\nx").await;
+    assert_eq!(second["structuredContent"]["value"], "42");
+    let variables = client.call("list_variables", json!({ "machine": machine })).await;
+    assert_eq!(variables["structuredContent"]["variables"][0]["name"], "x");
+
+    let branch = json!({ "machine": machine, "n": 2, "names": ["way-one"] });
+    let branches = client.call("branch_machine", branch).await;
+    assert_eq!(branches["structuredContent"]["machines"].as_array().expect("two").len(), 2);
+    assert_eq!(client.run("way-one", "x + 1").await["structuredContent"]["value"], "43");
+
+    let undone = client.call("undo", json!({ "machine": machine })).await;
+    assert_eq!(undone["isError"], false, "{undone}");
+    assert_eq!(client.run(machine, "x").await["structuredContent"]["value"], "40");
+    let start = client.call("roll_back", json!({ "machine": machine })).await;
+    assert_eq!(start["isError"], false, "{start}");
+    let gone = client.run(machine, "x").await;
+    assert_eq!(gone["structuredContent"]["error"]["name"], "NameError");
+
+    let history = client.call("show_history", json!({ "machine": machine })).await;
+    let past = history["structuredContent"]["instructions"].as_array().expect("a list");
+    let undone: Vec<_> = past.iter().map(|one| one["undone"] == true).collect();
+    assert_eq!(undone, [true, true, true, false], "{history}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_keeps_the_output() {
+    let service = Service::start().await;
+    let client = service.client();
+    let result = client.call("run_code", json!({ "code": "print('before')\n1 / 0" })).await;
+    assert_eq!(result["isError"], true);
+    let data = &result["structuredContent"];
+    assert_eq!(
+        (&data["stdout"], &data["error"]["name"]),
+        (&"before".into(), &"ZeroDivisionError".into())
+    );
+    assert!(text(&result).contains("before") && text(&result).contains("ZeroDivisionError"));
+
+    let unknown = client.run("nobody", "1").await;
+    assert_eq!(unknown["isError"], true);
+    assert!(text(&unknown).starts_with("error[machine.not_found]"), "{unknown}");
+    let odd = client.call("run_code", json!({ "kode": "1" })).await;
+    assert!(text(&odd).starts_with("error[request.invalid]"), "{odd}");
+    let reply = client.request("tools/call", json!({ "name": "x", "arguments": {} })).await;
+    assert_eq!(reply.last()["error"]["code"], -32602);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plot_is_an_image_beside_text() {
+    let service = Service::start().await;
+    let client = service.client();
+    let code = "import base64\nclass Dot:\n    def _repr_png_(self):\n        return \
+                base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9Q\
+                DwADhgGAWjR9awAAAABJRU5ErkJggg==')\nprint('drawn')\nDot()";
+    let result = client.call("run_code", json!({ "code": code })).await;
+    let content = result["content"].as_array().expect("content");
+    assert!(text(&result).starts_with("drawn"), "{result}");
+    assert_eq!(
+        (&content[1]["type"], &content[1]["mimeType"]),
+        (&"image".into(), &"image/png".into())
+    );
+    assert!(content[1]["data"].as_str().expect("base64").starts_with("iVBOR"), "{result}");
+    assert_eq!(result["structuredContent"]["images"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_output_is_cut_and_whole_in_a_resource() {
+    let service = Service::start().await;
+    let client = service.client();
+    let code = "for n in range(20000): print('line', n)";
+    let result = client.call("run_code", json!({ "code": code })).await;
+    let shown = text(&result);
+    assert!(shown.contains("characters cut; whole in stasis://") && shown.len() < 32_000);
+    assert!(shown.contains("line 0\n") && shown.contains("line 19999"));
+    let machine = result["structuredContent"]["machine"].as_str().expect("a name");
+    let uri = format!("stasis://machine/{machine}/instruction/0");
+    let whole = client.request("resources/read", json!({ "uri": uri })).await;
+    let whole = whole.result()["contents"][0]["text"].as_str().expect("text").to_owned();
+    assert!(whole.contains("line 10000"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_are_made_found_changed_and_removed() {
+    let service = Service::start().await;
+    let client = service.client();
+    let new = json!({ "name": "lab", "tags": { "for": "test" }, "memory_mb": 512 });
+    let made = client.call("create_machine", new).await;
+    assert_eq!(made["structuredContent"]["memory_mb"], 512, "{made}");
+    let tags = json!({ "machine": "lab", "set": { "a": "b" }, "remove": ["for"] });
+    let tagged = client.call("tag_machine", tags).await;
+    assert_eq!(tagged["structuredContent"]["tags"], json!({ "a": "b" }));
+    let shell = client
+        .call(
+            "run_shell",
+            json!({ "machine": "lab", "command": "for x in {1..3}; do\necho $x\ndone; exit 3" }),
+        )
+        .await;
+    let data = &shell["structuredContent"];
+    assert_eq!((&data["stdout"], &data["value"]), (&"1\n2\n3".into(), &"3".into()), "{shell}");
+    assert_eq!(shell["isError"], true);
+    let swapped = client.call("swap_machine", json!({ "machine": "lab" })).await;
+    assert_eq!(swapped["structuredContent"]["done"], true, "{swapped}");
+    let seen = client.call("inspect_machine", json!({ "machine": "lab" })).await;
+    assert_eq!(seen["structuredContent"]["state"], "swapped");
+    let list = client.call("list_machines", json!({ "tags": { "a": "b" } })).await;
+    assert_eq!(list["structuredContent"]["machines"][0]["name"], "lab");
+    let listed = client.request("resources/list", json!({})).await;
+    assert_eq!(listed.result()["resources"][0]["uri"], "stasis://machine/lab");
+    let params = json!({ "uri": "stasis://machine/lab/transcript" });
+    let transcript = client.request("resources/read", params).await;
+    let words = transcript.result()["contents"][0]["text"].as_str().expect("text").to_owned();
+    assert!(words.starts_with("# lab\n\n## lab@0 (done)"), "{words}");
+    let deleted = client.call("delete_machine", json!({ "machine": "lab" })).await;
+    assert_eq!(deleted["isError"], false);
+    let list = client.call("list_machines", json!({})).await;
+    assert_eq!(list["structuredContent"]["machines"], json!([]));
+    let idle = client.call("interrupt_machine", json!({ "machine": "lab" })).await;
+    assert!(text(&idle).starts_with("error[machine.not_found]"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_two_of_forevervm() {
+    let service = Service::start().await;
+    let client = service.session("/mcp/forevervm", "root").await;
+    let made = client.call("create-python-repl", json!({})).await;
+    let repl = text(&made).to_owned();
+    let run = async |code: &str| {
+        let arguments = json!({ "pythonCode": code, "replId": repl });
+        let result = client.call("run-python-in-repl", arguments).await;
+        let said: Value = serde_json::from_str(text(&result)).expect("JSON in text");
+        (said, result["isError"] == true)
+    };
+    let (said, failed) = run("print('a')\n6 * 7").await;
+    assert_eq!((&said["output"], &said["result"], failed), (&"a".into(), &"42".into(), false));
+    assert_eq!(said["replId"], repl);
+    let (said, failed) = run("print('b')\n1 / 0").await;
+    assert_eq!((&said["output"], &said["result"], failed), (&"b".into(), &"".into(), true));
+    assert!(said["error"].as_str().expect("words").starts_with("Error: "), "{said}");
+    let params = json!({ "name": "run-python-in-repl", "arguments": { "code": "1" } });
+    let odd = client.request("tools/call", params).await;
+    assert_eq!(odd.last()["error"]["code"], -32603);
+    let unknown = client.call("nothing", json!({})).await;
+    assert_eq!(unknown["isError"], true);
+}
