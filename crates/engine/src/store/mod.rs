@@ -45,6 +45,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 pub type Pack = PackReader<File>;
 
@@ -278,14 +279,24 @@ fn missing() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOENT)
 }
 
+/// A lock that was let go of can be held a moment longer by a child that is just being started
+/// and has not come to close what it inherited.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
 /// A second program would empty tmp and remove layers under the first.
 fn lock(dir: &Path) -> Result<File> {
     let path = dir.join("lock");
     let file = File::create(&path).doing(|| format!("make {}", path.display()))?;
-    match sysfiles::flock(file.as_fd(), libc::LOCK_EX | libc::LOCK_NB) {
-        Ok(()) => Ok(file),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Error::Busy(dir.to_owned())),
-        Err(error) => Err(error).doing(|| format!("lock {}", path.display())),
+    let end = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match sysfiles::flock(file.as_fd(), libc::LOCK_EX | libc::LOCK_NB) {
+            Ok(()) => return Ok(file),
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                return Err(error).doing(|| format!("lock {}", path.display()));
+            }
+            Err(_) if Instant::now() > end => return Err(Error::Busy(dir.to_owned())),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
     }
 }
 
