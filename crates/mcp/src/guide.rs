@@ -33,8 +33,8 @@ what failed.
 result. Files and variables return to what they were.
 5. To compare ways to go on, call branch_machine and give each branch its own try. The original \
 stays as it is.
-6. For work that takes long give timeout_seconds. Code that runs out of time is interrupted and its \
-state is kept.
+6. For work that takes long give timeout_seconds. Code that runs out of time is interrupted and \
+its state is kept.
 7. list_machines and show_history tell what was there before, also from earlier conversations. Tag \
 machines so that they can be found again.";
 

@@ -26,7 +26,6 @@ pub struct Ran {
     pub images: usize,
     pub runtime_ms: f64,
     /// What is missing here, in words.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cut: Vec<String>,
     pub receipt: Option<Kept>,
 }
@@ -49,7 +48,6 @@ pub struct Kept {
     /// What was lost, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 

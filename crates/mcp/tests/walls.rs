@@ -169,7 +169,6 @@ async fn lines_through_a_socket() {
     let stateless = service.client().message(3, "tools/list", json!({}));
     assert!(ask(stateless).await["result"]["tools"].is_array());
     assert_eq!(ask(json!({ "id": 4 })).await["id"], 4, "garbage is answered");
-    drop(ask);
     client.shutdown().await.expect("shut down");
     drop((client, lines));
     let ended = tokio::time::timeout(PATIENCE, proxy).await.expect("an end in time");

@@ -32,7 +32,8 @@ impl Service {
     }
 
     pub async fn with(options: McpOptions) -> Service {
-        let bed = tokio::task::spawn_blocking(Bed::start).await.expect("a bed");
+        // on this thread, which lives as long as the test: what it starts may die with it
+        let bed = tokio::task::block_in_place(Bed::start);
         let router =
             router(bed.host.clone(), options).layer(axum::middleware::map_request(account));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
