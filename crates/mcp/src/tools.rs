@@ -36,8 +36,8 @@ fn code() -> Vec<Entry> {
             "Run code",
             Effect::Adds,
             "Runs code on a machine that keeps everything between calls: variables, imports, \
-             files, processes. Without a machine's name a new one is made; name it in the next call to go \
-             on. Returns output, the value of the last expression, plots as images, and \
+             files, processes. Without a machine's name a new one is made; name it in the next \
+             call to go on. Returns output, the value of the last expression, plots as images, and \
              machine@seq, a state that roll_back and branch_machine can return to.",
         )
         .runs(run_code),

@@ -6,10 +6,12 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use std::process::ExitCode;
 
+const SETS: [&str; 2] = ["stasis", "forevervm"];
+
 #[derive(clap::Args)]
 pub struct Args {
     /// Which tools the agent sees
-    #[arg(long, value_name = "SET", default_value = "stasis", value_parser = ["stasis", "forevervm"])]
+    #[arg(long, value_name = "SET", default_value = "stasis", value_parser = SETS)]
     tools: String,
 }
 
