@@ -28,15 +28,21 @@ impl fmt::Display for Told {
     }
 }
 
+/// Between two captures, in milliseconds.
+const SHORTEST: u64 = 10;
+
 pub fn run(module: Module, watch: &Watch) -> Result<(Outcomes, Told)> {
     let stage = Stage::open(watch)?;
     let mut random = Random::of(module.name);
     let mut told = Told::default();
     let mut copy = stage.launch(module)?;
     let mut patience = Patience::default();
+    // the first comes at once: a quick module would be over before any other
+    let mut longest = SHORTEST + 1;
     loop {
-        let pause = random.between(10, module.pause) << patience.doublings(stage.heard.current());
+        let pause = random.between(SHORTEST, longest) << patience.doublings(stage.heard.current());
         let pause = Duration::from_millis(pause);
+        longest = module.pause;
         if stage.wait(&copy, pause)? {
             break;
         }
