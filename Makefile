@@ -40,6 +40,7 @@ soak: setup ## the long tests: random instants, many cycles, all of CPython's te
 	cargo build --release --locked --workspace
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test stress -- --nocapture
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test regrtest
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms
 
 setup: ## install and prepare what is missing
 	@bash dev/setup.sh
