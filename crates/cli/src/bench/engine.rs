@@ -1,34 +1,20 @@
 //! `stasis bench engine`: what the image engine promises, measured.
 
 use super::bed::Bed;
+use super::choice::Choice;
 use super::host::Host;
 use super::measure;
-use super::metrics::{self, Group, METRICS};
-use super::report::{ENOUGH_RUNS, Report, Results};
+use super::metrics::{Group, METRICS};
+use super::report::{Report, Results};
 use super::setup::Places;
 use crate::failure::{Failure, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const QUICK_RUNS: usize = 5;
-
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    json: bool,
-    /// Five runs of each instead of twenty: for a look, not for a figure
-    #[arg(long)]
-    quick: bool,
-    /// How often to measure each
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    runs: Option<u32>,
-    /// Measure only these, separated by commas
-    #[arg(long, value_name = "KEY", value_delimiter = ',')]
-    only: Vec<String>,
-    /// Exit with 1 if a median is over its bar
-    #[arg(long)]
-    check: bool,
+    #[command(flatten)]
+    choice: Choice,
     /// Root file system to run in [default: $STASIS_ROOTFS, else .dev/rootfs of the repository]
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
@@ -41,8 +27,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
-    let wanted = wanted(&args.only)?;
-    let runs = args.runs.map_or(if args.quick { QUICK_RUNS } else { ENOUGH_RUNS }, |n| n as usize);
+    let (wanted, runs) = (args.choice.wanted(METRICS)?, args.choice.runs());
     let places = Places::find(args.root, args.python)?;
     let bed = Bed::make(places, &args.dir, runs)?;
     let host = Host::look(bed.dir());
@@ -50,30 +35,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let cleared = bed.clear();
     let mut results = measured?;
     results.keep(|key| wanted.contains(&key));
-    let report = Report { metrics: METRICS, runs, host, results };
-    if args.json {
-        println!("{}", report.json());
-    } else {
-        print!("{}", report.table());
-    }
-    cleared?;
-    Ok(ExitCode::from(u8::from(args.check && !report.missed().is_empty())))
-}
-
-/// The keys asked for, or all.
-fn wanted(only: &[String]) -> Result<Vec<&'static str>> {
-    if only.is_empty() {
-        return Ok(METRICS.iter().map(|metric| metric.key).collect());
-    }
-    only.iter()
-        .map(|key| {
-            metrics::find(key).map(|metric| metric.key).ok_or_else(|| {
-                let known: Vec<&str> = METRICS.iter().map(|metric| metric.key).collect();
-                Failure::new("bench.unknown_key", format!("nothing is called `{key}`"))
-                    .hint(format!("choose from {}", known.join(", ")))
-            })
-        })
-        .collect()
+    let exit = args.choice.say(&Report { metrics: METRICS, runs, host, results });
+    cleared.map(|()| exit)
 }
 
 fn measure_all(bed: &Bed, wanted: &[&str]) -> Result<Results> {

@@ -4,15 +4,15 @@ mod density;
 mod jupyter;
 mod speed;
 
+use super::choice::Choice;
 use super::host::Host as Place;
 use super::metrics::{Group, MACHINE_METRICS, Machines};
-use super::report::{ENOUGH_RUNS, Report, Results};
-use crate::failure::{At, Failure, Result};
+use super::report::{Report, Results};
+use crate::failure::{At, Result};
 use stasis_machine::{Host, Settings};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const QUICK_RUNS: usize = 5;
 /// What most machines are measured after.
 const PANDAS: &str = "import pandas as pd, numpy as np\n\
     df = pd.DataFrame({'a': np.arange(1000) % 7, 'b': np.random.rand(1000)})\n\
@@ -20,21 +20,8 @@ const PANDAS: &str = "import pandas as pd, numpy as np\n\
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    json: bool,
-    /// Five runs of each and fewer machines: for a look, not for a figure
-    #[arg(long)]
-    quick: bool,
-    /// How often to measure each
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    runs: Option<u32>,
-    /// Measure only these, separated by commas
-    #[arg(long, value_name = "KEY", value_delimiter = ',')]
-    only: Vec<String>,
-    /// Exit with 1 if a median is over its bar
-    #[arg(long)]
-    check: bool,
+    #[command(flatten)]
+    choice: Choice,
     /// Where the measured host keeps its data; its template stays there for the next run
     #[arg(long, value_name = "DIR", default_value = "/var/tmp/stasis-bench-machine")]
     dir: PathBuf,
@@ -84,35 +71,23 @@ impl stasis_template::Progress for Talk {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
-    let known: Vec<&'static str> = MACHINE_METRICS.iter().map(|metric| metric.key).collect();
-    if let Some(key) = args.only.iter().find(|key| !known.contains(&key.as_str())) {
-        return Err(Failure::new("bench.unknown_key", format!("nothing is called `{key}`"))
-            .hint(format!("choose from {}", known.join(", "))));
-    }
-    let runs = args.runs.map_or(if args.quick { QUICK_RUNS } else { ENOUGH_RUNS }, |n| n as usize);
+    let (wanted, runs) = (args.choice.wanted(MACHINE_METRICS)?, args.choice.runs());
     std::fs::create_dir_all(&args.dir).at("make", &args.dir)?;
-    let bed = Bed { dir: args.dir.clone(), runs, quick: args.quick };
+    let bed = Bed { dir: args.dir.clone(), runs, quick: args.choice.quick };
     let host = Place::look(&bed.dir);
-    let measured = measure(&bed, &args.only);
+    let measured = measure(&bed, &wanted);
     let cleared = bed.clear();
     let mut results = measured?;
-    results.keep(|key| args.only.is_empty() || args.only.iter().any(|only| only == key));
-    let report = Report { metrics: MACHINE_METRICS, runs, host, results };
-    if args.json {
-        println!("{}", report.json());
-    } else {
-        print!("{}", report.table());
-    }
-    cleared?;
-    Ok(ExitCode::from(u8::from(args.check && !report.missed().is_empty())))
+    results.keep(|key| wanted.contains(&key));
+    let exit = args.choice.say(&Report { metrics: MACHINE_METRICS, runs, host, results });
+    cleared.map(|()| exit)
 }
 
-fn measure(bed: &Bed, only: &[String]) -> Result<Results> {
+fn measure(bed: &Bed, wanted: &[&str]) -> Result<Results> {
     let mut results = Results::default();
     let mut done: Vec<Group> = Vec::new();
-    for metric in MACHINE_METRICS {
-        let wanted = only.is_empty() || only.iter().any(|key| key == metric.key);
-        if !wanted || done.contains(&metric.group) {
+    for metric in MACHINE_METRICS.iter().filter(|metric| wanted.contains(&metric.key)) {
+        if done.contains(&metric.group) {
             continue;
         }
         eprintln!("measuring {} ...", metric.key);

@@ -148,10 +148,6 @@ pub const METRICS: &[Metric] = &[
     extra("gvisor_restore_ms", Group::Gvisor, "runsc restore of the same program to first reply"),
 ];
 
-pub fn find(key: &str) -> Option<&'static Metric> {
-    METRICS.iter().find(|metric| metric.key == key)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@
 //! When a measurement fails the whole run fails: half a report would be mistaken for a whole one.
 
 mod bed;
+mod choice;
 mod engine;
 mod host;
 mod machine;
