@@ -106,7 +106,7 @@ pub fn restore(
         confine: confinement.restore(walls.entrance),
     };
     let built = plan::build(&prepared)?;
-    let fill = fill_file(store, manifest, &built.fills)?;
+    let fill = fill_file()?;
     let mut clone = Clone::start(
         template,
         &built,
@@ -115,6 +115,8 @@ pub fn restore(
         &walls.entrances,
         &made,
     )?;
+    write_fills(store, manifest, &built.fills, &fill)?;
+    clone.go_on_filling();
     let mut memo = Memo { last: Some(image.clone()), ..Memo::default() };
     while let Some(uffd) = clone.next(&built)? {
         if lazy.is_empty() {
@@ -187,7 +189,8 @@ pub fn park(
     };
     let mut built = plan::build(&prepared)?;
     built.leave = stasis_spawner::resident::resident_loop(&[]).1;
-    let fill = fill_file(store, manifest, &built.fills)?;
+    let fill = fill_file()?;
+    write_fills(store, manifest, &built.fills, &fill)?;
     let own = File::open("/proc/self/ns/pid").doing(|| "open the pid namespace".into())?;
     let order = Order { helper_pid: None, clone_pid: None, into_cgroup: false };
     let fds = [own.as_fd(), fill.as_fd(), own.as_fd()];
@@ -313,13 +316,22 @@ fn lazy_runs(manifest: &Manifest, root: i32, live: &Live, lazy: &[usize]) -> Res
     Ok(runs)
 }
 
+/// What the clone reads its pages from.
+fn fill_file() -> Result<File> {
+    let fd = fds::memfd("stasis-fill", libc::MFD_CLOEXEC).doing(|| "make a fill file".into())?;
+    Ok(File::from(fd))
+}
+
 /// Pages for the clone to read, verified, one after another.
-fn fill_file(store: &Store, manifest: &Manifest, fills: &[Run]) -> Result<OwnedFd> {
+fn write_fills(
+    store: &Store,
+    manifest: &Manifest,
+    fills: &[Run],
+    mut file: &File,
+) -> Result<()> {
     /// How much is gathered before it is written.
     const PIECE: usize = 4 << 20;
     let doing = || "write a fill file".to_owned();
-    let fd = fds::memfd("stasis-fill", libc::MFD_CLOEXEC).doing(doing)?;
-    let mut file = File::from(fd);
     let mut gathered = Vec::new();
     for run in fills {
         let pack = store.pack(manifest.meta.packs[run.pack as usize].root)?;
@@ -332,8 +344,7 @@ fn fill_file(store: &Store, manifest: &Manifest, fills: &[Run]) -> Result<OwnedF
             gathered.clear();
         }
     }
-    file.write_all(&gathered).doing(doing)?;
-    Ok(file.into())
+    file.write_all(&gathered).doing(doing)
 }
 
 /// Files a template maps, opened below the roots its image's files come from, and checked.
@@ -379,6 +390,11 @@ impl Clone {
         template.clone_process(order, &fds)?;
         fault::point("clone.ordered")?;
         Ok(Clone { control: ours, report, pid: None })
+    }
+
+    /// The pages it reads are written. It is on its way meanwhile, and waits if it gets there first.
+    fn go_on_filling(&self) {
+        self.report.raise((plan::FILLED - layout::STAGE) as usize);
     }
 
     /// The userfaultfd it hands over, or `None` when all is ready.

@@ -28,6 +28,7 @@ mod machine;
 mod queue;
 mod recover;
 mod settings;
+mod standby;
 mod template;
 mod tokens;
 mod traffic;

@@ -62,6 +62,8 @@ pub const GROUPED: u64 = layout::REPORT + 76;
 pub const FORKED: u64 = layout::REPORT + 80;
 pub const PLACED: u64 = layout::REPORT + 84;
 pub const FILTERED: u64 = layout::REPORT + 88;
+/// The fill file is complete: it is written while the clone gets as far as needing it.
+pub const FILLED: u64 = layout::REPORT + 92;
 
 /// A program ready to be staged.
 pub struct Built {
@@ -440,6 +442,10 @@ impl<'a> Builder<'a> {
     fn fill(&mut self, fills: &[Run]) {
         const MOST: usize = 1024;
         let fd = self.own(OWN_FILL);
+        // behind walls only: nobody would end one elsewhere if the engine died meanwhile
+        if !fills.is_empty() && self.prepared.purpose == Purpose::Run {
+            self.program.await_word(FILLED, 1);
+        }
         for group in fills.chunks(MOST) {
             let words: Vec<u64> = group
                 .iter()
