@@ -15,6 +15,7 @@ mod engine;
 mod error;
 #[doc(hidden)]
 pub mod fault;
+mod fill;
 mod flatten;
 mod freeze;
 mod identity;
