@@ -106,16 +106,9 @@ pub fn restore(
     };
     let built = plan::build(&prepared)?;
     let fill = fill_file(store, manifest, &built.fills)?;
-    let start = || {
-        Clone::start(
-            template,
-            &built,
-            &order_into(&walls, root.pid),
-            [init.pidfd.as_fd(), fill.as_fd(), time.as_fd()],
-            &walls.entrances,
-            &made,
-        )
-    };
+    let (order, fds) =
+        (order_into(&walls, root.pid), [init.pidfd.as_fd(), fill.as_fd(), time.as_fd()]);
+    let start = || Clone::start(template, &built, &order, fds, &walls.entrances, &made);
     let (mut clone, pages) = while_reading(store, manifest, &built.installs, start)?;
     let mut memo = Memo { last: Some(image.clone()), ..Memo::default() };
     while let Some(uffd) = clone.next(&built)? {
