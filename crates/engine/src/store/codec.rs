@@ -33,6 +33,6 @@ pub fn decode(bytes: &[u8], id: ImageId) -> Result<Manifest> {
 
 /// The name a file tree's layer goes by.
 pub fn layer_name(files: &FileTree, packs: &[PackRef]) -> String {
-    let bytes = postcard::to_stdvec(&(files, packs)).unwrap_or_default();
+    let bytes = postcard::to_stdvec(&(&files.entries, packs)).unwrap_or_default();
     blake3::hash(&bytes).to_hex().to_string()
 }
