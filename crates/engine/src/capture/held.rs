@@ -10,8 +10,7 @@ use crate::store::{Living, Store};
 use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_sys::files as sysfiles;
-use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::MetadataExt;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,48 +29,33 @@ pub struct Seen {
 }
 
 /// Identifies what is open for writing among the files the tree changed.
-pub fn look(tree: &Tree, store: &Store, written: &[Written], files: &FileTree) -> Vec<Seen> {
-    if written.is_empty() {
-        return Vec::new();
-    }
-    let regular = |entry: &&FileEntry| matches!(entry.kind, FileKind::Regular { .. });
-    let regular: HashSet<&str> =
-        files.entries.iter().filter(regular).map(|entry| entry.path.as_str()).collect();
-    let mut seen = HashMap::new();
-    for Written { path, number } in written {
-        let path = path.trim_start_matches('/');
-        if regular.contains(path)
-            && !seen.contains_key(path)
-            && let Some((origin, own)) = origin_of(tree, store, path, *number)
-        {
-            seen.insert(path, Seen { path: path.to_owned(), origin, own });
-        }
-    }
-    let mut seen: Vec<Seen> = seen.into_values().collect();
-    seen.sort_by(|a, b| a.path.cmp(&b.path));
-    seen
+pub fn look(tree: &Tree, store: &Store, written: &[Written]) -> Vec<Seen> {
+    let mut paths = HashSet::new();
+    let first = written.iter().filter(|file| paths.insert(&file.path));
+    first.filter_map(|file| see(tree, store, file)).collect()
 }
 
-/// Where the number a program sees comes from, and whether that is the file itself.
-fn origin_of(tree: &Tree, store: &Store, path: &str, number: u64) -> Option<(Origin, bool)> {
+fn see(tree: &Tree, store: &Store, file: &Written) -> Option<Seen> {
+    let path = file.path.trim_start_matches('/').to_owned();
     let upper = Path::new(&tree.walls.files.upper);
-    let real = std::fs::symlink_metadata(upper.join(path)).ok()?;
-    if real.ino() == number {
-        return store.keepers().identify(upper, path).map(|origin| (origin, true));
+    let (own, number) = store.keepers().identify_with_number(upper, &path)?;
+    if number == file.number {
+        return Some(Seen { path, origin: own, own: true });
     }
-    let name = upper.join(path).to_string_lossy().into_owned();
+    let name = upper.join(&path).to_string_lossy().into_owned();
     let origin = Origin::parse(sysfiles::xattr(&name, ATTRIBUTE).ok()?)?;
-    Some((origin, false))
+    Some(Seen { path, origin, own: false })
 }
 
-/// Has the store keep origins; what is returned beside the list is held until the image has its
-/// name.
+/// Names origins in `files` and has the store keep them. What is returned is held until the image
+/// has its name.
 pub fn keep(
     tree: &Tree,
     store: &Store,
     seen: Vec<Seen>,
-) -> Result<(Vec<HeldFile>, Vec<Arc<Living>>)> {
-    let (mut held, mut living) = (Vec::new(), Vec::new());
+    files: &mut FileTree,
+) -> Result<Vec<Arc<Living>>> {
+    let mut living = Vec::new();
     let mut known = HashSet::new();
     for Seen { path, origin, own } in seen {
         let id = origin.id();
@@ -90,9 +74,16 @@ pub fn keep(
         if let Some(dir) = dir {
             living.push(store.keepers().note(Path::new(dir), &path, origin)?);
         }
-        held.push(HeldFile { path, origin: id });
+        files.held.push(HeldFile { path, origin: id });
     }
-    Ok((held, living))
+    if files.held.is_empty() {
+        return Ok(living);
+    }
+    let regular = |entry: &&FileEntry| matches!(entry.kind, FileKind::Regular { .. });
+    let regular: HashSet<&str> =
+        files.entries.iter().filter(regular).map(|entry| entry.path.as_str()).collect();
+    files.held.retain(|held| regular.contains(held.path.as_str()));
+    Ok(living)
 }
 
 /// The lower directory a file was copied up from.

@@ -77,8 +77,8 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     paused.stills.iter().try_for_each(Still::check_intact)?;
     let (new_pages, shared_pages) = sink.counts();
     let Finished { packs, held } = sink.finish()?;
-    let (held_files, origins) = held::keep(tree, store, std::mem::take(&mut paused.held))?;
-    paused.files.held = held_files;
+    let seen = std::mem::take(&mut paused.held);
+    let origins = held::keep(tree, store, seen, &mut paused.files)?;
     fault::point("capture.held")?;
     let manifest = assemble(paused, memory, packs, parent.as_ref(), &tree.root_name)?;
     let image = store.write_image(manifest)?;
@@ -137,7 +137,7 @@ fn pause(
     sysv::read(tree, &mut objects, sink)?;
     fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
-    let held = held::look(tree, store, &objects.written, &files);
+    let held = held::look(tree, store, &objects.written);
     fault::point("capture.files")?;
     let stills = still::make_all(&frozen, tree, &mut processes, &mut means)?;
     fault::point("capture.twins")?;

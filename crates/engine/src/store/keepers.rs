@@ -71,6 +71,11 @@ impl Keepers {
 
     /// Identifies a regular file that can be an origin.
     pub fn identify(&self, dir: &Path, path: &str) -> Option<Origin> {
+        self.identify_with_number(dir, path).map(|(origin, _)| origin)
+    }
+
+    /// The same with the inode number it has by itself.
+    pub fn identify_with_number(&self, dir: &Path, path: &str) -> Option<(Origin, u64)> {
         let top = open_dir(dir).ok()?;
         let file = sysfiles::open_straight(top.as_fd(), path, libc::O_PATH | libc::O_NOFOLLOW);
         let file = file.ok()?;
@@ -79,7 +84,8 @@ impl Keepers {
         if stat.st_mode & libc::S_IFMT != libc::S_IFREG || stat.st_nlink != 1 {
             return None;
         }
-        Origin::new(home.uuid, &handles::handle_at(file.as_fd(), "").ok()?)
+        let origin = Origin::new(home.uuid, &handles::handle_at(file.as_fd(), "").ok()?)?;
+        Some((origin, stat.st_ino))
     }
 
     /// Notes that an image is about to name this file of a directory that will be removed.
