@@ -12,6 +12,7 @@ pub mod arch;
 mod btf;
 pub mod fds;
 pub mod files;
+pub mod handles;
 pub mod ipc;
 pub mod jail;
 pub mod landlock;
