@@ -9,6 +9,7 @@
 
 mod address;
 mod error;
+mod files;
 mod forever;
 mod instruction;
 mod machine;
@@ -18,6 +19,9 @@ mod template;
 
 pub use address::{Address, AddressError};
 pub use error::{ErrorBody, Problem};
+pub use files::{
+    AtPath, FileChange, FileEvent, FileInfo, FileKind, FileList, ListFiles, PutFile, RemoveFile,
+};
 pub use forever::{ExecResult, FromClient, Picture, ResultBody, ToClient};
 pub use instruction::{
     Chunk, Data, Exec, Failure, Instruction, Outcome, Receipt, Shown, Status, Stream, Timeout,

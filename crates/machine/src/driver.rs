@@ -110,6 +110,7 @@ impl Driver {
         let seq = {
             let mut work = self.machine.work();
             work.live = false;
+            work.files = None;
             work.running.or(work.feed.as_ref().map(|feed| feed.seq))
         };
         if let Some(seq) = seq {

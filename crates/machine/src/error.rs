@@ -1,5 +1,6 @@
 //! What can go wrong with a machine: a code for programs, a sentence for people, and what to do.
 
+use crate::files::Fault;
 use stasis_api::Problem;
 
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,8 @@ pub enum Error {
     InUse(String),
     #[error("machine `{machine}`: {what}")]
     Broken { machine: String, what: String },
+    #[error("{machine}:{path}: {fault}")]
+    File { machine: String, path: String, fault: Fault },
     #[error("{doing}: {source}")]
     Io { doing: String, source: std::io::Error },
     #[error(transparent)]
@@ -54,6 +57,7 @@ impl Error {
             Error::Removed(_) => "machine.removed",
             Error::InUse(_) => "data.in_use",
             Error::Broken { .. } => "machine.broken",
+            Error::File { fault, .. } => fault.code(),
             Error::Io { .. } => "host.io",
             Error::Engine(error) => error.code(),
             Error::Store(error) => error.code(),
@@ -67,6 +71,7 @@ impl Error {
             | Error::NoInstruction { .. }
             | Error::NoCheckpoint { .. }
             | Error::NoTemplate(_) => Problem::NotFound,
+            Error::File { fault, .. } => fault.problem(),
             Error::Invalid(_) => Problem::Invalid,
             Error::Unsupported(_) => Problem::Unsupported,
             Error::QueueFull(..) => Problem::TooMany,
@@ -89,6 +94,7 @@ impl Error {
             Error::TemplateInUse(..) => "remove those machines first".into(),
             Error::QueueFull(..) => "wait for one to end, or cancel what waits".into(),
             Error::Template(error) => error.hint().into(),
+            Error::File { fault, .. } => fault.hint()?.into(),
             _ => return None,
         })
     }

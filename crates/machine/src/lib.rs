@@ -17,6 +17,7 @@
 mod driver;
 mod error;
 mod feed;
+mod files;
 mod history;
 mod host;
 mod life;
@@ -34,6 +35,7 @@ mod upkeep;
 mod watch;
 
 pub use error::{Error, Result};
+pub use files::{Fault, Upload, Watch};
 pub use history::{Branch, MAX_BRANCHES};
 pub use host::Host;
 pub use machine::{Machine, Progress};
