@@ -24,7 +24,8 @@ pub use files::{
 };
 pub use forever::{ExecResult, FromClient, Picture, ResultBody, ToClient};
 pub use instruction::{
-    Chunk, Data, Exec, Failure, Instruction, Outcome, Receipt, Shown, Status, Stream, Timeout,
+    Artifact, ArtifactList, Chunk, Data, Exec, Failure, Instruction, Kept, Outcome, Receipt, Shown,
+    Status, Stream, Timeout,
 };
 pub use jiff::Timestamp;
 pub use machine::{Durability, Limits, Machine, Network, NewMachine, Parent, State, Update, Usage};

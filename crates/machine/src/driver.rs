@@ -44,6 +44,8 @@ pub struct Driver {
     pub(crate) notes: Vec<String>,
     /// Why the machine's memory was lost since the last instruction, if it was.
     pub(crate) fell: Option<String>,
+    /// What the instruction left that its record does not hold.
+    pub(crate) artifacts: Vec<stasis_api::Artifact>,
 }
 
 /// How a run ended, as seen from outside.
@@ -71,6 +73,7 @@ impl Driver {
             early: Vec::new(),
             notes: Vec::new(),
             fell: None,
+            artifacts: Vec::new(),
         };
         let run = move || {
             if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
@@ -165,7 +168,9 @@ impl Driver {
             work.feed = Some(Feed::new(seq));
             work.execs.remove(&seq).unwrap_or_default()
         };
-        let mut lines = Lines::new(self.host.settings.max_output);
+        let (room, most) = (self.host.settings.max_output, self.host.settings.max_artifact);
+        let mut lines = Lines::keeping(room, self.host.shelf.parts(most));
+        self.artifacts.clear();
         let ended = self.run_code(seq, &exec, &mut lines);
         let result = match ended {
             Ok((End::Done(done), interrupt)) => {
@@ -173,6 +178,7 @@ impl Driver {
             }
             Ok((End::Fell(why), _)) => {
                 self.push(lines.finish());
+                self.artifacts = self.artifacts_of(seq, &mut lines);
                 self.finish_fallen(seq, &why, started, lines.count())
             }
             Err(error) => self.finish_unstarted(seq, &error, lines.count()),
@@ -205,6 +211,7 @@ impl Driver {
             seq,
             code: exec.code.clone(),
             max_bytes: self.host.settings.max_result,
+            max_whole: self.host.settings.max_artifact,
         });
         if let Some(live) = &mut self.live
             && let Err(error) = live.line.send(&order)
@@ -283,6 +290,11 @@ impl Driver {
                     }
                     self.machine.tell();
                 }
+                Heard::Report(Report::Part { seq: own, name, kind, text, last }) if own == seq => {
+                    if let Some(parts) = lines.parts() {
+                        parts.piece(name, kind, &text, last);
+                    }
+                }
                 Heard::Report(Report::Done(done)) if done.seq == seq => {
                     end = Some(End::Done(done));
                 }
@@ -339,6 +351,7 @@ impl Driver {
             self.digest(seq, rest, lines);
         }
         self.push(lines.finish());
+        self.artifacts = self.artifacts_of(seq, lines);
         let stopped = done.error.as_ref().is_some_and(|error| error.name == "KeyboardInterrupt");
         let status = match &interrupt {
             Some(_) if stopped => Status::Interrupted,
@@ -414,7 +427,8 @@ impl Driver {
             lost: fall.map(|fall| fall.words),
             notes,
         };
-        let outcome = Outcome { shown: shown.unwrap_or_default(), ..outcome };
+        let (shown, artifacts) = (shown.unwrap_or_default(), self.artifacts.clone());
+        let outcome = Outcome { shown, artifacts, ..outcome };
         let at = Timestamp::now();
         let end = Finished { seq, status, at, outputs, outcome, receipt };
         Ok(self.host.store.finish_instruction(self.machine.id, &end)?)
@@ -434,6 +448,7 @@ fn outcome_of(done: Done) -> Outcome {
         error,
         runtime_ms: if done.runtime_ms.is_finite() { done.runtime_ms.max(0.0) } else { 0.0 },
         cut: done.cut,
+        artifacts: Vec::new(),
     }
 }
 

@@ -12,6 +12,8 @@ pub enum Error {
     NoInstruction { machine: String, seq: u64 },
     #[error("`{machine}@{seq}` has no checkpoint")]
     NoCheckpoint { machine: String, seq: u64 },
+    #[error("machine `{machine}` has no artifact {id:?}")]
+    NoArtifact { machine: String, id: String },
     #[error("there is no template named `{0}`")]
     NoTemplate(String),
     #[error("template `{0}` is used by {1} machines")]
@@ -49,6 +51,7 @@ impl Error {
             Error::NoMachine(_) => "machine.not_found",
             Error::NoInstruction { .. } => "instruction.not_found",
             Error::NoCheckpoint { .. } => "checkpoint.not_found",
+            Error::NoArtifact { .. } => "artifact.not_found",
             Error::NoTemplate(_) => "template.not_found",
             Error::TemplateInUse(..) => "template.in_use",
             Error::Invalid(_) => "request.invalid",
@@ -70,6 +73,7 @@ impl Error {
             Error::NoMachine(_)
             | Error::NoInstruction { .. }
             | Error::NoCheckpoint { .. }
+            | Error::NoArtifact { .. }
             | Error::NoTemplate(_) => Problem::NotFound,
             Error::File { fault, .. } => fault.problem(),
             Error::Invalid(_) => Problem::Invalid,

@@ -1,5 +1,6 @@
 //! The host: a data directory with its engine, its records and its machines.
 
+use crate::artifacts::Shelf;
 use crate::error::{Doing, Error, Result};
 use crate::limits;
 use crate::live::parse_image;
@@ -30,6 +31,7 @@ pub(crate) struct Inner {
     pub dirs: Dirs,
     pub engine: Engine,
     pub store: Store,
+    pub shelf: Shelf,
     /// Images of templates in use, decoded, by name; parked in the engine.
     warm: Mutex<HashMap<String, Image>>,
 }
@@ -51,8 +53,8 @@ impl Host {
                 ..WallsConfig::default()
             },
         })?;
-        let warm = Mutex::default();
-        let inner = Arc::new(Inner { settings, dirs, engine, store, warm });
+        let (warm, shelf) = (Mutex::default(), Shelf::open(dirs.artifacts.clone())?);
+        let inner = Arc::new(Inner { settings, dirs, engine, store, shelf, warm });
         let host = Host { inner, machines: RwLock::default(), _lock: lock };
         host.load()?;
         Ok(host)

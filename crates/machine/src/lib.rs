@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod artifacts;
 mod driver;
 mod error;
 mod feed;

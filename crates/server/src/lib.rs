@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod artifacts;
 mod audit;
 mod auth;
 mod connection;

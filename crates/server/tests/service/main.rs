@@ -3,6 +3,7 @@
 //! Needs root and a Python on the host, like everything with machines.
 
 mod accounts;
+mod artifacts;
 mod bad_input;
 mod client;
 mod document;
