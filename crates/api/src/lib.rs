@@ -9,6 +9,7 @@
 
 mod address;
 mod error;
+mod files;
 mod forever;
 mod instruction;
 mod machine;
@@ -18,9 +19,13 @@ mod template;
 
 pub use address::{Address, AddressError};
 pub use error::{ErrorBody, Problem};
+pub use files::{
+    AtPath, FileChange, FileEvent, FileInfo, FileKind, FileList, ListFiles, PutFile, RemoveFile,
+};
 pub use forever::{ExecResult, FromClient, Picture, ResultBody, ToClient};
 pub use instruction::{
-    Chunk, Data, Exec, Failure, Instruction, Outcome, Receipt, Shown, Status, Stream, Timeout,
+    Artifact, ArtifactList, Chunk, Data, Exec, Failure, Instruction, Kept, Outcome, Receipt, Shown,
+    Status, Stream, Timeout,
 };
 pub use jiff::Timestamp;
 pub use machine::{Durability, Limits, Machine, Network, NewMachine, Parent, State, Update, Usage};

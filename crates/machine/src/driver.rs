@@ -44,6 +44,8 @@ pub struct Driver {
     pub(crate) notes: Vec<String>,
     /// Why the machine's memory was lost since the last instruction, if it was.
     pub(crate) fell: Option<String>,
+    /// What the instruction left that its record does not hold.
+    pub(crate) artifacts: Vec<stasis_api::Artifact>,
 }
 
 /// How a run ended, as seen from outside.
@@ -71,6 +73,7 @@ impl Driver {
             early: Vec::new(),
             notes: Vec::new(),
             fell: None,
+            artifacts: Vec::new(),
         };
         let run = move || {
             if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
@@ -111,6 +114,7 @@ impl Driver {
         let seq = {
             let mut work = self.machine.work();
             work.live = false;
+            work.files = None;
             work.running.or(work.feed.as_ref().map(|feed| feed.seq))
         };
         if let Some(seq) = seq {
@@ -165,7 +169,9 @@ impl Driver {
             work.feed = Some(Feed::new(seq));
             work.execs.remove(&seq).unwrap_or_default()
         };
-        let mut lines = Lines::new(self.host.settings.max_output);
+        let (room, most) = (self.host.settings.max_output, self.host.settings.max_artifact);
+        let mut lines = Lines::keeping(room, self.host.shelf.parts(most));
+        self.artifacts.clear();
         let host = self.host.clone();
         let arrival = self.live.is_none().then(|| host.traffic.arrive());
         let ended = self.run_code(seq, &exec, &mut lines);
@@ -176,6 +182,7 @@ impl Driver {
             }
             Ok((End::Fell(why), _)) => {
                 self.push(lines.finish());
+                self.artifacts = self.artifacts_of(seq, &mut lines);
                 self.finish_fallen(seq, &why, started, lines.count())
             }
             Err(error) => self.finish_unstarted(seq, &error, lines.count()),
@@ -208,6 +215,7 @@ impl Driver {
             seq,
             code: exec.code.clone(),
             max_bytes: self.host.settings.max_result,
+            max_whole: self.host.settings.max_artifact,
         });
         if let Some(live) = &mut self.live
             && let Err(error) = live.line.send(&order)
@@ -286,6 +294,11 @@ impl Driver {
                     }
                     self.machine.tell();
                 }
+                Heard::Report(Report::Part { seq: own, name, kind, text, last }) if own == seq => {
+                    if let Some(parts) = lines.parts() {
+                        parts.piece(name, kind, &text, last);
+                    }
+                }
                 Heard::Report(Report::Done(done)) if done.seq == seq => {
                     end = Some(End::Done(done));
                 }
@@ -342,6 +355,7 @@ impl Driver {
             self.digest(seq, rest, lines);
         }
         self.push(lines.finish());
+        self.artifacts = self.artifacts_of(seq, lines);
         let stopped = done.error.as_ref().is_some_and(|error| error.name == "KeyboardInterrupt");
         let status = match &interrupt {
             Some(_) if stopped => Status::Interrupted,
@@ -419,7 +433,8 @@ impl Driver {
             lost: fall.map(|fall| fall.words),
             notes,
         };
-        let outcome = Outcome { shown: shown.unwrap_or_default(), ..outcome };
+        let (shown, artifacts) = (shown.unwrap_or_default(), self.artifacts.clone());
+        let outcome = Outcome { shown, artifacts, ..outcome };
         let at = Timestamp::now();
         let end = Finished { seq, status, at, outputs, outcome, receipt };
         Ok(self.host.store.finish_instruction(self.machine.id, &end)?)
@@ -439,6 +454,7 @@ fn outcome_of(done: Done) -> Outcome {
         error,
         runtime_ms: if done.runtime_ms.is_finite() { done.runtime_ms.max(0.0) } else { 0.0 },
         cut: done.cut,
+        artifacts: Vec::new(),
     }
 }
 

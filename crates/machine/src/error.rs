@@ -1,5 +1,6 @@
 //! What can go wrong with a machine: a code for programs, a sentence for people, and what to do.
 
+use crate::files::Fault;
 use stasis_api::Problem;
 
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +12,8 @@ pub enum Error {
     NoInstruction { machine: String, seq: u64 },
     #[error("`{machine}@{seq}` has no checkpoint")]
     NoCheckpoint { machine: String, seq: u64 },
+    #[error("machine `{machine}` has no artifact {id:?}")]
+    NoArtifact { machine: String, id: String },
     #[error("there is no template named `{0}`")]
     NoTemplate(String),
     #[error("template `{0}` is used by {1} machines")]
@@ -27,6 +30,8 @@ pub enum Error {
     InUse(String),
     #[error("machine `{machine}`: {what}")]
     Broken { machine: String, what: String },
+    #[error("{machine}:{path}: {fault}")]
+    File { machine: String, path: String, fault: Fault },
     #[error("{doing}: {source}")]
     Io { doing: String, source: std::io::Error },
     #[error(transparent)]
@@ -46,6 +51,7 @@ impl Error {
             Error::NoMachine(_) => "machine.not_found",
             Error::NoInstruction { .. } => "instruction.not_found",
             Error::NoCheckpoint { .. } => "checkpoint.not_found",
+            Error::NoArtifact { .. } => "artifact.not_found",
             Error::NoTemplate(_) => "template.not_found",
             Error::TemplateInUse(..) => "template.in_use",
             Error::Invalid(_) => "request.invalid",
@@ -54,6 +60,7 @@ impl Error {
             Error::Removed(_) => "machine.removed",
             Error::InUse(_) => "data.in_use",
             Error::Broken { .. } => "machine.broken",
+            Error::File { fault, .. } => fault.code(),
             Error::Io { .. } => "host.io",
             Error::Engine(error) => error.code(),
             Error::Store(error) => error.code(),
@@ -66,7 +73,9 @@ impl Error {
             Error::NoMachine(_)
             | Error::NoInstruction { .. }
             | Error::NoCheckpoint { .. }
+            | Error::NoArtifact { .. }
             | Error::NoTemplate(_) => Problem::NotFound,
+            Error::File { fault, .. } => fault.problem(),
             Error::Invalid(_) => Problem::Invalid,
             Error::Unsupported(_) => Problem::Unsupported,
             Error::QueueFull(..) => Problem::TooMany,
@@ -89,6 +98,7 @@ impl Error {
             Error::TemplateInUse(..) => "remove those machines first".into(),
             Error::QueueFull(..) => "wait for one to end, or cancel what waits".into(),
             Error::Template(error) => error.hint().into(),
+            Error::File { fault, .. } => fault.hint()?.into(),
             _ => return None,
         })
     }

@@ -1,5 +1,6 @@
 //! The host: a data directory with its engine, its records and its machines.
 
+use crate::artifacts::Shelf;
 use crate::error::{Doing, Error, Result};
 use crate::limits;
 use crate::live::parse_image;
@@ -36,6 +37,7 @@ pub(crate) struct Inner {
     pub engine: Engine,
     pub store: Store,
     pub traffic: Traffic,
+    pub shelf: Shelf,
     /// Images of templates in use, decoded, by name; parked in the engine.
     warm: Mutex<HashMap<String, Image>>,
 }
@@ -57,9 +59,10 @@ impl Host {
                 ..WallsConfig::default()
             },
         })?;
-        let (warm, traffic) = Default::default();
-        let standby = Standby::new();
-        let inner = Arc::new(Inner { settings, dirs, standby, engine, store, traffic, warm });
+        let shelf = Shelf::open(dirs.artifacts.clone())?;
+        let (warm, traffic, standby) = (Mutex::default(), Traffic::default(), Standby::new());
+        let inner = Inner { settings, dirs, standby, engine, store, traffic, shelf, warm };
+        let inner = Arc::new(inner);
         let standby = Some(standby::start(&inner).doing(|| "start a thread".into())?);
         let host = Host { inner, machines: RwLock::default(), standby, _lock: lock };
         host.load()?;

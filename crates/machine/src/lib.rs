@@ -14,9 +14,11 @@
 
 #![forbid(unsafe_code)]
 
+mod artifacts;
 mod driver;
 mod error;
 mod feed;
+mod files;
 mod history;
 mod host;
 mod life;
@@ -36,6 +38,7 @@ mod upkeep;
 mod watch;
 
 pub use error::{Error, Result};
+pub use files::{Fault, Upload, Watch};
 pub use history::{Branch, MAX_BRANCHES};
 pub use host::Host;
 pub use machine::{Machine, Progress};

@@ -6,6 +6,7 @@
 use crate::driver::{Driver, Wish};
 use crate::error::{Doing, Error, Result};
 use crate::feed::Feed;
+use crate::files::Files;
 use crate::host::Inner;
 use crate::queue::{Queue, Rules};
 use event_listener::{Event, EventListener};
@@ -40,6 +41,8 @@ pub(crate) struct Work {
     pub last_ran: Option<u64>,
     pub feed: Option<Feed>,
     pub live: bool,
+    /// The way to its files while it is in memory.
+    pub files: Option<Arc<Files>>,
     pub pinned: Option<String>,
     /// The instruction to interrupt.
     pub interrupt: Option<u64>,
@@ -80,6 +83,7 @@ impl Machine {
             last_ran: record.head_seq,
             feed: None,
             live: false,
+            files: None,
             pinned: None,
             interrupt: None,
             removed: false,
@@ -200,7 +204,7 @@ impl Machine {
     }
 
     /// Wakes the driver, or starts one.
-    fn ring(self: &Arc<Self>, work: &mut Work) -> Result<()> {
+    pub(crate) fn ring(self: &Arc<Self>, work: &mut Work) -> Result<()> {
         if let Some(bell) = &mut work.bell {
             return bell.write_all(&1u64.to_ne_bytes()).doing(|| "wake a driver".into());
         }

@@ -128,11 +128,11 @@ fn decorate(headers: &mut HeaderMap, id: &str, foreign: Option<HeaderValue>) {
 /// What a browser asks before a page of another origin may ask.
 fn preflight() -> Response {
     let allowed = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PATCH, DELETE"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, PATCH, DELETE"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, idempotency-key, last-event-id, x-forevervm-sdk, \
-             x-request-id",
+            "authorization, content-type, idempotency-key, last-event-id, range, \
+             x-forevervm-sdk, x-request-id",
         ),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ];

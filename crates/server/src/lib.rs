@@ -13,12 +13,14 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod artifacts;
 mod audit;
 mod auth;
 mod connection;
 mod error;
 mod extract;
 mod failure;
+mod files;
 mod follow;
 mod gate;
 mod guard;
@@ -32,6 +34,7 @@ mod mcp;
 mod metrics;
 mod openapi;
 mod pages;
+mod ranges;
 mod repl;
 mod routes;
 mod serve;
@@ -40,6 +43,7 @@ mod store;
 mod streams;
 mod templates;
 mod tokens;
+mod watching;
 
 pub use error::Error;
 pub use listen::{Bound, Listen};

@@ -3,7 +3,8 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::{
-    gate, history, instructions, machines, mcp, pages, repl, store, streams, templates, tokens,
+    artifacts, files, gate, history, instructions, machines, mcp, pages, repl, store, streams,
+    templates, tokens, watching,
 };
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -29,6 +30,9 @@ pub fn all() -> OpenApiRouter<App> {
         .merge(streams::routes())
         .merge(repl::routes())
         .merge(history::routes())
+        .merge(files::routes())
+        .merge(artifacts::routes())
+        .merge(watching::routes())
         .merge(templates::routes())
         .merge(store::routes())
         .merge(tokens::routes())
