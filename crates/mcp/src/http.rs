@@ -5,11 +5,12 @@
 //! Each account has its own sessions, so that a session's id is worth nothing to another. A Host
 //! or an Origin that is not on the lists is refused: a web page must not reach a local service.
 
+use crate::changes::Changes;
 use crate::server::{Server, ToolSet};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{Method, Request, StatusCode};
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -41,6 +42,8 @@ pub struct McpOptions {
     pub session_idle: Duration,
     /// Bytes of one request.
     pub max_body: usize,
+    /// Serves what the protocol's conformance suite calls, beside our tools: for tests only.
+    pub conformance: bool,
 }
 
 impl Default for McpOptions {
@@ -51,6 +54,7 @@ impl Default for McpOptions {
             max_sessions: 1000,
             session_idle: Duration::from_secs(3600),
             max_body: 20 << 20,
+            conformance: false,
         }
     }
 }
@@ -61,6 +65,7 @@ struct Mount {
     host: Arc<Host>,
     tools: ToolSet,
     options: McpOptions,
+    changes: Arc<Changes>,
     accounts: Mutex<HashMap<Account, Owned>>,
 }
 
@@ -73,16 +78,21 @@ struct Owned {
 
 /// Both tool sets. The account of a request is the `Account` among its extensions, or `root`.
 pub fn router(host: Arc<Host>, options: McpOptions) -> Router {
+    let changes = Changes::new(&host);
     let mount = |tools| {
-        let (host, options) = (host.clone(), options.clone());
-        Arc::new(Mount { host, tools, options, accounts: Mutex::default() })
+        let (host, options, changes) = (host.clone(), options.clone(), changes.clone());
+        Arc::new(Mount { host, tools, options, changes, accounts: Mutex::default() })
     };
+    let ours = if options.conformance { ToolSet::Conformance } else { ToolSet::Stasis };
     Router::new()
-        .route("/mcp", any(handle).with_state(mount(ToolSet::Stasis)))
+        .route("/mcp", any(handle).with_state(mount(ours)))
         .route("/mcp/forevervm", any(handle).with_state(mount(ToolSet::ForeverVm)))
 }
 
-async fn handle(State(mount): State<Arc<Mount>>, request: Request<Body>) -> Response {
+async fn handle(State(mount): State<Arc<Mount>>, mut request: Request<Body>) -> Response {
+    if is_own_page(request.headers()) {
+        request.headers_mut().remove(header::ORIGIN);
+    }
     let account = request.extensions().get::<Account>().cloned().unwrap_or_default();
     let owned = mount.owned(account);
     if opens_session(&request)
@@ -92,6 +102,16 @@ async fn handle(State(mount): State<Arc<Mount>>, request: Request<Body>) -> Resp
         return (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
     }
     owned.service.handle(request).await.map(Body::new)
+}
+
+/// Whether a page of this service itself asks: of the host it asks for, which is checked next.
+fn is_own_page(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let (Some(origin), Some(host)) = (text(header::ORIGIN), text(header::HOST)) else {
+        return false;
+    };
+    let of = |scheme| origin.strip_prefix(scheme).is_some_and(|own| own.eq_ignore_ascii_case(host));
+    of("http://") || of("https://")
 }
 
 /// Whether a request may end up as a new session.
@@ -111,7 +131,8 @@ impl Mount {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(self.options.session_idle);
         let sessions = Arc::new(sessions);
-        let server = Server { host: self.host.clone(), account: account.0, tools: self.tools };
+        let (host, changes) = (self.host.clone(), self.changes.clone());
+        let server = Server { host, account: account.0, tools: self.tools, changes };
         let config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(self.options.hosts.clone())
             .with_allowed_origins(self.options.origins.clone())

@@ -11,12 +11,17 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod ask;
 mod call;
+mod changes;
+mod complete;
 mod error;
+mod fixtures;
 mod forevervm;
 mod guide;
 mod http;
 mod input;
+mod listen;
 mod output;
 mod proxy;
 mod resources;
@@ -24,6 +29,7 @@ mod server;
 mod shell;
 mod stdio;
 mod table;
+mod tasks;
 mod text;
 mod tools;
 
