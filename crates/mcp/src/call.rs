@@ -43,6 +43,8 @@ pub struct Call {
     /// What the client answered to questions of an earlier round, and what it was given to keep.
     pub inputs: InputResponses,
     pub state: Option<String>,
+    /// Whether the caller wants a task at once.
+    pub as_task: bool,
 }
 
 /// What a tool wants to be run.
@@ -107,8 +109,8 @@ impl Call {
 
     /// Runs code for a tool, to its end or until it goes on as a task.
     pub async fn start(&self, tool: &'static str, wanted: Wanted) -> Reply {
-        let tasks = self.knows_tasks();
-        let at_once = wanted.task == TaskFrom::Start;
+        let tasks = self.as_task || self.knows_tasks();
+        let at_once = self.as_task || wanted.task == TaskFrom::Start;
         if at_once && !tasks {
             let needed = ClientCapabilities::builder().enable_tasks().build();
             return Err(ErrorData::missing_required_client_capability(needed));

@@ -4,13 +4,14 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::changes::Changes;
 use crate::error::{Error, Result};
+use crate::notes::{Notebook, Notes};
 use crate::output::Ran;
 use crate::table::Entry;
-use crate::{ask, complete, fixtures, forevervm, guide, listen, resources, tasks, tools};
+use crate::{ask, complete, fixtures, forevervm, guide, legacy, listen, resources, tasks, tools};
 use rmcp::model::*;
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use stasis_machine::Host;
+use stasis_machine::{Host, Machine};
 use std::sync::Arc;
 
 /// Which tools a client sees.
@@ -26,6 +27,14 @@ pub enum ToolSet {
 }
 
 impl ToolSet {
+    /// Those clients can name, in a path, a header or a flag.
+    pub const PUBLIC: [(&str, ToolSet); 2] =
+        [("stasis", ToolSet::Stasis), ("forevervm", ToolSet::ForeverVm)];
+
+    pub fn named(name: &str) -> Option<ToolSet> {
+        ToolSet::PUBLIC.iter().find(|(own, _)| *own == name).map(|(_, tools)| *tools)
+    }
+
     pub fn entries(self) -> impl Iterator<Item = &'static Entry> {
         let (own, more): (&'static [Entry], &'static [Entry]) = match self {
             ToolSet::Stasis => (&tools::TOOLS, &[]),
@@ -51,6 +60,14 @@ impl ToolSet {
         }
     }
 
+    /// The tool that runs code: instructions that are found in a machine's log count as its.
+    pub fn runner(self) -> &'static str {
+        match self {
+            ToolSet::ForeverVm => "run-python-in-repl",
+            _ => "run_code",
+        }
+    }
+
     fn is_test(self) -> bool {
         self == ToolSet::Conformance
     }
@@ -63,10 +80,34 @@ pub struct Server {
     pub account: String,
     pub tools: ToolSet,
     pub changes: Arc<Changes>,
+    /// What sessions of this account want to hear of.
+    pub notebook: Arc<Notebook>,
+    /// The same of the one client there is, where it has no session by name.
+    pub notes: Option<Arc<Notes>>,
 }
 
 impl Server {
-    fn call(&self, context: RequestContext<RoleServer>) -> Call {
+    pub fn new(host: Arc<Host>, account: String, tools: ToolSet, changes: Arc<Changes>) -> Server {
+        Server { host, account, tools, changes, notebook: Arc::default(), notes: None }
+    }
+
+    /// A machine of the account's.
+    pub fn machine(&self, name: &str) -> Option<Arc<Machine>> {
+        let found = self.host.machine(name).ok();
+        found.filter(|machine| machine.account() == self.account)
+    }
+
+    /// The notes of the client that asks.
+    pub fn notes(&self, context: &RequestContext<RoleServer>) -> Option<Arc<Notes>> {
+        self.notes.clone().or_else(|| self.notebook.of(context))
+    }
+
+    /// A tool as clients see it.
+    pub fn shown(&self, entry: &Entry) -> Tool {
+        entry.tool.clone()
+    }
+
+    pub fn call(&self, context: RequestContext<RoleServer>) -> Call {
         Call {
             host: self.host.clone(),
             account: self.account.clone(),
@@ -76,6 +117,7 @@ impl Server {
             context,
             inputs: InputResponses::new(),
             state: None,
+            as_task: false,
         }
     }
 
@@ -151,7 +193,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<ListToolsResult, ErrorData> {
-        let all = self.tools.entries().map(|entry| entry.tool.clone());
+        let all = self.tools.entries().map(|entry| self.shown(entry));
         Ok(ListToolsResult::with_all_items(all.collect()))
     }
 
@@ -325,19 +367,35 @@ impl ServerHandler for Server {
     async fn subscribe(
         &self,
         request: SubscribeRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> std::result::Result<(), ErrorData> {
-        // sessions remember what was subscribed to
         let known = resources::machine_of(&request.uri).is_some() || self.tools.is_test();
-        let words = || format!("there is no resource `{}`", crate::text::glance(&request.uri, 200));
-        known.then_some(()).ok_or_else(|| ErrorData::resource_not_found(words(), None))
+        let notes = self.notes(&context);
+        if known && notes.is_some_and(|notes| notes.subscribe(&request.uri)) {
+            return Ok(());
+        }
+        let words = format!("cannot subscribe to `{}`", crate::text::glance(&request.uri, 200));
+        Err(ErrorData::resource_not_found(words, None))
     }
 
     async fn unsubscribe(
         &self,
-        _: UnsubscribeRequestParams,
-        _: RequestContext<RoleServer>,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
     ) -> std::result::Result<(), ErrorData> {
+        if let Some(notes) = self.notes(&context) {
+            notes.unsubscribe(&request.uri);
+        }
         Ok(())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> std::result::Result<CustomResult, ErrorData> {
+        let answered = legacy::answer(self, &request, context).await;
+        let unknown = || ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method.clone(), None);
+        answered.unwrap_or_else(|| Err(unknown())).map(CustomResult::new)
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Serves the process's standard input and output, as the account `root`.
 pub async fn stdio(host: Arc<Host>, tools: ToolSet) -> Result<()> {
     let changes = Changes::new(&host);
-    let server = Server { host, account: Account::default().0, tools, changes };
+    let server = Server::new(host, Account::default().0, tools, changes);
     let running = match server.serve(rmcp::transport::stdio_pipes()).await {
         Ok(running) => running,
         // a client that leaves before it said anything has done nothing wrong
