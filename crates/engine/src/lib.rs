@@ -15,6 +15,7 @@ mod engine;
 mod error;
 #[doc(hidden)]
 pub mod fault;
+mod fill;
 mod flatten;
 mod freeze;
 mod identity;
@@ -34,6 +35,7 @@ mod template;
 mod track;
 mod tree;
 mod tty;
+mod turns;
 mod validate;
 mod vdso;
 mod walls;

@@ -5,6 +5,8 @@ use crate::limits;
 use crate::live::parse_image;
 use crate::machine::Machine;
 use crate::settings::{Dirs, Settings};
+use crate::standby::{self, Standby};
+use crate::traffic::Traffic;
 use stasis_api::{Name, NewMachine, Timestamp, Update};
 use stasis_engine::{Config, Engine, Image, Lazy, WallsConfig};
 use stasis_store::{NewRecord, Store};
@@ -13,6 +15,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::thread::JoinHandle;
 
 /// Tags of one machine, and bytes in each.
 const MAX_TAGS: usize = 64;
@@ -21,6 +24,7 @@ const MAX_TAG: usize = 1024;
 pub struct Host {
     inner: Arc<Inner>,
     machines: RwLock<HashMap<Name, Arc<Machine>>>,
+    standby: Option<JoinHandle<()>>,
     /// Held as long as this process uses the directory.
     _lock: File,
 }
@@ -28,8 +32,10 @@ pub struct Host {
 pub(crate) struct Inner {
     pub settings: Settings,
     pub dirs: Dirs,
+    pub standby: Standby,
     pub engine: Engine,
     pub store: Store,
+    pub traffic: Traffic,
     /// Images of templates in use, decoded, by name; parked in the engine.
     warm: Mutex<HashMap<String, Image>>,
 }
@@ -51,9 +57,11 @@ impl Host {
                 ..WallsConfig::default()
             },
         })?;
-        let warm = Mutex::default();
-        let inner = Arc::new(Inner { settings, dirs, engine, store, warm });
-        let host = Host { inner, machines: RwLock::default(), _lock: lock };
+        let (warm, traffic) = Default::default();
+        let standby = Standby::new();
+        let inner = Arc::new(Inner { settings, dirs, standby, engine, store, traffic, warm });
+        let standby = Some(standby::start(&inner).doing(|| "start a thread".into())?);
+        let host = Host { inner, machines: RwLock::default(), standby, _lock: lock };
         host.load()?;
         Ok(host)
     }
@@ -210,6 +218,10 @@ impl Drop for Host {
                     Ok(())
                 });
             }
+        }
+        self.inner.standby.end();
+        if let Some(standby) = self.standby.take() {
+            let _ = standby.join();
         }
     }
 }

@@ -28,8 +28,10 @@ mod machine;
 mod queue;
 mod recover;
 mod settings;
+mod standby;
 mod template;
 mod tokens;
+mod traffic;
 mod upkeep;
 mod watch;
 

@@ -120,6 +120,7 @@ impl Host {
             return Err(Error::TemplateInUse(template.name, users));
         }
         inner.store.remove_template(&template.digest)?;
+        inner.standby.forget(&template.image);
         let base = |root: &str| root.rsplit('+').next().unwrap_or_default().to_owned();
         let own = base(&template.root);
         if self.templates()?.iter().all(|other| base(&other.root) != own) {
