@@ -5,6 +5,7 @@
 #   .dev/node      a link to the host's Node;  .dev/deno  Deno
 #   .dev/programs  the C programs of tests/programs, built
 #   .dev/clients   a Python with published clients that the service is tested with
+#   .dev/mcp       MCP's conformance suite and its official clients, with a Node that runs them
 #   .dev/rootfs    a root file system to run all of them in, each at its own path
 #
 # A step that succeeded is not run again until what it was made from changes (.dev/stamps).
@@ -68,6 +69,15 @@ make_clients() {
   .dev/clients/bin/python -m pip install --quiet --disable-pip-version-check -r dev/clients.txt
 }
 
+# The suite wants a newer Node than hosts have, so one comes along.
+make_mcp() {
+  rm -rf .dev/mcp
+  mkdir -p .dev/mcp
+  # shellcheck disable=SC2046 # a list of packages
+  npm install --prefix .dev/mcp --no-save --no-audit --no-fund --ignore-scripts --silent \
+    $(grep -v '^#' dev/mcp.txt)
+}
+
 make_deno() {
   rm -rf .dev/deno
   mkdir -p .dev/deno/npm
@@ -117,6 +127,7 @@ venv=$({ echo "$here $python $UV"; cat dev/requirements.txt; } | hash_of)
 step venv "$venv" make_venv
 step deno "$DENO" make_deno
 step clients "$({ echo "$here $python"; cat dev/clients.txt; } | hash_of)" make_clients
+step mcp "$({ echo "$here"; cat dev/mcp.txt; } | hash_of)" make_mcp
 python3 tests/programs/run_plain.py --build-only --out .dev/programs
 rootfs=$({
   echo "$venv $DENO" && stat -c '%n %s %y' "$node"

@@ -11,19 +11,29 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod ask;
 mod call;
+mod changes;
+mod complete;
 mod error;
+mod fixtures;
 mod forevervm;
 mod guide;
 mod http;
 mod input;
+mod legacy;
+mod listen;
+mod notes;
 mod output;
 mod proxy;
 mod resources;
 mod server;
+mod sessions;
 mod shell;
+mod sse;
 mod stdio;
 mod table;
+mod tasks;
 mod text;
 mod tools;
 
