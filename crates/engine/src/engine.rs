@@ -11,6 +11,7 @@ use crate::spawner::Spawner;
 use crate::store::{Collected, Image, Store};
 use crate::template::Template;
 use crate::tree::{self, Tree};
+use crate::turns::Turns;
 use crate::walls::{Walls, WallsPool};
 use stasis_image::ImageId;
 use stasis_sandbox::WallsConfig;
@@ -55,6 +56,7 @@ pub struct Engine {
     host: Host,
     blank: Template,
     parked: Mutex<HashMap<ImageId, Arc<Template>>>,
+    captures: Turns,
 }
 
 impl Engine {
@@ -67,8 +69,8 @@ impl Engine {
         let (pid, pidfd, control) = walls.spawner().blank()?;
         let blank = Template::blank(pid, pidfd, control)?;
         let host = Host::probe(config.lazy)?;
-        let parked = Mutex::default();
-        Ok(Engine { config, walls, confinement, store, host, blank, parked })
+        let (parked, captures) = (Mutex::default(), Turns::for_this_host());
+        Ok(Engine { config, walls, confinement, store, host, blank, parked, captures })
     }
 
     pub fn store(&self) -> &Store {
@@ -90,6 +92,7 @@ impl Engine {
     /// Runs in a thread of its own: whatever happens, when that ends the kernel lets go of
     /// everything it traced.
     pub fn capture(&self, tree: &Tree) -> Result<Captured> {
+        let _turn = self.captures.take();
         let faults = fault::owner();
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("stasis-capture".into());

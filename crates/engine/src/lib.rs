@@ -34,6 +34,7 @@ mod template;
 mod track;
 mod tree;
 mod tty;
+mod turns;
 mod validate;
 mod vdso;
 mod walls;

@@ -14,7 +14,7 @@ use crate::life::Fall;
 use crate::lines::Lines;
 use crate::live::{Heard, Live};
 use crate::machine::Machine;
-use crate::queue::Next;
+use crate::queue::{Around, Next};
 use stasis_api::{Durability, Exec, Failure, Outcome, Receipt, Status, Stream, Timeout, Timestamp};
 use stasis_protocol::{Done, Order, Report};
 use stasis_store::Finished;
@@ -85,7 +85,8 @@ impl Driver {
         loop {
             let now = Instant::now();
             let mut work = self.machine.work();
-            let next = work.queue.next(now, self.live.is_some());
+            let crowded = self.host.traffic.is_crowded();
+            let next = work.queue.next(now, Around { live: self.live.is_some(), crowded });
             if let Next::Wait(_) = next
                 && self.live.is_none()
             {
@@ -165,7 +166,10 @@ impl Driver {
             work.execs.remove(&seq).unwrap_or_default()
         };
         let mut lines = Lines::new(self.host.settings.max_output);
+        let host = self.host.clone();
+        let arrival = self.live.is_none().then(|| host.traffic.arrive());
         let ended = self.run_code(seq, &exec, &mut lines);
+        drop(arrival);
         let result = match ended {
             Ok((End::Done(done), interrupt)) => {
                 self.finish_done(seq, &exec, done, interrupt, &mut lines, started)
@@ -349,7 +353,9 @@ impl Driver {
         }
         {
             let mut work = self.machine.work();
-            work.queue.ran(Instant::now(), started.elapsed());
+            // what a crash would cost: not the time it took to get here
+            let own = Duration::try_from_secs_f64(outcome.runtime_ms / 1000.0);
+            work.queue.ran(Instant::now(), own.unwrap_or_default().min(started.elapsed()));
             work.last_ran = Some(seq);
         }
         // recorded before the checkpoint: an answer that is not known must not be durable

@@ -5,6 +5,7 @@ use crate::limits;
 use crate::live::parse_image;
 use crate::machine::Machine;
 use crate::settings::{Dirs, Settings};
+use crate::traffic::Traffic;
 use stasis_api::{Name, NewMachine, Timestamp, Update};
 use stasis_engine::{Config, Engine, Image, Lazy, WallsConfig};
 use stasis_store::{NewRecord, Store};
@@ -30,6 +31,7 @@ pub(crate) struct Inner {
     pub dirs: Dirs,
     pub engine: Engine,
     pub store: Store,
+    pub traffic: Traffic,
     /// Images of templates in use, decoded, by name; parked in the engine.
     warm: Mutex<HashMap<String, Image>>,
 }
@@ -51,8 +53,8 @@ impl Host {
                 ..WallsConfig::default()
             },
         })?;
-        let warm = Mutex::default();
-        let inner = Arc::new(Inner { settings, dirs, engine, store, warm });
+        let (warm, traffic) = Default::default();
+        let inner = Arc::new(Inner { settings, dirs, engine, store, traffic, warm });
         let host = Host { inner, machines: RwLock::default(), _lock: lock };
         host.load()?;
         Ok(host)

@@ -30,6 +30,7 @@ mod recover;
 mod settings;
 mod template;
 mod tokens;
+mod traffic;
 mod upkeep;
 mod watch;
 
