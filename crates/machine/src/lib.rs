@@ -30,6 +30,7 @@ mod recover;
 mod settings;
 mod template;
 mod tokens;
+mod travel;
 mod upkeep;
 mod watch;
 
@@ -42,4 +43,5 @@ pub use stasis_engine::Stats;
 pub use stasis_protocol::Variable;
 pub use stasis_store::{Checkpoint, TokenRecord};
 pub use template::DEFAULT as DEFAULT_TEMPLATE;
+pub use travel::{Ended, Explore, Place, Varied, Wanted};
 pub use upkeep::{Checked, Found, Freed};

@@ -15,6 +15,7 @@
 mod app;
 mod audit;
 mod auth;
+mod branch;
 mod connection;
 mod error;
 mod extract;
@@ -40,6 +41,7 @@ mod store;
 mod streams;
 mod templates;
 mod tokens;
+mod travel;
 
 pub use error::Error;
 pub use listen::{Bound, Listen};

@@ -13,6 +13,7 @@
 
 mod checkpoints;
 mod error;
+mod import;
 mod instructions;
 mod machines;
 mod schema;
@@ -21,6 +22,7 @@ mod tokens;
 
 pub use checkpoints::Checkpoint;
 pub use error::{Error, Result};
+pub use import::Imported;
 pub use instructions::{Finished, NewInstruction};
 pub use machines::{MachineId, MachineRecord, NewRecord};
 pub use templates::TemplateRecord;

@@ -23,12 +23,14 @@ mod marks;
 mod names;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod usage;
 
 pub use check::{Checked, Damage, Finding, Progress, Repair};
 pub use codec::layer_name;
 pub use collect::{Collected, Collection};
 pub use forms::Reformed;
+pub use transfer::Scrap;
 pub use usage::{Stats, Usage};
 
 use crate::error::{Doing, Error, Result};

@@ -14,3 +14,4 @@ mod published;
 mod server;
 mod socket;
 mod streams;
+mod travel;
