@@ -34,6 +34,7 @@ mod standby;
 mod template;
 mod tokens;
 mod traffic;
+mod travel;
 mod upkeep;
 mod watch;
 
@@ -47,4 +48,5 @@ pub use stasis_engine::Stats;
 pub use stasis_protocol::Variable;
 pub use stasis_store::{Checkpoint, TokenRecord};
 pub use template::DEFAULT as DEFAULT_TEMPLATE;
+pub use travel::{Ended, Explore, Place, Varied, Wanted};
 pub use upkeep::{Checked, Found, Freed};

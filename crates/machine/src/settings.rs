@@ -1,6 +1,6 @@
 //! How a host is set up, and where its things are.
 
-use stasis_api::Limits;
+use stasis_api::{Limits, Retention};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub struct Settings {
     /// Work done since the last checkpoint beyond which the next instruction waits for one: what
     /// a crash may cost at most.
     pub at_risk: Duration,
+    /// Which checkpoints are kept on machines that have no rule of their own.
+    pub retention: Retention,
 }
 
 impl Settings {
@@ -51,6 +53,7 @@ impl Settings {
             max_queue: 1000,
             settle: Duration::from_millis(5),
             at_risk: Duration::from_millis(25),
+            retention: Retention::default(),
         }
     }
 }
