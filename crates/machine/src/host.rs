@@ -77,7 +77,11 @@ impl Host {
             machines.insert(name, Arc::new(Machine::new(self.inner.clone(), record)));
         }
         for machine in machines.values() {
-            machine.recover()?;
+            // one whose records cannot be read must not keep the others away
+            if let Err(error) = machine.recover() {
+                tracing::error!(machine = %machine.name(), %error, "not recovered");
+                machine.work().pinned = Some(error.to_string());
+            }
         }
         Ok(())
     }

@@ -27,6 +27,7 @@ mod line;
 mod lines;
 mod live;
 mod machine;
+mod pressure;
 mod queue;
 mod recover;
 mod settings;

@@ -130,6 +130,18 @@ impl Machine {
         record.head_seq.map(|seq| Address { machine: record.made.name.clone(), seq: Some(seq) })
     }
 
+    /// Since when it is in memory with nothing to do.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let work = self.work();
+        let idle = work.live && work.running.is_none() && work.queue.waiting() == 0;
+        idle.then(|| work.queue.idle_since())
+    }
+
+    /// When it was used last, as far as this process knows.
+    pub(crate) fn used_at(&self) -> Instant {
+        self.work().queue.idle_since()
+    }
+
     /// The machine as clients see it.
     pub fn describe(&self) -> stasis_api::Machine {
         let (live, running, waiting, pinned) = {
