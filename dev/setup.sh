@@ -6,6 +6,7 @@
 #   .dev/programs  the C programs of tests/programs, built
 #   .dev/clients   a Python with published clients that the service is tested with
 #   .dev/mcp       MCP's conformance suite and its official clients, with a Node that runs them
+#   .dev/sdk       what the SDKs are built and tested with: a Python, TypeScript, Bun
 #   .dev/rootfs    a root file system to run all of them in, each at its own path
 #
 # A step that succeeded is not run again until what it was made from changes (.dev/stamps).
@@ -15,6 +16,8 @@ here=$(pwd -P)
 
 UV=0.13.7
 DENO=2.9.6
+TYPESCRIPT=7.0.2
+BUN=1.4.4
 
 say() { echo "setup: $*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -87,6 +90,16 @@ make_deno() {
   rm -r .dev/deno/npm
 }
 
+make_sdk() {
+  rm -rf .dev/sdk
+  mkdir -p .dev/sdk/js
+  python3 -m venv .dev/sdk/python
+  .dev/sdk/python/bin/python -m pip install --quiet --disable-pip-version-check -r dev/sdk.txt
+  npm install --prefix .dev/sdk/js --no-save --no-audit --no-fund --ignore-scripts --silent \
+    "typescript@$TYPESCRIPT" "@oven/bun-linux-x64@$BUN"
+  mv .dev/sdk/js/node_modules/@oven/bun-linux-x64/bin/bun .dev/sdk/js/bun
+}
+
 fill_rootfs() {
   .dev/venv/bin/python dev/rootfs.py "$1" .dev/venv .dev/deno .dev/node .dev/programs tests/programs
 }
@@ -128,6 +141,7 @@ step venv "$venv" make_venv
 step deno "$DENO" make_deno
 step clients "$({ echo "$here $python"; cat dev/clients.txt; } | hash_of)" make_clients
 step mcp "$({ echo "$here"; cat dev/mcp.txt; } | hash_of)" make_mcp
+step sdk "$({ echo "$here $python $TYPESCRIPT $BUN"; cat dev/sdk.txt; } | hash_of)" make_sdk
 python3 tests/programs/run_plain.py --build-only --out .dev/programs
 rootfs=$({
   echo "$venv $DENO" && stat -c '%n %s %y' "$node"

@@ -172,6 +172,23 @@ impl Client {
         Ok(Lines::new(self.send(method, path, body, repeatable).await?))
     }
 
+    /// Sends a file as the body of a PUT; not a second time, for it may be long.
+    pub fn upload(&self, path: &str, file: std::fs::File) -> Result<stasis_api::FileInfo> {
+        let length = file.metadata().map(|about| about.len()).ok();
+        self.block(async {
+            let request = self.request(Method::PUT, path, None::<&Value>);
+            let request = match length {
+                Some(length) => request.header("content-length", length),
+                None => request,
+            };
+            let body = reqwest::Body::from(tokio::fs::File::from_std(file));
+            let sent = request.body(body).send().await;
+            let answer = refusal(sent.map_err(|error| self.cut_off(&error))?).await?;
+            let text = answer.bytes().await.map_err(|error| self.cut_off(&error))?;
+            serde_json::from_slice(&text).map_err(|error| foreign(path, &error.to_string()))
+        })
+    }
+
     /// Sends until it arrives. What may be sent twice (`repeatable`) is sent again when the
     /// connection breaks before the answer begins. A keeper that is about to end takes nothing
     /// on: its successor does.
@@ -221,7 +238,7 @@ impl Client {
         }
     }
 
-    fn cut_off(&self, error: &reqwest::Error) -> Failure {
+    pub fn cut_off(&self, error: &reqwest::Error) -> Failure {
         let (code, what) = match error.is_connect() {
             true => ("service.unreachable", "nobody answers at"),
             false => ("service.cut_off", "the connection broke off:"),

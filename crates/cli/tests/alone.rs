@@ -21,6 +21,13 @@ fn help_of_every_command() {
         "undo",
         "rollback",
         "branch",
+        "explore",
+        "compare",
+        "adopt",
+        "promote",
+        "tree",
+        "label",
+        "peek",
         "template",
         "template build",
         "store",
@@ -47,7 +54,7 @@ fn mistakes_are_told_before_anything_is_started() {
     world.set("NO_COLOR", "1");
     std::fs::write(world.path("bad.toml"), "timeout_second = 3\n").unwrap();
     std::fs::write(world.path("recipe.toml"), "name = 'x'\nbase = 'host'\npackges = []\n").unwrap();
-    let tries: [&[&str]; 14] = [
+    let tries: [&[&str]; 18] = [
         &[],
         &["run"],
         &["run", "-c", "1", "file.py"],
@@ -58,6 +65,10 @@ fn mistakes_are_told_before_anything_is_started() {
         &["rollback", "work"],
         &["rollback", "work@x"],
         &["branch", "work", "-n", "3", "--name", "only-one"],
+        &["label", "work", "name"],
+        &["adopt", "work", "other"],
+        &["explore", "work", "--score", "x"],
+        &["machine", "set", "work", "--keep", "some"],
         &["machine", "list", "--url", "nonsense"],
         &["config", "--config", "bad.toml"],
         &["template", "build", "recipe.toml"],

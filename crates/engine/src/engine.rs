@@ -5,6 +5,7 @@ use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::flatten;
+use crate::held;
 use crate::layers;
 use crate::restore::{self, Host, Lazy};
 use crate::spawner::Spawner;
@@ -65,7 +66,12 @@ impl Engine {
         let store = Store::open(&config.dir)?;
         let spawner = Spawner::start(&config.spawner)?;
         let confinement = Arc::new(Confinement::find(config.walls.clone())?);
-        let walls = WallsPool::start(spawner, &config.run_dir, confinement.clone())?;
+        let walls = WallsPool::start(
+            spawner,
+            &config.run_dir,
+            confinement.clone(),
+            store.keepers().clone(),
+        )?;
         let (pid, pidfd, control) = walls.spawner().blank()?;
         let blank = Template::blank(pid, pidfd, control)?;
         let host = Host::probe(config.lazy)?;
@@ -109,12 +115,26 @@ impl Engine {
     pub fn restore(&self, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
         self.confinement.check(&image.manifest)?;
         let layer = layers::materialize(&self.store, image)?;
-        let walls = self.walls(layer, self.root_dirs(&image.manifest.meta.root)?)?;
+        let root = self.root_dirs(&image.manifest.meta.root)?;
+        let walls = match held::find(&self.store, image, layer.as_deref(), &root) {
+            None => self.walls(layer, root)?,
+            Some(held) => {
+                let dirs = layer.iter().cloned().chain(root);
+                self.walls.make(texts(dirs), |upper| held.place(upper))?
+            }
+        };
         let template = self.nearest(image);
         let template = template.as_deref().unwrap_or(&self.blank);
         let scene =
             restore::Scene { store: &self.store, host: &self.host, confinement: &self.confinement };
         restore::restore(&scene, image, template, walls, outside)
+    }
+
+    /// Whether an image could come back here; otherwise why not.
+    pub fn check(&self, image: &Image) -> Result<()> {
+        self.confinement.check(&image.manifest)?;
+        restore::check_fit(&self.host, &image.manifest)?;
+        self.root_dirs(&image.manifest.meta.root).map(drop)
     }
 
     /// Holds an image's memory in a parked process, from which restores are fastest.
@@ -188,7 +208,7 @@ impl Engine {
     }
 
     /// An image says which root is its own, and images are not trusted: a name is no path.
-    fn root_dirs(&self, name: &str) -> Result<Vec<PathBuf>> {
+    pub(crate) fn root_dirs(&self, name: &str) -> Result<Vec<PathBuf>> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let dir = |name: &str| {
             let dir = self.config.roots.join(name);
@@ -200,9 +220,12 @@ impl Engine {
     }
 
     fn walls(&self, layer: Option<PathBuf>, root: Vec<PathBuf>) -> Result<Walls> {
-        let dirs = layer.into_iter().chain(root);
-        self.walls.take(dirs.map(|dir| dir.to_string_lossy().into_owned()).collect())
+        self.walls.take(texts(layer.into_iter().chain(root)))
     }
+}
+
+fn texts(paths: impl Iterator<Item = PathBuf>) -> Vec<String> {
+    paths.map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
 impl Host {

@@ -40,11 +40,12 @@ impl Host {
     pub fn collect(&self) -> Result<Freed> {
         let inner = self.inner();
         let freed = inner.engine.collect(|| inner.images_in_use())?;
+        let artifacts = self.collect_artifacts()?;
         Ok(Freed {
             images: freed.images,
             packs: freed.packs,
             layers: freed.layers.len() as u64,
-            bytes: freed.bytes,
+            bytes: freed.bytes + artifacts,
         })
     }
 

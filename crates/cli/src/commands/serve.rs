@@ -89,6 +89,7 @@ fn settings(config: &Config) -> Result<Settings> {
         idle_swap: config.seconds("idle_swap_seconds"),
         timeout: config.seconds("timeout_seconds"),
         limits: config.limits().or(plain.limits),
+        retention: config.retention(),
         ..plain
     })
 }

@@ -104,6 +104,8 @@ pub static KEYS: std::sync::LazyLock<Vec<Key>> = std::sync::LazyLock::new(|| {
         key("limits.cpus", Number, || None, "processors of a machine"),
         key("limits.pids", Count, || Some(Value::Count(512)), "processes of a machine"),
         key("limits.disk_mb", Count, || Some(Value::Count(8192)), "files of a machine"),
+        key("retention.last", Count, || None, "checkpoints of a machine that stay"),
+        key("retention.seconds", Count, || None, "age up to which checkpoints stay"),
     ]
 });
 

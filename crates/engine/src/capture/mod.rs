@@ -15,6 +15,7 @@ mod copied;
 mod fds;
 mod files;
 mod filters;
+mod held;
 mod inherited;
 mod jobs;
 mod mappings;
@@ -62,12 +63,12 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     let twins = tree.walls.group.room();
     let parent = tree.last_image();
     let mut sink = Sink::new(store, parent.as_ref())?;
-    let (paused, pause) = match pause(tree, &mut sink, &twins)? {
+    let (mut paused, pause) = match pause(tree, store, &mut sink, &twins)? {
         (Some(paused), pause) => (paused, pause),
         // something was found to be missing: what to look for is known now
         (None, _) => {
             sink = Sink::new(store, parent.as_ref())?;
-            let (paused, pause) = pause_again(tree, &mut sink, &twins)?;
+            let (paused, pause) = pause_again(tree, store, &mut sink, &twins)?;
             (paused, pause)
         }
     };
@@ -76,9 +77,12 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     paused.stills.iter().try_for_each(Still::check_intact)?;
     let (new_pages, shared_pages) = sink.counts();
     let Finished { packs, held } = sink.finish()?;
+    let seen = std::mem::take(&mut paused.held);
+    let origins = held::keep(tree, store, seen, &mut paused.files)?;
+    fault::point("capture.held")?;
     let manifest = assemble(paused, memory, packs, parent.as_ref(), &tree.root_name)?;
     let image = store.write_image(manifest)?;
-    drop(held);
+    drop((held, origins));
     tree.captured(&image);
     Ok(Captured { image, pause, total: start.elapsed(), new_pages, shared_pages })
 }
@@ -90,19 +94,30 @@ pub struct Paused {
     pub objects: Vec<Object>,
     pub segments: Vec<Segment>,
     pub files: FileTree,
+    pub held: Vec<held::Seen>,
     pub clocks: Clocks,
     pub mapped_files: Vec<MappedFile>,
     pub filters: Vec<Filter>,
 }
 
-fn pause_again(tree: &Tree, sink: &mut Sink, twins: &cgroup::Room) -> Result<(Paused, Duration)> {
-    let (paused, pause) = pause(tree, sink, twins)?;
+fn pause_again(
+    tree: &Tree,
+    store: &Store,
+    sink: &mut Sink,
+    twins: &cgroup::Room,
+) -> Result<(Paused, Duration)> {
+    let (paused, pause) = pause(tree, store, sink, twins)?;
     let unsteady = || Error::refused(0, "its memory marks change from capture to capture");
     Ok((paused.ok_or_else(unsteady)?, pause))
 }
 
 /// The pause itself; `None` when what it left turned out to be incomplete.
-fn pause(tree: &Tree, sink: &mut Sink, twins: &cgroup::Room) -> Result<(Option<Paused>, Duration)> {
+fn pause(
+    tree: &Tree,
+    store: &Store,
+    sink: &mut Sink,
+    twins: &cgroup::Room,
+) -> Result<(Option<Paused>, Duration)> {
     let mut means = Means { copies: Room::make(), twins };
     let start = Instant::now();
     let frozen = Frozen::stop(tree.walls.init.pid, &mut tree.memo().restarts)?;
@@ -122,6 +137,7 @@ fn pause(tree: &Tree, sink: &mut Sink, twins: &cgroup::Room) -> Result<(Option<P
     sysv::read(tree, &mut objects, sink)?;
     fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
+    let held = held::look(tree, store, &objects.written);
     fault::point("capture.files")?;
     let stills = still::make_all(&frozen, tree, &mut processes, &mut means)?;
     fault::point("capture.twins")?;
@@ -149,6 +165,7 @@ fn pause(tree: &Tree, sink: &mut Sink, twins: &cgroup::Room) -> Result<(Option<P
         objects: objects.list,
         segments: segments.list,
         files,
+        held,
         clocks,
         mapped_files,
         filters,

@@ -34,9 +34,9 @@ pub fn decode(bytes: &[u8], id: ImageId) -> Result<Manifest> {
 /// The name a file tree's layer goes by: the same for every image with the same files, whatever
 /// packs the rest of it is in.
 pub fn layer_name(files: &FileTree, packs: &[PackRef]) -> String {
-    let mut files = files.clone();
+    let mut entries = files.entries.clone();
     let mut used: Vec<u32> = Vec::new();
-    let runs = files.entries.iter_mut().filter_map(|entry| match &mut entry.kind {
+    let runs = entries.iter_mut().filter_map(|entry| match &mut entry.kind {
         FileKind::Regular { runs, .. } => Some(runs),
         _ => None,
     });
@@ -48,6 +48,6 @@ pub fn layer_name(files: &FileTree, packs: &[PackRef]) -> String {
         run.pack = place as u32;
     }
     let packs: Vec<Option<&PackRef>> = used.iter().map(|pack| packs.get(*pack as usize)).collect();
-    let bytes = postcard::to_stdvec(&(files, packs)).unwrap_or_default();
+    let bytes = postcard::to_stdvec(&(entries, packs)).unwrap_or_default();
     blake3::hash(&bytes).to_hex().to_string()
 }
