@@ -166,6 +166,7 @@ fn prepare(host: Arc<Host>, options: &Options, listen: &[Listen]) -> Result<App,
         metrics: Metrics::new().map_err(broken)?,
         audit: Audit::open(&data.join("audit.jsonl"))?,
         phase: watch::Sender::new(Phase::Serving),
+        words: crate::mcp::words(&data)?,
         host,
     }))
 }
