@@ -174,7 +174,7 @@ fn history_undo_and_branches() {
     assert_eq!(kept.run(&["rollback", "work@999"]).code(), 3);
     let table = kept.well(&["history", "work"]);
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let status: Vec<String> = table.lines().skip(1).map(|line| words(line)[1].clone()).collect();
+    let status: Vec<String> = table.lines().skip(1).map(|line| words(line)[2].clone()).collect();
     assert_eq!(status, ["done", "undone", "undone", "undone", "undone", "done"], "{table}");
     assert_eq!(kept.well(&["branch", "work", "-n", "3"]).lines().count(), 3);
 }
