@@ -9,26 +9,39 @@
 
 mod address;
 mod error;
+mod files;
 mod forever;
 mod instruction;
 mod machine;
 mod name;
 mod service;
 mod template;
+mod travel;
 
 pub use address::{Address, AddressError};
 pub use error::{ErrorBody, Problem};
+pub use files::{
+    AtPath, FileChange, FileEvent, FileInfo, FileKind, FileList, ListFiles, PutFile, RemoveFile,
+};
 pub use forever::{ExecResult, FromClient, Picture, ResultBody, ToClient};
 pub use instruction::{
-    Chunk, Data, Exec, Failure, Instruction, Outcome, Receipt, Shown, Status, Stream, Timeout,
+    Artifact, ArtifactList, Chunk, Data, Exec, Failure, Instruction, Kept, Outcome, Receipt, Shown,
+    Status, Stream, Timeout,
 };
 pub use jiff::Timestamp;
 pub use machine::{Durability, Limits, Machine, Network, NewMachine, Parent, State, Update, Usage};
 pub use name::{Name, NameError};
 pub use service::{
     Accepted, BranchRequest, Branches, BuildLine, BuildTemplate, Cancelled, CheckStore, Code,
-    Complete, Completions, ExecRequest, Filter, Health, History, InstructionList, Interrupted,
-    MachineList, Made, MadeToken, NewToken, Outputs, Point, Range, Removed, Rollback, StoreChecked,
-    StoreFinding, StoreFreed, StoreStats, TemplateList, Token, TokenList, Var, VarList, Whoami,
+    Complete, Completions, ExecRequest, Filter, Health, InstructionList, Interrupted, MachineList,
+    Made, MadeToken, NewToken, Outputs, Range, Removed, Rollback, StoreChecked, StoreFinding,
+    StoreFreed, StoreStats, TemplateList, Token, TokenList, Var, VarList, Whoami, timeout,
 };
 pub use template::Template;
+pub use travel::{
+    AdoptRequest, Adopted, Ancestor, BranchEnd, BranchLine, Candidate, Change, CompareRequest,
+    Comparison, Conflict, DiskUse, ExploreRequest, Explored, FileChanges, FileDifference,
+    FileQuery, FileView, FileViews, History, HistoryQuery, LabelRequest, Lineage, Output,
+    OutputDifference, Point, PromoteRequest, Promoted, Relative, Retention, VariableDifference,
+    Vary,
+};

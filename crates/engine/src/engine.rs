@@ -141,6 +141,13 @@ impl Engine {
         restore::restore(&scene, image, template, walls, outside)
     }
 
+    /// Whether an image could come back here; otherwise why not.
+    pub fn check(&self, image: &Image) -> Result<()> {
+        self.confinement.check(&image.manifest)?;
+        restore::check_fit(&self.host, &image.manifest)?;
+        self.root_dirs(&image.manifest.meta.root).map(drop)
+    }
+
     /// Holds an image's memory in a parked process, from which restores are fastest.
     pub fn park(&self, image: &Image) -> Result<()> {
         let nearest = self.nearest(image);
@@ -212,7 +219,7 @@ impl Engine {
     }
 
     /// An image says which root is its own, and images are not trusted: a name is no path.
-    fn root_dirs(&self, name: &str) -> Result<Vec<PathBuf>> {
+    pub(crate) fn root_dirs(&self, name: &str) -> Result<Vec<PathBuf>> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let dir = |name: &str| {
             let dir = self.config.roots.join(name);

@@ -106,16 +106,9 @@ pub fn restore(
     };
     let built = plan::build(&prepared)?;
     let fill = fill_file(store, manifest, &built.fills)?;
-    let start = || {
-        Clone::start(
-            template,
-            &built,
-            &order_into(&walls, root.pid),
-            [init.pidfd.as_fd(), fill.as_fd(), time.as_fd()],
-            &walls.entrances,
-            &made,
-        )
-    };
+    let (order, fds) =
+        (order_into(&walls, root.pid), [init.pidfd.as_fd(), fill.as_fd(), time.as_fd()]);
+    let start = || Clone::start(template, &built, &order, fds, &walls.entrances, &made);
     let (mut clone, pages) = while_reading(store, manifest, &built.installs, start)?;
     let mut memo = Memo { last: Some(image.clone()), ..Memo::default() };
     while let Some(uffd) = clone.next(&built)? {
@@ -205,7 +198,7 @@ pub fn park(
 }
 
 /// An image may only come back where its processes' choices hold.
-fn check_fit(host: &Host, manifest: &Manifest) -> Result<()> {
+pub fn check_fit(host: &Host, manifest: &Manifest) -> Result<()> {
     for process in &manifest.processes {
         let hash = process.live().and_then(|live| live.mm.vdso_hash);
         if hash.is_some() && hash != host.vdso_hash {

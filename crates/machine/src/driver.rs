@@ -44,6 +44,8 @@ pub struct Driver {
     pub(crate) notes: Vec<String>,
     /// Why the machine's memory was lost since the last instruction, if it was.
     pub(crate) fell: Option<String>,
+    /// What the instruction left that its record does not hold.
+    pub(crate) artifacts: Vec<stasis_api::Artifact>,
 }
 
 /// How a run ended, as seen from outside.
@@ -71,6 +73,7 @@ impl Driver {
             early: Vec::new(),
             notes: Vec::new(),
             fell: None,
+            artifacts: Vec::new(),
         };
         let run = move || {
             if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
@@ -111,6 +114,7 @@ impl Driver {
         let seq = {
             let mut work = self.machine.work();
             work.live = false;
+            work.files = None;
             work.running.or(work.feed.as_ref().map(|feed| feed.seq))
         };
         if let Some(seq) = seq {
@@ -165,7 +169,9 @@ impl Driver {
             work.feed = Some(Feed::new(seq));
             work.execs.remove(&seq).unwrap_or_default()
         };
-        let mut lines = Lines::new(self.host.settings.max_output);
+        let (room, most) = (self.host.settings.max_output, self.host.settings.max_artifact);
+        let mut lines = Lines::keeping(room, self.host.shelf.parts(most));
+        self.artifacts.clear();
         let host = self.host.clone();
         let arrival = self.live.is_none().then(|| host.traffic.arrive());
         let ended = self.run_code(seq, &exec, &mut lines);
@@ -176,6 +182,7 @@ impl Driver {
             }
             Ok((End::Fell(why), _)) => {
                 self.push(lines.finish());
+                self.artifacts = self.artifacts_of(seq, &mut lines);
                 self.finish_fallen(seq, &why, started, lines.count())
             }
             Err(error) => self.finish_unstarted(seq, &error, lines.count()),
@@ -208,6 +215,7 @@ impl Driver {
             seq,
             code: exec.code.clone(),
             max_bytes: self.host.settings.max_result,
+            max_whole: self.host.settings.max_artifact,
         });
         if let Some(live) = &mut self.live
             && let Err(error) = live.line.send(&order)
@@ -286,6 +294,11 @@ impl Driver {
                     }
                     self.machine.tell();
                 }
+                Heard::Report(Report::Part { seq: own, name, kind, text, last }) if own == seq => {
+                    if let Some(parts) = lines.parts() {
+                        parts.piece(name, kind, &text, last);
+                    }
+                }
                 Heard::Report(Report::Done(done)) if done.seq == seq => {
                     end = Some(End::Done(done));
                 }
@@ -342,6 +355,7 @@ impl Driver {
             self.digest(seq, rest, lines);
         }
         self.push(lines.finish());
+        self.artifacts = self.artifacts_of(seq, lines);
         let stopped = done.error.as_ref().is_some_and(|error| error.name == "KeyboardInterrupt");
         let status = match &interrupt {
             Some(_) if stopped => Status::Interrupted,
@@ -391,13 +405,40 @@ impl Driver {
         error: &crate::error::Error,
         outputs: u64,
     ) -> Result<()> {
-        let failure = Failure {
-            name: error.code().to_owned(),
-            message: error.to_string(),
-            traceback: format!("{}: {error}", error.code()),
-        };
-        let outcome = Outcome { error: Some(failure), ..Outcome::default() };
+        let outcome = Outcome { error: Some(failure_of(error)), ..Outcome::default() };
         self.record(seq, Status::Cancelled, outcome, outputs, None)
+    }
+
+    /// Does something to the machine's state as an instruction of its log, between two others.
+    pub(crate) fn note<T>(
+        &mut self,
+        code: String,
+        act: impl FnOnce(&mut Driver, u64) -> Result<(T, Outcome)>,
+    ) -> Result<T> {
+        let started = Instant::now();
+        let seq = self.machine.begin_note(code)?;
+        let acted = act(self, seq);
+        if self.live.is_some() {
+            let mut work = self.machine.work();
+            work.queue.ran(Instant::now(), started.elapsed());
+            work.last_ran = Some(seq);
+        }
+        let (value, mut outcome) = match acted {
+            Ok((value, outcome)) => (Ok(value), outcome),
+            Err(error) => {
+                let failure = failure_of(&error);
+                (Err(error), Outcome { error: Some(failure), ..Outcome::default() })
+            }
+        };
+        outcome.runtime_ms = started.elapsed().as_secs_f64() * 1000.0;
+        let lost = self.live.is_none().then(|| Fall {
+            code: "machine.state_lost",
+            words: self.fell.take().unwrap_or_else(|| "its process ended".into()),
+        });
+        let status = if lost.is_none() { Status::Done } else { Status::Lost };
+        self.record(seq, status, outcome, 0, lost)?;
+        self.machine.tell();
+        value
     }
 
     fn record(
@@ -419,7 +460,8 @@ impl Driver {
             lost: fall.map(|fall| fall.words),
             notes,
         };
-        let outcome = Outcome { shown: shown.unwrap_or_default(), ..outcome };
+        let (shown, artifacts) = (shown.unwrap_or_default(), self.artifacts.clone());
+        let outcome = Outcome { shown, artifacts, ..outcome };
         let at = Timestamp::now();
         let end = Finished { seq, status, at, outputs, outcome, receipt };
         Ok(self.host.store.finish_instruction(self.machine.id, &end)?)
@@ -438,8 +480,26 @@ fn outcome_of(done: Done) -> Outcome {
         shown: Vec::new(),
         error,
         runtime_ms: if done.runtime_ms.is_finite() { done.runtime_ms.max(0.0) } else { 0.0 },
+        touched: bounded(done.touched),
         cut: done.cut,
+        artifacts: Vec::new(),
     }
+}
+
+/// An error of ours as an instruction's.
+fn failure_of(error: &crate::error::Error) -> Failure {
+    Failure {
+        name: error.code().to_owned(),
+        message: error.to_string(),
+        traceback: format!("{}: {error}", error.code()),
+    }
+}
+
+/// What a machine says is bounded before it is kept.
+fn bounded(names: Vec<String>) -> Vec<String> {
+    const NAMES: usize = 100;
+    const LONGEST: usize = 1000;
+    names.into_iter().filter(|name| name.len() <= LONGEST).take(NAMES).collect()
 }
 
 /// Says why an instruction was interrupted.

@@ -14,9 +14,11 @@
 
 #![forbid(unsafe_code)]
 
+mod artifacts;
 mod driver;
 mod error;
 mod feed;
+mod files;
 mod history;
 mod host;
 mod life;
@@ -25,6 +27,7 @@ mod line;
 mod lines;
 mod live;
 mod machine;
+mod pressure;
 mod queue;
 mod recover;
 mod settings;
@@ -32,10 +35,12 @@ mod standby;
 mod template;
 mod tokens;
 mod traffic;
+mod travel;
 mod upkeep;
 mod watch;
 
 pub use error::{Error, Result};
+pub use files::{Fault, Upload, Watch};
 pub use history::{Branch, MAX_BRANCHES};
 pub use host::Host;
 pub use machine::{Machine, Progress};
@@ -44,4 +49,5 @@ pub use stasis_engine::Stats;
 pub use stasis_protocol::Variable;
 pub use stasis_store::{Checkpoint, TokenRecord};
 pub use template::DEFAULT as DEFAULT_TEMPLATE;
+pub use travel::{Ended, Explore, Place, Varied, Wanted};
 pub use upkeep::{Checked, Found, Freed};

@@ -93,6 +93,10 @@ impl<W> Queue<W> {
         self.waiting.len()
     }
 
+    pub fn idle_since(&self) -> Instant {
+        self.idle_since
+    }
+
     /// Takes an instruction out before it ran; whether it was there.
     pub fn cancel(&mut self, seq: u64) -> bool {
         let at = self.waiting.iter().position(|own| *own == seq);
@@ -110,6 +114,19 @@ impl<W> Queue<W> {
         self.unsaved = Some(Unsaved { quiet_since: now, work: before + work });
         self.idle_since = now;
         self.retry = None;
+    }
+
+    /// Something was done to the machine from outside, which is to be saved.
+    pub fn touched(&mut self, now: Instant) {
+        let work = self.unsaved.map_or(Duration::ZERO, |unsaved| unsaved.work);
+        self.unsaved = Some(Unsaved { quiet_since: now, work });
+        self.used(now);
+        self.retry = None;
+    }
+
+    /// Somebody uses the machine: it is not idle.
+    pub fn used(&mut self, now: Instant) {
+        self.idle_since = now;
     }
 
     /// The state is saved, or is again one that is.
@@ -239,6 +256,7 @@ mod tests {
         Cancel(u64),
         Wish,
         Ran(u16),
+        Touched,
         Saved,
         Refused,
         Next(u16, Around),
@@ -250,6 +268,7 @@ mod tests {
             (0u64..40).prop_map(Step::Cancel),
             Just(Step::Wish),
             (0u16..50).prop_map(Step::Ran),
+            Just(Step::Touched),
             Just(Step::Saved),
             Just(Step::Refused),
             (0u16..2000, any::<(bool, bool)>())
@@ -281,6 +300,7 @@ mod tests {
                     }
                     Step::Wish => queue.wish("swap"),
                     Step::Ran(ms) => queue.ran(now, Duration::from_millis(ms.into())),
+                    Step::Touched => queue.touched(now),
                     Step::Saved => queue.saved(),
                     Step::Refused => queue.refused(now),
                     Step::Next(ms, around) => {

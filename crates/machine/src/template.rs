@@ -155,7 +155,7 @@ fn warm_up(live: &mut Live, code: &str) -> Result<()> {
     // a JSON string is a Python one, too
     let text = serde_json::Value::from(code);
     let code = format!("exec(compile({text}, '<warm-up>', 'exec'), {{'__name__': 'warm_up'}})");
-    let order = Order::Exec(Exec { seq: 0, code, max_bytes: 1 << 20 });
+    let order = Order::Exec(Exec { seq: 0, code, max_bytes: 1 << 20, max_whole: 0 });
     live.line.send(&order)?;
     let done: Done = live.expect_within(PATIENCE, |report| match report {
         Report::Done(done) => Some(done),

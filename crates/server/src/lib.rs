@@ -13,12 +13,15 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod artifacts;
 mod audit;
 mod auth;
+mod branch;
 mod connection;
 mod error;
 mod extract;
 mod failure;
+mod files;
 mod follow;
 mod gate;
 mod guard;
@@ -32,6 +35,7 @@ mod mcp;
 mod metrics;
 mod openapi;
 mod pages;
+mod ranges;
 mod repl;
 mod routes;
 mod serve;
@@ -40,6 +44,8 @@ mod store;
 mod streams;
 mod templates;
 mod tokens;
+mod travel;
+mod watching;
 
 pub use error::Error;
 pub use listen::{Bound, Listen};

@@ -11,8 +11,10 @@
 
 #![forbid(unsafe_code)]
 
+mod artifacts;
 mod checkpoints;
 mod error;
+mod import;
 mod instructions;
 mod machines;
 mod schema;
@@ -21,6 +23,7 @@ mod tokens;
 
 pub use checkpoints::Checkpoint;
 pub use error::{Error, Result};
+pub use import::Imported;
 pub use instructions::{Finished, NewInstruction};
 pub use machines::{MachineId, MachineRecord, NewRecord};
 pub use templates::TemplateRecord;

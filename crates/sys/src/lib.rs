@@ -9,6 +9,7 @@
 compile_error!("Stasis runs on x86_64 Linux; another architecture needs its own `arch` module");
 
 pub mod arch;
+pub mod below;
 mod btf;
 pub mod fds;
 pub mod files;

@@ -14,12 +14,13 @@ import builtins
 import sys
 
 from .own import __builtins__
-from . import stdin
+from . import stdin, touched
 from .aio import Loop
 from .display import Formatter, fit, shorten
 from .errors import failure, nameless, printed
 from .figures import Figures
 from .magics import Magics
+from .parts import Parts
 from .transform import transform
 from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
 from collections import deque
@@ -50,11 +51,13 @@ class Session:
         self.limit = getrecursionlimit()
         self.running = None
         self.kept = deque()
+        self.marked = set()
         self.formatter = Formatter(streams)
         self.figures = Figures(self)
         self.figures.install()
         self.magics = Magics(self)
         self.loop = Loop(gate)
+        self.parts = Parts(channel)
 
     def prepare(self):
         """Makes everything an instruction relies on work, whatever the last one did to it."""
@@ -75,6 +78,8 @@ class Session:
         self.running = (seq, most)
         name = "<instruction %d>" % seq
         report = {"type": "done", "seq": seq}
+        before = touched.bindings(self.scope)
+        self.marked = set()
         self.user_limit()
         start = perf_counter()
         value, error = self.gate.run(self.evaluate, source, name)
@@ -89,6 +94,11 @@ class Session:
             report["error"] = described if worse is None else nameless(error)
         elif shown is not None:
             describe(report, shown, most)
+            if "cut" in report:
+                self.parts.send(seq, "value", shown, report["data"])
+        names, _ = self.gate.run(touched.names, before, self.scope, self.marked)
+        if names:
+            report["touched"] = names
         self.running = None
         self.streams.flush()
         self.channel.send(report)
@@ -131,6 +141,7 @@ class Session:
     def compile(self, source, name):
         """Code objects to run one after the other; the last gives the value."""
         tree, text = self.parse(source, name)
+        self.marked = touched.marked(tree, text)
         last = tree.body[-1] if tree.body else None
         if not isinstance(last, Expr) or is_silenced(last, text):
             codes = [self.assemble(tree, name, "exec")]
@@ -171,10 +182,12 @@ class Session:
                 print(data["text/plain"])
                 continue
             seq, most = self.running
+            whole = data
             data, notes = fit(data, most)
             report = {"type": "display", "seq": seq, "data": data}
             if notes:
                 report["cut"] = "; ".join(notes)
+                self.parts.send(seq, "display", whole, data)
             self.streams.settle()
             self.channel.send(report)
             self.channel.settle()

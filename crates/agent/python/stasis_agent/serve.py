@@ -60,6 +60,7 @@ class Server:
 
     def execute(self, order):
         seq, code, most = order["seq"], order["code"], order["max_bytes"]
+        self.session.parts.most = order.get("max_whole", 0)
         try:
             self.session.execute(seq, code, most)
         except BaseException as error:

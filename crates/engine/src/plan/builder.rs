@@ -559,9 +559,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Write-protects what is there: from here on the kernel notes what is written. Through the page
-    /// map, which touches only pages that exist; the userfaultfd call would make page tables for all
-    /// the rest.
+    /// Write-protects what is there: from here on the kernel notes what is written. Through the
+    /// page map, which touches only pages that exist; the userfaultfd call would make page tables
+    /// for all the rest.
     fn arm_tracking(&mut self) {
         self.open("/proc/self/pagemap", libc::O_RDONLY);
         for (start, end) in &crate::track::AROUND_RESERVED {
