@@ -111,11 +111,15 @@ impl Config {
         }
     }
 
-    pub fn limits(&self) -> stasis_api::Limits {
-        let count = |key| match self.value(key) {
+    pub fn count(&self, key: &str) -> Option<u64> {
+        match self.value(key) {
             Some(Value::Count(count)) => Some(*count),
             _ => None,
-        };
+        }
+    }
+
+    pub fn limits(&self) -> stasis_api::Limits {
+        let count = |key| self.count(key);
         let cpus = match self.value("limits.cpus") {
             Some(Value::Number(number)) => Some(*number),
             _ => None,

@@ -24,6 +24,8 @@ pub enum Error {
     Unsupported(String),
     #[error("machine `{0}` has {1} instructions waiting, as many as may wait")]
     QueueFull(String, usize),
+    #[error("account `{account}` has {used} {what}, and may have {most}")]
+    OverQuota { account: String, what: &'static str, used: u64, most: u64 },
     #[error("machine `{0}` is being removed")]
     Removed(String),
     #[error("{0}")]
@@ -57,6 +59,7 @@ impl Error {
             Error::Invalid(_) => "request.invalid",
             Error::Unsupported(_) => "request.unsupported",
             Error::QueueFull(..) => "machine.queue_full",
+            Error::OverQuota { .. } => "account.over_quota",
             Error::Removed(_) => "machine.removed",
             Error::InUse(_) => "data.in_use",
             Error::Broken { .. } => "machine.broken",
@@ -78,7 +81,7 @@ impl Error {
             Error::File { fault, .. } => fault.problem(),
             Error::Invalid(_) => Problem::Invalid,
             Error::Unsupported(_) => Problem::Unsupported,
-            Error::QueueFull(..) => Problem::TooMany,
+            Error::QueueFull(..) | Error::OverQuota { .. } => Problem::TooMany,
             Error::Removed(_) | Error::InUse(_) | Error::TemplateInUse(..) => Problem::Conflict,
             Error::Store(stasis_store::Error::NameTaken(_)) => Problem::Conflict,
             _ => Problem::Internal,
@@ -96,6 +99,12 @@ impl Error {
             }
             Error::NoTemplate(_) => "`stasis template list` shows those there are".into(),
             Error::TemplateInUse(..) => "remove those machines first".into(),
+            Error::OverQuota { what, .. } => match *what {
+                "MB of memory" => "machines that do nothing are moved out of memory: try again",
+                "instructions" => "wait for some to end, or cancel what waits",
+                _ => "remove machines that are not needed",
+            }
+            .into(),
             Error::QueueFull(..) => "wait for one to end, or cancel what waits".into(),
             Error::Template(error) => error.hint().into(),
             Error::File { fault, .. } => fault.hint()?.into(),

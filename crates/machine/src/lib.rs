@@ -17,6 +17,7 @@
 mod artifacts;
 mod driver;
 mod error;
+mod events;
 mod feed;
 mod files;
 mod history;
@@ -28,6 +29,7 @@ mod lines;
 mod live;
 mod machine;
 mod queue;
+mod quota;
 mod recover;
 mod settings;
 mod template;
@@ -36,10 +38,12 @@ mod upkeep;
 mod watch;
 
 pub use error::{Error, Result};
+pub use events::{News, Wanted};
 pub use files::{Fault, Upload, Watch};
 pub use history::{Branch, MAX_BRANCHES};
 pub use host::Host;
 pub use machine::{Machine, Progress};
+pub use quota::{Quota, Used};
 pub use settings::{Dirs, Settings};
 pub use stasis_engine::Stats;
 pub use stasis_protocol::Variable;

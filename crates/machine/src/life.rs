@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::limits::Cause;
 use crate::live::Live;
-use stasis_api::{Instruction, Status, Timestamp};
+use stasis_api::{EventKind, Instruction, Status, Timestamp};
 use stasis_protocol::{Reason, Report};
 use stasis_store::{Checkpoint, Finished};
 use std::sync::Arc;
@@ -44,6 +44,7 @@ impl Driver {
         let Some(live) = &self.live else { return Ok(()) };
         let files = Files::new(live.tree.inside()?);
         self.machine.work().files = Some(Arc::new(files));
+        self.machine.event_at(EventKind::MachineWoken, None);
         self.machine.tell();
         Ok(())
     }
@@ -65,6 +66,7 @@ impl Driver {
         let _still = files.as_ref().map(|files| files.still());
         self.save()?;
         self.let_go();
+        self.machine.event_at(EventKind::MachineSwapped, self.last_ran());
         Ok(())
     }
 
@@ -82,6 +84,7 @@ impl Driver {
             }
         }
         self.moved_to(image, seq);
+        self.machine.event_at(EventKind::CheckpointMade, seq);
         Ok(())
     }
 
@@ -121,6 +124,7 @@ impl Driver {
             work.queue.refused(Instant::now());
             drop(work);
             self.machine.tell();
+            self.machine.event_about(EventKind::MachinePinned, &error.to_string());
             Error::from(error)
         })
     }
@@ -177,6 +181,8 @@ impl Driver {
         let mut work = self.machine.work();
         work.queue.saved();
         work.last_ran = head;
+        drop(work);
+        self.machine.event_about(EventKind::MachineFellBack, &words);
         Fall { code: cause.code, words }
     }
 
@@ -233,6 +239,7 @@ impl crate::machine::Machine {
         let end = Finished { seq: old.seq, status, at, outputs, outcome, receipt };
         self.host.store.finish_instruction(self.id, &end)?;
         self.tell();
+        self.ended(end.seq, end.status);
         Ok(())
     }
 }

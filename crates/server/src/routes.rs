@@ -3,8 +3,8 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::{
-    artifacts, files, gate, history, instructions, machines, mcp, pages, repl, store, streams,
-    templates, tokens, watching,
+    artifacts, events, files, gate, history, instructions, machines, mcp, pages, repl, store,
+    streams, templates, tokens, watching,
 };
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -32,6 +32,7 @@ pub fn all() -> OpenApiRouter<App> {
         .merge(history::routes())
         .merge(files::routes())
         .merge(artifacts::routes())
+        .merge(events::routes())
         .merge(watching::routes())
         .merge(templates::routes())
         .merge(store::routes())

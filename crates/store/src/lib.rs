@@ -14,6 +14,7 @@
 mod artifacts;
 mod checkpoints;
 mod error;
+mod events;
 mod instructions;
 mod machines;
 mod schema;

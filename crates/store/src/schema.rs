@@ -102,6 +102,15 @@ CREATE TABLE events (
     event TEXT NOT NULL
 ) STRICT;
 ",
+    "
+-- in batches, so that much that happens costs few rows
+DROP TABLE events;
+CREATE TABLE events (
+    first INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL,
+    batch TEXT NOT NULL
+) STRICT;
+",
 ];
 
 /// Sets a connection up and brings its file to the current form.
