@@ -11,7 +11,8 @@ use crate::host::Inner;
 use crate::queue::{Queue, Rules};
 use event_listener::{Event, EventListener};
 use stasis_api::{
-    Address, Chunk, Durability, Exec, Instruction, Name, Parent, State, Status, Timestamp,
+    Address, Chunk, Durability, EventKind, Exec, Instruction, Name, Parent, State, Status,
+    Timestamp,
 };
 use stasis_store::{MachineId, MachineRecord, NewInstruction, NewRecord};
 use stasis_sys::{fds, libc};
@@ -219,6 +220,8 @@ impl Machine {
         work.execs.insert(seq, new.exec);
         drop(record);
         self.ring(&mut work)?;
+        drop(work);
+        self.event_at(EventKind::InstructionQueued, Some(seq));
         Ok(seq)
     }
 
@@ -280,6 +283,14 @@ impl Machine {
             what: "its driver ended before it answered".into(),
         };
         answers.recv().map_err(|_| gone())?
+    }
+
+    /// Has the driver do something between two instructions, and does not wait for it.
+    pub(crate) fn wish(self: &Arc<Self>, job: impl FnOnce(&mut Driver) + Send + 'static) {
+        let mut work = self.work();
+        work.queue.wish(Box::new(job));
+        // without a driver there is nothing in memory that could change
+        let _ = self.ring(&mut work);
     }
 
     /// Interrupts what runs; its state is kept. Whether something ran.

@@ -1,7 +1,7 @@
 //! What happens to every request on its way in and out: it gets an id, is checked, counted, logged
 //! and, if it changes things, written to the audit log.
 
-use crate::app::{App, Phase};
+use crate::app::{ACCOUNT, App, Phase};
 use crate::audit::Entry;
 use crate::auth::{Caller, unauthorized};
 use crate::connection::Peer;
@@ -37,10 +37,11 @@ async fn watched(app: App, id: String, mut request: Request, next: Next) -> Resp
         Err(failure) => failure.into_response(),
         Ok(_) if method == Method::OPTIONS && foreign.is_some() => preflight(),
         Ok(caller) => {
+            let account = caller.as_ref().map(|caller| caller.account.clone());
             if let Some(caller) = caller {
                 request.extensions_mut().insert(caller);
             }
-            next.run(request).await
+            ACCOUNT.scope(account.unwrap_or_default(), next.run(request)).await
         }
     };
     let status = response.status().as_u16();
@@ -83,7 +84,11 @@ fn admit(app: &App, peer: Peer, request: &Request) -> Result<Option<Caller>> {
         return Ok(None);
     }
     let token = bearer(request.headers()).or_else(|| in_query(request.uri()));
-    let caller = token.and_then(|token| app.keyring.caller(token));
+    let known = |token: &str| {
+        let jwt = || app.jwt.as_ref().and_then(|jwt| jwt.caller(token));
+        app.keyring.caller(token).or_else(jwt)
+    };
+    let caller = token.and_then(known);
     caller.map(Some).ok_or_else(unauthorized)
 }
 

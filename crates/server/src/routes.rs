@@ -3,8 +3,8 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::{
-    artifacts, branch, files, gate, history, instructions, machines, mcp, pages, repl, store,
-    streams, templates, tokens, travel, watching,
+    artifacts, branch, events, files, gate, history, instructions, machines, mcp, pages, repl,
+    store, streams, templates, tokens, travel, watching,
 };
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -33,6 +33,7 @@ pub fn all() -> OpenApiRouter<App> {
         .merge(history::routes())
         .merge(files::routes())
         .merge(artifacts::routes())
+        .merge(events::routes())
         .merge(watching::routes())
         .merge(travel::routes())
         .merge(branch::routes())

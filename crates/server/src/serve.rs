@@ -7,11 +7,13 @@ use crate::audit::Audit;
 use crate::connection::Doorman;
 use crate::error::{Doing, Error};
 use crate::guard::Guard;
+use crate::jwt::{Jwt, JwtOptions};
 use crate::keyring::{Keyring, first_token};
-use crate::limits::{Quota, Turns};
+use crate::limits::Quota;
 use crate::listen::{Bound, Listen, Listener, own_user};
 use crate::metrics::Metrics;
 use crate::routes;
+use crate::turns::Turns;
 use stasis_api::Timestamp;
 use stasis_machine::Host;
 use std::path::{Path, PathBuf};
@@ -49,6 +51,8 @@ pub struct Options {
     /// The first token, `id.secret`; one is made otherwise.
     pub root_token: Option<String>,
     pub max_connections: usize,
+    /// Tokens of somebody else that are taken, too.
+    pub jwt: Option<JwtOptions>,
 }
 
 impl Default for Options {
@@ -61,6 +65,7 @@ impl Default for Options {
             allowed_origins: Vec::new(),
             root_token: None,
             max_connections: 4096,
+            jwt: None,
         }
     }
 }
@@ -107,7 +112,11 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
         listeners.push(Listener::bind(place).await?);
     }
     let listen = listeners.iter().map(Listener::place).collect::<Result<Vec<_>, _>>()?;
-    let app = prepare(host, &options, &listen)?;
+    let jwt = match options.jwt.clone() {
+        Some(jwt) => Some(Jwt::open(jwt).await?),
+        None => None,
+    };
+    let app = prepare(host, &options, &listen, jwt.clone())?;
     let doorman = Doorman {
         router: routes::router(app.clone()),
         tls: options.tls.as_ref().map(|(chain, key)| acceptor(chain, key)).transpose()?,
@@ -122,6 +131,9 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
     tokio::spawn(expire(app.clone()));
     tokio::spawn(tend(app.clone()));
     tokio::spawn(relieve(app.clone()));
+    if let Some(jwt) = jwt {
+        tokio::spawn(jwt.keep_reading());
+    }
     let stop = Stop(app.phase.clone());
     ready(&Bound { listen, stop: stop.clone() });
     tokio::select! {
@@ -144,7 +156,12 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
     }
 }
 
-fn prepare(host: Arc<Host>, options: &Options, listen: &[Listen]) -> Result<App, Error> {
+fn prepare(
+    host: Arc<Host>,
+    options: &Options,
+    listen: &[Listen],
+    jwt: Option<Arc<Jwt>>,
+) -> Result<App, Error> {
     let data = host.data_dir().to_owned();
     let addresses = listen.iter().filter_map(|place| match place {
         Listen::Tcp(address) => Some(address.ip()),
@@ -160,6 +177,7 @@ fn prepare(host: Arc<Host>, options: &Options, listen: &[Listen]) -> Result<App,
     };
     Ok(App::new(Shared {
         keyring: Keyring::load(&host)?,
+        jwt,
         guard,
         turns: Turns::new(),
         quota: Quota::new(),

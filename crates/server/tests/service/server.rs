@@ -44,7 +44,10 @@ pub type Running = JoinHandle<Result<(), stasis_server::Error>>;
 
 /// Starts a service and waits until it takes connections.
 pub fn start(data: &Path, options: Options) -> (Bound, Running) {
-    let host = Arc::new(open(data));
+    serve_on(Arc::new(open(data)), options)
+}
+
+pub fn serve_on(host: Arc<Host>, options: Options) -> (Bound, Running) {
     let (tell, told) = mpsc::channel();
     let running = std::thread::spawn(move || {
         serve(host, options, move |bound| tell.send(bound.clone()).expect("somebody waits"))
@@ -53,7 +56,11 @@ pub fn start(data: &Path, options: Options) -> (Bound, Running) {
 }
 
 pub fn open(data: &Path) -> Host {
-    Host::open(Settings::new(data.to_owned(), spawner())).expect("a data directory")
+    Host::open(settings(data)).expect("a data directory")
+}
+
+pub fn settings(data: &Path) -> Settings {
+    Settings::new(data.to_owned(), spawner())
 }
 
 /// The spawner of the same build: tests are at `target/<profile>/deps/`, binaries one above.
