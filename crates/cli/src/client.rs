@@ -134,6 +134,31 @@ impl Client {
         self.block(self.call(Method::DELETE, path, None::<&Value>))
     }
 
+    /// Sends a file, and reads the answer.
+    pub fn upload<T: DeserializeOwned>(&self, path: &str, file: std::fs::File) -> Result<T> {
+        self.block(async {
+            let mut request = self.http.post(format!("{}{path}", self.base));
+            if let Some(token) = &self.token {
+                request = request.bearer_auth(token);
+            }
+            let pieces = futures_util::stream::unfold(file, |mut file| async {
+                let mut piece = vec![0; 256 << 10];
+                match std::io::Read::read(&mut file, &mut piece) {
+                    Ok(0) => None,
+                    Ok(len) => {
+                        piece.truncate(len);
+                        Some((Ok(piece), file))
+                    }
+                    Err(error) => Some((Err(error), file)),
+                }
+            });
+            let sent = request.body(reqwest::Body::wrap_stream(pieces)).send().await;
+            let answer = refusal(sent.map_err(|error| self.cut_off(&error))?).await?;
+            let text = answer.bytes().await.map_err(|error| self.cut_off(&error))?;
+            serde_json::from_slice(&text).map_err(|error| foreign(path, &error.to_string()))
+        })
+    }
+
     /// One request and its whole answer.
     pub async fn call<T: DeserializeOwned>(
         &self,

@@ -17,6 +17,7 @@ pub struct App(Arc<Shared>);
 
 pub struct Shared {
     pub host: Arc<Host>,
+    pub forkd: stasis_forkd::Forkd,
     pub keyring: Keyring,
     pub guard: Guard,
     pub turns: Turns,

@@ -21,6 +21,7 @@ mod error;
 mod extract;
 mod failure;
 mod follow;
+mod forkd;
 mod gate;
 mod guard;
 mod history;
@@ -41,6 +42,7 @@ mod store;
 mod streams;
 mod templates;
 mod tokens;
+mod transfer;
 mod travel;
 
 pub use error::Error;

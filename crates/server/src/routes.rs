@@ -3,8 +3,8 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::{
-    branch, gate, history, instructions, machines, mcp, pages, repl, store, streams, templates,
-    tokens, travel,
+    branch, forkd, gate, history, instructions, machines, mcp, pages, repl, store, streams,
+    templates, tokens, transfer, travel,
 };
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -32,6 +32,7 @@ pub fn all() -> OpenApiRouter<App> {
         .merge(repl::routes())
         .merge(history::routes())
         .merge(travel::routes())
+        .merge(transfer::routes())
         .merge(branch::routes())
         .merge(templates::routes())
         .merge(store::routes())
@@ -42,6 +43,7 @@ pub fn router(app: App) -> Router {
     let (router, _) = all().split_for_parts();
     router
         .merge(mcp::routes(&app))
+        .merge(forkd::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(not_so)
         .layer(from_fn_with_state(app.clone(), gate::pass))

@@ -6,6 +6,7 @@ mod accounts;
 mod bad_input;
 mod client;
 mod document;
+mod forkd;
 mod history;
 mod limits;
 mod machines;
