@@ -272,4 +272,7 @@ fn the_past_and_relatives_from_the_command_line() {
     assert!(varied.contains("  30\n") && varied.contains("  hi\n"), "{varied}");
     let disk = kept.well(&["machine", "disk", "work"]);
     assert!(disk.contains("own_bytes"), "{disk}");
+    kept.well(&["export", "work", "work.machine", "--history"]);
+    assert_eq!(kept.well(&["import", "work.machine", "--name", "again"]), "again\n");
+    assert_eq!(kept.well(&["exec", "again", "x"]), "3\n");
 }

@@ -120,6 +120,9 @@ impl Driver {
     fn capture(&mut self) -> Result<stasis_engine::Captured> {
         let Some(live) = &self.live else { return Err(self.broken("it is not in memory")) };
         let captured = self.host.engine.capture(&live.tree);
+        if let Ok(captured) = &captured {
+            self.machine.work().pause = captured.pause;
+        }
         captured.map_err(|error| {
             let mut work = self.machine.work();
             work.pinned = Some(error.to_string());

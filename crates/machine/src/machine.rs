@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The longest code an instruction may have.
 const MAX_CODE: usize = 16 << 20;
@@ -52,6 +52,8 @@ pub(crate) struct Work {
     pub removed: bool,
     /// Went back to an earlier state, and was not woken since.
     pub rolled_back: bool,
+    /// How long the last checkpoint held the machine up.
+    pub pause: Duration,
     /// Wakes the driver, if there is one.
     bell: Option<File>,
 }
@@ -93,6 +95,7 @@ impl Machine {
             interrupt: None,
             removed: false,
             rolled_back: false,
+            pause: Duration::ZERO,
             bell: None,
         };
         Machine {
@@ -114,6 +117,11 @@ impl Machine {
 
     pub fn name(&self) -> Name {
         self.record().made.name.clone()
+    }
+
+    /// How long the last checkpoint held the machine up.
+    pub fn last_pause(&self) -> Duration {
+        self.work().pause
     }
 
     /// Whose it is.

@@ -24,6 +24,7 @@ pub struct App(Arc<Shared>);
 
 pub struct Shared {
     pub host: Arc<Host>,
+    pub forkd: stasis_forkd::Forkd,
     pub keyring: Keyring,
     pub jwt: Option<Arc<Jwt>>,
     pub guard: Guard,

@@ -6,6 +6,7 @@ use crate::audit::Entry;
 use crate::auth::{Caller, unauthorized};
 use crate::connection::Peer;
 use crate::failure::{Failure, REQUEST, Result};
+use crate::forkd;
 use crate::keyring::random_hex;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -15,7 +16,7 @@ use std::time::Instant;
 
 const ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Asked without a token: whether the service lives, and the way to an account that is not one.
-const OPEN: [&str; 2] = ["/health", "/internal/signup"];
+const OPEN: [&str; 3] = ["/health", "/healthz", "/internal/signup"];
 /// Where browsers put a token, because their WebSockets cannot send headers.
 const IN_QUERY: &str = "_forevervm_jwt";
 
@@ -34,6 +35,7 @@ async fn watched(app: App, id: String, mut request: Request, next: Next) -> Resp
     let admitted = admit(&app, peer, &request);
     let caller = admitted.as_ref().ok().cloned().flatten();
     let mut response = match admitted {
+        Err(failure) if forkd::is_own(&path) => forkd::Refusal::from(failure).into_response(),
         Err(failure) => failure.into_response(),
         Ok(_) if method == Method::OPTIONS && foreign.is_some() => preflight(),
         Ok(caller) => {

@@ -16,6 +16,7 @@ use crate::routes;
 use crate::turns::Turns;
 use stasis_api::Timestamp;
 use stasis_machine::Host;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,6 +41,8 @@ const COLLECTING: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone)]
 pub struct Options {
     pub listen: Vec<Listen>,
+    /// Where forkd's routes are served alone, besides among all others.
+    pub forkd: Option<SocketAddr>,
     /// Certificate chain and key, as PEM files; for TCP.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// End when nobody was there and nothing ran for this long.
@@ -59,6 +62,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             listen: Vec::new(),
+            forkd: None,
             tls: None,
             linger: None,
             allowed_hosts: Vec::new(),
@@ -116,7 +120,13 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
         Some(jwt) => Some(Jwt::open(jwt).await?),
         None => None,
     };
-    let app = prepare(host, &options, &listen, jwt.clone())?;
+    let apart = match options.forkd {
+        Some(address) => Some(Listener::bind(&Listen::Tcp(address)).await?),
+        None => None,
+    };
+    let forkd = apart.as_ref().map(Listener::place).transpose()?;
+    let all: Vec<Listen> = listen.iter().chain(&forkd).cloned().collect();
+    let app = prepare(host, &options, &all, jwt.clone())?;
     let doorman = Doorman {
         router: routes::router(app.clone()),
         tls: options.tls.as_ref().map(|(chain, key)| acceptor(chain, key)).transpose()?,
@@ -128,6 +138,10 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
     listeners.into_iter().for_each(|listener| {
         tokio::spawn(doorman.clone().receive(listener));
     });
+    if let Some(listener) = apart {
+        let router = crate::forkd::alone(app.clone());
+        tokio::spawn(Doorman { router, ..doorman.clone() }.receive(listener));
+    }
     tokio::spawn(expire(app.clone()));
     tokio::spawn(tend(app.clone()));
     tokio::spawn(relieve(app.clone()));
@@ -135,7 +149,7 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
         tokio::spawn(jwt.keep_reading());
     }
     let stop = Stop(app.phase.clone());
-    ready(&Bound { listen, stop: stop.clone() });
+    ready(&Bound { listen, forkd, stop: stop.clone() });
     tokio::select! {
         () = signals.next() => {}
         () = lonely(&app, options.linger) => {}
@@ -176,6 +190,7 @@ fn prepare(
         source: std::io::Error::other(error.to_string()),
     };
     Ok(App::new(Shared {
+        forkd: stasis_forkd::Forkd::new(host.clone()),
         keyring: Keyring::load(&host)?,
         jwt,
         guard,

@@ -27,6 +27,9 @@ pub struct Args {
     /// Where to listen, such as 127.0.0.1:7717
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Serve forkd's routes at an address of their own, such as 127.0.0.1:8889
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "private")]
+    forkd_listen: Option<String>,
     /// Only on the data directory's own socket, for this user
     #[arg(long, conflicts_with_all = ["listen", "tls_certificate"])]
     private: bool,
@@ -129,6 +132,7 @@ fn options(args: &Args, config: &Config) -> Result<Options> {
     }
     Ok(Options {
         listen,
+        forkd: args.forkd_listen.as_deref().map(address).transpose()?,
         tls: args.tls_certificate.clone().zip(args.tls_key.clone()),
         // a service that was started by hand stays, unless it was told otherwise by hand
         linger: config.seconds("linger_seconds").filter(|_| args.private || args.linger.is_some()),
@@ -189,6 +193,9 @@ fn announce(bound: &Bound, data: &Path) {
     let Some(address) = bound.tcp() else { return };
     let token = data.join("token");
     eprintln!("listening on http://{address}");
+    if let Some(stasis_server::Listen::Tcp(address)) = &bound.forkd {
+        eprintln!("forkd at     http://{address}");
+    }
     if std::env::var_os("STASIS_ROOT_TOKEN").is_none() {
         let token = token.display();
         eprintln!("token in     {token}");

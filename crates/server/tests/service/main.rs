@@ -9,6 +9,7 @@ mod client;
 mod document;
 mod events;
 mod files;
+mod forkd;
 mod history;
 mod limits;
 mod machines;
