@@ -50,10 +50,8 @@ async fn export(
     tokio::task::spawn_blocking(move || {
         let mut out = Out { tell: tell.clone(), piece: Vec::new() };
         let done = app.host.export(&machine, how.history, &mut out).and_then(|()| {
-            Ok(out.send().map_err(|source| stasis_machine::Error::Io {
-                doing: "send a machine".into(),
-                source,
-            })?)
+            let failed = |source| stasis_machine::Error::Io { doing: "send it".into(), source };
+            out.send().map_err(failed)
         });
         if let Err(error) = done {
             // the head may be gone: breaking off is the only way to say that it failed
