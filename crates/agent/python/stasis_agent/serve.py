@@ -99,6 +99,7 @@ class Server:
 
         self.guarded(self.waker.rehearse)
         gc.collect()
+        tidy_heap()
         gc.freeze()
         self.channel.send({"type": "frozen"})
 
@@ -112,6 +113,17 @@ class Server:
     def carried(self, found):
         names, failed = found or ([], {"*": "failed; standard error says why"})
         self.channel.send({"type": "carried", "names": names, "failed": failed})
+
+
+def tidy_heap():
+    """Has the C library join its free chunks now: each machine would do it at its first large
+    allocation, and copy hundreds of pages for it."""
+    try:
+        from ctypes import CDLL
+
+        CDLL(None).malloc_trim(0)
+    except (ImportError, OSError, AttributeError):
+        pass  # another C library
 
 
 def settle_in():
