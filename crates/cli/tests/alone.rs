@@ -28,6 +28,8 @@ fn help_of_every_command() {
         "tree",
         "label",
         "peek",
+        "export",
+        "import",
         "template",
         "template build",
         "store",

@@ -17,6 +17,7 @@
 mod artifacts;
 mod driver;
 mod error;
+mod events;
 mod feed;
 mod files;
 mod history;
@@ -29,6 +30,7 @@ mod live;
 mod machine;
 mod pressure;
 mod queue;
+mod quota;
 mod recover;
 mod settings;
 mod standby;
@@ -40,10 +42,12 @@ mod upkeep;
 mod watch;
 
 pub use error::{Error, Result};
+pub use events::{Interest, News};
 pub use files::{Fault, Upload, Watch};
 pub use history::{Branch, MAX_BRANCHES};
 pub use host::Host;
 pub use machine::{Machine, Progress};
+pub use quota::{Quota, Used};
 pub use settings::{Dirs, Settings};
 pub use stasis_engine::Stats;
 pub use stasis_protocol::Variable;

@@ -11,7 +11,8 @@ use crate::host::Inner;
 use crate::queue::{Queue, Rules};
 use event_listener::{Event, EventListener};
 use stasis_api::{
-    Address, Chunk, Durability, Exec, Instruction, Name, Parent, State, Status, Timestamp,
+    Address, Chunk, Durability, EventKind, Exec, Instruction, Name, Parent, State, Status,
+    Timestamp,
 };
 use stasis_store::{MachineId, MachineRecord, NewInstruction, NewRecord};
 use stasis_sys::{fds, libc};
@@ -19,7 +20,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The longest code an instruction may have.
 const MAX_CODE: usize = 16 << 20;
@@ -51,6 +52,8 @@ pub(crate) struct Work {
     pub removed: bool,
     /// Went back to an earlier state, and was not woken since.
     pub rolled_back: bool,
+    /// How long the last checkpoint held the machine up.
+    pub pause: Duration,
     /// Wakes the driver, if there is one.
     bell: Option<File>,
 }
@@ -92,6 +95,7 @@ impl Machine {
             interrupt: None,
             removed: false,
             rolled_back: false,
+            pause: Duration::ZERO,
             bell: None,
         };
         Machine {
@@ -113,6 +117,11 @@ impl Machine {
 
     pub fn name(&self) -> Name {
         self.record().made.name.clone()
+    }
+
+    /// How long the last checkpoint held the machine up.
+    pub fn last_pause(&self) -> Duration {
+        self.work().pause
     }
 
     /// Whose it is.
@@ -219,6 +228,8 @@ impl Machine {
         work.execs.insert(seq, new.exec);
         drop(record);
         self.ring(&mut work)?;
+        drop(work);
+        self.event_at(EventKind::InstructionQueued, Some(seq));
         Ok(seq)
     }
 
@@ -280,6 +291,14 @@ impl Machine {
             what: "its driver ended before it answered".into(),
         };
         answers.recv().map_err(|_| gone())?
+    }
+
+    /// Has the driver do something between two instructions, and does not wait for it.
+    pub(crate) fn wish(self: &Arc<Self>, job: impl FnOnce(&mut Driver) + Send + 'static) {
+        let mut work = self.work();
+        work.queue.wish(Box::new(job));
+        // without a driver there is nothing in memory that could change
+        let _ = self.ring(&mut work);
     }
 
     /// Interrupts what runs; its state is kept. Whether something ran.

@@ -16,6 +16,7 @@ mod call;
 mod changes;
 mod complete;
 mod error;
+mod files;
 mod fixtures;
 mod forevervm;
 mod guide;
@@ -36,6 +37,7 @@ mod table;
 mod tasks;
 mod text;
 mod tools;
+mod travel;
 mod words;
 
 pub use error::{Error, Result};

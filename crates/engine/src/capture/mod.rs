@@ -148,6 +148,7 @@ fn pause(
     if processes.iter().all(|process| process.ppid != 1 || process.live().is_none()) {
         return Err(Error::Gone); // nothing is left that could come back
     }
+    check_families(&processes)?;
     let filters = filters::read_all(&frozen, &mut processes)?;
     jobs::ask_parents(&frozen, &mut processes)?;
     fault::point("capture.state")?;
@@ -190,6 +191,28 @@ fn pause(
         filters,
     };
     Ok((Some(paused), pause))
+}
+
+/// A session or group that nobody leads cannot always be entered again: better no image than one
+/// that does not come back.
+fn check_families(processes: &[Process]) -> Result<()> {
+    for process in processes.iter().filter(|process| process.live().is_some()) {
+        let parent = processes.iter().find(|other| other.pid == process.ppid);
+        let led = |number: i32| processes.iter().any(|other| other.pid == number);
+        let (pid, sid, group) = (process.pid, process.sid, process.pgid);
+        let in_session = led(sid)
+            || parent.is_some_and(|parent| parent.sid == sid)
+            || crate::plan::is_leaderless(process, processes);
+        if !in_session {
+            return Err(Error::refused(pid, format!("its session {sid} has no leader")));
+        }
+        let in_group =
+            led(group) || group == sid || parent.is_some_and(|parent| parent.pgid == group);
+        if !in_group {
+            return Err(Error::refused(pid, format!("its process group {group} has no leader")));
+        }
+    }
+    Ok(())
 }
 
 /// Stays on the processor the root ran on: every call made in it is a switch there and back, which
