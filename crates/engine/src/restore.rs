@@ -126,7 +126,7 @@ pub fn restore(
     clone.let_go(init, &built)?;
     Ok(Tree {
         root: pid,
-        root_fd: sysprocess::pidfd_open(pid).doing(|| "open the tree's root".into())?,
+        root_fd: clone.pidfd.ok_or(Error::Gone)?,
         walls,
         root_name: image.manifest.meta.root.clone(),
         base: Some(image.clone()),
@@ -192,7 +192,7 @@ pub fn park(
     clone.wait_parked(&built)?;
     fault::point("park.cloned")?;
     let pid = clone.pid.ok_or(Error::Gone)?;
-    let pidfd = sysprocess::pidfd_open(pid).doing(|| "open a template".into())?;
+    let pidfd = clone.pidfd.ok_or(Error::Gone)?;
     let held = Held::Image { image: image.clone(), vmas, root: root.pid };
     Ok(Template::new(pid, pidfd, clone.control, held, from.depth + 1))
 }
@@ -322,6 +322,8 @@ struct Clone {
     control: OwnedFd,
     report: SharedMap,
     pid: Option<i32>,
+    /// Opened when it first speaks: once it has been let go it may have ended.
+    pidfd: Option<OwnedFd>,
 }
 
 impl Clone {
@@ -352,7 +354,7 @@ impl Clone {
         fault::point("clone.staged")?;
         template.clone_process(order, &fds)?;
         fault::point("clone.ordered")?;
-        Ok(Clone { control: ours, report, pid: None })
+        Ok(Clone { control: ours, report, pid: None, pidfd: None })
     }
 
     /// Raises a word it waits for.
@@ -388,10 +390,17 @@ impl Clone {
             if ready { socket::receive(self.control.as_fd(), &mut byte).ok() } else { None };
         match received {
             Some(mut received) if received.len == 1 => {
-                self.pid = received.sender.filter(|pid| *pid > 0).or(self.pid);
+                self.know(received.sender);
                 Ok((byte[0], received.fds.pop()))
             }
             _ => Err(self.failure(built)),
+        }
+    }
+
+    fn know(&mut self, sender: Option<i32>) {
+        if let Some(pid) = sender.filter(|pid| *pid > 0 && self.pid.is_none()) {
+            self.pid = Some(pid);
+            self.pidfd = sysprocess::pidfd_open(pid).ok();
         }
     }
 
