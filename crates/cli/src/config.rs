@@ -2,7 +2,7 @@
 //!
 //!   flag ─► environment ─► file ─► default          the first that says something wins
 //!
-//! One TOML file; keys below `[limits]` are written `limits.memory_mb` here. A key that is not
+//! One TOML file; keys below a table such as `[limits]` are written `limits.memory_mb` here. A key that is not
 //! known, and a value that does not fit its key, are errors: a typing mistake must not pass as a
 //! default.
 
@@ -111,11 +111,24 @@ impl Config {
         }
     }
 
-    pub fn limits(&self) -> stasis_api::Limits {
-        let count = |key| match self.value(key) {
+    pub fn count(&self, key: &str) -> Option<u64> {
+        match self.value(key) {
             Some(Value::Count(count)) => Some(*count),
             _ => None,
-        };
+        }
+    }
+
+    /// Which checkpoints stay on machines without a rule of their own.
+    pub fn retention(&self) -> stasis_api::Retention {
+        stasis_api::Retention {
+            last: self.count("retention.last"),
+            seconds: self.count("retention.seconds"),
+            ..stasis_api::Retention::default()
+        }
+    }
+
+    pub fn limits(&self) -> stasis_api::Limits {
+        let count = |key| self.count(key);
         let cpus = match self.value("limits.cpus") {
             Some(Value::Number(number)) => Some(*number),
             _ => None,

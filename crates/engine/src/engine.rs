@@ -1,6 +1,6 @@
 //! The engine's front: launch, capture, restore, park.
 
-use crate::capture::{self, Captured};
+use crate::capture::{self, Captured, Source};
 use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
@@ -95,16 +95,27 @@ impl Engine {
         (self.confinement.cgroups.kind(), self.confinement.cgroups.missing())
     }
 
+    /// Captures a tree, which runs on.
+    pub fn capture(&self, tree: &Tree) -> Result<Captured> {
+        self.capture_source(tree, Source::RunsOn)
+    }
+
+    /// Captures a tree for the last time: it does nothing any more that is not in the image. When
+    /// this fails it runs on, otherwise it is killed, and [`Tree::kill`] waits for its end.
+    pub fn capture_last(&self, tree: &Tree) -> Result<Captured> {
+        self.capture_source(tree, Source::Ends)
+    }
+
     /// Runs in a thread of its own: whatever happens, when that ends the kernel lets go of
     /// everything it traced.
-    pub fn capture(&self, tree: &Tree) -> Result<Captured> {
+    fn capture_source(&self, tree: &Tree, source: Source) -> Result<Captured> {
         let _turn = self.captures.take();
         let faults = fault::owner();
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("stasis-capture".into());
             let capture = move || {
                 fault::adopt(faults);
-                capture::capture(tree, &self.store)
+                capture::capture(tree, &self.store, source)
             };
             let thread = thread.spawn_scoped(scope, capture).doing(|| "start a thread".into())?;
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -128,6 +139,13 @@ impl Engine {
         let scene =
             restore::Scene { store: &self.store, host: &self.host, confinement: &self.confinement };
         restore::restore(&scene, image, template, walls, outside)
+    }
+
+    /// Whether an image could come back here; otherwise why not.
+    pub fn check(&self, image: &Image) -> Result<()> {
+        self.confinement.check(&image.manifest)?;
+        restore::check_fit(&self.host, &image.manifest)?;
+        self.root_dirs(&image.manifest.meta.root).map(drop)
     }
 
     /// Holds an image's memory in a parked process, from which restores are fastest.
@@ -201,7 +219,7 @@ impl Engine {
     }
 
     /// An image says which root is its own, and images are not trusted: a name is no path.
-    fn root_dirs(&self, name: &str) -> Result<Vec<PathBuf>> {
+    pub(crate) fn root_dirs(&self, name: &str) -> Result<Vec<PathBuf>> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let dir = |name: &str| {
             let dir = self.config.roots.join(name);

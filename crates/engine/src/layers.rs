@@ -19,7 +19,7 @@ pub const OPAQUE: &str = "trusted.overlay.opaque";
 /// Overlay's own notes that matter in another directory; the rest it makes again.
 pub const KEPT_OVERLAY_NOTES: [&str; 1] = [OPAQUE];
 
-fn is_opaque(entry: &FileEntry) -> bool {
+pub fn is_opaque(entry: &FileEntry) -> bool {
     entry.xattrs.iter().any(|(name, value)| name == OPAQUE && value == b"y")
 }
 

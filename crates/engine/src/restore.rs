@@ -198,7 +198,7 @@ pub fn park(
 }
 
 /// An image may only come back where its processes' choices hold.
-fn check_fit(host: &Host, manifest: &Manifest) -> Result<()> {
+pub fn check_fit(host: &Host, manifest: &Manifest) -> Result<()> {
     for process in &manifest.processes {
         let hash = process.live().and_then(|live| live.mm.vdso_hash);
         if hash.is_some() && hash != host.vdso_hash {

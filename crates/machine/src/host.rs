@@ -17,6 +17,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Tags of one machine, and bytes in each.
 const MAX_TAGS: usize = 64;
@@ -76,7 +77,11 @@ impl Host {
             machines.insert(name, Arc::new(Machine::new(self.inner.clone(), record)));
         }
         for machine in machines.values() {
-            machine.recover()?;
+            // one whose records cannot be read must not keep the others away
+            if let Err(error) = machine.recover() {
+                tracing::error!(machine = %machine.name(), %error, "not recovered");
+                machine.work().pinned = Some(error.to_string());
+            }
         }
         Ok(())
     }
@@ -115,6 +120,9 @@ impl Host {
             network: new.network,
             image: template.image,
             parent: None,
+            parent_id: None,
+            reseed: false,
+            retention: new.retention,
         };
         self.add(record)
     }
@@ -146,6 +154,7 @@ impl Host {
         made.limits = update.limits.map_or(made.limits, |limits| limits.or(made.limits));
         made.durability = update.durability.unwrap_or(made.durability);
         made.expires_at = update.expires_at.unwrap_or(made.expires_at);
+        made.retention = update.retention.unwrap_or(made.retention);
         check(&made.limits, &made.tags, &made.env)?;
         self.inner.store.set_machine(machine.id, &made)?;
         machine.record().made = made;
@@ -265,7 +274,7 @@ impl Inner {
     }
 }
 
-fn check(
+pub(crate) fn check(
     limits: &stasis_api::Limits,
     tags: &std::collections::BTreeMap<String, String>,
     env: &std::collections::BTreeMap<String, String>,
@@ -284,6 +293,9 @@ fn check(
     Err(Error::Invalid(fault.to_owned()))
 }
 
+/// A lock that was let go of can be held a moment longer by a child that is just being started.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+
 /// One process at a time: whoever holds the lock. It goes with the process, however that ends.
 fn take_lock(dirs: &Dirs) -> Result<File> {
     for dir in [&dirs.data, &dirs.roots, &dirs.cache] {
@@ -292,9 +304,14 @@ fn take_lock(dirs: &Dirs) -> Result<File> {
     let path = dirs.data.join("lock");
     let lock = File::options().create(true).append(true).open(&path);
     let lock = lock.doing(|| format!("open {}", path.display()))?;
-    files::flock(lock.as_fd(), libc::LOCK_EX | libc::LOCK_NB).map_err(|_| {
-        Error::InUse(format!("{} is in use by another process", dirs.data.display()))
-    })?;
+    let end = Instant::now() + LOCK_PATIENCE;
+    while files::flock(lock.as_fd(), libc::LOCK_EX | libc::LOCK_NB).is_err() {
+        if Instant::now() > end {
+            let said = format!("{} is in use by another process", dirs.data.display());
+            return Err(Error::InUse(said));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
     Ok(lock)
 }
 

@@ -43,7 +43,7 @@ impl Live {
             reason,
             machine: record.made.name.to_string(),
             entropy: entropy(),
-            reseed: reason == Reason::New,
+            reseed: reason == Reason::New || (fresh && record.made.reseed),
             env: if fresh { record.made.env.clone() } else { Default::default() },
         }))?;
         Ok(live)

@@ -361,7 +361,7 @@ fn branch(call: &Call, input: BranchMachine) -> Result<Answer<Machines>> {
     let names: Result<Vec<_>> = input.names.iter().map(|text| name(text).map(Some)).collect();
     let mut names = names?;
     names.resize(n, None);
-    let branch = Branch { seq: input.seq, names, tags: input.tags };
+    let branch = Branch { seq: input.seq, names, tags: input.tags, ..Branch::default() };
     let made = call.host.branch(&source, branch)?;
     let machines = made.iter().map(|machine| machine.describe().into()).collect();
     let data = Machines { machines, more: 0 };

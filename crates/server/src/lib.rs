@@ -16,6 +16,7 @@ mod app;
 mod artifacts;
 mod audit;
 mod auth;
+mod branch;
 mod connection;
 mod error;
 mod extract;
@@ -43,6 +44,7 @@ mod store;
 mod streams;
 mod templates;
 mod tokens;
+mod travel;
 mod watching;
 
 pub use error::Error;

@@ -14,6 +14,7 @@
 mod artifacts;
 mod checkpoints;
 mod error;
+mod import;
 mod instructions;
 mod machines;
 mod schema;
@@ -22,6 +23,7 @@ mod tokens;
 
 pub use checkpoints::Checkpoint;
 pub use error::{Error, Result};
+pub use import::Imported;
 pub use instructions::{Finished, NewInstruction};
 pub use machines::{MachineId, MachineRecord, NewRecord};
 pub use templates::TemplateRecord;

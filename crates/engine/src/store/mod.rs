@@ -17,6 +17,7 @@
 
 mod check;
 mod codec;
+mod cold;
 mod collect;
 mod forms;
 mod keepers;
@@ -25,6 +26,7 @@ mod marks;
 mod names;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod usage;
 
 pub use check::{Checked, Damage, Finding, Progress, Repair};
@@ -32,6 +34,7 @@ pub use codec::layer_name;
 pub use collect::{Collected, Collection};
 pub use forms::Reformed;
 pub use keepers::{Keepers, Living};
+pub use transfer::Scrap;
 pub use usage::{Stats, Usage};
 
 use crate::error::{Doing, Error, Result};

@@ -16,3 +16,4 @@ mod published;
 mod server;
 mod socket;
 mod streams;
+mod travel;
