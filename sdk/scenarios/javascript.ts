@@ -5,6 +5,7 @@ import * as stasis from "@stasis/sdk";
 declare const process: { argv: string[]; env: Record<string, string>; exit(code: number): never };
 
 const HTML = "class Bold:\n    def _repr_html_(self): return '<b>x</b>'\n";
+const LONG = "for n in range(6000): print(' ' * 1000 + 'line', n)";
 const FLAKY = { baseUrl: process.env.STASIS_FLAKY_URL };
 const client = new stasis.Client();
 
@@ -249,6 +250,50 @@ const scenarios: Record<string, () => Promise<void>> = {
     const found = (await machine.variables()).find((one) => one.name === "numbers");
     same([found?.kind, found?.repr], ["list", "[1, 2, 3]"]);
     same((await machine.complete("numb")).names, ["numbers"]);
+  },
+
+  async files() {
+    const large = new Uint8Array(256 * 40).map((_, i) => i % 256);
+    await using machine = await client.createMachine();
+    const { files } = machine;
+    same((await files.write("data/a.txt", "é\n", { mode: "600" })).mode, "600");
+    same(await value(machine, "open('data/a.txt').read()"), "'é\\n'");
+    same(await files.readText("data/a.txt"), "é\n");
+    same([...(await files.read("data/a.txt", { start: 2, end: 3 }))], [10]);
+    await machine.run("open('data/b.bin', 'wb').write(bytes(range(256)) * 40)");
+    const flaky = new stasis.Client(FLAKY).machine(machine.name).files;
+    same([...(await flaky.read("data/b.bin"))], [...large]);
+    const stream = new Blob([large]).stream() as ReadableStream<Uint8Array>;
+    same((await files.write("data/c.bin", stream)).size, large.length);
+    same((await files.write("data/d.bin", large)).size, large.length);
+    const found = await all(files.list("data", { pageSize: 2 }));
+    same(found.map((info) => info.path.split("/").pop()), ["a.txt", "b.bin", "c.bin", "d.bin"]);
+    await files.remove("data/a.txt");
+    await fails(stasis.NotFound, () => files.stat("data/a.txt"));
+    await fails(stasis.ApiError, () => files.remove("data"));
+    await files.remove("data", { recursive: true });
+    await fails(stasis.InvalidRequest, () => files.read("../secret"));
+  },
+
+  async watching() {
+    await using machine = await client.createMachine();
+    await machine.files.write("seen/a", "1");
+    const changes = machine.files.watch("seen");
+    same((await changes.next()).value?.kind, "watching");
+    await machine.files.write("seen/b", "2");
+    for await (const change of changes) if (change.name === "b") break;
+  },
+
+  async artifacts() {
+    await using machine = await client.createMachine();
+    const result = await machine.run(LONG, { timeoutSeconds: null });
+    const [artifact] = result.instruction.outcome?.artifacts ?? [];
+    const id = artifact?.id ?? "";
+    same([artifact?.name, (await machine.artifacts()).map((one) => one.id)], ["output", [id]]);
+    const text = async (span: stasis.Span) =>
+      new Blob((await all(machine.artifact(id, span))) as never[]).text();
+    same(await text({ start: 1000, end: 1006 }), "line 0");
+    holds((await text({})).endsWith("line 5999\n"));
   },
 
   async transcript() {

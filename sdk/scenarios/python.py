@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pathlib
+import tempfile
 import time
 import uuid
 
@@ -12,6 +13,7 @@ from stasis import errors
 FLAKY = os.environ["STASIS_FLAKY_URL"]
 NAMES = pathlib.Path(__file__).with_name("names.txt").read_text().splitlines()
 HTML = "class Bold:\n    def _repr_html_(self): return '<b>x</b>'\n"
+LONG = "for n in range(6000): print(' ' * 1000 + 'line', n)"
 
 client = stasis.Client()
 
@@ -247,6 +249,56 @@ def variables():
         found = {var.name: var for var in machine.variables()}
         assert found["numbers"].kind == "list" and found["numbers"].repr == "[1, 2, 3]"
         assert machine.complete("numb").names == ["numbers"]
+
+
+def files():
+    large = bytes(range(256)) * 40
+    with client.create_machine() as machine, tempfile.TemporaryDirectory() as local:
+        files = machine.files
+        assert files.write("data/a.txt", "é\n", mode="600").mode == "600"
+        assert machine.run("open('data/a.txt').read()").value == "'é\\n'"
+        assert files.read_text("data/a.txt") == "é\n" and files.read("data/a.txt", 2, 3) == b"\n"
+        machine.run("open('data/b.bin', 'wb').write(bytes(range(256)) * 40)")
+        with stasis.Client(base_url=FLAKY) as flaky:
+            assert flaky.machine(machine.name).files.read("data/b.bin") == large
+        here = pathlib.Path(local, "c.bin")
+        files.download("data/b.bin", here)
+        assert here.read_bytes() == large
+        assert files.upload(here, "data/c.bin").size == len(large)
+        found = [(info.path.rpartition("/")[2], info.kind) for info in files.list("data", page_size=2)]
+        assert found == [("a.txt", "file"), ("b.bin", "file"), ("c.bin", "file")], found
+        files.remove("data/a.txt")
+        fails(errors.NotFound, lambda: files.stat("data/a.txt"))
+        fails(errors.ApiError, lambda: files.remove("data"))
+        files.remove("data", recursive=True)
+        fails(errors.InvalidRequest, lambda: files.read("../secret"))
+
+    async def awaited():
+        async with stasis.AsyncClient() as own, await own.create_machine() as machine:
+            await machine.files.write("dir/a", b"12")
+            assert await machine.files.read("dir/a") == b"12"
+            assert [info.size async for info in machine.files.list("dir")] == [2]
+
+    asyncio.run(awaited())
+
+
+def watching():
+    with client.create_machine() as machine:
+        machine.files.write("seen/a", "1")
+        changes = machine.files.watch("seen")
+        assert next(changes).kind == "watching"
+        machine.files.write("seen/b", "2")
+        assert any(change.name == "b" for change in changes)
+        changes.close()
+
+
+def artifacts():
+    with client.create_machine() as machine:
+        result = machine.run(LONG, quiet=True, timeout_seconds=None)
+        (artifact,) = result.outcome.artifacts
+        assert artifact.name == "output" and [a.id for a in machine.artifacts()] == [artifact.id]
+        assert b"".join(machine.artifact(artifact.id, 1000, 1006)) == b"line 0"
+        assert b"".join(machine.artifact(artifact.id)).endswith(b"line 5999\n")
 
 
 def transcript():

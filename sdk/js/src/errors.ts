@@ -114,6 +114,7 @@ const KINDS: Record<number, typeof ApiError> = {
   405: InvalidRequest,
   409: Conflict,
   413: TooLarge,
+  416: InvalidRequest,
   429: TooMany,
   501: Unsupported,
   503: Unavailable,

@@ -7,7 +7,6 @@
 import { ProtocolError, refusal, Unreachable, WaitTimeout } from "./errors.js";
 import { Events, type ServerEvent } from "./lines.js";
 import { Result } from "./result.js";
-import { isWorth, pauseMs, sleep } from "./retry.js";
 import { at, get, post, type Transport } from "./transport.js";
 import type { Cancelled, Chunk, Instruction as Info } from "./types.js";
 
@@ -91,7 +90,6 @@ export class Instruction {
 
   /** Output from line `start` on, then how it ended, over as many connections as it takes. */
   async *follow(start = 0, signal?: AbortSignal): AsyncGenerator<Progress, void, void> {
-    const { retry } = this.#transport.config;
     let [position, broken] = [start, 0];
     for (;;) {
       try {
@@ -107,8 +105,7 @@ export class Instruction {
         }
         throw new Unreachable("the stream ended before the result", true);
       } catch (failure) {
-        if (broken >= retry.resumes || !isWorth(failure, true)) throw failure;
-        await sleep(pauseMs(retry, broken, failure), signal);
+        await this.#transport.breathe(failure, broken, signal);
         broken += 1;
       }
     }

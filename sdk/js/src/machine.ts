@@ -5,11 +5,13 @@
  */
 
 import { asyncDispose } from "./dispose.js";
+import { Files, resumed, type Span } from "./files.js";
 import { Instruction, type WaitOptions } from "./instruction.js";
 import type { Result } from "./result.js";
-import { at, type Call, get, post, randomName, type Transport } from "./transport.js";
+import { at, type Call, get, post, randomName, segment, type Transport } from "./transport.js";
 import type {
   Accepted,
+  ArtifactList,
   Branches,
   BranchRequest,
   Completions,
@@ -18,6 +20,7 @@ import type {
   Instruction as InstructionInfo,
   InstructionList,
   Interrupted,
+  Kept,
   Machine as Info,
   Point,
   Update,
@@ -123,6 +126,23 @@ export class Machine {
   /** Names that could stand where the cursor is, counted in characters; at the end unless told. */
   complete(code: string, cursor?: number): Promise<Completions> {
     return this.#transport.json(post(this.#path("/complete"), { code, cursor }, true));
+  }
+
+  // files
+
+  /** Its files. */
+  get files(): Files {
+    return new Files(this.#transport, this.name);
+  }
+
+  /** What was too large for results, oldest first. */
+  async artifacts(): Promise<Kept[]> {
+    return (await this.#transport.json<ArtifactList>(get(this.#path("/artifact")))).artifacts;
+  }
+
+  /** The bytes of an artifact as they come. */
+  artifact(id: string, span: Span = {}): AsyncGenerator<Uint8Array, void, void> {
+    return resumed(this.#transport, get(this.#path(`/artifact/${segment(id)}`)), span);
   }
 
   // going back, and elsewhere

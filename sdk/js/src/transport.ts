@@ -19,7 +19,10 @@ export interface Config {
 export interface Call {
   method: string;
   path: string;
+  /** Sent as JSON. */
   body?: unknown;
+  /** Sent as it is. */
+  content?: BodyInit;
   query?: Record<string, unknown>;
   headers?: Record<string, string>;
   /** Whether making it twice does what making it once does. */
@@ -97,6 +100,13 @@ export class Transport {
     }
   }
 
+  /** Waits before a stream that broke so often is resumed; throws if it should not be. */
+  async breathe(failure: unknown, broken: number, signal?: AbortSignal): Promise<void> {
+    const { retry } = this.config;
+    if (broken >= retry.resumes || !isWorth(failure, true)) throw failure;
+    await sleep(pauseMs(retry, broken, failure), signal);
+  }
+
   /** Pieces of an answer as they come. Tried once: who reads them knows where to go on. */
   async *stream(call: Call): AsyncGenerator<Uint8Array, void, void> {
     const watch = new Watch(call.timeoutMs ?? this.config.timeoutMs, call.signal);
@@ -129,6 +139,10 @@ export class Transport {
     if (call.body !== undefined) {
       headers["content-type"] = "application/json";
       init.body = JSON.stringify(call.body);
+    } else if (call.content !== undefined) {
+      init.body = call.content;
+      // what runtimes want for bodies that come piece by piece
+      Object.assign(init, { duplex: "half" });
     }
     // not as a method of the configuration: browsers want their own `this`
     const { fetch: ask } = this.config;

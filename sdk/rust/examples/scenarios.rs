@@ -1,11 +1,14 @@
 //! What every SDK can do, with the Rust SDK. Its arguments are the names of the scenarios.
 
-use stasis_sdk::types::{BranchRequest, Durability, Filter, NewMachine, NewToken, Status, Update};
+use stasis_sdk::types::{
+    BranchRequest, Durability, FileChange, Filter, NewMachine, NewToken, Status, Update,
+};
 use stasis_sdk::{Client, Error, Exec, Kind, Machine, Result, Retry, StreamExt, Streamed};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 const HTML: &str = "class Bold:\n    def _repr_html_(self): return '<b>x</b>'\n";
+const LONG: &str = "for n in range(6000): print(' ' * 1000 + 'line', n)";
 const SPIN: &str = "x = 7\nprint('on')\nwhile True: pass";
 
 #[tokio::main]
@@ -38,6 +41,9 @@ async fn scenario(client: &Client, name: &str) -> Result<()> {
         "history" => history(client).await,
         "branches" => branches(client).await,
         "variables" => variables(client).await,
+        "files" => files(client).await,
+        "watching" => watching(client).await,
+        "artifacts" => artifacts(client).await,
         "transcript" => transcript(client).await,
         "refusals" => refusals(client).await,
         "templates" => templates(client).await,
@@ -334,6 +340,54 @@ async fn variables(client: &Client) -> Result<()> {
     let found = all.iter().find(|one| one.name == "numbers").expect("a variable");
     assert_eq!((found.kind.as_str(), found.repr.as_str()), ("list", "[1, 2, 3]"));
     assert_eq!(machine.complete("numb", None).await?.names, ["numbers"]);
+    machine.remove().await
+}
+
+async fn files(client: &Client) -> Result<()> {
+    let machine = fresh(client).await?;
+    let files = machine.files();
+    let info = files.write_as("data/a.txt", "é\n", Some("600"), None).await?;
+    assert_eq!(info.mode, "600");
+    assert_eq!(value(&machine, "open('data/a.txt').read()").await?, "'é\\n'");
+    assert_eq!(files.read("data/a.txt").await?, "é\n".as_bytes());
+    assert_eq!(all(files.stream("data/a.txt", 2..3)).await?.concat(), b"\n");
+    machine.run("open('data/b.bin', 'wb').write(bytes(range(256)) * 40)").await?;
+    let large: Vec<u8> = (0..=255).cycle().take(256 * 40).collect();
+    let far = flaky()?.machine(machine.name()).files();
+    assert_eq!(far.read("data/b.bin").await?, large);
+    assert_eq!(files.write("data/c.bin", large).await?.size, 256 * 40);
+    let found = all(files.list("data")).await?;
+    let names = found.iter().filter_map(|info| info.path.rsplit('/').next());
+    assert!(names.eq(["a.txt", "b.bin", "c.bin"]), "{found:?}");
+    files.remove("data/a.txt").await?;
+    refused(files.stat("data/a.txt").await, Kind::NotFound);
+    assert!(files.remove("data").await.expect_err("it is not empty").kind().is_some());
+    files.remove_all("data").await?;
+    refused(files.read("../secret").await, Kind::Invalid);
+    machine.remove().await
+}
+
+async fn watching(client: &Client) -> Result<()> {
+    let machine = fresh(client).await?;
+    machine.files().write("seen/a", "1").await?;
+    let mut changes = machine.files().watch("seen");
+    assert_eq!(changes.next().await.expect("an event")?.kind, FileChange::Watching);
+    machine.files().write("seen/b", "2").await?;
+    while changes.next().await.expect("an event")?.name.as_deref() != Some("b") {}
+    machine.remove().await
+}
+
+async fn artifacts(client: &Client) -> Result<()> {
+    let machine = fresh(client).await?;
+    let result = machine.run(Exec::new(LONG).no_timeout()).await?;
+    let artifact = &result.instruction.outcome.expect("an outcome").artifacts[0];
+    assert_eq!(
+        (artifact.name.as_str(), &machine.artifacts().await?[0].id),
+        ("output", &artifact.id)
+    );
+    assert_eq!(all(machine.artifact(&artifact.id, 1000..1006)).await?.concat(), b"line 0");
+    let whole = all(machine.artifact(&artifact.id, 0..u64::MAX)).await?.concat();
+    assert!(whole.ends_with(b"line 5999\n"));
     machine.remove().await
 }
 

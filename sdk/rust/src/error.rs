@@ -83,7 +83,7 @@ pub enum Kind {
 impl Kind {
     fn of(status: u16) -> Kind {
         match status {
-            400 | 405 => Kind::Invalid,
+            400 | 405 | 416 => Kind::Invalid,
             401 => Kind::Unauthorized,
             403 => Kind::Forbidden,
             404 => Kind::NotFound,

@@ -3,7 +3,6 @@
 //! A connection that breaks is opened again behind the last line that came. One that breaks again
 //! and again without a new line is given up.
 
-use crate::retry::is_worth;
 use crate::sse::{Event, Events};
 use crate::transport::{Call, Transport};
 use crate::types::ErrorBody;
@@ -45,12 +44,10 @@ impl Follow {
                 Err(failure) => failure,
             };
             self.connection = None;
-            let retry = &self.transport.retry;
-            if self.broken >= retry.resumes || !is_worth(&failure, true) {
+            if let Err(failure) = self.transport.breathe(failure, self.broken).await {
                 self.over = true;
                 return Some(Err(failure));
             }
-            tokio::time::sleep(retry.pause(self.broken, &failure)).await;
             self.broken += 1;
         }
         None

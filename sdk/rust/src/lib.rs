@@ -12,6 +12,7 @@
 mod client;
 mod error;
 mod exec;
+mod files;
 mod follow;
 mod instruction;
 mod machine;
@@ -25,6 +26,7 @@ pub mod types;
 pub use client::{Builder, Client};
 pub use error::{ApiError, Error, Kind, Result};
 pub use exec::{Exec, Run};
+pub use files::Files;
 /// For `next()` on the streams of this crate.
 pub use futures_util::StreamExt;
 pub use instruction::{Instruction, Progress, Streamed};

@@ -1,13 +1,16 @@
 //! A machine: run code, look, go back, branch.
 
-use crate::transport::{Call, Transport, at};
+use crate::files::resumed;
+use crate::transport::{Call, Transport, at, segment};
 use crate::types::{
-    Accepted, BranchRequest, Branches, Complete, Completions, History, Instruction as Recorded,
-    InstructionList, Interrupted, Machine as Info, Point, Removed, Rollback, Update, Var, VarList,
+    Accepted, ArtifactList, BranchRequest, Branches, Complete, Completions, History,
+    Instruction as Recorded, InstructionList, Interrupted, Kept, Machine as Info, Point, Removed,
+    Rollback, Update, Var, VarList,
 };
-use crate::{Error, Exec, Instruction, Result, Run, Streamed};
+use crate::{Error, Exec, Files, Instruction, Result, Run, Streamed};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde_json::json;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Instructions on one page.
@@ -83,6 +86,23 @@ impl Machine {
         let asked = Complete { code: code.to_owned(), cursor };
         let call = Call::post(self.path("/complete")?).repeatable().body(&asked)?;
         self.transport.json(call).await
+    }
+
+    /// Its files.
+    pub fn files(&self) -> Files {
+        Files::new(self.transport.clone(), self.name.clone())
+    }
+
+    /// What was too large for results, oldest first.
+    pub async fn artifacts(&self) -> Result<Vec<Kept>> {
+        let call = Call::get(self.path("/artifact")?);
+        Ok(self.transport.json::<ArtifactList>(call).await?.artifacts)
+    }
+
+    /// Bytes of an artifact as they come; `0..u64::MAX` is all.
+    pub fn artifact(&self, id: &str, bytes: Range<u64>) -> Streamed<Vec<u8>> {
+        let path = segment(id).and_then(|id| self.path(&format!("/artifact/{id}")));
+        resumed(self.transport.clone(), path.map(Call::get), bytes)
     }
 
     /// States that can be gone back to, oldest first.

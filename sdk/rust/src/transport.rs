@@ -20,16 +20,19 @@ pub struct Call {
     pub path: String,
     pub query: Vec<(&'static str, String)>,
     pub body: Option<Value>,
+    /// Sent as it is.
+    pub content: Option<Vec<u8>>,
+    /// Which bytes of something.
+    pub range: Option<String>,
     pub key: Option<String>,
     /// Whether making it twice does what making it once does.
     pub repeatable: bool,
-    /// How long it may take in all; for most the silence of the connection is the measure.
-    pub timeout: Option<Duration>,
 }
 
 impl Call {
     fn new(method: Method, path: String, repeatable: bool) -> Call {
-        Call { method, path, query: Vec::new(), body: None, key: None, repeatable, timeout: None }
+        let (body, content, range, key) = (None, None, None, None);
+        Call { method, path, query: Vec::new(), body, content, range, key, repeatable }
     }
 
     pub fn get(path: impl Into<String>) -> Call {
@@ -42,6 +45,10 @@ impl Call {
 
     pub fn patch(path: impl Into<String>) -> Call {
         Call::new(Method::PATCH, path.into(), true)
+    }
+
+    pub fn put(path: impl Into<String>, content: Vec<u8>) -> Call {
+        Call { content: Some(content), ..Call::new(Method::PUT, path.into(), true) }
     }
 
     pub fn delete(path: impl Into<String>) -> Call {
@@ -99,6 +106,15 @@ impl Transport {
         })
     }
 
+    /// Waits before a stream that broke so often is resumed; fails if it should not be.
+    pub async fn breathe(&self, failure: Error, broken: u32) -> Result<()> {
+        if broken >= self.retry.resumes || !is_worth(&failure, true) {
+            return Err(failure);
+        }
+        tokio::time::sleep(self.retry.pause(broken, &failure)).await;
+        Ok(())
+    }
+
     /// Pieces of an answer as they come. Tried once: who reads them knows where to go on.
     pub async fn stream(&self, call: &Call) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
         let pieces = self.send(call).await?.bytes_stream();
@@ -115,11 +131,14 @@ impl Transport {
         if let Some(key) = &call.key {
             request = request.header("idempotency-key", key);
         }
+        if let Some(range) = &call.range {
+            request = request.header("range", range);
+        }
         if let Some(body) = &call.body {
             request = request.json(body);
         }
-        if let Some(timeout) = call.timeout {
-            request = request.timeout(timeout);
+        if let Some(content) = &call.content {
+            request = request.body(content.clone());
         }
         let response = request.send().await?;
         match response.status().is_success() {

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from . import errors, types
 from ._async.client import AsyncClient
+from ._async.files import AsyncFiles
 from ._async.instruction import AsyncInstruction
 from ._async.machine import AsyncMachine
 from ._async.repl import AsyncRepl
 from ._requests import SERVICE_DEFAULT
 from ._retry import Retry
 from ._sync.client import Client
+from ._sync.files import Files
 from ._sync.instruction import Instruction
 from ._sync.machine import Machine
 from ._sync.repl import Repl
@@ -31,10 +33,12 @@ __all__ = [
     "SERVICE_DEFAULT",
     "ApiError",
     "AsyncClient",
+    "AsyncFiles",
     "AsyncInstruction",
     "AsyncMachine",
     "AsyncRepl",
     "Client",
+    "Files",
     "Instruction",
     "InstructionError",
     "Machine",

@@ -34,6 +34,9 @@ class Call:
     method: str
     path: str
     body: Any = None
+    """Sent as JSON."""
+    content: Any = None
+    """Sent as it is: bytes, or pieces of them."""
     query: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = False
@@ -42,9 +45,9 @@ class Call:
     """Seconds without a byte after which the connection counts as dead; the client's otherwise."""
 
 
-def get(path: str, **query: Any) -> Call:
+def get(where: str, /, **query: Any) -> Call:
     given = {key.rstrip("_"): value for key, value in query.items() if value is not None}
-    return Call("GET", path, query=given, repeatable=True)
+    return Call("GET", where, query=given, repeatable=True)
 
 
 def post(path: str, body: Any = None, *, repeatable: bool = False) -> Call:
@@ -130,6 +133,13 @@ def update_body(
     if not isinstance(expires_at, ServiceDefault):
         body["expires_at"] = when(expires_at)
     return body
+
+
+def span(start: int, end: Optional[int]) -> Dict[str, str]:
+    """The header for a part of something; none for the whole."""
+    if start == 0 and end is None:
+        return {}
+    return {"range": f"bytes={start}-{'' if end is None else end - 1}"}
 
 
 def exec_call(

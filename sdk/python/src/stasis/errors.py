@@ -133,6 +133,7 @@ KINDS: Dict[int, Type[ApiError]] = {
     405: InvalidRequest,
     409: Conflict,
     413: TooLarge,
+    416: InvalidRequest,
     429: TooMany,
     501: Unsupported,
     503: Unavailable,

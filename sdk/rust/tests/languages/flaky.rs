@@ -1,31 +1,34 @@
-//! A proxy as networks are at their worst: the answer to every second change is lost after the
-//! service gave it, and streams of events break off after a while.
+//! A proxy as networks are at their worst: each change is answered only when it is asked for a
+//! second time, although the service did it the first time, and what is longer breaks off.
 
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-/// Where in a stream of events the connection breaks.
+/// Where in an answer that is a stream the connection breaks.
 const CUT: u64 = 2000;
+
+/// Changes that were asked for once.
+type Lost = Mutex<HashSet<Vec<u8>>>;
 
 /// Starts it; its address.
 pub fn start(service: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let (service, changes) = (service.to_owned(), Arc::new(AtomicUsize::new(0)));
+    let (service, lost) = (service.to_owned(), Arc::new(Lost::default()));
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            let (service, changes) = (service.clone(), changes.clone());
+            let (service, lost) = (service.clone(), lost.clone());
             // a connection that fails is what this is for
-            std::thread::spawn(move || drop(pass(&client, &service, &changes)));
+            std::thread::spawn(move || drop(pass(&client, &service, &lost)));
         }
     });
     url
 }
 
 /// One request and its answer, or some of it.
-fn pass(mut client: &TcpStream, service: &str, changes: &AtomicUsize) -> std::io::Result<()> {
+fn pass(mut client: &TcpStream, service: &str, lost: &Lost) -> std::io::Result<()> {
     let (head, body) = read(client)?;
     let mut upstream = TcpStream::connect(service)?;
     upstream.write_all(head.as_bytes())?;
@@ -33,12 +36,14 @@ fn pass(mut client: &TcpStream, service: &str, changes: &AtomicUsize) -> std::io
     if head.starts_with("POST") {
         let mut answer = Vec::new();
         upstream.read_to_end(&mut answer)?;
-        return match changes.fetch_add(1, Ordering::Relaxed) % 2 {
-            0 => Ok(()),
-            _ => client.write_all(&answer),
+        let asked = [head.as_bytes(), &body].concat();
+        return match lost.lock().expect("nobody panicked").insert(asked) {
+            true => Ok(()),
+            false => client.write_all(&answer),
         };
     }
-    let streams = head.lines().next().is_some_and(|line| line.contains("/events"));
+    let is_stream = |line: &str| line.contains("/events") || line.contains("/file?");
+    let streams = head.lines().next().is_some_and(is_stream);
     std::io::copy(&mut upstream.take(if streams { CUT } else { u64::MAX }), &mut client)?;
     Ok(())
 }

@@ -151,7 +151,7 @@ pub fn crate_scenarios(work: &Path) -> Command {
     let file = only(&packed.join("package"), ".crate");
     must(
         Command::new("tar")
-            .arg("xzf")
+            .arg("xzmf")
             .arg(file)
             .args(["--strip-components", "1", "-C"])
             .arg(&unpacked),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from time import monotonic
 from typing import AsyncIterator, List, Optional, Union
@@ -12,12 +11,11 @@ import httpx
 from .. import types
 from .._json import decode
 from .._requests import Call, at, get, post
-from .._retry import is_worth
 from .._show import OnOutput, nowhere
 from .._sse import Event, Parser
 from ..errors import StasisError, Unreachable, WaitTimeout, refusal
 from ..result import Result
-from .transport import AsyncTransport, judge
+from .transport import AsyncTransport
 
 Progress = Union[types.Chunk, types.Instruction]
 
@@ -110,13 +108,9 @@ class AsyncInstruction:
                         raise httpx.RemoteProtocolError("the stream ended before the result")
                 continue
             except (httpx.TransportError, StasisError) as error:
-                trouble, failure = judge(error)
-            self._patience(deadline)
-            retry = self._transport.config.retry
-            if broken >= retry.resumes or not is_worth(trouble, repeatable=True):
-                raise failure
-            await asyncio.sleep(retry.pause(broken, trouble.retry_after))
-            broken += 1
+                self._patience(deadline)
+                await self._transport.breathe(error, broken)
+                broken += 1
 
     def _events(self, position: int, patience: float) -> Call:
         query = {"from": position}

@@ -18,10 +18,12 @@ from .._requests import (
     exec_call,
     get,
     post,
+    segment,
     update_body,
 )
 from .._show import OnOutput, nowhere, to_own_streams
 from ..result import Result
+from .files import AsyncFiles, resumed
 from .instruction import AsyncInstruction
 from .transport import AsyncTransport
 
@@ -130,6 +132,25 @@ class AsyncMachine:
         """Names that could stand where the cursor is; at the end unless told."""
         call = post(self._path("/complete"), {"code": code, "cursor": cursor}, repeatable=True)
         return await self._transport.ask(call, types.Completions)
+
+    # files
+
+    @property
+    def files(self) -> AsyncFiles:
+        """Its files."""
+        return AsyncFiles(self._transport, self.name)
+
+    async def artifacts(self) -> List[types.Kept]:
+        """What was too large for results, oldest first."""
+        asked = get(self._path("/artifact"))
+        return (await self._transport.ask(asked, types.ArtifactList)).artifacts
+
+    def artifact(
+        self, id: str, start: int = 0, end: Optional[int] = None
+    ) -> AsyncIterator[bytes]:
+        """The bytes of an artifact as they come."""
+        call = get(self._path(f"/artifact/{segment(id)}"))
+        return resumed(self._transport, call, start, end)
 
     # going back, and elsewhere
 

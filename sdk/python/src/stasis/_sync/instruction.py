@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 import json
 from time import monotonic
 from typing import Iterator, List, Optional, Union
@@ -14,12 +13,11 @@ import httpx
 from .. import types
 from .._json import decode
 from .._requests import Call, at, get, post
-from .._retry import is_worth
 from .._show import OnOutput, nowhere
 from .._sse import Event, Parser
 from ..errors import StasisError, Unreachable, WaitTimeout, refusal
 from ..result import Result
-from .transport import Transport, judge
+from .transport import Transport
 
 Progress = Union[types.Chunk, types.Instruction]
 
@@ -106,13 +104,9 @@ class Instruction:
                         raise httpx.RemoteProtocolError("the stream ended before the result")
                 continue
             except (httpx.TransportError, StasisError) as error:
-                trouble, failure = judge(error)
-            self._patience(deadline)
-            retry = self._transport.config.retry
-            if broken >= retry.resumes or not is_worth(trouble, repeatable=True):
-                raise failure
-            time.sleep(retry.pause(broken, trouble.retry_after))
-            broken += 1
+                self._patience(deadline)
+                self._transport.breathe(error, broken)
+                broken += 1
 
     def _events(self, position: int, patience: float) -> Call:
         query = {"from": position}

@@ -19,10 +19,12 @@ from .._requests import (
     exec_call,
     get,
     post,
+    segment,
     update_body,
 )
 from .._show import OnOutput, nowhere, to_own_streams
 from ..result import Result
+from .files import Files, resumed
 from .instruction import Instruction
 from .transport import Transport
 
@@ -131,6 +133,25 @@ class Machine:
         """Names that could stand where the cursor is; at the end unless told."""
         call = post(self._path("/complete"), {"code": code, "cursor": cursor}, repeatable=True)
         return self._transport.ask(call, types.Completions)
+
+    # files
+
+    @property
+    def files(self) -> Files:
+        """Its files."""
+        return Files(self._transport, self.name)
+
+    def artifacts(self) -> List[types.Kept]:
+        """What was too large for results, oldest first."""
+        asked = get(self._path("/artifact"))
+        return (self._transport.ask(asked, types.ArtifactList)).artifacts
+
+    def artifact(
+        self, id: str, start: int = 0, end: Optional[int] = None
+    ) -> Iterator[bytes]:
+        """The bytes of an artifact as they come."""
+        call = get(self._path(f"/artifact/{segment(id)}"))
+        return resumed(self._transport, call, start, end)
 
     # going back, and elsewhere
 

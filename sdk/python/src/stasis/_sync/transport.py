@@ -66,10 +66,18 @@ class Transport:
         finally:
             response.close()
 
+    def breathe(self, error: Exception, broken: int) -> None:
+        """Waits before a stream that broke so often is resumed; raises if it should not be."""
+        trouble, failure = judge(error)
+        retry = self.config.retry
+        if broken >= retry.resumes or not is_worth(trouble, repeatable=True):
+            raise failure
+        time.sleep(retry.pause(broken, trouble.retry_after))
+
     def _request(self, call: Call) -> httpx.Request:
-        content = None if call.body is None else json.dumps(call.body).encode()
-        headers = dict(call.headers)
-        if content is not None:
+        content, headers = call.content, dict(call.headers)
+        if call.body is not None:
+            content = json.dumps(call.body).encode()
             headers["content-type"] = "application/json"
         request = self._http.build_request(
             call.method, call.path, params=dict(call.query), content=content, headers=headers

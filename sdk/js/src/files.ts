@@ -1,0 +1,143 @@
+/**
+ * Files of a machine, and what was too large for its results.
+ *
+ * @module
+ */
+
+import { StasisError, Unreachable } from "./errors.js";
+import { Events } from "./lines.js";
+import { at, type Call, get, type Transport } from "./transport.js";
+import type { Durability, FileEvent, FileInfo, FileList } from "./types.js";
+
+const OUT_OF_RANGE = 416;
+
+export interface WriteOptions {
+  /** Permissions in octal, such as "755". */
+  mode?: string;
+  durability?: Durability;
+}
+
+/** Which bytes: from `start` up to `end`. */
+export interface Span {
+  start?: number;
+  end?: number;
+}
+
+/** Files of a machine. Relative paths are below its home. */
+export class Files {
+  readonly #transport: Transport;
+  readonly #machine: string;
+
+  constructor(transport: Transport, machine: string) {
+    this.#transport = transport;
+    this.#machine = machine;
+  }
+
+  /** Puts a file; what was there is replaced. */
+  write(
+    path: string,
+    content: string | Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array>,
+    options: WriteOptions = {},
+  ): Promise<FileInfo> {
+    const method = "PUT";
+    const query = { path, ...options };
+    // what comes piece by piece comes once
+    const repeatable = !(content instanceof ReadableStream);
+    return this.#transport.json({ method, path: this.#at("/file"), content, query, repeatable });
+  }
+
+  /** The bytes of a file, or some of them. */
+  async read(path: string, span: Span = {}): Promise<Uint8Array<ArrayBuffer>> {
+    const pieces: Uint8Array<ArrayBuffer>[] = [];
+    for await (const piece of this.stream(path, span)) pieces.push(piece as never);
+    return new Uint8Array(await new Blob(pieces).arrayBuffer());
+  }
+
+  async readText(path: string): Promise<string> {
+    return new TextDecoder().decode(await this.read(path));
+  }
+
+  /** The bytes of a file as they come, over as many connections as it takes. */
+  stream(path: string, span: Span = {}): AsyncGenerator<Uint8Array, void, void> {
+    return resumed(this.#transport, get(this.#at("/file"), { path }), span);
+  }
+
+  /** What is in a directory, by name. */
+  async *list(
+    path = "",
+    { pageSize }: { pageSize?: number } = {},
+  ): AsyncGenerator<FileInfo, void, void> {
+    let cursor: string | null | undefined;
+    do {
+      const asked = get(this.#at("/files"), { path, limit: pageSize, cursor });
+      const page = await this.#transport.json<FileList>(asked);
+      yield* page.files;
+      cursor = page.next;
+    } while (cursor);
+  }
+
+  /** What is known of a file without reading it; of a link itself. */
+  stat(path: string): Promise<FileInfo> {
+    return this.#transport.json(get(this.#at("/file/stat"), { path }));
+  }
+
+  /** Removes a file, or a directory; one with something in it if `recursive`. */
+  async remove(path: string, { recursive = false } = {}): Promise<void> {
+    const query = { path, recursive };
+    await this.#transport.json({ method: "DELETE", path: this.#at("/file"), query });
+  }
+
+  /**
+   * Changes of a file, or in a directory, until it is gone. `watching` comes first, and again
+   * after a connection broke: look at what is there then.
+   */
+  async *watch(path = "", signal?: AbortSignal): AsyncGenerator<FileEvent, void, void> {
+    const call = { ...get(this.#at("/file/watch"), { path }), signal };
+    for (let broken = 0; ; broken += 1) {
+      try {
+        const events = new Events();
+        for await (const piece of this.#transport.stream(call)) {
+          broken = 0;
+          for (const event of events.feed(piece)) {
+            const change = JSON.parse(event.data) as FileEvent;
+            yield change;
+            if (change.kind === "gone") return;
+          }
+        }
+        throw new Unreachable("the stream ended before what is watched", true);
+      } catch (failure) {
+        await this.#transport.breathe(failure, broken, signal);
+      }
+    }
+  }
+
+  #at(rest: string): string {
+    return at(this.#machine, rest);
+  }
+}
+
+/** The bytes of something that does not change meanwhile. */
+export async function* resumed(
+  transport: Transport,
+  call: Call,
+  { start = 0, end }: Span,
+): AsyncGenerator<Uint8Array, void, void> {
+  let [position, broken] = [start, 0];
+  for (;;) {
+    const part = position > 0 || end !== undefined;
+    const range = `bytes=${position}-${end === undefined ? "" : end - 1}`;
+    try {
+      for await (const piece of transport.stream({ ...call, headers: part ? { range } : {} })) {
+        [position, broken] = [position + piece.length, 0];
+        yield piece;
+      }
+      return;
+    } catch (failure) {
+      // it broke after its last byte
+      const status = failure instanceof StasisError ? failure.status : undefined;
+      if (status === OUT_OF_RANGE && position > start) return;
+      await transport.breathe(failure, broken);
+      broken += 1;
+    }
+  }
+}

@@ -1,0 +1,159 @@
+# Written by `python3 sdk/generate` from _async/files.py; change that instead.
+
+"""Files of a machine, and what was too large for its results."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from typing import Iterator, BinaryIO, Optional, Union
+
+import httpx
+
+from .. import types
+from .._json import decode
+from .._requests import Call, at, get, present, span
+from .._sse import Parser
+from ..errors import StasisError
+from .transport import Transport
+
+PIECE = 1 << 20
+OUT_OF_RANGE = 416
+
+
+class Files:
+    """Files of a machine. Relative paths are below its home."""
+
+    def __init__(self, transport: Transport, machine: str) -> None:
+        self._transport = transport
+        self._machine = machine
+
+    def write(
+        self,
+        path: str,
+        content: Union[bytes, str],
+        *,
+        mode: Optional[str] = None,
+        durability: Optional[types.Durability] = None,
+    ) -> types.FileInfo:
+        """Puts a file; what was there is replaced. `mode` is octal, such as "755"."""
+        data = content.encode() if isinstance(content, str) else content
+        return self._put(path, data, mode, durability, repeatable=True)
+
+    def upload(
+        self,
+        local: Union[str, PathLike[str]],
+        path: str,
+        *,
+        mode: Optional[str] = None,
+        durability: Optional[types.Durability] = None,
+    ) -> types.FileInfo:
+        """Puts a file of this computer, piece by piece."""
+        with open(local, "rb") as file:
+            return self._put(path, pieces(file), mode, durability, repeatable=False)
+
+    def _put(
+        self,
+        path: str,
+        content: Union[bytes, Iterator[bytes]],
+        mode: Optional[str],
+        durability: Optional[types.Durability],
+        repeatable: bool,
+    ) -> types.FileInfo:
+        query = present({"path": path, "mode": mode, "durability": durability})
+        where = at(self._machine, "/file")
+        call = Call("PUT", where, content=content, query=query, repeatable=repeatable)
+        return self._transport.ask(call, types.FileInfo)
+
+    def read(self, path: str, start: int = 0, end: Optional[int] = None) -> bytes:
+        """The bytes of a file, or those from `start` up to `end`."""
+        return b"".join([piece for piece in self.stream(path, start, end)])
+
+    def read_text(self, path: str) -> str:
+        return (self.read(path)).decode()
+
+    def download(self, path: str, local: Union[str, PathLike[str]]) -> None:
+        """Copies a file to this computer, piece by piece."""
+        with open(local, "wb") as file:
+            for piece in self.stream(path):
+                file.write(piece)
+
+    def stream(
+        self, path: str, start: int = 0, end: Optional[int] = None
+    ) -> Iterator[bytes]:
+        """The bytes of a file as they come, over as many connections as it takes."""
+        call = get(at(self._machine, "/file"), path=path)
+        return resumed(self._transport, call, start, end)
+
+    def list(
+        self, path: str = "", *, page_size: Optional[int] = None
+    ) -> Iterator[types.FileInfo]:
+        """What is in a directory, by name."""
+        cursor: Optional[str] = None
+        while True:
+            where = at(self._machine, "/files")
+            asked = get(where, path=path, limit=page_size, cursor=cursor)
+            page = self._transport.ask(asked, types.FileList)
+            for info in page.files:
+                yield info
+            cursor = page.next
+            if cursor is None:
+                return
+
+    def stat(self, path: str) -> types.FileInfo:
+        """What is known of a file without reading it; of a link itself."""
+        asked = get(at(self._machine, "/file/stat"), path=path)
+        return self._transport.ask(asked, types.FileInfo)
+
+    def remove(self, path: str, *, recursive: bool = False) -> None:
+        """Removes a file, or a directory; one with something in it if `recursive`."""
+        query = {"path": path, "recursive": "true" if recursive else "false"}
+        self._transport.json(Call("DELETE", at(self._machine, "/file"), query=query))
+
+    def watch(self, path: str = "") -> Iterator[types.FileEvent]:
+        """Changes of a file, or in a directory, until it is gone.
+
+        `watching` comes first, and again after a connection broke: look at what is there then.
+        """
+        call, broken = get(at(self._machine, "/file/watch"), path=path), 0
+        while True:
+            try:
+                with self._transport.stream(call) as response:
+                    parser = Parser()
+                    for piece in response.iter_bytes():
+                        broken = 0
+                        for event in parser.feed(piece):
+                            change = decode(types.FileEvent, json.loads(event.data))
+                            yield change
+                            if change.kind == "gone":
+                                return
+                raise httpx.RemoteProtocolError("the stream ended before what is watched")
+            except (httpx.TransportError, StasisError) as error:
+                self._transport.breathe(error, broken)
+                broken += 1
+
+
+def pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(PIECE):
+        yield piece
+
+
+def resumed(
+    transport: Transport, call: Call, start: int, end: Optional[int]
+) -> Iterator[bytes]:
+    """The bytes of something that does not change meanwhile."""
+    position, broken = start, 0
+    while True:
+        part = Call("GET", call.path, query=call.query, headers=span(position, end))
+        try:
+            with transport.stream(part) as response:
+                for piece in response.iter_bytes():
+                    position, broken = position + len(piece), 0
+                    yield piece
+            return
+        except (httpx.TransportError, StasisError) as error:
+            # it broke after its last byte
+            if getattr(error, "status", None) == OUT_OF_RANGE and position > start:
+                return
+            transport.breathe(error, broken)
+            broken += 1
