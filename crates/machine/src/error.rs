@@ -28,8 +28,8 @@ pub enum Error {
     Unfit(String),
     #[error(transparent)]
     Bundle(#[from] stasis_engine::BundleError),
-    #[error("{0} is not supported yet")]
-    Unsupported(String),
+    #[error("{0} is not possible here: {1}")]
+    Unsupported(&'static str, &'static str),
     #[error("machine `{0}` has {1} instructions waiting, as many as may wait")]
     QueueFull(String, usize),
     #[error("machine `{0}` is being removed")]
@@ -67,7 +67,7 @@ impl Error {
             Error::Invalid(_) => "request.invalid",
             Error::Unfit(_) => "import.unfit",
             Error::Bundle(error) => error.code(),
-            Error::Unsupported(_) => "request.unsupported",
+            Error::Unsupported(..) => "request.unsupported",
             Error::QueueFull(..) => "machine.queue_full",
             Error::Removed(_) => "machine.removed",
             Error::InUse(_) => "data.in_use",
@@ -91,7 +91,7 @@ impl Error {
             Error::File { fault, .. } => fault.problem(),
             Error::Invalid(_) | Error::Bundle(_) => Problem::Invalid,
             Error::Unfit(_) => Problem::Conflict,
-            Error::Unsupported(_) => Problem::Unsupported,
+            Error::Unsupported(..) => Problem::Unsupported,
             Error::QueueFull(..) => Problem::TooMany,
             Error::Waiting(_) => Problem::Conflict,
             Error::Engine(stasis_engine::Error::TooLarge(_)) => Problem::TooLarge,
@@ -114,6 +114,9 @@ impl Error {
             Error::TemplateInUse(..) => "remove those machines first".into(),
             Error::Waiting(_) => "wait until they are over, or cancel them".into(),
             Error::QueueFull(..) => "wait for one to end, or cancel what waits".into(),
+            Error::Unsupported(..) => {
+                "`stasis doctor` says what is missing, and what mends it".into()
+            }
             Error::Template(error) => error.hint().into(),
             Error::File { fault, .. } => fault.hint()?.into(),
             _ => return None,

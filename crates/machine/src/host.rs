@@ -5,6 +5,7 @@ use crate::error::{Doing, Error, Result};
 use crate::limits;
 use crate::live::parse_image;
 use crate::machine::Machine;
+use crate::network;
 use crate::settings::{Dirs, Settings};
 use crate::standby::{self, Standby};
 use crate::traffic::Traffic;
@@ -99,9 +100,7 @@ impl Host {
         let limits = stasis_api::Limits { memory_mb: new.memory_mb, ..Default::default() };
         let limits = new.limits.or(limits);
         check(&limits, &new.tags, &new.env)?;
-        if new.network != stasis_api::Network::None {
-            return Err(Error::Unsupported("network: open".into()));
-        }
+        network::check(new.network)?;
         let template = self.template(new.template.as_deref())?.template;
         let record = NewRecord {
             name: new.name.unwrap_or_else(fresh_name),

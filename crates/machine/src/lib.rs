@@ -27,6 +27,7 @@ mod line;
 mod lines;
 mod live;
 mod machine;
+mod network;
 mod queue;
 mod recover;
 mod settings;

@@ -1,0 +1,246 @@
+//! Machines with a network, against a world outside that the test makes, and those without one.
+
+mod outside;
+
+use base64::Engine;
+use outside::Outside;
+use stasis_api::{Exec, Network, NewMachine, Timeout};
+use stasis_machine::{Branch, Machine};
+use stasis_testbed::{Bed, exec, lines, run, value};
+use std::net::TcpListener;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+struct World {
+    bed: Bed,
+    outside: Outside,
+}
+
+/// One host and one world for all checks.
+fn world() -> &'static World {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    WORLD.get_or_init(|| {
+        let outside = Outside::make();
+        let dir = tempfile::tempdir().expect("a directory").keep();
+        let resolv_conf = dir.join("resolv.conf");
+        std::fs::write(&resolv_conf, format!("nameserver {}\n", outside.there)).expect("write");
+        let bed = Bed::with(|settings| settings.resolv_conf = resolv_conf);
+        World { bed, outside }
+    })
+}
+
+fn machine(world: &World, network: Network) -> Arc<Machine> {
+    let new = NewMachine { network, ..NewMachine::default() };
+    world.bed.host.create("test", new).expect("make a machine")
+}
+
+/// The value of an expression that may take its time.
+fn slow(machine: &Arc<Machine>, code: &str) -> String {
+    let end = exec(machine, Exec { code: code.into(), timeout: Timeout::Never, ..Exec::default() });
+    let outcome = end.outcome.unwrap_or_default();
+    outcome.value.unwrap_or_else(|| panic!("{code}: {:?} {:?}", end.status, outcome.error))
+}
+
+const TOOLS: &str = "
+import socket, urllib.request, hashlib, errno
+def get(url): return urllib.request.urlopen(url, timeout=10).read()
+def attempt(address, port):
+    try:
+        socket.create_connection((address, port), timeout=10).close()
+        return 'connected'
+    except OSError as error:
+        return errno.errorcode.get(error.errno, type(error).__name__)
+";
+
+fn with_tools(world: &World, network: Network) -> Arc<Machine> {
+    let machine = machine(world, network);
+    run(&machine, TOOLS);
+    machine
+}
+
+#[test]
+fn pages_and_names_are_reached() {
+    let world = world();
+    let there = world.outside.there;
+    world.outside.pages.lock().unwrap().insert("/hello".into(), b"good day".to_vec());
+    let machine = with_tools(world, Network::Open);
+    assert_eq!(value(&machine, &format!("get('http://{there}/hello')")), "b'good day'");
+    assert_eq!(value(&machine, "get('http://web.example/hello')"), "b'good day'");
+    let lookup = "socket.gethostbyname('anything.example')";
+    assert_eq!(value(&machine, lookup), format!("'{there}'"));
+    let unknown = run(&machine, "socket.gethostbyname('nobody.invalid')");
+    assert_eq!(stasis_testbed::error_name(&unknown), "gaierror");
+    assert_eq!(value(&machine, "open('/etc/resolv.conf').read()"), "'nameserver 192.0.0.1\\n'");
+    // a port that nobody listens on is seen as that
+    assert_eq!(value(&machine, &format!("attempt('{there}', 9)")), "'ECONNREFUSED'");
+    assert_eq!(machine.describe().network, Network::Open);
+}
+
+#[test]
+fn the_host_itself_is_not_reached() {
+    let world = world();
+    let (here, there) = (world.outside.here, world.outside.there);
+    let listener = TcpListener::bind("0.0.0.0:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let machine = with_tools(world, Network::Open);
+    // without the wall it is reached: from outside, and from the host
+    let open = move || std::net::TcpStream::connect((here, port)).is_ok();
+    assert!(world.outside.run(open) && open());
+    let host_name = machine_side_addresses();
+    for address in
+        [here.to_string(), "127.0.0.1".into(), "169.254.169.254".into(), "0.0.0.0".into()]
+            .into_iter()
+            .chain(host_name)
+    {
+        let began = Instant::now();
+        let code = format!("attempt('{address}', {port})");
+        assert_eq!(value(&machine, &code), "'ECONNREFUSED'", "{address}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{address} is refused at once");
+    }
+    // datagrams too
+    let code = format!(
+        "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(10)\n\
+         s.connect(('{here}', 53)); s.send(b'x')\n\
+         try: s.recv(10)\n\
+         except OSError as error: why = errno.errorcode[error.errno]\n\
+         why"
+    );
+    assert_eq!(value(&machine, &code), "'ECONNREFUSED'");
+    assert_eq!(value(&machine, &format!("attempt('{there}', 80)")), "'connected'");
+}
+
+/// Addresses of the host's other interfaces, as far as `ip` tells.
+fn machine_side_addresses() -> Vec<String> {
+    let out = std::process::Command::new("ip").args(["-4", "-o", "addr"]).output().expect("ip");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let address = |line: &str| {
+        let word = line.split_whitespace().nth(3)?;
+        Some(word.split('/').next()?.to_owned())
+    };
+    text.lines().filter_map(address).collect()
+}
+
+#[test]
+fn without_a_network_nothing_is_reached() {
+    let world = world();
+    let there = world.outside.there;
+    let machine = with_tools(world, Network::None);
+    assert_eq!(value(&machine, &format!("attempt('{there}', 80)")), "'ENETUNREACH'");
+    let interfaces = value(&machine, "[name for _, name in socket.if_nameindex()]");
+    assert_eq!(interfaces, "['lo']");
+    let branch = Branch { names: vec![None], ..Branch::default() };
+    let branches = world.bed.host.branch(&machine, branch).expect("branch");
+    assert_eq!(value(&branches[0], &format!("attempt('{there}', 80)")), "'ENETUNREACH'");
+}
+
+#[test]
+fn much_arrives_whole_in_both_directions() {
+    const BYTES: usize = 20 << 20;
+    let world = world();
+    let there = world.outside.there;
+    let body: Vec<u8> =
+        (0..BYTES as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let sum: u64 = body.iter().map(|byte| u64::from(*byte)).sum();
+    world.outside.pages.lock().unwrap().insert("/much".into(), body);
+    let machine = with_tools(world, Network::Open);
+    let began = Instant::now();
+    let code = format!("data = get('http://{there}/much'); (len(data), sum(data))");
+    assert_eq!(slow(&machine, &code), format!("({BYTES}, {sum})"));
+    let down = began.elapsed();
+    let code = format!("urllib.request.urlopen('http://{there}/sink', data=data).read()");
+    assert_eq!(slow(&machine, &code), format!("b'{BYTES} {sum}'"));
+    eprintln!("20 MB down {down:?}, up {:?}", began.elapsed() - down);
+    let order = "data == bytes((at * 2654435761 & 0xffffffff) >> 24 for at in range(len(data)))";
+    assert_eq!(slow(&machine, order), "True");
+}
+
+#[test]
+fn connections_live_on_over_checkpoints_and_end_with_a_swap() {
+    let world = world();
+    let (host, there) = (&world.bed.host, world.outside.there);
+    let machine = with_tools(world, Network::Open);
+    run(&machine, &format!("c = socket.create_connection(('{there}', 7), timeout=10)"));
+    for round in 0..3 {
+        // each instruction is followed by a checkpoint
+        std::thread::sleep(Duration::from_millis(50));
+        let code = format!("c.send(b'{round}'); c.recv(9)");
+        assert_eq!(value(&machine, &code), format!("b'{round}'"));
+    }
+    host.swap(&machine).expect("swap");
+    let end = run(&machine, "c.recv(9)");
+    assert_eq!(stasis_testbed::error_name(&end), "ConnectionResetError");
+    assert_eq!(value(&machine, &format!("attempt('{there}', 7)")), "'connected'");
+    // sockets that only have an address are as they were, and its names are found
+    let ask = "u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.settimeout(10)\n\
+               u.connect(('192.0.0.1', 53))";
+    run(&machine, ask);
+    host.swap(&machine).expect("swap");
+    let code = "u.send(bytes.fromhex('00070100000100000000000003776562076578616d706c650000010001'))\n\
+                u.recv(500)[:2]";
+    assert_eq!(value(&machine, code), "b'\\x00\\x07'");
+    let branch = Branch { names: vec![None], ..Branch::default() };
+    let branches = host.branch(&machine, branch).expect("branch");
+    assert_eq!(value(&branches[0], &format!("attempt('{there}', 7)")), "'connected'");
+}
+
+#[test]
+fn too_many_connections_are_refused_and_others_unharmed() {
+    const MOST: usize = 256;
+    let world = world();
+    let there = world.outside.there;
+    let (machine, other) = (with_tools(world, Network::Open), with_tools(world, Network::Open));
+    let code = format!(
+        "held, refused = [], 0\n\
+         for _ in range(300):\n\
+         \x20   try: held.append(socket.create_connection(('{there}', 7), timeout=10))\n\
+         \x20   except ConnectionRefusedError: refused += 1\n\
+         (len(held), refused)"
+    );
+    assert_eq!(slow(&machine, &code), format!("({MOST}, {})", 300 - MOST));
+    assert_eq!(value(&other, &format!("attempt('{there}', 7)")), "'connected'");
+    let still = "held[0].send(b'a'); held[-1].send(b'b'); held[0].recv(1) + held[-1].recv(1)";
+    assert_eq!(value(&machine, still), "b'ab'");
+    run(&machine, "for one in held: one.close()");
+    let again = format!(
+        "import time\n\
+         for _ in range(100):\n\
+         \x20   if attempt('{there}', 7) == 'connected': break\n\
+         \x20   time.sleep(0.05)\n\
+         attempt('{there}', 7)"
+    );
+    assert_eq!(slow(&machine, &again), "'connected'");
+}
+
+#[test]
+fn packages_are_installed_from_an_index() {
+    let world = world();
+    let there = world.outside.there;
+    let machine = with_tools(world, Network::Open);
+    let wheel = value(
+        &machine,
+        "import zipfile, io, base64\n\
+         out = io.BytesIO()\n\
+         with zipfile.ZipFile(out, 'w') as z:\n\
+         \x20   z.writestr('stasis_probe.py', 'answer = 42\\n')\n\
+         \x20   info = 'stasis_probe-1.0.dist-info/'\n\
+         \x20   z.writestr(info + 'METADATA', 'Metadata-Version: 2.1\\nName: stasis-probe\\nVersion: 1.0\\n')\n\
+         \x20   z.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
+         \x20   z.writestr(info + 'RECORD', 'stasis_probe.py,,\\n')\n\
+         base64.b64encode(out.getvalue()).decode()",
+    );
+    let standard = base64::engine::general_purpose::STANDARD;
+    let wheel = standard.decode(wheel.trim_matches('\'')).expect("base64");
+    let name = "stasis_probe-1.0-py3-none-any.whl";
+    let page = format!("<a href=\"/files/{name}\">{name}</a>").into_bytes();
+    let mut pages = world.outside.pages.lock().unwrap();
+    pages.insert("/simple/stasis-probe/".into(), page);
+    pages.insert(format!("/files/{name}"), wheel);
+    drop(pages);
+    let install = format!(
+        "%pip install --index-url http://{there}/simple/ --trusted-host {there} stasis-probe"
+    );
+    let end = exec(&machine, Exec { code: install, timeout: Timeout::Never, ..Exec::default() });
+    let said = lines(&machine, end.seq, None).join("\n");
+    let end = run(&machine, "import stasis_probe; stasis_probe.answer");
+    assert_eq!(end.outcome.unwrap_or_default().value.as_deref(), Some("42"), "{said}");
+}
