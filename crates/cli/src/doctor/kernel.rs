@@ -16,6 +16,7 @@ pub fn checks() -> Vec<Check> {
         pagemap_scan(),
         landlock(),
         seccomp(),
+        tun(),
     ]
 }
 
@@ -180,6 +181,17 @@ fn seccomp() -> Check {
     let actions = read("/proc/sys/kernel/seccomp/actions_avail");
     let present = actions.is_some_and(|list| list.contains("errno"));
     about.check(present, if present { "filters" } else { "no filters" })
+}
+
+fn tun() -> Check {
+    let about = About {
+        name: "TUN device",
+        required: false,
+        costs: "machines cannot have a network: `--network open` is refused",
+        fix: "modprobe tun; in a container, pass /dev/net/tun in (--device /dev/net/tun)",
+    };
+    let present = stasis_sys::probe::has_tun();
+    about.check(present, if present { "present" } else { "not in this kernel" })
 }
 
 #[cfg(test)]
