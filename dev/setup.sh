@@ -40,6 +40,7 @@ missing_packages() {
   python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3 python3-venv
   command -v node >/dev/null || echo nodejs
   command -v npm >/dev/null || echo npm
+  command -v ip >/dev/null || echo iproute2
 }
 
 packages() {

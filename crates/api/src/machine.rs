@@ -23,7 +23,7 @@ pub enum Network {
     /// Loopback only.
     #[default]
     None,
-    /// The host's network, whole.
+    /// The world outside of the host, over TCP and UDP; never the host itself.
     Open,
 }
 

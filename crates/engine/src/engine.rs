@@ -16,7 +16,7 @@ use crate::turns::Turns;
 use crate::walls::{Walls, WallsPool};
 use stasis_image::ImageId;
 use stasis_sandbox::WallsConfig;
-use stasis_spawner::protocol::LaunchSpec;
+use stasis_spawner::protocol::{LaunchSpec, Link};
 use stasis_sys::{mount, probe, process};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -124,16 +124,37 @@ impl Engine {
 
     /// Restores an image as a new tree; `outside` are its outside descriptors by slot.
     pub fn restore(&self, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
+        self.restore_into(self.walls_for(image)?, image, outside)
+    }
+
+    /// The same with a way outside, which is there before its sockets are; where its packets come
+    /// and go.
+    pub fn restore_open(
+        &self,
+        image: &Image,
+        outside: Vec<OwnedFd>,
+        link: Link,
+    ) -> Result<(Tree, OwnedFd)> {
+        let walls = self.walls_for(image)?;
+        let packets = walls.open_network(link)?;
+        Ok((self.restore_into(walls, image, outside)?, packets))
+    }
+
+    /// Walls around an image's files.
+    fn walls_for(&self, image: &Image) -> Result<Walls> {
         self.confinement.check(&image.manifest)?;
         let layer = layers::materialize(&self.store, image)?;
         let root = self.root_dirs(&image.manifest.meta.root)?;
-        let walls = match held::find(&self.store, image, layer.as_deref(), &root) {
-            None => self.walls(layer, root)?,
+        match held::find(&self.store, image, layer.as_deref(), &root) {
+            None => self.walls(layer, root),
             Some(held) => {
                 let dirs = layer.iter().cloned().chain(root);
-                self.walls.make(texts(dirs), |upper| held.place(upper))?
+                self.walls.make(texts(dirs), |upper| held.place(upper))
             }
-        };
+        }
+    }
+
+    fn restore_into(&self, walls: Walls, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
         let template = self.nearest(image);
         let template = template.as_deref().unwrap_or(&self.blank);
         let scene =

@@ -54,7 +54,7 @@ pub use stasis_image::ImageId;
 pub use stasis_image::{BundleError, BundleHead, PackRoot, SectionKind};
 pub use stasis_sandbox::disk::DiskUsage;
 pub use stasis_sandbox::{DiskLimit, Limits, Usage, WallsConfig};
-pub use stasis_spawner::protocol::{LaunchSpec, User};
+pub use stasis_spawner::protocol::{LaunchSpec, Link, User};
 pub use store::{
     Checked, Collected, Collection, Damage, Finding, Image, Progress, Reformed, Repair, Scrap,
     Stats, Store, Usage as Space,

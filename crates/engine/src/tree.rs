@@ -11,7 +11,7 @@ use crate::track::Tracker;
 use crate::walls::Walls;
 use stasis_sandbox::disk::{self, DiskUsage};
 use stasis_sandbox::{Limits, Usage};
-use stasis_spawner::protocol::{Confine, InitRequest, LaunchSpec};
+use stasis_spawner::protocol::{Confine, InitRequest, LaunchSpec, Link};
 use stasis_sys::pagemap::Region;
 use stasis_sys::{libc, process, ptrace};
 use std::os::fd::{AsFd, OwnedFd};
@@ -63,6 +63,11 @@ impl Tree {
     /// The root process's pid on the host.
     pub fn pid(&self) -> i32 {
         self.root
+    }
+
+    /// Gives a tree that has no way outside one; where its packets come and go.
+    pub fn open_network(&self, link: Link) -> Result<OwnedFd> {
+        self.walls.open_network(link)
     }
 
     /// Sends a signal to the root process.

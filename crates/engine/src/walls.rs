@@ -7,11 +7,11 @@
 
 use crate::confine::{Confinement, Place};
 use crate::disk::DiskWatch;
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
 use crate::spawner::{Init, Spawner};
 use crate::store::{Keepers, private_dir};
 use stasis_sandbox::{DiskLimit, Group, IdRange, Ids};
-use stasis_spawner::protocol::{Entrance, RootSpec, WallsSpec};
+use stasis_spawner::protocol::{Entrance, InitRequest, Link, RootSpec, WallsSpec};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,11 @@ pub struct Walls {
 impl Walls {
     pub fn ids(&self) -> Ids {
         self.init.ids
+    }
+
+    /// Makes the interface that leads outside; where its packets come and go.
+    pub fn open_network(&self, link: Link) -> Result<OwnedFd> {
+        self.init.ask(&InitRequest::Network(link), &[])?.pop().ok_or(Error::Gone)
     }
 }
 

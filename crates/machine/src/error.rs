@@ -28,8 +28,8 @@ pub enum Error {
     Unfit(String),
     #[error(transparent)]
     Bundle(#[from] stasis_engine::BundleError),
-    #[error("{0} is not supported yet")]
-    Unsupported(String),
+    #[error("{0} is not possible here: {1}")]
+    Unsupported(&'static str, &'static str),
     #[error("machine `{0}` has {1} instructions waiting, as many as may wait")]
     QueueFull(String, usize),
     #[error("account `{account}` has {used} {what}, and may have {most}")]
@@ -69,7 +69,7 @@ impl Error {
             Error::Invalid(_) => "request.invalid",
             Error::Unfit(_) => "import.unfit",
             Error::Bundle(error) => error.code(),
-            Error::Unsupported(_) => "request.unsupported",
+            Error::Unsupported(..) => "request.unsupported",
             Error::QueueFull(..) => "machine.queue_full",
             Error::OverQuota { .. } => "account.over_quota",
             Error::Removed(_) => "machine.removed",
@@ -94,7 +94,7 @@ impl Error {
             Error::File { fault, .. } => fault.problem(),
             Error::Invalid(_) | Error::Bundle(_) => Problem::Invalid,
             Error::Unfit(_) => Problem::Conflict,
-            Error::Unsupported(_) => Problem::Unsupported,
+            Error::Unsupported(..) => Problem::Unsupported,
             Error::QueueFull(..) | Error::OverQuota { .. } => Problem::TooMany,
             Error::Waiting(_) => Problem::Conflict,
             Error::Engine(stasis_engine::Error::TooLarge(_)) => Problem::TooLarge,
@@ -123,6 +123,9 @@ impl Error {
             }
             .into(),
             Error::QueueFull(..) => "wait for one to end, or cancel what waits".into(),
+            Error::Unsupported(..) => {
+                "`stasis doctor` says what is missing, and what mends it".into()
+            }
             Error::Template(error) => error.hint().into(),
             Error::File { fault, .. } => fault.hint()?.into(),
             _ => return None,

@@ -6,6 +6,7 @@ use crate::events::{self, About, Events};
 use crate::limits;
 use crate::live::parse_image;
 use crate::machine::Machine;
+use crate::network;
 use crate::settings::{Dirs, Settings};
 use crate::standby::{self, Standby};
 use crate::traffic::Traffic;
@@ -106,9 +107,7 @@ impl Host {
         let limits = stasis_api::Limits { memory_mb: new.memory_mb, ..Default::default() };
         let limits = new.limits.or(limits);
         check(&limits, &new.tags, &new.env)?;
-        if new.network != stasis_api::Network::None {
-            return Err(Error::Unsupported("network: open".into()));
-        }
+        network::check(new.network)?;
         self.admit_machines(account, 1)?;
         let template = self.template(new.template.as_deref())?.template;
         let record = NewRecord {

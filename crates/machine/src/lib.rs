@@ -28,6 +28,7 @@ mod line;
 mod lines;
 mod live;
 mod machine;
+mod network;
 mod pressure;
 mod queue;
 mod quota;

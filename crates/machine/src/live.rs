@@ -3,7 +3,9 @@
 use crate::error::{Error, Result};
 use crate::host::Inner;
 use crate::line::{Line, Read1};
-use crate::standby::{self, Stood};
+use crate::network;
+use crate::standby::Stood;
+use stasis_egress::Egress;
 use stasis_engine::{ImageId, Tree};
 use stasis_protocol::{Order, Reason, Report, Wake};
 use stasis_store::MachineRecord;
@@ -18,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Live {
     pub tree: Tree,
     pub line: Line,
+    /// Its way outside, if it has one.
+    pub _egress: Option<Egress>,
 }
 
 /// What came from a machine.
@@ -33,11 +37,8 @@ impl Live {
     /// Brings a machine into memory from its newest image, and tells its agent.
     pub fn wake(host: &Inner, record: &MachineRecord, reason: Reason) -> Result<Live> {
         let ready = (reason == Reason::New).then(|| host.standby.take(&record.head_image));
-        let Stood { tree, line } = match ready.flatten() {
-            Some(stood) => stood,
-            None => standby::stand(host, &record.head_image)?,
-        };
-        let mut live = Live { tree, line };
+        let (Stood { tree, line }, egress) = network::stand(host, record, ready.flatten())?;
+        let mut live = Live { tree, line, _egress: egress };
         let fresh = matches!(reason, Reason::New | Reason::Branch);
         live.line.send(&Order::Wake(Wake {
             reason,

@@ -39,6 +39,8 @@ pub struct Settings {
     pub at_risk: Duration,
     /// Which checkpoints are kept on machines that have no rule of their own.
     pub retention: Retention,
+    /// The file that names the host's resolvers, which machines with a network ask.
+    pub resolv_conf: PathBuf,
 }
 
 impl Settings {
@@ -64,6 +66,7 @@ impl Settings {
             settle: Duration::from_millis(5),
             at_risk: Duration::from_millis(25),
             retention: Retention::default(),
+            resolv_conf: "/etc/resolv.conf".into(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! It sets the namespaces up from inside, answers the engine, and takes in orphans. When the
 //! engine's socket closes it ends, and the kernel ends everything else in the pid namespace.
 
-use crate::{confine, objects, sockets};
+use crate::{confine, network, objects, sockets};
 use stasis_spawner::protocol::{self, Confine, InitReply, InitRequest, LaunchSpec, WallsSpec};
 use stasis_sys::process::{self, Forked};
 use stasis_sys::socket::MAX_FDS;
@@ -15,6 +15,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub struct Mounts {
     pub root: OwnedFd,
     pub dev: OwnedFd,
+    /// The device that makes interfaces.
+    pub tun: OwnedFd,
 }
 
 /// Where the machine's shared memory files live in its root, so that they belong to its files.
@@ -27,15 +29,18 @@ pub fn run(started: io::Result<Mounts>, spec: &WallsSpec, socket: OwnedFd) -> ! 
         Err(_) => process::exit_now(2),
     };
     let set_up = started.and_then(|mounts| enter_walls(spec, mounts));
-    if let Err(error) = set_up {
-        let _ = protocol::send(control.as_fd(), &failed(&error), &[]);
-        process::exit_now(3);
-    }
+    let tun = match set_up {
+        Ok(tun) => tun,
+        Err(error) => {
+            let _ = protocol::send(control.as_fd(), &failed(&error), &[]);
+            process::exit_now(3);
+        }
+    };
     let ready = InitReply::Done { fds: 0, more: false };
     if protocol::send(control.as_fd(), &ready, &[]).is_err() {
         process::exit_now(4);
     }
-    process::exit_now(i32::from(serve(&control).is_err()))
+    process::exit_now(i32::from(serve(&control, &tun).is_err()))
 }
 
 /// The spawner's other descriptors are not ours to hold: they would keep sockets open.
@@ -45,7 +50,8 @@ fn keep_only(socket: OwnedFd) -> io::Result<OwnedFd> {
     fds::duplicate_above(socket.as_fd(), 500)
 }
 
-fn enter_walls(spec: &WallsSpec, mounts: Mounts) -> io::Result<()> {
+/// Returns the device that makes interfaces, which is ours alone.
+fn enter_walls(spec: &WallsSpec, mounts: Mounts) -> io::Result<OwnedFd> {
     process::set_ids(0, 0)?;
     // with other ids comes another owner of our own files in /proc, unless we say so
     process::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0)?;
@@ -58,10 +64,11 @@ fn enter_walls(spec: &WallsSpec, mounts: Mounts) -> io::Result<()> {
     namespace::pivot_to_cwd().map_err(named("pivot to the root"))?;
     mount::unmount_detached(".").map_err(named("leave the old root"))?;
     std::env::set_current_dir("/")?;
-    drop(mounts);
+    let Mounts { tun, .. } = mounts;
     namespace::loopback_up().map_err(named("bring up loopback"))?;
     process::set_hostname(&spec.hostname)?;
-    namespace::unshare(libc::CLONE_NEWCGROUP).map_err(named("unshare the cgroup namespace"))
+    namespace::unshare(libc::CLONE_NEWCGROUP).map_err(named("unshare the cgroup namespace"))?;
+    Ok(tun)
 }
 
 /// File systems below the new root, which is the current directory.
@@ -88,7 +95,7 @@ fn failed(error: &io::Error) -> InitReply {
 }
 
 /// Answers the engine until it is gone, taking in orphans meanwhile.
-fn serve(control: &OwnedFd) -> io::Result<()> {
+fn serve(control: &OwnedFd, tun: &OwnedFd) -> io::Result<()> {
     let mut held = Vec::new();
     loop {
         let asked = fds::poll_readable(control.as_fd(), 200)?;
@@ -117,6 +124,7 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
             InitRequest::Objects(specs) => objects::make_all(&specs),
             InitRequest::LookAtSockets => sockets::look(&fds).map(|looks| vec![looks]),
             InitRequest::MakeSockets => sockets::make(fds),
+            InitRequest::Network(link) => network::make(&link, tun).map(|tun| vec![tun]),
         };
         answer(control, made)?;
     }

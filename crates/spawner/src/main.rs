@@ -5,6 +5,7 @@
 mod blank;
 mod confine;
 mod init;
+mod network;
 mod objects;
 mod sockets;
 mod walls;
@@ -33,7 +34,7 @@ fn main() {
 fn serve(control: &OwnedFd) -> io::Result<()> {
     // templates are made by a process that ends at once; they come to us and are reaped here
     process::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)?;
-    let devices = walls::device_tree()?;
+    let devices = walls::Devices::make()?;
     loop {
         if !fds::poll_readable(control.as_fd(), 1000)? {
             reap();

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use stasis_sys::socket;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Bounded by the kernel's default socket buffer.
@@ -85,6 +86,19 @@ pub enum InitRequest {
     LookAtSockets,
     /// Follows the packed `SocketPlan` it brings; answers with the sockets to be kept.
     MakeSockets,
+    /// Makes the interface that leads outside, and answers with where its packets come and go.
+    Network(Link),
+}
+
+/// The machine's side of the way outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// The machine's own address.
+    pub address: Ipv4Addr,
+    /// Where it asks for names.
+    pub resolver: Ipv4Addr,
+    /// The largest packet.
+    pub mtu: u32,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

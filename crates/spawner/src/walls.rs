@@ -5,6 +5,7 @@
 //! ids, then the overlay by the host's root with its directories shown under those ids, and
 //! everything else by the init itself, which waits for its mounts meanwhile.
 
+use crate::network;
 use stasis_spawner::protocol::{Entrance, RootSpec, WallsSpec};
 use stasis_sys::mount::Value;
 use stasis_sys::process::{self, Forked};
@@ -23,8 +24,22 @@ const DEVICES: [(&str, u32, u32); 6] = [
     ("tty", 5, 0),
 ];
 
+/// What machines and their inits get of devices, made once.
+pub struct Devices {
+    /// A `/dev` for machines.
+    tree: OwnedFd,
+    /// The TUN device, for inits alone: in no tree, so that no program of a machine can name it.
+    tun: OwnedFd,
+}
+
+impl Devices {
+    pub fn make() -> io::Result<Devices> {
+        Ok(Devices { tree: device_tree()?, tun: network::node()? })
+    }
+}
+
 /// A detached, shared `/dev`: machines get a copy of the mount, not of the nodes.
-pub fn device_tree() -> io::Result<OwnedFd> {
+fn device_tree() -> io::Result<OwnedFd> {
     let tree = mount::detached("tmpfs", &[("mode", "755"), ("size", "64k")], 0)?;
     let base = format!("/proc/self/fd/{}", tree.as_raw_fd());
     let mask = files::umask(0);
@@ -107,7 +122,7 @@ fn named(what: &'static str) -> impl Fn(io::Error) -> io::Error {
 /// Builds walls and starts the init that lives in them; its pid and pidfd.
 pub fn build(
     spec: &WallsSpec,
-    devices: &OwnedFd,
+    devices: &Devices,
     control: OwnedFd,
     entrances: &[OwnedFd],
 ) -> io::Result<(i32, OwnedFd)> {
@@ -123,11 +138,12 @@ pub fn build(
             write_map(pid, "uid_map", &spec.uid_map).map_err(named("map user ids"))?;
             write_map(pid, "gid_map", &spec.gid_map).map_err(named("map group ids"))?;
             let root = root(spec, pid).map_err(named("mount the overlay"))?;
-            let device_path = format!("/proc/self/fd/{}", devices.as_raw_fd());
+            let device_path = format!("/proc/self/fd/{}", devices.tree.as_raw_fd());
             let dev =
                 mount::clone_tree(&device_path, false).map_err(named("copy the device tree"))?;
             // if it is gone it has told the engine why
-            let _ = socket::send(ours.as_fd(), &[1], &[root.as_fd(), dev.as_fd()]);
+            let _ =
+                socket::send(ours.as_fd(), &[1], &[root.as_fd(), dev.as_fd(), devices.tun.as_fd()]);
             Ok((pid, pidfd))
         }
     }
@@ -171,9 +187,9 @@ fn root(spec: &WallsSpec, pid: i32) -> io::Result<OwnedFd> {
 
 fn receive_mounts(from: &OwnedFd) -> io::Result<crate::init::Mounts> {
     let received = socket::receive(from.as_fd(), &mut [0])?;
-    let [root, dev] = <[OwnedFd; 2]>::try_from(received.fds)
+    let [root, dev, tun] = <[OwnedFd; 3]>::try_from(received.fds)
         .map_err(|_| io::Error::other("the spawner gave the walls up"))?;
-    Ok(crate::init::Mounts { root, dev })
+    Ok(crate::init::Mounts { root, dev, tun })
 }
 
 fn write_map(pid: i32, name: &str, map: &[(u32, u32, u32)]) -> io::Result<()> {

@@ -67,6 +67,24 @@ pub fn ready_for(fd: BorrowedFd, events: i16) -> io::Result<i16> {
     Ok(entry.revents)
 }
 
+/// What each of several descriptors is ready for, of the POLL* bits asked for beside it.
+pub fn poll_for(wanted: &[(BorrowedFd, i16)], timeout_ms: i32) -> io::Result<Vec<i16>> {
+    let entry = |(fd, events): &(BorrowedFd, i16)| libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: *events,
+        revents: 0,
+    };
+    let mut entries: Vec<libc::pollfd> = wanted.iter().map(entry).collect();
+    // SAFETY: the array and its length agree and outlive the call.
+    let ready =
+        check(unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as u64, timeout_ms) }.into());
+    match ready {
+        Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),
+        Err(_) => Ok(vec![0; wanted.len()]),
+        Ok(_) => Ok(entries.iter().map(|entry| entry.revents).collect()),
+    }
+}
+
 /// Which of several descriptors are readable or hung up.
 pub fn poll_many(fds: &[BorrowedFd], timeout_ms: i32) -> io::Result<Vec<bool>> {
     let mut entries: Vec<libc::pollfd> = fds

@@ -20,6 +20,7 @@ pub mod landlock;
 pub mod memory;
 pub mod mount;
 pub mod namespace;
+pub mod net;
 pub mod pagemap;
 pub mod probe;
 pub mod process;

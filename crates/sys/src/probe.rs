@@ -252,6 +252,15 @@ pub fn has_lowerdir_append() -> bool {
     *FOUND.get_or_init(|| takes() && !is_taken_away("lowerdir_append"))
 }
 
+/// Whether the kernel makes interfaces whose packets a process carries.
+pub fn has_tun() -> bool {
+    let listed = std::fs::read_to_string("/proc/misc").unwrap_or_default();
+    let is_tun = |line: &str| line.split_whitespace().nth(1) == Some("tun");
+    // a module is loaded when its device is opened
+    let there = || listed.lines().any(is_tun) || std::fs::exists("/dev/net/tun").unwrap_or(false);
+    there() && !is_taken_away("tun")
+}
+
 fn is_taken_away(name: &str) -> bool {
     let without = std::env::var("STASIS_WITHOUT").unwrap_or_default();
     without.split(',').any(|word| word == name)

@@ -5,7 +5,8 @@
 //!             ▼         │          └────► sys      image, sys, protocol: nothing of ours
 //!            api        ├────► template ─► engine, agent
 //!                       ├────► store ─► api
-//!                       └────► agent ─► protocol
+//!                       ├────► agent ─► protocol
+//!                       └────► egress ─► sys
 
 use super::Finding;
 use serde_json::Value;
@@ -19,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stasis-spawner", &["stasis-sys"]),
     ("stasis-sandbox", &["stasis-sys"]),
     ("stasis-engine", &["stasis-sys", "stasis-image", "stasis-sandbox", "stasis-spawner"]),
+    ("stasis-egress", &["stasis-sys"]),
     ("stasis-protocol", &[]),
     ("stasis-agent", &["stasis-protocol", "stasis-sys"]),
     ("stasis-api", &[]),
@@ -33,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-store",
             "stasis-template",
             "stasis-engine",
+            "stasis-egress",
             "stasis-sys",
             "stasis-testbed",
         ],

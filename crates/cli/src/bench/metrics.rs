@@ -70,6 +70,11 @@ pub const MACHINE_METRICS: &[Metric] = &[
         15.0,
         "first result of a swapped-out machine",
     ),
+    extra(
+        "wake_open_ms",
+        Group::Machine(Machines::Wake),
+        "wake_ms of a machine with an open network",
+    ),
     barred(
         "swap_out_ms",
         Group::Machine(Machines::Wake),

@@ -1,7 +1,7 @@
 //! `stasis machine`: machines themselves, not what they run.
 
 use super::making;
-use super::pairs::{Level, LimitArgs, map, pair};
+use super::pairs::{Level, LimitArgs, Reach, map, pair};
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Result;
@@ -57,21 +57,13 @@ pub struct New {
     durability: Level,
     /// What it may reach
     #[arg(long, value_name = "NETWORK", default_value = "none")]
-    network: Network,
+    network: Reach,
     /// When it is removed, such as 2030-01-01T00:00:00Z
     #[arg(long, value_name = "TIME")]
     expires: Option<Timestamp>,
     /// Which checkpoints stay, such as `last=10` or `last=10,seconds=3600` [default: the host's]
     #[arg(long, value_name = "RULE", value_parser = rule)]
     keep: Option<Rule>,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Network {
-    /// Nothing but itself
-    None,
-    /// What the host reaches
-    Open,
 }
 
 #[derive(clap::Args)]
@@ -175,10 +167,7 @@ fn new(args: New, client: &Client, as_json: bool) -> Result<()> {
         env: map(args.env),
         template: args.template,
         durability: args.durability.into(),
-        network: match args.network {
-            Network::None => stasis_api::Network::None,
-            Network::Open => stasis_api::Network::Open,
-        },
+        network: args.network.into(),
         expires_at: args.expires,
         retention: args.keep.and_then(|rule| rule.0),
     };

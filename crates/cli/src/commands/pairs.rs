@@ -1,7 +1,7 @@
 //! Arguments that several commands share, read and checked.
 
 use crate::failure::{Failure, Result};
-use stasis_api::{Durability, Limits};
+use stasis_api::{Durability, Limits, Network};
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -33,6 +33,24 @@ impl From<Level> for Durability {
         match level {
             Level::Memory => Durability::Memory,
             Level::Local => Durability::Local,
+        }
+    }
+}
+
+/// What a machine may reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Reach {
+    /// Nothing but itself
+    None,
+    /// The world outside of the host, never the host itself
+    Open,
+}
+
+impl From<Reach> for Network {
+    fn from(reach: Reach) -> Network {
+        match reach {
+            Reach::None => Network::None,
+            Reach::Open => Network::Open,
         }
     }
 }

@@ -1,13 +1,14 @@
 //! `stasis run`: code in, output and value out.
 
-use super::{making, pairs};
+use super::making;
+use super::pairs::{self, Reach};
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::{Exit, Failure, Result};
 use crate::session::{self, Order, Timeout};
 use crate::show::{self, Screen, show_chunk};
 use serde_json::json;
-use stasis_api::{Chunk, Machine, Name, NewMachine};
+use stasis_api::{Chunk, Machine, Name, Network, NewMachine};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
@@ -24,6 +25,9 @@ pub struct Args {
     /// How long it may run, in seconds, or `none`
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<Timeout>,
+    /// What the machine that is made for it may reach [default: none]
+    #[arg(long, value_name = "NETWORK")]
+    network: Option<Reach>,
     /// Keep the machine that was made for it
     #[arg(long, conflicts_with = "machine")]
     keep: bool,
@@ -32,7 +36,7 @@ pub struct Args {
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let code = pairs::code(args.code, args.file.as_deref())?;
     let client = context.client()?;
-    let machine = find(&client, args.machine.as_ref())?;
+    let machine = find(&client, args.machine.as_ref(), args.network.map(Into::into))?;
     let passing = args.machine.is_none() && !args.keep;
     let order = Order { code, timeout: args.timeout.unwrap_or_default(), ..Order::default() };
     let done = instruct(&client, machine.name.as_str(), &order, context.json);
@@ -48,11 +52,21 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     done
 }
 
-fn find(client: &Client, name: Option<&Name>) -> Result<Machine> {
-    let Some(name) = name else { return making::make(client, &NewMachine::default()) };
-    match client.get(&format!("/v1/machine/{name}")) {
-        Err(Failure { exit: Exit::NotFound, .. }) => {
-            making::make(client, &NewMachine { name: Some(name.clone()), ..NewMachine::default() })
+/// The machine of that name, or a new one.
+fn find(client: &Client, name: Option<&Name>, network: Option<Network>) -> Result<Machine> {
+    let new = NewMachine {
+        name: name.cloned(),
+        network: network.unwrap_or_default(),
+        ..NewMachine::default()
+    };
+    let Some(name) = name else { return making::make(client, &new) };
+    match client.get::<Machine>(&format!("/v1/machine/{name}")) {
+        Err(Failure { exit: Exit::NotFound, .. }) => making::make(client, &new),
+        Ok(machine) if network.is_some_and(|network| network != machine.network) => {
+            let message = format!("machine {name} is there, with another network");
+            Err(Failure::new("machine.other_network", message)
+                .hint("a machine keeps the network it was made with")
+                .exit(Exit::Conflict))
         }
         other => other,
     }

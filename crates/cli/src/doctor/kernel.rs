@@ -9,7 +9,7 @@ const TOLD_BY_CGROUPS: &str = "cgroup2";
 
 pub fn checks() -> Vec<Check> {
     let features = probe::features().into_iter().filter(|own| own.name != TOLD_BY_CGROUPS);
-    let mut checks = vec![version(), root(), cgroups(), seccomp()];
+    let mut checks = vec![version(), root(), cgroups(), seccomp(), tun()];
     checks.extend(features.map(feature));
     checks
 }
@@ -91,6 +91,17 @@ fn seccomp() -> Check {
     let actions = read("/proc/sys/kernel/seccomp/actions_avail");
     let present = actions.is_some_and(|list| list.contains("errno"));
     about.check(present, if present { "filters" } else { "no filters" })
+}
+
+fn tun() -> Check {
+    let about = About {
+        name: "TUN device",
+        required: false,
+        costs: "machines cannot have a network: `--network open` is refused",
+        fix: "modprobe tun; in a container, pass /dev/net/tun in (--device /dev/net/tun)",
+    };
+    let present = stasis_sys::probe::has_tun();
+    about.check(present, if present { "present" } else { "not in this kernel" })
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use super::{Bed, PANDAS};
 use crate::bench::report::Results;
 use crate::bench::samples::Samples;
 use crate::failure::{Failure, Result};
-use stasis_api::{Exec, NewMachine, Status};
+use stasis_api::{Exec, Network, NewMachine, Status};
 use stasis_machine::{Host, Machine};
+use stasis_sys::probe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,11 @@ pub fn ask(machine: &Arc<Machine>, code: &str, expected: Option<&str>) -> Result
 }
 
 fn new(host: &Host) -> Result<Arc<Machine>> {
-    Ok(host.create("bench", NewMachine::default())?)
+    new_with(host, Network::None)
+}
+
+fn new_with(host: &Host, network: Network) -> Result<Arc<Machine>> {
+    Ok(host.create("bench", NewMachine { network, ..NewMachine::default() })?)
 }
 
 pub fn exec(bed: &Bed, results: &mut Results) -> Result<()> {
@@ -71,7 +76,22 @@ pub fn wake(bed: &Bed, results: &mut Results) -> Result<()> {
     }
     results.add("wake_ms", wake);
     results.add("swap_out_ms", swap);
+    if probe::has_tun() {
+        results.add("wake_open_ms", wake_open(&host, bed.runs)?);
+    }
     Ok(())
+}
+
+fn wake_open(host: &Host, runs: usize) -> Result<Samples> {
+    let mut wake = Samples::default();
+    for _ in 0..runs {
+        let machine = new_with(host, Network::Open)?;
+        ask(&machine, PANDAS, None)?;
+        host.swap(&machine)?;
+        wake.push_ms(ask(&machine, "len(df)", Some("1000"))?);
+        host.remove(&machine)?;
+    }
+    Ok(wake)
 }
 
 pub fn cold(bed: &Bed, results: &mut Results) -> Result<()> {

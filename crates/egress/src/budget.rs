@@ -1,0 +1,50 @@
+//! How many sockets all machines together may have: descriptors are the host's, and a machine
+//! that takes many must not leave none for the others.
+
+use stasis_sys::{libc, process};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+/// Of the descriptors this process may have, the part that sockets of machines may be.
+const PART: u64 = 2;
+
+fn most() -> u64 {
+    static MOST: OnceLock<u64> = OnceLock::new();
+    *MOST.get_or_init(|| {
+        let limit = process::rlimit_of(0, libc::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
+        limit / PART
+    })
+}
+
+/// Room for one socket, until it is dropped.
+#[derive(Debug)]
+pub struct Room(());
+
+impl Room {
+    pub fn take() -> Option<Room> {
+        let more = |taken| (taken < most()).then_some(taken + 1);
+        TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Room(()))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        TAKEN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_comes_back() {
+        let all: Vec<Room> = std::iter::from_fn(Room::take).collect();
+        assert_eq!(all.len() as u64, most());
+        assert!(Room::take().is_none());
+        drop(all);
+        assert!(Room::take().is_some());
+    }
+}

@@ -1,0 +1,156 @@
+//! Flows of datagrams: between one port of the machine and one outside, with a socket of the host
+//! for each, which hears that one sender alone.
+//!
+//! Questions for the resolver are a flow like others, to one of the host's resolvers; one that
+//! does not answer is left for the next. When there are as many flows as there may be, the one
+//! not used for longest goes. Datagrams may be lost by right.
+
+use crate::MTU;
+use crate::budget::Room;
+use crate::device::Device;
+use crate::packet::{self, Ends};
+use crate::resolvers;
+use smoltcp::wire::Icmpv4DstUnreachable;
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Flows of one machine.
+pub const MOST: usize = 128;
+/// The longest a flow may be idle.
+const IDLE: Duration = Duration::from_secs(60);
+const IDLE_QUESTION: Duration = Duration::from_secs(15);
+/// A resolver that has not answered for this long is left for the next.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Datagrams taken from one socket before others have their turn.
+const AT_ONCE: usize = 64;
+/// What an IP and a UDP header take up.
+const HEADERS: usize = 28;
+
+#[derive(Default)]
+pub struct Udp {
+    flows: HashMap<Ends, Flow>,
+}
+
+struct Flow {
+    socket: UdpSocket,
+    used: Instant,
+    /// Of a flow of questions.
+    asking: Option<Asking>,
+    _room: Room,
+}
+
+struct Asking {
+    resolvers: Vec<SocketAddr>,
+    at: usize,
+    /// Since when there is no answer.
+    unanswered: Option<Instant>,
+}
+
+impl Udp {
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    pub fn wishes(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Ends)> {
+        self.flows.iter().map(|(ends, flow)| (flow.socket.as_fd(), *ends))
+    }
+
+    /// Sends a datagram on its flow, if it has one.
+    pub fn send(&mut self, ends: &Ends, payload: &[u8]) -> bool {
+        let Some(flow) = self.flows.get_mut(ends) else { return false };
+        flow.used = Instant::now();
+        if let Some(asking) = &mut flow.asking
+            && let Some(socket) = asking.next_if_silent()
+        {
+            flow.socket = socket;
+        }
+        let _ = flow.socket.send(payload);
+        true
+    }
+
+    /// Begins a flow to an address outside.
+    pub fn begin(&mut self, ends: Ends) -> io::Result<()> {
+        let socket = connected(SocketAddr::V4(ends.outside))?;
+        self.add(ends, socket, None)
+    }
+
+    /// Begins a flow of questions to the resolvers named in a file.
+    pub fn begin_asking(&mut self, ends: Ends, resolv_conf: &Path) -> io::Result<()> {
+        let resolvers = resolvers::read(resolv_conf);
+        let first = *resolvers.first().ok_or(io::ErrorKind::NotFound)?;
+        let asking = Asking { resolvers, at: 0, unanswered: None };
+        self.add(ends, connected(first)?, Some(asking))
+    }
+
+    fn add(&mut self, ends: Ends, socket: UdpSocket, asking: Option<Asking>) -> io::Result<()> {
+        if self.flows.len() >= MOST {
+            let oldest = self.flows.iter().min_by_key(|(_, flow)| flow.used);
+            if let Some(oldest) = oldest.map(|(ends, _)| *ends) {
+                self.flows.remove(&oldest);
+            }
+        }
+        let room = Room::take().ok_or(io::ErrorKind::QuotaExceeded)?;
+        self.flows.insert(ends, Flow { socket, used: Instant::now(), asking, _room: room });
+        Ok(())
+    }
+
+    /// Passes on what has come for the machine.
+    pub fn receive(&mut self, ends: &Ends, buffer: &mut [u8], device: &mut Device) {
+        let Some(flow) = self.flows.get_mut(ends) else { return };
+        let room = buffer.len().min(MTU as usize - HEADERS);
+        for _ in 0..AT_ONCE {
+            // an error is that of a datagram sent before, and taken by being read
+            let Ok(len) = flow.socket.recv(&mut buffer[..room]) else { return };
+            flow.used = Instant::now();
+            if let Some(asking) = &mut flow.asking {
+                asking.unanswered = None;
+            }
+            device.write(&packet::datagram(ends, &buffer[..len]));
+        }
+    }
+
+    /// Ends flows that nobody uses.
+    pub fn sweep(&mut self) {
+        let now = Instant::now();
+        self.flows.retain(|_, flow| {
+            let most = if flow.asking.is_some() { IDLE_QUESTION } else { IDLE };
+            now.duration_since(flow.used) < most
+        });
+    }
+}
+
+impl Asking {
+    /// A socket to the next resolver, when this one has been silent.
+    fn next_if_silent(&mut self) -> Option<UdpSocket> {
+        let since = *self.unanswered.get_or_insert_with(Instant::now);
+        if since.elapsed() < PATIENCE || self.resolvers.len() < 2 {
+            return None;
+        }
+        self.at = (self.at + 1) % self.resolvers.len();
+        self.unanswered = Some(Instant::now());
+        connected(self.resolvers[self.at]).ok()
+    }
+}
+
+fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match to {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(to)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Tells the machine that a datagram went nowhere.
+pub fn refuse(ends: &Ends, packet: &[u8], device: &mut Device) {
+    let reason = Icmpv4DstUnreachable::PortUnreachable;
+    if let Some(answer) = packet::unreachable(ends, packet, reason) {
+        device.write(&answer);
+    }
+}

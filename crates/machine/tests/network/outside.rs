@@ -1,0 +1,162 @@
+//! A world outside of the host: a network namespace with servers in it, and one link to it.
+//!
+//!   machine ─► the host ─► 10.x.y.1 ═══ veth ═══ 10.x.y.2 web, names, echo
+//!
+//! It goes with the process: the kernel removes a namespace that no thread is in.
+
+use stasis_sys::{libc, namespace};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+/// Files of the web server, by path.
+type Pages = Arc<Mutex<HashMap<String, Vec<u8>>>>;
+
+pub struct Outside {
+    /// The server's address.
+    pub there: Ipv4Addr,
+    /// The host's address on the link.
+    pub here: Ipv4Addr,
+    pub pages: Pages,
+    work: mpsc::Sender<Box<dyn FnOnce() + Send>>,
+}
+
+fn ip(arguments: &str) {
+    let done = Command::new("ip").args(arguments.split_whitespace()).output();
+    let done = done.expect("`ip` of iproute2 is there");
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "ip {arguments}: {said}");
+}
+
+impl Outside {
+    pub fn make() -> Outside {
+        let id = std::process::id();
+        let [_, _, high, low] = id.to_be_bytes();
+        let net = |last: u8| Ipv4Addr::new(10, 128 + (high & 127), low, last);
+        let (here, there) = (net(1), net(2));
+        let (work, orders) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            namespace::unshare(libc::CLONE_NEWNET).expect("a namespace");
+            let own = std::fs::read_link("/proc/thread-self").expect("our own number");
+            tell.send(own.file_name().expect("a number").to_string_lossy().into_owned())
+                .expect("somebody waits");
+            orders.into_iter().for_each(|order| order());
+        });
+        let thread = told.recv().expect("a thread in the namespace");
+        let (near, far) = (format!("st{id}"), format!("so{id}"));
+        ip(&format!("link add {near} type veth peer name {far} netns {thread}"));
+        ip(&format!("addr add {here}/30 dev {near}"));
+        ip(&format!("link set {near} up"));
+        let pages = Pages::default();
+        let outside = Outside { there, here, pages: pages.clone(), work };
+        outside.run(move || {
+            ip(&format!("addr add {there}/30 dev {far}"));
+            ip(&format!("link set {far} up"));
+            ip("link set lo up");
+            web(TcpListener::bind((there, 80)).expect("a port"), pages);
+            echo(TcpListener::bind((there, 7)).expect("a port"));
+            names(UdpSocket::bind((there, 53)).expect("a port"), there);
+        });
+        outside
+    }
+
+    /// Does something out there, and waits for it.
+    pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (tell, told) = mpsc::channel();
+        let order = Box::new(move || drop(tell.send(work())));
+        self.work.send(order).expect("the namespace is there");
+        told.recv().expect("it was done")
+    }
+}
+
+/// Serves pages, and says of what it is sent how many bytes that was, and their sum.
+fn web(listener: TcpListener, pages: Pages) {
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let pages = pages.clone();
+            thread::spawn(move || answer(stream, &pages));
+        }
+    });
+}
+
+fn answer(mut stream: TcpStream, pages: &Pages) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let (mut first, mut length) = (String::new(), 0);
+    reader.read_line(&mut first)?;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 || line == "\r\n" {
+            break;
+        }
+        let (name, value) = line.split_once(':').unwrap_or(("", ""));
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+    }
+    let path = first.split_whitespace().nth(1).unwrap_or_default().to_owned();
+    let body = if first.starts_with("POST") {
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        let sum: u64 = body.iter().map(|byte| u64::from(*byte)).sum();
+        Some(format!("{length} {sum}").into_bytes())
+    } else {
+        pages.lock().expect("no panic").get(&path).cloned()
+    };
+    let status = if body.is_some() { "200 OK" } else { "404 Not Found" };
+    let kind = if path.ends_with('/') { "text/html" } else { "application/octet-stream" };
+    let body = body.unwrap_or_default();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(&body)
+}
+
+/// Sends back what it gets.
+fn echo(listener: TcpListener) {
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let thread = thread::Builder::new().stack_size(128 << 10);
+            let _ = thread.spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(len @ 1..) = stream.read(&mut buffer) {
+                    if stream.write_all(&buffer[..len]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Knows one address, by every name that ends in `example`.
+fn names(socket: UdpSocket, address: Ipv4Addr) {
+    thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            let _ = socket.send_to(&resolved(&buffer[..len], address), from);
+        }
+    });
+}
+
+fn resolved(query: &[u8], address: Ipv4Addr) -> Vec<u8> {
+    const HEAD: usize = 12;
+    let name_end = query[HEAD..].iter().position(|byte| *byte == 0).map_or(HEAD, |at| HEAD + at);
+    let question = &query[HEAD..name_end + 5];
+    let known = query[HEAD..name_end].ends_with(b"\x07example");
+    let is_a = known && query[name_end + 1..name_end + 3] == [0, 1];
+    let mut answer = query[..2].to_vec();
+    answer.extend([0x81, if known { 0x80 } else { 0x83 }, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
+    answer.extend(question);
+    if is_a {
+        answer.extend([0xc0, HEAD as u8, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+        answer.extend(address.octets());
+    }
+    answer
+}
