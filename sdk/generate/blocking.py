@@ -12,7 +12,7 @@ WORDS = [
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\bAsyncClient\b", "Client"),
-    (r"\bAsync(Files|Instruction|Machine|Repl|Transport)\b", r"\1"),
+    (r"\bAsync(Attempt|Files|Instruction|Machine|Past|Repl|Transport)\b", r"\1"),
     (r"\bhttpx\.AsyncBaseTransport\b", "httpx.BaseTransport"),
     (r"\b__aenter__\b", "__enter__"),
     (r"\b__aexit__\b", "__exit__"),

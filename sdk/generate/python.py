@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import textwrap
 
 from schema import Alias, Choice, Field, List, Map, Nullable, Plain, Ref, Struct, Union
@@ -60,16 +61,21 @@ def is_optional(field: Field) -> bool:
     return not field.required and not isinstance(field.type, (List, Map, Nullable))
 
 
+def own_name(field: Field) -> str:
+    """A field's name as an attribute."""
+    return f"{field.name}_" if keyword.iskeyword(field.name) else field.name
+
+
 def attribute(field: Field) -> str:
     """A field's line; what has a default comes after what has none."""
-    name = hint(field.type)
+    name, kind = own_name(field), hint(field.type)
     if field.required:
-        return f"    {field.name}: {name}\n"
+        return f"    {name}: {kind}\n"
     if isinstance(field.type, (List, Map)):
         empty = "list" if isinstance(field.type, List) else "dict"
-        return f"    {field.name}: {name} = field(default_factory={empty})\n"
-    name = f"Optional[{name}]" if is_optional(field) else name
-    return f"    {field.name}: {name} = None\n"
+        return f"    {name}: {kind} = field(default_factory={empty})\n"
+    kind = f"Optional[{kind}]" if is_optional(field) else kind
+    return f"    {name}: {kind} = None\n"
 
 
 def struct(declaration: Struct, simple: dict) -> str:
@@ -83,7 +89,7 @@ def struct(declaration: Struct, simple: dict) -> str:
             lines.append(docstring(field.doc))
     lines += ["\n    @classmethod\n", f"    def from_json(cls, data: Any) -> {declaration.name}:\n"]
     lines.append("        return cls(\n")
-    lines += [f"            {field.name}={read(field, simple)},\n" for field in fields]
+    lines += [f"            {own_name(field)}={read(field, simple)},\n" for field in fields]
     lines.append("        )\n")
     return "".join(lines)
 

@@ -16,7 +16,7 @@ WRITTEN = "Written by `python3 sdk/generate`; change the document instead."
 INDEX = f"""//! What the service says and is told, as its OpenAPI document describes it.
 //!
 //! {WRITTEN} Fields and words only ever
-//! join: what this version does not know is passed over, or [`Unknown`](State::Unknown).
+//! join: what this version does not know is passed over, or [`Newer`](State::Newer).
 """
 
 PARTS = f"""//! Types of %s.
@@ -101,7 +101,7 @@ def choice(name: str, values: tuple) -> str:
         "#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]\n"
         '#[serde(rename_all = "snake_case")]\n#[non_exhaustive]\n'
         f"pub enum {name} {{\n{lines}    /// A word of a newer service.\n"
-        "    #[serde(other)]\n    Unknown,\n}\n"
+        "    #[serde(other)]\n    Newer,\n}\n"
     )
 
 

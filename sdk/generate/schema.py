@@ -104,7 +104,7 @@ def read(document: dict) -> list:
 
 def said(document: dict) -> set[str]:
     """Names of what the service says, and of what that is made of."""
-    found = {"BuildLine", "ErrorBody", "Instruction"}
+    found = {"BranchLine", "BuildLine", "ErrorBody", "Instruction"}
     for operation in operations(document):
         found |= refs(operation["responses"])
     return closure(found, document)
@@ -151,7 +151,7 @@ def declare(name: str, schema: dict, schemas: dict):
         return Struct(name, doc, tuple(merged(name, schema["allOf"], schemas)))
     if "oneOf" in schema and not is_nullable(schema):
         variants = tuple(
-            Struct(name, "", tuple(fields_of(name, resolve(part, schemas))))
+            Struct(name, "", tuple(merged(name, part.get("allOf", [part]), schemas)))
             for part in schema["oneOf"]
         )
         return Union(name, doc, variants)

@@ -244,6 +244,79 @@ const scenarios: Record<string, () => Promise<void>> = {
     for (const branch of [one, early, ...several]) await branch.remove();
   },
 
+  async "the past"() {
+    await using machine = await client.createMachine({ durability: "local" });
+    await machine.run("x = 1; open('note', 'w').write('one')");
+    await machine.run("x = 2; open('note', 'w').write('two')");
+    same((await machine.label(0, "first"))[0]?.label, "first");
+    const before = await machine.at(0).variables();
+    same(before.find((one) => one.name === "x")?.repr, "1");
+    const home = (await value(machine, "import os; os.getcwd()"))?.slice(1, -1) ?? "";
+    same(new TextDecoder().decode(await machine.at(0).read(`${home}/note`)), "one");
+    holds((await machine.at(0).files(home)).some((view) => view.path.endsWith("note")));
+    same((await machine.lineage()).tree.machine, machine.name);
+    holds((await machine.disk()).checkpoints >= 2);
+  },
+
+  async "compare and adopt"() {
+    await using machine = await client.createMachine();
+    await machine.run("x = 1");
+    await using branch = await machine.branch();
+    await branch.run("y = 5");
+    const { variables } = await client.compare(machine, branch);
+    same(variables.map((one) => [one.name, one.change]), [["y", "added"]]);
+    same((await machine.adopt(branch, { variables: ["y"] })).variables, ["y"]);
+    same(await value(machine, "x + y"), "6");
+  },
+
+  async promote() {
+    const machine = await client.createMachine();
+    await machine.run("x = 1");
+    const branch = await machine.branch();
+    await branch.run("x = 2");
+    const former = await branch.promote();
+    holds(branch.name === machine.name && former.name !== machine.name);
+    same([await value(machine, "x"), await value(former, "x")], ["2", "1"]);
+    await former.remove();
+    await machine.remove();
+  },
+
+  async vary() {
+    await using machine = await client.createMachine();
+    await machine.run("x = 1");
+    const candidates = ["x += 1; x", { variables: { x: 10 }, code: "x" }, "1 / 0"];
+    const ends = (await all(machine.vary(candidates))).sort((a, b) => a.index - b.index);
+    const outcomes = ends.map((end) => end.instruction?.outcome);
+    same(outcomes.map((outcome) => outcome?.value ?? null), ["2", "10", null]);
+    same(outcomes[2]?.error?.name, "ZeroDivisionError");
+    for (const end of ends) await client.machine(end.machine).remove();
+  },
+
+  async explore() {
+    const machine = await client.createMachine();
+    await machine.run("x = 1");
+    const found = await machine.explore(["x = 3", "x = 7", "1 / 0"], "x");
+    same([found.best?.name, await value(machine, "x")], [machine.name, "7"]);
+    same(found.candidates.map((one) => one.score ?? null), [3, 7, null]);
+    await client.machine(found.former?.name ?? "").remove();
+    await machine.remove();
+  },
+
+  async attempts() {
+    await using machine = await client.createMachine();
+    await machine.run("x = 1");
+    const { former } = await machine.attempt((branch) => branch.run("x = 2"));
+    same([await value(machine, "x"), await value(former, "x")], ["2", "1"]);
+    await former.remove();
+    await fails(stasis.InstructionError, () =>
+      machine.attempt(async (branch) => {
+        await branch.run("x = 3");
+        (await branch.run("1 / 0")).check();
+      }),
+    );
+    same([await value(machine, "x"), (await machine.lineage()).children.length], ["2", 0]);
+  },
+
   async variables() {
     await using machine = await client.createMachine();
     await machine.run("numbers = [1, 2, 3]");

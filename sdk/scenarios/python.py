@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pathlib
+import sys
 import tempfile
 import time
 import uuid
@@ -11,7 +12,7 @@ import stasis
 from stasis import errors
 
 FLAKY = os.environ["STASIS_FLAKY_URL"]
-NAMES = pathlib.Path(__file__).with_name("names.txt").read_text().splitlines()
+NAMES = sys.argv[1:] or pathlib.Path(__file__).with_name("names.txt").read_text().splitlines()
 HTML = "class Bold:\n    def _repr_html_(self): return '<b>x</b>'\n"
 LONG = "for n in range(6000): print(' ' * 1000 + 'line', n)"
 
@@ -241,6 +242,86 @@ def branches():
         assert early.run("x").value == "7"
         for branch in (one, early, *several):
             branch.remove()
+
+
+def the_past():
+    with client.create_machine(durability="local") as machine:
+        machine.run("x = 1; open('note', 'w').write('one')", quiet=True)
+        machine.run("x = 2; open('note', 'w').write('two')", quiet=True)
+        assert machine.label(0, "first")[0].label == "first"
+        assert {var.name: var.repr for var in machine.at(0).variables()}["x"] == "1"
+        home = machine.run("import os; os.getcwd()").value.strip("'")
+        assert machine.at(0).read(f"{home}/note") == b"one"
+        assert any(view.path.endswith("note") for view in machine.at(0).files(home))
+        assert machine.lineage().tree.machine == machine.name
+        assert machine.disk().checkpoints >= 2
+
+
+def compare_and_adopt():
+    with client.create_machine() as machine:
+        machine.run("x = 1")
+        with machine.branch() as branch:
+            branch.run("y = 5")
+            found = client.compare(machine, branch).variables
+            assert [(one.name, one.change) for one in found] == [("y", "added")], found
+            assert machine.adopt(branch, ["y"]).variables == ["y"]
+            assert machine.run("x + y").value == "6"
+
+
+def promote():
+    machine = client.create_machine()
+    machine.run("x = 1")
+    branch = machine.branch()
+    branch.run("x = 2")
+    former = branch.promote()
+    assert branch.name == machine.name != former.name
+    assert (machine.run("x").value, former.run("x").value) == ("2", "1")
+    former.remove()
+    machine.remove()
+
+
+def vary():
+    with client.create_machine() as machine:
+        machine.run("x = 1")
+        candidates = ["x += 1; x", {"variables": {"x": 10}, "code": "x"}, "1 / 0"]
+        ends = sorted(machine.vary(candidates), key=lambda end: end.index)
+        outcomes = [end.instruction.outcome for end in ends]
+        assert [outcome.value for outcome in outcomes] == ["2", "10", None], outcomes
+        assert outcomes[2].error.name == "ZeroDivisionError"
+        for end in ends:
+            client.machine(end.machine).remove()
+
+
+def explore():
+    machine = client.create_machine()
+    machine.run("x = 1")
+    found = machine.explore(["x = 3", "x = 7", "1 / 0"], "x")
+    assert found.best.name == machine.name and machine.run("x").value == "7"
+    assert [one.score for one in found.candidates] == [3.0, 7.0, None]
+    client.machine(found.former.name).remove()
+    machine.remove()
+
+
+def attempts():
+    with client.create_machine() as machine:
+        machine.run("x = 1")
+        with machine.attempt() as attempt:
+            attempt.run("x = 2")
+        assert machine.run("x").value == "2"
+        assert attempt.former.run("x").value == "1"
+        attempt.former.remove()
+
+        def failing():
+            with machine.attempt() as attempt:
+                attempt.run("x = 3")
+                attempt.run("1 / 0")
+
+        fails(stasis.InstructionError, failing)
+        with machine.attempt() as attempt:
+            attempt.run("x = 4")
+            attempt.discard()
+        assert machine.run("x").value == "2"
+        assert len(machine.lineage().children) == 0
 
 
 def variables():

@@ -4,17 +4,18 @@
  * @module
  */
 
-import { Conflict, refusal, Unreachable } from "./errors.js";
+import { Conflict, refusal } from "./errors.js";
 import type { Instruction } from "./instruction.js";
-import { Lines } from "./lines.js";
 import { Machine } from "./machine.js";
 import { Repl } from "./repl.js";
 import { RETRY, type Retry } from "./retry.js";
-import { at, get, post, randomName, segment, Transport } from "./transport.js";
+import { at, get, LONG_SILENCE_MS, post, randomName, segment, Transport } from "./transport.js";
 import type {
   BuildLine,
   Chunk,
+  Comparison,
   ExecResult,
+  Families,
   Filter,
   Health,
   Machine as MachineInfo,
@@ -23,6 +24,7 @@ import type {
   MadeToken,
   NewMachine,
   NewToken,
+  Relative,
   ResultBody,
   StoreChecked,
   StoreFreed,
@@ -35,8 +37,6 @@ import type {
 } from "./types.js";
 
 const DEFAULT_URL = "http://127.0.0.1:7717";
-/** A build says something at least when a step begins; some steps take minutes. */
-const BUILD_SILENCE_MS = 3_600_000;
 
 export interface ClientOptions {
   /** `STASIS_TOKEN` unless given. */
@@ -129,6 +129,21 @@ export class Client {
     } while (cursor);
   }
 
+  /** What differs between two machines, or checkpoints such as `work@3`. */
+  compare(left: string | Machine, right: string | Machine): Promise<Comparison> {
+    const name = (side: string | Machine) => (typeof side === "string" ? side : side.name);
+    const body = { left: name(left), right: name(right) };
+    return this.#transport.json({
+      ...post("/v1/compare", body, true),
+      timeoutMs: LONG_SILENCE_MS,
+    });
+  }
+
+  /** All machines as families, oldest first. */
+  async lineage(): Promise<Relative[]> {
+    return (await this.#transport.json<Families>(get("/v1/lineage"))).families;
+  }
+
   // instructions, as foreverVM's users ask for them
 
   /** Gives code to a machine, or to one that is made for it, and does not wait. */
@@ -183,17 +198,12 @@ export class Client {
 
   /** Builds a template from a recipe in TOML; what it says on the way, the template last. */
   async *buildTemplate(recipe: string): AsyncGenerator<BuildLine, void, void> {
-    const call = { ...post("/v1/template/build", { recipe }), timeoutMs: BUILD_SILENCE_MS };
-    const lines = new Lines();
-    for await (const piece of this.#transport.stream(call)) {
-      for (const text of lines.feed(piece)) {
-        const line = JSON.parse(text) as BuildLine;
-        if ("error" in line) throw refusal(500, line.error);
-        yield line;
-        if ("template" in line) return;
-      }
+    const call = { ...post("/v1/template/build", { recipe }), timeoutMs: LONG_SILENCE_MS };
+    for await (const line of this.#transport.lines<BuildLine>(call)) {
+      if ("error" in line) throw refusal(500, line.error);
+      yield line;
+      if ("template" in line) return;
     }
-    throw new Unreachable("the build's connection broke; it may go on", true);
   }
 
   /** Removes a template that no machine stands on. */

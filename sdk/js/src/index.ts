@@ -18,6 +18,7 @@ export * from "./errors.js";
 export { Files, type Span, type WriteOptions } from "./files.js";
 export { Instruction, type Progress, type WaitOptions } from "./instruction.js";
 export { type ExecOptions, Machine, type RunOptions } from "./machine.js";
+export { Past } from "./past.js";
 export { Repl, ReplExecResult } from "./repl.js";
 export { Result } from "./result.js";
 export type { Retry } from "./retry.js";

@@ -7,25 +7,35 @@
 import { asyncDispose } from "./dispose.js";
 import { Files, resumed, type Span } from "./files.js";
 import { Instruction, type WaitOptions } from "./instruction.js";
+import { Past } from "./past.js";
 import type { Result } from "./result.js";
-import { at, type Call, get, post, randomName, segment, type Transport } from "./transport.js";
+import { at, type Call, get, LONG_SILENCE_MS, post, randomName, segment, type Transport } from "./transport.js";
 import type {
   Accepted,
+  Adopted,
+  AdoptRequest,
   ArtifactList,
+  BranchEnd,
   Branches,
   BranchRequest,
   Completions,
+  DiskUse,
   Durability,
+  Explored,
+  ExploreRequest,
   History,
   Instruction as InstructionInfo,
   InstructionList,
   Interrupted,
   Kept,
+  Lineage,
   Machine as Info,
   Point,
+  Promoted,
   Update,
   Var,
   VarList,
+  Vary,
 } from "./types.js";
 
 export interface ExecOptions {
@@ -44,14 +54,18 @@ export interface RunOptions extends ExecOptions, WaitOptions {}
 /** A machine by name. With `await using` it is removed at the end of the block. */
 export class Machine {
   readonly #transport: Transport;
+  #name: string;
+  /** What the service last said of it, if it said anything. */
+  info: Info | undefined;
 
-  constructor(
-    transport: Transport,
-    readonly name: string,
-    /** What the service last said of it, if it said anything. */
-    public info?: Info,
-  ) {
+  constructor(transport: Transport, name: string, info?: Info) {
     this.#transport = transport;
+    this.#name = name;
+    this.info = info;
+  }
+
+  get name(): string {
+    return this.#name;
   }
 
   // running code
@@ -148,8 +162,30 @@ export class Machine {
   // going back, and elsewhere
 
   /** States that can be gone back to, oldest first. */
-  async history(): Promise<Point[]> {
-    return (await this.#transport.json<History>(get(this.#path("/history")))).checkpoints;
+  async history({ files = false } = {}): Promise<Point[]> {
+    const asked = get(this.#path("/history"), { files: files || undefined });
+    return (await this.#transport.json<History>(asked)).checkpoints;
+  }
+
+  /** Names the state after an instruction, or takes its name away; the history then. */
+  async label(seq: number, label: string | null): Promise<Point[]> {
+    const call = post(this.#path("/label"), { seq, label }, true);
+    return (await this.#transport.json<History>(call)).checkpoints;
+  }
+
+  /** Its ancestors, its branches, and its whole family. */
+  lineage(): Promise<Lineage> {
+    return this.#transport.json(get(this.#path("/lineage")));
+  }
+
+  /** What it and its checkpoints take on the disk. */
+  disk(): Promise<DiskUse> {
+    return this.#transport.json(get(this.#path("/disk")));
+  }
+
+  /** The state after an instruction, to look at without going back. */
+  at(seq: number): Past {
+    return new Past(this.#transport, this.name, seq);
   }
 
   /** Back to the state before the last instruction. */
@@ -175,6 +211,77 @@ export class Machine {
   async branches(options: BranchRequest): Promise<Machine[]> {
     const { machines } = await this.#transport.json<Branches>(post(this.#path("/branch"), options));
     return machines.map((info) => new Machine(this.#transport, info.name, info));
+  }
+
+  /**
+   * A branch for each candidate, all at once; how each ended, in the order they end. A candidate is
+   * code, or an object with `code`, `variables`, `tags` and `limits`.
+   */
+  async *vary(
+    candidates: (string | Vary)[],
+    options: Omit<BranchRequest, "count" | "stream" | "vary"> = {},
+  ): AsyncGenerator<BranchEnd, void, void> {
+    const vary = candidates.map(variation);
+    const count = options.names ? undefined : vary.length;
+    const call = post(this.#path("/branch"), { ...options, count, vary, stream: true });
+    type Line = BranchEnd & { type: string };
+    for await (const line of this.#transport.lines<Line>({ ...call, timeoutMs: LONG_SILENCE_MS })) {
+      if (line.type === "end") yield line;
+      if (line.type === "over") return;
+    }
+  }
+
+  /**
+   * Tries candidates as branches and keeps the one with the best `score`, an expression that each
+   * is asked for, under this name.
+   */
+  explore(
+    candidates: (string | Vary)[],
+    score: string,
+    options: Omit<ExploreRequest, "candidates" | "score"> = {},
+  ): Promise<Explored> {
+    const body = { ...options, candidates: candidates.map(variation), score };
+    const call = post(this.#path("/explore"), body);
+    return this.#transport.json({ ...call, timeoutMs: LONG_SILENCE_MS });
+  }
+
+  /**
+   * Takes variables and files over from another machine, or a checkpoint of one. What both sides
+   * changed since they parted is a conflict, and nothing is taken without `force`.
+   */
+  adopt(
+    source: string | Machine,
+    what: Omit<AdoptRequest, "from">,
+  ): Promise<Adopted> {
+    const from = typeof source === "string" ? source : source.name;
+    const call = post(this.#path("/adopt"), { ...what, from });
+    return this.#transport.json({ ...call, timeoutMs: LONG_SILENCE_MS });
+  }
+
+  /** Takes the parent's name, or another's, which gets this one's; the machine that had it. */
+  async promote(onto?: string | Machine): Promise<Machine> {
+    const target = onto instanceof Machine ? onto.name : onto;
+    const call = post(this.#path("/promote"), { onto: target });
+    const { machine, former } = await this.#transport.json<Promoted>(call);
+    this.#name = machine.name;
+    this.info = machine;
+    return new Machine(this.#transport, former.name, former);
+  }
+
+  /**
+   * Works on a branch. If the work ends well the branch takes this machine's name, and the machine
+   * as it was stays under the branch's; if it fails the branch goes.
+   */
+  async attempt<T>(work: (branch: Machine) => Promise<T>): Promise<{ value: T; former: Machine }> {
+    const branch = await this.branch();
+    let value: T;
+    try {
+      value = await work(branch);
+    } catch (error) {
+      await branch.remove();
+      throw error;
+    }
+    return { value, former: await branch.promote(this) };
   }
 
   // its life
@@ -212,4 +319,9 @@ export class Machine {
   #path(rest = ""): string {
     return at(this.name, rest);
   }
+}
+
+/** What a branch runs. */
+function variation(candidate: string | Vary): Vary {
+  return typeof candidate === "string" ? { code: candidate } : candidate;
 }

@@ -5,6 +5,7 @@
  */
 
 import { ProtocolError, refusal, StasisError, Unreachable } from "./errors.js";
+import { Lines } from "./lines.js";
 import { isWorth, pauseMs, type Retry, sleep } from "./retry.js";
 
 export interface Config {
@@ -31,6 +32,9 @@ export interface Call {
   /** Milliseconds of silence after which the connection counts as dead; the client's otherwise. */
   timeoutMs?: number;
 }
+
+/** Milliseconds without a word while others work: builds, and branches that all run. */
+export const LONG_SILENCE_MS = 3_600_000;
 
 export function get(path: string, query: Record<string, unknown> = {}): Call {
   return { method: "GET", path, query, repeatable: true };
@@ -98,6 +102,15 @@ export class Transport {
     } finally {
       watch.end();
     }
+  }
+
+  /** Lines of an answer that cannot be asked for again, as JSON. */
+  async *lines<T>(call: Call): AsyncGenerator<T, void, void> {
+    const lines = new Lines();
+    for await (const piece of this.stream(call)) {
+      for (const text of lines.feed(piece)) yield JSON.parse(text) as T;
+    }
+    throw new Unreachable("the connection broke before the end; the service may go on", true);
   }
 
   /** Waits before a stream that broke so often is resumed; throws if it should not be. */

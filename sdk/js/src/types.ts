@@ -15,6 +15,41 @@ export interface Accepted {
 
 export type Address = string;
 
+/** What to take over from another machine. */
+export interface AdoptRequest {
+  /** Files, or directories with all that the machine changed in them. */
+  files?: string[];
+  /** Overwrite what both sides changed since they parted. */
+  force?: boolean;
+  /** The machine or checkpoint to take from. */
+  from: string;
+  variables?: string[];
+}
+
+/** What was taken over, or why nothing was. */
+export interface Adopted {
+  /**
+   * What both sides changed since they parted. Without `force` nothing was taken because of
+   * it.
+   */
+  conflicts: Conflict[];
+  /** What could not be carried, and why. */
+  failed: Record<string, string>;
+  files: string[];
+  /** The instruction of the log that stands for it; absent when nothing was taken. */
+  seq?: number | null;
+  variables: string[];
+}
+
+/** Where a line came through. */
+export interface Ancestor {
+  machine: Name;
+  /** Whether the machine is gone. */
+  removed?: boolean;
+  /** The checkpoint that the branch started from; absent if nothing had run. */
+  seq?: number | null;
+}
+
 /** Something too large for a result, kept as long as its machine. */
 export interface Artifact {
   /** Whether it was cut all the same, at the largest size that is kept. */
@@ -33,6 +68,39 @@ export interface ArtifactList {
   artifacts: Kept[];
 }
 
+/** How one branch's own part ended. */
+export interface BranchEnd {
+  /** Why it could not run. */
+  error?: ErrorBody | null;
+  /** Which branch, in the order they were asked for. */
+  index: number;
+  instruction?: Instruction | null;
+  machine: Name;
+  /** Lines of output. */
+  output?: Chunk[];
+}
+
+/** A line of a branch call's stream. */
+export type BranchLine =
+  | {
+    machines: Machine[];
+    type: string;
+  }
+  | {
+    /** Why it could not run. */
+    error?: ErrorBody | null;
+    /** Which branch, in the order they were asked for. */
+    index: number;
+    instruction?: Instruction | null;
+    machine: Name;
+    /** Lines of output. */
+    output?: Chunk[];
+    type: string;
+  }
+  | {
+    type: string;
+  };
+
 export interface BranchRequest {
   /** How many; as many as there are names, or one, if absent. */
   count?: number | null;
@@ -41,11 +109,19 @@ export interface BranchRequest {
   reseed?: boolean;
   /** The state after this instruction; the state now, if absent. */
   seq?: number | null;
+  /** Answer with a line of JSON for each end as it comes, instead of all together. */
+  stream?: boolean;
   /** Added to those of the machine. */
   tags?: Record<string, string>;
+  /** How long each may run; absent means the service's default, null no limit. */
+  timeout_seconds?: number | null;
+  /** What each branch runs at once, in turn; those beyond the end run nothing. */
+  vary?: Vary[];
 }
 
 export interface Branches {
+  /** How the parts of `vary` ended. */
+  ends?: BranchEnd[];
   machines: Machine[];
 }
 
@@ -76,6 +152,18 @@ export interface Cancelled {
   cancelled: boolean;
 }
 
+export interface Candidate {
+  /** Why it has no score. */
+  error?: string | null;
+  /** In the order they were given. */
+  index: number;
+  /** Its branch, which is gone unless it won or was to be kept. */
+  machine: Name;
+  score?: number | null;
+}
+
+export type Change = "added" | "removed" | "changed" | "unknown";
+
 export interface CheckStore {
   /** Put back what exists elsewhere. */
   mend?: boolean;
@@ -96,6 +184,25 @@ export interface Code {
   timeout_seconds?: number | null;
 }
 
+/** Two machines or checkpoints. */
+export interface CompareRequest {
+  left: string;
+  right: string;
+}
+
+/** What differs between two states. */
+export interface Comparison {
+  /** The state both came from, if there is one. */
+  base?: string | null;
+  /** What was left out because there is too much of it, in words. */
+  cut?: string[];
+  files: FileDifference[];
+  left: string;
+  outputs: OutputDifference[];
+  right: string;
+  variables: VariableDifference[];
+}
+
 export interface Complete {
   code: string;
   /** Counted in characters; the end, if absent. */
@@ -106,6 +213,22 @@ export interface Completions {
   names: string[];
   /** Where the names begin, counted in characters. */
   start: number;
+}
+
+export interface Conflict {
+  /** `variable` or `file`. */
+  kind: string;
+  name: string;
+  why: string;
+}
+
+/** What a machine and its checkpoints take on the disk. */
+export interface DiskUse {
+  checkpoints: number;
+  /** What would be freed if this machine went. */
+  own_bytes: number;
+  /** What others need, too. */
+  shared_bytes: number;
 }
 
 /** When an instruction's answer is sent. */
@@ -144,6 +267,34 @@ export interface ExecResult {
   value?: string | null;
 }
 
+/** Candidates to try as branches. */
+export interface ExploreRequest {
+  candidates: Vary[];
+  /** Leave the branches that lose; they are removed otherwise. */
+  keep?: boolean;
+  /** Lower is better instead. */
+  minimize?: boolean;
+  /** Seed the program's own random generators anew in each branch. */
+  reseed?: boolean;
+  /** A Python expression that each branch is scored with; higher is better. */
+  score: string;
+  /** The state to start from; the state now, if absent. */
+  seq?: number | null;
+  /**
+   * How long each candidate, and each score, may take; absent means the service's default,
+   * null no limit.
+   */
+  timeout_seconds?: number | null;
+}
+
+export interface Explored {
+  /** The winner, under the machine's name; absent when no candidate could be scored. */
+  best?: Machine | null;
+  candidates: Candidate[];
+  /** The machine as it was, under the winner's old name. */
+  former?: Machine | null;
+}
+
 export interface Failure {
   message: string;
   /** The exception's class, or a code of ours such as `machine.out_of_memory`. */
@@ -151,7 +302,30 @@ export interface Failure {
   traceback: string;
 }
 
+/** All families. */
+export interface Families {
+  families: Relative[];
+}
+
 export type FileChange = "watching" | "created" | "changed" | "written" | "removed" | "overflowed" | "swapped" | "gone";
+
+/** Which files differ, by number and by name. */
+export interface FileChanges {
+  added: number;
+  changed: number;
+  /** The first of them. */
+  names: string[];
+  removed: number;
+}
+
+export interface FileDifference {
+  change: Change;
+  /** As `diff -u` writes it, for text that is not too long. */
+  diff?: string | null;
+  left_size?: number | null;
+  path: string;
+  right_size?: number | null;
+}
 
 /** Something that happened to a file that is watched. */
 export interface FileEvent {
@@ -181,6 +355,20 @@ export interface FileList {
   /** What to give as `cursor` for the next page; null at the end. */
   next?: string | null;
   path: string;
+}
+
+/** A file in a machine or a checkpoint. */
+export interface FileView {
+  kind: FileKind;
+  mode: number;
+  modified_at: string;
+  /** Below the root, without a leading slash. */
+  path: string;
+  size: number;
+}
+
+export interface FileViews {
+  files: FileView[];
 }
 
 /** Which machines to list. A machine has to meet all that is said. */
@@ -243,12 +431,27 @@ export interface Kept {
   seq: number;
 }
 
+/** A name for a checkpoint; null takes it away. */
+export interface LabelRequest {
+  label?: string | null;
+  seq: number;
+}
+
 /** What a machine may use; absent means the template's or the service's default. */
 export interface Limits {
   cpus?: number | null;
   disk_mb?: number | null;
   memory_mb?: number | null;
   pids?: number | null;
+}
+
+/** A machine among its relatives. */
+export interface Lineage {
+  /** From the machine's parent to the first of the line. */
+  ancestors: Ancestor[];
+  children: Relative[];
+  /** The whole family, from its first member that is still there. */
+  tree: Relative;
 }
 
 export interface Machine {
@@ -268,6 +471,8 @@ export interface Machine {
   parent?: Parent | null;
   /** Why it cannot leave memory, if so. */
   pinned?: string | null;
+  /** Which checkpoints are kept, if not those of the service's rule. */
+  retention?: Retention | null;
   /** Whether it is in memory. */
   running: boolean;
   state: State;
@@ -316,6 +521,8 @@ export interface NewMachine {
   memory_mb?: number | null;
   name?: Name | null;
   network?: Network;
+  /** Which checkpoints are kept; the service's rule, if absent. */
+  retention?: Retention | null;
   tags?: Record<string, string>;
   /** A template's name; the default one otherwise. */
   template?: string | null;
@@ -341,8 +548,25 @@ export interface Outcome {
   runtime_ms: number;
   /** What was shown on the way: figures, `display(...)`. */
   shown?: Shown[];
+  /** Variables that were bound, unbound or changed in place, as far as was seen. */
+  touched?: string[];
   /** repr of the last expression. */
   value?: string | null;
+}
+
+export interface Output {
+  code: string;
+  /** Lines of both streams, perhaps cut. */
+  output: string;
+  /** The value, or the error's last line. */
+  result?: string | null;
+  seq: number;
+}
+
+/** Instructions of both sides since they parted, side by side, where what they gave differs. */
+export interface OutputDifference {
+  left?: Output | null;
+  right?: Output | null;
 }
 
 export interface Outputs {
@@ -370,9 +594,26 @@ export interface Point {
   bytes: number;
   /** The code of that instruction. */
   code: string;
+  /** Files that differ from the checkpoint before; absent when that was not asked for. */
+  files?: FileChanges | null;
   label?: string | null;
   /** The instruction it is the state after. */
   seq: number;
+  /** Variables that the instructions since the checkpoint before touched. */
+  variables?: string[];
+}
+
+export interface PromoteRequest {
+  /** Whose name to take; the parent's, if absent. */
+  onto?: Name | null;
+}
+
+/** What exchanged names. */
+export interface Promoted {
+  /** What had the name before, under the branch's old one. */
+  former: Machine;
+  /** The branch, under its new name. */
+  machine: Machine;
 }
 
 /** What holds of the machine's state after an instruction. */
@@ -389,6 +630,16 @@ export interface Receipt {
   notes?: string[];
 }
 
+/** A machine with its branches. */
+export interface Relative {
+  children: Relative[];
+  /** The checkpoint of its parent that it started from. */
+  from?: number | null;
+  machine: Name;
+  /** Its own last checkpoint. */
+  seq?: number | null;
+}
+
 export interface Removed {
   removed: string;
 }
@@ -397,6 +648,19 @@ export interface ResultBody {
   instruction_id: number;
   instruction_seq: number;
   result: ExecResult;
+}
+
+/**
+ * Which checkpoints are kept. The newest always is; of the others, one that any rule asks
+ * for. Without `last` and `seconds` all are kept.
+ */
+export interface Retention {
+  /** Those with a label. */
+  labelled?: boolean;
+  /** This many of the newest. */
+  last?: number | null;
+  /** Those younger than this. */
+  seconds?: number | null;
 }
 
 export interface Rollback {
@@ -498,6 +762,8 @@ export interface Update {
   /** `null` takes an expiry away. */
   expires_at?: string | null;
   limits?: Limits | null;
+  /** Which checkpoints are kept; `null` goes back to the service's rule. */
+  retention?: Retention | null;
   /** Replaces all tags. */
   tags?: Record<string, string> | null;
 }
@@ -514,6 +780,24 @@ export interface Var {
 
 export interface VarList {
   vars: Var[];
+}
+
+export interface VariableDifference {
+  change: Change;
+  left?: Var | null;
+  name: string;
+  right?: Var | null;
+}
+
+/** What to change on branches; never wider than the machine's own. */
+export interface Vary {
+  /** Run at once. */
+  code?: string | null;
+  limits?: Limits;
+  /** Added to those of the request. */
+  tags?: Record<string, string>;
+  /** Variables to set before that, as JSON values. */
+  variables?: Record<string, unknown>;
 }
 
 export interface Whoami {

@@ -1,7 +1,8 @@
 //! What every SDK can do, with the Rust SDK. Its arguments are the names of the scenarios.
 
 use stasis_sdk::types::{
-    BranchRequest, Durability, FileChange, Filter, NewMachine, NewToken, Status, Update,
+    AdoptRequest, BranchRequest, Change, Durability, ExploreRequest, FileChange, Filter,
+    NewMachine, NewToken, Status, Update, Vary,
 };
 use stasis_sdk::{Client, Error, Exec, Kind, Machine, Result, Retry, StreamExt, Streamed};
 use std::collections::BTreeMap;
@@ -40,6 +41,12 @@ async fn scenario(client: &Client, name: &str) -> Result<()> {
         "broken streams" => broken_streams(client).await,
         "history" => history(client).await,
         "branches" => branches(client).await,
+        "the past" => the_past(client).await,
+        "compare and adopt" => compare_and_adopt(client).await,
+        "promote" => promote(client).await,
+        "vary" => vary(client).await,
+        "explore" => explore(client).await,
+        "attempts" => attempts(client).await,
         "variables" => variables(client).await,
         "files" => files(client).await,
         "watching" => watching(client).await,
@@ -331,6 +338,103 @@ async fn branches(client: &Client) -> Result<()> {
     }
     assert_eq!(values, ["9", "8", "7", "7", "7"]);
     Ok(())
+}
+
+async fn the_past(client: &Client) -> Result<()> {
+    let new = NewMachine { durability: Some(Durability::Local), ..NewMachine::default() };
+    let machine = client.create_machine(new).await?;
+    machine.run("x = 1; open('note', 'w').write('one')").await?;
+    machine.run("x = 2; open('note', 'w').write('two')").await?;
+    let labelled = machine.label(0, Some("first")).await?;
+    assert_eq!(labelled[0].label.as_deref(), Some("first"));
+    let past = machine.at(0);
+    let before = past.variables().await?;
+    assert!(before.iter().any(|one| one.name == "x" && one.repr == "1"));
+    let home = value(&machine, "import os; os.getcwd()").await?.replace('\'', "");
+    assert_eq!(all(past.read(&format!("{home}/note"))).await?.concat(), b"one");
+    assert!(past.files(&home).await?.iter().any(|view| view.path.ends_with("note")));
+    assert_eq!(machine.lineage().await?.tree.machine, machine.name());
+    assert!(machine.disk().await?.checkpoints >= 2);
+    machine.remove().await
+}
+
+async fn compare_and_adopt(client: &Client) -> Result<()> {
+    let machine = fresh(client).await?;
+    machine.run("x = 1").await?;
+    let branch = machine.branch().await?;
+    branch.run("y = 5").await?;
+    let found = client.compare(machine.name(), branch.name()).await?.variables;
+    assert!(found.len() == 1 && found[0].name == "y" && found[0].change == Change::Added);
+    let variables = vec!["y".to_owned()];
+    let from = branch.name().to_owned();
+    let request = AdoptRequest { from, variables: variables.clone(), ..AdoptRequest::default() };
+    assert_eq!(machine.adopt(&request).await?.variables, variables);
+    assert_eq!(value(&machine, "x + y").await?, "6");
+    branch.remove().await?;
+    machine.remove().await
+}
+
+async fn promote(client: &Client) -> Result<()> {
+    let machine = fresh(client).await?;
+    machine.run("x = 1").await?;
+    let branch = machine.branch().await?;
+    branch.run("x = 2").await?;
+    let (promoted, former) = branch.promote(None).await?;
+    assert_eq!((promoted.name(), former.name()), (machine.name(), branch.name()));
+    assert_eq!(value(&machine, "x").await?, "2");
+    assert_eq!(value(&former, "x").await?, "1");
+    former.remove().await?;
+    machine.remove().await
+}
+
+async fn vary(client: &Client) -> Result<()> {
+    let machine = fresh(client).await?;
+    machine.run("x = 1").await?;
+    let set = Vary { variables: [("x".to_owned(), 10.into())].into(), ..Vary::from("x") };
+    let vary = vec![Vary::from("x += 1; x"), set, Vary::from("1 / 0")];
+    let request = BranchRequest { vary, ..BranchRequest::default() };
+    let mut ends = all(machine.vary(request).await?).await?;
+    ends.sort_by_key(|end| end.index);
+    let outcomes = ends.iter().filter_map(|end| end.instruction.as_ref()?.outcome.as_ref());
+    let outcomes: Vec<_> = outcomes.collect();
+    let values: Vec<_> = outcomes.iter().map(|outcome| outcome.value.as_deref()).collect();
+    assert_eq!(values, [Some("2"), Some("10"), None]);
+    assert_eq!(outcomes[2].error.as_ref().expect("an error").name, "ZeroDivisionError");
+    for end in &ends {
+        client.machine(&end.machine).remove().await?;
+    }
+    machine.remove().await
+}
+
+async fn explore(client: &Client) -> Result<()> {
+    let machine = fresh(client).await?;
+    machine.run("x = 1").await?;
+    let candidates = ["x = 3", "x = 7", "1 / 0"].map(Vary::from).to_vec();
+    let request = ExploreRequest { candidates, score: "x".into(), ..ExploreRequest::default() };
+    let found = machine.explore(&request).await?;
+    assert_eq!(found.best.expect("a winner").name, machine.name());
+    assert_eq!(value(&machine, "x").await?, "7");
+    let scores: Vec<_> = found.candidates.iter().map(|one| one.score).collect();
+    assert_eq!(scores, [Some(3.0), Some(7.0), None]);
+    client.machine(found.former.expect("a loser").name).remove().await?;
+    machine.remove().await
+}
+
+async fn attempts(client: &Client) -> Result<()> {
+    let machine = fresh(client).await?;
+    machine.run("x = 1").await?;
+    let (_, former) = machine.attempt(async |branch| branch.run("x = 2").await).await?;
+    assert_eq!(value(&machine, "x").await?, "2");
+    assert_eq!(value(&former, "x").await?, "1");
+    former.remove().await?;
+    let failed = machine.attempt(async |branch| {
+        branch.run("x = 3").await?;
+        branch.run("1 / 0").await?.check()
+    });
+    assert_eq!(failed.await.expect_err("it fails").code(), "instruction.failed");
+    assert_eq!(value(&machine, "x").await?, "2");
+    assert!(machine.lineage().await?.children.is_empty());
+    machine.remove().await
 }
 
 async fn variables(client: &Client) -> Result<()> {

@@ -1,12 +1,11 @@
 //! The way in: a service, and what is on it besides the inside of machines.
 
 use crate::retry::unique;
-use crate::sse::Lines;
 use crate::transport::{Call, Transport, at, segment};
 use crate::types::{
-    BuildLine, BuildTemplate, CheckStore, ExecResult, Filter, Health, MachineList, Made, MadeToken,
-    NewMachine, NewToken, Removed, ResultBody, StoreChecked, StoreFreed, StoreStats, Template,
-    TemplateList, Token, TokenList, Whoami,
+    BuildLine, BuildTemplate, CheckStore, CompareRequest, Comparison, ExecResult, Families, Filter,
+    Health, MachineList, Made, MadeToken, NewMachine, NewToken, Relative, Removed, ResultBody,
+    StoreChecked, StoreFreed, StoreStats, Template, TemplateList, Token, TokenList, Whoami,
 };
 use crate::{Error, Exec, Instruction, Kind, Machine, Repl, Result, Retry, Streamed};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -64,13 +63,16 @@ impl Builder {
         if !base.starts_with("http://") && !base.starts_with("https://") {
             return Err(Error::Setup(format!("{base:?} is not an address of a service")));
         }
-        let http = reqwest::Client::builder()
-            .user_agent(concat!("stasis-sdk-rust/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(self.timeout.min(Duration::from_secs(10)))
-            .read_timeout(self.timeout)
-            .build()
-            .map_err(|error| Error::Setup(error.to_string()))?;
-        let transport = Transport { http, base, token: self.token, retry: self.retry };
+        let plain = || {
+            reqwest::Client::builder()
+                .user_agent(concat!("stasis-sdk-rust/", env!("CARGO_PKG_VERSION")))
+                .connect_timeout(self.timeout.min(Duration::from_secs(10)))
+        };
+        let broken = |error: reqwest::Error| Error::Setup(error.to_string());
+        let http = plain().read_timeout(self.timeout).build().map_err(broken)?;
+        let patient = plain().build().map_err(broken)?;
+        let (token, retry) = (self.token, self.retry);
+        let transport = Transport { http, patient, base, token, retry };
         Ok(Client { transport: Arc::new(transport) })
     }
 }
@@ -146,6 +148,18 @@ impl Client {
         pages.try_flatten().boxed()
     }
 
+    /// What differs between two machines, or checkpoints such as `work@3`.
+    pub async fn compare(&self, left: &str, right: &str) -> Result<Comparison> {
+        let asked = CompareRequest { left: left.to_owned(), right: right.to_owned() };
+        let call = Call::post("/v1/compare").repeatable().patient().body(&asked)?;
+        self.transport.json(call).await
+    }
+
+    /// All machines as families, oldest first.
+    pub async fn lineage(&self) -> Result<Vec<Relative>> {
+        Ok(self.transport.json::<Families>(Call::get("/v1/lineage")).await?.families)
+    }
+
     /// Gives code to a machine, or to one that is made for it, and does not wait.
     pub async fn exec(
         &self,
@@ -192,21 +206,17 @@ impl Client {
         mut say: impl FnMut(&BuildLine),
     ) -> Result<Template> {
         let asked = BuildTemplate { recipe: recipe.to_owned() };
-        let call = Call::post("/v1/template/build").body(&asked)?;
-        let (mut pieces, mut lines) = (self.transport.stream(&call).await?, Lines::default());
-        while let Some(piece) = pieces.next().await {
-            for line in lines.feed(&piece?)? {
-                let line: BuildLine = serde_json::from_str(&line)
-                    .map_err(|error| Error::protocol(format!("a line of a build: {error}")))?;
-                say(&line);
-                match (line.template, line.error) {
-                    (Some(template), _) => return Ok(template),
-                    (None, Some(error)) => return Err(Error::of(500, error)),
-                    (None, None) => {}
-                }
+        let call = Call::post("/v1/template/build").patient().body(&asked)?;
+        let mut lines = self.transport.lines::<BuildLine>(&call).await?;
+        while let Some(line) = lines.try_next().await? {
+            say(&line);
+            match (line.template, line.error) {
+                (Some(template), _) => return Ok(template),
+                (None, Some(error)) => return Err(Error::of(500, error)),
+                (None, None) => {}
             }
         }
-        Err(Error::broken("the build's connection broke; it may go on"))
+        Err(Error::broken("the build has no end"))
     }
 
     /// Removes a template that no machine stands on.

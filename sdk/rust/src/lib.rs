@@ -9,6 +9,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod branches;
 mod client;
 mod error;
 mod exec;
@@ -23,6 +24,7 @@ mod sse;
 mod transport;
 pub mod types;
 
+pub use branches::Past;
 pub use client::{Builder, Client};
 pub use error::{ApiError, Error, Kind, Result};
 pub use exec::{Exec, Run};

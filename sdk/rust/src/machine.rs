@@ -3,9 +3,9 @@
 use crate::files::resumed;
 use crate::transport::{Call, Transport, at, segment};
 use crate::types::{
-    Accepted, ArtifactList, BranchRequest, Branches, Complete, Completions, History,
-    Instruction as Recorded, InstructionList, Interrupted, Kept, Machine as Info, Point, Removed,
-    Rollback, Update, Var, VarList,
+    Accepted, ArtifactList, Complete, Completions, DiskUse, History, Instruction as Recorded,
+    InstructionList, Interrupted, Kept, Lineage, Machine as Info, Point, Removed, Rollback, Update,
+    Var, VarList,
 };
 use crate::{Error, Exec, Files, Instruction, Result, Run, Streamed};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -111,6 +111,23 @@ impl Machine {
         Ok(self.transport.json::<History>(call).await?.checkpoints)
     }
 
+    /// Names the state after an instruction, or takes its name away; the history then.
+    pub async fn label(&self, seq: u64, label: Option<&str>) -> Result<Vec<Point>> {
+        let asked = json!({ "seq": seq, "label": label });
+        let call = Call::post(self.path("/label")?).repeatable().body(&asked)?;
+        Ok(self.transport.json::<History>(call).await?.checkpoints)
+    }
+
+    /// Its ancestors, its branches, and its whole family.
+    pub async fn lineage(&self) -> Result<Lineage> {
+        self.transport.json(Call::get(self.path("/lineage")?)).await
+    }
+
+    /// What it and its checkpoints take on the disk.
+    pub async fn disk(&self) -> Result<DiskUse> {
+        self.transport.json(Call::get(self.path("/disk")?)).await
+    }
+
     /// Back to the state before the last instruction.
     pub async fn undo(&self) -> Result<Info> {
         self.transport.json(Call::post(self.path("/undo")?)).await
@@ -120,20 +137,6 @@ impl Machine {
     pub async fn rollback(&self, seq: Option<u64>) -> Result<Info> {
         let call = Call::post(self.path("/rollback")?).repeatable().body(&Rollback { seq })?;
         self.transport.json(call).await
-    }
-
-    /// A new machine that goes on from this one's state.
-    pub async fn branch(&self) -> Result<Machine> {
-        let made = self.branches(BranchRequest::default()).await?;
-        made.into_iter().next().ok_or_else(|| Error::protocol("no branch was made"))
-    }
-
-    /// Branches as told: so many, by these names, from an earlier state, with tags of their own.
-    pub async fn branches(&self, request: BranchRequest) -> Result<Vec<Machine>> {
-        let call = Call::post(self.path("/branch")?).body(&request)?;
-        let made = self.transport.json::<Branches>(call).await?.machines;
-        let own = |info: Info| Machine::new(self.transport.clone(), info.name);
-        Ok(made.into_iter().map(own).collect())
     }
 
     /// Changes what is given; `tags` replaces all.
@@ -162,7 +165,11 @@ impl Machine {
         self.transport.json::<Removed>(Call::delete(self.path("")?)).await.map(drop)
     }
 
-    fn path(&self, rest: &str) -> Result<String> {
+    pub(crate) fn transport(&self) -> &Arc<Transport> {
+        &self.transport
+    }
+
+    pub(crate) fn path(&self, rest: &str) -> Result<String> {
         at(&self.name, rest)
     }
 }

@@ -1,9 +1,9 @@
 //! Requests over one pool of connections: made again where that is safe, errors typed.
 
 use crate::retry::{Retry, is_worth};
-use crate::{Error, Result};
-use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
+use crate::sse::Lines;
+use crate::{Error, Result, Streamed};
+use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use reqwest::{Method, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,12 +27,15 @@ pub struct Call {
     pub key: Option<String>,
     /// Whether making it twice does what making it once does.
     pub repeatable: bool,
+    /// Whether the connection may be silent for long: others work meanwhile.
+    pub patient: bool,
 }
 
 impl Call {
     fn new(method: Method, path: String, repeatable: bool) -> Call {
         let (body, content, range, key) = (None, None, None, None);
-        Call { method, path, query: Vec::new(), body, content, range, key, repeatable }
+        let (query, patient) = (Vec::new(), false);
+        Call { method, path, query, body, content, range, key, repeatable, patient }
     }
 
     pub fn get(path: impl Into<String>) -> Call {
@@ -60,6 +63,11 @@ impl Call {
         self
     }
 
+    pub fn patient(mut self) -> Call {
+        self.patient = true;
+        self
+    }
+
     pub fn query(mut self, name: &'static str, value: impl ToString) -> Call {
         self.query.push((name, value.to_string()));
         self
@@ -75,6 +83,8 @@ impl Call {
 #[derive(Debug)]
 pub struct Transport {
     pub http: reqwest::Client,
+    /// The same without a bound on silence.
+    pub patient: reqwest::Client,
     pub base: String,
     pub token: Option<String>,
     pub retry: Retry,
@@ -121,10 +131,30 @@ impl Transport {
         Ok(pieces.map(|piece| Ok(piece?.to_vec())).boxed())
     }
 
+    /// Lines of an answer that cannot be asked for again, as types.
+    pub async fn lines<T: DeserializeOwned + Send + 'static>(
+        &self,
+        call: &Call,
+    ) -> Result<Streamed<T>> {
+        let state = (self.stream(call).await?, Lines::default());
+        let read = |line: String| {
+            let strange = |error| Error::protocol(format!("a line that is not ours: {error}"));
+            serde_json::from_str(&line).map_err(strange)
+        };
+        let batches = stream::try_unfold(state, move |(mut pieces, mut lines)| async move {
+            let broke = || Error::broken("the connection broke before the end");
+            let piece = pieces.next().await.ok_or_else(broke)??;
+            let batch = lines.feed(&piece)?.into_iter().map(read);
+            Ok::<_, Error>(Some((stream::iter(batch), (pieces, lines))))
+        });
+        Ok(batches.try_flatten().boxed())
+    }
+
     /// A good answer; the error that any other is.
     async fn send(&self, call: &Call) -> Result<Response> {
         let url = format!("{}{}", self.base, call.path);
-        let mut request = self.http.request(call.method.clone(), url).query(&call.query);
+        let http = if call.patient { &self.patient } else { &self.http };
+        let mut request = http.request(call.method.clone(), url).query(&call.query);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }

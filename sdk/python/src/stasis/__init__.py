@@ -16,14 +16,14 @@ from . import errors, types
 from ._async.client import AsyncClient
 from ._async.files import AsyncFiles
 from ._async.instruction import AsyncInstruction
-from ._async.machine import AsyncMachine
+from ._async.machine import AsyncAttempt, AsyncMachine, AsyncPast
 from ._async.repl import AsyncRepl
 from ._requests import SERVICE_DEFAULT
 from ._retry import Retry
 from ._sync.client import Client
 from ._sync.files import Files
 from ._sync.instruction import Instruction
-from ._sync.machine import Machine
+from ._sync.machine import Attempt, Machine, Past
 from ._sync.repl import Repl
 from ._version import VERSION as __version__
 from .errors import ApiError, InstructionError, StasisError
@@ -32,16 +32,20 @@ from .result import Result, Shown
 __all__ = [
     "SERVICE_DEFAULT",
     "ApiError",
+    "AsyncAttempt",
     "AsyncClient",
     "AsyncFiles",
     "AsyncInstruction",
     "AsyncMachine",
+    "AsyncPast",
     "AsyncRepl",
+    "Attempt",
     "Client",
     "Files",
     "Instruction",
     "InstructionError",
     "Machine",
+    "Past",
     "Repl",
     "Result",
     "Retry",

@@ -25,6 +25,9 @@ class ServiceDefault:
 SERVICE_DEFAULT = ServiceDefault()
 Seconds = Union[float, None, ServiceDefault]
 When = Union[datetime, str, None]
+Candidate = Union[str, Mapping[str, Any]]
+# Seconds without a word while others work: builds, and branches that all run.
+LONG_SILENCE = 3600.0
 
 
 @dataclass(frozen=True)
@@ -174,3 +177,14 @@ def branch_body(
     if reseed:
         body["reseed"] = True
     return body
+
+
+def variation(candidate: Candidate) -> Dict[str, Any]:
+    """What a branch runs: code, or an object as the API's `Vary` is."""
+    return {"code": candidate} if isinstance(candidate, str) else dict(candidate)
+
+
+def timed(body: Dict[str, Any], timeout_seconds: Seconds) -> Dict[str, Any]:
+    if isinstance(timeout_seconds, ServiceDefault):
+        return body
+    return {**body, "timeout_seconds": timeout_seconds}

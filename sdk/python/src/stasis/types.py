@@ -13,6 +13,8 @@ from ._json import Model, each, time
 
 Address = str
 
+Change = Literal["added", "removed", "changed", "unknown"]
+
 Durability = Literal["memory", "local"]
 
 FileChange = Literal["watching", "created", "changed", "written", "removed", "overflowed", "swapped", "gone"]
@@ -43,6 +45,49 @@ class Accepted(Model):
             instruction_seq=data["instruction_seq"],
             interrupted=data["interrupted"],
             machine=data["machine"],
+        )
+
+
+@dataclass(frozen=True)
+class Adopted(Model):
+    """What was taken over, or why nothing was."""
+    conflicts: List[Conflict]
+    """What both sides changed since they parted. Without `force` nothing was taken because of
+    it.
+    """
+    failed: Dict[str, str]
+    """What could not be carried, and why."""
+    files: List[str]
+    variables: List[str]
+    seq: Optional[int] = None
+    """The instruction of the log that stands for it; absent when nothing was taken."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Adopted:
+        return cls(
+            conflicts=each(Conflict.from_json, data["conflicts"]),
+            failed=dict(data["failed"]),
+            files=list(data["files"]),
+            variables=list(data["variables"]),
+            seq=data.get("seq"),
+        )
+
+
+@dataclass(frozen=True)
+class Ancestor(Model):
+    """Where a line came through."""
+    machine: Name
+    removed: Optional[bool] = None
+    """Whether the machine is gone."""
+    seq: Optional[int] = None
+    """The checkpoint that the branch started from; absent if nothing had run."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Ancestor:
+        return cls(
+            machine=data["machine"],
+            removed=data.get("removed"),
+            seq=data.get("seq"),
         )
 
 
@@ -83,13 +128,66 @@ class ArtifactList(Model):
 
 
 @dataclass(frozen=True)
+class BranchEnd(Model):
+    """How one branch's own part ended."""
+    index: int
+    """Which branch, in the order they were asked for."""
+    machine: Name
+    error: Optional[ErrorBody] = None
+    """Why it could not run."""
+    instruction: Optional[Instruction] = None
+    output: List[Chunk] = field(default_factory=list)
+    """Lines of output."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> BranchEnd:
+        return cls(
+            index=data["index"],
+            machine=data["machine"],
+            error=None if data.get("error") is None else ErrorBody.from_json(data.get("error")),
+            instruction=None if data.get("instruction") is None else Instruction.from_json(data.get("instruction")),
+            output=each(Chunk.from_json, (data.get("output") or [])),
+        )
+
+
+@dataclass(frozen=True)
+class BranchLine(Model):
+    """A line of a branch call's stream."""
+    machines: List[Machine] = field(default_factory=list)
+    type: Optional[str] = None
+    error: Optional[ErrorBody] = None
+    """Why it could not run."""
+    index: Optional[int] = None
+    """Which branch, in the order they were asked for."""
+    instruction: Optional[Instruction] = None
+    machine: Optional[Name] = None
+    output: List[Chunk] = field(default_factory=list)
+    """Lines of output."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> BranchLine:
+        return cls(
+            machines=each(Machine.from_json, (data.get("machines") or [])),
+            type=data.get("type"),
+            error=None if data.get("error") is None else ErrorBody.from_json(data.get("error")),
+            index=data.get("index"),
+            instruction=None if data.get("instruction") is None else Instruction.from_json(data.get("instruction")),
+            machine=data.get("machine"),
+            output=each(Chunk.from_json, (data.get("output") or [])),
+        )
+
+
+@dataclass(frozen=True)
 class Branches(Model):
     machines: List[Machine]
+    ends: List[BranchEnd] = field(default_factory=list)
+    """How the parts of `vary` ended."""
 
     @classmethod
     def from_json(cls, data: Any) -> Branches:
         return cls(
             machines=each(Machine.from_json, data["machines"]),
+            ends=each(BranchEnd.from_json, (data.get("ends") or [])),
         )
 
 
@@ -128,6 +226,26 @@ class Cancelled(Model):
 
 
 @dataclass(frozen=True)
+class Candidate(Model):
+    index: int
+    """In the order they were given."""
+    machine: Name
+    """Its branch, which is gone unless it won or was to be kept."""
+    error: Optional[str] = None
+    """Why it has no score."""
+    score: Optional[float] = None
+
+    @classmethod
+    def from_json(cls, data: Any) -> Candidate:
+        return cls(
+            index=data["index"],
+            machine=data["machine"],
+            error=data.get("error"),
+            score=data.get("score"),
+        )
+
+
+@dataclass(frozen=True)
 class Chunk(Model):
     """One line of output, without its newline."""
     data: str
@@ -145,6 +263,32 @@ class Chunk(Model):
 
 
 @dataclass(frozen=True)
+class Comparison(Model):
+    """What differs between two states."""
+    files: List[FileDifference]
+    left: str
+    outputs: List[OutputDifference]
+    right: str
+    variables: List[VariableDifference]
+    base: Optional[str] = None
+    """The state both came from, if there is one."""
+    cut: List[str] = field(default_factory=list)
+    """What was left out because there is too much of it, in words."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Comparison:
+        return cls(
+            files=each(FileDifference.from_json, data["files"]),
+            left=data["left"],
+            outputs=each(OutputDifference.from_json, data["outputs"]),
+            right=data["right"],
+            variables=each(VariableDifference.from_json, data["variables"]),
+            base=data.get("base"),
+            cut=list((data.get("cut") or [])),
+        )
+
+
+@dataclass(frozen=True)
 class Completions(Model):
     names: List[str]
     start: int
@@ -155,6 +299,40 @@ class Completions(Model):
         return cls(
             names=list(data["names"]),
             start=data["start"],
+        )
+
+
+@dataclass(frozen=True)
+class Conflict(Model):
+    kind: str
+    """`variable` or `file`."""
+    name: str
+    why: str
+
+    @classmethod
+    def from_json(cls, data: Any) -> Conflict:
+        return cls(
+            kind=data["kind"],
+            name=data["name"],
+            why=data["why"],
+        )
+
+
+@dataclass(frozen=True)
+class DiskUse(Model):
+    """What a machine and its checkpoints take on the disk."""
+    checkpoints: int
+    own_bytes: int
+    """What would be freed if this machine went."""
+    shared_bytes: int
+    """What others need, too."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> DiskUse:
+        return cls(
+            checkpoints=data["checkpoints"],
+            own_bytes=data["own_bytes"],
+            shared_bytes=data["shared_bytes"],
         )
 
 
@@ -203,6 +381,23 @@ class ExecResult(Model):
 
 
 @dataclass(frozen=True)
+class Explored(Model):
+    candidates: List[Candidate]
+    best: Optional[Machine] = None
+    """The winner, under the machine's name; absent when no candidate could be scored."""
+    former: Optional[Machine] = None
+    """The machine as it was, under the winner's old name."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Explored:
+        return cls(
+            candidates=each(Candidate.from_json, data["candidates"]),
+            best=None if data.get("best") is None else Machine.from_json(data.get("best")),
+            former=None if data.get("former") is None else Machine.from_json(data.get("former")),
+        )
+
+
+@dataclass(frozen=True)
 class Failure(Model):
     message: str
     name: str
@@ -215,6 +410,57 @@ class Failure(Model):
             message=data["message"],
             name=data["name"],
             traceback=data["traceback"],
+        )
+
+
+@dataclass(frozen=True)
+class Families(Model):
+    """All families."""
+    families: List[Relative]
+
+    @classmethod
+    def from_json(cls, data: Any) -> Families:
+        return cls(
+            families=each(Relative.from_json, data["families"]),
+        )
+
+
+@dataclass(frozen=True)
+class FileChanges(Model):
+    """Which files differ, by number and by name."""
+    added: int
+    changed: int
+    names: List[str]
+    """The first of them."""
+    removed: int
+
+    @classmethod
+    def from_json(cls, data: Any) -> FileChanges:
+        return cls(
+            added=data["added"],
+            changed=data["changed"],
+            names=list(data["names"]),
+            removed=data["removed"],
+        )
+
+
+@dataclass(frozen=True)
+class FileDifference(Model):
+    change: Change
+    path: str
+    diff: Optional[str] = None
+    """As `diff -u` writes it, for text that is not too long."""
+    left_size: Optional[int] = None
+    right_size: Optional[int] = None
+
+    @classmethod
+    def from_json(cls, data: Any) -> FileDifference:
+        return cls(
+            change=data["change"],
+            path=data["path"],
+            diff=data.get("diff"),
+            left_size=data.get("left_size"),
+            right_size=data.get("right_size"),
         )
 
 
@@ -272,6 +518,38 @@ class FileList(Model):
             files=each(FileInfo.from_json, data["files"]),
             path=data["path"],
             next=data.get("next"),
+        )
+
+
+@dataclass(frozen=True)
+class FileView(Model):
+    """A file in a machine or a checkpoint."""
+    kind: FileKind
+    mode: int
+    modified_at: datetime
+    path: str
+    """Below the root, without a leading slash."""
+    size: int
+
+    @classmethod
+    def from_json(cls, data: Any) -> FileView:
+        return cls(
+            kind=data["kind"],
+            mode=data["mode"],
+            modified_at=time(data["modified_at"]),
+            path=data["path"],
+            size=data["size"],
+        )
+
+
+@dataclass(frozen=True)
+class FileViews(Model):
+    files: List[FileView]
+
+    @classmethod
+    def from_json(cls, data: Any) -> FileViews:
+        return cls(
+            files=each(FileView.from_json, data["files"]),
         )
 
 
@@ -402,6 +680,24 @@ class Limits(Model):
 
 
 @dataclass(frozen=True)
+class Lineage(Model):
+    """A machine among its relatives."""
+    ancestors: List[Ancestor]
+    """From the machine's parent to the first of the line."""
+    children: List[Relative]
+    tree: Relative
+    """The whole family, from its first member that is still there."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Lineage:
+        return cls(
+            ancestors=each(Ancestor.from_json, data["ancestors"]),
+            children=each(Relative.from_json, data["children"]),
+            tree=Relative.from_json(data["tree"]),
+        )
+
+
+@dataclass(frozen=True)
 class Machine(Model):
     created_at: datetime
     durability: Durability
@@ -424,6 +720,8 @@ class Machine(Model):
     parent: Optional[Parent] = None
     pinned: Optional[str] = None
     """Why it cannot leave memory, if so."""
+    retention: Optional[Retention] = None
+    """Which checkpoints are kept, if not those of the service's rule."""
 
     @classmethod
     def from_json(cls, data: Any) -> Machine:
@@ -444,6 +742,7 @@ class Machine(Model):
             expires_at=None if data.get("expires_at") is None else time(data.get("expires_at")),
             parent=None if data.get("parent") is None else Parent.from_json(data.get("parent")),
             pinned=data.get("pinned"),
+            retention=None if data.get("retention") is None else Retention.from_json(data.get("retention")),
         )
 
 
@@ -511,6 +810,8 @@ class Outcome(Model):
     error: Optional[Failure] = None
     shown: List[Shown] = field(default_factory=list)
     """What was shown on the way: figures, `display(...)`."""
+    touched: List[str] = field(default_factory=list)
+    """Variables that were bound, unbound or changed in place, as far as was seen."""
     value: Optional[str] = None
     """repr of the last expression."""
 
@@ -523,7 +824,43 @@ class Outcome(Model):
             data=None if data.get("data") is None else dict(data.get("data")),
             error=None if data.get("error") is None else Failure.from_json(data.get("error")),
             shown=each(Shown.from_json, (data.get("shown") or [])),
+            touched=list((data.get("touched") or [])),
             value=data.get("value"),
+        )
+
+
+@dataclass(frozen=True)
+class Output(Model):
+    code: str
+    output: str
+    """Lines of both streams, perhaps cut."""
+    seq: int
+    result: Optional[str] = None
+    """The value, or the error's last line."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Output:
+        return cls(
+            code=data["code"],
+            output=data["output"],
+            seq=data["seq"],
+            result=data.get("result"),
+        )
+
+
+@dataclass(frozen=True)
+class OutputDifference(Model):
+    """Instructions of both sides since they parted, side by side, where what they gave
+    differs.
+    """
+    left: Optional[Output] = None
+    right: Optional[Output] = None
+
+    @classmethod
+    def from_json(cls, data: Any) -> OutputDifference:
+        return cls(
+            left=None if data.get("left") is None else Output.from_json(data.get("left")),
+            right=None if data.get("right") is None else Output.from_json(data.get("right")),
         )
 
 
@@ -578,7 +915,11 @@ class Point(Model):
     """The code of that instruction."""
     seq: int
     """The instruction it is the state after."""
+    files: Optional[FileChanges] = None
+    """Files that differ from the checkpoint before; absent when that was not asked for."""
     label: Optional[str] = None
+    variables: List[str] = field(default_factory=list)
+    """Variables that the instructions since the checkpoint before touched."""
 
     @classmethod
     def from_json(cls, data: Any) -> Point:
@@ -587,7 +928,25 @@ class Point(Model):
             bytes=data["bytes"],
             code=data["code"],
             seq=data["seq"],
+            files=None if data.get("files") is None else FileChanges.from_json(data.get("files")),
             label=data.get("label"),
+            variables=list((data.get("variables") or [])),
+        )
+
+
+@dataclass(frozen=True)
+class Promoted(Model):
+    """What exchanged names."""
+    former: Machine
+    """What had the name before, under the branch's old one."""
+    machine: Machine
+    """The branch, under its new name."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Promoted:
+        return cls(
+            former=Machine.from_json(data["former"]),
+            machine=Machine.from_json(data["machine"]),
         )
 
 
@@ -617,6 +976,26 @@ class Receipt(Model):
 
 
 @dataclass(frozen=True)
+class Relative(Model):
+    """A machine with its branches."""
+    children: List[Relative]
+    machine: Name
+    from_: Optional[int] = None
+    """The checkpoint of its parent that it started from."""
+    seq: Optional[int] = None
+    """Its own last checkpoint."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Relative:
+        return cls(
+            children=each(Relative.from_json, data["children"]),
+            machine=data["machine"],
+            from_=data.get("from"),
+            seq=data.get("seq"),
+        )
+
+
+@dataclass(frozen=True)
 class Removed(Model):
     removed: str
 
@@ -639,6 +1018,27 @@ class ResultBody(Model):
             instruction_id=data["instruction_id"],
             instruction_seq=data["instruction_seq"],
             result=ExecResult.from_json(data["result"]),
+        )
+
+
+@dataclass(frozen=True)
+class Retention(Model):
+    """Which checkpoints are kept. The newest always is; of the others, one that any rule asks
+    for. Without `last` and `seconds` all are kept.
+    """
+    labelled: Optional[bool] = None
+    """Those with a label."""
+    last: Optional[int] = None
+    """This many of the newest."""
+    seconds: Optional[int] = None
+    """Those younger than this."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Retention:
+        return cls(
+            labelled=data.get("labelled"),
+            last=data.get("last"),
+            seconds=data.get("seconds"),
         )
 
 
@@ -846,6 +1246,23 @@ class VarList(Model):
     def from_json(cls, data: Any) -> VarList:
         return cls(
             vars=each(Var.from_json, data["vars"]),
+        )
+
+
+@dataclass(frozen=True)
+class VariableDifference(Model):
+    change: Change
+    name: str
+    left: Optional[Var] = None
+    right: Optional[Var] = None
+
+    @classmethod
+    def from_json(cls, data: Any) -> VariableDifference:
+        return cls(
+            change=data["change"],
+            name=data["name"],
+            left=None if data.get("left") is None else Var.from_json(data.get("left")),
+            right=None if data.get("right") is None else Var.from_json(data.get("right")),
         )
 
 

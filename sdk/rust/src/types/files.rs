@@ -2,6 +2,7 @@
 //!
 //! Written by `python3 sdk/generate`; change the document instead.
 
+use super::FileKind;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,7 @@ pub enum FileChange {
     Gone,
     /// A word of a newer service.
     #[serde(other)]
-    Unknown,
+    Newer,
 }
 
 /// Something that happened to a file that is watched.
@@ -44,19 +45,6 @@ pub struct FileInfo {
     /// Where a symbolic link points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum FileKind {
-    File,
-    Directory,
-    Symlink,
-    Other,
-    /// A word of a newer service.
-    #[serde(other)]
-    Unknown,
 }
 
 /// A page of a directory, by name.

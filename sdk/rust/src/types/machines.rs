@@ -2,6 +2,7 @@
 //!
 //! Written by `python3 sdk/generate`; change the document instead.
 
+use super::Name;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ pub enum Durability {
     Local,
     /// A word of a newer service.
     #[serde(other)]
-    Unknown,
+    Newer,
 }
 
 /// Which machines to list. A machine has to meet all that is said.
@@ -76,6 +77,9 @@ pub struct Machine {
     /// Why it cannot leave memory, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<String>,
+    /// Which checkpoints are kept, if not those of the service's rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
     /// Whether it is in memory.
     pub running: bool,
     pub state: State,
@@ -99,10 +103,6 @@ pub struct Made {
     pub machine_name: Name,
 }
 
-/// 1 to 64 of `A-Z a-z 0-9 _ -`, the first a letter or digit; never `new`, which means "make
-/// one".
-pub type Name = String;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -111,7 +111,7 @@ pub enum Network {
     Open,
     /// A word of a newer service.
     #[serde(other)]
-    Unknown,
+    Newer,
 }
 
 /// What to make.
@@ -132,6 +132,9 @@ pub struct NewMachine {
     pub name: Option<Name>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
+    /// Which checkpoints are kept; the service's rule, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
     /// A template's name; the default one otherwise.
@@ -153,6 +156,21 @@ pub struct Removed {
     pub removed: String,
 }
 
+/// Which checkpoints are kept. The newest always is; of the others, one that any rule asks
+/// for. Without `last` and `seconds` all are kept.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Retention {
+    /// Those with a label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labelled: Option<bool>,
+    /// This many of the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<u64>,
+    /// Those younger than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -162,7 +180,7 @@ pub enum State {
     Swapped,
     /// A word of a newer service.
     #[serde(other)]
-    Unknown,
+    Newer,
 }
 
 /// What to change on a machine; what is absent stays.
@@ -175,6 +193,9 @@ pub struct Update {
     pub expires_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
+    /// Which checkpoints are kept; `null` goes back to the service's rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
     /// Replaces all tags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<BTreeMap<String, String>>,

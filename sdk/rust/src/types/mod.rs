@@ -1,7 +1,7 @@
 //! What the service says and is told, as its OpenAPI document describes it.
 //!
 //! Written by `python3 sdk/generate`; change the document instead. Fields and words only ever
-//! join: what this version does not know is passed over, or [`Unknown`](State::Unknown).
+//! join: what this version does not know is passed over, or [`Newer`](State::Newer).
 
 mod files;
 mod history;

@@ -12,6 +12,7 @@ from .. import types
 from .._config import Config
 from .._json import decode
 from .._requests import (
+    LONG_SILENCE,
     SERVICE_DEFAULT,
     Call,
     Seconds,
@@ -25,15 +26,13 @@ from .._requests import (
     segment,
 )
 from .._retry import Retry
-from ..errors import Conflict, Unreachable, refusal
+from ..errors import Conflict, refusal
 from .instruction import AsyncInstruction
 from .machine import AsyncMachine
 from .repl import AsyncRepl
-from .transport import AsyncTransport, judge
+from .transport import AsyncTransport
 
 NEW = "new"
-# A build says something at least when a step begins; some steps take minutes.
-BUILD_SILENCE = 3600.0
 
 
 class AsyncClient:
@@ -91,12 +90,15 @@ class AsyncClient:
         network: Optional[types.Network] = None,
         durability: Optional[types.Durability] = None,
         expires_at: When = None,
+        retention: Optional[types.Retention] = None,
     ) -> AsyncMachine:
         """Makes a machine."""
         body = machine_body(
             name or new_name(), template, tags, memory_mb, limits, env, network, durability,
             expires_at,
         )
+        if retention is not None:
+            body["retention"] = present(retention.to_dict())
         # a name that nobody else can have chosen makes the call safe to repeat
         call = post("/v1/machine/new", body, repeatable=name is None)
         try:
@@ -135,6 +137,19 @@ class AsyncClient:
             cursor = page.next
             if cursor is None:
                 return
+
+    async def compare(
+        self, left: Union[str, AsyncMachine], right: Union[str, AsyncMachine]
+    ) -> types.Comparison:
+        """What differs between two machines, or checkpoints such as `work@3`."""
+        names = [side if isinstance(side, str) else side.name for side in (left, right)]
+        body = {"left": names[0], "right": names[1]}
+        call = Call("POST", "/v1/compare", body=body, repeatable=True, timeout=LONG_SILENCE)
+        return await self._transport.ask(call, types.Comparison)
+
+    async def lineage(self) -> List[types.Relative]:
+        """All machines as families, oldest first."""
+        return (await self._transport.ask(get("/v1/lineage"), types.Families)).families
 
     # instructions, as foreverVM's users ask for them
 
@@ -190,19 +205,14 @@ class AsyncClient:
     async def build_template(self, recipe: str) -> AsyncIterator[types.BuildLine]:
         """Builds a template from a recipe in TOML; what it says on the way, the template last."""
         body = {"recipe": recipe}
-        call = Call("POST", "/v1/template/build", body=body, timeout=BUILD_SILENCE)
-        try:
-            async with self._transport.stream(call) as response:
-                async for text in response.aiter_lines():
-                    line = decode(types.BuildLine, json.loads(text))
-                    if line.error is not None:
-                        raise refusal(500, line.error.to_dict())
-                    yield line
-                    if line.template is not None:
-                        return
-        except httpx.TransportError as error:
-            raise judge(error)[1] from error
-        raise Unreachable("the build's connection broke; it may go on")
+        call = Call("POST", "/v1/template/build", body=body, timeout=LONG_SILENCE)
+        async for text in self._transport.lines(call):
+            line = decode(types.BuildLine, json.loads(text))
+            if line.error is not None:
+                raise refusal(500, line.error.to_dict())
+            yield line
+            if line.template is not None:
+                return
 
     async def remove_template(self, name: str) -> None:
         """Removes a template that no machine stands on."""

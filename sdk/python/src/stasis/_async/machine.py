@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import datetime
 from types import TracebackType
-from typing import AsyncIterator, List, Mapping, Optional, Sequence, Type, Union
+from typing import Any, AsyncIterator, List, Mapping, Optional, Sequence, Type, Union
 
 from .. import types
+from .._json import decode
 from .._requests import (
+    LONG_SILENCE,
     SERVICE_DEFAULT,
     Call,
+    Candidate,
     Seconds,
     ServiceDefault,
     at,
@@ -19,7 +23,9 @@ from .._requests import (
     get,
     post,
     segment,
+    timed,
     update_body,
+    variation,
 )
 from .._show import OnOutput, nowhere, to_own_streams
 from ..result import Result
@@ -154,9 +160,27 @@ class AsyncMachine:
 
     # going back, and elsewhere
 
-    async def history(self) -> List[types.Point]:
-        """States that can be gone back to, oldest first."""
-        return (await self._transport.ask(get(self._path("/history")), types.History)).checkpoints
+    async def history(self, *, files: bool = False) -> List[types.Point]:
+        """States that can be gone back to, oldest first; with the files each changed if asked."""
+        asked = get(self._path("/history"), files="true" if files else None)
+        return (await self._transport.ask(asked, types.History)).checkpoints
+
+    async def label(self, seq: int, label: Optional[str]) -> List[types.Point]:
+        """Names the state after an instruction, or takes its name away; the history then."""
+        call = post(self._path("/label"), {"seq": seq, "label": label}, repeatable=True)
+        return (await self._transport.ask(call, types.History)).checkpoints
+
+    async def lineage(self) -> types.Lineage:
+        """Its ancestors, its branches, and its whole family."""
+        return await self._transport.ask(get(self._path("/lineage")), types.Lineage)
+
+    async def disk(self) -> types.DiskUse:
+        """What it and its checkpoints take on the disk."""
+        return await self._transport.ask(get(self._path("/disk")), types.DiskUse)
+
+    def at(self, seq: int) -> AsyncPast:
+        """The state after an instruction, to look at without going back."""
+        return AsyncPast(self._transport, self.name, seq)
 
     async def undo(self) -> types.Machine:
         """Back to the state before the last instruction."""
@@ -189,6 +213,93 @@ class AsyncMachine:
     ) -> List[AsyncMachine]:
         """Several branches in one call: so many, or these."""
         return await self._branch(branch_body(list(names), count, seq, tags, reseed))
+
+    async def vary(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        names: Sequence[str] = (),
+        seq: Optional[int] = None,
+        tags: Optional[Mapping[str, str]] = None,
+        reseed: bool = False,
+        timeout_seconds: Seconds = SERVICE_DEFAULT,
+    ) -> AsyncIterator[types.BranchEnd]:
+        """A branch for each candidate, all at once; how each ended, in the order they end.
+
+        A candidate is code, or a mapping with `code`, `variables`, `tags` and `limits`.
+        """
+        body = branch_body(list(names), None, seq, tags, reseed)
+        body = {**body, "vary": [variation(one) for one in candidates], "stream": True}
+        if not names:
+            body["count"] = len(candidates)
+        body = timed(body, timeout_seconds)
+        call = Call("POST", self._path("/branch"), body=body, timeout=LONG_SILENCE)
+        async for line in self._transport.lines(call):
+            said = decode(types.BranchLine, json.loads(line))
+            if said.type == "end":
+                yield decode(types.BranchEnd, json.loads(line))
+            if said.type == "over":
+                return
+
+    async def explore(
+        self,
+        candidates: Sequence[Candidate],
+        score: str,
+        *,
+        minimize: bool = False,
+        keep: bool = False,
+        seq: Optional[int] = None,
+        reseed: bool = False,
+        timeout_seconds: Seconds = SERVICE_DEFAULT,
+    ) -> types.Explored:
+        """Tries candidates as branches and keeps the one with the best score under this name.
+
+        `score` is an expression that each branch is asked for. `keep` leaves those that lose.
+        """
+        body = {
+            "candidates": [variation(one) for one in candidates],
+            "score": score,
+            "minimize": minimize,
+            "keep": keep,
+            "reseed": reseed,
+            "seq": seq,
+        }
+        body = timed(body, timeout_seconds)
+        call = Call("POST", self._path("/explore"), body=body, timeout=LONG_SILENCE)
+        return await self._transport.ask(call, types.Explored)
+
+    async def adopt(
+        self,
+        source: Union[str, AsyncMachine],
+        variables: Sequence[str] = (),
+        files: Sequence[str] = (),
+        *,
+        force: bool = False,
+    ) -> types.Adopted:
+        """Takes variables and files over from another machine, or a checkpoint of one.
+
+        What both sides changed since they parted is a conflict, and nothing is taken without
+        `force`.
+        """
+        origin = source if isinstance(source, str) else source.name
+        body = {"from": origin, "variables": list(variables), "files": list(files)}
+        call = Call(
+            "POST", self._path("/adopt"), body={**body, "force": force}, timeout=LONG_SILENCE
+        )
+        return await self._transport.ask(call, types.Adopted)
+
+    async def promote(self, onto: Union[str, AsyncMachine, None] = None) -> AsyncMachine:
+        """Takes the parent's name, or another's, which gets this one's; the machine that had it."""
+        target = onto if onto is None or isinstance(onto, str) else onto.name
+        call = post(self._path("/promote"), {"onto": target})
+        promoted = await self._transport.ask(call, types.Promoted)
+        self.name = promoted.machine.name
+        self.info = promoted.machine
+        return AsyncMachine(self._transport, promoted.former.name, promoted.former)
+
+    def attempt(self, *, reseed: bool = False) -> AsyncAttempt:
+        """A branch to work on in a `with` block: what it did counts if the block ends well."""
+        return AsyncAttempt(self, reseed)
 
     async def _branch(self, body: object) -> List[AsyncMachine]:
         call = post(self._path("/branch"), body)
@@ -244,3 +355,67 @@ class AsyncMachine:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
+
+
+class AsyncPast:
+    """A machine's state after an instruction, to look at."""
+
+    def __init__(self, transport: AsyncTransport, machine: str, seq: int) -> None:
+        self._transport = transport
+        self._machine = machine
+        self.seq = seq
+
+    async def variables(self) -> List[types.Var]:
+        """Variables as they were."""
+        return (await self._transport.ask(get(self._path("/vars")), types.VarList)).vars
+
+    async def files(self, path: str) -> List[types.FileView]:
+        """A directory as it was."""
+        asked = get(self._path("/files"), path=path)
+        return (await self._transport.ask(asked, types.FileViews)).files
+
+    async def read(self, path: str) -> bytes:
+        """A file as it was."""
+        asked = get(self._path("/file"), path=path)
+        return b"".join([piece async for piece in resumed(self._transport, asked, 0, None)])
+
+    def _path(self, rest: str) -> str:
+        return at(self._machine, f"/at/{self.seq}{rest}")
+
+
+class AsyncAttempt:
+    """A branch that takes its parent's name at the end of a block, or goes if the block fails."""
+
+    def __init__(self, machine: AsyncMachine, reseed: bool) -> None:
+        self._machine = machine
+        self._reseed = reseed
+        self._discarded = False
+        self.former: Optional[AsyncMachine] = None
+        """The machine as it was before, under the branch's name, once the branch took its place."""
+
+    def discard(self) -> None:
+        """The block ends well, and yet the branch goes."""
+        self._discarded = True
+
+    @property
+    def branch(self) -> AsyncMachine:
+        return self._branch
+
+    async def run(self, code: str, **options: Any) -> Result:
+        """As `run` of a machine, on the branch; an error of the code is raised."""
+        return (await self._branch.run(code, **options)).check()
+
+    async def __aenter__(self) -> AsyncAttempt:
+        self._branch = await self._machine.branch(reseed=self._reseed)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        if error is not None or self._discarded:
+            await self._branch.remove()
+        else:
+            self.former = await self._branch.promote(self._machine)

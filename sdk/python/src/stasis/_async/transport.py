@@ -64,6 +64,16 @@ class AsyncTransport:
         finally:
             await response.aclose()
 
+    async def lines(self, call: Call) -> AsyncIterator[str]:
+        """Lines of an answer that cannot be asked for again."""
+        try:
+            async with self.stream(call) as response:
+                async for line in response.aiter_lines():
+                    yield line
+        except httpx.TransportError as error:
+            raise judge(error)[1] from error
+        raise Unreachable("the connection broke before the end; the service may go on")
+
     async def breathe(self, error: Exception, broken: int) -> None:
         """Waits before a stream that broke so often is resumed; raises if it should not be."""
         trouble, failure = judge(error)

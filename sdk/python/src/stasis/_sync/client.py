@@ -14,6 +14,7 @@ from .. import types
 from .._config import Config
 from .._json import decode
 from .._requests import (
+    LONG_SILENCE,
     SERVICE_DEFAULT,
     Call,
     Seconds,
@@ -27,15 +28,13 @@ from .._requests import (
     segment,
 )
 from .._retry import Retry
-from ..errors import Conflict, Unreachable, refusal
+from ..errors import Conflict, refusal
 from .instruction import Instruction
 from .machine import Machine
 from .repl import Repl
-from .transport import Transport, judge
+from .transport import Transport
 
 NEW = "new"
-# A build says something at least when a step begins; some steps take minutes.
-BUILD_SILENCE = 3600.0
 
 
 class Client:
@@ -93,12 +92,15 @@ class Client:
         network: Optional[types.Network] = None,
         durability: Optional[types.Durability] = None,
         expires_at: When = None,
+        retention: Optional[types.Retention] = None,
     ) -> Machine:
         """Makes a machine."""
         body = machine_body(
             name or new_name(), template, tags, memory_mb, limits, env, network, durability,
             expires_at,
         )
+        if retention is not None:
+            body["retention"] = present(retention.to_dict())
         # a name that nobody else can have chosen makes the call safe to repeat
         call = post("/v1/machine/new", body, repeatable=name is None)
         try:
@@ -137,6 +139,19 @@ class Client:
             cursor = page.next
             if cursor is None:
                 return
+
+    def compare(
+        self, left: Union[str, Machine], right: Union[str, Machine]
+    ) -> types.Comparison:
+        """What differs between two machines, or checkpoints such as `work@3`."""
+        names = [side if isinstance(side, str) else side.name for side in (left, right)]
+        body = {"left": names[0], "right": names[1]}
+        call = Call("POST", "/v1/compare", body=body, repeatable=True, timeout=LONG_SILENCE)
+        return self._transport.ask(call, types.Comparison)
+
+    def lineage(self) -> List[types.Relative]:
+        """All machines as families, oldest first."""
+        return (self._transport.ask(get("/v1/lineage"), types.Families)).families
 
     # instructions, as foreverVM's users ask for them
 
@@ -192,19 +207,14 @@ class Client:
     def build_template(self, recipe: str) -> Iterator[types.BuildLine]:
         """Builds a template from a recipe in TOML; what it says on the way, the template last."""
         body = {"recipe": recipe}
-        call = Call("POST", "/v1/template/build", body=body, timeout=BUILD_SILENCE)
-        try:
-            with self._transport.stream(call) as response:
-                for text in response.iter_lines():
-                    line = decode(types.BuildLine, json.loads(text))
-                    if line.error is not None:
-                        raise refusal(500, line.error.to_dict())
-                    yield line
-                    if line.template is not None:
-                        return
-        except httpx.TransportError as error:
-            raise judge(error)[1] from error
-        raise Unreachable("the build's connection broke; it may go on")
+        call = Call("POST", "/v1/template/build", body=body, timeout=LONG_SILENCE)
+        for text in self._transport.lines(call):
+            line = decode(types.BuildLine, json.loads(text))
+            if line.error is not None:
+                raise refusal(500, line.error.to_dict())
+            yield line
+            if line.template is not None:
+                return
 
     def remove_template(self, name: str) -> None:
         """Removes a template that no machine stands on."""

@@ -66,6 +66,16 @@ class Transport:
         finally:
             response.close()
 
+    def lines(self, call: Call) -> Iterator[str]:
+        """Lines of an answer that cannot be asked for again."""
+        try:
+            with self.stream(call) as response:
+                for line in response.iter_lines():
+                    yield line
+        except httpx.TransportError as error:
+            raise judge(error)[1] from error
+        raise Unreachable("the connection broke before the end; the service may go on")
+
     def breathe(self, error: Exception, broken: int) -> None:
         """Waits before a stream that broke so often is resumed; raises if it should not be."""
         trouble, failure = judge(error)

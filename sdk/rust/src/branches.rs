@@ -1,0 +1,141 @@
+//! Branches of a machine: several at once, compared, taken over, put in its place.
+
+use crate::transport::{Call, Transport, at};
+use crate::types::{
+    AdoptRequest, Adopted, BranchEnd, BranchLine, BranchRequest, Branches, ExploreRequest,
+    Explored, Machine as Info, PromoteRequest, Promoted, Vary,
+};
+use crate::{Error, Machine, Result, Streamed};
+use futures_util::stream::{self, StreamExt};
+use std::sync::Arc;
+
+impl From<&str> for Vary {
+    fn from(code: &str) -> Vary {
+        Vary { code: Some(code.to_owned()), ..Vary::default() }
+    }
+}
+
+impl Machine {
+    /// A new machine that goes on from this one's state.
+    pub async fn branch(&self) -> Result<Machine> {
+        let made = self.branches(BranchRequest::default()).await?;
+        made.into_iter().next().ok_or_else(|| Error::protocol("no branch was made"))
+    }
+
+    /// Branches as told: so many, by these names, from an earlier state, with tags of their own.
+    pub async fn branches(&self, request: BranchRequest) -> Result<Vec<Machine>> {
+        let call = Call::post(self.path("/branch")?).body(&request)?;
+        let made = self.transport().json::<Branches>(call).await?.machines;
+        let own = |info: Info| Machine::new(self.transport().clone(), info.name);
+        Ok(made.into_iter().map(own).collect())
+    }
+
+    /// A branch for each of `request.vary`, all at once; how each ended, in the order they end.
+    pub async fn vary(&self, mut request: BranchRequest) -> Result<Streamed<BranchEnd>> {
+        if request.names.is_empty() {
+            request.count = Some(request.vary.len() as u64);
+        }
+        request.stream = Some(true);
+        let call = Call::post(self.path("/branch")?).patient().body(&request)?;
+        let lines = self.transport().lines::<BranchLine>(&call).await?;
+        let ends = stream::unfold(lines, |mut lines| async {
+            loop {
+                let line = match lines.next().await? {
+                    Ok(line) => line,
+                    Err(error) => return Some((Err(error), lines)),
+                };
+                match line.r#type.as_deref() {
+                    Some("end") => return Some((end(line), lines)),
+                    Some("over") => return None,
+                    _ => {}
+                }
+            }
+        });
+        Ok(ends.boxed())
+    }
+
+    /// Tries candidates as branches and keeps the one with the best score under this name.
+    pub async fn explore(&self, request: &ExploreRequest) -> Result<Explored> {
+        let call = Call::post(self.path("/explore")?).patient().body(request)?;
+        self.transport().json(call).await
+    }
+
+    /// Takes variables and files over from another machine, or a checkpoint of one. What both
+    /// sides changed since they parted is a conflict, and nothing is taken without `force`.
+    pub async fn adopt(&self, request: &AdoptRequest) -> Result<Adopted> {
+        let call = Call::post(self.path("/adopt")?).patient().body(request)?;
+        self.transport().json(call).await
+    }
+
+    /// Takes the parent's name, or another's, which gets this one's: this machine under its new
+    /// name, and the one that had it.
+    pub async fn promote(&self, onto: Option<&str>) -> Result<(Machine, Machine)> {
+        let asked = PromoteRequest { onto: onto.map(str::to_owned) };
+        let call = Call::post(self.path("/promote")?).body(&asked)?;
+        let promoted: Promoted = self.transport().json(call).await?;
+        let own = |info: Info| Machine::new(self.transport().clone(), info.name);
+        Ok((own(promoted.machine), own(promoted.former)))
+    }
+
+    /// Works on a branch. If the work ends well the branch takes this machine's name, and the
+    /// machine as it was, which is returned too, stays under the branch's; if it fails the branch
+    /// goes.
+    pub async fn attempt<T>(
+        &self,
+        work: impl AsyncFnOnce(&Machine) -> Result<T>,
+    ) -> Result<(T, Machine)> {
+        let branch = self.branch().await?;
+        match work(&branch).await {
+            Ok(value) => Ok((value, branch.promote(Some(self.name())).await?.1)),
+            Err(error) => {
+                branch.remove().await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The state after an instruction, to look at without going back.
+    pub fn at(&self, seq: u64) -> Past {
+        Past { transport: self.transport().clone(), machine: self.name().to_owned(), seq }
+    }
+}
+
+fn end(line: BranchLine) -> Result<BranchEnd> {
+    let (Some(index), Some(machine)) = (line.index, line.machine) else {
+        return Err(Error::protocol("a branch without a name ended"));
+    };
+    let BranchLine { error, instruction, output, .. } = line;
+    Ok(BranchEnd { error, index, instruction, machine, output })
+}
+
+/// A machine's state after an instruction, to look at.
+#[derive(Debug, Clone)]
+pub struct Past {
+    transport: Arc<Transport>,
+    machine: String,
+    seq: u64,
+}
+
+impl Past {
+    /// Variables as they were.
+    pub async fn variables(&self) -> Result<Vec<crate::types::Var>> {
+        let call = Call::get(self.path("/vars")?);
+        Ok(self.transport.json::<crate::types::VarList>(call).await?.vars)
+    }
+
+    /// A directory as it was.
+    pub async fn files(&self, path: &str) -> Result<Vec<crate::types::FileView>> {
+        let call = Call::get(self.path("/files")?).query("path", path);
+        Ok(self.transport.json::<crate::types::FileViews>(call).await?.files)
+    }
+
+    /// A file as it was.
+    pub fn read(&self, path: &str) -> Streamed<Vec<u8>> {
+        let call = self.path("/file").map(|at| Call::get(at).query("path", path));
+        crate::files::resumed(self.transport.clone(), call, 0..u64::MAX)
+    }
+
+    fn path(&self, rest: &str) -> Result<String> {
+        at(&self.machine, &format!("/at/{}{rest}", self.seq))
+    }
+}
