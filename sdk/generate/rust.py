@@ -96,7 +96,7 @@ def declare(declaration, defaults: set[str]) -> str:
 
 
 def choice(name: str, values: tuple) -> str:
-    lines = "".join(f"    {camel(value)},\n" for value in values)
+    lines = "".join(f"{renamed(value)}    {camel(value)},\n" for value in values)
     return (
         "#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]\n"
         '#[serde(rename_all = "snake_case")]\n#[non_exhaustive]\n'
@@ -105,8 +105,13 @@ def choice(name: str, values: tuple) -> str:
     )
 
 
+def renamed(word: str) -> str:
+    """What serde has to be told where a variant's name does not say it."""
+    return "" if re.fullmatch("[a-z_]+", word) else f'    #[serde(rename = "{word}")]\n'
+
+
 def camel(word: str) -> str:
-    return "".join(part.capitalize() for part in re.split(r"[_-]", word))
+    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[._-]", word))
 
 
 def struct(declaration: Struct, defaults: set[str]) -> str:

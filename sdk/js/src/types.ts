@@ -246,6 +246,23 @@ export interface ErrorBody {
   message: string;
 }
 
+/** Something that changed. */
+export interface Event {
+  /** What else it is about: a path, a template, a parent, a reason. */
+  about?: string | null;
+  at: string;
+  /** Later ones are higher; numbers may be left out. */
+  id: number;
+  kind: EventKind;
+  machine?: Name | null;
+  /** An instruction's number. */
+  seq?: number | null;
+  /** How an instruction ended. */
+  status?: Status | null;
+}
+
+export type EventKind = "machine.created" | "machine.updated" | "machine.removed" | "machine.woken" | "machine.swapped" | "machine.pinned" | "machine.fell_back" | "machine.rolled_back" | "instruction.queued" | "instruction.started" | "instruction.finished" | "checkpoint.made" | "file.put" | "file.removed" | "template.built" | "template.removed" | "service.started" | "events.missed";
+
 export interface ExecRequest {
   /** Overrides the machine's. */
   durability?: Durability | null;
@@ -373,10 +390,15 @@ export interface FileViews {
 
 /** Which machines to list. A machine has to meet all that is said. */
 export interface Filter {
+  created_after?: string | null;
+  created_before?: string | null;
   /** What `next` of the page before said. */
   cursor?: string | null;
   /** At most this many; 1000 unless told. */
   limit?: number | null;
+  memory_mb_max?: number | null;
+  /** Bounds on the memory a machine may use. */
+  memory_mb_min?: number | null;
   state?: State | null;
   tags?: Record<string, string>;
 }

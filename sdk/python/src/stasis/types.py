@@ -17,6 +17,8 @@ Change = Literal["added", "removed", "changed", "unknown"]
 
 Durability = Literal["memory", "local"]
 
+EventKind = Literal["machine.created", "machine.updated", "machine.removed", "machine.woken", "machine.swapped", "machine.pinned", "machine.fell_back", "machine.rolled_back", "instruction.queued", "instruction.started", "instruction.finished", "checkpoint.made", "file.put", "file.removed", "template.built", "template.removed", "service.started", "events.missed"]
+
 FileChange = Literal["watching", "created", "changed", "written", "removed", "overflowed", "swapped", "gone"]
 
 FileKind = Literal["file", "directory", "symlink", "other"]
@@ -355,6 +357,34 @@ class ErrorBody(Model):
             message=data["message"],
             hint=data.get("hint"),
             id=data.get("id"),
+        )
+
+
+@dataclass(frozen=True)
+class Event(Model):
+    """Something that changed."""
+    at: datetime
+    id: int
+    """Later ones are higher; numbers may be left out."""
+    kind: EventKind
+    about: Optional[str] = None
+    """What else it is about: a path, a template, a parent, a reason."""
+    machine: Optional[Name] = None
+    seq: Optional[int] = None
+    """An instruction's number."""
+    status: Optional[Status] = None
+    """How an instruction ended."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Event:
+        return cls(
+            at=time(data["at"]),
+            id=data["id"],
+            kind=data["kind"],
+            about=data.get("about"),
+            machine=data.get("machine"),
+            seq=data.get("seq"),
+            status=data.get("status"),
         )
 
 

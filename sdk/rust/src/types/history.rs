@@ -2,10 +2,12 @@
 //!
 //! Written by `python3 sdk/generate`; change the document instead.
 
-use super::{Address, Artifact, ErrorBody, Limits, Machine};
+use super::{Artifact, ErrorBody, Name, Status};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+pub type Address = String;
 
 /// What to take over from another machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -191,6 +193,18 @@ pub struct DiskUse {
     pub shared_bytes: u64,
 }
 
+/// When an instruction's answer is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Durability {
+    Memory,
+    Local,
+    /// A word of a newer service.
+    #[serde(other)]
+    Newer,
+}
+
 /// Candidates to try as branches.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExploreRequest {
@@ -326,6 +340,19 @@ pub struct LabelRequest {
     pub seq: u64,
 }
 
+/// What a machine may use; absent means the template's or the service's default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_mb: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u64>,
+}
+
 /// A machine among its relatives.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lineage {
@@ -336,9 +363,55 @@ pub struct Lineage {
     pub tree: Relative,
 }
 
-/// 1 to 64 of `A-Z a-z 0-9 _ -`, the first a letter or digit; never `new`, which means "make
-/// one".
-pub type Name = String;
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The last checkpoint on disk; absent before the first instruction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Address>,
+    pub created_at: Timestamp,
+    pub durability: Durability,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Whether instructions run or wait.
+    pub has_pending_instruction: bool,
+    pub has_pending_instructions: bool,
+    /// How many instructions it was given.
+    pub instructions: u64,
+    pub limits: Limits,
+    pub name: Name,
+    pub network: Network,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    /// Why it cannot leave memory, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<String>,
+    /// Which checkpoints are kept, if not those of the service's rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
+    /// Whether it is in memory.
+    pub running: bool,
+    pub state: State,
+    pub tags: BTreeMap<String, String>,
+    pub template: String,
+}
+
+/// A machine that was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    pub machine: Machine,
+    pub machine_name: Name,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Network {
+    None,
+    Open,
+    /// A word of a newer service.
+    #[serde(other)]
+    Newer,
+}
 
 /// How an instruction ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -384,6 +457,15 @@ pub struct OutputDifference {
     pub left: Option<Output>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub right: Option<Output>,
+}
+
+/// Where a branch came from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Parent {
+    pub machine: Name,
+    /// The checkpoint it started from; absent for a machine that had run nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
 }
 
 /// A state that can be gone back to.
@@ -453,6 +535,21 @@ pub struct Relative {
     pub seq: Option<u64>,
 }
 
+/// Which checkpoints are kept. The newest always is; of the others, one that any rule asks
+/// for. Without `last` and `seconds` all are kept.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Retention {
+    /// Those with a label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labelled: Option<bool>,
+    /// This many of the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<u64>,
+    /// Those younger than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rollback {
     /// The state after this instruction; null for the beginning.
@@ -470,13 +567,10 @@ pub struct Shown {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Status {
-    Queued,
+pub enum State {
+    Ready,
     Running,
-    Done,
-    Interrupted,
-    Cancelled,
-    Lost,
+    Swapped,
     /// A word of a newer service.
     #[serde(other)]
     Newer,

@@ -2,34 +2,29 @@
 //!
 //! Written by `python3 sdk/generate`; change the document instead.
 
-use super::Name;
+use super::{Durability, Limits, Machine, Name, Network, Retention, State};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-pub type Address = String;
-
-/// When an instruction's answer is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Durability {
-    Memory,
-    Local,
-    /// A word of a newer service.
-    #[serde(other)]
-    Newer,
-}
-
 /// Which machines to list. A machine has to meet all that is said.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Filter {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_after: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_before: Option<Timestamp>,
     /// What `next` of the page before said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// At most this many; 1000 unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mb_max: Option<u64>,
+    /// Bounds on the memory a machine may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mb_min: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -42,51 +37,6 @@ pub struct Interrupted {
     pub interrupted: bool,
 }
 
-/// What a machine may use; absent means the template's or the service's default.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk_mb: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_mb: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pids: Option<u64>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
-    /// The last checkpoint on disk; absent before the first instruction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checkpoint: Option<Address>,
-    pub created_at: Timestamp,
-    pub durability: Durability,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Timestamp>,
-    /// Whether instructions run or wait.
-    pub has_pending_instruction: bool,
-    pub has_pending_instructions: bool,
-    /// How many instructions it was given.
-    pub instructions: u64,
-    pub limits: Limits,
-    pub name: Name,
-    pub network: Network,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Parent>,
-    /// Why it cannot leave memory, if so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pinned: Option<String>,
-    /// Which checkpoints are kept, if not those of the service's rule.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retention: Option<Retention>,
-    /// Whether it is in memory.
-    pub running: bool,
-    pub state: State,
-    pub tags: BTreeMap<String, String>,
-    pub template: String,
-}
-
 /// A page of machines, newest first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineList {
@@ -94,24 +44,6 @@ pub struct MachineList {
     /// What to give as `cursor` for the next page; null at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-}
-
-/// A machine that was made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Made {
-    pub machine: Machine,
-    pub machine_name: Name,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Network {
-    None,
-    Open,
-    /// A word of a newer service.
-    #[serde(other)]
-    Newer,
 }
 
 /// What to make.
@@ -142,45 +74,9 @@ pub struct NewMachine {
     pub template: Option<String>,
 }
 
-/// Where a branch came from.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Parent {
-    pub machine: Name,
-    /// The checkpoint it started from; absent for a machine that had run nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seq: Option<u64>,
-}
-
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Removed {
     pub removed: String,
-}
-
-/// Which checkpoints are kept. The newest always is; of the others, one that any rule asks
-/// for. Without `last` and `seconds` all are kept.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Retention {
-    /// Those with a label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub labelled: Option<bool>,
-    /// This many of the newest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last: Option<u64>,
-    /// Those younger than this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seconds: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum State {
-    Ready,
-    Running,
-    Swapped,
-    /// A word of a newer service.
-    #[serde(other)]
-    Newer,
 }
 
 /// What to change on a machine; what is absent stays.

@@ -3,6 +3,7 @@
 //! Written by `python3 sdk/generate`; change the document instead. Fields and words only ever
 //! join: what this version does not know is passed over, or [`Newer`](State::Newer).
 
+mod events;
 mod files;
 mod history;
 mod instructions;
@@ -12,6 +13,7 @@ mod store;
 mod templates;
 mod tokens;
 
+pub use events::*;
 pub use files::*;
 pub use history::*;
 pub use instructions::*;
