@@ -34,6 +34,7 @@ pub const FILES: &[(&str, &str)] = &[
     file!("stasis_agent/stdin.py"),
     file!("stasis_agent/streams.py"),
     file!("stasis_agent/timing.py"),
+    file!("stasis_agent/touched.py"),
     file!("stasis_agent/transform.py"),
     file!("stasis_agent/variables.py"),
     file!("stasis_agent/wake.py"),

@@ -108,6 +108,9 @@ pub struct Outcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
     pub runtime_ms: f64,
+    /// Variables that were bound, unbound or changed in place, as far as was seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub touched: Vec<String>,
     /// What was left out because it was too large, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<String>,

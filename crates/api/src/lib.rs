@@ -17,6 +17,7 @@ mod machine;
 mod name;
 mod service;
 mod template;
+mod travel;
 
 pub use address::{Address, AddressError};
 pub use error::{ErrorBody, Problem};
@@ -34,8 +35,15 @@ pub use machine::{Durability, Limits, Machine, Network, NewMachine, Parent, Stat
 pub use name::{Name, NameError};
 pub use service::{
     Accepted, BranchRequest, Branches, BuildLine, BuildTemplate, Cancelled, CheckStore, Code,
-    Complete, Completions, ExecRequest, Filter, Health, History, InstructionList, Interrupted,
-    MachineList, Made, MadeToken, NewToken, Outputs, Point, Range, Removed, Rollback, StoreChecked,
-    StoreFinding, StoreFreed, StoreStats, TemplateList, Token, TokenList, Var, VarList, Whoami,
+    Complete, Completions, ExecRequest, Filter, Health, InstructionList, Interrupted, MachineList,
+    Made, MadeToken, NewToken, Outputs, Range, Removed, Rollback, StoreChecked, StoreFinding,
+    StoreFreed, StoreStats, TemplateList, Token, TokenList, Var, VarList, Whoami, timeout,
 };
 pub use template::Template;
+pub use travel::{
+    AdoptRequest, Adopted, Ancestor, BranchEnd, BranchLine, Candidate, Change, CompareRequest,
+    Comparison, Conflict, DiskUse, ExploreRequest, Explored, FileChanges, FileDifference,
+    FileQuery, FileView, FileViews, History, HistoryQuery, LabelRequest, Lineage, Output,
+    OutputDifference, Point, PromoteRequest, Promoted, Relative, Retention, VariableDifference,
+    Vary,
+};

@@ -91,6 +91,9 @@ pub struct NewMachine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
+    /// Which checkpoints are kept; the service's rule, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<crate::Retention>,
 }
 
 /// What to change on a machine; what is absent stays.
@@ -108,6 +111,10 @@ pub struct Update {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "nullable")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Option<Timestamp>>,
+    /// Which checkpoints are kept; `null` goes back to the service's rule.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "nullable")]
+    #[schema(value_type = Option<crate::Retention>)]
+    pub retention: Option<Option<crate::Retention>>,
 }
 
 /// Tells an explicit null from a field that is not there.
@@ -181,4 +188,7 @@ pub struct Machine {
     /// Why it cannot leave memory, if so.
     pub pinned: Option<String>,
     pub parent: Option<Parent>,
+    /// Which checkpoints are kept, if not those of the service's rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<crate::Retention>,
 }

@@ -117,7 +117,8 @@ impl ExecRequest {
     }
 }
 
-fn timeout(given: Option<Option<f64>>) -> Result<Timeout, String> {
+/// How long something may run, as clients say it; otherwise what is wrong with it.
+pub fn timeout(given: Option<Option<f64>>) -> Result<Timeout, String> {
     match given {
         None => Ok(Timeout::Default),
         Some(None) => Ok(Timeout::Never),
@@ -248,25 +249,6 @@ pub struct Completions {
     pub names: Vec<String>,
 }
 
-/// A state that can be gone back to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Point {
-    /// The instruction it is the state after.
-    pub seq: u64,
-    #[schema(value_type = String, format = DateTime)]
-    pub at: Timestamp,
-    /// What it added to the store.
-    pub bytes: u64,
-    pub label: Option<String>,
-    /// The code of that instruction.
-    pub code: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct History {
-    pub checkpoints: Vec<Point>,
-}
-
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rollback {
@@ -293,11 +275,24 @@ pub struct BranchRequest {
     /// Seed the program's own random generators anew.
     #[serde(default)]
     pub reseed: bool,
+    /// What each branch runs at once, in turn; those beyond the end run nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vary: Vec<crate::Vary>,
+    /// How long each may run; absent means the service's default, null no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "nullable")]
+    #[schema(value_type = Option<f64>)]
+    pub timeout_seconds: Option<Option<f64>>,
+    /// Answer with a line of JSON for each end as it comes, instead of all together.
+    #[serde(default)]
+    pub stream: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Branches {
     pub machines: Vec<Machine>,
+    /// How the parts of `vary` ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<crate::BranchEnd>,
 }
 
 /// What the store takes.

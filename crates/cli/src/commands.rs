@@ -1,16 +1,22 @@
 //! The table of commands; each has its own file.
 
+mod adopt;
 mod branch;
+mod compare;
 mod completions;
 mod config;
 mod cp;
 mod doctor;
 mod exec;
+mod explore;
 pub mod history;
+mod label;
 mod machine;
 mod making;
 mod mcp;
 mod pairs;
+mod peek;
+mod promote;
 mod repl;
 mod rollback;
 mod run;
@@ -20,6 +26,7 @@ mod stop;
 mod store;
 mod template;
 mod token;
+mod tree;
 pub mod undo;
 
 use crate::bench::Bench;
@@ -49,6 +56,20 @@ pub enum Command {
     Rollback(rollback::Args),
     /// Make new machines that go on from a machine's state
     Branch(branch::Args),
+    /// Run candidates as branches, score each, and keep the best
+    Explore(explore::Args),
+    /// Say what differs between two machines or checkpoints
+    Compare(compare::Args),
+    /// Take variables and files over from another machine
+    Adopt(adopt::Args),
+    /// Give a branch its machine's name
+    Promote(promote::Args),
+    /// Draw machines and their branches
+    Tree(tree::Args),
+    /// Name a checkpoint
+    Label(label::Args),
+    /// Look at variables and files of the past
+    Peek(peek::Args),
     /// Build, list, look at and remove what machines start from
     #[command(subcommand)]
     Template(template::Template),
@@ -89,6 +110,13 @@ impl Command {
             Command::Undo(args) => undo::run(args, context),
             Command::Rollback(args) => rollback::run(args, context),
             Command::Branch(args) => branch::run(args, context),
+            Command::Explore(args) => explore::run(args, context),
+            Command::Compare(args) => compare::run(args, context),
+            Command::Adopt(args) => adopt::run(args, context),
+            Command::Promote(args) => promote::run(args, context),
+            Command::Tree(args) => tree::run(args, context),
+            Command::Label(args) => label::run(args, context),
+            Command::Peek(args) => peek::run(args, context),
             Command::Template(command) => command.run(context),
             Command::Store(command) => command.run(context),
             Command::Token(command) => command.run(context),

@@ -2,7 +2,7 @@
 //!
 //!   flag ─► environment ─► file ─► default          the first that says something wins
 //!
-//! One TOML file; keys below `[limits]` are written `limits.memory_mb` here. A key that is not
+//! One TOML file; keys below a table such as `[limits]` are written `limits.memory_mb` here. A key that is not
 //! known, and a value that does not fit its key, are errors: a typing mistake must not pass as a
 //! default.
 
@@ -115,6 +115,15 @@ impl Config {
         match self.value(key) {
             Some(Value::Count(count)) => Some(*count),
             _ => None,
+        }
+    }
+
+    /// Which checkpoints stay on machines without a rule of their own.
+    pub fn retention(&self) -> stasis_api::Retention {
+        stasis_api::Retention {
+            last: self.count("retention.last"),
+            seconds: self.count("retention.seconds"),
+            ..stasis_api::Retention::default()
         }
     }
 

@@ -21,6 +21,13 @@ fn help_of_every_command() {
         "undo",
         "rollback",
         "branch",
+        "explore",
+        "compare",
+        "adopt",
+        "promote",
+        "tree",
+        "label",
+        "peek",
         "template",
         "template build",
         "store",
@@ -47,7 +54,7 @@ fn mistakes_are_told_before_anything_is_started() {
     world.set("NO_COLOR", "1");
     std::fs::write(world.path("bad.toml"), "timeout_second = 3\n").unwrap();
     std::fs::write(world.path("recipe.toml"), "name = 'x'\nbase = 'host'\npackges = []\n").unwrap();
-    let tries: [&[&str]; 14] = [
+    let tries: [&[&str]; 18] = [
         &[],
         &["run"],
         &["run", "-c", "1", "file.py"],
@@ -58,6 +65,10 @@ fn mistakes_are_told_before_anything_is_started() {
         &["rollback", "work"],
         &["rollback", "work@x"],
         &["branch", "work", "-n", "3", "--name", "only-one"],
+        &["label", "work", "name"],
+        &["adopt", "work", "other"],
+        &["explore", "work", "--score", "x"],
+        &["machine", "set", "work", "--keep", "some"],
         &["machine", "list", "--url", "nonsense"],
         &["config", "--config", "bad.toml"],
         &["template", "build", "recipe.toml"],
@@ -95,12 +106,12 @@ fn settings_and_where_they_came_from() {
 
 #[test]
 fn the_host_is_examined() {
-    let world = World::new();
+    let mut world = World::new();
     let said = world.run(&["doctor", "--json"]);
     let answer = said.json();
     let checks = answer["checks"].as_array().expect("a list");
     let names: Vec<&str> = checks.iter().filter_map(|check| check["name"].as_str()).collect();
-    for name in ["kernel", "root", "overlayfs", "cgroups", "Landlock", "disk space", "uv"] {
+    for name in ["kernel", "root", "overlayfs", "cgroups", "landlock", "disk space", "uv"] {
         assert!(names.contains(&name), "no {name} in {names:?}");
     }
     for check in checks {
@@ -113,6 +124,10 @@ fn the_host_is_examined() {
     assert_eq!(said.code(), i32::from(missing));
     let text = world.run(&["doctor"]).stdout();
     assert!(names.iter().all(|name| text.contains(name)), "{text}");
+    world.set("STASIS_WITHOUT", "pagemap_scan");
+    let without = world.run(&["doctor"]).stdout();
+    let line = without.lines().find(|line| line.contains("pagemap_scan")).expect("a line");
+    assert!(line.starts_with("lacking") && without.contains("captures read the whole page map"));
 }
 
 #[test]

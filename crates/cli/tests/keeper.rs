@@ -234,3 +234,42 @@ fn a_keeper_leaves_when_nobody_needs_it() {
     }
     assert_eq!(kept.well(&["run", "--machine", "work", "-c", "x"]), "7\n");
 }
+
+#[test]
+fn the_past_and_relatives_from_the_command_line() {
+    let kept = Kept::new();
+    let local = |machine: &str, code: &str| {
+        kept.well(&["exec", machine, code, "--durability", "local"]);
+    };
+    kept.well(&["machine", "new", "work", "--keep", "last=5"]);
+    local("work", "x = 1\nopen('t.txt', 'w').write('one\\n')");
+    kept.well(&["label", "work@0", "start"]);
+    kept.well(&["branch", "work", "--name", "other"]);
+    local("other", "x = 2\nopen('t.txt', 'w').write('two\\n')\nx");
+    assert_eq!(kept.well(&["tree"]), "work@0\n└── @0 other@0\n");
+    let history = kept.well(&["machine", "history", "work", "--files"]);
+    assert!(history.contains("work@0 (start)") && history.contains("1 files: "), "{history}");
+    let compared = kept.well(&["compare", "work@0", "other"]);
+    assert!(compared.contains("x         changed  int: 1  int: 2"), "{compared}");
+    assert!(compared.contains("    -one\n    +two\n"), "{compared}");
+    assert!(kept.well(&["peek", "work@0"]).contains("x     int"));
+    let home = kept.well(&["exec", "work", "import os; print(os.getcwd())"]);
+    let file = format!("{}/t.txt", home.trim());
+    assert_eq!(kept.well(&["peek", "other@0", &file]), "two\n");
+    assert!(kept.well(&["peek", "other", home.trim()]).contains("t.txt"));
+    local("work", "x = 9");
+    let refused = kept.run(&["adopt", "work", "other", "--var", "x"]);
+    assert_eq!(refused.code(), 4, "{}", refused.stderr());
+    assert!(refused.stderr().contains("conflict: variable x"), "{}", refused.stderr());
+    let forced = kept.well(&["adopt", "work", "other", "--var", "x", "--file", &file, "--force"]);
+    assert!(forced.starts_with("variable x\nfile /"), "{forced}");
+    let said = kept.well(&["promote", "other"]);
+    assert_eq!(said, "other is now work; what was work is now other\n");
+    let explored = kept.well(&["explore", "work", "-c", "x += 1", "-c", "x -= 1", "--score", "x"]);
+    assert!(explored.contains("work is the best"), "{explored}");
+    assert_eq!(kept.well(&["exec", "work", "x"]), "3\n");
+    let varied = kept.well(&["branch", "work", "-c", "x * 10", "-c", "print('hi')"]);
+    assert!(varied.contains("  30\n") && varied.contains("  hi\n"), "{varied}");
+    let disk = kept.well(&["machine", "disk", "work"]);
+    assert!(disk.contains("own_bytes"), "{disk}");
+}

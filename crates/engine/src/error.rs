@@ -28,6 +28,9 @@ pub enum Error {
     /// What an image needs is not known, so nothing may be removed.
     #[error("image {id} is to be kept and cannot be read, so nothing was removed: {source}")]
     Keep { id: String, source: Box<Error> },
+    /// More than was asked for at most.
+    #[error("{0}")]
+    TooLarge(String),
     #[error("the process tree has ended")]
     Gone,
 }
@@ -46,6 +49,7 @@ impl Error {
             Error::Step { .. } => "restore.step",
             Error::Busy(_) => "store.busy",
             Error::Keep { .. } => "store.keep",
+            Error::TooLarge(_) => "file.too_large",
             Error::Gone => "tree.gone",
         }
     }

@@ -10,13 +10,16 @@
 
 mod capture;
 mod confine;
+mod contents;
 mod disk;
 mod engine;
 mod error;
 #[doc(hidden)]
 pub mod fault;
+mod fill;
 mod flatten;
 mod freeze;
+mod held;
 mod identity;
 mod inject;
 mod inside;
@@ -24,6 +27,7 @@ mod jobs;
 mod layers;
 mod lazy;
 mod objects;
+mod origin;
 mod plan;
 mod proc;
 mod restore;
@@ -35,22 +39,24 @@ mod template;
 mod track;
 mod tree;
 mod tty;
+mod turns;
 mod validate;
 mod vdso;
 mod walls;
 
 pub use capture::Captured;
+pub use contents::{Contents, Difference, Entry, EntryKind, plain_path};
 pub use engine::{Config, Engine, Outside};
 pub use error::{Error, Result};
 pub use inside::Inside;
 pub use restore::Lazy;
 pub use stasis_image::ImageId;
-pub use stasis_image::{PackRoot, SectionKind};
+pub use stasis_image::{BundleError, BundleHead, PackRoot, SectionKind};
 pub use stasis_sandbox::disk::DiskUsage;
 pub use stasis_sandbox::{DiskLimit, Limits, Usage, WallsConfig};
 pub use stasis_spawner::protocol::{LaunchSpec, User};
 pub use store::{
-    Checked, Collected, Collection, Damage, Finding, Image, Progress, Reformed, Repair, Stats,
-    Store, Usage as Space,
+    Checked, Collected, Collection, Damage, Finding, Image, Progress, Reformed, Repair, Scrap,
+    Stats, Store, Usage as Space,
 };
 pub use tree::Tree;

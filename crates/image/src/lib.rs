@@ -19,6 +19,7 @@
 //! a valid image.
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod container;
 mod digest;
 mod error;
@@ -29,11 +30,12 @@ pub mod model;
 pub mod pack;
 mod read_at;
 
+pub use bundle::{BUNDLE_MAGIC, BundleError, BundleHead, MAX_HEAD_LEN};
 pub use container::{
     Arch, FORMAT, ImageReader, ImageWriter, MAX_IMAGE_LEN, MAX_SECTION_LEN, MAX_SECTIONS,
     SealedImage, SectionKind, peek_format,
 };
-pub use digest::{ImageId, PackRoot, PageHash, ParseDigestError};
+pub use digest::{ImageId, OriginId, PackRoot, PageHash, ParseDigestError};
 pub use error::{ImageError, PackError};
 pub use pack::{
     Form, PAGE_SIZE, PackReader, PackSummary, PackWriter, PageLocation, PageSet, Rewrite, Slots,

@@ -88,3 +88,14 @@ fn cold_pack_reader() {
     let seeds = [cold(&[], &[]), cold(&[1], &[]), cold(&many, &[]), cold(&many, &[3, 40, 69])];
     run(&seeds, PACK_ROUNDS, fuzzing::cold_pack_reader);
 }
+
+#[test]
+fn heads_of_bundles() {
+    let head = |images: usize, packs: usize| {
+        let images = (0..images).map(|n| (stasis_image::ImageId::of(&[n as u8]), 5)).collect();
+        let packs = (0..packs).map(|n| (stasis_image::PackRoot::of(&[n as u8]), 9)).collect();
+        let head = stasis_image::BundleHead { about: b"{\"a\":1}".to_vec(), images, packs };
+        head.encode().expect("a sample is small")
+    };
+    run(&[head(0, 0), head(3, 2)], IMAGE_ROUNDS, fuzzing::bundle_reader);
+}

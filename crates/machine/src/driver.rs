@@ -14,7 +14,7 @@ use crate::life::Fall;
 use crate::lines::Lines;
 use crate::live::{Heard, Live};
 use crate::machine::Machine;
-use crate::queue::Next;
+use crate::queue::{Around, Next};
 use stasis_api::{
     Durability, EventKind, Exec, Failure, Outcome, Receipt, Status, Stream, Timeout, Timestamp,
 };
@@ -93,7 +93,8 @@ impl Driver {
         loop {
             let now = Instant::now();
             let mut work = self.machine.work();
-            let next = work.queue.next(now, self.live.is_some());
+            let crowded = self.host.traffic.is_crowded();
+            let next = work.queue.next(now, Around { live: self.live.is_some(), crowded });
             if let Next::Wait(_) = next
                 && self.live.is_none()
             {
@@ -177,7 +178,10 @@ impl Driver {
         let mut lines = Lines::keeping(room, self.host.shelf.parts(most));
         self.artifacts.clear();
         self.machine.event_at(EventKind::InstructionStarted, Some(seq));
+        let host = self.host.clone();
+        let arrival = self.live.is_none().then(|| host.traffic.arrive());
         let ended = self.run_code(seq, &exec, &mut lines);
+        drop(arrival);
         let result = match ended {
             Ok((End::Done(done), interrupt)) => {
                 self.finish_done(seq, &exec, done, interrupt, &mut lines, started)
@@ -370,7 +374,9 @@ impl Driver {
         }
         {
             let mut work = self.machine.work();
-            work.queue.ran(Instant::now(), started.elapsed());
+            // what a crash would cost: not the time it took to get here
+            let own = Duration::try_from_secs_f64(outcome.runtime_ms / 1000.0);
+            work.queue.ran(Instant::now(), own.unwrap_or_default().min(started.elapsed()));
             work.last_ran = Some(seq);
         }
         // recorded before the checkpoint: an answer that is not known must not be durable
@@ -406,13 +412,40 @@ impl Driver {
         error: &crate::error::Error,
         outputs: u64,
     ) -> Result<()> {
-        let failure = Failure {
-            name: error.code().to_owned(),
-            message: error.to_string(),
-            traceback: format!("{}: {error}", error.code()),
-        };
-        let outcome = Outcome { error: Some(failure), ..Outcome::default() };
+        let outcome = Outcome { error: Some(failure_of(error)), ..Outcome::default() };
         self.record(seq, Status::Cancelled, outcome, outputs, None)
+    }
+
+    /// Does something to the machine's state as an instruction of its log, between two others.
+    pub(crate) fn note<T>(
+        &mut self,
+        code: String,
+        act: impl FnOnce(&mut Driver, u64) -> Result<(T, Outcome)>,
+    ) -> Result<T> {
+        let started = Instant::now();
+        let seq = self.machine.begin_note(code)?;
+        let acted = act(self, seq);
+        if self.live.is_some() {
+            let mut work = self.machine.work();
+            work.queue.ran(Instant::now(), started.elapsed());
+            work.last_ran = Some(seq);
+        }
+        let (value, mut outcome) = match acted {
+            Ok((value, outcome)) => (Ok(value), outcome),
+            Err(error) => {
+                let failure = failure_of(&error);
+                (Err(error), Outcome { error: Some(failure), ..Outcome::default() })
+            }
+        };
+        outcome.runtime_ms = started.elapsed().as_secs_f64() * 1000.0;
+        let lost = self.live.is_none().then(|| Fall {
+            code: "machine.state_lost",
+            words: self.fell.take().unwrap_or_else(|| "its process ended".into()),
+        });
+        let status = if lost.is_none() { Status::Done } else { Status::Lost };
+        self.record(seq, status, outcome, 0, lost)?;
+        self.machine.tell();
+        value
     }
 
     fn record(
@@ -455,9 +488,26 @@ fn outcome_of(done: Done) -> Outcome {
         shown: Vec::new(),
         error,
         runtime_ms: if done.runtime_ms.is_finite() { done.runtime_ms.max(0.0) } else { 0.0 },
+        touched: bounded(done.touched),
         cut: done.cut,
         artifacts: Vec::new(),
     }
+}
+
+/// An error of ours as an instruction's.
+fn failure_of(error: &crate::error::Error) -> Failure {
+    Failure {
+        name: error.code().to_owned(),
+        message: error.to_string(),
+        traceback: format!("{}: {error}", error.code()),
+    }
+}
+
+/// What a machine says is bounded before it is kept.
+fn bounded(names: Vec<String>) -> Vec<String> {
+    const NAMES: usize = 100;
+    const LONGEST: usize = 1000;
+    names.into_iter().filter(|name| name.len() <= LONGEST).take(NAMES).collect()
 }
 
 /// Says why an instruction was interrupted.

@@ -14,12 +14,20 @@ pub enum Error {
     NoCheckpoint { machine: String, seq: u64 },
     #[error("machine `{machine}` has no artifact {id:?}")]
     NoArtifact { machine: String, id: String },
+    #[error("`{place}` has no file `/{path}`")]
+    NoFile { place: String, path: String },
+    #[error("machine `{0}` has instructions waiting")]
+    Waiting(String),
     #[error("there is no template named `{0}`")]
     NoTemplate(String),
     #[error("template `{0}` is used by {1} machines")]
     TemplateInUse(String, u64),
     #[error("{0}")]
     Invalid(String),
+    #[error("the machine does not fit here: {0}")]
+    Unfit(String),
+    #[error(transparent)]
+    Bundle(#[from] stasis_engine::BundleError),
     #[error("{0} is not supported yet")]
     Unsupported(String),
     #[error("machine `{0}` has {1} instructions waiting, as many as may wait")]
@@ -54,9 +62,13 @@ impl Error {
             Error::NoInstruction { .. } => "instruction.not_found",
             Error::NoCheckpoint { .. } => "checkpoint.not_found",
             Error::NoArtifact { .. } => "artifact.not_found",
+            Error::NoFile { .. } => "file.not_found",
+            Error::Waiting(_) => "machine.busy",
             Error::NoTemplate(_) => "template.not_found",
             Error::TemplateInUse(..) => "template.in_use",
             Error::Invalid(_) => "request.invalid",
+            Error::Unfit(_) => "import.unfit",
+            Error::Bundle(error) => error.code(),
             Error::Unsupported(_) => "request.unsupported",
             Error::QueueFull(..) => "machine.queue_full",
             Error::OverQuota { .. } => "account.over_quota",
@@ -77,11 +89,15 @@ impl Error {
             | Error::NoInstruction { .. }
             | Error::NoCheckpoint { .. }
             | Error::NoArtifact { .. }
+            | Error::NoFile { .. }
             | Error::NoTemplate(_) => Problem::NotFound,
             Error::File { fault, .. } => fault.problem(),
-            Error::Invalid(_) => Problem::Invalid,
+            Error::Invalid(_) | Error::Bundle(_) => Problem::Invalid,
+            Error::Unfit(_) => Problem::Conflict,
             Error::Unsupported(_) => Problem::Unsupported,
             Error::QueueFull(..) | Error::OverQuota { .. } => Problem::TooMany,
+            Error::Waiting(_) => Problem::Conflict,
+            Error::Engine(stasis_engine::Error::TooLarge(_)) => Problem::TooLarge,
             Error::Removed(_) | Error::InUse(_) | Error::TemplateInUse(..) => Problem::Conflict,
             Error::Store(stasis_store::Error::NameTaken(_)) => Problem::Conflict,
             _ => Problem::Internal,
@@ -105,6 +121,7 @@ impl Error {
                 _ => "remove machines that are not needed",
             }
             .into(),
+            Error::Waiting(_) => "wait until they are over, or cancel them".into(),
             Error::QueueFull(..) => "wait for one to end, or cancel what waits".into(),
             Error::Template(error) => error.hint().into(),
             Error::File { fault, .. } => fault.hint()?.into(),

@@ -52,7 +52,7 @@ pub(crate) struct Events {
 
 /// Which events somebody wants.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct Interest {
     pub account: String,
     pub machine: Option<String>,
     pub tag: Option<(String, String)>,
@@ -120,7 +120,7 @@ impl Events {
         self.changed.notify(usize::MAX);
     }
 
-    fn after(&self, after: u64, wanted: &Wanted, most: usize) -> News {
+    fn after(&self, after: u64, wanted: &Interest, most: usize) -> News {
         let log = self.log();
         let missed = after < log.gone;
         let first = log.kept.partition_point(|entry| entry.event.id <= after);
@@ -157,7 +157,7 @@ impl Events {
 }
 
 impl Entry {
-    fn fits(&self, wanted: &Wanted) -> bool {
+    fn fits(&self, wanted: &Interest) -> bool {
         let whose = self.account.as_ref().is_none_or(|own| *own == wanted.account);
         let machine = wanted
             .machine
@@ -171,7 +171,7 @@ impl Entry {
 
 impl Host {
     /// Events after a number that somebody wants, at most `most`.
-    pub fn events_after(&self, after: u64, wanted: &Wanted, most: usize) -> News {
+    pub fn events_after(&self, after: u64, wanted: &Interest, most: usize) -> News {
         self.inner().events.after(after, wanted, most)
     }
 

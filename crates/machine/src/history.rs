@@ -24,6 +24,8 @@ pub struct Branch {
     pub names: Vec<Option<Name>>,
     /// Added to the parent's.
     pub tags: BTreeMap<String, String>,
+    /// Seed the program's own generators anew.
+    pub reseed: bool,
 }
 
 impl Host {
@@ -58,6 +60,10 @@ impl Host {
                 return Err(Error::Invalid("there is nothing to undo".into()));
             };
             let before = checkpoints.iter().rev().find(|one| one.seq < last.seq);
+            let freed = driver.machine.record().freed_seq.filter(|seq| *seq < last.seq);
+            if let Some(seq) = freed.filter(|seq| before.is_none_or(|one| one.seq < *seq)) {
+                return Err(no_checkpoint(&driver.machine, seq));
+            }
             driver.roll_back(before.map(|one| one.seq))
         })
     }
@@ -83,6 +89,8 @@ impl Host {
                 tags,
                 image: image.clone(),
                 parent: Some(Parent { machine: made.name.clone(), seq }),
+                parent_id: Some(source.id),
+                reseed: branch.reseed,
                 ..made.clone()
             })
         };
@@ -100,19 +108,14 @@ impl Host {
         Ok(machines)
     }
 
-    fn checkpoint_image(&self, machine: &Arc<Machine>, seq: u64) -> Result<String> {
+    pub(crate) fn checkpoint_image(&self, machine: &Arc<Machine>, seq: u64) -> Result<String> {
         let found = self.inner().store.checkpoint(machine.id, seq)?;
         found.map(|one| one.image).ok_or_else(|| no_checkpoint(machine, seq))
     }
 
     /// The session's variables.
     pub fn vars(&self, machine: &Arc<Machine>) -> Result<Vec<Variable>> {
-        machine.ask(|driver| {
-            driver.query(&Order::Vars, |report| match report {
-                Report::Vars { vars } => Some(vars),
-                _ => None,
-            })
-        })
+        machine.ask(Driver::variables)
     }
 
     /// Names that could stand at `cursor`, and where they begin; both count characters.
@@ -143,7 +146,7 @@ impl Driver {
     }
 
     /// An image of the state now, and the instruction it is the state after.
-    fn current_image(&mut self) -> Result<(String, Option<u64>)> {
+    pub(crate) fn current_image(&mut self) -> Result<(String, Option<u64>)> {
         self.checkpoint_now()?;
         let record = self.machine.record();
         Ok((record.head_image.clone(), record.head_seq))
@@ -160,14 +163,28 @@ impl Driver {
         self.let_go();
         self.host.store.roll_back(self.machine.id, &image, seq)?;
         self.early.clear();
-        self.machine.work().last_ran = seq;
+        let mut work = self.machine.work();
+        work.last_ran = seq;
+        work.rolled_back = true;
+        drop(work);
         self.moved_to(image, seq);
         self.machine.event_at(EventKind::MachineRolledBack, seq);
         Ok(())
     }
 
+    pub(crate) fn variables(&mut self) -> Result<Vec<Variable>> {
+        self.query(&Order::Vars, |report| match report {
+            Report::Vars { vars } => Some(vars),
+            _ => None,
+        })
+    }
+
     /// Asks the agent something that is no instruction; the machine is woken for it.
-    fn query<T>(&mut self, order: &Order, wanted: impl Fn(Report) -> Option<T>) -> Result<T> {
+    pub(crate) fn query<T>(
+        &mut self,
+        order: &Order,
+        wanted: impl Fn(Report) -> Option<T>,
+    ) -> Result<T> {
         self.wake()?;
         let Some(live) = &mut self.live else { return Err(self.broken("it is not in memory")) };
         let answer = live.ask(order, wanted);

@@ -7,6 +7,8 @@ use crate::limits;
 use crate::live::parse_image;
 use crate::machine::Machine;
 use crate::settings::{Dirs, Settings};
+use crate::standby::{self, Standby};
+use crate::traffic::Traffic;
 use stasis_api::{EventKind, Name, NewMachine, Timestamp, Update};
 use stasis_engine::{Config, Engine, Image, Lazy, WallsConfig};
 use stasis_store::{NewRecord, Store};
@@ -15,6 +17,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Tags of one machine, and bytes in each.
 const MAX_TAGS: usize = 64;
@@ -23,6 +27,7 @@ const MAX_TAG: usize = 1024;
 pub struct Host {
     inner: Arc<Inner>,
     machines: RwLock<HashMap<Name, Arc<Machine>>>,
+    standby: Option<JoinHandle<()>>,
     /// Held as long as this process uses the directory.
     _lock: File,
 }
@@ -30,8 +35,10 @@ pub struct Host {
 pub(crate) struct Inner {
     pub settings: Settings,
     pub dirs: Dirs,
+    pub standby: Standby,
     pub engine: Engine,
     pub store: Store,
+    pub traffic: Traffic,
     pub shelf: Shelf,
     pub events: Events,
     /// Images of templates in use, decoded, by name; parked in the engine.
@@ -55,11 +62,14 @@ impl Host {
                 ..WallsConfig::default()
             },
         })?;
-        let (warm, shelf) = (Mutex::default(), Shelf::open(dirs.artifacts.clone())?);
+        let shelf = Shelf::open(dirs.artifacts.clone())?;
         let events = Events::open(&store)?;
-        let inner = Arc::new(Inner { settings, dirs, engine, store, shelf, events, warm });
+        let (warm, traffic, standby) = (Mutex::default(), Traffic::default(), Standby::new());
+        let inner = Inner { settings, dirs, standby, engine, store, traffic, shelf, events, warm };
+        let inner = Arc::new(inner);
         events::keep_writing(&inner)?;
-        let host = Host { inner, machines: RwLock::default(), _lock: lock };
+        let standby = Some(standby::start(&inner).doing(|| "start a thread".into())?);
+        let host = Host { inner, machines: RwLock::default(), standby, _lock: lock };
         host.load()?;
         Ok(host)
     }
@@ -71,7 +81,11 @@ impl Host {
             machines.insert(name, Arc::new(Machine::new(self.inner.clone(), record)));
         }
         for machine in machines.values() {
-            machine.recover()?;
+            // one whose records cannot be read must not keep the others away
+            if let Err(error) = machine.recover() {
+                tracing::error!(machine = %machine.name(), %error, "not recovered");
+                machine.work().pinned = Some(error.to_string());
+            }
         }
         Ok(())
     }
@@ -111,6 +125,9 @@ impl Host {
             network: new.network,
             image: template.image,
             parent: None,
+            parent_id: None,
+            reseed: false,
+            retention: new.retention,
         };
         self.add(record)
     }
@@ -148,6 +165,7 @@ impl Host {
         made.limits = update.limits.map_or(made.limits, |limits| limits.or(made.limits));
         made.durability = update.durability.unwrap_or(made.durability);
         made.expires_at = update.expires_at.unwrap_or(made.expires_at);
+        made.retention = update.retention.unwrap_or(made.retention);
         check(&made.limits, &made.tags, &made.env)?;
         self.inner.store.set_machine(machine.id, &made)?;
         machine.record().made = made;
@@ -228,6 +246,10 @@ impl Drop for Host {
                 });
             }
         }
+        self.inner.standby.end();
+        if let Some(standby) = self.standby.take() {
+            let _ = standby.join();
+        }
     }
 }
 
@@ -267,7 +289,7 @@ impl Inner {
     }
 }
 
-fn check(
+pub(crate) fn check(
     limits: &stasis_api::Limits,
     tags: &std::collections::BTreeMap<String, String>,
     env: &std::collections::BTreeMap<String, String>,
@@ -286,6 +308,9 @@ fn check(
     Err(Error::Invalid(fault.to_owned()))
 }
 
+/// A lock that was let go of can be held a moment longer by a child that is just being started.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+
 /// One process at a time: whoever holds the lock. It goes with the process, however that ends.
 fn take_lock(dirs: &Dirs) -> Result<File> {
     for dir in [&dirs.data, &dirs.roots, &dirs.cache] {
@@ -294,9 +319,14 @@ fn take_lock(dirs: &Dirs) -> Result<File> {
     let path = dirs.data.join("lock");
     let lock = File::options().create(true).append(true).open(&path);
     let lock = lock.doing(|| format!("open {}", path.display()))?;
-    files::flock(lock.as_fd(), libc::LOCK_EX | libc::LOCK_NB).map_err(|_| {
-        Error::InUse(format!("{} is in use by another process", dirs.data.display()))
-    })?;
+    let end = Instant::now() + LOCK_PATIENCE;
+    while files::flock(lock.as_fd(), libc::LOCK_EX | libc::LOCK_NB).is_err() {
+        if Instant::now() > end {
+            let said = format!("{} is in use by another process", dirs.data.display());
+            return Err(Error::InUse(said));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
     Ok(lock)
 }
 

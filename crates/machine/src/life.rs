@@ -29,9 +29,11 @@ impl Driver {
         }
         let record = self.machine.record().clone();
         let fresh = record.head_image == record.made.image;
+        let back = std::mem::take(&mut self.machine.work().rolled_back);
         let reason = match (fresh, &record.made.parent) {
             (true, None) => Reason::New,
             (true, Some(_)) => Reason::Branch,
+            (false, _) if back => Reason::Rollback,
             (false, _) => Reason::Wake,
         };
         self.live = Some(Live::wake(&self.host, &record, reason)?);

@@ -11,9 +11,10 @@ use crate::host::Inner;
 use crate::queue::{Queue, Rules};
 use event_listener::{Event, EventListener};
 use stasis_api::{
-    Address, Chunk, Durability, EventKind, Exec, Instruction, Name, State, Status, Timestamp,
+    Address, Chunk, Durability, EventKind, Exec, Instruction, Name, Parent, State, Status,
+    Timestamp,
 };
-use stasis_store::{MachineId, MachineRecord, NewInstruction};
+use stasis_store::{MachineId, MachineRecord, NewInstruction, NewRecord};
 use stasis_sys::{fds, libc};
 use std::collections::HashMap;
 use std::fs::File;
@@ -49,6 +50,8 @@ pub(crate) struct Work {
     /// The instruction to interrupt.
     pub interrupt: Option<u64>,
     pub removed: bool,
+    /// Went back to an earlier state, and was not woken since.
+    pub rolled_back: bool,
     /// Wakes the driver, if there is one.
     bell: Option<File>,
 }
@@ -89,6 +92,7 @@ impl Machine {
             pinned: None,
             interrupt: None,
             removed: false,
+            rolled_back: false,
             bell: None,
         };
         Machine {
@@ -127,6 +131,18 @@ impl Machine {
         record.head_seq.map(|seq| Address { machine: record.made.name.clone(), seq: Some(seq) })
     }
 
+    /// Since when it is in memory with nothing to do.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let work = self.work();
+        let idle = work.live && work.running.is_none() && work.queue.waiting() == 0;
+        idle.then(|| work.queue.idle_since())
+    }
+
+    /// When it was used last, as far as this process knows.
+    pub(crate) fn used_at(&self) -> Instant {
+        self.work().queue.idle_since()
+    }
+
     /// The machine as clients see it.
     pub fn describe(&self) -> stasis_api::Machine {
         let (live, running, waiting, pinned) = {
@@ -141,6 +157,7 @@ impl Machine {
             (false, false) => State::Swapped,
         };
         let pending = running || waiting > 0;
+        let parent = self.parent(&record.made);
         stasis_api::Machine {
             name: record.made.name,
             state,
@@ -157,8 +174,17 @@ impl Machine {
             instructions: record.next_seq,
             checkpoint,
             pinned,
-            parent: record.made.parent,
+            parent,
+            retention: record.made.retention,
         }
+    }
+
+    /// Where a branch came from, by the name that has now.
+    fn parent(&self, made: &NewRecord) -> Option<Parent> {
+        let mut parent = made.parent.clone()?;
+        let now = made.parent_id.and_then(|id| self.host.store.machine_name(id).ok().flatten());
+        parent.machine = now.unwrap_or(parent.machine);
+        Some(parent)
     }
 
     /// Accepts an instruction; its number. It runs when those before it are over.
@@ -196,6 +222,17 @@ impl Machine {
         self.ring(&mut work)?;
         drop(work);
         self.event_at(EventKind::InstructionQueued, Some(seq));
+        Ok(seq)
+    }
+
+    /// Writes an instruction down that its driver carries out itself, at once; its number.
+    pub(crate) fn begin_note(&self, code: String) -> Result<u64> {
+        let mut record = self.record();
+        let seq = record.next_seq;
+        let exec = Exec { code, ..Exec::default() };
+        let new = NewInstruction { seq, exec, status: Status::Running, at: Timestamp::now() };
+        self.host.store.add_instruction(self.id, &new)?;
+        record.next_seq = seq + 1;
         Ok(seq)
     }
 
@@ -367,6 +404,10 @@ impl Machine {
             && receipt.intact
         {
             receipt.durable = self.durable();
+        }
+        if let Some(receipt) = &mut instruction.receipt {
+            // names can be exchanged
+            receipt.address = self.address(instruction.seq);
         }
         instruction
     }

@@ -1,7 +1,7 @@
 //! How a host is set up, and where its things are.
 
 use crate::quota::Quota;
-use stasis_api::Limits;
+use stasis_api::{Limits, Retention};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,9 +30,15 @@ pub struct Settings {
     /// Quiet time after an instruction before its checkpoint begins, so that instructions that
     /// follow each other at once do not wait for one.
     pub settle: Duration,
+    /// Memory of the host to keep free, in bytes; a share of it, if absent.
+    pub keep_free: Option<u64>,
+    /// How long what nobody uses lies on disk as it is before it is compressed; for ever, if absent.
+    pub cold_after: Option<Duration>,
     /// Work done since the last checkpoint beyond which the next instruction waits for one: what
     /// a crash may cost at most.
     pub at_risk: Duration,
+    /// Which checkpoints are kept on machines that have no rule of their own.
+    pub retention: Retention,
 }
 
 impl Settings {
@@ -53,8 +59,11 @@ impl Settings {
             max_artifact: 256 << 20,
             quota: Quota::default(),
             max_queue: 1000,
+            keep_free: None,
+            cold_after: Some(Duration::from_secs(24 * 3600)),
             settle: Duration::from_millis(5),
             at_risk: Duration::from_millis(25),
+            retention: Retention::default(),
         }
     }
 }

@@ -122,6 +122,7 @@ impl Host {
         }
         inner.store.remove_template(&template.digest)?;
         inner.tell_all(EventKind::TemplateRemoved, template.name.clone());
+        inner.standby.forget(&template.image);
         let base = |root: &str| root.rsplit('+').next().unwrap_or_default().to_owned();
         let own = base(&template.root);
         if self.templates()?.iter().all(|other| base(&other.root) != own) {

@@ -139,6 +139,9 @@ pub struct Done {
     #[serde(default)]
     pub error: Option<Failure>,
     pub runtime_ms: f64,
+    /// Variables that were bound, unbound or changed in place, as far as the agent saw.
+    #[serde(default)]
+    pub touched: Vec<String>,
     /// What was left out of `value` or `data`, in words.
     #[serde(default)]
     pub cut: Option<String>,

@@ -10,7 +10,7 @@ use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt};
 use stasis_api::{Event, EventFilter, EventKind, Timestamp};
-use stasis_machine::Wanted;
+use stasis_machine::Interest;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -36,7 +36,7 @@ async fn events(
     let after = given.or(filter.after).unwrap_or_else(|| app.host.last_event());
     let tag = filter.tag.as_deref().map(|tag| tag.split_once('=').ok_or(()));
     let tag = tag.transpose().map_err(|()| Failure::invalid("a tag is written key=value"))?;
-    let wanted = Wanted {
+    let wanted = Interest {
         account: caller.account,
         machine: filter.machine,
         tag: tag.map(|(key, value)| (key.to_owned(), value.to_owned())),
@@ -54,7 +54,7 @@ fn told(event: Event) -> std::result::Result<sse::Event, axum::Error> {
 
 struct Follower {
     app: App,
-    wanted: Wanted,
+    wanted: Interest,
     after: u64,
 }
 

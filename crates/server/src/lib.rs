@@ -16,6 +16,7 @@ mod app;
 mod artifacts;
 mod audit;
 mod auth;
+mod branch;
 mod connection;
 mod error;
 mod events;
@@ -45,6 +46,7 @@ mod store;
 mod streams;
 mod templates;
 mod tokens;
+mod travel;
 mod turns;
 mod watching;
 

@@ -3,8 +3,8 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::{
-    artifacts, events, files, gate, history, instructions, machines, mcp, pages, repl, store,
-    streams, templates, tokens, watching,
+    artifacts, branch, events, files, gate, history, instructions, machines, mcp, pages, repl,
+    store, streams, templates, tokens, travel, watching,
 };
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -18,7 +18,8 @@ use utoipa_axum::router::OpenApiRouter;
 #[openapi(components(schemas(
     stasis_api::ErrorBody,
     stasis_api::FromClient,
-    stasis_api::BuildLine
+    stasis_api::BuildLine,
+    stasis_api::BranchLine
 )))]
 struct Extra;
 
@@ -34,6 +35,8 @@ pub fn all() -> OpenApiRouter<App> {
         .merge(artifacts::routes())
         .merge(events::routes())
         .merge(watching::routes())
+        .merge(travel::routes())
+        .merge(branch::routes())
         .merge(templates::routes())
         .merge(store::routes())
         .merge(tokens::routes())

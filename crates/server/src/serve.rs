@@ -30,6 +30,12 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How often machines whose time is over are looked for.
 const EXPIRY: Duration = Duration::from_secs(5);
+/// How often checkpoints that no rule keeps are looked for, and the least time between two
+/// collections because of them.
+const TENDING: Duration = Duration::from_secs(60);
+/// How often memory is looked at.
+const RELIEF: Duration = Duration::from_secs(1);
+const COLLECTING: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -126,6 +132,8 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
     if let Some(jwt) = jwt {
         tokio::spawn(jwt.keep_reading());
     }
+    tokio::spawn(tend(app.clone()));
+    tokio::spawn(relieve(app.clone()));
     let stop = Stop(app.phase.clone());
     ready(&Bound { listen, stop: stop.clone() });
     tokio::select! {
@@ -176,6 +184,7 @@ fn prepare(
         metrics: Metrics::new().map_err(broken)?,
         audit: Audit::open(&data.join("audit.jsonl"))?,
         phase: watch::Sender::new(Phase::Serving),
+        words: crate::mcp::words(&data)?,
         host,
     }))
 }
@@ -238,6 +247,45 @@ async fn expire(app: App) {
         }
         if let Err(failure) = app.block(|host| host.expire(Timestamp::now())).await {
             tracing::error!(code = %failure.code, message = failure.message, "expiry");
+        }
+    }
+}
+
+/// Makes room when the host's memory runs short.
+async fn relieve(app: App) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(RELIEF) => {}
+            () = app.reached(Phase::Stopping) => return,
+        }
+        if let Err(failure) = app.block(|host| host.relieve()).await {
+            tracing::error!(code = %failure.code, failure.message, "making room in memory");
+        }
+    }
+}
+
+/// Compresses what nobody uses, forgets checkpoints that no rule keeps, and frees their space now
+/// and then.
+async fn tend(app: App) {
+    let (mut last, mut freed) = (Instant::now(), 0);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(TENDING) => {}
+            () = app.reached(Phase::Stopping) => return,
+        }
+        if let Err(failure) = app.block(|host| host.compress_cold()).await {
+            tracing::error!(code = %failure.code, failure.message, "compression");
+        }
+        match app.block(|host| host.prune(Timestamp::now())).await {
+            Ok(dropped) => freed += dropped,
+            Err(failure) => tracing::error!(code = %failure.code, failure.message, "retention"),
+        }
+        if freed == 0 || last.elapsed() < COLLECTING {
+            continue;
+        }
+        (last, freed) = (Instant::now(), 0);
+        if let Err(failure) = app.block(|host| host.collect()).await {
+            tracing::error!(code = %failure.code, failure.message, "collection");
         }
     }
 }

@@ -42,7 +42,11 @@ async fn stats(State(app): State<App>, caller: Caller) -> Result<Json<StoreStats
     responses((status = 200, body = StoreFreed)))]
 async fn gc(State(app): State<App>, caller: Caller) -> Result<Json<StoreFreed>> {
     caller.need(Scope::Host)?;
-    let freed = app.block(|host| host.collect()).await?;
+    let freed = app.block(|host| {
+        host.prune(stasis_api::Timestamp::now())?;
+        host.collect()
+    });
+    let freed = freed.await?;
     let stasis_machine::Freed { images, packs, layers, bytes } = freed;
     Ok(Json(StoreFreed { images, packs, layers, bytes }))
 }

@@ -25,8 +25,10 @@ impl Store {
         self.durably(|connection| {
             connection
                 .prepare_cached(
-                    "INSERT OR REPLACE INTO checkpoints (machine, seq, image, at_ms, bytes, \
-                     label) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                    "INSERT INTO checkpoints (machine, seq, image, at_ms, bytes, label) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (machine, seq) DO UPDATE SET \
+                     image = excluded.image, at_ms = excluded.at_ms, bytes = excluded.bytes, \
+                     label = coalesce(excluded.label, label)",
                 )?
                 .execute(params![
                     machine.0,
@@ -87,16 +89,60 @@ impl Store {
         Ok(changed == 1)
     }
 
-    /// Forgets checkpoints; their images are freed by the next collection.
-    pub fn drop_checkpoints(&self, machine: MachineId, seqs: &[u64]) -> Result<()> {
+    /// Forgets checkpoints, except one that is the head by now; their images are freed by the next
+    /// collection. How many were forgotten.
+    pub fn drop_checkpoints(&self, machine: MachineId, seqs: &[u64]) -> Result<u64> {
         self.durably(|connection| {
-            let sql = "DELETE FROM checkpoints WHERE machine = ?1 AND seq = ?2";
+            let sql = "DELETE FROM checkpoints WHERE machine = ?1 AND seq = ?2 AND seq IS NOT \
+                       (SELECT head_seq FROM machines WHERE id = ?1)";
             let mut statement = connection.prepare_cached(sql)?;
+            let mut dropped = 0;
             for seq in seqs {
-                statement.execute(params![machine.0, *seq as i64])?;
+                dropped += statement.execute(params![machine.0, *seq as i64])? as u64;
             }
-            Ok(())
+            let sql = "UPDATE machines SET freed_seq = max(coalesce(freed_seq, -1), ?2) \
+                       WHERE id = ?1";
+            if let Some(last) = seqs.iter().max().filter(|_| dropped > 0) {
+                connection.execute(sql, params![machine.0, *last as i64])?;
+            }
+            Ok(dropped)
         })
+    }
+
+    /// What somebody found out about a checkpoint, as JSON; whoever reads it sees whether it is
+    /// still true.
+    pub fn set_changes(&self, machine: MachineId, seq: u64, changes: &str) -> Result<()> {
+        let sql = "UPDATE checkpoints SET changes = ?3 WHERE machine = ?1 AND seq = ?2";
+        self.lock().execute(sql, params![machine.0, seq as i64, changes])?;
+        Ok(())
+    }
+
+    /// What was found out about each checkpoint.
+    pub fn changes(&self, machine: MachineId) -> Result<Vec<(u64, String)>> {
+        let sql = "SELECT seq, changes FROM checkpoints WHERE machine = ?1 AND changes IS NOT NULL";
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(sql)?;
+        let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?));
+        let rows = statement.query_map([machine.0], row)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Every image that a machine refers to, and every image that others and templates do.
+    pub fn images_by_owner(&self, machine: MachineId) -> Result<(Vec<String>, Vec<String>)> {
+        let own = "SELECT image FROM checkpoints WHERE machine = ?1 \
+                   UNION SELECT head_image FROM machines WHERE id = ?1 \
+                   UNION SELECT start_image FROM machines WHERE id = ?1";
+        let others = "SELECT image FROM checkpoints WHERE machine <> ?1 \
+                      UNION SELECT head_image FROM machines WHERE id <> ?1 \
+                      UNION SELECT start_image FROM machines WHERE id <> ?1 \
+                      UNION SELECT image FROM templates";
+        let connection = self.lock();
+        let list = |sql: &str| -> Result<Vec<String>> {
+            let mut statement = connection.prepare_cached(sql)?;
+            let rows = statement.query_map([machine.0], |row| row.get(0))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        Ok((list(own)?, list(others)?))
     }
 
     /// Every image a record refers to.

@@ -210,7 +210,7 @@ const WORDS: [(Status, &str); 6] = [
     (Status::Lost, "lost"),
 ];
 
-fn word(status: Status) -> &'static str {
+pub(crate) fn word(status: Status) -> &'static str {
     WORDS.iter().find(|(own, _)| *own == status).map_or("lost", |(_, word)| word)
 }
 

@@ -15,6 +15,7 @@ mod artifacts;
 mod checkpoints;
 mod error;
 mod events;
+mod import;
 mod instructions;
 mod machines;
 mod schema;
@@ -23,6 +24,7 @@ mod tokens;
 
 pub use checkpoints::Checkpoint;
 pub use error::{Error, Result};
+pub use import::Imported;
 pub use instructions::{Finished, NewInstruction};
 pub use machines::{MachineId, MachineRecord, NewRecord};
 pub use templates::TemplateRecord;

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use stasis_api::{Durability, Limits, Name, Network, Parent, Timestamp};
+use stasis_api::{Durability, Limits, Name, Network, Parent, Retention, Timestamp};
 use std::collections::BTreeMap;
 
 /// A machine's number in the store; names can be taken over, numbers never.
@@ -29,6 +29,12 @@ pub struct NewRecord {
     /// The image it starts from.
     pub image: String,
     pub parent: Option<Parent>,
+    /// The machine it is a branch of, under whatever name that goes by now.
+    pub parent_id: Option<MachineId>,
+    /// Whether its first start seeds the program's generators anew.
+    pub reseed: bool,
+    /// Which checkpoints are kept; the host's rule, if absent.
+    pub retention: Option<Retention>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -39,40 +45,26 @@ pub struct MachineRecord {
     /// The newest state on disk, and the instruction it is the state after.
     pub head_image: String,
     pub head_seq: Option<u64>,
+    /// The newest checkpoint that was freed.
+    pub freed_seq: Option<u64>,
 }
 
 const COLUMNS: &str = "id, name, account, template, created_ms, expires_ms, tags, limits, env, \
-                       durability, network, next_seq, head_image, head_seq, parent, start_image";
+                       durability, network, next_seq, head_image, head_seq, parent, start_image, \
+                       parent_id, reseed, retention, freed_seq";
 
 impl Store {
     pub fn add_machine(&self, new: NewRecord) -> Result<MachineRecord> {
-        let sql = "INSERT INTO machines (name, account, template, created_ms, expires_ms, tags, \
-                   limits, env, durability, network, start_image, head_image, parent) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12)";
-        let connection = self.lock();
-        let added = connection.prepare_cached(sql)?.execute(params![
-            new.name.as_str(),
-            new.account,
-            new.template,
-            new.created_at.as_millisecond(),
-            new.expires_at.map(Timestamp::as_millisecond),
-            text(&new.tags)?,
-            text(&new.limits)?,
-            text(&new.env)?,
-            text(&new.durability)?,
-            text(&new.network)?,
-            new.image,
-            new.parent.as_ref().map(text).transpose()?,
-        ]);
-        match added {
-            Err(error) if is_taken(&error) => Err(Error::NameTaken(new.name.to_string())),
-            Err(error) => Err(error.into()),
-            Ok(_) => {
-                let id = MachineId(connection.last_insert_rowid());
-                let head_image = new.image.clone();
-                Ok(MachineRecord { id, made: new, next_seq: 0, head_image, head_seq: None })
-            }
-        }
+        let id = insert(&self.lock(), &new)?;
+        let head_image = new.image.clone();
+        Ok(MachineRecord {
+            id,
+            made: new,
+            next_seq: 0,
+            head_image,
+            head_seq: None,
+            freed_seq: None,
+        })
     }
 
     pub fn machines(&self) -> Result<Vec<MachineRecord>> {
@@ -87,10 +79,18 @@ impl Store {
         one(&self.lock(), id)
     }
 
-    /// Writes what can be changed on a machine: tags, limits, durability, expiry and name.
+    pub fn machine_name(&self, id: MachineId) -> Result<Option<Name>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached("SELECT name FROM machines WHERE id = ?1")?;
+        let found = statement.query_row([id.0], |row| row.get::<_, String>(0)).optional()?;
+        Ok(found.and_then(|name| name.parse().ok()))
+    }
+
+    /// Writes what can be changed on a machine: tags, limits, durability, expiry, retention and
+    /// name.
     pub fn set_machine(&self, id: MachineId, new: &NewRecord) -> Result<()> {
         let sql = "UPDATE machines SET name = ?2, tags = ?3, limits = ?4, durability = ?5, \
-                   expires_ms = ?6 WHERE id = ?1";
+                   expires_ms = ?6, retention = ?7 WHERE id = ?1";
         let changed = self.lock().prepare_cached(sql)?.execute(params![
             id.0,
             new.name.as_str(),
@@ -98,6 +98,7 @@ impl Store {
             text(&new.limits)?,
             text(&new.durability)?,
             new.expires_at.map(Timestamp::as_millisecond),
+            new.retention.as_ref().map(text).transpose()?,
         ]);
         match changed {
             Err(error) if is_taken(&error) => Err(Error::NameTaken(new.name.to_string())),
@@ -139,6 +140,35 @@ impl Store {
     }
 }
 
+pub(crate) fn insert(connection: &Connection, new: &NewRecord) -> Result<MachineId> {
+    let sql = "INSERT INTO machines (name, account, template, created_ms, expires_ms, tags, \
+               limits, env, durability, network, start_image, head_image, parent, parent_id, \
+               reseed, retention) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13, ?14, ?15)";
+    let added = connection.prepare_cached(sql)?.execute(params![
+        new.name.as_str(),
+        new.account,
+        new.template,
+        new.created_at.as_millisecond(),
+        new.expires_at.map(Timestamp::as_millisecond),
+        text(&new.tags)?,
+        text(&new.limits)?,
+        text(&new.env)?,
+        text(&new.durability)?,
+        text(&new.network)?,
+        new.image,
+        new.parent.as_ref().map(text).transpose()?,
+        new.parent_id.map(|id| id.0),
+        new.reseed,
+        new.retention.as_ref().map(text).transpose()?,
+    ]);
+    match added {
+        Err(error) if is_taken(&error) => Err(Error::NameTaken(new.name.to_string())),
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(MachineId(connection.last_insert_rowid())),
+    }
+}
+
 fn one(connection: &Connection, id: MachineId) -> Result<MachineRecord> {
     let sql = format!("SELECT {COLUMNS} FROM machines WHERE id = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
@@ -162,6 +192,9 @@ fn read(row: &Row<'_>) -> Result<MachineRecord> {
         network: value(row, 10)?,
         image: row.get(15)?,
         parent: parent.as_deref().map(serde_json::from_str).transpose()?,
+        parent_id: row.get::<_, Option<i64>>(16)?.map(MachineId),
+        reseed: row.get(17)?,
+        retention: maybe(row, 18)?,
     };
     Ok(MachineRecord {
         id: MachineId(row.get(0)?),
@@ -169,6 +202,7 @@ fn read(row: &Row<'_>) -> Result<MachineRecord> {
         next_seq: row.get::<_, i64>(11)? as u64,
         head_image: row.get(12)?,
         head_seq: row.get::<_, Option<i64>>(13)?.map(|seq| seq as u64),
+        freed_seq: row.get::<_, Option<i64>>(19)?.map(|seq| seq as u64),
     })
 }
 

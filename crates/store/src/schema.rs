@@ -102,6 +102,18 @@ CREATE TABLE events (
     event TEXT NOT NULL
 ) STRICT;
 ",
+    // names can be exchanged, so lineage goes by number; what a checkpoint changed is found when
+    // somebody asks, and kept
+    "
+ALTER TABLE machines ADD COLUMN parent_id INTEGER;
+ALTER TABLE machines ADD COLUMN reseed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE machines ADD COLUMN retention TEXT;
+ALTER TABLE machines ADD COLUMN freed_seq INTEGER;
+UPDATE machines SET parent_id = (SELECT id FROM machines AS source
+    WHERE source.name = json_extract(machines.parent, '$.machine') AND source.id < machines.id);
+CREATE INDEX machines_parent ON machines (parent_id) WHERE parent_id IS NOT NULL;
+ALTER TABLE checkpoints ADD COLUMN changes TEXT;
+",
     "
 -- in batches, so that much that happens costs few rows
 DROP TABLE events;

@@ -24,6 +24,9 @@ fn record(text: &str) -> NewRecord {
         network: Network::None,
         image: "start".into(),
         parent: None,
+        parent_id: None,
+        reseed: false,
+        retention: None,
     }
 }
 

@@ -13,6 +13,7 @@ pub mod below;
 mod btf;
 pub mod fds;
 pub mod files;
+pub mod handles;
 pub mod ipc;
 pub mod jail;
 pub mod landlock;

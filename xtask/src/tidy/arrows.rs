@@ -38,7 +38,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("stasis-mcp", &["stasis-api", "stasis-machine", "stasis-testbed"]),
-    ("stasis-server", &["stasis-api", "stasis-machine", "stasis-mcp", "stasis-template"]),
+    (
+        "stasis-server",
+        &["stasis-api", "stasis-machine", "stasis-mcp", "stasis-template", "stasis-testbed"],
+    ),
     // only tests use it
     ("stasis-testbed", &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"]),
     (
@@ -55,6 +58,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-testbed",
         ],
     ),
+    // knows the service by its document alone; its tests start one
+    ("stasis-sdk", &["stasis-testbed"]),
     ("xtask", &[]),
 ];
 

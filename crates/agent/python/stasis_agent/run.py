@@ -14,7 +14,7 @@ import builtins
 import sys
 
 from .own import __builtins__
-from . import stdin
+from . import stdin, touched
 from .aio import Loop
 from .display import Formatter, fit, shorten
 from .errors import failure, nameless, printed
@@ -51,6 +51,7 @@ class Session:
         self.limit = getrecursionlimit()
         self.running = None
         self.kept = deque()
+        self.marked = set()
         self.formatter = Formatter(streams)
         self.figures = Figures(self)
         self.figures.install()
@@ -77,6 +78,8 @@ class Session:
         self.running = (seq, most)
         name = "<instruction %d>" % seq
         report = {"type": "done", "seq": seq}
+        before = touched.bindings(self.scope)
+        self.marked = set()
         self.user_limit()
         start = perf_counter()
         value, error = self.gate.run(self.evaluate, source, name)
@@ -93,6 +96,9 @@ class Session:
             describe(report, shown, most)
             if "cut" in report:
                 self.parts.send(seq, "value", shown, report["data"])
+        names, _ = self.gate.run(touched.names, before, self.scope, self.marked)
+        if names:
+            report["touched"] = names
         self.running = None
         self.streams.flush()
         self.channel.send(report)
@@ -135,6 +141,7 @@ class Session:
     def compile(self, source, name):
         """Code objects to run one after the other; the last gives the value."""
         tree, text = self.parse(source, name)
+        self.marked = touched.marked(tree, text)
         last = tree.body[-1] if tree.body else None
         if not isinstance(last, Expr) or is_silenced(last, text):
             codes = [self.assemble(tree, name, "exec")]

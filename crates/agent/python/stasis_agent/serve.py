@@ -97,7 +97,7 @@ class Server:
     def freeze(self, _order):
         import asyncio  # so that the first `await` of a machine finds it here
 
-        self.waker.look_for_libraries()
+        self.guarded(self.waker.rehearse)
         gc.collect()
         gc.freeze()
         self.channel.send({"type": "frozen"})

@@ -1,12 +1,14 @@
 //! `stasis branch`: new machines that go on from another's state.
 
 use super::pairs::{map, pair};
+use crate::client::Client;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::show;
+use crate::show::{self, one_line};
+use reqwest::Method;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use stasis_api::{Address, Machine, Name};
+use serde_json::{Value, json};
+use stasis_api::{Address, BranchEnd, BranchLine, Machine, Name};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
@@ -26,6 +28,12 @@ pub struct Args {
     /// Give each its own randomness instead of the source's
     #[arg(long)]
     reseed: bool,
+    /// What each runs at once, one for each branch
+    #[arg(short = 'c', long = "code", value_name = "CODE")]
+    codes: Vec<String>,
+    /// How long each may run, in seconds
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -34,7 +42,8 @@ struct Made {
 }
 
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
-    let count = if args.count == 1 { args.count.max(args.names.len() as u64) } else { args.count };
+    let least = args.names.len().max(args.codes.len()) as u64;
+    let count = if args.count == 1 { args.count.max(least) } else { args.count };
     if !args.names.is_empty() && args.names.len() as u64 != count {
         let message = format!("{count} machines and {} names", args.names.len());
         return Err(Failure::usage(message).hint("give as many names as machines, or none"));
@@ -47,10 +56,68 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
         body["names"] = json!(args.names);
     }
     let path = format!("/v1/machine/{}/branch", args.address.machine);
+    if !args.codes.is_empty() {
+        let vary: Vec<_> = args.codes.iter().map(|code| json!({ "code": code })).collect();
+        body["vary"] = json!(vary);
+        body["stream"] = true.into();
+        if let Some(seconds) = args.timeout {
+            body["timeout_seconds"] = seconds.into();
+        }
+        return follow(&context.client()?, &path, &body, context.json);
+    }
     let made: Made = context.client()?.post(&path, &body)?;
     match context.json {
         true => show::json(&made),
         false => made.machines.iter().for_each(|machine| show::say(machine.name.as_str())),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells of each branch as its part ends.
+fn follow(client: &Client, path: &str, body: &Value, as_json: bool) -> Result<ExitCode> {
+    client.block(async {
+        let mut lines = client.lines(Method::POST, path, Some(body)).await?;
+        let mut well = true;
+        while let Some(line) = lines.next::<BranchLine>().await? {
+            if as_json {
+                show::say(&json!(line).to_string());
+            }
+            match line {
+                BranchLine::Over => {
+                    return Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+                }
+                BranchLine::End(end) => {
+                    well &= went_well(&end);
+                    if !as_json {
+                        show::say(&told(&end));
+                    }
+                }
+                BranchLine::Branches { .. } => {}
+            }
+        }
+        Err(Failure::new(
+            "service.cut_off",
+            "the answer broke off; `stasis tree` shows what is there",
+        ))
+    })
+}
+
+fn went_well(end: &BranchEnd) -> bool {
+    let outcome = end.instruction.as_ref().and_then(|end| end.outcome.as_ref());
+    end.error.is_none() && outcome.is_some_and(|outcome| outcome.error.is_none())
+}
+
+/// One line for one branch: its name, and its value, error, or last line of output.
+fn told(end: &BranchEnd) -> String {
+    let outcome = end.instruction.as_ref().and_then(|end| end.outcome.as_ref());
+    let failed = outcome.and_then(|outcome| outcome.error.as_ref());
+    let said = match (&end.error, failed) {
+        (Some(error), _) => format!("error[{}]: {}", error.code, error.message),
+        (_, Some(error)) => format!("{}: {}", error.name, error.message),
+        _ => {
+            let value = outcome.and_then(|outcome| outcome.value.clone());
+            value.or(end.output.last().map(|chunk| chunk.data.clone())).unwrap_or_default()
+        }
+    };
+    format!("{}  {}", end.machine, one_line(&said, 160)).trim_end().to_owned()
 }

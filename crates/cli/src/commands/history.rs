@@ -3,11 +3,11 @@
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Result;
-use crate::show::{self, Table, one_line};
+use crate::show::{self, Table, age, one_line};
 use serde::Deserialize;
-use serde_json::{Value, json};
-use stasis_api::{Instruction, Name, Status};
-use std::collections::BTreeSet;
+use serde_json::json;
+use stasis_api::{History, Instruction, Name, Point, Status};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
@@ -16,6 +16,9 @@ pub struct Args {
     /// How many, counted from the newest
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
     limit: u64,
+    /// Also say which files each checkpoint changed
+    #[arg(long)]
+    files: bool,
 }
 
 #[derive(Deserialize)]
@@ -23,47 +26,68 @@ struct Instructions {
     instructions: Vec<Instruction>,
 }
 
-#[derive(Deserialize)]
-struct Checkpoints {
-    checkpoints: Vec<Value>,
-}
-
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let client = context.client()?;
-    print(&client, args.machine.as_str(), args.limit, context.json)?;
+    show_all(&client, args.machine.as_str(), args.limit, args.files, context.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the last instructions of a machine.
-pub fn print(client: &Client, machine: &str, limit: u64, as_json: bool) -> Result<()> {
+pub fn print(client: &Client, machine: &str, limit: u64) -> Result<()> {
+    show_all(client, machine, limit, false, false)
+}
+
+fn show_all(client: &Client, machine: &str, limit: u64, files: bool, as_json: bool) -> Result<()> {
     let about: stasis_api::Machine = client.get(&format!("/v1/machine/{machine}"))?;
     let from = about.instructions.saturating_sub(limit);
     let path = format!("/v1/machine/{machine}/exec?from={from}&limit={limit}");
     let Instructions { instructions } = client.get(&path)?;
-    let Checkpoints { checkpoints } = client.get(&format!("/v1/machine/{machine}/history"))?;
+    let path = format!("/v1/machine/{machine}/history?files={files}");
+    let History { checkpoints } = client.get(&path)?;
     if as_json {
         show::json(&json!({ "instructions": instructions, "checkpoints": checkpoints }));
         return Ok(());
     }
-    let kept: BTreeSet<u64> =
-        checkpoints.iter().filter_map(|point| point["seq"].as_u64()).collect();
-    let mut table = Table::new(["SEQ", "STATUS", "MS", "CHECKPOINT", "CODE"]);
+    let kept: BTreeMap<u64, Point> =
+        checkpoints.into_iter().map(|point| (point.seq, point)).collect();
+    let head = ["SEQ", "WHEN", "STATUS", "MS", "CHECKPOINT", "KIB", "CHANGED", "CODE"];
+    let mut table = Table::new(head);
     for instruction in instructions {
-        table.row(row(&instruction, kept.contains(&instruction.seq), machine));
+        table.row(row(&instruction, kept.get(&instruction.seq), machine));
     }
     table.print();
     Ok(())
 }
 
-fn row(instruction: &Instruction, kept: bool, machine: &str) -> [String; 5] {
+fn row(instruction: &Instruction, kept: Option<&Point>, machine: &str) -> [String; 8] {
     let runtime = instruction.outcome.as_ref().map(|outcome| format!("{:.1}", outcome.runtime_ms));
     [
         instruction.seq.to_string(),
+        age(instruction.finished_at.unwrap_or(instruction.queued_at)),
         status(instruction).to_owned(),
         runtime.unwrap_or_default(),
-        if kept { format!("{machine}@{}", instruction.seq) } else { String::new() },
+        kept.map(|point| checkpoint(machine, point)).unwrap_or_default(),
+        kept.map(|point| point.bytes.div_ceil(1024).to_string()).unwrap_or_default(),
+        kept.map(changed).unwrap_or_default(),
         one_line(&instruction.code, 60),
     ]
+}
+
+fn checkpoint(machine: &str, point: &Point) -> String {
+    let label = point.label.as_ref().map(|label| format!(" ({label})"));
+    format!("{machine}@{}{}", point.seq, label.unwrap_or_default())
+}
+
+/// Variables and, if they are known, files.
+fn changed(point: &Point) -> String {
+    let mut all = one_line(&point.variables.join(" "), 30);
+    if let Some(files) = &point.files {
+        let count = files.added + files.changed + files.removed;
+        let names = one_line(&files.names.join(" "), 40);
+        let said = if count == 0 { String::new() } else { format!(" {count} files: {names}") };
+        all += &said;
+    }
+    all.trim().to_owned()
 }
 
 fn status(instruction: &Instruction) -> &'static str {

@@ -9,7 +9,7 @@ use crate::show::{self, Table, age};
 use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stasis_api::{Limits, Name, NewMachine, State, Timestamp, Update};
+use stasis_api::{DiskUse, Limits, Name, NewMachine, Retention, State, Timestamp, Update};
 use std::process::ExitCode;
 
 #[derive(Subcommand)]
@@ -31,6 +31,10 @@ pub enum Machine {
     Swap { name: Name },
     /// Bring a machine into memory before it is spoken to
     Wake { name: Name },
+    /// List a machine's instructions and checkpoints
+    History(super::history::Args),
+    /// Say what a machine takes on the disk: its own, and shared with others
+    Disk { name: Name },
 }
 
 #[derive(clap::Args)]
@@ -57,6 +61,9 @@ pub struct New {
     /// When it is removed, such as 2030-01-01T00:00:00Z
     #[arg(long, value_name = "TIME")]
     expires: Option<Timestamp>,
+    /// Which checkpoints stay, such as `last=10` or `last=10,seconds=3600` [default: the host's]
+    #[arg(long, value_name = "RULE", value_parser = rule)]
+    keep: Option<Rule>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -101,6 +108,32 @@ pub struct Set {
     /// When it is removed, such as 2030-01-01T00:00:00Z, or `never`
     #[arg(long, value_name = "TIME", value_parser = expiry)]
     expires: Option<Expiry>,
+    /// Which checkpoints stay, such as `all`, `last=10,seconds=3600`, `last=0`, or `default`
+    #[arg(long, value_name = "RULE", value_parser = rule)]
+    keep: Option<Rule>,
+}
+
+/// A rule, or none: the host's.
+#[derive(Debug, Clone, Copy)]
+struct Rule(Option<Retention>);
+
+fn rule(text: &str) -> std::result::Result<Rule, String> {
+    let mut rule = Retention::default();
+    match text {
+        "default" => return Ok(Rule(None)),
+        "all" => return Ok(Rule(Some(rule))),
+        _ => {}
+    }
+    for part in text.split(',') {
+        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no number"));
+        match part.split_once('=') {
+            Some(("last", count)) => rule.last = Some(number(count)?),
+            Some(("seconds", count)) => rule.seconds = Some(number(count)?),
+            None if part == "unlabelled" => rule.labelled = false,
+            _ => return Err("write `all`, `default`, or `last=N,seconds=N,unlabelled`".into()),
+        }
+    }
+    Ok(Rule(Some(rule)))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -126,6 +159,8 @@ impl Machine {
             Machine::Rm { names } => remove(&names, &client, context.json)?,
             Machine::Swap { name } => tell(&client, &name, "swap", context.json)?,
             Machine::Wake { name } => tell(&client, &name, "wake", context.json)?,
+            Machine::History(args) => return super::history::run(args, context),
+            Machine::Disk { name } => disk(&client, &name, context.json)?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -145,6 +180,7 @@ fn new(args: New, client: &Client, as_json: bool) -> Result<()> {
             Network::Open => stasis_api::Network::Open,
         },
         expires_at: args.expires,
+        retention: args.keep.and_then(|rule| rule.0),
     };
     let machine = making::make(client, &wanted)?;
     match as_json {
@@ -220,6 +256,7 @@ fn set(args: Set, client: &Client, as_json: bool) -> Result<()> {
         limits,
         durability: args.durability.map(Into::into),
         expires_at: args.expires.map(|expiry| expiry.0),
+        retention: args.keep.map(|rule| rule.0),
     };
     show_value(&client.patch(&format!("/v1/machine/{}", args.name), &update)?, as_json);
     Ok(())
@@ -242,6 +279,15 @@ fn tell(client: &Client, name: &Name, verb: &str, as_json: bool) -> Result<()> {
     match as_json {
         true => show::json(&machine),
         false => show::say(&format!("{name}  {}", state_word(&machine))),
+    }
+    Ok(())
+}
+
+fn disk(client: &Client, name: &Name, as_json: bool) -> Result<()> {
+    let used: DiskUse = client.get(&format!("/v1/machine/{name}/disk"))?;
+    match as_json {
+        true => show::json(&used),
+        false => show::object(&json!(used)),
     }
     Ok(())
 }

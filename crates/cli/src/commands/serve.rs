@@ -107,6 +107,8 @@ fn settings(config: &Config) -> Result<Settings> {
     Ok(Settings {
         idle_swap: config.seconds("idle_swap_seconds"),
         timeout: config.seconds("timeout_seconds"),
+        cold_after: config.seconds("cold_seconds"),
+        keep_free: config.count("keep_free_mb").map(|mb| mb.saturating_mul(1 << 20)),
         limits: config.limits().or(plain.limits),
         quota: Quota {
             machines: config.count("quota.machines"),
@@ -115,6 +117,7 @@ fn settings(config: &Config) -> Result<Settings> {
             disk_mb: config.count("quota.disk_mb"),
         },
         max_artifact: config.count("max_artifact_mb").map_or(plain.max_artifact, |mb| mb << 20),
+        retention: config.retention(),
         ..plain
     })
 }

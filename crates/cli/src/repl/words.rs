@@ -50,7 +50,7 @@ impl Word {
             Word::Quit => {}
             Word::Vars => vars(&repl.client.get(&path("/vars"))?),
             Word::Undo => undo::say_where(&undo::undo(repl.client, &repl.machine)?, false),
-            Word::History => history::print(repl.client, &repl.machine, 50, false)?,
+            Word::History => history::print(repl.client, &repl.machine, 50)?,
             Word::Machine => show::object(&repl.client.get::<Value>(&path(""))?),
             Word::Swap => {
                 repl.client.post::<Machine>(&path("/swap"), &json!({}))?;

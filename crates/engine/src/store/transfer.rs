@@ -1,0 +1,135 @@
+//! Images and packs out of one store and into another.
+//!
+//!   export: the pages the images need, and no others ─► compressed pack, same root
+//!   import: bytes ─► tmp ─► every page verified, root as promised ─► named ─► images the same way
+//!
+//! A pack is shared between machines, so what leaves a store has only the pages that were asked
+//! for. What comes in is believed in nothing: lengths are bounded by the caller, contents by their
+//! hashes, and an image counts only if every page it refers to is there. Killed half-way, there are
+//! files nothing refers to, which the next collection removes.
+
+use super::codec::decode;
+use super::marks::Marks;
+use super::{Image, Pack, Store, read_pack};
+use crate::error::{Doing, Error, Result};
+use crate::fault;
+use stasis_image::{Form, ImageId, MAX_IMAGE_LEN, PackRoot, Rewrite, Slots};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufWriter, Read, Seek, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A file below tmp that goes when it is dropped.
+pub struct Scrap {
+    pub path: PathBuf,
+    pub file: File,
+    pub len: u64,
+}
+
+impl Drop for Scrap {
+    fn drop(&mut self) {
+        // one that got a name is not there any more
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Store {
+    /// Which pages of which packs these images need.
+    pub fn needs(&self, images: &[Image]) -> BTreeMap<PackRoot, Slots> {
+        let mut marks = Marks::default();
+        images.iter().for_each(|image| marks.add(image.id, &image.manifest));
+        marks.packs.into_iter().collect()
+    }
+
+    /// The bytes of an image.
+    pub fn export_image(&self, id: ImageId) -> Result<Vec<u8>> {
+        let path = self.image_path(id);
+        std::fs::read(&path).doing(|| format!("read {}", path.display()))
+    }
+
+    /// A compressed pack with these pages and no others.
+    pub fn export_pack(&self, root: PackRoot, keep: &Slots) -> Result<Scrap> {
+        let pack = self.pack(root)?;
+        let drop = keep.others(pack.pages());
+        let (mend, lost) = (HashMap::new(), Slots::new());
+        let rewrite = Rewrite { pack: &*pack, drop: &drop, mend: &mend, lost: &lost };
+        let mut scrap = self.scrap("export")?;
+        rewrite
+            .write(Form::Cold, BufWriter::with_capacity(256 << 10, &scrap.file))
+            .map_err(|source| Error::Pack { root: root.to_string(), source })?;
+        scrap.len = scrap.file.metadata().doing(|| "look at a pack".into())?.len();
+        scrap.file.rewind().doing(|| "go to the beginning of a pack".into())?;
+        Ok(scrap)
+    }
+
+    fn scrap(&self, what: &str) -> Result<Scrap> {
+        let path = self.temp_path(what);
+        let file = File::options().read(true).write(true).create_new(true).open(&path);
+        Ok(Scrap { file: file.doing(|| format!("make {}", path.display()))?, path, len: 0 })
+    }
+
+    /// Takes a pack in. It stays while its reader lives, and as long as a kept image needs it.
+    pub fn import_pack(&self, root: PackRoot, len: u64, from: &mut dyn Read) -> Result<Arc<Pack>> {
+        let mut scrap = self.scrap("import")?;
+        let doing = || format!("write {}", scrap.path.display());
+        let copied = std::io::copy(&mut from.take(len), &mut scrap.file).doing(doing)?;
+        if copied != len {
+            return Err(Error::Unfit("the file ends before its last pack".into()));
+        }
+        scrap.file.flush().and_then(|()| scrap.file.sync_data()).doing(doing)?;
+        let file = File::open(&scrap.path).doing(doing)?;
+        let pack = read_pack(file, root, &scrap.path)?;
+        let bad = |source| Error::Pack { root: root.to_string(), source };
+        pack.verify_all().map_err(bad)?;
+        fault::point("import.pack")?;
+        let _turn = self.turn();
+        if let Ok(own) = self.pack(root) {
+            if own.dead().is_within(pack.dead()) {
+                return Ok(own);
+            }
+            if !pack.dead().is_within(own.dead()) {
+                let said = format!("pack {root} is here with other pages: collect, and try again");
+                return Err(Error::Unfit(said));
+            }
+        }
+        let path = self.pack_path(root, pack.form());
+        let pack = Arc::new(pack);
+        let mut known = self.known();
+        std::fs::rename(&scrap.path, &path).doing(|| format!("name {}", path.display()))?;
+        known.supersede(pack.clone());
+        drop(known);
+        self.sync_dir("packs")?;
+        Ok(pack)
+    }
+
+    /// Takes an image in, all of whose pages must be here.
+    pub fn import_image(&self, id: ImageId, bytes: &[u8]) -> Result<Image> {
+        let bad = |source| Error::Image { id: id.to_string(), source };
+        if bytes.len() as u64 > MAX_IMAGE_LEN {
+            return Err(Error::TooLarge(format!("image {id} has {} bytes", bytes.len())));
+        }
+        let manifest = decode(bytes, id).map_err(bad)?;
+        crate::validate::manifest(&manifest)?;
+        let image = Image { id, manifest: Arc::new(manifest) };
+        for (root, slots) in self.needs(std::slice::from_ref(&image)) {
+            let pack = self.pack(root)?;
+            let lacks = !slots.common(pack.dead()).is_empty()
+                || slots.first_in(pack.pages()..u64::MAX).is_some();
+            if lacks {
+                return Err(Error::Unfit(format!("pages of pack {root} are missing")));
+            }
+        }
+        let mut scrap = self.scrap("image")?;
+        let path = self.image_path(id);
+        let written = scrap.file.write_all(bytes).and_then(|()| scrap.file.sync_data());
+        written.doing(|| format!("write {}", path.display()))?;
+        let mut known = self.known();
+        known.hold(id, &image.manifest);
+        std::fs::rename(&scrap.path, &path).doing(|| format!("name {}", path.display()))?;
+        drop(known);
+        self.sync_dir("images")?;
+        fault::point("import.image")?;
+        Ok(image)
+    }
+}

@@ -1,0 +1,156 @@
+//! The beginning of a file that carries a machine: what it is, and what follows.
+//!
+//! ```text
+//!   magic ─ length of the head ─ its digest ─ head ─ image, image, ... ─ pack, pack, ...
+//!                                              │
+//!                                              └─ about (the caller's), names and lengths of all parts
+//! ```
+//!
+//! The digest covers the head, and the head names every part by its own digest: whoever knows the
+//! digest of the head knows that of everything. Nothing is decoded before it was verified, and no
+//! length is believed before it was compared with a limit.
+
+use crate::{ImageId, MAX_IMAGE_LEN, PackRoot};
+use serde::{Deserialize, Serialize};
+use std::io::Read;
+
+pub const BUNDLE_MAGIC: &[u8; 16] = b"stasis machine 1";
+/// The longest head: the log of a machine is in it.
+pub const MAX_HEAD_LEN: u64 = 256 << 20;
+/// Parts of each kind.
+const MAX_PARTS: usize = 200_000;
+const MAX_PACK_LEN: u64 = 1 << 40;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleHead {
+    /// What the caller says about the machine.
+    pub about: Vec<u8>,
+    /// Each with its length in bytes, in the order they follow.
+    pub images: Vec<(ImageId, u64)>,
+    pub packs: Vec<(PackRoot, u64)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BundleError {
+    #[error("this is not a file with a machine")]
+    Magic,
+    #[error("the file says of itself that {what} is {found}, more than {most}")]
+    Limit { what: &'static str, found: u64, most: u64 },
+    #[error("the file is damaged: its beginning does not match its digest")]
+    Digest,
+    #[error("the file makes no sense: {0}")]
+    Decode(#[from] postcard::Error),
+    #[error("the file makes no sense: {0} bytes of its beginning are left over")]
+    Leftover(usize),
+    #[error("the file breaks off: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl BundleError {
+    /// A stable name for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            BundleError::Magic => "bundle.magic",
+            BundleError::Limit { .. } => "bundle.limit",
+            BundleError::Digest => "bundle.digest",
+            BundleError::Decode(_) | BundleError::Leftover(_) => "bundle.decode",
+            BundleError::Io(_) => "bundle.torn",
+        }
+    }
+}
+
+impl BundleHead {
+    /// The bytes a file begins with.
+    pub fn encode(&self) -> Result<Vec<u8>, BundleError> {
+        let head = postcard::to_stdvec(self)?;
+        limit("the head's length", head.len() as u64, MAX_HEAD_LEN)?;
+        let mut bytes = BUNDLE_MAGIC.to_vec();
+        bytes.extend_from_slice(&(head.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(blake3::hash(&head).as_bytes());
+        bytes.extend_from_slice(&head);
+        Ok(bytes)
+    }
+
+    /// Reads the beginning of a file; the parts follow.
+    pub fn read(from: &mut dyn Read) -> Result<BundleHead, BundleError> {
+        let mut fixed = [0; 56];
+        from.read_exact(&mut fixed[..16])?;
+        if &fixed[..16] != BUNDLE_MAGIC {
+            return Err(BundleError::Magic);
+        }
+        from.read_exact(&mut fixed[16..])?;
+        let mut len = [0; 8];
+        len.copy_from_slice(&fixed[16..24]);
+        let len = u64::from_le_bytes(len);
+        limit("the head's length", len, MAX_HEAD_LEN)?;
+        // grows as bytes come, not as they are promised
+        let mut head = Vec::new();
+        from.take(len).read_to_end(&mut head)?;
+        if head.len() as u64 != len || blake3::hash(&head).as_bytes() != &fixed[24..] {
+            return Err(BundleError::Digest);
+        }
+        let (head, rest) = postcard::take_from_bytes::<BundleHead>(&head)?;
+        if !rest.is_empty() {
+            return Err(BundleError::Leftover(rest.len()));
+        }
+        head.check()?;
+        Ok(head)
+    }
+
+    fn check(&self) -> Result<(), BundleError> {
+        for (what, count) in [("images", self.images.len()), ("packs", self.packs.len())] {
+            limit(what, count as u64, MAX_PARTS as u64)?;
+        }
+        let images = self.images.iter().map(|(_, len)| ("an image", *len, MAX_IMAGE_LEN));
+        let packs = self.packs.iter().map(|(_, len)| ("a pack", *len, MAX_PACK_LEN));
+        images.chain(packs).try_for_each(|(what, len, most)| limit(what, len, most))
+    }
+}
+
+fn limit(what: &'static str, found: u64, most: u64) -> Result<(), BundleError> {
+    if found <= most { Ok(()) } else { Err(BundleError::Limit { what, found, most }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> BundleHead {
+        BundleHead {
+            about: b"{}".to_vec(),
+            images: vec![(ImageId::of(b"i"), 7)],
+            packs: vec![(PackRoot::of(b"p"), 9)],
+        }
+    }
+
+    #[test]
+    fn written_and_read_again() {
+        let mut bytes = sample().encode().expect("small");
+        bytes.extend_from_slice(b"the rest");
+        let mut rest = &bytes[..];
+        assert_eq!(BundleHead::read(&mut rest).expect("whole"), sample());
+        assert_eq!(rest, b"the rest");
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_found() {
+        let bytes = sample().encode().expect("small");
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1;
+            assert!(BundleHead::read(&mut &bad[..]).is_err(), "byte {at}");
+            assert!(BundleHead::read(&mut &bytes[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_not_believed() {
+        let mut huge = sample().encode().expect("small");
+        huge[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert_eq!(BundleHead::read(&mut &huge[..]).expect_err("huge").code(), "bundle.limit");
+        let long = BundleHead { packs: vec![(PackRoot::of(b"p"), u64::MAX)], ..sample() };
+        let bytes = long.encode().expect("small");
+        assert_eq!(BundleHead::read(&mut &bytes[..]).expect_err("long").code(), "bundle.limit");
+    }
+}

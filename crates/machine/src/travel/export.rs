@@ -1,0 +1,135 @@
+//! A machine as one file, to be taken in elsewhere.
+//!
+//!   checkpoint ─► images held ─► pages they need ─► head ─► images ─► packs
+//!
+//! With its history or only as it is now. The file has what the machine's images need and nothing
+//! of others that share its packs. The root file system is not in it: it is named by its digest.
+
+use super::bundle::{About, Exported, FORMAT, Kept};
+use crate::error::{Doing, Error, Result};
+use crate::host::Host;
+use crate::live::parse_image;
+use crate::machine::Machine;
+use stasis_engine::{BundleHead, Image, SectionKind};
+use std::io::Write;
+use std::sync::Arc;
+
+/// Instructions read at once.
+const PAGE: u64 = 500;
+
+impl Host {
+    /// Writes a machine to `out`; with `history`, all its checkpoints and its log.
+    pub fn export(&self, machine: &Arc<Machine>, history: bool, out: &mut dyn Write) -> Result<()> {
+        // a state to export, and nothing of it goes while it is being written
+        let now = self.place(machine, None)?;
+        let about = self.about(machine, history)?;
+        let images = self.held(&about)?;
+        drop(now);
+        let store = self.inner().engine.store();
+        let mut packs = Vec::new();
+        for (root, slots) in store.needs(&images) {
+            packs.push((root, store.export_pack(root, &slots)?));
+        }
+        let mut files = Vec::new();
+        for image in &images {
+            files.push((image.id, store.export_image(image.id)?));
+        }
+        let head = BundleHead {
+            about: serde_json::to_vec(&about).map_err(std::io::Error::other).doing(writing)?,
+            images: files.iter().map(|(id, bytes)| (*id, bytes.len() as u64)).collect(),
+            packs: packs.iter().map(|(root, scrap)| (*root, scrap.len)).collect(),
+        };
+        out.write_all(&head.encode()?).doing(writing)?;
+        for (_, bytes) in &files {
+            out.write_all(bytes).doing(writing)?;
+        }
+        for (_, scrap) in &mut packs {
+            std::io::copy(&mut scrap.file, out).doing(writing)?;
+        }
+        out.flush().doing(writing)
+    }
+
+    fn about(&self, machine: &Arc<Machine>, history: bool) -> Result<About> {
+        let record = machine.record().clone();
+        let template = self.inner().store.template(&record.made.template)?;
+        let missing = || Error::NoTemplate(record.made.template.clone());
+        let template = template.ok_or_else(missing)?.template;
+        let root = template.root.rsplit('+').next().unwrap_or_default();
+        let roots = &self.inner().dirs.roots;
+        let root_digest = stasis_template::inspect(roots, root).ok().map(|root| root.digest);
+        let made = record.made;
+        let start_image = match history {
+            true => made.image,
+            false => record.head_image.clone(),
+        };
+        let mut about = About {
+            format: FORMAT,
+            stasis: env!("CARGO_PKG_VERSION").to_owned(),
+            form: SectionKind::form(),
+            machine: Exported {
+                name: made.name,
+                created_at: made.created_at,
+                tags: made.tags,
+                limits: made.limits,
+                env: made.env,
+                durability: made.durability,
+                retention: made.retention,
+                start_image,
+                head_image: record.head_image,
+                head_seq: record.head_seq,
+                next_seq: record.next_seq,
+            },
+            parent: made.parent,
+            template,
+            root_digest,
+            checkpoints: Vec::new(),
+            instructions: Vec::new(),
+            outputs: Vec::new(),
+        };
+        self.past(machine, history, &mut about)?;
+        Ok(about)
+    }
+
+    /// Checkpoints and log; without history, only what belongs to the state itself.
+    fn past(&self, machine: &Arc<Machine>, history: bool, about: &mut About) -> Result<()> {
+        let head = about.machine.head_seq;
+        let kept = self.history(machine)?.into_iter();
+        let kept = kept.filter(|one| history || Some(one.seq) == head);
+        about.checkpoints = kept
+            .map(|one| Kept {
+                seq: one.seq,
+                image: one.image,
+                at: one.at,
+                bytes: one.bytes,
+                label: one.label,
+            })
+            .collect();
+        let mut from = if history { 0 } else { head.unwrap_or(about.machine.next_seq) };
+        loop {
+            let some = machine.instructions(from, PAGE)?;
+            let Some(last) = some.last() else { return Ok(()) };
+            from = last.seq + 1;
+            for one in some.into_iter().filter(|one| one.status.is_over()) {
+                let chunks = self.inner().store.outputs(machine.id, one.seq, 0)?;
+                if !chunks.is_empty() {
+                    about.outputs.push((one.seq, chunks));
+                }
+                about.instructions.push(one);
+            }
+        }
+    }
+
+    /// Every image the file needs, and the template's, from which restores are fastest.
+    fn held(&self, about: &About) -> Result<Vec<Image>> {
+        let machine = &about.machine;
+        let kept = about.checkpoints.iter().map(|one| one.image.as_str());
+        let own = [&*machine.start_image, &*machine.head_image, &*about.template.image];
+        let names: std::collections::BTreeSet<&str> = kept.chain(own).collect();
+        let store = self.inner().engine.store();
+        names.into_iter().map(|name| Ok(store.read_image(parse_image(name)?)?)).collect()
+    }
+}
+
+fn writing() -> String {
+    "write a machine to a file".into()
+}

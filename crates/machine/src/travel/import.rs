@@ -1,0 +1,209 @@
+//! A machine out of a file that somebody wrote: nothing in it is believed.
+//!
+//!   head (verified) ─► fits here? ─► packs (every page verified) ─► images (checked) ─► one record
+//!
+//! The record comes last, in one transaction: killed before it, there is nothing but files that
+//! the next collection removes. What does not fit is refused with the reason: another form of
+//! images, another processor, a root file system that is not here or is another one.
+
+use super::bundle::{About, FORMAT};
+use crate::error::{Doing, Error, Result};
+use crate::host::{Host, check};
+use crate::machine::Machine;
+use stasis_api::{Name, Network, Status, Template, Timestamp};
+use stasis_engine::{BundleHead, Image, SectionKind};
+use stasis_store::{Checkpoint, Imported, MachineRecord, NewRecord, TemplateRecord};
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::Arc;
+
+/// Labels, codes and other texts that are kept in records.
+const LONGEST_LABEL: usize = 200;
+
+impl Host {
+    /// Takes a machine in, under `name` or the one it had.
+    pub fn import(
+        &self,
+        account: &str,
+        name: Option<Name>,
+        from: &mut dyn Read,
+    ) -> Result<Arc<Machine>> {
+        let head = BundleHead::read(from)?;
+        let about: About = serde_json::from_slice(&head.about)
+            .map_err(|error| unfit(format!("its description makes no sense: {error}")))?;
+        self.fits(&about)?;
+        let name = name.unwrap_or_else(|| about.machine.name.clone());
+        if self.machine(name.as_str()).is_ok() {
+            return Err(stasis_store::Error::NameTaken(name.to_string()).into());
+        }
+        let images = self.take_parts(&head, from)?;
+        let imported = self.record_of(account, name, &about, &images)?;
+        let record = self.inner().store.import_machine(imported)?;
+        // held until here, so that no collection could take them
+        drop(images);
+        Ok(self.insert(record))
+    }
+
+    fn insert(&self, record: MachineRecord) -> Arc<Machine> {
+        let name = record.made.name.clone();
+        let machine = Arc::new(Machine::new(self.inner().clone(), record));
+        self.write().insert(name, machine.clone());
+        machine
+    }
+
+    /// Whether such a machine could live here, before anything is written.
+    fn fits(&self, about: &About) -> Result<()> {
+        let form = SectionKind::form();
+        if about.format != FORMAT || about.form != form {
+            let theirs = format!("{} of Stasis {}", about.form, about.stasis);
+            return Err(unfit(format!("its images have the form {theirs}, here it is {form}")));
+        }
+        check(&about.machine.limits, &about.machine.tags, &about.machine.env)?;
+        let root = about.template.root.rsplit('+').next().unwrap_or_default();
+        let own = stasis_template::inspect(&self.inner().dirs.roots, root).ok();
+        let (here, there) = (own.map(|root| root.digest), &about.root_digest);
+        match (here, there) {
+            (Some(here), Some(there)) if here == *there => Ok(()),
+            (None, _) => Err(unfit(format!(
+                "its root file system {root:?} is not here: build the template `{}` from its \
+                 recipe first",
+                about.template.name
+            ))),
+            _ => Err(unfit(format!("its root file system {root:?} is another one here"))),
+        }
+    }
+
+    /// Takes in all images and packs of a file; the images by name.
+    fn take_parts(&self, head: &BundleHead, from: &mut dyn Read) -> Result<HashMap<String, Image>> {
+        let engine = &self.inner().engine;
+        // images are small, but their pages come after them: kept aside until those are here
+        let mut waiting = Vec::new();
+        for (id, len) in &head.images {
+            let mut bytes = Vec::new();
+            from.take(*len).read_to_end(&mut bytes).doing(reading)?;
+            if bytes.len() as u64 != *len {
+                return Err(unfit("the file ends before its last image".into()));
+            }
+            waiting.push((*id, bytes));
+        }
+        let mut packs = Vec::new();
+        for (root, len) in &head.packs {
+            packs.push(engine.store().import_pack(*root, *len, from).map_err(strange)?);
+        }
+        let mut images = HashMap::new();
+        for (id, bytes) in waiting {
+            let image = engine.store().import_image(id, &bytes).map_err(strange)?;
+            engine.check(&image).map_err(strange)?;
+            images.insert(id.to_string(), image);
+        }
+        Ok(images)
+    }
+
+    fn record_of(
+        &self,
+        account: &str,
+        name: Name,
+        about: &About,
+        images: &HashMap<String, Image>,
+    ) -> Result<Imported> {
+        let has = |image: &String| match images.contains_key(image) {
+            true => Ok(image.clone()),
+            false => Err(unfit("an image it needs is not in the file".into())),
+        };
+        let machine = &about.machine;
+        let template = self.template_of(about, images)?;
+        let made = NewRecord {
+            name,
+            account: account.to_owned(),
+            template: template.template.digest.clone(),
+            created_at: machine.created_at,
+            expires_at: None,
+            tags: machine.tags.clone(),
+            limits: machine.limits,
+            env: machine.env.clone(),
+            durability: machine.durability,
+            network: Network::None,
+            image: has(&machine.start_image)?,
+            parent: about.parent.clone(),
+            parent_id: None,
+            reseed: false,
+            retention: machine.retention,
+        };
+        let mut checkpoints = Vec::new();
+        for one in &about.checkpoints {
+            let label = one.label.clone().filter(|label| label.len() <= LONGEST_LABEL);
+            let (image, at, bytes) = (has(&one.image)?, one.at, one.bytes.min(i64::MAX as u64));
+            checkpoints.push(Checkpoint { seq: one.seq, image, at, bytes, label });
+        }
+        ordered(about)?;
+        let mut instructions = about.instructions.clone();
+        for one in instructions.iter_mut().filter(|one| !one.status.is_over()) {
+            one.status = Status::Lost;
+        }
+        Ok(Imported {
+            made,
+            template,
+            head_image: has(&machine.head_image)?,
+            head_seq: machine.head_seq,
+            next_seq: machine.next_seq,
+            checkpoints,
+            instructions,
+            outputs: about.outputs.clone(),
+        })
+    }
+
+    /// The template it came from, under a name that is nobody else's.
+    fn template_of(
+        &self,
+        about: &About,
+        images: &HashMap<String, Image>,
+    ) -> Result<TemplateRecord> {
+        let image = about.template.image.clone();
+        if !images.contains_key(&image) {
+            return Err(unfit("its template's image is not in the file".into()));
+        }
+        let digest = blake3::hash(format!("imported\n{image}").as_bytes()).to_hex().to_string();
+        let template = Template {
+            name: format!("imported-{}", &digest[..12]),
+            digest,
+            created_at: Timestamp::now(),
+            image,
+            ..about.template.clone()
+        };
+        let details = serde_json::json!({ "packages": [], "bytes": 0, "form": about.form });
+        Ok(TemplateRecord { template, details })
+    }
+}
+
+/// Whether the numbers of the log go together.
+fn ordered(about: &About) -> Result<()> {
+    let next = about.machine.next_seq;
+    let rising = |seqs: &[u64]| {
+        seqs.windows(2).all(|two| two[0] < two[1]) && seqs.iter().all(|seq| *seq < next)
+    };
+    let instructions: Vec<u64> = about.instructions.iter().map(|one| one.seq).collect();
+    let checkpoints: Vec<u64> = about.checkpoints.iter().map(|one| one.seq).collect();
+    let outputs: Vec<u64> = about.outputs.iter().map(|(seq, _)| *seq).collect();
+    let known = |seq: &u64| instructions.binary_search(seq).is_ok();
+    let fine = next <= u64::from(u32::MAX)
+        && [&instructions, &checkpoints, &outputs].into_iter().all(|seqs| rising(seqs))
+        && about.machine.head_seq.is_none_or(|seq| seq < next)
+        && outputs.iter().all(known);
+    if fine { Ok(()) } else { Err(unfit("the numbers of its log do not go together".into())) }
+}
+
+/// What is wrong with a part is the file's fault, not the host's.
+fn strange(error: stasis_engine::Error) -> Error {
+    match error {
+        stasis_engine::Error::Io { .. } => error.into(),
+        other => unfit(other.to_string()),
+    }
+}
+
+fn unfit(what: String) -> Error {
+    Error::Unfit(what)
+}
+
+fn reading() -> String {
+    "read a machine from a file".into()
+}

@@ -1,0 +1,57 @@
+//! Promoting: a branch takes another machine's name, which gets the branch's. Who asks for the
+//! name meets the one machine before, and the other from then on; nothing else changes on either.
+
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::machine::Machine;
+use std::sync::Arc;
+
+impl Host {
+    /// A branch takes the name of `onto`, or of its parent. Gives the machine that had the name.
+    pub fn promote(
+        &self,
+        branch: &Arc<Machine>,
+        onto: Option<&Arc<Machine>>,
+    ) -> Result<Arc<Machine>> {
+        let other = match onto {
+            Some(other) => other.clone(),
+            None => self.parent_of(branch)?,
+        };
+        if other.account() != branch.account() {
+            return Err(Error::NoMachine(other.name().to_string()));
+        }
+        if other.id == branch.id {
+            return Err(Error::Invalid("a machine cannot take its own name".into()));
+        }
+        // held throughout: nobody finds one of the two by its old name and the other by its new
+        let mut machines = self.write();
+        let (name, old) = (branch.name(), other.name());
+        let there = |machine: &Arc<Machine>| {
+            machines.get(&machine.name()).is_some_and(|own| own.id == machine.id)
+        };
+        if !there(branch) || !there(&other) {
+            return Err(Error::Removed(name.to_string()));
+        }
+        self.inner().store.swap_names(branch.id, other.id)?;
+        branch.record().made.name = old.clone();
+        other.record().made.name = name.clone();
+        machines.insert(old, branch.clone());
+        machines.insert(name, other.clone());
+        Ok(other)
+    }
+
+    /// The machine that another is a branch of.
+    pub fn parent_of(&self, branch: &Arc<Machine>) -> Result<Arc<Machine>> {
+        let record = branch.record().clone();
+        let found = record.made.parent_id.and_then(|id| self.by_number(id));
+        let missing = || match &record.made.parent {
+            Some(parent) => Error::NoMachine(parent.machine.to_string()),
+            None => Error::Invalid(format!("`{}` is no branch", record.made.name)),
+        };
+        found.ok_or_else(missing)
+    }
+
+    pub(crate) fn by_number(&self, id: stasis_store::MachineId) -> Option<Arc<Machine>> {
+        self.machines().into_iter().find(|machine| machine.id == id)
+    }
+}

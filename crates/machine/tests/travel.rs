@@ -1,0 +1,335 @@
+//! History, lineage, exchanged names, looking into the past, comparing, adopting, varying and
+//! exploring, through the host's own surface.
+
+use stasis_api::{Change, Exec, Name, Retention, Timeout, Timestamp, Update, Vary};
+use stasis_machine::{Branch, Error, Explore, Machine, Varied, Wanted};
+use stasis_testbed::{Bed, run, value};
+use std::sync::Arc;
+
+/// Runs code whose checkpoint is on disk when this returns.
+fn keep(machine: &Arc<Machine>, code: &str) {
+    let durability = Some(stasis_api::Durability::Local);
+    let exec = Exec { code: code.into(), durability, ..Exec::default() };
+    let end = stasis_testbed::exec(machine, exec);
+    let error = end.outcome.and_then(|outcome| outcome.error);
+    assert!(error.is_none(), "{code}: {error:?}");
+}
+
+fn branch(bed: &Bed, source: &Arc<Machine>, seq: Option<u64>, name: &str) -> Arc<Machine> {
+    let name: Name = name.parse().expect("a name");
+    let one = Branch { seq, names: vec![Some(name)], ..Branch::default() };
+    bed.host.branch(source, one).expect("branch").remove(0)
+}
+
+#[test]
+fn checkpoints_say_what_they_changed() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(&machine, "open('a.txt', 'w').write('one')\nx = [1]\ny = 2");
+    keep(&machine, "x.append(2)\nopen('b.txt', 'w').write('b')\nopen('a.txt', 'w').write('two')");
+    keep(&machine, "import os\nos.remove('a.txt')\ndel y");
+    bed.host.label(&machine, 1, Some("tidy")).expect("label");
+    for _ in 0..2 {
+        let points = bed.host.points(&machine, true).expect("points");
+        let counts: Vec<_> = points
+            .iter()
+            .map(|point| {
+                let files = point.files.as_ref().expect("files");
+                (files.added, files.changed, files.removed)
+            })
+            .collect();
+        assert_eq!(counts, [(1, 0, 0), (1, 1, 0), (0, 0, 1)], "{points:?}");
+        let touched: Vec<_> = points.iter().map(|point| point.variables.join(" ")).collect();
+        assert_eq!(touched, ["x y", "x", "y"]);
+        assert_eq!(points[1].label.as_deref(), Some("tidy"));
+        assert!(points[0].bytes > 0 && points[0].code.starts_with("open('a.txt'"));
+    }
+    let disk = bed.host.disk_use(&machine).expect("disk use");
+    assert!(disk.own_bytes > 0 && disk.shared_bytes > disk.own_bytes, "{disk:?}");
+    assert_eq!(disk.checkpoints, 3);
+}
+
+#[test]
+fn lineage_survives_removed_ancestors_and_exchanged_names() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(&machine, "n = 0");
+    let root = machine.name();
+    let child = branch(&bed, &machine, Some(0), "child");
+    keep(&child, "n = 1");
+    let grandchild = branch(&bed, &child, None, "grandchild");
+    let lineage = bed.host.lineage(&grandchild).expect("lineage");
+    let names: Vec<_> = lineage.ancestors.iter().map(|one| one.machine.to_string()).collect();
+    assert_eq!(names, ["child".to_owned(), root.to_string()]);
+    assert_eq!(lineage.tree.machine, root);
+    assert_eq!(lineage.tree.children[0].children[0].machine.as_str(), "grandchild");
+
+    let former = bed.host.promote(&child, None).expect("promote");
+    assert_eq!((former.number(), former.name().as_str()), (machine.number(), "child"));
+    let found = bed.host.machine(root.as_str()).expect("by name");
+    assert_eq!(value(&found, "n"), "1");
+    assert_eq!(value(&bed.host.machine("child").expect("by name"), "n"), "0");
+    let parent = grandchild.describe().parent.expect("a parent");
+    assert_eq!((parent.machine, parent.seq), (root.clone(), Some(0)));
+
+    drop((machine, child, grandchild, former, found));
+    let bed = bed.reopen();
+    let child = bed.host.machine(root.as_str()).expect("by name");
+    assert_eq!(value(&child, "n"), "1");
+    bed.host.remove(&child).expect("remove");
+    let grandchild = bed.host.machine("grandchild").expect("still there");
+    assert_eq!(value(&grandchild, "n + 10"), "11");
+    let lineage = bed.host.lineage(&grandchild).expect("lineage");
+    assert!(lineage.ancestors[0].removed);
+    assert_eq!(lineage.tree.machine.as_str(), "grandchild");
+    let more = branch(&bed, &grandchild, None, "more");
+    assert_eq!(value(&more, "n + 20"), "21");
+    assert_eq!(bed.host.families(None).len(), 2);
+}
+
+#[test]
+fn a_machine_is_told_that_it_went_back() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    let hook = "import stasis\nseen = []\n\
+                stasis.on_wake(lambda reason, changed: seen.append(reason))";
+    keep(&machine, hook);
+    run(&machine, "other = 1");
+    bed.host.undo(&machine).expect("undo");
+    assert_eq!(value(&machine, "seen"), "['rollback']");
+    let branched = branch(&bed, &machine, None, "told");
+    assert_eq!(value(&branched, "seen"), "['rollback', 'branch']");
+}
+
+#[test]
+fn the_past_is_looked_at_without_a_trace() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(&machine, "x = 1\nimport os\nos.makedirs('d')\nopen('d/a.txt', 'w').write('old')");
+    keep(&machine, "x = 2\nopen('d/a.txt', 'w').write('new')\nos.symlink('a.txt', 'd/link')");
+    let before = bed.host.machines().len();
+    let home = value(&machine, "os.getcwd()").trim_matches('\'').to_owned();
+    machine.settle().expect("settle");
+    let head = machine.describe();
+    let place = bed.host.place(&machine, Some(0)).expect("a place");
+    let vars = bed.host.vars_at(&place).expect("vars");
+    let x = vars.iter().find(|var| var.name == "x").expect("x");
+    assert_eq!(x.repr, "1");
+    let file = format!("{home}/d/a.txt");
+    assert_eq!(bed.host.read_at(&place, &file).expect("a file"), b"old");
+    let now = bed.host.place(&machine, None).expect("a place");
+    assert_eq!(bed.host.read_at(&now, &file).expect("a file"), b"new");
+    let listed = bed.host.files_at(&now, &format!("{home}/d")).expect("a list");
+    let names: Vec<_> = listed.iter().map(|one| one.path.rsplit('/').next()).collect();
+    assert_eq!(names, [Some("a.txt"), Some("link")]);
+    // a file of the template, and what is not there or leads elsewhere
+    assert!(!bed.host.read_at(&now, "/opt/stasis/agent/__main__.py").expect("a file").is_empty());
+    assert!(bed.host.files_at(&now, "/").expect("a list").len() > 3);
+    for path in ["/etc/../etc/passwd", "a\0b"] {
+        assert!(matches!(bed.host.read_at(&now, path), Err(Error::Invalid(_))), "{path}");
+    }
+    let link = format!("{home}/d/link");
+    assert!(matches!(bed.host.read_at(&now, &link), Err(Error::NoFile { .. })));
+    assert_eq!(bed.host.machines().len(), before);
+    assert_eq!(machine.describe().checkpoint, head.checkpoint);
+    assert_eq!(value(&machine, "x"), "2");
+}
+
+#[test]
+fn two_states_are_compared() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(&machine, "a = 1\nb = [1, 2]\nopen('t.txt', 'w').write('one\\ntwo\\n')\ndef f(): pass");
+    let other = branch(&bed, &machine, None, "other");
+    keep(&machine, "print('left')\na");
+    keep(&other, "b.append(3)\nc = 'new'\nopen('t.txt', 'w').write('one\\n2\\n')\nprint('right')");
+    let left = bed.host.place(&machine, None).expect("a place");
+    let right = bed.host.place(&other, None).expect("a place");
+    let found = bed.host.compare(&left, &right).expect("a comparison");
+    assert_eq!(found.base.expect("a base").seq, Some(0));
+    let variables: Vec<_> =
+        found.variables.iter().map(|one| (one.name.as_str(), one.change)).collect();
+    assert_eq!(variables, [("b", Change::Changed), ("c", Change::Added)]);
+    assert_eq!(found.variables[0].right.as_ref().expect("b").repr, "[1, 2, 3]");
+    assert_eq!(found.files.len(), 1, "{:?}", found.files);
+    let diff = found.files[0].diff.as_deref().expect("text");
+    assert!(diff.contains("-two") && diff.contains("+2"), "{diff}");
+    let outputs = &found.outputs[0];
+    assert_eq!(outputs.left.as_ref().expect("left").output, "left");
+    assert_eq!(outputs.right.as_ref().expect("right").output, "right");
+    let same = bed.host.compare(&left, &left).expect("a comparison");
+    assert!(same.variables.is_empty() && same.files.is_empty() && same.outputs.is_empty());
+}
+
+#[test]
+fn parts_of_a_branch_are_adopted_and_conflicts_are_not_overwritten() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(&machine, "a = 1\nb = 1\nopen('f.txt', 'w').write('base')\nopen('g.txt', 'w').write('g')");
+    let other = branch(&bed, &machine, None, "donor");
+    keep(
+        &other,
+        "import numpy as np\na = 2\nb = 2\nbig = np.arange(1000)\npair = (big, big)\n\
+         lock = __import__('threading').Lock()\nimport os\nos.makedirs('out')\n\
+         open('out/r.bin', 'wb').write(bytes(range(256)) * 40)\n\
+         open('f.txt', 'w').write('donor')\nos.remove('g.txt')",
+    );
+    let home = value(&other, "os.getcwd()").trim_matches('\'').to_owned();
+    run(&machine, "b = 3");
+    let place = bed.host.place(&other, None).expect("a place");
+    let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let wanted = Wanted { variables: names(&["a", "b"]), ..Wanted::default() };
+    let refused = bed.host.adopt(&machine, &place, wanted.clone()).expect("an answer");
+    assert_eq!((refused.seq, refused.conflicts.len()), (None, 1), "{refused:?}");
+    assert_eq!(refused.conflicts[0].name, "b");
+    assert_eq!(value(&machine, "a, b"), "(1, 3)");
+
+    let variables = names(&["a", "big", "pair", "lock", "missing"]);
+    let files = vec![format!("{home}/out"), format!("{home}/f.txt"), format!("{home}/g.txt")];
+    let wanted = Wanted { variables, files, force: false };
+    let adopted = bed.host.adopt(&machine, &place, wanted).expect("an answer");
+    assert_eq!(adopted.conflicts, []);
+    assert_eq!(adopted.variables, ["a", "big", "pair"], "{adopted:?}");
+    assert!(adopted.failed.contains_key("lock") && adopted.failed.contains_key("missing"));
+    assert_eq!(
+        value(&machine, "a, b, len(big), pair[0] is pair[1], pair[0] is big"),
+        "(2, 3, 1000, True, True)"
+    );
+    let check = "len(open('out/r.bin', 'rb').read()), open('f.txt').read(), \
+                 __import__('os').path.exists('g.txt'), __import__('os').listdir('/tmp')";
+    assert_eq!(value(&machine, check), "(10240, 'donor', False, [])");
+    let seq = adopted.seq.expect("a number");
+    assert!(
+        machine.instruction(seq).expect("in the log").code.starts_with("# adopted from donor@")
+    );
+
+    let wanted = Wanted { variables: names(&["b"]), files: Vec::new(), force: true };
+    let forced = bed.host.adopt(&machine, &place, wanted).expect("an answer");
+    assert_eq!((forced.variables, forced.conflicts.len()), (names(&["b"]), 1));
+    machine.settle().expect("settle");
+    assert_eq!(value(&machine, "b"), "2");
+    // it is an instruction like others: it can be taken back
+    bed.host.undo(&machine).expect("undo the question");
+    bed.host.undo(&machine).expect("undo");
+    assert_eq!(value(&machine, "b"), "3");
+}
+
+#[test]
+fn branches_vary_and_fail_one_by_one() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(&machine, "x = 10");
+    let vary = (0..4)
+        .map(|n| Vary {
+            code: Some(if n == 2 { "1 / 0".into() } else { "x * k".into() }),
+            variables: [("k".to_owned(), n.into())].into(),
+            ..Vary::default()
+        })
+        .collect();
+    let wanted = Branch { names: vec![None; 5], ..Branch::default() };
+    let varied = Varied { branch: wanted, vary, timeout: Timeout::Seconds(60.0) };
+    let (machines, told) = bed.host.branch_varied(&machine, varied).expect("branches");
+    assert_eq!(machines.len(), 5);
+    let mut ends: Vec<_> = told.into_iter().collect();
+    ends.sort_by_key(|end| end.index);
+    let said: Vec<String> = ends
+        .into_iter()
+        .map(|end| {
+            let outcome = end.instruction.expect("an end").outcome.expect("an outcome");
+            outcome.value.or(outcome.error.map(|error| error.name)).unwrap_or_default()
+        })
+        .collect();
+    assert_eq!(said, ["0", "10", "ZeroDivisionError", "30"]);
+    assert_eq!(value(&machine, "x"), "10");
+}
+
+#[test]
+fn the_best_candidate_takes_the_name() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(&machine, "best = 0");
+    let name = machine.name();
+    let candidate = |code: &str| Vary { code: Some(code.into()), ..Vary::default() };
+    let candidates =
+        vec![candidate("best = 3"), candidate("raise ValueError"), candidate("best = 7")];
+    let ask = Explore { candidates, score: "best".into(), ..Explore::default() };
+    let explored = bed.host.explore(&machine, ask.clone()).expect("explored");
+    let scores: Vec<_> = explored.candidates.iter().map(|one| one.score).collect();
+    assert_eq!(scores, [Some(3.0), None, Some(7.0)]);
+    assert!(
+        explored.candidates[1].error.as_deref().is_some_and(|said| said.contains("ValueError"))
+    );
+    let winner = bed.host.machine(name.as_str()).expect("by name");
+    assert_eq!(value(&winner, "best"), "7");
+    let former = explored.former.expect("the machine as it was").name;
+    assert_eq!(value(&bed.host.machine(former.as_str()).expect("by name"), "best"), "0");
+    assert_eq!(bed.host.machines().len(), 2);
+    let ask = Explore { candidates: vec![candidate("1/0")], ..ask };
+    let none = bed.host.explore(&winner, ask).expect("explored");
+    assert!(none.best.is_none());
+    assert_eq!(bed.host.machines().len(), 2);
+}
+
+#[test]
+fn reseeded_branches_differ_and_others_do_not() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(&machine, "import random, secrets, uuid, numpy as np\nrandom.seed(1)\nnp.random.seed(1)");
+    let count: usize = if std::env::var_os("STASIS_SOAK").is_some() { 1000 } else { 50 };
+    let draw = "(random.random(), float(np.random.rand())), (secrets.token_hex(8), str(uuid.uuid1()), \
+                __import__('os').urandom(8).hex(), __import__('ssl').RAND_bytes(8).hex())";
+    let drawn = |reseed: bool, count: usize| -> Vec<(String, String)> {
+        let wanted = Branch { names: vec![None; count], reseed, ..Branch::default() };
+        let vary = vec![Vary { code: Some(draw.into()), ..Vary::default() }; count];
+        let varied = Varied { branch: wanted, vary, timeout: Timeout::Seconds(120.0) };
+        let (machines, told) = bed.host.branch_varied(&machine, varied).expect("branches");
+        let values = told.into_iter().map(|end| {
+            let outcome = end.instruction.expect("an end").outcome.expect("an outcome");
+            let value = outcome.value.unwrap_or_else(|| panic!("{:?}", outcome.error));
+            let (simulated, guarded) = value.split_once("), (").expect("two tuples");
+            (simulated.to_owned(), guarded.to_owned())
+        });
+        let values: Vec<_> = values.collect();
+        for machine in machines {
+            bed.host.remove(&machine).expect("remove");
+        }
+        values
+    };
+    let distinct = |values: &[(String, String)], of: fn(&(String, String)) -> &String| {
+        values.iter().map(of).collect::<std::collections::HashSet<_>>().len()
+    };
+    let same = drawn(false, count);
+    assert_eq!((distinct(&same, |v| &v.0), distinct(&same, |v| &v.1)), (1, count));
+    let fresh = drawn(true, count);
+    assert_eq!((distinct(&fresh, |v| &v.0), distinct(&fresh, |v| &v.1)), (count, count));
+}
+
+#[test]
+fn checkpoints_are_freed_by_rule_and_what_is_reachable_stays() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    for n in 0..6 {
+        keep(&machine, &format!("n = {n}\nblock = bytes([{n}]) * 300_000"));
+    }
+    bed.host.label(&machine, 1, Some("kept")).expect("label");
+    let from_third = branch(&bed, &machine, Some(3), "from-third");
+    let rule = Retention { last: Some(2), seconds: None, labelled: true };
+    let update = Update { retention: Some(Some(rule)), ..Update::default() };
+    bed.host.update(&machine, update).expect("update");
+    assert_eq!(bed.host.prune(Timestamp::now()).expect("prune"), 3);
+    assert_eq!(bed.host.prune(Timestamp::now()).expect("prune"), 0);
+    assert!(bed.host.collect().expect("collect").images > 0);
+    let left: Vec<u64> =
+        bed.host.history(&machine).expect("history").iter().map(|one| one.seq).collect();
+    assert_eq!(left, [1, 4, 5]);
+    assert_eq!(value(&from_third, "n"), "3");
+    bed.host.undo(&machine).expect("undo");
+    assert_eq!(value(&machine, "n"), "4");
+    bed.host.undo(&machine).expect("undo");
+    // the state before that is gone: undo does not jump over it
+    let refused = bed.host.undo(&machine).expect_err("freed");
+    assert!(matches!(refused, Error::NoCheckpoint { seq: 3, .. }), "{refused}");
+    bed.host.roll_back(&machine, Some(1)).expect("to the label");
+    assert_eq!(value(&machine, "n"), "1");
+    assert!(bed.host.check_store(false).expect("check").findings.is_empty());
+}
