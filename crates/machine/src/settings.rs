@@ -32,7 +32,8 @@ pub struct Settings {
     pub settle: Duration,
     /// Memory of the host to keep free, in bytes; a share of it, if absent.
     pub keep_free: Option<u64>,
-    /// How long what nobody uses lies on disk as it is before it is compressed; for ever, if absent.
+    /// How long what nobody uses lies on disk as it is before it is compressed; for ever, if
+    /// absent.
     pub cold_after: Option<Duration>,
     /// Work done since the last checkpoint beyond which the next instruction waits for one: what
     /// a crash may cost at most.
