@@ -146,7 +146,8 @@ mod tests {
         }
         assert_eq!(*order.lock().expect("a list"), ["a", "b", "c", "b", "a", "a"]);
         drop(taken);
-        assert_eq!((turns.queue().free, turns.queue().waiting), (AT_ONCE, 0));
+        let queue = turns.queue();
+        assert_eq!((queue.free, queue.waiting), (AT_ONCE, 0));
     }
 
     #[tokio::test]

@@ -1,20 +1,32 @@
 //! WebSockets, with the quirks of each published client.
 
+use crate::client::Client;
 use crate::server::{root, shared};
 use serde_json::{Value, json};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::handshake::HandshakeError;
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 
-struct Socket(WebSocket<TcpStream>);
+pub struct Socket(WebSocket<TcpStream>);
+
+/// One to a machine of any service.
+pub fn of(client: &Client, machine: &str) -> Socket {
+    let token = format!("Bearer {}", client.token);
+    let path = format!("/v1/machine/{machine}/repl");
+    open_at(client.address, &path, &[("authorization", &token)]).expect("a WebSocket")
+}
 
 /// Opens one; an HTTP status if it is refused.
 fn open(path: &str, headers: &[(&'static str, &str)]) -> Result<Socket, u16> {
-    let stream = TcpStream::connect(shared().address).expect("a connection");
+    open_at(shared().address, path, headers)
+}
+
+fn open_at(at: SocketAddr, path: &str, headers: &[(&'static str, &str)]) -> Result<Socket, u16> {
+    let stream = TcpStream::connect(at).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
-    let address = format!("ws://{}{path}", shared().address);
+    let address = format!("ws://{at}{path}");
     let mut request = address.into_client_request().expect("a request");
     for (name, value) in headers {
         request.headers_mut().insert(*name, value.parse().expect("a header"));
@@ -55,14 +67,22 @@ impl Socket {
         }
     }
 
-    fn connected(&mut self) -> String {
+    pub fn connected(&mut self) -> String {
         let first = self.hear();
         assert_eq!(first["type"], "connected");
         first["machine_name"].as_str().expect("a name").to_owned()
     }
 
+    /// Sends code; the number it got.
+    pub fn received(&mut self, request_id: u64, code: &str) -> u64 {
+        self.exec(request_id, code);
+        let received = self.hear();
+        assert_eq!(received["type"], "exec_received");
+        received["seq"].as_u64().expect("a number")
+    }
+
     /// Everything up to the result of one instruction, in the order that is promised.
-    fn run(&mut self, request_id: u64, code: &str) -> (Vec<Value>, Value) {
+    pub fn run(&mut self, request_id: u64, code: &str) -> (Vec<Value>, Value) {
         self.exec(request_id, code);
         let received = self.hear();
         assert_eq!(received["type"], "exec_received");

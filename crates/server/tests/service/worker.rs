@@ -1,0 +1,75 @@
+//! A service in a process of its own, which can be killed and whose memory, descriptors and
+//! threads are its own: this test program, started again.
+
+use crate::client::Client;
+use crate::server::{serve_on, settings};
+use stasis_machine::Host;
+use stasis_server::{Listen, Options};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Killed when it is dropped, without a word.
+pub struct Worker {
+    child: Child,
+    pub client: Client,
+}
+
+impl Worker {
+    pub fn start(data: &Path) -> Worker {
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command.args(["--exact", "worker::serve_here", "--nocapture", "--ignored"]);
+        command.env("WORKER_DATA", data).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a worker");
+        let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let address = said.find_map(|line| {
+            let line = line.expect("text");
+            line.split_once("LISTENS ").map(|(_, address)| address.to_owned())
+        });
+        let address = address.expect("it listens").parse().expect("an address");
+        let token = std::fs::read_to_string(data.join("token")).expect("a token");
+        Worker { child, client: Client::new(address, token.trim()) }
+    }
+
+    fn place(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.child.id())
+    }
+
+    /// How many entries a directory of the process in /proc has.
+    pub fn count(&self, name: &str) -> usize {
+        std::fs::read_dir(self.place(name)).expect("a process").count()
+    }
+
+    pub fn resident_mib(&self) -> u64 {
+        let text = std::fs::read_to_string(self.place("statm")).expect("a process");
+        let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+        pages.expect("a number") * 4096 >> 20
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("gone");
+    }
+}
+
+/// Not a test: what a worker runs.
+#[test]
+#[ignore = "started by other tests"]
+fn serve_here() {
+    let Some(data) = std::env::var_os("WORKER_DATA") else { return };
+    // the killed one's processes may still be on their way out
+    let host = (0..200).find_map(|_| {
+        let opened = Host::open(settings(Path::new(&data)));
+        opened.inspect_err(|_| std::thread::sleep(Duration::from_millis(50))).ok()
+    });
+    let listen = vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))];
+    let options = Options { listen, ..Options::default() };
+    let (bound, running) = serve_on(Arc::new(host.expect("a host")), options);
+    println!("LISTENS {}", bound.tcp().expect("an address"));
+    let _ = running.join();
+}
