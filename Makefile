@@ -6,8 +6,10 @@ dev := $(CURDIR)/.dev
 export STASIS_ROOTFS ?= $(dev)/rootfs
 export STASIS_TEST_PYTHON ?= $(dev)/venv/bin/python
 export STASIS_TEST_CLIENTS ?= $(dev)/clients/bin/python
+export STASIS_TEST_MCP ?= $(dev)/mcp
 export STASIS_TEST_NODE ?= $(dev)/node/node
 export STASIS_TEST_DENO ?= $(dev)/deno/deno
+export STASIS_TEST_SDK ?= $(dev)/sdk
 export STASIS_TEST_PROGRAMS ?= $(dev)/programs
 
 .DEFAULT_GOAL := help
@@ -41,6 +43,7 @@ soak: setup ## the long tests: random instants, many cycles, all of CPython's te
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test stress -- --nocapture
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test regrtest
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test travel
 
 setup: ## install and prepare what is missing
 	@bash dev/setup.sh

@@ -5,6 +5,8 @@
 #   .dev/node      a link to the host's Node;  .dev/deno  Deno
 #   .dev/programs  the C programs of tests/programs, built
 #   .dev/clients   a Python with published clients that the service is tested with
+#   .dev/mcp       MCP's conformance suite and its official clients, with a Node that runs them
+#   .dev/sdk       what the SDKs are built and tested with: a Python, TypeScript, Bun
 #   .dev/rootfs    a root file system to run all of them in, each at its own path
 #
 # A step that succeeded is not run again until what it was made from changes (.dev/stamps).
@@ -14,6 +16,8 @@ here=$(pwd -P)
 
 UV=0.13.7
 DENO=2.9.6
+TYPESCRIPT=7.0.2
+BUN=1.4.4
 
 say() { echo "setup: $*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -68,6 +72,15 @@ make_clients() {
   .dev/clients/bin/python -m pip install --quiet --disable-pip-version-check -r dev/clients.txt
 }
 
+# The suite wants a newer Node than hosts have, so one comes along.
+make_mcp() {
+  rm -rf .dev/mcp
+  mkdir -p .dev/mcp
+  # shellcheck disable=SC2046 # a list of packages
+  npm install --prefix .dev/mcp --no-save --no-audit --no-fund --ignore-scripts --silent \
+    $(grep -v '^#' dev/mcp.txt)
+}
+
 make_deno() {
   rm -rf .dev/deno
   mkdir -p .dev/deno/npm
@@ -75,6 +88,16 @@ make_deno() {
     "@deno/linux-x64-glibc@$DENO"
   mv .dev/deno/npm/node_modules/@deno/linux-x64-glibc/deno .dev/deno/deno
   rm -r .dev/deno/npm
+}
+
+make_sdk() {
+  rm -rf .dev/sdk
+  mkdir -p .dev/sdk/js
+  python3 -m venv .dev/sdk/python
+  .dev/sdk/python/bin/python -m pip install --quiet --disable-pip-version-check -r dev/sdk.txt
+  npm install --prefix .dev/sdk/js --no-save --no-audit --no-fund --ignore-scripts --silent \
+    "typescript@$TYPESCRIPT" "@oven/bun-linux-x64@$BUN"
+  mv .dev/sdk/js/node_modules/@oven/bun-linux-x64/bin/bun .dev/sdk/js/bun
 }
 
 fill_rootfs() {
@@ -117,6 +140,8 @@ venv=$({ echo "$here $python $UV"; cat dev/requirements.txt; } | hash_of)
 step venv "$venv" make_venv
 step deno "$DENO" make_deno
 step clients "$({ echo "$here $python"; cat dev/clients.txt; } | hash_of)" make_clients
+step mcp "$({ echo "$here"; cat dev/mcp.txt; } | hash_of)" make_mcp
+step sdk "$({ echo "$here $python $TYPESCRIPT $BUN"; cat dev/sdk.txt; } | hash_of)" make_sdk
 python3 tests/programs/run_plain.py --build-only --out .dev/programs
 rootfs=$({
   echo "$venv $DENO" && stat -c '%n %s %y' "$node"

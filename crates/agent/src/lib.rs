@@ -27,6 +27,7 @@ pub const FILES: &[(&str, &str)] = &[
     file!("stasis_agent/gate.py"),
     file!("stasis_agent/magics.py"),
     file!("stasis_agent/own.py"),
+    file!("stasis_agent/parts.py"),
     file!("stasis_agent/run.py"),
     file!("stasis_agent/serve.py"),
     file!("stasis_agent/shell.py"),

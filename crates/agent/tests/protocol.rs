@@ -49,7 +49,12 @@ impl Agent {
     }
 
     fn exec(&mut self, code: &str) -> Report {
-        self.ask(&Order::Exec(Exec { seq: 7, code: code.to_owned(), max_bytes: 1000 }))
+        self.ask(&Order::Exec(Exec {
+            seq: 7,
+            code: code.to_owned(),
+            max_bytes: 1000,
+            max_whole: 0,
+        }))
     }
 
     fn close(mut self) {

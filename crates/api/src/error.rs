@@ -17,6 +17,8 @@ pub enum Problem {
     Conflict,
     /// Larger than allowed.
     TooLarge,
+    /// There is nothing in the part that was asked for.
+    Range,
     /// Over a quota; later it may work.
     TooMany,
     /// Not now: overloaded or stopping.
@@ -36,6 +38,7 @@ impl Problem {
             Problem::NotFound => 404,
             Problem::Conflict => 409,
             Problem::TooLarge => 413,
+            Problem::Range => 416,
             Problem::TooMany => 429,
             Problem::Internal => 500,
             Problem::Unsupported => 501,

@@ -3,7 +3,7 @@
 //! These clients are strict in ways their types do not show: `value` is null for no value and
 //! absent for a failure, `error` is absent for success, and `runtime_ms` is a whole number.
 
-use crate::{Chunk, Failure, Instruction, Outcome, Status};
+use crate::{Artifact, Chunk, Failure, Instruction, Outcome, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -25,6 +25,9 @@ pub struct ExecResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub runtime_ms: u64,
+    /// What was too large for the result, kept whole; absent if nothing was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<Artifact>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -70,7 +73,8 @@ pub enum ToClient {
 impl ExecResult {
     /// A failure that is not an instruction's own.
     pub fn failed(error: impl Into<String>) -> ExecResult {
-        ExecResult { value: None, data: None, error: Some(error.into()), runtime_ms: 0 }
+        let (error, artifacts) = (Some(error.into()), Vec::new());
+        ExecResult { value: None, data: None, error, runtime_ms: 0, artifacts }
     }
 }
 
@@ -80,15 +84,17 @@ impl From<&Instruction> for ExecResult {
             return ExecResult::failed("instruction.unknown: how it ended is not known");
         };
         let runtime_ms = outcome.runtime_ms.max(0.0).round() as u64;
+        let artifacts = outcome.artifacts.clone();
         match &outcome.error {
             Some(failure) => {
                 let late = instruction.status == Status::Interrupted;
                 let error = Some(words(failure, late));
-                ExecResult { value: None, data: None, error, runtime_ms }
+                ExecResult { value: None, data: None, error, runtime_ms, artifacts }
             }
             None => {
                 let value = Some(outcome.value.clone());
-                ExecResult { value, data: picture(outcome), error: None, runtime_ms }
+                let data = picture(outcome);
+                ExecResult { value, data, error: None, runtime_ms, artifacts }
             }
         }
     }

@@ -114,6 +114,38 @@ pub struct Outcome {
     /// What was left out because it was too large, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<String>,
+    /// What was left out, kept whole beside the result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<Artifact>,
+}
+
+/// Something too large for a result, kept as long as its machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Artifact {
+    /// Names its contents; read it at `/v1/machine/{name}/artifact/{id}`.
+    pub id: String,
+    /// Of what: `output` (both streams as they came), `value`, or `display`.
+    pub name: String,
+    /// Its MIME type.
+    pub kind: String,
+    /// In bytes.
+    pub size: u64,
+    /// Whether it was cut all the same, at the largest size that is kept.
+    #[serde(default)]
+    pub cut: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ArtifactList {
+    pub artifacts: Vec<Kept>,
+}
+
+/// An artifact and the instruction it is of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Kept {
+    pub seq: u64,
+    #[serde(flatten)]
+    pub artifact: Artifact,
 }
 
 /// What holds of the machine's state after an instruction.

@@ -9,6 +9,7 @@
 
 mod address;
 mod error;
+mod files;
 mod forever;
 mod instruction;
 mod machine;
@@ -19,9 +20,13 @@ mod travel;
 
 pub use address::{Address, AddressError};
 pub use error::{ErrorBody, Problem};
+pub use files::{
+    AtPath, FileChange, FileEvent, FileInfo, FileKind, FileList, ListFiles, PutFile, RemoveFile,
+};
 pub use forever::{ExecResult, FromClient, Picture, ResultBody, ToClient};
 pub use instruction::{
-    Chunk, Data, Exec, Failure, Instruction, Outcome, Receipt, Shown, Status, Stream, Timeout,
+    Artifact, ArtifactList, Chunk, Data, Exec, Failure, Instruction, Kept, Outcome, Receipt, Shown,
+    Status, Stream, Timeout,
 };
 pub use jiff::Timestamp;
 pub use machine::{Durability, Limits, Machine, Network, NewMachine, Parent, State, Update, Usage};
@@ -35,7 +40,7 @@ pub use service::{
 pub use template::Template;
 pub use travel::{
     AdoptRequest, Adopted, Ancestor, BranchEnd, BranchLine, Candidate, Change, CompareRequest,
-    Comparison, Conflict, DiskUse, ExploreRequest, Explored, FileChanges, FileDifference, FileKind,
+    Comparison, Conflict, DiskUse, ExploreRequest, Explored, FileChanges, FileDifference,
     FileQuery, FileView, FileViews, History, HistoryQuery, LabelRequest, Lineage, Output,
     OutputDifference, Point, PromoteRequest, Promoted, Relative, Retention, VariableDifference,
     Vary,

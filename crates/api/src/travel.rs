@@ -1,7 +1,7 @@
 //! A machine's past and its relatives: checkpoints and what they changed, lineage, comparing and
 //! adopting.
 
-use crate::{Address, Limits, Machine, Name};
+use crate::{Address, FileKind, Limits, Machine, Name};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -178,15 +178,6 @@ pub struct FileView {
     pub mode: u32,
     #[schema(value_type = String, format = DateTime)]
     pub modified_at: Timestamp,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FileKind {
-    File,
-    Directory,
-    Symlink,
-    Other,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use stasis_api::ErrorBody;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often a request is sent when the connection fails.
@@ -59,7 +60,7 @@ impl Client {
         Client::build(http, "http://stasis".into(), None, Some(keeper))
     }
 
-    fn remote(url: &str, token: Option<String>) -> Result<Client> {
+    pub fn remote(url: &str, token: Option<String>) -> Result<Client> {
         if !url.starts_with("http://") && !url.starts_with("https://") {
             let hint = "write it as http://host:port or https://host";
             return Err(
@@ -84,6 +85,19 @@ impl Client {
         let agent = concat!("stasis/", env!("CARGO_PKG_VERSION"));
         let http = http.user_agent(agent).build().map_err(|error| broken(said(&error)))?;
         Ok(Client { runtime, http, base, token, keeper })
+    }
+
+    /// The way to the service's MCP at a path, for one who passes messages on.
+    pub fn upstream(self: &Arc<Self>, path: &str) -> stasis_mcp::Upstream {
+        // a name that the protocol's own check of hosts knows
+        let base = if self.keeper.is_some() { "http://localhost" } else { &self.base };
+        let url = format!("{base}{path}");
+        let upstream = stasis_mcp::Upstream::new(self.http.clone(), url);
+        let own = self.clone();
+        upstream.with_token(self.token.clone()).with_revival(move || {
+            let own = own.clone();
+            async move { own.ready().await.is_ok() && own.keeper.is_some() }
+        })
     }
 
     pub fn block<T>(&self, work: impl Future<Output = T>) -> T {
@@ -134,31 +148,6 @@ impl Client {
         self.block(self.call(Method::DELETE, path, None::<&Value>))
     }
 
-    /// Sends a file, and reads the answer.
-    pub fn upload<T: DeserializeOwned>(&self, path: &str, file: std::fs::File) -> Result<T> {
-        self.block(async {
-            let mut request = self.http.post(format!("{}{path}", self.base));
-            if let Some(token) = &self.token {
-                request = request.bearer_auth(token);
-            }
-            let pieces = futures_util::stream::unfold(file, |mut file| async {
-                let mut piece = vec![0; 256 << 10];
-                match std::io::Read::read(&mut file, &mut piece) {
-                    Ok(0) => None,
-                    Ok(len) => {
-                        piece.truncate(len);
-                        Some((Ok(piece), file))
-                    }
-                    Err(error) => Some((Err(error), file)),
-                }
-            });
-            let sent = request.body(reqwest::Body::wrap_stream(pieces)).send().await;
-            let answer = refusal(sent.map_err(|error| self.cut_off(&error))?).await?;
-            let text = answer.bytes().await.map_err(|error| self.cut_off(&error))?;
-            serde_json::from_slice(&text).map_err(|error| foreign(path, &error.to_string()))
-        })
-    }
-
     /// One request and its whole answer.
     pub async fn call<T: DeserializeOwned>(
         &self,
@@ -181,6 +170,28 @@ impl Client {
     ) -> Result<Lines> {
         let repeatable = method == Method::GET;
         Ok(Lines::new(self.send(method, path, body, repeatable).await?))
+    }
+
+    /// Sends a file as the body of a request; not a second time, for it may be long.
+    pub fn upload<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        file: std::fs::File,
+    ) -> Result<T> {
+        let length = file.metadata().map(|about| about.len()).ok();
+        self.block(async {
+            let request = self.request(method, path, None::<&Value>);
+            let request = match length {
+                Some(length) => request.header("content-length", length),
+                None => request,
+            };
+            let body = reqwest::Body::from(tokio::fs::File::from_std(file));
+            let sent = request.body(body).send().await;
+            let answer = refusal(sent.map_err(|error| self.cut_off(&error))?).await?;
+            let text = answer.bytes().await.map_err(|error| self.cut_off(&error))?;
+            serde_json::from_slice(&text).map_err(|error| foreign(path, &error.to_string()))
+        })
     }
 
     /// Sends until it arrives. What may be sent twice (`repeatable`) is sent again when the
@@ -232,7 +243,7 @@ impl Client {
         }
     }
 
-    fn cut_off(&self, error: &reqwest::Error) -> Failure {
+    pub fn cut_off(&self, error: &reqwest::Error) -> Failure {
         let (code, what) = match error.is_connect() {
             true => ("service.unreachable", "nobody answers at"),
             false => ("service.cut_off", "the connection broke off:"),

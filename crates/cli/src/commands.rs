@@ -5,6 +5,7 @@ mod branch;
 mod compare;
 mod completions;
 mod config;
+mod cp;
 mod doctor;
 mod exec;
 mod explore;
@@ -47,6 +48,8 @@ pub enum Command {
     Machine(machine::Machine),
     /// Run code on a machine
     Exec(exec::Args),
+    /// Copy files into a machine or out of it, as `machine:path`
+    Cp(cp::Args),
     /// List a machine's instructions and checkpoints
     History(history::Args),
     /// Take back a machine's last instruction
@@ -108,6 +111,7 @@ impl Command {
             Command::Repl(args) => repl::run(args, context),
             Command::Machine(command) => command.run(context),
             Command::Exec(args) => exec::run(args, context),
+            Command::Cp(args) => cp::run(args, context),
             Command::History(args) => history::run(args, context),
             Command::Undo(args) => undo::run(args, context),
             Command::Rollback(args) => rollback::run(args, context),

@@ -192,6 +192,27 @@ fn a_figure_becomes_a_file() {
 }
 
 #[test]
+fn files_are_copied_in_and_out() {
+    let kept = Kept::new();
+    kept.well(&["machine", "new", "files"]);
+    let here = kept.world.dir.path();
+    std::fs::create_dir_all(here.join("tree/sub")).expect("made");
+    std::fs::write(here.join("tree/a b.txt"), "one").expect("written");
+    std::fs::write(here.join("tree/sub/c"), vec![7; 3 << 20]).expect("written");
+    let tree = here.join("tree").to_string_lossy().into_owned();
+    kept.well(&["cp", "-r", &tree, "files:"]);
+    let seen = "import os; (open('tree/a b.txt').read(), os.path.getsize('tree/sub/c'))";
+    assert_eq!(kept.well(&["exec", "files", seen]), "('one', 3145728)\n");
+    let back = here.join("back").to_string_lossy().into_owned();
+    kept.well(&["cp", "-r", "files:tree", &back]);
+    assert_eq!(std::fs::read_to_string(here.join("back/a b.txt")).expect("read"), "one");
+    assert_eq!(std::fs::read(here.join("back/sub/c")).expect("read"), vec![7; 3 << 20]);
+    assert_ne!(kept.run(&["cp", "files:tree", &back]).code(), 0);
+    assert_ne!(kept.run(&["cp", "files:nothing", &back]).code(), 0);
+    assert_ne!(kept.run(&["cp", &tree, &back]).code(), 0);
+}
+
+#[test]
 fn the_store_is_looked_after() {
     let kept = Kept::new();
     kept.well(&["run", "-c", "x = bytes(1 << 20)"]);

@@ -1,16 +1,18 @@
 //! The engine's front: launch, capture, restore, park.
 
-use crate::capture::{self, Captured};
+use crate::capture::{self, Captured, Source};
 use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::flatten;
+use crate::held;
 use crate::layers;
 use crate::restore::{self, Host, Lazy};
 use crate::spawner::Spawner;
 use crate::store::{Collected, Image, Store};
 use crate::template::Template;
 use crate::tree::{self, Tree};
+use crate::turns::Turns;
 use crate::walls::{Walls, WallsPool};
 use stasis_image::ImageId;
 use stasis_sandbox::WallsConfig;
@@ -55,6 +57,7 @@ pub struct Engine {
     host: Host,
     blank: Template,
     parked: Mutex<HashMap<ImageId, Arc<Template>>>,
+    captures: Turns,
 }
 
 impl Engine {
@@ -63,12 +66,17 @@ impl Engine {
         let store = Store::open(&config.dir)?;
         let spawner = Spawner::start(&config.spawner)?;
         let confinement = Arc::new(Confinement::find(config.walls.clone())?);
-        let walls = WallsPool::start(spawner, &config.run_dir, confinement.clone())?;
+        let walls = WallsPool::start(
+            spawner,
+            &config.run_dir,
+            confinement.clone(),
+            store.keepers().clone(),
+        )?;
         let (pid, pidfd, control) = walls.spawner().blank()?;
         let blank = Template::blank(pid, pidfd, control)?;
         let host = Host::probe(config.lazy)?;
-        let parked = Mutex::default();
-        Ok(Engine { config, walls, confinement, store, host, blank, parked })
+        let (parked, captures) = (Mutex::default(), Turns::for_this_host());
+        Ok(Engine { config, walls, confinement, store, host, blank, parked, captures })
     }
 
     pub fn store(&self) -> &Store {
@@ -87,15 +95,27 @@ impl Engine {
         (self.confinement.cgroups.kind(), self.confinement.cgroups.missing())
     }
 
+    /// Captures a tree, which runs on.
+    pub fn capture(&self, tree: &Tree) -> Result<Captured> {
+        self.capture_source(tree, Source::RunsOn)
+    }
+
+    /// Captures a tree for the last time: it does nothing any more that is not in the image. When
+    /// this fails it runs on, otherwise it is killed, and [`Tree::kill`] waits for its end.
+    pub fn capture_last(&self, tree: &Tree) -> Result<Captured> {
+        self.capture_source(tree, Source::Ends)
+    }
+
     /// Runs in a thread of its own: whatever happens, when that ends the kernel lets go of
     /// everything it traced.
-    pub fn capture(&self, tree: &Tree) -> Result<Captured> {
+    fn capture_source(&self, tree: &Tree, source: Source) -> Result<Captured> {
+        let _turn = self.captures.take();
         let faults = fault::owner();
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("stasis-capture".into());
             let capture = move || {
                 fault::adopt(faults);
-                capture::capture(tree, &self.store)
+                capture::capture(tree, &self.store, source)
             };
             let thread = thread.spawn_scoped(scope, capture).doing(|| "start a thread".into())?;
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -106,7 +126,14 @@ impl Engine {
     pub fn restore(&self, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
         self.confinement.check(&image.manifest)?;
         let layer = layers::materialize(&self.store, image)?;
-        let walls = self.walls(layer, self.root_dirs(&image.manifest.meta.root)?)?;
+        let root = self.root_dirs(&image.manifest.meta.root)?;
+        let walls = match held::find(&self.store, image, layer.as_deref(), &root) {
+            None => self.walls(layer, root)?,
+            Some(held) => {
+                let dirs = layer.iter().cloned().chain(root);
+                self.walls.make(texts(dirs), |upper| held.place(upper))?
+            }
+        };
         let template = self.nearest(image);
         let template = template.as_deref().unwrap_or(&self.blank);
         let scene =
@@ -204,9 +231,12 @@ impl Engine {
     }
 
     fn walls(&self, layer: Option<PathBuf>, root: Vec<PathBuf>) -> Result<Walls> {
-        let dirs = layer.into_iter().chain(root);
-        self.walls.take(dirs.map(|dir| dir.to_string_lossy().into_owned()).collect())
+        self.walls.take(texts(layer.into_iter().chain(root)))
     }
+}
+
+fn texts(paths: impl Iterator<Item = PathBuf>) -> Vec<String> {
+    paths.map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
 impl Host {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::thread::ThreadId;
 
 /// Every point, in the order a capture, a restore, a park and a collection pass them.
-pub const POINTS: [&str; 26] = [
+pub const POINTS: [&str; 27] = [
     "capture.frozen",
     "capture.state",
     "capture.descriptors",
@@ -29,6 +29,7 @@ pub const POINTS: [&str; 26] = [
     "pack.write",
     "pack.written",
     "pack.synced",
+    "capture.held",
     "image.write",
     "image.written",
     "image.synced",

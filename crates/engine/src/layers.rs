@@ -15,7 +15,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-const OPAQUE: &str = "trusted.overlay.opaque";
+pub const OPAQUE: &str = "trusted.overlay.opaque";
 /// Overlay's own notes that matter in another directory; the rest it makes again.
 pub const KEPT_OVERLAY_NOTES: [&str; 1] = [OPAQUE];
 
@@ -68,7 +68,7 @@ pub fn merge(below: FileTree, upper: FileTree) -> FileTree {
         entries.push(entry);
     }
     entries.sort_by(|a, b| a.path.split('/').cmp(b.path.split('/')));
-    FileTree { entries }
+    FileTree { entries, held: Vec::new() }
 }
 
 /// The directory that holds the image's files; `None` when it changed none.
@@ -153,7 +153,8 @@ pub fn write_runs(
     Ok(())
 }
 
-fn set_attributes(root: &Path, entry: &FileEntry) -> Result<()> {
+/// Owner, mode, times and attributes of what was laid out below `root`.
+pub fn set_attributes(root: &Path, entry: &FileEntry) -> Result<()> {
     let path = root.join(&entry.path);
     let name = path.to_string_lossy();
     let set = || -> std::io::Result<()> {

@@ -78,10 +78,9 @@ impl Filling {
                     let _ = process::pidfd_wait(init.as_fd(), -1);
                 }
                 release();
-                // whoever waits for the memory does not wait for this
-                let _ = std::thread::Builder::new()
-                    .name("stasis-huge".into())
-                    .spawn(move || wishes.grant());
+                // a capture waits for this, too: a fork of small pages would stop the program for
+                // five times as long, and this one for its own locks on top
+                wishes.grant();
                 result
             })
             .doing(|| "start a filling thread".into())?;
@@ -92,7 +91,7 @@ impl Filling {
         self.thread.is_finished()
     }
 
-    /// Waits until everything is there.
+    /// Waits until everything is there, in huge pages where the program wanted them.
     pub fn wait(self) -> Result<()> {
         self.thread.join().unwrap_or_else(|_| {
             Err(io::Error::other("the filling thread panicked")).doing(|| "fill memory".into())

@@ -8,6 +8,7 @@
 use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
+use crate::fill::{fill_file, install, while_reading};
 use crate::identity;
 use crate::jobs;
 use crate::lazy::{Filling, HugeWishes};
@@ -19,7 +20,6 @@ use crate::template::{Held, Template};
 use crate::track::Tracker;
 use crate::tree::{self, Memo, Tree};
 use crate::walls::Walls;
-use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_spawner::layout;
 use stasis_spawner::protocol::{Entrance, InitRequest, Order};
@@ -27,7 +27,6 @@ use stasis_sys::memory::SharedMap;
 use stasis_sys::process as sysprocess;
 use stasis_sys::{PAGE, fds, libc, socket};
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
@@ -107,17 +106,15 @@ pub fn restore(
     };
     let built = plan::build(&prepared)?;
     let fill = fill_file(store, manifest, &built.fills)?;
-    let mut clone = Clone::start(
-        template,
-        &built,
-        &order_into(&walls, root.pid),
-        [init.pidfd.as_fd(), fill.as_fd(), time.as_fd()],
-        &walls.entrances,
-        &made,
-    )?;
+    let (order, fds) =
+        (order_into(&walls, root.pid), [init.pidfd.as_fd(), fill.as_fd(), time.as_fd()]);
+    let start = || Clone::start(template, &built, &order, fds, &walls.entrances, &made);
+    let (mut clone, pages) = while_reading(store, manifest, &built.installs, start)?;
     let mut memo = Memo { last: Some(image.clone()), ..Memo::default() };
     while let Some(uffd) = clone.next(&built)? {
         if lazy.is_empty() {
+            install(&uffd, &built.installs, &pages)?;
+            clone.tell(plan::INSTALLED);
             memo.tracker = Some(Tracker::new(uffd));
         } else {
             let pid = clone.pid.ok_or(Error::Gone)?;
@@ -313,29 +310,6 @@ fn lazy_runs(manifest: &Manifest, root: i32, live: &Live, lazy: &[usize]) -> Res
     Ok(runs)
 }
 
-/// Pages for the clone to read, verified, one after another.
-fn fill_file(store: &Store, manifest: &Manifest, fills: &[Run]) -> Result<OwnedFd> {
-    /// How much is gathered before it is written.
-    const PIECE: usize = 4 << 20;
-    let doing = || "write a fill file".to_owned();
-    let fd = fds::memfd("stasis-fill", libc::MFD_CLOEXEC).doing(doing)?;
-    let mut file = File::from(fd);
-    let mut gathered = Vec::new();
-    for run in fills {
-        let pack = store.pack(manifest.meta.packs[run.pack as usize].root)?;
-        let at = gathered.len();
-        gathered.resize(at + run.count as usize * PAGE_SIZE, 0);
-        pack.read(run.slot, &mut gathered[at..])
-            .map_err(|source| Error::Pack { root: pack.root().to_string(), source })?;
-        if gathered.len() >= PIECE {
-            file.write_all(&gathered).doing(doing)?;
-            gathered.clear();
-        }
-    }
-    file.write_all(&gathered).doing(doing)?;
-    Ok(file.into())
-}
-
 /// Files a template maps, opened below the roots its image's files come from, and checked.
 fn mapped_files(manifest: &Manifest, root_dirs: &[OwnedFd]) -> Result<Made> {
     let files = manifest.meta.mapped_files.iter();
@@ -381,6 +355,11 @@ impl Clone {
         Ok(Clone { control: ours, report, pid: None })
     }
 
+    /// Raises a word it waits for.
+    fn tell(&self, word: u64) {
+        self.report.raise((word - layout::STAGE) as usize);
+    }
+
     /// The userfaultfd it hands over, or `None` when all is ready.
     fn next(&mut self, built: &Built) -> Result<Option<OwnedFd>> {
         match self.message(built)? {
@@ -393,7 +372,7 @@ impl Clone {
     fn let_go(&self, init: &Init, built: &Built) -> Result<()> {
         if !built.stopped.is_empty() {
             jobs::load(init.pid, &built.stopped)?;
-            self.report.raise((plan::GO - layout::STAGE) as usize);
+            self.tell(plan::GO);
         }
         Ok(())
     }

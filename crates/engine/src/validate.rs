@@ -334,6 +334,7 @@ fn files(manifest: &Manifest) -> Result<()> {
     };
     let targets: HashSet<&str> =
         entries.iter().filter(linkable).map(|entry| entry.path.as_str()).collect();
+    held(&manifest.files)?;
     let mut directories = HashSet::new();
     for entry in entries {
         file(manifest, entry, &targets)?;
@@ -347,6 +348,21 @@ fn files(manifest: &Manifest) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Each a file that is there, and each of an inode of its own: overlayfs would take two of one for
+/// the same file.
+fn held(files: &FileTree) -> Result<()> {
+    let regular = |entry: &&FileEntry| matches!(entry.kind, FileKind::Regular { .. });
+    let regular: HashSet<&str> =
+        files.entries.iter().filter(regular).map(|entry| entry.path.as_str()).collect();
+    for held in &files.held {
+        let path = held.path.as_str();
+        ensure(regular.contains(path), || format!("an open file {path:?} that is not there"))?;
+    }
+    let paths = twice(files.held.iter().map(|held| held.path.as_str()));
+    let origins = twice(files.held.iter().map(|held| held.origin));
+    ensure(paths.is_none() && origins.is_none(), || "an open file twice".into())
 }
 
 fn file(manifest: &Manifest, entry: &FileEntry, targets: &HashSet<&str>) -> Result<()> {

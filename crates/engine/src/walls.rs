@@ -9,7 +9,7 @@ use crate::confine::{Confinement, Place};
 use crate::disk::DiskWatch;
 use crate::error::{Doing, Result};
 use crate::spawner::{Init, Spawner};
-use crate::store::private_dir;
+use crate::store::{Keepers, private_dir};
 use stasis_sandbox::{DiskLimit, Group, IdRange, Ids};
 use stasis_spawner::protocol::{Entrance, RootSpec, WallsSpec};
 use std::collections::VecDeque;
@@ -28,6 +28,8 @@ const READY_MOST: usize = 96;
 const ROOTS: usize = 2;
 /// Quiet time after a request before more are built, so as not to compete with it.
 const QUIET: Duration = Duration::from_millis(3);
+
+const UPPER: &str = "upper";
 
 pub const HOSTNAME: &str = "stasis";
 
@@ -51,12 +53,17 @@ impl Walls {
     }
 }
 
-/// A running tree's own directory; removed with it. What should outlive it is in an image.
-pub struct RunDir(PathBuf);
+/// A running tree's own directory; removed with it. What should outlive it is in an image, or an
+/// inode that one needs.
+pub struct RunDir {
+    path: PathBuf,
+    keepers: Arc<Keepers>,
+}
 
 impl Drop for RunDir {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.keepers.release(&self.path.join(UPPER));
+        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 
@@ -81,6 +88,7 @@ struct Shared {
     confinement: Arc<Confinement>,
     disk: DiskWatch,
     run_dir: PathBuf,
+    keepers: Arc<Keepers>,
     next: AtomicU64,
     ready: Mutex<Ready>,
     asked: Condvar,
@@ -106,6 +114,7 @@ impl WallsPool {
         spawner: Spawner,
         run_dir: &Path,
         confinement: Arc<Confinement>,
+        keepers: Arc<Keepers>,
     ) -> Result<WallsPool> {
         private_dir(run_dir).doing(|| format!("make {}", run_dir.display()))?;
         remove_leftovers(run_dir);
@@ -114,6 +123,7 @@ impl WallsPool {
             confinement,
             disk: DiskWatch::start()?,
             run_dir: run_dir.to_owned(),
+            keepers,
             next: AtomicU64::new(0),
             ready: Mutex::default(),
             asked: Condvar::new(),
@@ -136,11 +146,23 @@ impl WallsPool {
         let walls = match self.shared.take_ready(&lower) {
             Some(walls) => walls,
             None => {
-                let walls = self.shared.build(lower)?;
+                let walls = self.shared.build(lower, |_| Ok(()))?;
                 walls.init.wait_ready()?;
                 walls
             }
         };
+        self.shared.disk.add(&walls)?;
+        Ok(walls)
+    }
+
+    /// The same with an upper directory that `fill` puts files into. None of these stand ready.
+    pub fn make(
+        &self,
+        lower: Vec<String>,
+        fill: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<Walls> {
+        let walls = self.shared.build(lower, fill)?;
+        walls.init.wait_ready()?;
         self.shared.disk.add(&walls)?;
         Ok(walls)
     }
@@ -181,15 +203,16 @@ impl Shared {
         walls
     }
 
-    fn build(&self, lower: Vec<String>) -> Result<Walls> {
+    fn build(&self, lower: Vec<String>, fill: impl FnOnce(&Path) -> Result<()>) -> Result<Walls> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let dir = self.run_dir.join(format!("{}-{number}", std::process::id()));
-        let (upper, work) = (dir.join("upper"), dir.join("work"));
+        let (upper, work) = (dir.join(UPPER), dir.join("work"));
         std::fs::create_dir(&dir)
             .and_then(|()| std::fs::create_dir(&upper))
             .and_then(|()| std::fs::create_dir(&work))
             .doing(|| format!("make {}", dir.display()))?;
-        let dir = RunDir(dir);
+        let dir = RunDir { path: dir, keepers: self.keepers.clone() };
+        fill(&upper)?;
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let files = RootSpec { lower, upper: text(upper), work: text(work) };
         let Place { ids, group, entrances, entrance } = self.confinement.place()?;
@@ -234,7 +257,7 @@ fn keep_ready(pool: &Weak<Shared>) {
         }
         match shared.lacking() {
             Some(lower) => {
-                let built = shared.build(lower.clone());
+                let built = shared.build(lower.clone(), |_| Ok(()));
                 let Ok(walls) = built.and_then(|walls| walls.init.wait_ready().map(|()| walls))
                 else {
                     // whoever asks next meets the same error and can report it

@@ -1,4 +1,4 @@
-//! The three kinds of BLAKE3 digest, as types that cannot be taken for one another.
+//! The kinds of BLAKE3 digest, as types that cannot be taken for one another.
 //!
 //! As text a digest is 64 lower-case hex digits and nothing else is read back: ids become file
 //! names, and one thing must not have two names.
@@ -81,6 +81,10 @@ macro_rules! digest {
 digest! {
     /// Names an image: the digest of the whole image file.
     ImageId
+}
+digest! {
+    /// Names an inode whose number files have: the digest of what overlayfs notes about it.
+    OriginId
 }
 digest! {
     /// Names the contents of one page.

@@ -35,7 +35,7 @@ pub use container::{
     Arch, FORMAT, ImageReader, ImageWriter, MAX_IMAGE_LEN, MAX_SECTION_LEN, MAX_SECTIONS,
     SealedImage, SectionKind, peek_format,
 };
-pub use digest::{ImageId, PackRoot, PageHash, ParseDigestError};
+pub use digest::{ImageId, OriginId, PackRoot, PageHash, ParseDigestError};
 pub use error::{ImageError, PackError};
 pub use pack::{
     Form, PAGE_SIZE, PackReader, PackSummary, PackWriter, PageLocation, PageSet, Rewrite, Slots,

@@ -14,7 +14,7 @@ use crate::life::Fall;
 use crate::lines::Lines;
 use crate::live::{Heard, Live};
 use crate::machine::Machine;
-use crate::queue::Next;
+use crate::queue::{Around, Next};
 use stasis_api::{Durability, Exec, Failure, Outcome, Receipt, Status, Stream, Timeout, Timestamp};
 use stasis_protocol::{Done, Order, Report};
 use stasis_store::Finished;
@@ -44,6 +44,8 @@ pub struct Driver {
     pub(crate) notes: Vec<String>,
     /// Why the machine's memory was lost since the last instruction, if it was.
     pub(crate) fell: Option<String>,
+    /// What the instruction left that its record does not hold.
+    pub(crate) artifacts: Vec<stasis_api::Artifact>,
 }
 
 /// How a run ended, as seen from outside.
@@ -71,6 +73,7 @@ impl Driver {
             early: Vec::new(),
             notes: Vec::new(),
             fell: None,
+            artifacts: Vec::new(),
         };
         let run = move || {
             if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
@@ -85,7 +88,8 @@ impl Driver {
         loop {
             let now = Instant::now();
             let mut work = self.machine.work();
-            let next = work.queue.next(now, self.live.is_some());
+            let crowded = self.host.traffic.is_crowded();
+            let next = work.queue.next(now, Around { live: self.live.is_some(), crowded });
             if let Next::Wait(_) = next
                 && self.live.is_none()
             {
@@ -110,6 +114,7 @@ impl Driver {
         let seq = {
             let mut work = self.machine.work();
             work.live = false;
+            work.files = None;
             work.running.or(work.feed.as_ref().map(|feed| feed.seq))
         };
         if let Some(seq) = seq {
@@ -164,14 +169,20 @@ impl Driver {
             work.feed = Some(Feed::new(seq));
             work.execs.remove(&seq).unwrap_or_default()
         };
-        let mut lines = Lines::new(self.host.settings.max_output);
+        let (room, most) = (self.host.settings.max_output, self.host.settings.max_artifact);
+        let mut lines = Lines::keeping(room, self.host.shelf.parts(most));
+        self.artifacts.clear();
+        let host = self.host.clone();
+        let arrival = self.live.is_none().then(|| host.traffic.arrive());
         let ended = self.run_code(seq, &exec, &mut lines);
+        drop(arrival);
         let result = match ended {
             Ok((End::Done(done), interrupt)) => {
                 self.finish_done(seq, &exec, done, interrupt, &mut lines, started)
             }
             Ok((End::Fell(why), _)) => {
                 self.push(lines.finish());
+                self.artifacts = self.artifacts_of(seq, &mut lines);
                 self.finish_fallen(seq, &why, started, lines.count())
             }
             Err(error) => self.finish_unstarted(seq, &error, lines.count()),
@@ -204,6 +215,7 @@ impl Driver {
             seq,
             code: exec.code.clone(),
             max_bytes: self.host.settings.max_result,
+            max_whole: self.host.settings.max_artifact,
         });
         if let Some(live) = &mut self.live
             && let Err(error) = live.line.send(&order)
@@ -282,6 +294,11 @@ impl Driver {
                     }
                     self.machine.tell();
                 }
+                Heard::Report(Report::Part { seq: own, name, kind, text, last }) if own == seq => {
+                    if let Some(parts) = lines.parts() {
+                        parts.piece(name, kind, &text, last);
+                    }
+                }
                 Heard::Report(Report::Done(done)) if done.seq == seq => {
                     end = Some(End::Done(done));
                 }
@@ -338,6 +355,7 @@ impl Driver {
             self.digest(seq, rest, lines);
         }
         self.push(lines.finish());
+        self.artifacts = self.artifacts_of(seq, lines);
         let stopped = done.error.as_ref().is_some_and(|error| error.name == "KeyboardInterrupt");
         let status = match &interrupt {
             Some(_) if stopped => Status::Interrupted,
@@ -349,7 +367,9 @@ impl Driver {
         }
         {
             let mut work = self.machine.work();
-            work.queue.ran(Instant::now(), started.elapsed());
+            // what a crash would cost: not the time it took to get here
+            let own = Duration::try_from_secs_f64(outcome.runtime_ms / 1000.0);
+            work.queue.ran(Instant::now(), own.unwrap_or_default().min(started.elapsed()));
             work.last_ran = Some(seq);
         }
         // recorded before the checkpoint: an answer that is not known must not be durable
@@ -440,7 +460,8 @@ impl Driver {
             lost: fall.map(|fall| fall.words),
             notes,
         };
-        let outcome = Outcome { shown: shown.unwrap_or_default(), ..outcome };
+        let (shown, artifacts) = (shown.unwrap_or_default(), self.artifacts.clone());
+        let outcome = Outcome { shown, artifacts, ..outcome };
         let at = Timestamp::now();
         let end = Finished { seq, status, at, outputs, outcome, receipt };
         Ok(self.host.store.finish_instruction(self.machine.id, &end)?)
@@ -461,6 +482,7 @@ fn outcome_of(done: Done) -> Outcome {
         runtime_ms: if done.runtime_ms.is_finite() { done.runtime_ms.max(0.0) } else { 0.0 },
         touched: bounded(done.touched),
         cut: done.cut,
+        artifacts: Vec::new(),
     }
 }
 

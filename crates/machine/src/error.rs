@@ -1,5 +1,6 @@
 //! What can go wrong with a machine: a code for programs, a sentence for people, and what to do.
 
+use crate::files::Fault;
 use stasis_api::Problem;
 
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +12,8 @@ pub enum Error {
     NoInstruction { machine: String, seq: u64 },
     #[error("`{machine}@{seq}` has no checkpoint")]
     NoCheckpoint { machine: String, seq: u64 },
+    #[error("machine `{machine}` has no artifact {id:?}")]
+    NoArtifact { machine: String, id: String },
     #[error("`{place}` has no file `/{path}`")]
     NoFile { place: String, path: String },
     #[error("machine `{0}` has instructions waiting")]
@@ -35,6 +38,8 @@ pub enum Error {
     InUse(String),
     #[error("machine `{machine}`: {what}")]
     Broken { machine: String, what: String },
+    #[error("{machine}:{path}: {fault}")]
+    File { machine: String, path: String, fault: Fault },
     #[error("{doing}: {source}")]
     Io { doing: String, source: std::io::Error },
     #[error(transparent)]
@@ -54,6 +59,7 @@ impl Error {
             Error::NoMachine(_) => "machine.not_found",
             Error::NoInstruction { .. } => "instruction.not_found",
             Error::NoCheckpoint { .. } => "checkpoint.not_found",
+            Error::NoArtifact { .. } => "artifact.not_found",
             Error::NoFile { .. } => "file.not_found",
             Error::Waiting(_) => "machine.busy",
             Error::NoTemplate(_) => "template.not_found",
@@ -66,6 +72,7 @@ impl Error {
             Error::Removed(_) => "machine.removed",
             Error::InUse(_) => "data.in_use",
             Error::Broken { .. } => "machine.broken",
+            Error::File { fault, .. } => fault.code(),
             Error::Io { .. } => "host.io",
             Error::Engine(error) => error.code(),
             Error::Store(error) => error.code(),
@@ -78,8 +85,10 @@ impl Error {
             Error::NoMachine(_)
             | Error::NoInstruction { .. }
             | Error::NoCheckpoint { .. }
+            | Error::NoArtifact { .. }
             | Error::NoFile { .. }
             | Error::NoTemplate(_) => Problem::NotFound,
+            Error::File { fault, .. } => fault.problem(),
             Error::Invalid(_) | Error::Bundle(_) => Problem::Invalid,
             Error::Unfit(_) => Problem::Conflict,
             Error::Unsupported(_) => Problem::Unsupported,
@@ -106,6 +115,7 @@ impl Error {
             Error::Waiting(_) => "wait until they are over, or cancel them".into(),
             Error::QueueFull(..) => "wait for one to end, or cancel what waits".into(),
             Error::Template(error) => error.hint().into(),
+            Error::File { fault, .. } => fault.hint()?.into(),
             _ => return None,
         })
     }

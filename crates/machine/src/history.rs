@@ -139,7 +139,7 @@ fn no_checkpoint(machine: &Arc<Machine>, seq: u64) -> Error {
 
 impl Driver {
     /// Saves what is not saved yet.
-    fn checkpoint_now(&mut self) -> Result<()> {
+    pub(crate) fn checkpoint_now(&mut self) -> Result<()> {
         let saved = self.machine.work().queue.is_saved();
         if saved { Ok(()) } else { self.checkpoint() }
     }

@@ -1,10 +1,13 @@
 //! The host: a data directory with its engine, its records and its machines.
 
+use crate::artifacts::Shelf;
 use crate::error::{Doing, Error, Result};
 use crate::limits;
 use crate::live::parse_image;
 use crate::machine::Machine;
 use crate::settings::{Dirs, Settings};
+use crate::standby::{self, Standby};
+use crate::traffic::Traffic;
 use stasis_api::{Name, NewMachine, Timestamp, Update};
 use stasis_engine::{Config, Engine, Image, Lazy, WallsConfig};
 use stasis_store::{NewRecord, Store};
@@ -13,6 +16,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Tags of one machine, and bytes in each.
@@ -22,6 +26,7 @@ const MAX_TAG: usize = 1024;
 pub struct Host {
     inner: Arc<Inner>,
     machines: RwLock<HashMap<Name, Arc<Machine>>>,
+    standby: Option<JoinHandle<()>>,
     /// Held as long as this process uses the directory.
     _lock: File,
 }
@@ -29,8 +34,11 @@ pub struct Host {
 pub(crate) struct Inner {
     pub settings: Settings,
     pub dirs: Dirs,
+    pub standby: Standby,
     pub engine: Engine,
     pub store: Store,
+    pub traffic: Traffic,
+    pub shelf: Shelf,
     /// Images of templates in use, decoded, by name; parked in the engine.
     warm: Mutex<HashMap<String, Image>>,
 }
@@ -52,9 +60,12 @@ impl Host {
                 ..WallsConfig::default()
             },
         })?;
-        let warm = Mutex::default();
-        let inner = Arc::new(Inner { settings, dirs, engine, store, warm });
-        let host = Host { inner, machines: RwLock::default(), _lock: lock };
+        let shelf = Shelf::open(dirs.artifacts.clone())?;
+        let (warm, traffic, standby) = (Mutex::default(), Traffic::default(), Standby::new());
+        let inner = Inner { settings, dirs, standby, engine, store, traffic, shelf, warm };
+        let inner = Arc::new(inner);
+        let standby = Some(standby::start(&inner).doing(|| "start a thread".into())?);
+        let host = Host { inner, machines: RwLock::default(), standby, _lock: lock };
         host.load()?;
         Ok(host)
     }
@@ -66,7 +77,11 @@ impl Host {
             machines.insert(name, Arc::new(Machine::new(self.inner.clone(), record)));
         }
         for machine in machines.values() {
-            machine.recover()?;
+            // one whose records cannot be read must not keep the others away
+            if let Err(error) = machine.recover() {
+                tracing::error!(machine = %machine.name(), %error, "not recovered");
+                machine.work().pinned = Some(error.to_string());
+            }
         }
         Ok(())
     }
@@ -215,6 +230,10 @@ impl Drop for Host {
                     Ok(())
                 });
             }
+        }
+        self.inner.standby.end();
+        if let Some(standby) = self.standby.take() {
+            let _ = standby.join();
         }
     }
 }

@@ -14,9 +14,11 @@
 
 #![forbid(unsafe_code)]
 
+mod artifacts;
 mod driver;
 mod error;
 mod feed;
+mod files;
 mod history;
 mod host;
 mod life;
@@ -25,16 +27,20 @@ mod line;
 mod lines;
 mod live;
 mod machine;
+mod pressure;
 mod queue;
 mod recover;
 mod settings;
+mod standby;
 mod template;
 mod tokens;
+mod traffic;
 mod travel;
 mod upkeep;
 mod watch;
 
 pub use error::{Error, Result};
+pub use files::{Fault, Upload, Watch};
 pub use history::{Branch, MAX_BRANCHES};
 pub use host::Host;
 pub use machine::{Machine, Progress};

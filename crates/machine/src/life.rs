@@ -2,11 +2,13 @@
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
+use crate::files::Files;
 use crate::limits::Cause;
 use crate::live::Live;
 use stasis_api::{Instruction, Status, Timestamp};
 use stasis_protocol::{Reason, Report};
 use stasis_store::{Checkpoint, Finished};
+use std::sync::Arc;
 use std::time::Instant;
 
 const PAGE: u64 = 4096;
@@ -36,26 +38,24 @@ impl Driver {
         };
         self.live = Some(Live::wake(&self.host, &record, reason)?);
         self.machine.work().live = true;
-        self.apply_limits().inspect_err(|_| self.let_go())
+        self.open_files().and_then(|()| self.apply_limits()).inspect_err(|_| self.let_go())
     }
 
-    /// Saves the state after the last instruction that ran.
-    pub(crate) fn checkpoint(&mut self) -> Result<()> {
-        let Some(seq) = self.last_ran() else {
-            self.machine.work().queue.saved();
-            return Ok(());
-        };
-        let captured = self.capture()?;
-        let new = Checkpoint {
-            seq,
-            image: captured.image.id.to_string(),
-            at: Timestamp::now(),
-            bytes: captured.new_pages * PAGE,
-            label: None,
-        };
-        self.host.store.add_checkpoint(self.machine.id, &new)?;
-        self.moved_to(new.image, Some(seq));
+    /// Lets others at the machine's files, from now until it leaves memory.
+    fn open_files(&self) -> Result<()> {
+        let Some(live) = &self.live else { return Ok(()) };
+        let files = Files::new(live.tree.inside()?);
+        self.machine.work().files = Some(Arc::new(files));
+        self.machine.tell();
         Ok(())
+    }
+
+    /// Saves the state after the last instruction that ran, with what was done to files since.
+    pub(crate) fn checkpoint(&mut self) -> Result<()> {
+        let files = self.machine.work().files.clone();
+        // until it is noted as saved: what changes afterwards must be noted as unsaved
+        let _still = files.as_ref().map(|files| files.still());
+        self.save()
     }
 
     /// Saves the state and lets the memory go.
@@ -63,20 +63,27 @@ impl Driver {
         if self.live.is_none() {
             return Ok(());
         }
+        let files = self.machine.work().files.clone();
+        let _still = files.as_ref().map(|files| files.still());
+        self.save()?;
+        self.let_go();
+        Ok(())
+    }
+
+    fn save(&mut self) -> Result<()> {
         let captured = self.capture()?;
         let (image, seq) = (captured.image.id.to_string(), self.last_ran());
-        let saved = self.machine.work().queue.is_saved();
-        match saved {
-            true => self.host.store.set_head(self.machine.id, &image, seq)?,
-            false => {
-                let Some(seq) = seq else { return Ok(()) };
+        let head = self.machine.record().head_seq;
+        match seq.filter(|_| seq != head) {
+            // nothing ran since: it is the same state, but for files and what a wake made fresh
+            None => self.host.store.set_head(self.machine.id, &image, seq)?,
+            Some(seq) => {
                 let (at, bytes) = (Timestamp::now(), captured.new_pages * PAGE);
                 let new = Checkpoint { seq, image: image.clone(), at, bytes, label: None };
                 self.host.store.add_checkpoint(self.machine.id, &new)?;
             }
         }
         self.moved_to(image, seq);
-        self.let_go();
         Ok(())
     }
 
@@ -87,7 +94,10 @@ impl Driver {
         {
             tracing::warn!(machine = %self.machine.name(), %error, "ending the tree");
         }
-        self.machine.work().live = false;
+        let mut work = self.machine.work();
+        work.live = false;
+        work.files = None;
+        drop(work);
         self.machine.tell();
     }
 

@@ -5,6 +5,7 @@
 //! What exceeds the bound is counted and dropped, but for the last lines, which come after a mark
 //! that says what was cut: errors stand at the end.
 
+use crate::artifacts::Parts;
 use stasis_api::{Chunk, Stream};
 use std::collections::VecDeque;
 
@@ -14,7 +15,6 @@ const LONGEST: usize = 64 << 10;
 const TAIL: usize = 16 << 10;
 
 /// Output of one instruction on its way to chunks.
-#[derive(Debug)]
 pub struct Lines {
     partial: [Vec<u8>; 2],
     next: u64,
@@ -22,12 +22,36 @@ pub struct Lines {
     tail: VecDeque<(Stream, String)>,
     tail_bytes: usize,
     cut: u64,
+    /// What is missing in the end.
+    gone: u64,
+    /// Where all of it goes, however much.
+    parts: Option<Parts>,
 }
 
 impl Lines {
     pub fn new(room: usize) -> Lines {
         let partial = [Vec::new(), Vec::new()];
-        Lines { partial, next: 0, room, tail: VecDeque::new(), tail_bytes: 0, cut: 0 }
+        let tail = VecDeque::new();
+        Lines { partial, next: 0, room, tail, tail_bytes: 0, cut: 0, gone: 0, parts: None }
+    }
+
+    /// Also keeps what is cut.
+    pub fn keeping(room: usize, parts: Parts) -> Lines {
+        Lines { parts: Some(parts), ..Lines::new(room) }
+    }
+
+    /// What came besides lines.
+    pub fn parts(&mut self) -> Option<&mut Parts> {
+        self.parts.as_mut()
+    }
+
+    pub fn take_parts(&mut self) -> Option<Parts> {
+        self.parts.take()
+    }
+
+    /// Whether lines are missing; known when it is finished.
+    pub fn was_cut(&self) -> bool {
+        self.gone > 0
     }
 
     /// How many chunks there are.
@@ -37,6 +61,9 @@ impl Lines {
 
     /// Takes bytes in; whole lines come out.
     pub fn take(&mut self, stream: Stream, bytes: &[u8]) -> Vec<Chunk> {
+        if let Some(parts) = &mut self.parts {
+            parts.output(bytes);
+        }
         let mut chunks = Vec::new();
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -60,9 +87,9 @@ impl Lines {
             }
         }
         let kept: u64 = self.tail.iter().map(|(_, line)| line.len() as u64 + 1).sum();
-        let gone = self.cut - kept;
-        if gone > 0 {
-            let mark = format!("[stasis: {gone} bytes of output were cut here]");
+        self.gone = self.cut - kept;
+        if self.gone > 0 {
+            let mark = format!("[stasis: {} bytes of output were cut here]", self.gone);
             chunks.push(self.number(Stream::Stderr, mark));
         }
         for (stream, line) in std::mem::take(&mut self.tail) {

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::host::Inner;
 use crate::line::{Line, Read1};
+use crate::standby::{self, Stood};
 use stasis_engine::{ImageId, Tree};
 use stasis_protocol::{Order, Reason, Report, Wake};
 use stasis_store::MachineRecord;
@@ -31,9 +32,11 @@ pub enum Heard {
 impl Live {
     /// Brings a machine into memory from its newest image, and tells its agent.
     pub fn wake(host: &Inner, record: &MachineRecord, reason: Reason) -> Result<Live> {
-        let image = host.image(&record.head_image)?;
-        let (line, ends) = Line::open()?;
-        let tree = host.engine.restore(&image, ends)?;
+        let ready = (reason == Reason::New).then(|| host.standby.take(&record.head_image));
+        let Stood { tree, line } = match ready.flatten() {
+            Some(stood) => stood,
+            None => standby::stand(host, &record.head_image)?,
+        };
         let mut live = Live { tree, line };
         let fresh = matches!(reason, Reason::New | Reason::Branch);
         live.line.send(&Order::Wake(Wake {

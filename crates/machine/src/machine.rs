@@ -6,6 +6,7 @@
 use crate::driver::{Driver, Wish};
 use crate::error::{Doing, Error, Result};
 use crate::feed::Feed;
+use crate::files::Files;
 use crate::host::Inner;
 use crate::queue::{Queue, Rules};
 use event_listener::{Event, EventListener};
@@ -42,6 +43,8 @@ pub(crate) struct Work {
     pub last_ran: Option<u64>,
     pub feed: Option<Feed>,
     pub live: bool,
+    /// The way to its files while it is in memory.
+    pub files: Option<Arc<Files>>,
     pub pinned: Option<String>,
     /// The instruction to interrupt.
     pub interrupt: Option<u64>,
@@ -86,6 +89,7 @@ impl Machine {
             last_ran: record.head_seq,
             feed: None,
             live: false,
+            files: None,
             pinned: None,
             interrupt: None,
             removed: false,
@@ -132,6 +136,18 @@ impl Machine {
     pub(crate) fn durable(&self) -> Option<Address> {
         let record = self.record();
         record.head_seq.map(|seq| Address { machine: record.made.name.clone(), seq: Some(seq) })
+    }
+
+    /// Since when it is in memory with nothing to do.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let work = self.work();
+        let idle = work.live && work.running.is_none() && work.queue.waiting() == 0;
+        idle.then(|| work.queue.idle_since())
+    }
+
+    /// When it was used last, as far as this process knows.
+    pub(crate) fn used_at(&self) -> Instant {
+        self.work().queue.idle_since()
     }
 
     /// The machine as clients see it.
@@ -234,7 +250,7 @@ impl Machine {
     }
 
     /// Wakes the driver, or starts one.
-    fn ring(self: &Arc<Self>, work: &mut Work) -> Result<()> {
+    pub(crate) fn ring(self: &Arc<Self>, work: &mut Work) -> Result<()> {
         if let Some(bell) = &mut work.bell {
             return bell.write_all(&1u64.to_ne_bytes()).doing(|| "wake a driver".into());
         }

@@ -1,7 +1,8 @@
 //! What a machine should do next: a pure value, so that it can be tested without machines.
 //!
 //!   instructions wait in order; wishes (swap, roll back, ...) go first; a checkpoint follows an
-//!   instruction when nothing comes right after it; idleness leads out of memory
+//!   instruction when nothing comes right after it, and gives way for a while when many machines
+//!   are on their way into memory; idleness leads out of memory
 //!
 //! No I/O and no clock of its own: the driver tells the time and acts on the answer.
 
@@ -30,6 +31,15 @@ pub enum Next<W> {
     Wait(Option<Instant>),
 }
 
+/// How things stand around a queue.
+#[derive(Debug, Clone, Copy)]
+pub struct Around {
+    /// The machine is in memory.
+    pub live: bool,
+    /// Many machines are on their way into memory, with somebody waiting for each.
+    pub crowded: bool,
+}
+
 #[derive(Debug)]
 pub struct Queue<W> {
     rules: Rules,
@@ -50,6 +60,9 @@ struct Unsaved {
 
 /// A refused checkpoint is tried again after this long, or after the next instruction.
 const RETRY: Duration = Duration::from_secs(60);
+/// How long a checkpoint gives way to others at most, and how often it looks whether it still must.
+const GIVE_WAY: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 impl<W> Queue<W> {
     pub fn new(rules: Rules, now: Instant) -> Queue<W> {
@@ -80,6 +93,10 @@ impl<W> Queue<W> {
         self.waiting.len()
     }
 
+    pub fn idle_since(&self) -> Instant {
+        self.idle_since
+    }
+
     /// Takes an instruction out before it ran; whether it was there.
     pub fn cancel(&mut self, seq: u64) -> bool {
         let at = self.waiting.iter().position(|own| *own == seq);
@@ -99,6 +116,19 @@ impl<W> Queue<W> {
         self.retry = None;
     }
 
+    /// Something was done to the machine from outside, which is to be saved.
+    pub fn touched(&mut self, now: Instant) {
+        let work = self.unsaved.map_or(Duration::ZERO, |unsaved| unsaved.work);
+        self.unsaved = Some(Unsaved { quiet_since: now, work });
+        self.used(now);
+        self.retry = None;
+    }
+
+    /// Somebody uses the machine: it is not idle.
+    pub fn used(&mut self, now: Instant) {
+        self.idle_since = now;
+    }
+
     /// The state is saved, or is again one that is.
     pub fn saved(&mut self) {
         self.unsaved = None;
@@ -113,14 +143,15 @@ impl<W> Queue<W> {
         self.retry = Some(now + RETRY);
     }
 
-    /// What to do. `live` is whether the machine is in memory.
-    pub fn next(&mut self, now: Instant, live: bool) -> Next<W> {
+    /// What to do.
+    pub fn next(&mut self, now: Instant, Around { live, crowded }: Around) -> Next<W> {
         if let Some(wish) = self.wishes.pop_front() {
             return Next::Wish(wish);
         }
         let may_save = live && self.retry.is_none_or(|retry| retry <= now);
         let risky = |unsaved: Unsaved| unsaved.work >= self.rules.at_risk;
-        if may_save && self.unsaved.is_some_and(risky) {
+        let yields = crowded && self.waiting.is_empty();
+        if may_save && !yields && self.unsaved.is_some_and(risky) {
             return Next::Checkpoint;
         }
         if let Some(seq) = self.waiting.pop_front() {
@@ -132,6 +163,7 @@ impl<W> Queue<W> {
         let due = self.due();
         match due {
             Some(due) if due > now => Next::Wait(Some(due)),
+            Some(due) if crowded && now < due + GIVE_WAY => Next::Wait(Some(now + LOOK_AGAIN)),
             Some(_) if self.unsaved.is_some() => Next::Checkpoint,
             Some(_) => Next::SwapOut,
             None => Next::Wait(None),
@@ -160,6 +192,8 @@ mod tests {
         max_queue: 8,
     };
 
+    const LIVE: Around = Around { live: true, crowded: false };
+
     fn queue(now: Instant) -> Queue<&'static str> {
         Queue::new(RULES, now)
     }
@@ -169,12 +203,12 @@ mod tests {
         let now = Instant::now();
         let mut queue = queue(now);
         queue.ran(now, Duration::from_millis(1));
-        assert_eq!(queue.next(now, true), Next::Wait(Some(now + RULES.settle)));
-        assert_eq!(queue.next(now + RULES.settle, true), Next::Checkpoint);
+        assert_eq!(queue.next(now, LIVE), Next::Wait(Some(now + RULES.settle)));
+        assert_eq!(queue.next(now + RULES.settle, LIVE), Next::Checkpoint);
         queue.saved();
         let idle = RULES.idle_swap.expect("a time");
-        assert_eq!(queue.next(now + RULES.settle, true), Next::Wait(Some(now + idle)));
-        assert_eq!(queue.next(now + idle, true), Next::SwapOut);
+        assert_eq!(queue.next(now + RULES.settle, LIVE), Next::Wait(Some(now + idle)));
+        assert_eq!(queue.next(now + idle, LIVE), Next::SwapOut);
     }
 
     #[test]
@@ -183,10 +217,10 @@ mod tests {
         let mut queue = queue(now);
         queue.ran(now, Duration::from_millis(20));
         assert!(queue.offer(1));
-        assert_eq!(queue.next(now, true), Next::Run(1));
+        assert_eq!(queue.next(now, LIVE), Next::Run(1));
         queue.ran(now, Duration::from_millis(20));
         assert!(queue.offer(2));
-        assert_eq!(queue.next(now, true), Next::Checkpoint);
+        assert_eq!(queue.next(now, LIVE), Next::Checkpoint);
     }
 
     #[test]
@@ -194,11 +228,26 @@ mod tests {
         let now = Instant::now();
         let mut queue = queue(now);
         queue.ran(now, Duration::from_secs(1));
-        assert_eq!(queue.next(now, true), Next::Checkpoint);
+        assert_eq!(queue.next(now, LIVE), Next::Checkpoint);
         queue.refused(now);
         assert!(queue.offer(1));
-        assert_eq!(queue.next(now, true), Next::Run(1));
-        assert_eq!(queue.next(now, true), Next::Wait(Some(now + RETRY)));
+        assert_eq!(queue.next(now, LIVE), Next::Run(1));
+        assert_eq!(queue.next(now, LIVE), Next::Wait(Some(now + RETRY)));
+    }
+
+    #[test]
+    fn a_checkpoint_gives_way_to_a_crowd_but_not_for_ever() {
+        let now = Instant::now();
+        let crowd = Around { live: true, crowded: true };
+        let mut queue = queue(now);
+        queue.ran(now, Duration::from_millis(30));
+        let due = now + RULES.settle;
+        assert_eq!(queue.next(due, crowd), Next::Wait(Some(due + LOOK_AGAIN)));
+        assert_eq!(queue.next(due, LIVE), Next::Checkpoint);
+        assert_eq!(queue.next(due + GIVE_WAY, crowd), Next::Checkpoint);
+        // somebody waits for this machine, too: it is saved first, as ever
+        assert!(queue.offer(1));
+        assert_eq!(queue.next(due, crowd), Next::Checkpoint);
     }
 
     #[derive(Debug, Clone)]
@@ -207,9 +256,10 @@ mod tests {
         Cancel(u64),
         Wish,
         Ran(u16),
+        Touched,
         Saved,
         Refused,
-        Next(u16, bool),
+        Next(u16, Around),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -218,9 +268,11 @@ mod tests {
             (0u64..40).prop_map(Step::Cancel),
             Just(Step::Wish),
             (0u16..50).prop_map(Step::Ran),
+            Just(Step::Touched),
             Just(Step::Saved),
             Just(Step::Refused),
-            (0u16..2000, any::<bool>()).prop_map(|(ms, live)| Step::Next(ms, live)),
+            (0u16..2000, any::<(bool, bool)>())
+                .prop_map(|(ms, (live, crowded))| Step::Next(ms, Around { live, crowded })),
         ]
     }
 
@@ -248,11 +300,13 @@ mod tests {
                     }
                     Step::Wish => queue.wish("swap"),
                     Step::Ran(ms) => queue.ran(now, Duration::from_millis(ms.into())),
+                    Step::Touched => queue.touched(now),
                     Step::Saved => queue.saved(),
                     Step::Refused => queue.refused(now),
-                    Step::Next(ms, live) => {
+                    Step::Next(ms, around) => {
                         now += Duration::from_millis(ms.into());
-                        match queue.next(now, live) {
+                        let live = around.live;
+                        match queue.next(now, around) {
                             Next::Run(seq) => prop_assert_eq!(Some(seq), model.pop_front()),
                             Next::SwapOut => {
                                 prop_assert!(live && queue.is_saved() && model.is_empty());

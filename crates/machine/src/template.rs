@@ -120,6 +120,7 @@ impl Host {
             return Err(Error::TemplateInUse(template.name, users));
         }
         inner.store.remove_template(&template.digest)?;
+        inner.standby.forget(&template.image);
         let base = |root: &str| root.rsplit('+').next().unwrap_or_default().to_owned();
         let own = base(&template.root);
         if self.templates()?.iter().all(|other| base(&other.root) != own) {
@@ -154,7 +155,7 @@ fn warm_up(live: &mut Live, code: &str) -> Result<()> {
     // a JSON string is a Python one, too
     let text = serde_json::Value::from(code);
     let code = format!("exec(compile({text}, '<warm-up>', 'exec'), {{'__name__': 'warm_up'}})");
-    let order = Order::Exec(Exec { seq: 0, code, max_bytes: 1 << 20 });
+    let order = Order::Exec(Exec { seq: 0, code, max_bytes: 1 << 20, max_whole: 0 });
     live.line.send(&order)?;
     let done: Done = live.expect_within(PATIENCE, |report| match report {
         Report::Done(done) => Some(done),

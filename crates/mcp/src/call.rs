@@ -3,16 +3,23 @@
 //! Code runs on the machine's own time. A call follows it, tells the client what it prints, and
 //! when the client gives up, interrupts it: the state is kept, and the log says what happened.
 
-use crate::answer::{Answer, images};
+use crate::answer::{Answer, failure, images};
+use crate::changes::Changes;
 use crate::error::{Error, Result};
 use crate::output::Ran;
-use rmcp::RoleServer;
-use rmcp::model::ProgressNotificationParam;
+use crate::server::ToolSet;
+use crate::table::Reply;
+use crate::tasks;
+use rmcp::model::{
+    ClientCapabilities, CreateTaskResult, InputResponses, ProgressNotificationParam,
+};
 use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
 use stasis_api::{Chunk, Exec, Instruction, NewMachine};
 use stasis_machine::{Host, Machine, Progress};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Live output in one notification, in characters.
 const MAX_MESSAGE: usize = 4000;
@@ -21,11 +28,46 @@ const BREATH: Duration = Duration::from_millis(20);
 /// Between two tries to stop an instruction that is about to start.
 const AGAIN: Duration = Duration::from_millis(50);
 
+/// How long the caller is kept waiting before a call goes on as a task.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 #[derive(Clone)]
 pub struct Call {
     pub host: Arc<Host>,
     pub account: String,
+    /// The tool that is called.
+    pub name: String,
+    pub tools: ToolSet,
+    pub changes: Arc<Changes>,
     pub context: RequestContext<RoleServer>,
+    /// What the client answered to questions of an earlier round, and what it was given to keep.
+    pub inputs: InputResponses,
+    pub state: Option<String>,
+    /// Whether the caller wants a task at once.
+    pub as_task: bool,
+}
+
+/// What a tool wants to be run.
+pub struct Wanted {
+    /// A new machine, if none is named.
+    pub machine: Option<String>,
+    pub exec: Exec,
+    pub task: TaskFrom,
+}
+
+/// When a call becomes a task, for clients that know tasks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TaskFrom {
+    /// Before it has begun; clients that know no tasks cannot call it.
+    Start,
+    /// When it lasts.
+    Patience,
+}
+
+impl Wanted {
+    pub fn new(machine: Option<String>, exec: Exec) -> Wanted {
+        Wanted { machine, exec, task: TaskFrom::Patience }
+    }
 }
 
 impl Call {
@@ -60,28 +102,58 @@ impl Call {
         done.map_err(|error| Error::Unfinished(error.to_string()))?
     }
 
-    /// Runs code to its end, on a machine of the caller's or a new one.
-    pub async fn run(&self, machine: Option<String>, exec: Exec) -> Result<Answer<Ran>> {
-        let (machine, seq) = self
-            .block(move |call| {
-                let machine = call.machine_or_new(machine.as_deref())?;
-                let seq = machine.submit(exec)?;
-                Ok((machine, seq))
-            })
-            .await?;
-        let (end, chunks) = self.follow(&machine, seq).await?;
-        let outcome = end.outcome.clone().unwrap_or_default();
-        let (images, left_out) = images(&outcome);
-        let name = machine.name();
-        Ok(Answer::ran(Ran::new(name.as_str(), &end, &chunks, (images.len(), left_out)), images))
+    /// Whether the caller knows what a task is.
+    pub fn knows_tasks(&self) -> bool {
+        self.context.client_capabilities().is_some_and(|can| can.supports_tasks())
     }
 
-    async fn follow(&self, machine: &Arc<Machine>, seq: u64) -> Result<(Instruction, Vec<Chunk>)> {
+    /// Runs code for a tool, to its end or until it goes on as a task.
+    pub async fn start(&self, tool: &'static str, wanted: Wanted) -> Reply {
+        let tasks = self.as_task || self.knows_tasks();
+        let at_once = self.as_task || wanted.task == TaskFrom::Start;
+        if at_once && !tasks {
+            let needed = ClientCapabilities::builder().enable_tasks().build();
+            return Err(ErrorData::missing_required_client_capability(needed));
+        }
+        let (machine, seq) = match self.submit(wanted).await {
+            Ok(started) => started,
+            Err(error) => return Ok(failure(&error).into()),
+        };
+        let patience = if at_once { Duration::ZERO } else { PATIENCE };
+        let until = tasks.then(|| Instant::now() + patience);
+        let ended = match self.follow(&machine, seq, until).await {
+            Ok(Some((end, chunks))) if !at_once => ran(&machine, &end, &chunks),
+            Ok(_) => {
+                let task = tasks::open(tool, &machine, seq).map_err(|error| tasks::broken(&error));
+                return Ok(CreateTaskResult::new(task?).into());
+            }
+            Err(error) => return Ok(failure(&error).into()),
+        };
+        Ok(self.tools.finish(tool, ended)?.into())
+    }
+
+    /// Accepts an instruction.
+    pub async fn submit(&self, wanted: Wanted) -> Result<(Arc<Machine>, u64)> {
+        self.block(move |call| {
+            let machine = call.machine_or_new(wanted.machine.as_deref())?;
+            let seq = machine.submit(wanted.exec)?;
+            Ok((machine, seq))
+        })
+        .await
+    }
+
+    /// The end of an instruction and all it printed; nothing, if it runs longer than `until`.
+    async fn follow(
+        &self,
+        machine: &Arc<Machine>,
+        seq: u64,
+        until: Option<Instant>,
+    ) -> Result<Option<(Instruction, Vec<Chunk>)>> {
         let mut chunks: Vec<Chunk> = Vec::new();
         loop {
             let (own, from) = (machine.clone(), chunks.len() as u64);
             match self.block(move |_| Ok(own.follow(seq, from)?)).await? {
-                Progress::Over(end) => return Ok((*end, chunks)),
+                Progress::Over(end) => return Ok(Some((*end, chunks))),
                 Progress::Chunks(new) => {
                     self.report(chunks.len() + new.len(), &new).await;
                     chunks.extend(new);
@@ -91,9 +163,13 @@ impl Call {
                     self.block(move |_| Ok(own.stop(seq)?)).await?;
                     let _ = tokio::time::timeout(AGAIN, change).await;
                 }
+                Progress::Wait(_) if until.is_some_and(|until| until <= Instant::now()) => {
+                    return Ok(None);
+                }
                 Progress::Wait(change) => tokio::select! {
                     () = change => {}
                     () = self.context.ct.cancelled() => {}
+                    () = sleep_until(until) => {}
                 },
             }
         }
@@ -114,4 +190,19 @@ impl Call {
         }
         tokio::time::sleep(BREATH).await;
     }
+}
+
+async fn sleep_until(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// An instruction that is over, with the pictures it made.
+pub fn ran(machine: &Arc<Machine>, end: &Instruction, chunks: &[Chunk]) -> Answer<Ran> {
+    let outcome = end.outcome.clone().unwrap_or_default();
+    let (images, left_out) = images(&outcome);
+    let name = machine.name();
+    Answer::ran(Ran::new(name.as_str(), end, chunks, (images.len(), left_out)), images)
 }

@@ -4,7 +4,7 @@
 //! unknown REPL is an answer at once.
 
 use crate::answer::Answer;
-use crate::call::Call;
+use crate::call::{Call, Wanted};
 use crate::error::Result;
 use crate::input::{ForeverRun, Nothing};
 use crate::output::{ForeverRan, ForeverRepl, Ran};
@@ -29,7 +29,7 @@ pub static TOOLS: LazyLock<Vec<Entry>> = LazyLock::new(|| {
                 Variables, imports and files of earlier calls are there.",
         effect: Effect::Adds,
     };
-    vec![create.does(create_repl), run.runs(run_in_repl)]
+    vec![create.does(create_repl), run.runs(run_in_repl, in_their_words)]
 });
 
 /// Refuses arguments in the way of foreverVM's server: with an error of the protocol.
@@ -47,13 +47,13 @@ fn create_repl(call: &Call, _: Nothing) -> Result<Answer<ForeverRepl>> {
     Ok(Answer::new(ForeverRepl { repl_id: repl_id.clone() }, repl_id))
 }
 
-async fn run_in_repl(call: Call, input: ForeverRun) -> Result<Answer<ForeverRan>> {
+fn run_in_repl(input: ForeverRun) -> Result<Wanted> {
     let exec = Exec { code: input.python_code, ..Exec::default() };
-    let ran = call.run(Some(input.repl_id), exec).await?;
-    Ok(Answer { images: ran.images, failed: ran.failed, ..in_their_words(ran.data) })
+    Ok(Wanted::new(Some(input.repl_id), exec))
 }
 
-fn in_their_words(ran: Ran) -> Answer<ForeverRan> {
+fn in_their_words(answer: Answer<Ran>) -> Answer<ForeverRan> {
+    let ran = answer.data;
     let parts = [ran.stdout, ran.stderr];
     let output: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let error = ran.error.map(|error| match error.traceback.is_empty() {
@@ -74,5 +74,5 @@ fn in_their_words(ran: Ran) -> Answer<ForeverRan> {
         receipt: ran.receipt,
     };
     let text = serde_json::to_string(&data).unwrap_or_default();
-    Answer::new(data, text)
+    Answer { images: answer.images, failed: answer.failed, ..Answer::new(data, text) }
 }

@@ -1,23 +1,31 @@
-//! Streamable HTTP: `/mcp` with our tools, `/mcp/forevervm` with foreverVM's two.
+//! Streamable HTTP at `/mcp`, with the tools that the path or the header `x-stasis-tools` names.
 //!
 //!   request ──► account ──► the account's own service ──► sessions (old clients), or none (new)
 //!
 //! Each account has its own sessions, so that a session's id is worth nothing to another. A Host
 //! or an Origin that is not on the lists is refused: a web page must not reach a local service.
 
+use crate::changes::Changes;
 use crate::server::{Server, ToolSet};
+use crate::sessions::Sessions;
+use crate::words::Words;
+use crate::{legacy, sse};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{Method, Request, StatusCode};
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::Value;
 use stasis_machine::Host;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// The header that names a set of tools.
+const TOOLS: &str = "x-stasis-tools";
 
 /// Whose request it is: put into the request's extensions by whoever checked its token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,6 +49,10 @@ pub struct McpOptions {
     pub session_idle: Duration,
     /// Bytes of one request.
     pub max_body: usize,
+    /// Serves what the protocol's conformance suite calls, beside our tools: for tests only.
+    pub conformance: bool,
+    /// Instructions and descriptions in place of ours.
+    pub words: Arc<Words>,
 }
 
 impl Default for McpOptions {
@@ -51,47 +63,106 @@ impl Default for McpOptions {
             max_sessions: 1000,
             session_idle: Duration::from_secs(3600),
             max_body: 20 << 20,
+            conformance: false,
+            words: Arc::default(),
         }
     }
 }
 
-type Service = StreamableHttpService<Server, LocalSessionManager>;
+type Service = StreamableHttpService<Server, Sessions>;
 
-struct Mount {
+/// Where MCP is served, and what all of it shares.
+pub struct Mounts {
     host: Arc<Host>,
-    tools: ToolSet,
     options: McpOptions,
-    accounts: Mutex<HashMap<Account, Owned>>,
+    changes: Arc<Changes>,
+    accounts: Mutex<HashMap<(ToolSet, Account), Owned>>,
+    pub posts: Arc<sse::Posts>,
 }
 
-/// What one account has of a mount.
+/// What one account has of a tool set.
 #[derive(Clone)]
 struct Owned {
     service: Service,
-    sessions: Arc<LocalSessionManager>,
+    sessions: Arc<Sessions>,
 }
 
-/// Both tool sets. The account of a request is the `Account` among its extensions, or `root`.
+/// All tool sets and transports. The account of a request is the `Account` among its extensions,
+/// or `root`.
 pub fn router(host: Arc<Host>, options: McpOptions) -> Router {
-    let mount = |tools| {
-        let (host, options) = (host.clone(), options.clone());
-        Arc::new(Mount { host, tools, options, accounts: Mutex::default() })
+    let changes = Changes::new(&host);
+    let (accounts, posts) = (Mutex::default(), Arc::default());
+    let mounts = Arc::new(Mounts { host, options, changes, accounts, posts });
+    let at = |tools: Option<ToolSet>| {
+        any(move |State(mounts), request| handle(mounts, tools, request)).with_state(mounts.clone())
     };
-    Router::new()
-        .route("/mcp", any(handle).with_state(mount(ToolSet::Stasis)))
-        .route("/mcp/forevervm", any(handle).with_state(mount(ToolSet::ForeverVm)))
+    let mut router = Router::new().route("/mcp", at(None)).merge(sse::routes(mounts.clone()));
+    for (name, tools) in ToolSet::PUBLIC {
+        router = router.route(&format!("/mcp/{name}"), at(Some(tools)));
+    }
+    router
 }
 
-async fn handle(State(mount): State<Arc<Mount>>, request: Request<Body>) -> Response {
+async fn handle(
+    mounts: Arc<Mounts>,
+    tools: Option<ToolSet>,
+    mut request: Request<Body>,
+) -> Response {
+    let tools = match mounts.choose(tools, request.headers()) {
+        Ok(tools) => tools,
+        Err(words) => return (StatusCode::BAD_REQUEST, words).into_response(),
+    };
+    if is_own_page(request.headers()) {
+        request.headers_mut().remove(header::ORIGIN);
+    }
     let account = request.extensions().get::<Account>().cloned().unwrap_or_default();
-    let owned = mount.owned(account);
-    if opens_session(&request)
-        && owned.sessions.sessions.read().await.len() >= mount.options.max_sessions
-    {
+    let owned = mounts.owned(tools, account);
+    if opens_session(&request) && owned.sessions.count().await >= mounts.options.max_sessions {
         let words = "too many sessions: end some, or use protocol 2026-07-28, which needs none";
         return (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
     }
+    let request = match of_earlier_revision(request.headers()) {
+        true => match marked(request, mounts.options.max_body).await {
+            Ok(request) => request,
+            Err(status) => return status.into_response(),
+        },
+        false => request,
+    };
     owned.service.handle(request).await.map(Body::new)
+}
+
+fn of_earlier_revision(headers: &HeaderMap) -> bool {
+    headers.get("mcp-protocol-version").is_some_and(|version| version == legacy::REVISION)
+        && headers.contains_key("mcp-session-id")
+}
+
+/// The request, with a name of ours if it is one about tasks.
+async fn marked(
+    request: Request<Body>,
+    max_body: usize,
+) -> std::result::Result<Request<Body>, StatusCode> {
+    let (mut parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, max_body).await;
+    let body = body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
+    let message = legacy::may_concern(&body).then(|| serde_json::from_slice::<Value>(&body).ok());
+    let Some(mut message) = message.flatten().filter(Value::is_object) else {
+        return Ok(Request::from_parts(parts, Body::from(body)));
+    };
+    if !legacy::mark(&mut message) {
+        return Ok(Request::from_parts(parts, Body::from(body)));
+    }
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Ok(Request::from_parts(parts, Body::from(message.to_string())))
+}
+
+/// Whether a page of this service itself asks: of the host it asks for, which is checked next.
+fn is_own_page(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let (Some(origin), Some(host)) = (text(header::ORIGIN), text(header::HOST)) else {
+        return false;
+    };
+    let of = |scheme| origin.strip_prefix(scheme).is_some_and(|own| own.eq_ignore_ascii_case(host));
+    of("http://") || of("https://")
 }
 
 /// Whether a request may end up as a new session.
@@ -101,17 +172,58 @@ fn opens_session(request: &Request<Body>) -> bool {
     request.method() == Method::POST && header("mcp-session-id").is_none() && !stateless
 }
 
-impl Mount {
-    fn owned(&self, account: Account) -> Owned {
-        let mut accounts = self.accounts.lock().unwrap_or_else(|poison| poison.into_inner());
-        accounts.entry(account.clone()).or_insert_with(|| self.open(account)).clone()
+impl Mounts {
+    /// The tools a path or a header names; ours, if neither does.
+    pub fn choose(
+        &self,
+        by_path: Option<ToolSet>,
+        headers: &HeaderMap,
+    ) -> std::result::Result<ToolSet, String> {
+        let named = headers.get(TOOLS).map(|name| name.to_str().unwrap_or_default());
+        let named = named.map(|name| ToolSet::named(name).ok_or_else(|| no_such_set(name)));
+        let chosen = by_path.map_or_else(|| named.unwrap_or(Ok(ToolSet::Stasis)), Ok)?;
+        let test = self.options.conformance && chosen == ToolSet::Stasis;
+        Ok(if test { ToolSet::Conformance } else { chosen })
     }
 
-    fn open(&self, account: Account) -> Owned {
+    /// Whether host and origin of a request are on the lists.
+    pub fn admits(&self, headers: &HeaderMap) -> std::result::Result<(), StatusCode> {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let host = text(header::HOST).unwrap_or_default().to_ascii_lowercase();
+        let bare = host.rsplit_once(':').map_or(&*host, |(bare, _)| bare);
+        let bare = bare.trim_matches(['[', ']']);
+        let known = |own: &String| *own == host || own.trim_matches(['[', ']']) == bare;
+        let origin = headers.contains_key(header::ORIGIN).then(|| text(header::ORIGIN));
+        let foreign = origin.is_some_and(|origin| {
+            !is_own_page(headers)
+                && !self.options.origins.iter().any(|own| Some(own.as_str()) == origin)
+        });
+        match self.options.hosts.iter().any(known) && !foreign {
+            true => Ok(()),
+            false => Err(StatusCode::FORBIDDEN),
+        }
+    }
+
+    pub fn options(&self) -> &McpOptions {
+        &self.options
+    }
+
+    pub fn server(&self, tools: ToolSet, account: &Account) -> Server {
+        let (host, changes) = (self.host.clone(), self.changes.clone());
+        let words = self.options.words.clone();
+        Server { words, ..Server::new(host, account.0.clone(), tools, changes) }
+    }
+
+    fn owned(&self, tools: ToolSet, account: Account) -> Owned {
+        let mut accounts = self.accounts.lock().unwrap_or_else(|poison| poison.into_inner());
+        let open = || self.open(self.server(tools, &account));
+        accounts.entry((tools, account.clone())).or_insert_with(open).clone()
+    }
+
+    fn open(&self, server: Server) -> Owned {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(self.options.session_idle);
-        let sessions = Arc::new(sessions);
-        let server = Server { host: self.host.clone(), account: account.0, tools: self.tools };
+        let sessions = Arc::new(Sessions::new(sessions, server.clone()));
         let config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(self.options.hosts.clone())
             .with_allowed_origins(self.options.origins.clone())
@@ -122,4 +234,10 @@ impl Mount {
             StreamableHttpService::new(move || Ok(server.clone()), sessions.clone(), config);
         Owned { service, sessions }
     }
+}
+
+fn no_such_set(name: &str) -> String {
+    let names: Vec<_> = ToolSet::PUBLIC.iter().map(|(name, _)| *name).collect();
+    let shown = crate::text::glance(name, 40);
+    format!("there are no tools `{shown}`; there are {}", names.join(", "))
 }

@@ -2,7 +2,7 @@
 //!
 //!   client ──► http ──┐
 //!   client ──► stdio ─┴► server ──► tools, resources, guide ──► calls ──► Host
-//!   client ──► proxy ──► (unix socket) http
+//!   client ──► proxy ──► http, of a service elsewhere or behind a unix socket
 //!
 //! State between calls is the machine's name in the arguments, never the connection. What goes
 //! wrong on a machine is a result that says so; only a request that cannot be understood is an
@@ -11,24 +11,36 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod ask;
 mod call;
+mod changes;
+mod complete;
 mod error;
+mod fixtures;
 mod forevervm;
 mod guide;
 mod http;
 mod input;
+mod legacy;
+mod listen;
+mod notes;
 mod output;
 mod proxy;
 mod resources;
 mod server;
+mod sessions;
 mod shell;
+mod sse;
 mod stdio;
 mod table;
+mod tasks;
 mod text;
 mod tools;
+mod words;
 
 pub use error::{Error, Result};
 pub use http::{Account, McpOptions, router};
-pub use proxy::{proxy, proxy_streams};
+pub use proxy::{Upstream, proxy, proxy_streams};
 pub use server::ToolSet;
 pub use stdio::stdio;
+pub use words::Words;

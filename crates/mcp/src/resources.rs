@@ -76,6 +76,11 @@ fn resources(name: &str) -> [Resource; 2] {
     ]
 }
 
+/// The machine a resource is about.
+pub fn machine_of(uri: &str) -> Option<&str> {
+    parse(uri).map(|(name, _)| name)
+}
+
 pub fn read(call: &Call, uri: &str) -> Result<ResourceContents> {
     let missing = || Error::Invalid(format!("there is no resource `{}`", cut(uri, 200, "it")));
     let (name, part) = parse(uri).ok_or_else(missing)?;

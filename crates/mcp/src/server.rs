@@ -1,13 +1,18 @@
 //! The server as the protocol's library wants it: what each request means.
 
+use crate::answer::Answer;
 use crate::call::Call;
+use crate::changes::Changes;
 use crate::error::{Error, Result};
+use crate::notes::{Notebook, Notes};
+use crate::output::Ran;
 use crate::table::Entry;
-use crate::{forevervm, guide, resources, tools};
+use crate::words::Words;
+use crate::{ask, complete, fixtures, forevervm, guide, legacy, listen, resources, tasks, tools};
 use rmcp::model::*;
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use stasis_machine::Host;
+use stasis_machine::{Host, Machine};
 use std::sync::Arc;
 
 /// Which tools a client sees.
@@ -18,18 +23,59 @@ pub enum ToolSet {
     Stasis,
     /// The two of foreverVM's server.
     ForeverVm,
+    /// Ours, and what the protocol's conformance suite calls: for tests only.
+    Conformance,
 }
 
 impl ToolSet {
-    fn entries(self) -> &'static [Entry] {
-        match self {
-            ToolSet::Stasis => &tools::TOOLS,
-            ToolSet::ForeverVm => &forevervm::TOOLS,
+    /// Those clients can name, in a path, a header or a flag.
+    pub const PUBLIC: [(&str, ToolSet); 2] =
+        [("stasis", ToolSet::Stasis), ("forevervm", ToolSet::ForeverVm)];
+
+    pub fn named(name: &str) -> Option<ToolSet> {
+        ToolSet::PUBLIC.iter().find(|(own, _)| *own == name).map(|(_, tools)| *tools)
+    }
+
+    pub fn entries(self) -> impl Iterator<Item = &'static Entry> {
+        let (own, more): (&'static [Entry], &'static [Entry]) = match self {
+            ToolSet::Stasis => (&tools::TOOLS, &[]),
+            ToolSet::ForeverVm => (&forevervm::TOOLS, &[]),
+            ToolSet::Conformance => (&tools::TOOLS, &fixtures::TOOLS),
+        };
+        own.iter().chain(more)
+    }
+
+    pub fn find(self, name: &str) -> Option<&'static Entry> {
+        self.entries().find(|entry| entry.tool.name == name)
+    }
+
+    /// What a tool makes of an instruction that is over.
+    pub fn finish(
+        self,
+        tool: &str,
+        ended: Answer<Ran>,
+    ) -> std::result::Result<CallToolResult, ErrorData> {
+        match self.find(tool).and_then(|entry| entry.finish.as_ref()) {
+            Some(finish) => finish(ended),
+            None => Ok(ended.into_result()),
         }
     }
 
-    fn find(self, name: &str) -> Option<&'static Entry> {
-        self.entries().iter().find(|entry| entry.tool.name == name)
+    pub fn name(self) -> &'static str {
+        let own = ToolSet::PUBLIC.iter().find(|(_, tools)| *tools == self);
+        own.map_or("stasis", |(name, _)| name)
+    }
+
+    /// The tool that runs code: instructions that are found in a machine's log count as its.
+    pub fn runner(self) -> &'static str {
+        match self {
+            ToolSet::ForeverVm => "run-python-in-repl",
+            _ => "run_code",
+        }
+    }
+
+    fn is_test(self) -> bool {
+        self == ToolSet::Conformance
     }
 }
 
@@ -39,11 +85,56 @@ pub struct Server {
     pub host: Arc<Host>,
     pub account: String,
     pub tools: ToolSet,
+    pub changes: Arc<Changes>,
+    pub words: Arc<Words>,
+    /// What sessions of this account want to hear of.
+    pub notebook: Arc<Notebook>,
+    /// The same of the one client there is, where it has no session by name.
+    pub notes: Option<Arc<Notes>>,
 }
 
 impl Server {
-    fn call(&self, context: RequestContext<RoleServer>) -> Call {
-        Call { host: self.host.clone(), account: self.account.clone(), context }
+    pub fn new(host: Arc<Host>, account: String, tools: ToolSet, changes: Arc<Changes>) -> Server {
+        let (words, notebook) = Default::default();
+        Server { host, account, tools, changes, words, notebook, notes: None }
+    }
+
+    /// A machine of the account's.
+    pub fn machine(&self, name: &str) -> Option<Arc<Machine>> {
+        let found = self.host.machine(name).ok();
+        found.filter(|machine| machine.account() == self.account)
+    }
+
+    /// The notes of the client that asks.
+    pub fn notes(&self, context: &RequestContext<RoleServer>) -> Option<Arc<Notes>> {
+        self.notes.clone().or_else(|| self.notebook.of(context))
+    }
+
+    /// A tool as clients see it.
+    pub fn shown(&self, entry: &Entry) -> Tool {
+        self.words.apply(self.tools, &entry.tool)
+    }
+
+    fn instructions(&self) -> &str {
+        let ours = match self.tools {
+            ToolSet::ForeverVm => guide::FOREVERVM_INSTRUCTIONS,
+            _ => guide::INSTRUCTIONS,
+        };
+        self.words.instructions(self.tools).unwrap_or(ours)
+    }
+
+    pub fn call(&self, context: RequestContext<RoleServer>) -> Call {
+        Call {
+            host: self.host.clone(),
+            account: self.account.clone(),
+            name: String::new(),
+            tools: self.tools,
+            changes: self.changes.clone(),
+            context,
+            inputs: InputResponses::new(),
+            state: None,
+            as_task: false,
+        }
     }
 
     /// A tool nobody knows. foreverVM's clients expect a result that says so.
@@ -51,8 +142,26 @@ impl Server {
         let shown: String = name.chars().take(80).collect();
         let words = format!("Unknown tool: {shown}");
         match self.tools {
-            ToolSet::Stasis => Err(ErrorData::invalid_params(words, None)),
             ToolSet::ForeverVm => Ok(CallToolResult::error(vec![ContentBlock::text(words)]).into()),
+            _ => Err(ErrorData::invalid_params(words, None)),
+        }
+    }
+
+    // logging is left to the suite: the protocol gives it up
+    #[expect(deprecated)]
+    fn abilities(&self) -> ServerCapabilities {
+        let all = ServerCapabilities::builder().enable_tools().enable_prompts().enable_resources();
+        match self.tools {
+            ToolSet::ForeverVm => all.enable_tasks().build(),
+            ToolSet::Stasis => {
+                let all = all.enable_resources_subscribe().enable_resources_list_changed();
+                all.enable_completions().enable_tasks().build()
+            }
+            ToolSet::Conformance => {
+                let all = all.enable_resources_subscribe().enable_resources_list_changed();
+                let all = all.enable_tool_list_changed().enable_prompts_list_changed();
+                all.enable_completions().enable_logging().enable_tasks().build()
+            }
         }
     }
 }
@@ -74,18 +183,24 @@ fn answer<T>(result: Result<T>) -> std::result::Result<T, ErrorData> {
     result.map_err(|error| in_protocol(&error))
 }
 
+/// The error, with the resource it is about.
+fn about(mut error: ErrorData, uri: &str) -> ErrorData {
+    let mut data = error.data.take().unwrap_or_else(|| serde_json::json!({}));
+    data["uri"] = crate::text::cut(uri, 1000, "the request").into();
+    ErrorData { data: Some(data), ..error }
+}
+
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let abilities = ServerCapabilities::builder().enable_tools().enable_resources();
-        let config = ServerConfig::new(abilities.enable_prompts().build());
+        let config = ServerConfig::new(self.abilities()).with_instructions(self.instructions());
         let version = env!("CARGO_PKG_VERSION");
         match self.tools {
-            ToolSet::Stasis => config
-                .with_server_info(Implementation::new("stasis", version).with_title("Stasis"))
-                .with_instructions(guide::INSTRUCTIONS),
-            ToolSet::ForeverVm => config
-                .with_server_info(Implementation::new("forevervm", "1.0.0"))
-                .with_instructions(guide::FOREVERVM_INSTRUCTIONS),
+            ToolSet::Stasis | ToolSet::Conformance => {
+                config.with_server_info(Implementation::new("stasis", version).with_title("Stasis"))
+            }
+            ToolSet::ForeverVm => {
+                config.with_server_info(Implementation::new("forevervm", "1.0.0"))
+            }
         }
     }
 
@@ -94,12 +209,12 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<ListToolsResult, ErrorData> {
-        let all = self.tools.entries().iter().map(|entry| entry.tool.clone());
+        let all = self.tools.entries().map(|entry| self.shown(entry));
         Ok(ListToolsResult::with_all_items(all.collect()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.tools.find(name).map(|entry| entry.tool.clone())
+        self.tools.find(name).map(|entry| self.shown(entry))
     }
 
     async fn call_tool(
@@ -114,7 +229,16 @@ impl ServerHandler for Server {
         if self.tools == ToolSet::ForeverVm {
             forevervm::check(&request.name, &arguments)?;
         }
-        Ok((entry.run)(self.call(context), arguments).await.into())
+        let mut call = self.call(context);
+        call.name = request.name.into_owned();
+        call.inputs = request.input_responses.unwrap_or_default();
+        call.state = request.request_state;
+        if let Some(question) = entry.question
+            && let Some(instead) = ask::ask(&call, question(&arguments)).await?
+        {
+            return instead;
+        }
+        (entry.run)(call, arguments).await
     }
 
     async fn list_resources(
@@ -126,8 +250,13 @@ impl ServerHandler for Server {
             return Ok(ListResourcesResult::default());
         }
         let cursor = request.and_then(|request| request.cursor);
+        let first = cursor.is_none();
         let list = move |call: &Call| resources::list(call, cursor.as_deref());
-        answer(self.call(context).block(list).await)
+        let mut listed = answer(self.call(context).block(list).await)?;
+        if self.tools.is_test() && first {
+            listed.resources.extend(fixtures::resources());
+        }
+        Ok(listed)
     }
 
     async fn list_resource_templates(
@@ -138,6 +267,7 @@ impl ServerHandler for Server {
         let all = match self.tools {
             ToolSet::Stasis => resources::templates(),
             ToolSet::ForeverVm => Vec::new(),
+            ToolSet::Conformance => [resources::templates(), fixtures::templates()].concat(),
         };
         Ok(ListResourceTemplatesResult::with_all_items(all))
     }
@@ -147,8 +277,13 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> std::result::Result<ReadResourceResponse, ErrorData> {
-        let read = move |call: &Call| resources::read(call, &request.uri);
-        let contents = answer(self.call(context).block(read).await)?;
+        if let Some(found) = self.tools.is_test().then(|| fixtures::read(&request.uri)).flatten() {
+            return Ok(ReadResourceResult::new(vec![found]).into());
+        }
+        let uri = request.uri.clone();
+        let read = move |call: &Call| resources::read(call, &uri);
+        let contents = answer(self.call(context).block(read).await);
+        let contents = contents.map_err(|error| about(error, &request.uri))?;
         Ok(ReadResourceResult::new(vec![contents]).into())
     }
 
@@ -160,6 +295,7 @@ impl ServerHandler for Server {
         let all = match self.tools {
             ToolSet::Stasis => guide::prompts(),
             ToolSet::ForeverVm => Vec::new(),
+            ToolSet::Conformance => [guide::prompts(), fixtures::prompts()].concat(),
         };
         Ok(ListPromptsResult::with_all_items(all))
     }
@@ -169,6 +305,113 @@ impl ServerHandler for Server {
         request: GetPromptRequestParams,
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<GetPromptResponse, ErrorData> {
+        if let Some(found) = self.tools.is_test().then(|| fixtures::prompt(&request)).flatten() {
+            return found;
+        }
         guide::prompt(&request).map(Into::into)
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> std::result::Result<CompleteResult, ErrorData> {
+        let names = move |call: &Call| Ok(complete::complete(call, &request));
+        answer(self.call(context).block(names).await)
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> std::result::Result<GetTaskResult, ErrorData> {
+        if self.tools.is_test() && fixtures::has_task(&request.task_id) {
+            return fixtures::TASKS.get_task(&request.task_id).map(GetTaskResult::new);
+        }
+        let find = move |call: &Call| Ok(tasks::detailed(call, &request.task_id));
+        answer(self.call(context).block(find).await)?.map(GetTaskResult::new)
+    }
+
+    /// Instructions ask for nothing while they run: there is nothing to answer.
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> std::result::Result<(), ErrorData> {
+        if self.tools.is_test() && fixtures::has_task(&request.task_id) {
+            return fixtures::TASKS.update_task(&request.task_id, request.input_responses);
+        }
+        let find = move |call: &Call| Ok(tasks::detailed(call, &request.task_id));
+        answer(self.call(context).block(find).await)?.map(drop)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> std::result::Result<(), ErrorData> {
+        if self.tools.is_test() && fixtures::has_task(&request.task_id) {
+            return fixtures::TASKS.cancel_task(&request.task_id);
+        }
+        tasks::cancel(&self.call(context), &request.task_id).await
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        (self.tools != ToolSet::ForeverVm).then(|| requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> std::result::Result<(), ErrorData> {
+        listen::listen(&self.changes, &self.account, &context).await;
+        Ok(())
+    }
+
+    #[expect(deprecated)]
+    async fn set_level(
+        &self,
+        _: SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> std::result::Result<(), ErrorData> {
+        match self.tools.is_test() {
+            true => Ok(()),
+            false => Err(ErrorData::method_not_found::<SetLevelRequestMethod>()),
+        }
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> std::result::Result<(), ErrorData> {
+        let known = resources::machine_of(&request.uri).is_some() || self.tools.is_test();
+        let notes = self.notes(&context);
+        if known && notes.is_some_and(|notes| notes.subscribe(&request.uri)) {
+            return Ok(());
+        }
+        let words = format!("cannot subscribe to `{}`", crate::text::glance(&request.uri, 200));
+        Err(ErrorData::resource_not_found(words, None))
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> std::result::Result<(), ErrorData> {
+        if let Some(notes) = self.notes(&context) {
+            notes.unsubscribe(&request.uri);
+        }
+        Ok(())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> std::result::Result<CustomResult, ErrorData> {
+        let answered = legacy::answer(self, &request, context).await;
+        let unknown = || ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method.clone(), None);
+        answered.unwrap_or_else(|| Err(unknown())).map(CustomResult::new)
     }
 }

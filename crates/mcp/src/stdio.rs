@@ -1,5 +1,6 @@
 //! Standard streams: one client, for as long as it keeps its end open.
 
+use crate::changes::Changes;
 use crate::error::{Error, Result};
 use crate::http::Account;
 use crate::server::{Server, ToolSet};
@@ -10,7 +11,8 @@ use std::sync::Arc;
 
 /// Serves the process's standard input and output, as the account `root`.
 pub async fn stdio(host: Arc<Host>, tools: ToolSet) -> Result<()> {
-    let server = Server { host, account: Account::default().0, tools };
+    let changes = Changes::new(&host);
+    let server = Server::new(host, Account::default().0, tools, changes);
     let running = match server.serve(rmcp::transport::stdio_pipes()).await {
         Ok(running) => running,
         // a client that leaves before it said anything has done nothing wrong

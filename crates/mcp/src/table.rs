@@ -1,21 +1,32 @@
 //! A table of tools: what each is called, takes and gives, and what it does.
 
 use crate::answer::{Answer, failure};
-use crate::call::Call;
+use crate::call::{Call, Wanted};
 use crate::error::{Error, Result};
-use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
+use crate::output::Ran;
+use rmcp::ErrorData;
+use rmcp::model::{CallToolResponse, CallToolResult, JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::pin::Pin;
 
-type Work = Pin<Box<dyn Future<Output = CallToolResult> + Send>>;
+/// What the protocol gets for a call.
+pub type Reply = std::result::Result<CallToolResponse, ErrorData>;
+type Work = Pin<Box<dyn Future<Output = Reply> + Send>>;
 type Run = Box<dyn Fn(Call, JsonObject) -> Work + Send + Sync>;
+/// How the end of an instruction becomes the tool's result.
+pub type Finish =
+    Box<dyn Fn(Answer<Ran>) -> std::result::Result<CallToolResult, ErrorData> + Send + Sync>;
 
 pub struct Entry {
     pub tool: Tool,
     pub run: Run,
+    /// For tools whose calls are instructions, which may go on as tasks.
+    pub finish: Option<Finish>,
+    /// What the user is asked before it is done, if the client can ask.
+    pub question: Option<fn(&JsonObject) -> String>,
 }
 
 /// What a client may expect of a tool before it asks its user.
@@ -60,24 +71,30 @@ impl Face {
         tool.with_input_schema::<I>().with_output_schema::<O>()
     }
 
-    /// A tool that runs code and follows it.
-    pub fn runs<I, O, F>(self, run: fn(Call, I) -> F) -> Entry
+    /// A tool that runs code: what to run, and what its end means.
+    pub fn runs<I, O>(
+        self,
+        wanted: fn(I) -> Result<Wanted>,
+        finish: fn(Answer<Ran>) -> Answer<O>,
+    ) -> Entry
     where
         I: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + Send + 'static,
-        F: Future<Output = Result<Answer<O>>> + Send + 'static,
     {
         let tool = self.tool::<I, O>(true);
+        let name = self.name;
         let run = move |call: Call, arguments: JsonObject| -> Work {
             Box::pin(async move {
-                let answer = match parse::<I>(arguments) {
-                    Ok(input) => run(call, input).await,
-                    Err(error) => Err(error),
-                };
-                answer.map_or_else(|error| failure(&error), Answer::into_result)
+                let wanted = parse::<I>(arguments).and_then(wanted);
+                match wanted {
+                    Ok(wanted) => call.start(name, wanted).await,
+                    Err(error) => Ok(failure(&error).into()),
+                }
             })
         };
-        Entry { tool, run: Box::new(run) }
+        let finish = move |ran| Ok(finish(ran).into_result());
+        let (run, finish) = (Box::new(run), Some::<Finish>(Box::new(finish)));
+        Entry { tool, run, finish, question: None }
     }
 
     /// A tool that does something with the host, which may block.
@@ -93,10 +110,27 @@ impl Face {
                     let input = parse::<I>(arguments)?;
                     Ok(work(call, input)?.into_result())
                 };
-                call.block(job).await.unwrap_or_else(|error| failure(&error))
+                Ok(call.block(job).await.unwrap_or_else(|error| failure(&error)).into())
             })
         };
-        Entry { tool, run: Box::new(run) }
+        Entry { tool, run: Box::new(run), finish: None, question: None }
+    }
+}
+
+impl Entry {
+    /// A tool that answers in whatever way it likes.
+    pub fn free<F>(tool: Tool, run: impl Fn(Call, JsonObject) -> F + Send + Sync + 'static) -> Entry
+    where
+        F: Future<Output = Reply> + Send + 'static,
+    {
+        let run =
+            move |call: Call, arguments: JsonObject| -> Work { Box::pin(run(call, arguments)) };
+        Entry { tool, run: Box::new(run), finish: None, question: None }
+    }
+
+    /// The same tool, done only after a yes of the user's where the client can ask.
+    pub fn asks(self, question: fn(&JsonObject) -> String) -> Entry {
+        Entry { question: Some(question), ..self }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Our tools: code, machines, and their history.
 
 use crate::answer::Answer;
-use crate::call::Call;
+use crate::call::{Call, Wanted};
 use crate::error::{Error, Result};
 use crate::input::*;
 use crate::output::{self, Done, History, Machines, Past, Ran, Templates, Variables};
 use crate::shell;
 use crate::table::{Effect, Entry, Face};
+use rmcp::model::JsonObject;
 use stasis_api::{Exec, Name, NewMachine, Timeout, Update};
 use stasis_machine::{Branch, Machine};
 use std::collections::HashMap;
@@ -40,7 +41,7 @@ fn code() -> Vec<Entry> {
              call to go on. Returns output, the value of the last expression, plots as images, and \
              machine@seq, a state that roll_back and branch_machine can return to.",
         )
-        .runs(run_code),
+        .runs(run_code, as_it_is),
         face(
             "run_shell",
             "Run a shell command",
@@ -48,14 +49,14 @@ fn code() -> Vec<Entry> {
             "Runs a bash command in a machine, beside its Python session and on the same files. \
              The value is the exit code.",
         )
-        .runs(run_shell),
+        .runs(run_shell, by_exit_code),
         face(
             "install_packages",
             "Install packages",
             Effect::Adds,
             "Installs Python packages on a machine with pip. They stay, like everything else.",
         )
-        .runs(install_packages),
+        .runs(install_packages, by_exit_code),
         face(
             "interrupt_machine",
             "Interrupt",
@@ -106,7 +107,8 @@ fn machines() -> Vec<Entry> {
             Effect::Destroys,
             "Ends a machine and forgets its state and history for good.",
         )
-        .does(delete),
+        .does(delete)
+        .asks(about_deletion),
         face(
             "list_templates",
             "List templates",
@@ -162,25 +164,29 @@ fn timeout(seconds: Option<f64>) -> Result<Timeout> {
     Err(Error::Invalid("timeout_seconds must be more than 0".into()))
 }
 
-async fn run_code(call: Call, input: RunCode) -> Result<Answer<Ran>> {
+fn run_code(input: RunCode) -> Result<Wanted> {
     let Language::Python = input.language;
     let timeout = timeout(input.timeout_seconds)?;
-    call.run(input.machine, Exec { code: input.code, timeout, ..Exec::default() }).await
+    Ok(Wanted::new(input.machine, Exec { code: input.code, timeout, ..Exec::default() }))
 }
 
-async fn run_shell(call: Call, input: RunShell) -> Result<Answer<Ran>> {
+fn as_it_is(answer: Answer<Ran>) -> Answer<Ran> {
+    answer
+}
+
+fn run_shell(input: RunShell) -> Result<Wanted> {
     if input.command.trim().is_empty() {
         return Err(Error::Invalid("command is empty".into()));
     }
     let timeout = timeout(input.timeout_seconds)?;
     let exec = Exec { code: shell::command(&input.command), timeout, ..Exec::default() };
-    Ok(by_exit_code(call.run(input.machine, exec).await?))
+    Ok(Wanted::new(input.machine, exec))
 }
 
-async fn install_packages(call: Call, input: InstallPackages) -> Result<Answer<Ran>> {
+fn install_packages(input: InstallPackages) -> Result<Wanted> {
     let timeout = Timeout::Seconds(INSTALL_TIMEOUT);
     let exec = Exec { code: shell::install(&input.packages)?, timeout, ..Exec::default() };
-    Ok(by_exit_code(call.run(Some(input.machine), exec).await?))
+    Ok(Wanted::new(Some(input.machine), exec))
 }
 
 /// A command that says it failed has failed.
@@ -288,6 +294,12 @@ fn delete(call: &Call, input: OneMachine) -> Result<Answer<Done>> {
     call.host.remove(&machine)?;
     let text = format!("{name} is deleted.");
     Ok(Answer::new(Done { machine: name, address: None, done: true }, text))
+}
+
+fn about_deletion(arguments: &JsonObject) -> String {
+    let name = arguments.get("machine").and_then(|name| name.as_str()).unwrap_or_default();
+    let name = crate::text::glance(name, 80);
+    format!("Delete the machine {name}? Its state and its history are gone then.")
 }
 
 fn templates(call: &Call, _: Nothing) -> Result<Answer<Templates>> {

@@ -142,7 +142,9 @@ async fn lines_through_a_socket() {
     let (near, far) = tokio::io::duplex(1 << 16);
     let (input, output) = tokio::io::split(far);
     let proxy = tokio::spawn(async move {
-        stasis_mcp::proxy_streams(BufReader::new(input), output, &socket, "/mcp").await
+        let http = reqwest::Client::builder().unix_socket(socket).build().expect("a client");
+        let upstream = stasis_mcp::Upstream::new(http, "http://localhost/mcp");
+        stasis_mcp::proxy_streams(BufReader::new(input), output, upstream).await
     });
     let (lines, mut client) = tokio::io::split(near);
     let mut lines = BufReader::new(lines).lines();

@@ -71,6 +71,9 @@ pub struct Exec {
     pub code: String,
     /// Values and bundles beyond this many bytes are cut, and say so.
     pub max_bytes: u64,
+    /// What is cut is sent whole beforehand, as `Report::Part`s, if it has at most so many bytes.
+    #[serde(default)]
+    pub max_whole: u64,
 }
 
 /// What the agent says.
@@ -95,6 +98,17 @@ pub enum Report {
         /// What was left out of `data`, in words.
         #[serde(default)]
         cut: Option<String>,
+    },
+    /// A piece of something that is cut elsewhere; pieces of one thing follow each other.
+    Part {
+        seq: u64,
+        /// `value` or `display`.
+        name: String,
+        /// Its MIME type.
+        kind: String,
+        text: String,
+        /// Whether this is the last piece.
+        last: bool,
     },
     /// An instruction has ended, whichever way.
     Done(Done),

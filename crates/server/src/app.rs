@@ -25,6 +25,7 @@ pub struct Shared {
     pub metrics: Metrics,
     pub audit: Audit,
     pub phase: watch::Sender<Phase>,
+    pub words: Arc<stasis_mcp::Words>,
 }
 
 /// How far the service is on its way to its end.

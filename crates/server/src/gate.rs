@@ -123,6 +123,8 @@ fn decorate(headers: &mut HeaderMap, id: &str, foreign: Option<HeaderValue>) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(origin) = foreign {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        let shown = HeaderValue::from_static("mcp-session-id, x-request-id");
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, shown);
         headers.insert(header::VARY, HeaderValue::from_static("origin"));
     }
 }
@@ -130,11 +132,12 @@ fn decorate(headers: &mut HeaderMap, id: &str, foreign: Option<HeaderValue>) {
 /// What a browser asks before a page of another origin may ask.
 fn preflight() -> Response {
     let allowed = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PATCH, DELETE"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, PATCH, DELETE"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, idempotency-key, last-event-id, x-forevervm-sdk, \
-             x-request-id",
+            "authorization, content-type, idempotency-key, last-event-id, mcp-method, mcp-name, \
+             mcp-protocol-version, mcp-session-id, range, x-forevervm-sdk, x-request-id, \
+             x-stasis-tools",
         ),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ];

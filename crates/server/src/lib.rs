@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod artifacts;
 mod audit;
 mod auth;
 mod branch;
@@ -20,6 +21,7 @@ mod connection;
 mod error;
 mod extract;
 mod failure;
+mod files;
 mod follow;
 mod forkd;
 mod gate;
@@ -34,6 +36,7 @@ mod mcp;
 mod metrics;
 mod openapi;
 mod pages;
+mod ranges;
 mod repl;
 mod routes;
 mod serve;
@@ -44,6 +47,7 @@ mod templates;
 mod tokens;
 mod transfer;
 mod travel;
+mod watching;
 
 pub use error::Error;
 pub use listen::{Bound, Listen};

@@ -3,8 +3,8 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::{
-    branch, forkd, gate, history, instructions, machines, mcp, pages, repl, store, streams,
-    templates, tokens, transfer, travel,
+    artifacts, branch, files, forkd, gate, history, instructions, machines, mcp, pages, repl,
+    store, streams, templates, tokens, transfer, travel, watching,
 };
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -31,6 +31,9 @@ pub fn all() -> OpenApiRouter<App> {
         .merge(streams::routes())
         .merge(repl::routes())
         .merge(history::routes())
+        .merge(files::routes())
+        .merge(artifacts::routes())
+        .merge(watching::routes())
         .merge(travel::routes())
         .merge(transfer::routes())
         .merge(branch::routes())

@@ -32,6 +32,8 @@ const EXPIRY: Duration = Duration::from_secs(5);
 /// How often checkpoints that no rule keeps are looked for, and the least time between two
 /// collections because of them.
 const TENDING: Duration = Duration::from_secs(60);
+/// How often memory is looked at.
+const RELIEF: Duration = Duration::from_secs(1);
 const COLLECTING: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone)]
@@ -133,6 +135,7 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
     }
     tokio::spawn(expire(app.clone()));
     tokio::spawn(tend(app.clone()));
+    tokio::spawn(relieve(app.clone()));
     let stop = Stop(app.phase.clone());
     ready(&Bound { listen, forkd, stop: stop.clone() });
     tokio::select! {
@@ -178,6 +181,7 @@ fn prepare(host: Arc<Host>, options: &Options, listen: &[Listen]) -> Result<App,
         metrics: Metrics::new().map_err(broken)?,
         audit: Audit::open(&data.join("audit.jsonl"))?,
         phase: watch::Sender::new(Phase::Serving),
+        words: crate::mcp::words(&data)?,
         host,
     }))
 }
@@ -244,13 +248,30 @@ async fn expire(app: App) {
     }
 }
 
-/// Forgets checkpoints that no rule keeps, and frees their space now and then.
+/// Makes room when the host's memory runs short.
+async fn relieve(app: App) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(RELIEF) => {}
+            () = app.reached(Phase::Stopping) => return,
+        }
+        if let Err(failure) = app.block(|host| host.relieve()).await {
+            tracing::error!(code = %failure.code, failure.message, "making room in memory");
+        }
+    }
+}
+
+/// Compresses what nobody uses, forgets checkpoints that no rule keeps, and frees their space now
+/// and then.
 async fn tend(app: App) {
     let (mut last, mut freed) = (Instant::now(), 0);
     loop {
         tokio::select! {
             () = tokio::time::sleep(TENDING) => {}
             () = app.reached(Phase::Stopping) => return,
+        }
+        if let Err(failure) = app.block(|host| host.compress_cold()).await {
+            tracing::error!(code = %failure.code, failure.message, "compression");
         }
         match app.block(|host| host.prune(Timestamp::now())).await {
             Ok(dropped) => freed += dropped,

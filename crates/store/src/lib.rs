@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod artifacts;
 mod checkpoints;
 mod error;
 mod import;

@@ -84,6 +84,24 @@ CREATE TABLE tokens (
     created_ms INTEGER NOT NULL
 ) STRICT;
 ",
+    "
+CREATE TABLE artifacts (
+    machine INTEGER NOT NULL REFERENCES machines ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    artifact TEXT NOT NULL,
+    PRIMARY KEY (machine, seq, place)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX artifacts_id ON artifacts (id);
+
+-- a bounded log; numbers are never used twice
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY,
+    account TEXT NOT NULL,
+    event TEXT NOT NULL
+) STRICT;
+",
     // names can be exchanged, so lineage goes by number; what a checkpoint changed is found when
     // somebody asks, and kept
     "

@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Never leave the root, whatever links say.
 const RESOLVE_IN_ROOT: u64 = 0x10;
+/// Neither leave the directory nor follow any link.
+const RESOLVE_STRAIGHT: u64 = 0x08 | 0x04 | 0x02;
 
 #[repr(C)]
 struct OpenHow {
@@ -16,15 +18,23 @@ struct OpenHow {
 
 /// Opens `path` as if `root` were `/`.
 pub fn open_in_root(root: BorrowedFd, path: &str, flags: i32) -> io::Result<OwnedFd> {
+    open_how(root, path, flags, RESOLVE_IN_ROOT)
+}
+
+/// Opens `path` below `dir`, or fails if a link is anywhere on the way.
+pub fn open_straight(dir: BorrowedFd, path: &str, flags: i32) -> io::Result<OwnedFd> {
+    open_how(dir, path, flags, RESOLVE_STRAIGHT)
+}
+
+fn open_how(dir: BorrowedFd, path: &str, flags: i32, resolve: u64) -> io::Result<OwnedFd> {
     let path = c_string(path)?;
-    let how =
-        OpenHow { flags: (flags | libc::O_CLOEXEC) as u64, mode: 0, resolve: RESOLVE_IN_ROOT };
+    let how = OpenHow { flags: (flags | libc::O_CLOEXEC) as u64, mode: 0, resolve };
     // SAFETY: the path and the struct outlive the call and the size is the struct's; the
     // descriptor is new and ours.
     unsafe {
         let fd = check(libc::syscall(
             libc::SYS_openat2,
-            root.as_raw_fd(),
+            dir.as_raw_fd(),
             path.as_ptr(),
             &raw const how,
             size_of::<OpenHow>(),

@@ -9,9 +9,11 @@
 compile_error!("Stasis runs on x86_64 Linux; another architecture needs its own `arch` module");
 
 pub mod arch;
+pub mod below;
 mod btf;
 pub mod fds;
 pub mod files;
+pub mod handles;
 pub mod ipc;
 pub mod jail;
 pub mod landlock;

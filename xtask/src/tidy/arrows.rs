@@ -59,6 +59,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-testbed",
         ],
     ),
+    // knows the service by its document alone; its tests start one
+    ("stasis-sdk", &["stasis-testbed"]),
     ("xtask", &[]),
 ];
 

@@ -20,6 +20,7 @@ from .display import Formatter, fit, shorten
 from .errors import failure, nameless, printed
 from .figures import Figures
 from .magics import Magics
+from .parts import Parts
 from .transform import transform
 from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
 from collections import deque
@@ -56,6 +57,7 @@ class Session:
         self.figures.install()
         self.magics = Magics(self)
         self.loop = Loop(gate)
+        self.parts = Parts(channel)
 
     def prepare(self):
         """Makes everything an instruction relies on work, whatever the last one did to it."""
@@ -92,6 +94,8 @@ class Session:
             report["error"] = described if worse is None else nameless(error)
         elif shown is not None:
             describe(report, shown, most)
+            if "cut" in report:
+                self.parts.send(seq, "value", shown, report["data"])
         names, _ = self.gate.run(touched.names, before, self.scope, self.marked)
         if names:
             report["touched"] = names
@@ -178,10 +182,12 @@ class Session:
                 print(data["text/plain"])
                 continue
             seq, most = self.running
+            whole = data
             data, notes = fit(data, most)
             report = {"type": "display", "seq": seq, "data": data}
             if notes:
                 report["cut"] = "; ".join(notes)
+                self.parts.send(seq, "display", whole, data)
             self.streams.settle()
             self.channel.send(report)
             self.channel.settle()

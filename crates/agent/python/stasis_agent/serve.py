@@ -60,6 +60,7 @@ class Server:
 
     def execute(self, order):
         seq, code, most = order["seq"], order["code"], order["max_bytes"]
+        self.session.parts.most = order.get("max_whole", 0)
         try:
             self.session.execute(seq, code, most)
         except BaseException as error:
@@ -96,7 +97,7 @@ class Server:
     def freeze(self, _order):
         import asyncio  # so that the first `await` of a machine finds it here
 
-        self.waker.look_for_libraries()
+        self.guarded(self.waker.rehearse)
         gc.collect()
         gc.freeze()
         self.channel.send({"type": "frozen"})

@@ -43,6 +43,12 @@ class Waker:
             self.attempt("on_wake: " + name, hook, order["reason"], list(changed))
         return changed
 
+    def rehearse(self):
+        """Does once what every machine will do first. What a first time costs (OpenSSL sets itself
+        up and touches megabytes) is then in the memory machines share."""
+        for words, part in self.guards() + simulations():
+            self.session.gate.shielded(self.attempt, words, part, bytes(32))
+
     def attempt(self, words, function, *arguments):
         """Calls one part; the others go on if it fails."""
         try:

@@ -7,6 +7,7 @@
 //! When a measurement fails the whole run fails: half a report would be mistaken for a whole one.
 
 mod bed;
+mod branch;
 mod choice;
 mod engine;
 mod host;
@@ -28,6 +29,8 @@ pub enum Bench {
     Engine(engine::Args),
     /// Measure machines: create, run, swap, wake, and many of them at once
     Machine(machine::Args),
+    /// Measure branches and going back, through the API of a service on loopback
+    Branch(branch::Args),
 }
 
 impl Bench {
@@ -35,6 +38,7 @@ impl Bench {
         match self {
             Bench::Engine(args) => engine::run(args),
             Bench::Machine(args) => machine::run(args),
+            Bench::Branch(args) => branch::run(args),
         }
     }
 }

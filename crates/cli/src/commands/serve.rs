@@ -91,6 +91,8 @@ fn settings(config: &Config) -> Result<Settings> {
     Ok(Settings {
         idle_swap: config.seconds("idle_swap_seconds"),
         timeout: config.seconds("timeout_seconds"),
+        cold_after: config.seconds("cold_seconds"),
+        keep_free: config.count("keep_free_mb").map(|mb| mb.saturating_mul(1 << 20)),
         limits: config.limits().or(plain.limits),
         retention: config.retention(),
         ..plain

@@ -96,6 +96,13 @@ pub static KEYS: std::sync::LazyLock<Vec<Key>> = std::sync::LazyLock::new(|| {
             || secs(600.0),
             "idle time until a machine leaves memory",
         ),
+        key(
+            "cold_seconds",
+            Seconds,
+            || secs(86400.0),
+            "unused time until what is on disk is compressed",
+        ),
+        key("keep_free_mb", Count, || None, "memory of the host that machines leave free"),
         flagged(
             key("linger_seconds", Seconds, || secs(60.0), "unused time until the keeper ends"),
             "--linger",

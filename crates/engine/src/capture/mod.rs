@@ -7,14 +7,16 @@
 //!                        ... the source runs on ...
 //!   mappings, pages, from twins also what a fork inherits ─► pack ─► sync ─► image ─► sync
 //!
-//! Everything up to the thaw is one instant. If any step fails the twins are killed, every thread
-//! is let go as it was, and nothing has been named in the store.
+//! Everything up to the thaw is one instant; a source that is to end is not let go before its end.
+//! If any step fails the twins are killed, every thread is let go as it was, and nothing has been
+//! named in the store.
 
 mod apart;
 mod copied;
 mod fds;
 mod files;
 mod filters;
+mod held;
 mod inherited;
 mod jobs;
 mod mappings;
@@ -54,20 +56,29 @@ pub struct Captured {
     pub shared_pages: u64,
 }
 
+/// What becomes of the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// It goes on after the pause, while pages are written.
+    RunsOn,
+    /// It stands still until there is an image, and is then killed. If there is none it goes on.
+    Ends,
+}
+
 /// Captures a tree on top of the image it was restored from or captured as last.
-pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
+pub fn capture(tree: &Tree, store: &Store, source: Source) -> Result<Captured> {
     let start = Instant::now();
     tree.wait_filled()?;
     // twins count as the machine's own processes, until the last of them is gone
     let twins = tree.walls.group.room();
     let parent = tree.last_image();
     let mut sink = Sink::new(store, parent.as_ref())?;
-    let (paused, pause) = match pause(tree, &mut sink, &twins)? {
+    let (mut paused, pause) = match pause(tree, store, &mut sink, &twins, source)? {
         (Some(paused), pause) => (paused, pause),
         // something was found to be missing: what to look for is known now
         (None, _) => {
             sink = Sink::new(store, parent.as_ref())?;
-            let (paused, pause) = pause_again(tree, &mut sink, &twins)?;
+            let (paused, pause) = pause_again(tree, store, &mut sink, &twins, source)?;
             (paused, pause)
         }
     };
@@ -76,33 +87,55 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     paused.stills.iter().try_for_each(Still::check_intact)?;
     let (new_pages, shared_pages) = sink.counts();
     let Finished { packs, held } = sink.finish()?;
+    let standing = paused.standing.take();
+    let seen = std::mem::take(&mut paused.held);
+    let origins = held::keep(tree, store, seen, &mut paused.files)?;
+    fault::point("capture.held")?;
     let manifest = assemble(paused, memory, packs, parent.as_ref(), &tree.root_name)?;
     let image = store.write_image(manifest)?;
-    drop(held);
+    drop((held, origins));
     tree.captured(&image);
+    if let Some(standing) = standing {
+        standing.end();
+    }
     Ok(Captured { image, pause, total: start.elapsed(), new_pages, shared_pages })
 }
 
 /// What the pause left behind.
 pub struct Paused {
+    /// The source, if it is not to go on.
+    standing: Option<Frozen>,
     pub processes: Vec<Process>,
     pub stills: Vec<Still>,
     pub objects: Vec<Object>,
     pub segments: Vec<Segment>,
     pub files: FileTree,
+    pub held: Vec<held::Seen>,
     pub clocks: Clocks,
     pub mapped_files: Vec<MappedFile>,
     pub filters: Vec<Filter>,
 }
 
-fn pause_again(tree: &Tree, sink: &mut Sink, twins: &cgroup::Room) -> Result<(Paused, Duration)> {
-    let (paused, pause) = pause(tree, sink, twins)?;
+fn pause_again(
+    tree: &Tree,
+    store: &Store,
+    sink: &mut Sink,
+    twins: &cgroup::Room,
+    source: Source,
+) -> Result<(Paused, Duration)> {
+    let (paused, pause) = pause(tree, store, sink, twins, source)?;
     let unsteady = || Error::refused(0, "its memory marks change from capture to capture");
     Ok((paused.ok_or_else(unsteady)?, pause))
 }
 
 /// The pause itself; `None` when what it left turned out to be incomplete.
-fn pause(tree: &Tree, sink: &mut Sink, twins: &cgroup::Room) -> Result<(Option<Paused>, Duration)> {
+fn pause(
+    tree: &Tree,
+    store: &Store,
+    sink: &mut Sink,
+    twins: &cgroup::Room,
+    source: Source,
+) -> Result<(Option<Paused>, Duration)> {
     let mut means = Means { copies: Room::make(), twins };
     let start = Instant::now();
     let frozen = Frozen::stop(tree.walls.init.pid, &mut tree.memo().restarts)?;
@@ -123,12 +156,13 @@ fn pause(tree: &Tree, sink: &mut Sink, twins: &cgroup::Room) -> Result<(Option<P
     sysv::read(tree, &mut objects, sink)?;
     fault::point("capture.descriptors")?;
     let files = files::read_upper(tree, sink)?;
+    let held = held::look(tree, store, &objects.written);
     fault::point("capture.files")?;
     let stills = still::make_all(&frozen, tree, &mut processes, &mut means)?;
     fault::point("capture.twins")?;
     let closer = tree.memo().look_closer;
     let segments = mappings::shared_segments(&frozen, &stills, tree, &mut objects, sink)?;
-    drop(frozen);
+    let standing = (source == Source::Ends).then_some(frozen);
     // from here on the source should have its processor for itself
     drop(pinned);
     let pause = start.elapsed();
@@ -145,11 +179,13 @@ fn pause(tree: &Tree, sink: &mut Sink, twins: &cgroup::Room) -> Result<(Option<P
         return Ok((None, pause));
     }
     let paused = Paused {
+        standing,
         processes,
         stills,
         objects: objects.list,
         segments: segments.list,
         files,
+        held,
         clocks,
         mapped_files,
         filters,

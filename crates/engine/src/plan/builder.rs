@@ -3,7 +3,9 @@
 use super::confine::Confine;
 use super::jobs::StoppedThread;
 use super::memory::{self, Layout, MemoryPlan, Step};
-use super::parts::{HUGE, dense_ranges, layout_of, parked, without_lazy};
+use super::parts::{
+    HUGE, dense_ranges, inherited_spans, layout_of, parked, split_anonymous, without_lazy,
+};
 use super::{process, thread};
 use crate::error::{Error, Result};
 use stasis_image::PAGE_SIZE;
@@ -62,6 +64,8 @@ pub const GROUPED: u64 = layout::REPORT + 76;
 pub const FORKED: u64 = layout::REPORT + 80;
 pub const PLACED: u64 = layout::REPORT + 84;
 pub const FILTERED: u64 = layout::REPORT + 88;
+/// The engine has installed the root's pages.
+pub const INSTALLED: u64 = layout::REPORT + 92;
 
 /// A program ready to be staged.
 pub struct Built {
@@ -70,6 +74,8 @@ pub struct Built {
     pub leave: Vec<u8>,
     /// Pages the fill file must hold, one after another.
     pub fills: Vec<Run>,
+    /// Pages of the root that the engine installs when it has the root's userfaultfd.
+    pub installs: Vec<Run>,
     /// Threads the engine has to load before it lets the others go.
     pub stopped: Vec<StoppedThread>,
 }
@@ -79,6 +85,7 @@ pub(super) struct Builder<'a> {
     pub program: Program,
     pub leave: thread::LeaveArea,
     pub fills: Vec<Run>,
+    installs: Vec<Run>,
     /// Capabilities that some thread may still get from a program it starts.
     pub bounding: u64,
     filled: u64,
@@ -93,6 +100,7 @@ pub fn build(prepared: &Prepared) -> Result<Built> {
         program: Program::new(layout::OPS, layout::DATA),
         leave: thread::LeaveArea::default(),
         fills: Vec::new(),
+        installs: Vec::new(),
         bounding: super::confine::bounding(prepared.manifest),
         filled: 0,
         open_file: None,
@@ -111,8 +119,8 @@ pub fn build(prepared: &Prepared) -> Result<Built> {
     {
         return Err(Error::Unfit("it has more threads or mappings than a restore can hold".into()));
     }
-    let Builder { program, fills, stopped, .. } = builder;
-    Ok(Built { program, leave, fills, stopped })
+    let Builder { program, fills, installs, stopped, .. } = builder;
+    Ok(Built { program, leave, fills, installs, stopped })
 }
 
 /// The process everything else hangs on: the first child of init.
@@ -277,6 +285,7 @@ impl<'a> Builder<'a> {
         let lazy: &[usize] = if is_root { self.prepared.lazy } else { &[] };
         self.begin_session(process);
         match parent {
+            None if self.prepared.track => self.tracked_memory(&live.vmas, target.runs)?,
             None => self.memory(self.prepared.root_plan, &live.vmas, lazy)?,
             Some(parent) => self.memory(&memory::plan(parent, target), &live.vmas, lazy)?,
         }
@@ -285,7 +294,7 @@ impl<'a> Builder<'a> {
         if is_root && !lazy.is_empty() {
             self.register_lazy(&live.vmas, lazy);
         } else if is_root && self.prepared.track {
-            self.start_tracking(&live.vmas, target.runs);
+            self.arm_tracking();
         }
         self.finish_process(process, live, is_root)?;
         let there = without_lazy(target.runs, &live.vmas, lazy);
@@ -299,13 +308,42 @@ impl<'a> Builder<'a> {
     /// Carries a memory plan out.
     fn memory(&mut self, plan: &MemoryPlan, vmas: &[Vma], lazy: &[usize]) -> Result<()> {
         let fills = without_lazy(&plan.fills, vmas, lazy);
+        self.before_filling(plan, vmas, &fills)?;
+        self.fill(&fills);
+        self.after_filling(plan, vmas, &fills)
+    }
+
+    /// The same for a root whose writes are tracked. Pages of anonymous memory are given back here
+    /// and installed by the engine: each is copied once, and nobody meets a fault.
+    fn tracked_memory(&mut self, vmas: &[Vma], runs: &[Run]) -> Result<()> {
+        let plan = self.prepared.root_plan;
+        let (installs, fills) = split_anonymous(&plan.fills, vmas);
+        self.before_filling(plan, vmas, &plan.fills)?;
+        self.register(vmas, runs);
+        for (start, end) in inherited_spans(&installs, vmas, &plan.mapped) {
+            let args = [start, end - start, libc::MADV_DONTNEED as u64];
+            self.program.must("give pages back", libc::SYS_madvise, &args);
+        }
+        self.hand_over_uffd();
+        if !installs.is_empty() {
+            self.program.await_word(INSTALLED, 1);
+        }
+        self.installs = installs;
+        self.fill(&fills);
+        self.after_filling(plan, vmas, &plan.fills)
+    }
+
+    fn before_filling(&mut self, plan: &MemoryPlan, vmas: &[Vma], fills: &[Run]) -> Result<()> {
         for step in &plan.before {
-            self.step(step, vmas, &fills)?;
+            self.step(step, vmas, fills)?;
         }
         self.close_file();
-        self.fill(&fills);
+        Ok(())
+    }
+
+    fn after_filling(&mut self, plan: &MemoryPlan, vmas: &[Vma], fills: &[Run]) -> Result<()> {
         for step in &plan.after {
-            self.step(step, vmas, &fills)?;
+            self.step(step, vmas, fills)?;
         }
         for index in &plan.mapped {
             self.traits(&vmas[*index]);
@@ -512,22 +550,25 @@ impl<'a> Builder<'a> {
         self.hand_over_uffd();
     }
 
-    /// Registers the root's private memory and protects what is there. Protecting through the
-    /// page map touches only pages that exist; the userfaultfd call would make page tables for
-    /// all the rest.
-    fn start_tracking(&mut self, vmas: &[Vma], runs: &[Run]) {
+    /// Registers what is or may be written.
+    fn register(&mut self, vmas: &[Vma], runs: &[Run]) {
         let fd = self.own(OWN_OBJECTS - 1);
         for (start, end) in &crate::track::ranges(vmas, runs) {
             let range = self.program.words(&[*start, end - start, uffd::MODE_WP, 0]);
             self.program.must("track memory", libc::SYS_ioctl, &[fd, uffd::IOCTL_REGISTER, range]);
         }
+    }
+
+    /// Write-protects what is there: from here on the kernel notes what is written. Through the
+    /// page map, which touches only pages that exist; the userfaultfd call would make page tables
+    /// for all the rest.
+    fn arm_tracking(&mut self) {
         self.open("/proc/self/pagemap", libc::O_RDONLY);
         for (start, end) in &crate::track::AROUND_RESERVED {
             let scan = self.program.words(&pagemap::arm_argument(*start, *end));
             self.program.must("arm tracking", libc::SYS_ioctl, &[0, pagemap::PAGEMAP_SCAN, scan]);
         }
         self.program.must("close it", libc::SYS_close, &[0]);
-        self.hand_over_uffd();
     }
 
     /// Sends the userfaultfd to the engine, with the byte that says so.

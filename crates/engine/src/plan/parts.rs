@@ -61,6 +61,33 @@ pub(super) fn without_lazy(runs: &[Run], vmas: &[Vma], lazy: &[usize]) -> Vec<Ru
     left
 }
 
+/// Runs in anonymous memory, and the others.
+pub(super) fn split_anonymous(fills: &[Run], vmas: &[Vma]) -> (Vec<Run>, Vec<Run>) {
+    fills.iter().partition(|run| {
+        mapping_at(vmas, run.page * PAGE).is_some_and(|vma| vma.backing == Backing::Anonymous)
+    })
+}
+
+/// Where runs lie in mappings that a template handed down, whose pages are there.
+pub(super) fn inherited_spans(runs: &[Run], vmas: &[Vma], mapped: &[usize]) -> Vec<(u64, u64)> {
+    let is_new = |vma: &Vma| mapped.iter().any(|index| vmas[*index].start == vma.start);
+    let mut spans: Vec<(u64, u64)> = Vec::new();
+    for run in runs {
+        let (start, end) = (run.page * PAGE, run.end() * PAGE);
+        match spans.last_mut() {
+            Some(last) if last.1 == start => last.1 = end,
+            _ if mapping_at(vmas, start).is_some_and(is_new) => {}
+            _ => spans.push((start, end)),
+        }
+    }
+    spans
+}
+
+fn mapping_at(vmas: &[Vma], address: u64) -> Option<&Vma> {
+    let vma = vmas.get(vmas.partition_point(|vma| vma.end <= address))?;
+    (vma.start <= address).then_some(vma)
+}
+
 pub(super) const HUGE: u64 = 2 << 20;
 /// Of the 512 pages of a huge page, how many must be filled for the rest not to be a waste.
 const DENSE: u64 = 192;

@@ -1,6 +1,6 @@
 //! A manifest to the bytes of an image file, and back.
 
-use stasis_image::model::{FileTree, Manifest, PackRef};
+use stasis_image::model::{FileKind, FileTree, Manifest, PackRef};
 use stasis_image::{Arch, ImageError, ImageId, ImageReader, ImageWriter, SealedImage, SectionKind};
 
 type Result<T> = std::result::Result<T, ImageError>;
@@ -31,8 +31,23 @@ pub fn decode(bytes: &[u8], id: ImageId) -> Result<Manifest> {
     })
 }
 
-/// The name a file tree's layer goes by.
+/// The name a file tree's layer goes by: the same for every image with the same files, whatever
+/// packs the rest of it is in.
 pub fn layer_name(files: &FileTree, packs: &[PackRef]) -> String {
-    let bytes = postcard::to_stdvec(&(files, packs)).unwrap_or_default();
+    let mut entries = files.entries.clone();
+    let mut used: Vec<u32> = Vec::new();
+    let runs = entries.iter_mut().filter_map(|entry| match &mut entry.kind {
+        FileKind::Regular { runs, .. } => Some(runs),
+        _ => None,
+    });
+    for run in runs.flatten() {
+        let place = used.iter().position(|pack| *pack == run.pack).unwrap_or_else(|| {
+            used.push(run.pack);
+            used.len() - 1
+        });
+        run.pack = place as u32;
+    }
+    let packs: Vec<Option<&PackRef>> = used.iter().map(|pack| packs.get(*pack as usize)).collect();
+    let bytes = postcard::to_stdvec(&(entries, packs)).unwrap_or_default();
     blake3::hash(&bytes).to_hex().to_string()
 }

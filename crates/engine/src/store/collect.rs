@@ -128,7 +128,8 @@ impl Sweep<'_> {
         }
         fault::point("collect.packs")?;
         self.layers()?;
-        fault::point("collect.layers")
+        fault::point("collect.layers")?;
+        self.keepers()
     }
 
     fn images(&mut self, batch: &[ImageId]) -> Result<()> {
@@ -168,11 +169,19 @@ impl Sweep<'_> {
         let old: Vec<String> = known.layers.keys().filter(old).cloned().collect();
         for name in old {
             let Some(path) = known.layers.get(&name).cloned() else { continue };
+            self.store.keepers.release(&path);
             discard(&path, &self.trash, &name)?;
             known.layers.remove(&name);
             self.collected.layers.push(path);
         }
         Ok(())
+    }
+
+    fn keepers(&mut self) -> Result<()> {
+        // under the lock: no image comes into use meanwhile
+        let known = self.store.known();
+        catch_up(&mut self.marks, &known);
+        self.store.keepers.sweep(&self.marks.origins)
     }
 
     /// Writes packs anew that are mostly of pages nobody needs.

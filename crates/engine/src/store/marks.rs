@@ -2,7 +2,7 @@
 
 use super::layer_name;
 use stasis_image::model::{FileKind, Manifest, Run};
-use stasis_image::{ImageId, PackRoot, Slots};
+use stasis_image::{ImageId, OriginId, PackRoot, Slots};
 use std::collections::{HashMap, HashSet};
 
 /// Everything that some images need.
@@ -13,6 +13,7 @@ pub struct Marks {
     /// How many pages the packs have, as the images say.
     pub pages: HashMap<PackRoot, u64>,
     pub layers: HashSet<String>,
+    pub origins: HashSet<OriginId>,
 }
 
 impl Marks {
@@ -34,6 +35,7 @@ impl Marks {
             self.packs.entry(pack.root).or_default().unite(&slots);
             self.pages.insert(pack.root, pack.pages);
         }
+        self.origins.extend(manifest.files.held.iter().map(|held| held.origin));
         if !manifest.files.entries.is_empty() {
             self.layers.insert(layer_name(&manifest.files, &manifest.meta.packs));
         }
@@ -42,6 +44,7 @@ impl Marks {
     pub fn unite(&mut self, other: Marks) {
         self.images.extend(other.images);
         self.layers.extend(other.layers);
+        self.origins.extend(other.origins);
         self.pages.extend(other.pages);
         for (root, slots) in other.packs {
             self.packs.entry(root).or_default().unite(&slots);

@@ -4,6 +4,7 @@
 //!   DIR/packs/<root>.pack    page contents, shared between images
 //!   DIR/packs/<root>.zpack   the same, compressed, after nobody used them for long
 //!   DIR/layers/<hash>-<n>/   files of an image laid out for overlayfs; made anew when missing
+//!   DIR/keepers/             inodes whose numbers images need
 //!   DIR/tmp/                 being written, or being removed; emptied at open
 //!   DIR/lock                 held by the one program that has the store open
 //!
@@ -16,8 +17,10 @@
 
 mod check;
 mod codec;
+mod cold;
 mod collect;
 mod forms;
+mod keepers;
 mod known;
 mod marks;
 mod names;
@@ -30,6 +33,7 @@ pub use check::{Checked, Damage, Finding, Progress, Repair};
 pub use codec::layer_name;
 pub use collect::{Collected, Collection};
 pub use forms::Reformed;
+pub use keepers::{Keepers, Living};
 pub use transfer::Scrap;
 pub use usage::{Stats, Usage};
 
@@ -63,6 +67,7 @@ pub struct Store {
     dir: PathBuf,
     next: AtomicU64,
     known: Mutex<Known>,
+    keepers: Arc<Keepers>,
     /// Held by whoever removes or replaces files.
     turn: Mutex<()>,
     _lock: File,
@@ -73,6 +78,8 @@ impl Store {
     pub fn open(dir: &Path) -> Result<Store> {
         std::fs::create_dir_all(dir).doing(|| format!("make {}", dir.display()))?;
         let lock = lock(dir)?;
+        // some of them are in layers
+        let keepers = Arc::new(Keepers::open(&dir.join("keepers"))?);
         // layers are never synced: after a crash one may have its name and not its contents
         for name in ["tmp", "layers"] {
             let _ = std::fs::remove_dir_all(dir.join(name));
@@ -85,6 +92,7 @@ impl Store {
             dir: dir.to_owned(),
             next: AtomicU64::new(0),
             known: Mutex::default(),
+            keepers,
             turn: Mutex::default(),
             _lock: lock,
         })
@@ -92,6 +100,16 @@ impl Store {
 
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Inodes whose numbers images need.
+    pub(crate) fn keepers(&self) -> &Arc<Keepers> {
+        &self.keepers
+    }
+
+    /// Whether a directory is one of the layers, which come and go.
+    pub(crate) fn is_layer(&self, dir: &Path) -> bool {
+        dir.parent() == Some(&self.dir.join("layers"))
     }
 
     /// A path below tmp that nobody else uses.

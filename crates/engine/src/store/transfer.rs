@@ -119,7 +119,7 @@ impl Store {
         let image = Image { id, manifest: Arc::new(manifest) };
         for (root, slots) in self.needs(std::slice::from_ref(&image)) {
             let pack = self.pack(root)?;
-            let lacks = slots.common(pack.dead()).len() > 0
+            let lacks = !slots.common(pack.dead()).is_empty()
                 || slots.first_in(pack.pages()..u64::MAX).is_some();
             if lacks {
                 return Err(Error::Unfit(format!("pages of pack {root} are missing")));

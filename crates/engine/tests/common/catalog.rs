@@ -24,6 +24,9 @@ pub struct Spec {
     pub args: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// What happens to it differs from event to event, as for programs in C.
+    #[serde(default)]
+    pub every_event: bool,
     /// The engine is right to refuse it.
     #[serde(default)]
     pub refused: bool,

@@ -5,8 +5,8 @@
 
 use crate::bench::Bench;
 use crate::own;
-use stasis_image::ImageId;
 use stasis_image::model::*;
+use stasis_image::{ImageId, OriginId};
 use std::time::{Duration, Instant};
 
 const RESERVED: u64 = 0x6f00_0000_0000;
@@ -51,6 +51,10 @@ fn mapping_at(start: u64, pages: u64) -> Vma {
         traits: VmaTraits::default(),
         name: None,
     }
+}
+
+fn hold(manifest: &mut Manifest, path: &str, origin: &[u8]) {
+    manifest.files.held.push(HeldFile { path: path.into(), origin: OriginId::of(origin) });
 }
 
 fn add_file(manifest: &mut Manifest, path: &str, kind: FileKind) {
@@ -372,6 +376,22 @@ const FILES: &[Lie] = &[
         add_file(m, "dir", FileKind::Directory);
         let note = ("trusted.overlay.redirect".to_owned(), b"/etc".to_vec());
         m.files.entries.last_mut().expect("a file").xattrs.push(note);
+    }),
+    ("an open file that is not there", |m| hold(m, "evil", b"one")),
+    ("an open file that is a link", |m| {
+        add_file(m, "evil", link("/etc/passwd"));
+        hold(m, "evil", b"one");
+    }),
+    ("an open file twice", |m| {
+        add_file(m, "evil", regular());
+        hold(m, "evil", b"one");
+        hold(m, "evil", b"two");
+    }),
+    ("two open files of one inode", |m| {
+        for name in ["evil", "twin"] {
+            add_file(m, name, regular());
+            hold(m, name, b"one");
+        }
     }),
     ("a mode that says what kind it is", |m| {
         add_file(m, "evil", regular());

@@ -5,6 +5,7 @@
 //!   disk     no space: a clear error, the source runs on, and later there is an image
 //!   damage   torn and altered files, other libraries: refused by name, never restored
 //!   lies     manifests with valid checksums that are not true: refused before anything acts
+//!   numbers  inodes whose numbers open files have: the engine dies, layers go, they are missing
 //!   upkeep   the store is collected and rewritten while machines live, and while the engine dies
 //!   hostile  programs that do what they can against being captured (tests/programs/hostile)
 //!
@@ -17,6 +18,7 @@ mod disk;
 mod hostile;
 mod kill;
 mod lies;
+mod numbers;
 mod own;
 mod points;
 mod root;

@@ -40,7 +40,7 @@ fn build(base: &Path, root: &Path) {
     let made = compile(&sources.join("hostile/libown.c"), &library, &["-shared", "-fPIC"]);
     place(made, &library, &root.join("lib/libown.so"));
     let own = format!("-L{} -Wl,-rpath,/lib", built.display());
-    for name in ["children", "files_offsets", "big_memory", "threads_futex"] {
+    for name in ["children", "files_offsets", "inode_numbers", "big_memory", "threads_futex"] {
         program(&sources.join(format!("c/{name}.c")), &built.join(name), root, &[]);
     }
     for entry in fs::read_dir(sources.join("hostile")).expect("list hostile programs") {

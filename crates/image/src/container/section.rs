@@ -26,8 +26,8 @@ impl SectionKind {
     /// The version of this kind that this program writes, and the only one it reads.
     pub const fn version(self) -> u32 {
         match self {
-            Self::Memory | Self::Files => 1,
-            Self::Meta => 2,
+            Self::Memory => 1,
+            Self::Meta | Self::Files => 2,
             Self::Objects => 3,
             Self::Processes => 4,
         }

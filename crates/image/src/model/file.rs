@@ -6,6 +6,17 @@ use serde::{Deserialize, Serialize};
 pub struct FileTree {
     /// Sorted by path; a directory comes before what it holds.
     pub entries: Vec<FileEntry>,
+    /// Files that were open for writing, each once, with where their inode numbers come from.
+    pub held: Vec<HeldFile>,
+}
+
+/// A file whose inode number a program may remember.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldFile {
+    /// Of a regular file among the entries.
+    pub path: String,
+    /// The inode that has the number. A host that does not know it gives the file another.
+    pub origin: crate::OriginId,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

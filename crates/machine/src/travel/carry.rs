@@ -42,7 +42,7 @@ impl Driver {
     /// Runs code beside the session, as part of instruction `seq`.
     fn aside(&mut self, seq: u64, code: &str, data: &[&[u8]]) -> Result<()> {
         let code = super::python::aside(code, data);
-        let order = Order::Exec(Exec { seq, code, max_bytes: 1 << 16 });
+        let order = Order::Exec(Exec { seq, code, max_bytes: 1 << 16, max_whole: 0 });
         let done = self.query(&order, |report| match report {
             Report::Done(done) if done.seq == seq => Some(done),
             _ => None,

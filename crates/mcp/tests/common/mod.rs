@@ -22,6 +22,7 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Service {
     pub bed: Bed,
     pub address: SocketAddr,
+    serving: tokio::task::JoinHandle<()>,
 }
 
 impl Service {
@@ -34,12 +35,25 @@ impl Service {
     pub async fn with(options: McpOptions) -> Service {
         // on this thread, which lives as long as the test: what it starts may die with it
         let bed = tokio::task::block_in_place(Bed::start);
+        Service::over(bed, options).await
+    }
+
+    async fn over(bed: Bed, options: McpOptions) -> Service {
         let router =
             router(bed.host.clone(), options).layer(axum::middleware::map_request(account));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        Service { bed, address }
+        let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
+        Service { bed, address, serving }
+    }
+
+    /// Ends the service and starts another one in its place.
+    pub async fn restart(self) -> Service {
+        self.serving.abort();
+        let _ = self.serving.await;
+        let bed = self.bed;
+        let bed = tokio::task::block_in_place(move || bed.reopen());
+        Service::over(bed, McpOptions::default()).await
     }
 
     /// The same service at a unix socket too.
@@ -56,11 +70,20 @@ impl Service {
         Client::new(self.address, "/mcp")
     }
 
+    /// A client of the revision without sessions, that can do what `capabilities` says.
+    pub fn able(&self, capabilities: Value) -> Client {
+        Client { capabilities, ..self.client() }
+    }
+
     /// A client with a session.
     pub async fn session(&self, path: &'static str, account: &'static str) -> Client {
-        let mut client = Client::new(self.address, path);
+        let client = Client { account, path, ..self.client() };
+        self.open(client).await
+    }
+
+    /// Opens a session for a client.
+    pub async fn open(&self, mut client: Client) -> Client {
         client.version = OLD;
-        client.account = account;
         client.open_session().await;
         client
     }
@@ -81,6 +104,7 @@ pub struct Client {
     pub account: &'static str,
     pub version: &'static str,
     pub session: Option<String>,
+    pub capabilities: Value,
     pub extra: Vec<(&'static str, &'static str)>,
 }
 
@@ -108,12 +132,13 @@ impl Reply {
 impl Client {
     pub fn new(address: SocketAddr, path: &'static str) -> Client {
         let (version, session, extra) = (NEW, None, Vec::new());
-        Client { address, path, account: "root", version, session, extra }
+        let (account, capabilities) = ("root", json!({}));
+        Client { address, path, account, version, session, capabilities, extra }
     }
 
     async fn open_session(&mut self) {
         let hello = json!({
-            "protocolVersion": OLD, "capabilities": {},
+            "protocolVersion": OLD, "capabilities": self.capabilities,
             "clientInfo": { "name": "test", "version": "1" },
         });
         let reply = self.request("initialize", hello).await;
@@ -124,11 +149,31 @@ impl Client {
         assert_eq!(self.post(ready).await.status, StatusCode::ACCEPTED);
     }
 
-    pub async fn send(&self, message: &Value) -> Response<Incoming> {
+    /// Opens the stream a GET gives.
+    pub async fn listen(&self, path: &str) -> Events {
+        let mut sender = self.connect().await;
+        let mut request = Request::get(path)
+            .header("accept", "text/event-stream")
+            .header("host", self.address.to_string())
+            .header("x-account", self.account);
+        if let Some(session) = &self.session {
+            request = request.header("mcp-session-id", session).header("mcp-protocol-version", OLD);
+        }
+        let request = request.body(Full::<Bytes>::default()).expect("a request");
+        let response = sender.send_request(request).await.expect("an answer");
+        Events { _sender: Some(sender), ..Events::of(response) }
+    }
+
+    async fn connect(&self) -> hyper::client::conn::http1::SendRequest<Full<Bytes>> {
         let stream = TcpStream::connect(self.address).await.expect("connect");
         let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = shaken.expect("shake hands");
+        let (sender, connection) = shaken.expect("shake hands");
         tokio::spawn(connection);
+        sender
+    }
+
+    pub async fn send(&self, message: &Value) -> Response<Incoming> {
+        let mut sender = self.connect().await;
         let mut request = Request::post(self.path)
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
@@ -147,7 +192,8 @@ impl Client {
             let method = message["method"].as_str().unwrap_or_default();
             request = request.header("mcp-method", method);
             let params = &message["params"];
-            if let Some(name) = params["name"].as_str().or(params["uri"].as_str()) {
+            let names = ["name", "uri", "taskId"].map(|key| params[key].as_str());
+            if let Some(name) = names.into_iter().flatten().next() {
                 request = request.header("mcp-name", name);
             }
         }
@@ -172,7 +218,8 @@ impl Client {
     pub fn message(&self, id: u64, method: &str, mut params: Value) -> Value {
         if self.version == NEW {
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEW.into();
-            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+                self.capabilities.clone();
             params["_meta"]["io.modelcontextprotocol/clientInfo"] =
                 json!({ "name": "test", "version": "1" });
         }
@@ -192,6 +239,52 @@ impl Client {
     /// Runs code on a machine.
     pub async fn run(&self, machine: &str, code: &str) -> Value {
         self.call("run_code", json!({ "machine": machine, "code": code })).await
+    }
+}
+
+/// A stream of events.
+pub struct Events {
+    body: Incoming,
+    text: String,
+    /// The connection ends with it.
+    _sender: Option<hyper::client::conn::http1::SendRequest<Full<Bytes>>>,
+}
+
+impl Events {
+    pub fn of(response: Response<Incoming>) -> Events {
+        assert_eq!(response.status(), StatusCode::OK);
+        Events { body: response.into_body(), text: String::new(), _sender: None }
+    }
+
+    /// The next event's data.
+    pub async fn next(&mut self) -> String {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let lines = event.lines().filter_map(|line| line.strip_prefix("data:"));
+                let data: Vec<_> = lines.map(|line| line.trim_start()).collect();
+                let (data, rest) = (data.join("\n"), rest.to_owned());
+                self.text = rest;
+                if !data.is_empty() {
+                    return data;
+                }
+                continue;
+            }
+            let frame = tokio::time::timeout(PATIENCE, self.body.frame()).await.expect("in time");
+            let frame = frame.expect("the stream goes on").expect("a frame");
+            let bytes = frame.into_data().unwrap_or_default();
+            self.text += &String::from_utf8_lossy(&bytes).replace("\r\n", "\n");
+        }
+    }
+
+    /// The next message for which this holds.
+    pub async fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            if let Ok(message) = serde_json::from_str(&self.next().await)
+                && wanted(&message)
+            {
+                return message;
+            }
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 //! Needs root and a Python on the host, like everything with machines.
 
 mod accounts;
+mod artifacts;
 mod bad_input;
 mod client;
 mod document;
+mod files;
 mod forkd;
 mod history;
 mod limits;

@@ -5,6 +5,7 @@
 
 use super::names::Inode;
 use super::{Descriptor, Objects, pipes, ptys};
+use crate::capture::held::Written;
 use crate::capture::mappings::{read_segment, segment_key};
 use crate::capture::sink::Sink;
 use crate::error::{Doing, Result};
@@ -51,6 +52,10 @@ pub fn read(
     };
     if kind.is_file() {
         check_name(objects, descriptor, tree, &path)?;
+        if descriptor.info.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY {
+            let number = descriptor.meta.ino();
+            objects.written.push(Written { path: path.clone(), number });
+        }
         return Ok(ObjectKind::File { path, offset: descriptor.info.offset, locks: Vec::new() });
     }
     let device = descriptor.meta.rdev();

@@ -17,6 +17,7 @@ mod pipes;
 mod ptys;
 mod sockets;
 
+use super::held::Written;
 use super::mappings::Segments;
 use super::refuse;
 use super::sink::Sink;
@@ -41,6 +42,8 @@ pub struct Objects {
     /// Pipe contents by device and inode.
     pipes: HashMap<(u64, u64), u32>,
     names: Option<names::Names>,
+    /// Files that are open for writing.
+    pub written: Vec<Written>,
     terminals: ptys::Terminals,
     sockets: sockets::Sockets,
 }

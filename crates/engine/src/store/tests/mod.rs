@@ -3,6 +3,7 @@
 mod checks;
 mod collecting;
 mod forms;
+mod keepers;
 mod property;
 mod race;
 mod scale;

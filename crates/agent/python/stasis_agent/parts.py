@@ -1,0 +1,31 @@
+"""What is too large for a report, sent whole beforehand, in pieces.
+
+The host keeps it beside the result. Nothing is sent unless the host asked for it, and nothing that is
+larger than what it keeps.
+"""
+
+from .own import __builtins__
+from .channel import encode
+
+PIECE = 1 << 20
+
+
+class Parts:
+    def __init__(self, channel):
+        self.channel = channel
+        self.most = 0
+
+    def send(self, seq, name, before, after):
+        """Sends the forms of a value that are shorter or missing in what is reported of it."""
+        for kind, value in before.items():
+            if kind in after and after[kind] == value:
+                continue
+            text = value if isinstance(value, str) else encode(value)
+            if self.most and len(text) <= self.most:
+                self.pieces(seq, name, kind, text)
+
+    def pieces(self, seq, name, kind, text):
+        report = {"type": "part", "seq": seq, "name": name, "kind": kind}
+        for start in range(0, len(text), PIECE):
+            piece, last = text[start : start + PIECE], start + PIECE >= len(text)
+            self.channel.send({**report, "text": piece, "last": last})

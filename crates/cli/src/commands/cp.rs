@@ -1,0 +1,250 @@
+//! `stasis cp`: files into machines and out of them.
+//!
+//!   stasis cp data.csv work:          into the machine's home
+//!   stasis cp work:/tmp/plot.png .    out of it
+//!   stasis cp -r src work:src         a directory with all that is in it
+//!
+//! Files go in pieces, of any length. A file that arrives here has its name only when it is whole.
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::failure::{At, Failure, Result};
+use crate::show;
+use reqwest::Method;
+use serde_json::json;
+use stasis_api::{FileInfo, FileKind, FileList, Name};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// A path here, or `machine:path`
+    from: String,
+    /// A path here, or `machine:path`; relative ones are below the machine's home
+    to: String,
+    /// Copy directories with all that is in them
+    #[arg(short, long)]
+    recursive: bool,
+}
+
+/// One end of a copy.
+enum End {
+    Here(PathBuf),
+    Machine(Name, String),
+}
+
+impl End {
+    /// `name:path` is in a machine, unless what stands before the colon cannot be its name.
+    fn parse(text: &str) -> End {
+        let parts = text.split_once(':').and_then(|(name, path)| Some((name.parse().ok()?, path)));
+        match parts {
+            Some((name, path)) => End::Machine(name, path.to_owned()),
+            None => End::Here(text.into()),
+        }
+    }
+}
+
+/// What was copied.
+#[derive(Default)]
+struct Tally {
+    files: u64,
+    bytes: u64,
+}
+
+pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
+    let (from, to) = (End::parse(&args.from), End::parse(&args.to));
+    let mut tally = Tally::default();
+    match (from, to) {
+        (End::Here(from), End::Machine(name, to)) => {
+            let client = context.client()?;
+            let into = Into { client: &client, machine: name.as_str() };
+            into.copy(&from, &to, args.recursive, &mut tally)?;
+        }
+        (End::Machine(name, from), End::Here(to)) => {
+            let client = context.client()?;
+            let out = Out { client: &client, machine: name.as_str() };
+            out.copy(&from, &to, args.recursive, &mut tally)?;
+        }
+        _ => {
+            let failure = Failure::usage("one end is here and the other in a machine");
+            return Err(failure.hint("write it as machine:path"));
+        }
+    }
+    match context.json {
+        true => show::json(&json!({ "files": tally.files, "bytes": tally.bytes })),
+        false => eprintln!("{} files, {} bytes", tally.files, tally.bytes),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The address of a file of a machine.
+fn address(machine: &str, rest: &str, path: &str) -> String {
+    format!("/v1/machine/{machine}/{rest}path={}", escaped(path))
+}
+
+/// As it can stand in a query.
+fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
+    let one = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(one).collect()
+}
+
+fn last_name(path: &str) -> Option<&str> {
+    path.rsplit('/').find(|part| !part.is_empty())
+}
+
+fn not_recursive(what: &str) -> Failure {
+    Failure::usage(format!("{what} is a directory")).hint("-r copies it with all that is in it")
+}
+
+struct Into<'a> {
+    client: &'a Client,
+    machine: &'a str,
+}
+
+impl Into<'_> {
+    fn copy(&self, from: &Path, to: &str, recursive: bool, tally: &mut Tally) -> Result<()> {
+        let about = fs::metadata(from).at("look at", from)?;
+        let name = from.file_name().map(|name| name.to_string_lossy().into_owned());
+        let to = match name {
+            Some(name) if self.is_directory(to)? => joined(to, &name),
+            _ => to.to_owned(),
+        };
+        match about.is_dir() {
+            true if !recursive => Err(not_recursive(&from.display().to_string())),
+            true => self.directory(from, &to, tally),
+            false => self.file(from, &to, tally),
+        }
+    }
+
+    /// Whether a path of the machine is a directory; its home is.
+    fn is_directory(&self, path: &str) -> Result<bool> {
+        if path.is_empty() || path.ends_with('/') {
+            return Ok(true);
+        }
+        let found = self.client.get::<FileInfo>(&address(self.machine, "file/stat?", path));
+        match found {
+            Ok(info) => Ok(info.kind == FileKind::Directory),
+            Err(failure) if failure.code == "file.not_found" => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn directory(&self, from: &Path, to: &str, tally: &mut Tally) -> Result<()> {
+        for entry in fs::read_dir(from).at("list", from)? {
+            let entry = entry.at("list", from)?;
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let kind = entry.file_type().at("look at", &path)?;
+            let to = joined(to, &name);
+            if kind.is_dir() {
+                self.directory(&path, &to, tally)?;
+            } else if kind.is_file() {
+                self.file(&path, &to, tally)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&self, from: &Path, to: &str, tally: &mut Tally) -> Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        let file = File::open(from).at("open", from)?;
+        let about = file.metadata().at("look at", from)?;
+        let mode = format!("file?mode={:o}&", about.permissions().mode() & 0o777);
+        let path = address(self.machine, &mode, to);
+        let info: stasis_api::FileInfo = self.client.upload(Method::PUT, &path, file)?;
+        tally.files += 1;
+        tally.bytes += info.size;
+        Ok(())
+    }
+}
+
+fn joined(dir: &str, name: &str) -> String {
+    match dir {
+        "" => name.to_owned(),
+        dir => format!("{}/{name}", dir.trim_end_matches('/')),
+    }
+}
+
+struct Out<'a> {
+    client: &'a Client,
+    machine: &'a str,
+}
+
+impl Out<'_> {
+    fn copy(&self, from: &str, to: &Path, recursive: bool, tally: &mut Tally) -> Result<()> {
+        let about: FileInfo = self.client.get(&address(self.machine, "file/stat?", from))?;
+        let to = match last_name(from) {
+            Some(name) if to.is_dir() => to.join(name),
+            _ => to.to_owned(),
+        };
+        match about.kind {
+            FileKind::Directory if !recursive => Err(not_recursive(from)),
+            FileKind::Directory => self.directory(&about.path, &to, tally),
+            _ => self.file(from, &to, tally),
+        }
+    }
+
+    fn directory(&self, from: &str, to: &Path, tally: &mut Tally) -> Result<()> {
+        fs::create_dir_all(to).at("make", to)?;
+        let mut cursor = String::new();
+        loop {
+            let page = match cursor.is_empty() {
+                true => "files?".to_owned(),
+                false => format!("files?cursor={}&", escaped(&cursor)),
+            };
+            let list: FileList = self.client.get(&address(self.machine, &page, from))?;
+            for file in &list.files {
+                // a name from a machine is never a way out of the directory here
+                let Some(name) = last_name(&file.path).filter(|name| *name != "..") else {
+                    continue;
+                };
+                match file.kind {
+                    FileKind::Directory => self.directory(&file.path, &to.join(name), tally)?,
+                    FileKind::File => self.file(&file.path, &to.join(name), tally)?,
+                    FileKind::Symlink | FileKind::Other => {}
+                }
+            }
+            match list.next {
+                Some(next) => cursor = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn file(&self, from: &str, to: &Path, tally: &mut Tally) -> Result<()> {
+        let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let temporary = dir.join(format!(".stasis-{}", std::process::id()));
+        let bytes = self.download(from, &temporary).inspect_err(|_| {
+            let _ = fs::remove_file(&temporary);
+        })?;
+        fs::rename(&temporary, to).at("write", to)?;
+        tally.files += 1;
+        tally.bytes += bytes;
+        Ok(())
+    }
+
+    fn download(&self, from: &str, to: &Path) -> Result<u64> {
+        let mut file = File::create(to).at("make", to)?;
+        let path = address(self.machine, "file?", from);
+        self.client.block(async {
+            let none = None::<&serde_json::Value>;
+            let mut answer = self.client.send(Method::GET, &path, none, true).await?;
+            let mut bytes = 0;
+            loop {
+                match answer.chunk().await {
+                    Ok(Some(part)) => {
+                        bytes += part.len() as u64;
+                        file.write_all(&part).at("write", to)?;
+                    }
+                    Ok(None) => return Ok(bytes),
+                    Err(error) => return Err(self.client.cut_off(&error)),
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! Files that are open for writing: where their inode numbers come from, for `held` to bring back.
+//!
+//! In the pause the inode is identified: the file's own, or the one it says it has its number of.
+//! After it, and before the image has its name, the store is told to keep that inode. One that
+//! cannot be kept is left out of the image, and the file comes back with another number.
+
+use crate::error::Result;
+use crate::origin::{ATTRIBUTE, Origin};
+use crate::store::{Living, Store};
+use crate::tree::Tree;
+use stasis_image::model::*;
+use stasis_sys::files as sysfiles;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file as its machine sees it, open for writing.
+pub struct Written {
+    pub path: String,
+    pub number: u64,
+}
+
+/// A file whose origin is known.
+pub struct Seen {
+    path: String,
+    origin: Origin,
+    /// It is the file itself, in the tree's upper directory.
+    own: bool,
+}
+
+/// Identifies what is open for writing among the files the tree changed.
+pub fn look(tree: &Tree, store: &Store, written: &[Written]) -> Vec<Seen> {
+    let mut paths = HashSet::new();
+    let first = written.iter().filter(|file| paths.insert(&file.path));
+    first.filter_map(|file| see(tree, store, file)).collect()
+}
+
+fn see(tree: &Tree, store: &Store, file: &Written) -> Option<Seen> {
+    let path = file.path.trim_start_matches('/').to_owned();
+    let upper = Path::new(&tree.walls.files.upper);
+    let (own, number) = store.keepers().identify_with_number(upper, &path)?;
+    if number == file.number {
+        return Some(Seen { path, origin: own, own: true });
+    }
+    let name = upper.join(&path).to_string_lossy().into_owned();
+    let origin = Origin::parse(sysfiles::xattr(&name, ATTRIBUTE).ok()?)?;
+    Some(Seen { path, origin, own: false })
+}
+
+/// Names origins in `files` and has the store keep them. What is returned is held until the image
+/// has its name.
+pub fn keep(
+    tree: &Tree,
+    store: &Store,
+    seen: Vec<Seen>,
+    files: &mut FileTree,
+) -> Result<Vec<Arc<Living>>> {
+    let mut living = Vec::new();
+    let mut known = HashSet::new();
+    for Seen { path, origin, own } in seen {
+        let id = origin.id();
+        let dir = match own {
+            true => Some(tree.walls.files.upper.as_str()),
+            false if store.keepers().find(id).is_some() => None,
+            false => match copied_from(tree, store, &path, &origin) {
+                Some(dir) => Some(dir).filter(|dir| store.is_layer(Path::new(dir))),
+                None => continue,
+            },
+        };
+        // overlayfs knows a file by its origin: two of one would be one
+        if !known.insert(id) {
+            continue;
+        }
+        if let Some(dir) = dir {
+            living.push(store.keepers().note(Path::new(dir), &path, origin)?);
+        }
+        files.held.push(HeldFile { path, origin: id });
+    }
+    if files.held.is_empty() {
+        return Ok(living);
+    }
+    let regular = |entry: &&FileEntry| matches!(entry.kind, FileKind::Regular { .. });
+    let regular: HashSet<&str> =
+        files.entries.iter().filter(regular).map(|entry| entry.path.as_str()).collect();
+    files.held.retain(|held| regular.contains(held.path.as_str()));
+    Ok(living)
+}
+
+/// The lower directory a file was copied up from.
+fn copied_from<'a>(tree: &'a Tree, store: &Store, path: &str, origin: &Origin) -> Option<&'a str> {
+    let is_there =
+        |dir: &&String| store.keepers().identify(Path::new(dir), path).as_ref() == Some(origin);
+    tree.walls.files.lower.iter().find(is_there).map(String::as_str)
+}

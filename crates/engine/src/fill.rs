@@ -1,0 +1,84 @@
+//! Pages on their way from packs into a clone.
+//!
+//!   anonymous memory of a tracked root   read while the template forks, installed from outside
+//!   everything else                      written to a file that the clone reads
+//!
+//! All are verified before anybody sees them.
+
+use crate::error::{Doing, Error, Result};
+use crate::store::Store;
+use stasis_image::PAGE_SIZE;
+use stasis_image::model::{Manifest, Run};
+use stasis_sys::{PAGE, fds, libc, uffd};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Pages for the clone to read, verified, one after another.
+pub fn fill_file(store: &Store, manifest: &Manifest, fills: &[Run]) -> Result<OwnedFd> {
+    /// How much is gathered before it is written.
+    const PIECE: usize = 4 << 20;
+    let doing = || "write a fill file".to_owned();
+    let fd = fds::memfd("stasis-fill", libc::MFD_CLOEXEC).doing(doing)?;
+    let mut file = File::from(fd);
+    let mut gathered = Vec::new();
+    for run in fills {
+        gather(store, manifest, run, &mut gathered)?;
+        if gathered.len() >= PIECE {
+            file.write_all(&gathered).doing(doing)?;
+            gathered.clear();
+        }
+    }
+    file.write_all(&gathered).doing(doing)?;
+    Ok(file.into())
+}
+
+/// Appends the contents of a run, verified.
+fn gather(store: &Store, manifest: &Manifest, run: &Run, all: &mut Vec<u8>) -> Result<()> {
+    let pack = store.pack(manifest.meta.packs[run.pack as usize].root)?;
+    let at = all.len();
+    all.resize(at + run.count as usize * PAGE_SIZE, 0);
+    pack.read(run.slot, &mut all[at..])
+        .map_err(|source| Error::Pack { root: pack.root().to_string(), source })
+}
+
+/// Does something while the pages to install are read: forking a template takes as long.
+pub fn while_reading<T>(
+    store: &Store,
+    manifest: &Manifest,
+    installs: &[Run],
+    something: impl FnOnce() -> Result<T>,
+) -> Result<(T, Vec<u8>)> {
+    if installs.is_empty() {
+        return Ok((something()?, Vec::new()));
+    }
+    let read = || -> Result<Vec<u8>> {
+        let mut all = Vec::new();
+        installs.iter().try_for_each(|run| gather(store, manifest, run, &mut all))?;
+        Ok(all)
+    };
+    std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().name("stasis-read".into());
+        let reader = reader.spawn_scoped(scope, read).doing(|| "start a thread".into())?;
+        let done = something();
+        let pages = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok((done?, pages?))
+    })
+}
+
+/// Puts pages in their places in a clone, which gave back what was there and waits.
+pub fn install(uffd: &OwnedFd, installs: &[Run], pages: &[u8]) -> Result<()> {
+    let mut rest = pages;
+    for run in installs {
+        let (mut bytes, after) = rest.split_at(run.count as usize * PAGE_SIZE);
+        rest = after;
+        let mut at = run.page * PAGE;
+        while !bytes.is_empty() {
+            let done = uffd::copy(uffd.as_fd(), at, bytes)
+                .doing(|| format!("install pages at {at:#x}"))?;
+            at += done;
+            bytes = &bytes[done as usize..];
+        }
+    }
+    Ok(())
+}

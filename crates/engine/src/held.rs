@@ -1,0 +1,119 @@
+//! Files that were open for writing come back with the inode numbers they had.
+//!
+//! sqlite, for one, takes a database whose number changed for one that was moved, and does not
+//! write to it any more. Such files are laid out in the new tree's own upper directory, before it
+//! is mounted, each with its [`Origin`]; opening them for writing would copy them there anyway.
+//! Where the origin is gone, or of another host, the file stays in the layer and has a new number.
+
+use crate::error::{Doing, Result};
+use crate::layers::{OPAQUE, set_attributes};
+use crate::origin::{ATTRIBUTE, Origin};
+use crate::store::{Image, Store};
+use stasis_image::model::*;
+use stasis_sys::files as sysfiles;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// Overlayfs's mark for a directory that holds files with origins.
+const IMPURE: &str = "trusted.overlay.impure";
+
+/// What is to be laid out in a new upper directory.
+pub struct Held<'a> {
+    layer: &'a Path,
+    files: Vec<(&'a FileEntry, Origin)>,
+    /// Everything on the way to them, parents first.
+    directories: Vec<&'a FileEntry>,
+}
+
+/// Files of an image whose origins are known here; `None` if there are none.
+pub fn find<'a>(
+    store: &Store,
+    image: &'a Image,
+    layer: Option<&'a Path>,
+    root: &[PathBuf],
+) -> Option<Held<'a>> {
+    let tree = &image.manifest.files;
+    let layer = layer.filter(|_| !tree.held.is_empty())?;
+    let entries: BTreeMap<&str, &FileEntry> =
+        tree.entries.iter().map(|entry| (entry.path.as_str(), entry)).collect();
+    let origin = |held: &HeldFile| {
+        let keepers = store.keepers();
+        let of_root = || root.iter().find_map(|dir| keepers.identify(dir, &held.path));
+        keepers.find(held.origin).or_else(of_root).filter(|origin| origin.id() == held.origin)
+    };
+    let files: Vec<_> = tree
+        .held
+        .iter()
+        .filter_map(|held| Some((*entries.get(held.path.as_str())?, origin(held)?)))
+        .collect();
+    let above = files.iter().flat_map(|(entry, _)| parents(&entry.path));
+    let mut directories: Vec<&FileEntry> =
+        above.filter_map(|path| entries.get(path).copied()).collect();
+    directories.sort_by(|a, b| a.path.cmp(&b.path));
+    directories.dedup_by(|a, b| a.path == b.path);
+    (!files.is_empty()).then_some(Held { layer, files, directories })
+}
+
+/// The directories a path leads through.
+fn parents(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(end, _)| &path[..end])
+}
+
+impl Held<'_> {
+    /// Lays them out in an empty directory. Everything on the way is made here, and what an image
+    /// says was checked: each path leads through directories, to a file.
+    pub fn place(&self, upper: &Path) -> Result<()> {
+        for dir in &self.directories {
+            let path = upper.join(&dir.path);
+            std::fs::create_dir(&path).doing(|| format!("make {}", path.display()))?;
+        }
+        for (entry, origin) in &self.files {
+            let path = upper.join(&entry.path);
+            copy(&self.layer.join(&entry.path), &path)
+                .doing(|| format!("copy a file to {}", path.display()))?;
+            set_attributes(upper, entry)?;
+            self.mark(&path, ATTRIBUTE, origin.as_bytes())?;
+            self.mark(path.parent().unwrap_or(upper), IMPURE, b"y")?;
+        }
+        for dir in self.directories.iter().rev() {
+            let mut dir = FileEntry::clone(dir);
+            // what is below shows through: the layer hides the rest itself
+            dir.xattrs.retain(|(name, _)| name != OPAQUE);
+            set_attributes(upper, &dir)?;
+        }
+        Ok(())
+    }
+
+    fn mark(&self, path: &Path, name: &str, value: &[u8]) -> Result<()> {
+        let path = path.to_string_lossy();
+        sysfiles::set_xattr(&path, name, value).doing(|| format!("mark {path}"))
+    }
+}
+
+/// Data alone: holes stay holes.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    let (mut from, mut to) = (File::open(from)?, File::create_new(to)?);
+    to.set_len(from.metadata()?.len())?;
+    let mut at = 0;
+    while let Some((start, end)) = sysfiles::next_data(from.as_fd(), at)? {
+        from.seek(SeekFrom::Start(start))?;
+        to.seek(SeekFrom::Start(start))?;
+        std::io::copy(&mut (&from).take(end - start), &mut to)?;
+        at = end;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parents_come_before_what_they_hold() {
+        assert_eq!(parents("a/b/c").collect::<Vec<_>>(), ["a", "a/b"]);
+        assert_eq!(parents("a").count(), 0);
+    }
+}

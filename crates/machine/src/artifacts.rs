@@ -1,0 +1,275 @@
+//! Artifacts: what is too large for a result, kept whole beside it.
+//!
+//!   bytes ──► spool (memory, then a file) ──► named by its contents ──► records ──► result
+//!
+//! Output and values beyond what records hold are cut there, and kept here up to a bound of their
+//! own. Contents are addressed by their hash, so that the same table printed by a hundred branches
+//! is one file. A spool that cannot be written costs the artifact, never the result. Files that no
+//! machine's records name are removed by the collector.
+
+use crate::driver::Driver;
+use crate::error::{Doing, Error, Result};
+use crate::host::{Host, Inner};
+use crate::lines::Lines;
+use crate::machine::Machine;
+use stasis_api::{Artifact, Kept};
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Held in memory before a file is made: most output is short.
+const HEAD: usize = 256 << 10;
+/// Artifacts of one instruction.
+const MOST: usize = 100;
+const NEW: &str = "new-";
+
+/// The directory of artifacts.
+pub(crate) struct Shelf {
+    dir: PathBuf,
+    next: AtomicU64,
+    /// Held while a file gets its name and its record, and while files without one go.
+    order: Mutex<()>,
+}
+
+impl Shelf {
+    pub fn open(dir: PathBuf) -> Result<Shelf> {
+        fs::create_dir_all(&dir).doing(|| format!("make {}", dir.display()))?;
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(NEW) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(Shelf { dir, next: AtomicU64::new(0), order: Mutex::default() })
+    }
+
+    fn path(&self, id: &str) -> PathBuf {
+        self.dir.join(id)
+    }
+
+    /// Somewhere for what one instruction may leave, at most `room` bytes in all.
+    pub fn parts(&self, room: u64) -> Parts {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let base = self.dir.join(format!("{NEW}{number}"));
+        let output = Spool::new(base.with_extension("out"), room);
+        Parts { base, output, open: None, whole: Vec::new(), room }
+    }
+}
+
+/// Bytes on their way to an artifact.
+struct Spool {
+    path: PathBuf,
+    head: Vec<u8>,
+    file: Option<File>,
+    hash: blake3::Hasher,
+    size: u64,
+    most: u64,
+    cut: bool,
+    broken: bool,
+}
+
+impl Spool {
+    fn new(path: PathBuf, most: u64) -> Spool {
+        let hash = blake3::Hasher::new();
+        Spool { path, head: Vec::new(), file: None, hash, size: 0, most, cut: false, broken: false }
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let room = (self.most - self.size).min(bytes.len() as u64) as usize;
+        self.cut |= room < bytes.len();
+        self.size += room as u64;
+        self.head.extend_from_slice(&bytes[..room]);
+        if self.head.len() > HEAD {
+            self.broken |= self.spill().is_err();
+        }
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        let head = std::mem::take(&mut self.head);
+        self.hash.update(&head);
+        if self.broken {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            self.file = Some(File::create(&self.path)?);
+        }
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(&head))
+    }
+
+    /// Puts it under the name of its contents.
+    fn keep(&mut self, dir: &Path) -> io::Result<String> {
+        self.spill()?;
+        if self.broken {
+            return Err(io::Error::other("it could not be written whole"));
+        }
+        let id = self.hash.finalize().to_hex().to_string();
+        fs::rename(&self.path, dir.join(&id))?;
+        Ok(id)
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// What one instruction may leave as artifacts.
+pub(crate) struct Parts {
+    base: PathBuf,
+    output: Spool,
+    /// The one that pieces arrive of.
+    open: Option<Whole>,
+    whole: Vec<Whole>,
+    room: u64,
+}
+
+struct Whole {
+    name: String,
+    kind: String,
+    spool: Spool,
+}
+
+impl Parts {
+    pub fn output(&mut self, bytes: &[u8]) {
+        self.output.write(bytes);
+    }
+
+    /// A piece of a value or display, from inside a machine: of any size, name and order.
+    pub fn piece(&mut self, name: String, kind: String, text: &str, last: bool) {
+        let same = |open: &Whole| open.name == name && open.kind == kind;
+        if !self.open.as_ref().is_some_and(same) {
+            let number = self.whole.len();
+            if number >= MOST || name.len() + kind.len() > 200 {
+                return;
+            }
+            let spool = Spool::new(self.base.with_extension(number.to_string()), self.room);
+            self.open = Some(Whole { name, kind, spool });
+        }
+        if let Some(open) = &mut self.open {
+            let before = open.spool.size;
+            open.spool.write(text.as_bytes());
+            self.room -= open.spool.size - before;
+        }
+        if last {
+            self.whole.extend(self.open.take());
+        }
+    }
+}
+
+impl Inner {
+    /// Keeps what an instruction left, and writes it down.
+    fn keep(&self, id: stasis_store::MachineId, seq: u64, parts: Vec<Whole>) -> Vec<Artifact> {
+        let shelf = &self.shelf;
+        let _order = shelf.order.lock().unwrap_or_else(|poison| poison.into_inner());
+        let mut kept = Vec::new();
+        for Whole { name, kind, mut spool } in parts {
+            match spool.keep(&shelf.dir) {
+                Ok(id) => {
+                    let (size, cut) = (spool.size, spool.cut);
+                    kept.push(Artifact { id, name, kind, size, cut });
+                }
+                Err(error) => tracing::error!(%error, "an artifact was not kept"),
+            }
+        }
+        match self.store.add_artifacts(id, seq, &kept) {
+            Ok(()) => kept,
+            Err(error) => {
+                tracing::error!(%error, "artifacts were not recorded");
+                Vec::new()
+            }
+        }
+    }
+}
+
+impl Driver {
+    /// What an instruction left that its record does not hold.
+    pub(crate) fn artifacts_of(&self, seq: u64, lines: &mut Lines) -> Vec<Artifact> {
+        let cut = lines.was_cut();
+        let Some(parts) = lines.take_parts() else { return Vec::new() };
+        let Parts { output, mut whole, .. } = parts;
+        if cut {
+            let (name, kind) = ("output".to_owned(), "text/plain".to_owned());
+            whole.insert(0, Whole { name, kind, spool: output });
+        }
+        if whole.is_empty() { Vec::new() } else { self.host.keep(self.machine.id, seq, whole) }
+    }
+}
+
+impl Machine {
+    pub fn artifacts(&self) -> Result<Vec<Kept>> {
+        Ok(self.host.store.artifacts(self.id)?)
+    }
+
+    /// An artifact of this machine, and its contents.
+    pub fn artifact(&self, id: &str) -> Result<(Artifact, File)> {
+        let missing = || Error::NoArtifact { machine: self.name().to_string(), id: id.to_owned() };
+        let mine = self.artifacts()?.into_iter().find(|kept| kept.artifact.id == id);
+        let artifact = mine.ok_or_else(missing)?.artifact;
+        let path = self.host.shelf.path(&artifact.id);
+        let file = File::open(&path).doing(|| format!("open {}", path.display()))?;
+        Ok((artifact, file))
+    }
+}
+
+impl Host {
+    /// Removes artifacts that no machine has; how many bytes.
+    pub(crate) fn collect_artifacts(&self) -> Result<u64> {
+        let inner = self.inner();
+        let _order = inner.shelf.order.lock().unwrap_or_else(|poison| poison.into_inner());
+        let kept: HashSet<String> = inner.store.artifacts_in_use()?.into_iter().collect();
+        let mut freed = 0;
+        for entry in fs::read_dir(&inner.shelf.dir).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if kept.contains(&name) || name.starts_with(NEW) {
+                continue;
+            }
+            let size = entry.metadata().map_or(0, |about| about.len());
+            if fs::remove_file(entry.path()).is_ok() {
+                freed += size;
+            }
+        }
+        Ok(freed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spool_is_cut_at_its_bound_and_named_by_its_contents() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let shelf = Shelf::open(dir.path().to_owned()).expect("a shelf");
+        let mut parts = shelf.parts(1 << 20);
+        let piece = vec![b'x'; 300 << 10];
+        (0..5).for_each(|_| parts.output(&piece));
+        assert!(parts.output.cut);
+        let id = parts.output.keep(&shelf.dir).expect("kept");
+        assert_eq!(id, blake3::hash(&vec![b'x'; 1 << 20]).to_hex().to_string());
+        assert_eq!(fs::metadata(shelf.path(&id)).expect("a file").len(), 1 << 20);
+        drop(parts);
+        assert_eq!(fs::read_dir(dir.path()).expect("a list").count(), 1);
+    }
+
+    #[test]
+    fn pieces_of_one_thing_are_joined_and_bounded() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let shelf = Shelf::open(dir.path().to_owned()).expect("a shelf");
+        let mut parts = shelf.parts(10);
+        for (name, text, last) in [("value", "abc", false), ("value", "def", true)] {
+            parts.piece(name.into(), "text/plain".into(), text, last);
+        }
+        parts.piece("display".into(), "text/html".into(), "123456", true);
+        let sizes: Vec<_> = parts.whole.iter().map(|one| (one.spool.size, one.spool.cut)).collect();
+        assert_eq!(sizes, [(6, false), (4, true)]);
+        for _ in 0..200 {
+            parts.piece("value".into(), "x".into(), "", true);
+        }
+        assert_eq!(parts.whole.len(), MOST);
+    }
+}

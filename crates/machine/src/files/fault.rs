@@ -1,0 +1,103 @@
+//! What can be wrong with a file of a machine.
+
+use stasis_api::Problem;
+use stasis_sys::libc;
+use std::fmt;
+use std::io;
+
+#[derive(Debug)]
+pub enum Fault {
+    Missing,
+    NotAFile,
+    NotADirectory,
+    NotEmpty,
+    Denied,
+    /// On another file system of the machine, such as /proc.
+    Elsewhere,
+    Loop,
+    TooDeep,
+    /// It would pass the machine's limit, in bytes.
+    Full(u64),
+    BadName(&'static str),
+    /// The machine left memory again and again before it was done.
+    Unsteady,
+    Io(io::Error),
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Fault {
+        match error.raw_os_error() {
+            Some(libc::ENOENT) => Fault::Missing,
+            Some(libc::ENOTDIR) => Fault::NotADirectory,
+            Some(libc::EISDIR) => Fault::NotAFile,
+            Some(libc::ENOTEMPTY | libc::EEXIST) => Fault::NotEmpty,
+            Some(libc::EACCES | libc::EPERM | libc::EROFS) => Fault::Denied,
+            Some(libc::EXDEV) => Fault::Elsewhere,
+            Some(libc::ELOOP) => Fault::Loop,
+            Some(libc::ENAMETOOLONG) => Fault::BadName("it is too long"),
+            Some(libc::EINVAL) => Fault::BadName("it is not one"),
+            _ => Fault::Io(error),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Missing => f.write_str("there is no such file"),
+            Fault::NotAFile => f.write_str("it is not a regular file"),
+            Fault::NotADirectory => f.write_str("it is not a directory"),
+            Fault::NotEmpty => f.write_str("the directory is not empty"),
+            Fault::Denied => f.write_str("the machine's user may not do that"),
+            Fault::Elsewhere => f.write_str("it is not on the machine's own disk"),
+            Fault::Loop => f.write_str("its links lead in a circle, or too far"),
+            Fault::TooDeep => f.write_str("it is nested too deeply"),
+            Fault::Full(limit) => {
+                write!(f, "it does not fit into the machine's limit of {} MB", limit >> 20)
+            }
+            Fault::BadName(why) => write!(f, "the path cannot be used: {why}"),
+            Fault::Unsteady => f.write_str("the machine does not stay in memory"),
+            Fault::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Fault {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Fault::Missing => "file.not_found",
+            Fault::NotAFile => "file.not_a_file",
+            Fault::NotADirectory => "file.not_a_directory",
+            Fault::NotEmpty => "file.not_empty",
+            Fault::Denied => "file.denied",
+            Fault::Elsewhere => "file.elsewhere",
+            Fault::Loop => "file.loop",
+            Fault::TooDeep => "file.too_deep",
+            Fault::Full(_) => "machine.disk_full",
+            Fault::BadName(_) => "file.bad_path",
+            Fault::Unsteady => "machine.unsteady",
+            Fault::Io(_) => "file.io",
+        }
+    }
+
+    pub fn problem(&self) -> Problem {
+        match self {
+            Fault::Missing => Problem::NotFound,
+            Fault::Denied => Problem::Forbidden,
+            Fault::NotEmpty => Problem::Conflict,
+            Fault::Full(_) => Problem::TooLarge,
+            Fault::Unsteady => Problem::Unavailable,
+            Fault::Io(_) => Problem::Internal,
+            _ => Problem::Invalid,
+        }
+    }
+
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Fault::NotAFile => Some("a directory is listed; pipes and devices are not read"),
+            Fault::NotEmpty => Some("`recursive` removes what is in it, too"),
+            Fault::Full(_) => Some("remove files, or raise the machine's `disk_mb`"),
+            _ => None,
+        }
+    }
+}

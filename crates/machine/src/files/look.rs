@@ -1,0 +1,147 @@
+//! Looking at files and reading them.
+
+use super::{Fault, Files, path};
+use crate::error::Result;
+use crate::machine::Machine;
+use stasis_api::{FileInfo, FileKind, FileList, Timestamp};
+use stasis_sys::{below, fds, files, libc};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// Entries on one page, at most.
+const PAGE: usize = 1000;
+
+impl Machine {
+    /// What is known of a file; of a link itself, not of what it points at.
+    pub fn file(self: &Arc<Self>, given: &str) -> Result<FileInfo> {
+        let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
+        let files = self.files()?;
+        let _as = files.act();
+        files.look(&path).map_err(|fault| self.fault(&path, fault))
+    }
+
+    /// Opens a regular file for reading.
+    pub fn read_file(self: &Arc<Self>, given: &str) -> Result<(FileInfo, File)> {
+        let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
+        let files = self.files()?;
+        let _as = files.act();
+        files.read(&path).map_err(|fault| self.fault(&path, fault))
+    }
+
+    /// A page of a directory: names after `cursor`, in order.
+    pub fn list_files(
+        self: &Arc<Self>,
+        given: &str,
+        cursor: Option<&str>,
+        limit: Option<u64>,
+    ) -> Result<FileList> {
+        let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
+        let limit = limit.map_or(PAGE, |limit| (limit as usize).clamp(1, PAGE));
+        let files = self.files()?;
+        let _as = files.act();
+        let found = files.list(&path, cursor, limit).map_err(|fault| self.fault(&path, fault))?;
+        let (files, next) = found;
+        Ok(FileList { path, files, next })
+    }
+}
+
+impl Files {
+    fn look(&self, path: &str) -> std::result::Result<FileInfo, Fault> {
+        let fd = self.open(path, libc::O_PATH | libc::O_NOFOLLOW)?;
+        info(fd.as_fd(), path.to_owned())
+    }
+
+    fn read(&self, path: &str) -> std::result::Result<(FileInfo, File), Fault> {
+        let fd = self.open(path, libc::O_PATH)?;
+        let info = info(fd.as_fd(), path.to_owned())?;
+        // what was looked at is what is opened: a pipe in its place would block
+        match info.kind {
+            FileKind::File => Ok((info, below::reopen(fd.as_fd())?)),
+            _ => Err(Fault::NotAFile),
+        }
+    }
+
+    fn list(
+        &self,
+        path: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> std::result::Result<(Vec<FileInfo>, Option<String>), Fault> {
+        let dir = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let names = first_names(dir.as_fd(), cursor, limit + 1)?;
+        let more = names.len() > limit;
+        let base = path.trim_end_matches('/');
+        let mut found = Vec::new();
+        for name in names.iter().take(limit) {
+            found.extend(entry(dir.as_fd(), name, format!("{base}/{name}")));
+        }
+        let next = names.iter().nth(limit - 1).filter(|_| more).cloned();
+        Ok((found, next))
+    }
+}
+
+/// The first names of a directory after `cursor`; however many it has, few are held.
+fn first_names(
+    dir: BorrowedFd,
+    cursor: Option<&str>,
+    count: usize,
+) -> std::io::Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    loop {
+        let entries = files::next_entries(dir)?;
+        if entries.is_empty() {
+            return Ok(names);
+        }
+        for entry in entries {
+            let name = entry.name;
+            let own = name == "." || name == "..";
+            if !own && cursor.is_none_or(|cursor| name.as_str() > cursor) {
+                names.insert(name);
+            }
+            if names.len() > count {
+                names.pop_last();
+            }
+        }
+    }
+}
+
+/// One entry of a directory; nothing, if it is gone by now.
+fn entry(dir: BorrowedFd, name: &str, path: String) -> Option<FileInfo> {
+    match below::open(dir, name, libc::O_PATH | libc::O_NOFOLLOW, 0) {
+        Ok(fd) => info(fd.as_fd(), path).ok(),
+        Err(error) if error.raw_os_error() == Some(libc::EXDEV) => Some(FileInfo {
+            path,
+            kind: FileKind::Other,
+            size: 0,
+            mode: "0".into(),
+            modified_at: Timestamp::UNIX_EPOCH,
+            target: None,
+        }),
+        Err(_) => None,
+    }
+}
+
+pub(super) fn info(fd: BorrowedFd, path: String) -> std::result::Result<FileInfo, Fault> {
+    let stat = fds::stat(fd)?;
+    let kind = match stat.st_mode & libc::S_IFMT {
+        libc::S_IFREG => FileKind::File,
+        libc::S_IFDIR => FileKind::Directory,
+        libc::S_IFLNK => FileKind::Symlink,
+        _ => FileKind::Other,
+    };
+    let target = match kind {
+        FileKind::Symlink => Some(below::read_link(fd)?),
+        _ => None,
+    };
+    Ok(FileInfo {
+        path,
+        kind,
+        size: stat.st_size.max(0) as u64,
+        mode: format!("{:o}", stat.st_mode & 0o7777),
+        modified_at: Timestamp::new(stat.st_mtime, stat.st_mtime_nsec as i32)
+            .unwrap_or(Timestamp::UNIX_EPOCH),
+        target,
+    })
+}

@@ -1,0 +1,114 @@
+//! Files of a machine, for its owner: put, read, list, look, remove, watch.
+//!
+//!   client ──► bytes ──► a file without a name, in the machine's root ──► gets its name
+//!
+//! The host touches the files itself, as the machine's own user, below the machine's root as its
+//! processes see it (`sys::below`): no link leads out of it, nothing but regular files is ever
+//! opened, and other file systems of the machine (/proc, /dev) are not entered. A machine that is
+//! swapped out is woken for it.
+//!
+//! Files belong to the state: what was changed is saved with the next checkpoint, which follows
+//! soon. Names change only while no capture looks (`gate`), so a checkpoint has a file whole or
+//! not at all. If the machine leaves memory during an upload, its bytes are taken over into the
+//! machine as it comes back.
+
+mod fault;
+mod look;
+mod path;
+mod put;
+mod remove;
+mod watch;
+
+pub use fault::Fault;
+pub use put::Upload;
+pub use watch::Watch;
+
+use crate::error::{Error, Result};
+use crate::machine::Machine;
+use event_listener::Listener;
+use stasis_engine::Inside;
+use stasis_sys::below::{self, ActingAs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+/// How long a machine may take to come into memory while an instruction waits for the same.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a machine is woken that leaves memory at once.
+const WAKES: usize = 4;
+
+/// The files of a machine for as long as it is in memory this time.
+pub(crate) struct Files {
+    inside: Inside,
+    /// Held for reading while names change, for writing while a capture looks.
+    gate: RwLock<()>,
+}
+
+impl Files {
+    pub fn new(inside: Inside) -> Files {
+        Files { inside, gate: RwLock::new(()) }
+    }
+
+    /// Nobody changes names while this is held.
+    pub fn still(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    fn changing(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    fn act(&self) -> ActingAs {
+        ActingAs::user(self.inside.uid, self.inside.gid)
+    }
+
+    fn open(&self, path: &str, flags: i32) -> std::io::Result<OwnedFd> {
+        below::open(self.inside.root.as_fd(), path, flags, 0)
+    }
+}
+
+impl Machine {
+    /// The machine's files; it is woken for them.
+    pub(crate) fn files(self: &Arc<Self>) -> Result<Arc<Files>> {
+        let end = Instant::now() + PATIENCE;
+        let mut wakes = 0;
+        while wakes < WAKES && Instant::now() < end {
+            let listener = self.listen();
+            let (files, busy) = {
+                let mut work = self.work();
+                work.queue.used(Instant::now());
+                (work.files.clone(), work.running.is_some())
+            };
+            if let Some(files) = files {
+                return Ok(files);
+            }
+            if busy {
+                // it is being woken for an instruction, which may run for long afterwards
+                listener.wait_timeout(Duration::from_millis(200));
+            } else {
+                wakes += 1;
+                self.ask(|driver| driver.wake())?;
+            }
+        }
+        Err(self.fault("/", Fault::Unsteady))
+    }
+
+    fn fault(&self, path: &str, fault: impl Into<Fault>) -> Error {
+        let (machine, path) = (self.name().to_string(), path.to_owned());
+        Error::File { machine, path, fault: fault.into() }
+    }
+
+    /// Notes that files were changed from outside: a checkpoint follows.
+    fn touched(self: &Arc<Self>, durability: Option<stasis_api::Durability>) -> Result<()> {
+        {
+            let mut work = self.work();
+            work.queue.touched(Instant::now());
+            self.ring(&mut work)?;
+        }
+        let level = durability.unwrap_or_else(|| self.record().made.durability);
+        match level {
+            stasis_api::Durability::Memory => Ok(()),
+            _ => self.ask(|driver| driver.checkpoint_now()),
+        }
+    }
+}

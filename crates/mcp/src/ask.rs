@@ -1,0 +1,74 @@
+//! A question to the user before something is destroyed, where the client can ask it.
+//!
+//! Clients of revision 2026-07-28 get the question as an answer and call again with what was said;
+//! earlier ones are asked while their call waits. A client that cannot ask is taken at its word:
+//! the tool is marked as destructive, and asking is up to it.
+
+use crate::call::Call;
+use crate::table::Reply;
+use rmcp::ErrorData;
+use rmcp::model::*;
+use serde_json::json;
+use std::time::Duration;
+
+/// The name of the answer among others.
+const KEY: &str = "confirm";
+/// How long a user may think.
+const THOUGHT: Duration = Duration::from_secs(600);
+
+/// What to answer instead of doing it; nothing, if it may be done.
+pub async fn ask(call: &Call, question: String) -> std::result::Result<Option<Reply>, ErrorData> {
+    if !can_ask(call) {
+        return Ok(None);
+    }
+    let request = form(question)?;
+    let said = match call.inputs.get(KEY) {
+        Some(said) => serde_json::from_value::<ElicitResult>(said.clone()).ok(),
+        None if is_stateless(call) => {
+            let request = InputRequest::Elicitation(ElicitRequest::new(request));
+            let requests = InputRequests::from([(KEY.to_owned(), request)]);
+            return Ok(Some(Ok(InputRequiredResult::from_input_requests(requests).into())));
+        }
+        None => wait(call, request).await,
+    };
+    let refusal = || {
+        let text = "The user did not agree: nothing was done.";
+        CallToolResult::error(vec![ContentBlock::text(text)]).into()
+    };
+    Ok((!said.is_some_and(|said| is_yes(&said))).then(|| Ok(refusal())))
+}
+
+fn can_ask(call: &Call) -> bool {
+    let can = call.context.client_capabilities().and_then(|can| can.elicitation);
+    can.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
+}
+
+/// Whether nothing may be asked while a call waits.
+fn is_stateless(call: &Call) -> bool {
+    let version = call.context.protocol_version();
+    version.is_some_and(|version| !version.has_initialize())
+}
+
+fn form(message: String) -> std::result::Result<ElicitRequestParams, ErrorData> {
+    let schema = json!({
+        "type": "object",
+        "properties": { KEY: { "type": "boolean", "title": "Yes", "default": true } },
+    });
+    let schema = serde_json::from_value(schema);
+    let requested_schema =
+        schema.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+    Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+}
+
+async fn wait(call: &Call, request: ElicitRequestParams) -> Option<ElicitResult> {
+    tokio::select! {
+        said = call.context.peer.create_elicitation_with_timeout(request, Some(THOUGHT)) => said.ok(),
+        () = call.context.ct.cancelled() => None,
+    }
+}
+
+/// A form that was accepted means yes, unless the box in it was cleared.
+fn is_yes(said: &ElicitResult) -> bool {
+    let cleared = said.content.as_ref().is_some_and(|content| content[KEY] == false);
+    said.action == ElicitationAction::Accept && !cleared
+}

@@ -1,0 +1,71 @@
+//! Streams of news for clients of revision 2026-07-28: what a filter asks for, until they hang up.
+
+use crate::changes::{Change, Changes};
+use crate::resources::machine_of;
+use rmcp::service::SubscriptionContext;
+use std::sync::Arc;
+use tokio::sync::broadcast::error::RecvError;
+
+/// Tells of changes until the client has enough.
+pub async fn listen(changes: &Arc<Changes>, account: &str, context: &SubscriptionContext) {
+    let mut news = changes.listen();
+    loop {
+        let change = tokio::select! {
+            change = news.recv() => change,
+            () = context.cancelled() => return,
+        };
+        let told = match change {
+            Ok(change) => tell(&change, account, context).await,
+            // what was missed is not known: everything may be new
+            Err(RecvError::Lagged(_)) => tell_all(context).await,
+            Err(RecvError::Closed) => return,
+        };
+        if !told {
+            return;
+        }
+    }
+}
+
+/// Whether the client still listens.
+async fn tell(change: &Change, account: &str, context: &SubscriptionContext) -> bool {
+    let (sink, wanted) = (context.sink(), context.accepted());
+    let sent = match change {
+        Change::List(whose) if whose == account && wanted.resources_list_changed == Some(true) => {
+            sink.notify_resource_list_changed().await
+        }
+        Change::Tools if wanted.tools_list_changed == Some(true) => {
+            sink.notify_tool_list_changed().await
+        }
+        Change::Prompts if wanted.prompts_list_changed == Some(true) => {
+            sink.notify_prompt_list_changed().await
+        }
+        Change::Machine { account: whose, name } if whose == account => {
+            let about = |uri: &&String| machine_of(uri) == Some(name);
+            let uris = wanted.resource_subscriptions.iter().flatten().filter(about);
+            return tell_updates(context, uris).await;
+        }
+        _ => return true,
+    };
+    sent.is_ok()
+}
+
+async fn tell_updates<'a>(
+    context: &SubscriptionContext,
+    uris: impl Iterator<Item = &'a String>,
+) -> bool {
+    for uri in uris {
+        if context.sink().notify_resource_updated(uri.clone()).await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+async fn tell_all(context: &SubscriptionContext) -> bool {
+    let wanted = context.accepted();
+    let listed = wanted.resources_list_changed == Some(true);
+    if listed && context.sink().notify_resource_list_changed().await.is_err() {
+        return false;
+    }
+    tell_updates(context, wanted.resource_subscriptions.iter().flatten()).await
+}

@@ -1,0 +1,184 @@
+//! Files of machines over HTTP: bytes as they are, in pieces, never a whole file in memory.
+//!
+//! A body that breaks off leaves no file behind. A download whose file shrinks on the way breaks
+//! off: its length was promised.
+
+use crate::app::App;
+use crate::extract::{Params, Target};
+use crate::failure::{Failure, Result};
+use crate::ranges::{Span, wanted};
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream, StreamExt};
+use stasis_api::{AtPath, FileInfo, FileList, ListFiles, Problem, PutFile, RemoveFile, Removed};
+use stasis_machine::Upload;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::time::Duration;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Bytes that are moved at a time.
+const PIECE: usize = 512 << 10;
+/// How long the next piece of a body may take.
+const IN_TIME: Duration = Duration::from_secs(60);
+const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(get, put, remove))
+        .routes(routes!(stat))
+        .routes(routes!(list))
+}
+
+/// Read a file, or a part of it.
+#[utoipa::path(get, path = "/v1/machine/{name}/file", tag = "files",
+    params(("name" = String, Path), AtPath, ("range" = Option<String>, Header)),
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 206, body = Vec<u8>, content_type = "application/octet-stream")))]
+async fn get(
+    State(app): State<App>,
+    Target(machine): Target,
+    Params(at): Params<AtPath>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let (info, file) = app.block(move |_| machine.read_file(&at.path)).await?;
+    let tag = format!("\"{:x}-{:x}\"", info.size, info.modified_at.as_nanosecond());
+    let mut response = send(file, info.size, &headers)?;
+    if let Ok(tag) = tag.parse() {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    Ok(response)
+}
+
+/// A file as an answer, or the part of it that is asked for.
+pub fn send(file: File, size: u64, headers: &HeaderMap) -> Result<Response> {
+    let span = wanted(headers, size)?;
+    let Span { start, length, whole } = span;
+    let mut response = Body::from_stream(pieces(file, start, length)).into_response();
+    let own = response.headers_mut();
+    own.insert(header::CONTENT_TYPE, BYTES);
+    own.insert(header::CONTENT_LENGTH, length.into());
+    own.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if !whole {
+        let place = format!("bytes {start}-{}/{size}", start + length - 1);
+        if let Ok(place) = place.parse() {
+            own.insert(header::CONTENT_RANGE, place);
+        }
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    Ok(response)
+}
+
+fn pieces(file: File, start: u64, length: u64) -> impl Stream<Item = io::Result<Bytes>> {
+    stream::unfold(Some((file, start, length)), |state| async {
+        let (file, at, left) = state?;
+        if left == 0 {
+            return None;
+        }
+        let read = tokio::task::spawn_blocking(move || read(file, at, left)).await;
+        match read.map_err(io::Error::other).flatten() {
+            Ok((file, bytes)) => {
+                let length = bytes.len() as u64;
+                Some((Ok(bytes), Some((file, at + length, left - length))))
+            }
+            Err(error) => Some((Err(error), None)),
+        }
+    })
+}
+
+fn read(mut file: File, at: u64, left: u64) -> io::Result<(File, Bytes)> {
+    let mut bytes = vec![0; left.min(PIECE as u64) as usize];
+    file.seek(SeekFrom::Start(at))?;
+    file.read_exact(&mut bytes)?;
+    Ok((file, bytes.into()))
+}
+
+/// Put a file; what was there is replaced. The body is its contents.
+#[utoipa::path(put, path = "/v1/machine/{name}/file", tag = "files",
+    params(("name" = String, Path), PutFile),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 200, body = FileInfo)))]
+async fn put(
+    State(app): State<App>,
+    Target(machine): Target,
+    Params(how): Params<PutFile>,
+    body: Body,
+) -> Result<Json<FileInfo>> {
+    let mode = how.mode.as_deref().map(|mode| u32::from_str_radix(mode, 8)).transpose();
+    let mode = mode.map_err(|_| Failure::invalid("mode is a number in octal, such as 644"))?;
+    let mut upload = app.block(move |_| machine.put_file(&how.path, mode)).await?;
+    let mut body = body.into_data_stream();
+    loop {
+        let (batch, more) = batch(&mut body).await?;
+        upload = app.block(move |_| written(upload, &batch)).await?;
+        if !more {
+            break;
+        }
+    }
+    Ok(Json(app.block(move |_| upload.finish(how.durability)).await?))
+}
+
+fn written(mut upload: Upload, batch: &[Bytes]) -> stasis_machine::Result<Upload> {
+    batch.iter().try_for_each(|bytes| upload.write(bytes))?;
+    Ok(upload)
+}
+
+/// The next bytes of a body, and whether there may be more.
+async fn batch(body: &mut axum::body::BodyDataStream) -> Result<(Vec<Bytes>, bool)> {
+    let late = |_| Failure::new(Problem::Invalid, "request.slow", "the body came too slowly");
+    let (mut batch, mut size) = (Vec::new(), 0);
+    while size < PIECE {
+        match tokio::time::timeout(IN_TIME, body.next()).await.map_err(late)? {
+            None => return Ok((batch, false)),
+            Some(Ok(bytes)) => {
+                size += bytes.len();
+                batch.push(bytes);
+            }
+            Some(Err(_)) => {
+                let said = "the body broke off; no file was made";
+                return Err(Failure::new(Problem::Invalid, "request.cut_off", said));
+            }
+        }
+    }
+    Ok((batch, true))
+}
+
+/// Remove a file or a directory.
+#[utoipa::path(delete, path = "/v1/machine/{name}/file", tag = "files",
+    params(("name" = String, Path), RemoveFile), responses((status = 200, body = Removed)))]
+async fn remove(
+    State(app): State<App>,
+    Target(machine): Target,
+    Params(how): Params<RemoveFile>,
+) -> Result<Json<Removed>> {
+    let removed = app.block(move |_| machine.remove_file(&how.path, how.recursive)).await?;
+    Ok(Json(Removed { removed }))
+}
+
+/// Look at a file without reading it; at a link itself.
+#[utoipa::path(get, path = "/v1/machine/{name}/file/stat", tag = "files",
+    params(("name" = String, Path), AtPath), responses((status = 200, body = FileInfo)))]
+async fn stat(
+    State(app): State<App>,
+    Target(machine): Target,
+    Params(at): Params<AtPath>,
+) -> Result<Json<FileInfo>> {
+    Ok(Json(app.block(move |_| machine.file(&at.path)).await?))
+}
+
+/// List a directory, by name.
+#[utoipa::path(get, path = "/v1/machine/{name}/files", tag = "files",
+    params(("name" = String, Path), ListFiles), responses((status = 200, body = FileList)))]
+async fn list(
+    State(app): State<App>,
+    Target(machine): Target,
+    Params(ask): Params<ListFiles>,
+) -> Result<Json<FileList>> {
+    let ListFiles { path, limit, cursor } = ask;
+    let page = app.block(move |_| machine.list_files(&path, cursor.as_deref(), limit)).await?;
+    Ok(Json(page))
+}

@@ -1,0 +1,46 @@
+//! Which artifacts which instruction has; their contents are files beside the store.
+
+use crate::error::Result;
+use crate::machines::{text, value};
+use crate::{MachineId, Store};
+use rusqlite::params;
+use stasis_api::{Artifact, Kept};
+
+impl Store {
+    pub fn add_artifacts(&self, machine: MachineId, seq: u64, all: &[Artifact]) -> Result<()> {
+        let mut connection = self.lock();
+        let transaction = connection.transaction()?;
+        for (place, artifact) in all.iter().enumerate() {
+            let sql = "INSERT OR REPLACE INTO artifacts (machine, seq, place, id, artifact) \
+                       VALUES (?1, ?2, ?3, ?4, ?5)";
+            let (place, about) = (place as i64, text(artifact)?);
+            transaction.prepare_cached(sql)?.execute(params![
+                machine.0,
+                seq as i64,
+                place,
+                artifact.id,
+                about
+            ])?;
+        }
+        Ok(transaction.commit()?)
+    }
+
+    /// All artifacts of a machine, in order.
+    pub fn artifacts(&self, machine: MachineId) -> Result<Vec<Kept>> {
+        let sql = "SELECT seq, artifact FROM artifacts WHERE machine = ?1 ORDER BY seq, place";
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(sql)?;
+        let rows = statement.query_and_then([machine.0], |row| {
+            Ok(Kept { seq: row.get::<_, i64>(0)? as u64, artifact: value(row, 1)? })
+        })?;
+        rows.collect()
+    }
+
+    /// Ids of all artifacts that a machine has.
+    pub fn artifacts_in_use(&self) -> Result<Vec<String>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached("SELECT DISTINCT id FROM artifacts")?;
+        let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}

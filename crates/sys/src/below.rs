@@ -1,0 +1,181 @@
+//! Files below a directory that somebody hostile can change at any time.
+//!
+//! Every name is resolved as if the directory were `/`, and resolution never follows the links
+//! of /proc nor enters another mount: whatever the other side makes of its files, a path ends
+//! below the directory or nowhere. Nothing is opened that could block: callers look first, with
+//! `O_PATH`, and open what they have looked at by its descriptor.
+
+use crate::{c_string, check};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+const NO_XDEV: u64 = 0x01;
+const NO_MAGICLINKS: u64 = 0x02;
+const IN_ROOT: u64 = 0x10;
+/// Renames elsewhere can disturb a resolution; then it is tried again this often.
+const TRIES: usize = 64;
+
+#[repr(C)]
+struct OpenHow {
+    flags: u64,
+    mode: u64,
+    resolve: u64,
+}
+
+/// Opens `path` as if `root` were `/`.
+pub fn open(root: BorrowedFd, path: &str, flags: i32, mode: u32) -> io::Result<OwnedFd> {
+    let path = c_string(path)?;
+    let how = OpenHow {
+        flags: (flags | libc::O_CLOEXEC) as u64,
+        mode: mode.into(),
+        resolve: NO_XDEV | NO_MAGICLINKS | IN_ROOT,
+    };
+    let once = || {
+        // SAFETY: the path and the struct outlive the call and the size is the struct's.
+        check(unsafe {
+            libc::syscall(
+                libc::SYS_openat2,
+                root.as_raw_fd(),
+                path.as_ptr(),
+                &raw const how,
+                size_of::<OpenHow>(),
+            )
+        })
+    };
+    let mut tries = 1;
+    loop {
+        match once() {
+            // SAFETY: the descriptor is new and ours.
+            Ok(fd) => return Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && tries < TRIES => tries += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The name under which this process reaches what a descriptor stands for.
+pub fn own_name(fd: BorrowedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Opens a regular file that was looked at, for reading.
+pub fn reopen(fd: BorrowedFd) -> io::Result<File> {
+    File::open(own_name(fd))
+}
+
+/// A new file without a name in a directory.
+pub fn nameless(dir: BorrowedFd, mode: u32) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = File::options();
+    options.read(true).write(true).mode(mode).custom_flags(libc::O_TMPFILE);
+    options.open(own_name(dir))
+}
+
+/// Gives a file without a name one, which must be free.
+pub fn give_name(file: BorrowedFd, dir: BorrowedFd, name: &str) -> io::Result<()> {
+    let (own, name) = (c_string(&own_name(file))?, c_string(name)?);
+    // SAFETY: both names outlive the call.
+    check(
+        unsafe {
+            libc::linkat(
+                libc::AT_FDCWD,
+                own.as_ptr(),
+                dir.as_raw_fd(),
+                name.as_ptr(),
+                libc::AT_SYMLINK_FOLLOW,
+            )
+        }
+        .into(),
+    )
+    .map(drop)
+}
+
+/// Renames within a directory; what had the new name is replaced.
+pub fn rename(dir: BorrowedFd, old: &str, new: &str) -> io::Result<()> {
+    let (old, new) = (c_string(old)?, c_string(new)?);
+    let fd = dir.as_raw_fd();
+    // SAFETY: both names outlive the call.
+    check(unsafe { libc::renameat(fd, old.as_ptr(), fd, new.as_ptr()) }.into()).map(drop)
+}
+
+pub fn make_dir(dir: BorrowedFd, name: &str, mode: u32) -> io::Result<()> {
+    let name = c_string(name)?;
+    // SAFETY: the name outlives the call.
+    check(unsafe { libc::mkdirat(dir.as_raw_fd(), name.as_ptr(), mode) }.into()).map(drop)
+}
+
+/// Removes a name; with `AT_REMOVEDIR` that of an empty directory.
+pub fn remove(dir: BorrowedFd, name: &str, flags: i32) -> io::Result<()> {
+    let name = c_string(name)?;
+    // SAFETY: the name outlives the call.
+    check(unsafe { libc::unlinkat(dir.as_raw_fd(), name.as_ptr(), flags) }.into()).map(drop)
+}
+
+/// Where a symbolic link that was looked at points.
+pub fn read_link(fd: BorrowedFd) -> io::Result<String> {
+    let mut buffer = [0u8; libc::PATH_MAX as usize];
+    let empty = c"";
+    // SAFETY: pointer and length describe the buffer; the name outlives the call.
+    let len = check(unsafe {
+        libc::readlinkat(fd.as_raw_fd(), empty.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
+    } as libc::c_long)?;
+    Ok(String::from_utf8_lossy(&buffer[..len as usize]).into_owned())
+}
+
+/// This thread touches files as somebody else until this is dropped: without the rights of root,
+/// and what it makes is that user's.
+pub struct ActingAs(());
+
+impl ActingAs {
+    pub fn user(uid: u32, gid: u32) -> ActingAs {
+        crate::process::set_fs_ids(uid, gid);
+        ActingAs(())
+    }
+}
+
+impl Drop for ActingAs {
+    fn drop(&mut self) {
+        crate::process::set_fs_ids(0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    fn opened(dir: &std::path::Path) -> OwnedFd {
+        File::open(dir).expect("a directory").into()
+    }
+
+    #[test]
+    fn no_path_leads_out() {
+        let tmp = tempfile::tempdir().expect("a directory");
+        let root = tmp.path().join("root");
+        std::fs::create_dir(&root).expect("made");
+        std::fs::write(tmp.path().join("secret"), "x").expect("written");
+        std::os::unix::fs::symlink("../secret", root.join("up")).expect("linked");
+        std::os::unix::fs::symlink(tmp.path().join("secret"), root.join("far")).expect("linked");
+        std::os::unix::fs::symlink("/proc/self/root", root.join("magic")).expect("linked");
+        let fd = opened(&root);
+        for path in ["../secret", "up", "far", "magic/etc", "/../../secret", "a\0b"] {
+            assert!(open(fd.as_fd(), path, libc::O_PATH, 0).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_nameless_file_gets_a_name_and_replaces() {
+        let tmp = tempfile::tempdir().expect("a directory");
+        let dir = opened(tmp.path());
+        for text in ["one", "two"] {
+            let mut file = nameless(dir.as_fd(), 0o644).expect("a file");
+            io::Write::write_all(&mut file, text.as_bytes()).expect("written");
+            give_name(file.as_fd(), dir.as_fd(), "new").expect("named");
+            assert!(give_name(file.as_fd(), dir.as_fd(), "new").is_err());
+            rename(dir.as_fd(), "new", "final").expect("renamed");
+            let read = std::fs::read_to_string(tmp.path().join("final")).expect("read");
+            assert_eq!(read, text);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+/**
+ * The way in: a service, and what is on it besides the inside of machines.
+ *
+ * @module
+ */
+
+import { Conflict, refusal, Unreachable } from "./errors.js";
+import type { Instruction } from "./instruction.js";
+import { Lines } from "./lines.js";
+import { Machine } from "./machine.js";
+import { Repl } from "./repl.js";
+import { RETRY, type Retry } from "./retry.js";
+import { at, get, post, randomName, segment, Transport } from "./transport.js";
+import type {
+  BuildLine,
+  Chunk,
+  ExecResult,
+  Filter,
+  Health,
+  Machine as MachineInfo,
+  MachineList,
+  Made,
+  MadeToken,
+  NewMachine,
+  NewToken,
+  ResultBody,
+  StoreChecked,
+  StoreFreed,
+  StoreStats,
+  Template,
+  TemplateList,
+  Token,
+  TokenList,
+  Whoami,
+} from "./types.js";
+
+const DEFAULT_URL = "http://127.0.0.1:7717";
+/** A build says something at least when a step begins; some steps take minutes. */
+const BUILD_SILENCE_MS = 3_600_000;
+
+export interface ClientOptions {
+  /** `STASIS_TOKEN` unless given. */
+  token?: string | undefined;
+  /** `STASIS_URL` unless given. */
+  baseUrl?: string | undefined;
+  /** How long a connection may be silent before it counts as dead; a minute unless given. */
+  timeoutMs?: number | undefined;
+  retry?: Partial<Retry> | undefined;
+  /** Another `fetch` than the runtime's. */
+  fetch?: typeof fetch | undefined;
+}
+
+/** A line of `execResultStream`. */
+export type StreamedResult =
+  | { type: "output"; chunk: Chunk; instruction_id: number }
+  | { type: "result"; result: ExecResult; instruction_id: number };
+
+/** A variable of the environment, where there is one that may be read. */
+function environment(name: string): string | undefined {
+  const scope = globalThis as { process?: { env?: Record<string, string | undefined> } };
+  try {
+    return scope.process?.env?.[name] || undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A Stasis service. */
+export class Client {
+  readonly #transport: Transport;
+
+  constructor(options: ClientOptions = {}) {
+    this.#transport = new Transport({
+      baseUrl: (options.baseUrl ?? environment("STASIS_URL") ?? DEFAULT_URL).replace(/\/+$/, ""),
+      token: options.token ?? environment("STASIS_TOKEN"),
+      timeoutMs: options.timeoutMs ?? 60_000,
+      retry: { ...RETRY, ...options.retry },
+      fetch: options.fetch ?? globalThis.fetch,
+    });
+  }
+
+  /** Whose token it is. */
+  whoami(): Promise<Whoami> {
+    return this.#transport.json(get("/v1/whoami"));
+  }
+
+  /** Whether the service lives. Needs no token. */
+  health(): Promise<Health> {
+    return this.#transport.json(get("/health"));
+  }
+
+  // machines
+
+  /** Makes a machine. */
+  async createMachine(options: NewMachine = {}): Promise<Machine> {
+    const name = options.name ?? randomName();
+    const ours = name !== options.name;
+    // a name that nobody else can have chosen makes the call safe to repeat
+    const call = post("/v1/machine/new", { ...options, name }, ours);
+    const exists = (error: unknown) => {
+      if (!ours || !(error instanceof Conflict)) throw error;
+      return this.#transport.json<MachineInfo>(get(at(name)));
+    };
+    const made = this.#transport.json<Made>(call).then((made) => made.machine);
+    const info = await made.catch(exists);
+    return new Machine(this.#transport, info.name, info);
+  }
+
+  /** A machine by name, without asking the service. */
+  machine(name: string): Machine {
+    return new Machine(this.#transport, name);
+  }
+
+  /** A machine by name; `NotFound` if there is none. */
+  async getMachine(name: string): Promise<Machine> {
+    const machine = this.machine(name);
+    await machine.refresh();
+    return machine;
+  }
+
+  /** Machines that meet all that is said, newest first. `limit` is the size of a page. */
+  async *listMachines(filter: Omit<Filter, "cursor"> = {}): AsyncGenerator<Machine, void, void> {
+    let cursor: string | null | undefined;
+    do {
+      const asked = post("/v1/machine/list", { ...filter, cursor }, true);
+      const page = await this.#transport.json<MachineList>(asked);
+      for (const info of page.machines) yield new Machine(this.#transport, info.name, info);
+      cursor = page.next;
+    } while (cursor);
+  }
+
+  // instructions, as foreverVM's users ask for them
+
+  /** Gives code to a machine, or to one that is made for it, and does not wait. */
+  async exec(
+    code: string,
+    machineName?: string,
+    interrupt = false,
+    timeoutSeconds?: number | null,
+  ): Promise<Instruction> {
+    const machine = await this.#named(machineName);
+    return machine.exec(code, { interrupt, timeoutSeconds });
+  }
+
+  /** Waits for an instruction's end; its result in foreverVM's form. */
+  async execResult(machineName: string, instructionSeq: number): Promise<ResultBody> {
+    await this.machine(machineName).instruction(instructionSeq).wait();
+    return this.#transport.json(get(at(machineName, `/exec/${instructionSeq}/result`)));
+  }
+
+  /** Output as it comes, and at last the result in foreverVM's form. */
+  async *execResultStream(
+    machineName: string,
+    instructionSeq: number,
+  ): AsyncGenerator<StreamedResult, void, void> {
+    for await (const chunk of this.machine(machineName).instruction(instructionSeq).output) {
+      yield { type: "output", chunk, instruction_id: instructionSeq };
+    }
+    const { result } = await this.execResult(machineName, instructionSeq);
+    yield { type: "result", result, instruction_id: instructionSeq };
+  }
+
+  /** A conversation with a machine; with a new one unless told. */
+  repl(machineName = "new"): Repl {
+    return new Repl(this.#named(machineName === "new" ? undefined : machineName));
+  }
+
+  async #named(name: string | undefined): Promise<Machine> {
+    return name === undefined ? this.createMachine() : this.machine(name);
+  }
+
+  // templates
+
+  /** Templates, newest first. */
+  async listTemplates(): Promise<Template[]> {
+    return (await this.#transport.json<TemplateList>(get("/v1/template"))).templates;
+  }
+
+  /** A template by name or digest. */
+  async getTemplate(name: string): Promise<Template> {
+    return this.#transport.json(get(`/v1/template/${segment(name)}`));
+  }
+
+  /** Builds a template from a recipe in TOML; what it says on the way, the template last. */
+  async *buildTemplate(recipe: string): AsyncGenerator<BuildLine, void, void> {
+    const call = { ...post("/v1/template/build", { recipe }), timeoutMs: BUILD_SILENCE_MS };
+    const lines = new Lines();
+    for await (const piece of this.#transport.stream(call)) {
+      for (const text of lines.feed(piece)) {
+        const line = JSON.parse(text) as BuildLine;
+        if ("error" in line) throw refusal(500, line.error);
+        yield line;
+        if ("template" in line) return;
+      }
+    }
+    throw new Unreachable("the build's connection broke; it may go on", true);
+  }
+
+  /** Removes a template that no machine stands on. */
+  async removeTemplate(name: string): Promise<void> {
+    await this.#transport.json({ method: "DELETE", path: `/v1/template/${segment(name)}` });
+  }
+
+  // tokens
+
+  /** Makes a token. Its secret is shown this once. */
+  createToken(options: NewToken = {}): Promise<MadeToken> {
+    return this.#transport.json(post("/v1/token", options));
+  }
+
+  /** Tokens, oldest first, without their secrets. */
+  async listTokens(): Promise<Token[]> {
+    return (await this.#transport.json<TokenList>(get("/v1/token"))).tokens;
+  }
+
+  /** Revokes a token; from the next request on it is unknown. */
+  async revokeToken(id: string): Promise<void> {
+    await this.#transport.json({ method: "DELETE", path: `/v1/token/${segment(id)}` });
+  }
+
+  // the store
+
+  /** What the store takes. */
+  storeStats(): Promise<StoreStats> {
+    return this.#transport.json(get("/v1/store/stats"));
+  }
+
+  /** Frees what no machine, checkpoint or template needs. */
+  storeGc(): Promise<StoreFreed> {
+    return this.#transport.json(post("/v1/store/gc"));
+  }
+
+  /** Looks for damage in all that is in use. */
+  storeCheck({ mend = false } = {}): Promise<StoreChecked> {
+    return this.#transport.json(post("/v1/store/check", { mend }));
+  }
+}

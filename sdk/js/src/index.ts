@@ -1,0 +1,23 @@
+/**
+ * Machines that never forget: the JavaScript SDK of Stasis.
+ *
+ * ```ts
+ * import { Client } from "@stasis/sdk";
+ *
+ * const client = new Client();
+ * await using machine = await client.createMachine();
+ * await machine.run("x = 41");
+ * console.log((await machine.run("x + 1")).value);
+ * ```
+ *
+ * @module
+ */
+
+export { Client, type ClientOptions, type StreamedResult } from "./client.js";
+export * from "./errors.js";
+export { Instruction, type Progress, type WaitOptions } from "./instruction.js";
+export { type ExecOptions, Machine, type RunOptions } from "./machine.js";
+export { Repl, ReplExecResult } from "./repl.js";
+export { Result } from "./result.js";
+export type { Retry } from "./retry.js";
+export type * as types from "./types.js";

@@ -1,0 +1,55 @@
+/**
+ * A conversation with one machine, in the form that foreverVM's users know.
+ *
+ * @module
+ */
+
+import type { Instruction } from "./instruction.js";
+import type { ExecOptions, Machine } from "./machine.js";
+import type { Result } from "./result.js";
+import type { Chunk } from "./types.js";
+
+/** An instruction that is on its way. */
+export class ReplExecResult {
+  readonly #instruction: Promise<Instruction>;
+
+  constructor(instruction: Promise<Instruction>) {
+    this.#instruction = instruction;
+    // whoever reads `output` or `result` hears of a failure
+    instruction.catch(() => undefined);
+  }
+
+  get output(): AsyncIterable<Chunk> {
+    return { [Symbol.asyncIterator]: () => this.#chunks() };
+  }
+
+  get result(): Promise<Result> {
+    return this.#instruction.then((instruction) => instruction.result);
+  }
+
+  async *#chunks(): AsyncGenerator<Chunk, void, void> {
+    yield* (await this.#instruction).output;
+  }
+}
+
+/** `repl.exec(code)` gives at once something with `output` and `result`. The machine stays. */
+export class Repl {
+  readonly #machine: Promise<Machine>;
+  #last: Promise<unknown>;
+
+  constructor(machine: Promise<Machine>) {
+    this.#machine = machine;
+    this.#last = machine.catch(() => undefined);
+  }
+
+  get machine(): Promise<Machine> {
+    return this.#machine;
+  }
+
+  /** Instructions are given to the machine in the order of the calls. */
+  exec(code: string, options: ExecOptions = {}): ReplExecResult {
+    const asked = this.#last.then(async () => (await this.#machine).exec(code, options));
+    this.#last = asked.catch(() => undefined);
+    return new ReplExecResult(asked);
+  }
+}

@@ -1,0 +1,49 @@
+"""Machines that never forget: the Python SDK of Stasis.
+
+    import stasis
+
+    with stasis.Client() as client:
+        machine = client.create_machine()
+        machine.run("x = 41")
+        print(machine.run("x + 1").value)
+
+`AsyncClient` has the same calls to be awaited.
+"""
+
+from __future__ import annotations
+
+from . import errors, types
+from ._async.client import AsyncClient
+from ._async.instruction import AsyncInstruction
+from ._async.machine import AsyncMachine
+from ._async.repl import AsyncRepl
+from ._requests import SERVICE_DEFAULT
+from ._retry import Retry
+from ._sync.client import Client
+from ._sync.instruction import Instruction
+from ._sync.machine import Machine
+from ._sync.repl import Repl
+from ._version import VERSION as __version__
+from .errors import ApiError, InstructionError, StasisError
+from .result import Result, Shown
+
+__all__ = [
+    "SERVICE_DEFAULT",
+    "ApiError",
+    "AsyncClient",
+    "AsyncInstruction",
+    "AsyncMachine",
+    "AsyncRepl",
+    "Client",
+    "Instruction",
+    "InstructionError",
+    "Machine",
+    "Repl",
+    "Result",
+    "Retry",
+    "Shown",
+    "StasisError",
+    "__version__",
+    "errors",
+    "types",
+]

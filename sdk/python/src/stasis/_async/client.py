@@ -1,0 +1,246 @@
+"""The way in: a service, and what is on it besides the inside of machines."""
+
+from __future__ import annotations
+
+import json
+from types import TracebackType
+from typing import AsyncIterator, List, Mapping, Optional, Sequence, Type, Union
+
+import httpx
+
+from .. import types
+from .._config import Config
+from .._json import decode
+from .._requests import (
+    SERVICE_DEFAULT,
+    Call,
+    Seconds,
+    When,
+    at,
+    get,
+    machine_body,
+    new_name,
+    post,
+    present,
+    segment,
+)
+from .._retry import Retry
+from ..errors import Conflict, Unreachable, refusal
+from .instruction import AsyncInstruction
+from .machine import AsyncMachine
+from .repl import AsyncRepl
+from .transport import AsyncTransport, judge
+
+NEW = "new"
+# A build says something at least when a step begins; some steps take minutes.
+BUILD_SILENCE = 3600.0
+
+
+class AsyncClient:
+    """A Stasis service.
+
+    `token` and `base_url` default to `STASIS_TOKEN` and `STASIS_URL`. `timeout` is how many
+    seconds a connection may be silent before it counts as dead. Connections are kept and used
+    again until `close`, or until the end of a `with` block.
+    """
+
+    def __init__(
+        self,
+        token: Optional[str] = None,
+        base_url: Optional[str] = None,
+        *,
+        timeout: float = 60.0,
+        retry: Optional[Retry] = None,
+        transport: Optional[httpx.AsyncBaseTransport] = None,
+    ) -> None:
+        self._transport = AsyncTransport(Config.of(token, base_url, timeout, retry), transport)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        await self.close()
+
+    async def whoami(self) -> types.Whoami:
+        """Whose token it is."""
+        return await self._transport.ask(get("/v1/whoami"), types.Whoami)
+
+    async def health(self) -> types.Health:
+        """Whether the service lives. Needs no token."""
+        return await self._transport.ask(get("/health"), types.Health)
+
+    # machines
+
+    async def create_machine(
+        self,
+        name: Optional[str] = None,
+        *,
+        template: Optional[str] = None,
+        tags: Optional[Mapping[str, str]] = None,
+        memory_mb: Optional[int] = None,
+        limits: Optional[types.Limits] = None,
+        env: Optional[Mapping[str, str]] = None,
+        network: Optional[types.Network] = None,
+        durability: Optional[types.Durability] = None,
+        expires_at: When = None,
+    ) -> AsyncMachine:
+        """Makes a machine."""
+        body = machine_body(
+            name or new_name(), template, tags, memory_mb, limits, env, network, durability,
+            expires_at,
+        )
+        # a name that nobody else can have chosen makes the call safe to repeat
+        call = post("/v1/machine/new", body, repeatable=name is None)
+        try:
+            made = (await self._transport.ask(call, types.Made)).machine
+        except Conflict:
+            if name is not None:
+                raise
+            made = await self._transport.ask(get(at(body["name"])), types.Machine)
+        return AsyncMachine(self._transport, made.name, made)
+
+    def machine(self, name: str) -> AsyncMachine:
+        """A machine by name, without asking the service."""
+        return AsyncMachine(self._transport, name)
+
+    async def get_machine(self, name: str) -> AsyncMachine:
+        """A machine by name; `NotFound` if there is none."""
+        machine = self.machine(name)
+        await machine.refresh()
+        return machine
+
+    async def list_machines(
+        self,
+        tags: Optional[Mapping[str, str]] = None,
+        *,
+        state: Optional[types.State] = None,
+        page_size: Optional[int] = None,
+    ) -> AsyncIterator[AsyncMachine]:
+        """Machines with all of these tags and in this state, newest first."""
+        given = present({"tags": dict(tags) if tags else None, "state": state, "limit": page_size})
+        cursor: Optional[str] = None
+        while True:
+            asked = post("/v1/machine/list", present({**given, "cursor": cursor}), repeatable=True)
+            page = await self._transport.ask(asked, types.MachineList)
+            for info in page.machines:
+                yield AsyncMachine(self._transport, info.name, info)
+            cursor = page.next
+            if cursor is None:
+                return
+
+    # instructions, as foreverVM's users ask for them
+
+    async def exec(
+        self,
+        code: str,
+        machine_name: Union[str, AsyncMachine, None] = None,
+        interrupt: bool = False,
+        timeout_seconds: Seconds = SERVICE_DEFAULT,
+    ) -> AsyncInstruction:
+        """Gives code to a machine, or to one that is made for it, and does not wait."""
+        machine = await self._named(machine_name)
+        return await machine.exec(code, interrupt=interrupt, timeout_seconds=timeout_seconds)
+
+    async def exec_result(
+        self, machine_name: Union[str, AsyncMachine], instruction_seq: int
+    ) -> types.ResultBody:
+        """Waits for an instruction's end; its result in foreverVM's form."""
+        machine = await self._named(machine_name)
+        await machine.instruction(instruction_seq).wait()
+        call = get(at(machine.name, f"/exec/{instruction_seq}/result"))
+        return await self._transport.ask(call, types.ResultBody)
+
+    async def exec_result_stream(
+        self, machine_name: Union[str, AsyncMachine], instruction_seq: int
+    ) -> AsyncIterator[Union[types.Chunk, types.ExecResult]]:
+        """Output as it comes, and at last the result in foreverVM's form."""
+        machine = await self._named(machine_name)
+        async for progress in machine.instruction(instruction_seq).follow():
+            if isinstance(progress, types.Chunk):
+                yield progress
+        yield (await self.exec_result(machine, instruction_seq)).result
+
+    async def repl(self, machine_name: Union[str, AsyncMachine] = NEW) -> AsyncRepl:
+        """A conversation with a machine; with a new one unless told."""
+        return AsyncRepl(await self._named(None if machine_name == NEW else machine_name))
+
+    async def _named(self, machine: Union[str, AsyncMachine, None]) -> AsyncMachine:
+        if machine is None:
+            return await self.create_machine()
+        return self.machine(machine) if isinstance(machine, str) else machine
+
+    # templates
+
+    async def list_templates(self) -> List[types.Template]:
+        """Templates, newest first."""
+        return (await self._transport.ask(get("/v1/template"), types.TemplateList)).templates
+
+    async def get_template(self, name: str) -> types.Template:
+        """A template by name or digest."""
+        return await self._transport.ask(get(f"/v1/template/{segment(name)}"), types.Template)
+
+    async def build_template(self, recipe: str) -> AsyncIterator[types.BuildLine]:
+        """Builds a template from a recipe in TOML; what it says on the way, the template last."""
+        body = {"recipe": recipe}
+        call = Call("POST", "/v1/template/build", body=body, timeout=BUILD_SILENCE)
+        try:
+            async with self._transport.stream(call) as response:
+                async for text in response.aiter_lines():
+                    line = decode(types.BuildLine, json.loads(text))
+                    if line.error is not None:
+                        raise refusal(500, line.error.to_dict())
+                    yield line
+                    if line.template is not None:
+                        return
+        except httpx.TransportError as error:
+            raise judge(error)[1] from error
+        raise Unreachable("the build's connection broke; it may go on")
+
+    async def remove_template(self, name: str) -> None:
+        """Removes a template that no machine stands on."""
+        await self._transport.json(Call("DELETE", f"/v1/template/{segment(name)}"))
+
+    # tokens
+
+    async def create_token(
+        self,
+        name: Optional[str] = None,
+        *,
+        account: Optional[str] = None,
+        scopes: Optional[Sequence[str]] = None,
+    ) -> types.MadeToken:
+        """Makes a token. Its secret is shown this once."""
+        scoped = None if scopes is None else list(scopes)
+        body = present({"name": name, "account": account, "scopes": scoped})
+        return await self._transport.ask(post("/v1/token", body), types.MadeToken)
+
+    async def list_tokens(self) -> List[types.Token]:
+        """Tokens, oldest first, without their secrets."""
+        return (await self._transport.ask(get("/v1/token"), types.TokenList)).tokens
+
+    async def revoke_token(self, id: str) -> None:
+        """Revokes a token; from the next request on it is unknown."""
+        await self._transport.json(Call("DELETE", f"/v1/token/{segment(id)}"))
+
+    # the store
+
+    async def store_stats(self) -> types.StoreStats:
+        """What the store takes."""
+        return await self._transport.ask(get("/v1/store/stats"), types.StoreStats)
+
+    async def store_gc(self) -> types.StoreFreed:
+        """Frees what no machine, checkpoint or template needs."""
+        return await self._transport.ask(post("/v1/store/gc"), types.StoreFreed)
+
+    async def store_check(self, *, mend: bool = False) -> types.StoreChecked:
+        """Looks for damage in all that is in use."""
+        call = post("/v1/store/check", {"mend": mend})
+        return await self._transport.ask(call, types.StoreChecked)

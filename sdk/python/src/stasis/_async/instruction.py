@@ -1,0 +1,152 @@
+"""An instruction that was given to a machine: its output while it comes, its result, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from time import monotonic
+from typing import AsyncIterator, List, Optional, Union
+
+import httpx
+
+from .. import types
+from .._json import decode
+from .._requests import Call, at, get, post
+from .._retry import is_worth
+from .._show import OnOutput, nowhere
+from .._sse import Event, Parser
+from ..errors import StasisError, Unreachable, WaitTimeout, refusal
+from ..result import Result
+from .transport import AsyncTransport, judge
+
+Progress = Union[types.Chunk, types.Instruction]
+
+
+class AsyncInstruction:
+    """An instruction of a machine. It goes on whether or not anybody listens."""
+
+    def __init__(self, transport: AsyncTransport, machine: str, seq: int) -> None:
+        self._transport = transport
+        self.machine = machine
+        self.seq = seq
+        self.interrupted = False
+        """Whether something else was interrupted for it."""
+
+    @property
+    def address(self) -> str:
+        """The state after it, as `machine@seq`."""
+        return f"{self.machine}@{self.seq}"
+
+    async def info(self) -> types.Instruction:
+        """What is known of it now."""
+        return await self._transport.ask(get(self._path()), types.Instruction)
+
+    # awaiting only:
+    def __await__(self):  # type: ignore[no-untyped-def]
+        """`await instruction` is its result."""
+        return self.wait().__await__()
+
+    # end
+    @property
+    async def result(self) -> Result:
+        """Its result, as soon as there is one."""
+        return await self.wait()
+
+    @property
+    async def output(self) -> AsyncIterator[types.Chunk]:
+        """Its output from the first line on, as it comes."""
+        async for progress in self.follow():
+            if isinstance(progress, types.Chunk):
+                yield progress
+
+    async def wait(
+        self, on_output: Optional[OnOutput] = None, wait_seconds: Optional[float] = None
+    ) -> Result:
+        """Its result with all output. `WaitTimeout` if that takes longer than `wait_seconds`."""
+        output: List[types.Chunk] = []
+        tell = on_output or nowhere
+        async for progress in self.follow(wait_seconds=wait_seconds):
+            if isinstance(progress, types.Instruction):
+                return Result(self.machine, progress, output)
+            output.append(progress)
+            tell(progress)
+        raise Unreachable(f"{self.address} has no end")
+
+    async def cancel(self) -> bool:
+        """Takes it out of the queue; whether it still waited there."""
+        asked = post(self._path("/cancel"), repeatable=True)
+        return (await self._transport.ask(asked, types.Cancelled)).cancelled
+
+    async def stop(self) -> None:
+        """Cancels it if it waits and interrupts it if it runs; the machine's state is kept."""
+        if not await self.cancel() and (await self.info()).status == "running":
+            await self._transport.json(post(at(self.machine, "/interrupt")))
+
+    async def follow(
+        self, start: int = 0, wait_seconds: Optional[float] = None
+    ) -> AsyncIterator[Progress]:
+        """Output from line `start` on, then how it ended, over as many connections as it takes."""
+        deadline = None if wait_seconds is None else monotonic() + wait_seconds
+        position, broken = start, 0
+        while True:
+            patience = self._patience(deadline)
+            try:
+                async with self._transport.stream(self._events(position, patience)) as response:
+                    parser = Parser()
+                    async for piece in response.aiter_bytes():
+                        events = list(parser.feed(piece))
+                        for progress in map(read_event, events):
+                            if isinstance(progress, types.Instruction):
+                                yield progress
+                                return
+                            # a service that repeats a line is not echoed
+                            if progress.seq >= position:
+                                position, broken = progress.seq + 1, 0
+                                yield progress
+                        # a sign of life: the connection may be too patient for the time left
+                        if not events and self._patience(deadline) < patience:
+                            break
+                    else:
+                        raise httpx.RemoteProtocolError("the stream ended before the result")
+                continue
+            except (httpx.TransportError, StasisError) as error:
+                trouble, failure = judge(error)
+            self._patience(deadline)
+            retry = self._transport.config.retry
+            if broken >= retry.resumes or not is_worth(trouble, repeatable=True):
+                raise failure
+            await asyncio.sleep(retry.pause(broken, trouble.retry_after))
+            broken += 1
+
+    def _events(self, position: int, patience: float) -> Call:
+        query = {"from": position}
+        return Call("GET", self._path("/events"), query=query, repeatable=True, timeout=patience)
+
+    def _patience(self, deadline: Optional[float]) -> float:
+        """How long a silence may last."""
+        patience = self._transport.config.timeout
+        if deadline is None:
+            return patience
+        left = deadline - monotonic()
+        if left <= 0:
+            raise self._too_long()
+        return min(patience, left)
+
+    def _too_long(self) -> WaitTimeout:
+        hint = "it goes on: ask for its result later, or stop it"
+        return WaitTimeout(f"{self.address} has no result yet", hint=hint)
+
+    def _path(self, rest: str = "") -> str:
+        return at(self.machine, f"/exec/{self.seq}{rest}")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.address}>"
+
+
+def read_event(event: Event) -> Progress:
+    data = json.loads(event.data)
+    if event.kind == "output":
+        return decode(types.Chunk, data)
+    if event.kind == "result":
+        return decode(types.Instruction, data)
+    raise refusal(500, data)

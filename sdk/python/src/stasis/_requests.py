@@ -1,0 +1,166 @@
+"""Requests as values: what is asked of the service, without asking."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Dict, List, Mapping, Optional, Union
+from urllib.parse import quote
+
+from .errors import InvalidRequest
+from .types import Durability, Limits, Network
+
+LETTERS = string.ascii_lowercase + string.digits
+
+
+class ServiceDefault:
+    """Says that something was not said: `timeout_seconds=None` means no limit at all."""
+
+    def __repr__(self) -> str:
+        return "SERVICE_DEFAULT"
+
+
+SERVICE_DEFAULT = ServiceDefault()
+Seconds = Union[float, None, ServiceDefault]
+When = Union[datetime, str, None]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request."""
+
+    method: str
+    path: str
+    body: Any = None
+    query: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: bool = False
+    """Whether making it twice does what making it once does."""
+    timeout: Optional[float] = None
+    """Seconds without a byte after which the connection counts as dead; the client's otherwise."""
+
+
+def get(path: str, **query: Any) -> Call:
+    given = {key.rstrip("_"): value for key, value in query.items() if value is not None}
+    return Call("GET", path, query=given, repeatable=True)
+
+
+def post(path: str, body: Any = None, *, repeatable: bool = False) -> Call:
+    return Call("POST", path, body=body, repeatable=repeatable)
+
+
+def segment(text: str) -> str:
+    """A name as part of a path; one that would change the path is refused here."""
+    if not text or text in (".", ".."):
+        raise InvalidRequest(f"{text!r} is not a name", code="request.invalid", status=400)
+    return quote(text, safe="")
+
+
+def at(machine: str, rest: str = "") -> str:
+    return f"/v1/machine/{segment(machine)}{rest}"
+
+
+def new_name() -> str:
+    """A name for a machine, so that making it again after a broken connection makes no second."""
+    return "".join(secrets.choice(LETTERS) for _ in range(16))
+
+
+def new_key() -> str:
+    return secrets.token_hex(16)
+
+
+def when(time: When) -> Optional[str]:
+    if not isinstance(time, datetime):
+        return time
+    if time.tzinfo is None:
+        time = time.astimezone()
+    return time.isoformat()
+
+
+def limits_body(limits: Optional[Limits]) -> Optional[Dict[str, Any]]:
+    return None if limits is None else present(limits.to_dict())
+
+
+def present(fields: Dict[str, Any]) -> Dict[str, Any]:
+    """Without what was not said."""
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def machine_body(
+    name: str,
+    template: Optional[str],
+    tags: Optional[Mapping[str, str]],
+    memory_mb: Optional[int],
+    limits: Optional[Limits],
+    env: Optional[Mapping[str, str]],
+    network: Optional[Network],
+    durability: Optional[Durability],
+    expires_at: When,
+) -> Dict[str, Any]:
+    return present(
+        {
+            "name": name,
+            "template": template,
+            "tags": dict(tags) if tags else None,
+            "memory_mb": memory_mb,
+            "limits": limits_body(limits),
+            "env": dict(env) if env else None,
+            "network": network,
+            "durability": durability,
+            "expires_at": when(expires_at),
+        }
+    )
+
+
+def update_body(
+    tags: Optional[Mapping[str, str]],
+    limits: Optional[Limits],
+    durability: Optional[Durability],
+    expires_at: Union[datetime, str, None, ServiceDefault],
+) -> Dict[str, Any]:
+    body = present(
+        {
+            "tags": None if tags is None else dict(tags),
+            "limits": limits_body(limits),
+            "durability": durability,
+        }
+    )
+    if not isinstance(expires_at, ServiceDefault):
+        body["expires_at"] = when(expires_at)
+    return body
+
+
+def exec_call(
+    machine: str,
+    code: str,
+    timeout_seconds: Seconds,
+    interrupt: bool,
+    durability: Optional[Durability],
+    idempotency_key: Optional[str],
+) -> Call:
+    instruction: Dict[str, Any] = {"code": code}
+    if not isinstance(timeout_seconds, ServiceDefault):
+        instruction["timeout_seconds"] = timeout_seconds
+    body = {"instruction": instruction, "interrupt": interrupt}
+    if durability is not None:
+        body["durability"] = durability
+    headers = {"idempotency-key": idempotency_key or new_key()}
+    path = at(machine, "/exec")
+    return Call("POST", path, body=body, headers=headers, repeatable=True)
+
+
+def branch_body(
+    names: List[str],
+    count: Optional[int],
+    seq: Optional[int],
+    tags: Optional[Mapping[str, str]],
+    reseed: bool,
+) -> Dict[str, Any]:
+    body = present({"count": count, "seq": seq, "tags": dict(tags) if tags else None})
+    if names:
+        body["names"] = names
+    if reseed:
+        body["reseed"] = True
+    return body

@@ -1,0 +1,19 @@
+"""Output as it comes, on this process's own streams."""
+
+from __future__ import annotations
+
+import sys
+from typing import Callable
+
+from .types import Chunk
+
+OnOutput = Callable[[Chunk], object]
+
+
+def to_own_streams(chunk: Chunk) -> None:
+    stream = sys.stderr if chunk.stream == "stderr" else sys.stdout
+    print(chunk.data, file=stream, flush=True)
+
+
+def nowhere(chunk: Chunk) -> None:
+    """Output that nobody wants to see now; the result has it."""

@@ -1,0 +1,106 @@
+# Written by `python3 sdk/generate` from _async/transport.py; change that instead.
+
+"""Requests over one pool of connections: made again where that is safe, errors typed."""
+
+from __future__ import annotations
+
+import time
+import json
+from contextlib import contextmanager
+from typing import Any, Iterator, Optional, Tuple, Type, TypeVar
+
+import httpx
+
+from .._config import Config
+from .._json import Model, decode
+from .._requests import Call
+from .._retry import Trouble, is_worth, seconds
+from ..errors import ProtocolError, StasisError, Unreachable, refusal
+
+M = TypeVar("M", bound=Model)
+
+NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+POOL = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+
+
+class Transport:
+    def __init__(self, config: Config, transport: Optional[httpx.BaseTransport]) -> None:
+        self.config = config
+        self._http = httpx.Client(
+            base_url=config.base_url,
+            headers=config.headers(),
+            timeout=httpx.Timeout(config.timeout, connect=min(10.0, config.timeout), pool=None),
+            limits=POOL,
+            transport=transport,
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def ask(self, call: Call, kind: Type[M]) -> M:
+        """The answer to a request, as a type."""
+        return decode(kind, self.json(call))
+
+    def json(self, call: Call) -> Any:
+        tries = 0
+        while True:
+            try:
+                response = self._http.send(self._request(call))
+                return read_json(response)
+            except (httpx.TransportError, StasisError) as error:
+                trouble, failure = judge(error)
+            tries += 1
+            if tries >= self.config.retry.attempts or not is_worth(trouble, call.repeatable):
+                raise failure
+            time.sleep(self.config.retry.pause(tries - 1, trouble.retry_after))
+
+    @contextmanager
+    def stream(self, call: Call) -> Iterator[httpx.Response]:
+        """An answer that is read while it comes. Tried once: who reads it knows where to go on."""
+        response = self._http.send(self._request(call), stream=True)
+        try:
+            if response.status_code >= 400:
+                response.read()
+                read_json(response)
+            yield response
+        finally:
+            response.close()
+
+    def _request(self, call: Call) -> httpx.Request:
+        content = None if call.body is None else json.dumps(call.body).encode()
+        headers = dict(call.headers)
+        if content is not None:
+            headers["content-type"] = "application/json"
+        request = self._http.build_request(
+            call.method, call.path, params=dict(call.query), content=content, headers=headers
+        )
+        if call.timeout is not None:
+            request.extensions["timeout"]["read"] = call.timeout
+        return request
+
+
+def read_json(response: httpx.Response) -> Any:
+    """The body of a good answer; the error that any other is."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if response.status_code >= 400:
+        failure = refusal(response.status_code, body)
+        failure.retry_after = seconds(response.headers.get("retry-after"))
+        raise failure
+    if body is None or response.status_code >= 300:
+        said = f"an answer with status {response.status_code} that is not JSON"
+        raise ProtocolError(said, hint="is the address that of a Stasis service?")
+    return body
+
+
+def judge(error: Exception) -> Tuple[Trouble, StasisError]:
+    """What went wrong, for the decision whether to try again, and for the caller."""
+    if isinstance(error, StasisError):
+        return Trouble(status=error.status or 0, retry_after=error.retry_after), error
+    sent = not isinstance(error, NEVER_SENT)
+    said = str(error) or type(error).__name__
+    failure = Unreachable(f"no answer from the service: {said}", hint="does `stasis serve` run?")
+    failure.__cause__ = error
+    return Trouble(sent=sent), failure

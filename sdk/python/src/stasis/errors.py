@@ -1,0 +1,156 @@
+"""What can go wrong, as types. Each has a stable code, a sentence and mostly a hint.
+
+    StasisError
+    ├── ApiError             the service refused; one subclass per kind of refusal
+    ├── Unreachable          the service did not answer, or the connection broke for good
+    ├── ProtocolError        the answer is not one of a Stasis service
+    ├── WaitTimeout          a result did not come in the time that was given; the code goes on
+    └── InstructionError     code ended with an error of its own (`Result.check`)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Type
+
+
+class StasisError(Exception):
+    """Base of all errors of this package."""
+
+    code = "stasis.error"
+
+    def __init__(
+        self, message: str, *, code: Optional[str] = None, hint: Optional[str] = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or type(self).code
+        self.hint = hint
+        self.status: Optional[int] = None
+        """The HTTP status of the answer that this is, if it is one."""
+        self.retry_after: Optional[float] = None
+        """How many seconds the service asks to wait."""
+
+    def __str__(self) -> str:
+        said = f"[{self.code}] {self.message}"
+        return f"{said} (hint: {self.hint})" if self.hint else said
+
+
+class ApiError(StasisError):
+    """The service refused a request."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        hint: Optional[str] = None,
+        status: Optional[int] = None,
+        request_id: Optional[str] = None,
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.status = status
+        self.request_id = request_id
+
+
+class InvalidRequest(ApiError):
+    """The request makes no sense as it is."""
+
+
+class Unauthorized(ApiError):
+    """No token, or one that is unknown or over."""
+
+
+class Forbidden(ApiError):
+    """The token does not reach that far."""
+
+
+class NotFound(ApiError):
+    """There is no such thing, or it belongs to somebody else."""
+
+
+class Conflict(ApiError):
+    """It is there already, or in a state in which this cannot be done."""
+
+
+class TooLarge(ApiError):
+    """Larger than allowed."""
+
+
+class TooMany(ApiError):
+    """Over a quota; later it may work."""
+
+
+class Unavailable(ApiError):
+    """Not now: overloaded or stopping."""
+
+
+class Unsupported(ApiError):
+    """This service cannot do it."""
+
+
+class InternalError(ApiError):
+    """The service's fault, or its host's."""
+
+
+class Unreachable(StasisError):
+    """The service did not answer."""
+
+    code = "service.unreachable"
+
+
+class ProtocolError(StasisError):
+    """The answer is not one of a Stasis service."""
+
+    code = "service.answer"
+
+
+class WaitTimeout(StasisError):
+    """The result did not come in the time that was given. The instruction goes on."""
+
+    code = "client.wait_timeout"
+
+
+class InstructionError(StasisError):
+    """Code ended with an error of its own."""
+
+    code = "instruction.failed"
+
+    def __init__(self, name: str, message: str, traceback: str) -> None:
+        super().__init__(f"{name}: {message}" if message else name)
+        self.name = name
+        self.error_message = message
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        return self.traceback.rstrip() or self.message
+
+
+KINDS: Dict[int, Type[ApiError]] = {
+    400: InvalidRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    405: InvalidRequest,
+    409: Conflict,
+    413: TooLarge,
+    429: TooMany,
+    501: Unsupported,
+    503: Unavailable,
+}
+
+
+def refusal(status: int, body: Any) -> StasisError:
+    """The error that an answer with this status and this JSON is."""
+    if not isinstance(body, dict) or not isinstance(body.get("code"), str):
+        hint = "is the address that of a Stasis service?"
+        strange = ProtocolError(f"an answer with status {status} that is not ours", hint=hint)
+        strange.status = status
+        return strange
+    kind = KINDS.get(status) or (InternalError if status >= 500 else ApiError)
+    return kind(
+        str(body.get("message", "")),
+        code=body["code"],
+        hint=body.get("hint"),
+        status=status,
+        request_id=body.get("id"),
+    )

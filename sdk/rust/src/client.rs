@@ -1,0 +1,249 @@
+//! The way in: a service, and what is on it besides the inside of machines.
+
+use crate::retry::unique;
+use crate::sse::Lines;
+use crate::transport::{Call, Transport, at, segment};
+use crate::types::{
+    BuildLine, BuildTemplate, CheckStore, ExecResult, Filter, Health, MachineList, Made, MadeToken,
+    NewMachine, NewToken, Removed, ResultBody, StoreChecked, StoreFreed, StoreStats, Template,
+    TemplateList, Token, TokenList, Whoami,
+};
+use crate::{Error, Exec, Instruction, Kind, Machine, Repl, Result, Retry, Streamed};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use std::sync::Arc;
+use std::time::Duration;
+
+const DEFAULT_URL: &str = "http://127.0.0.1:7717";
+
+/// A Stasis service. Clones share their connections.
+#[derive(Debug, Clone)]
+pub struct Client {
+    transport: Arc<Transport>,
+}
+
+/// What a client is told once.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    base_url: String,
+    token: Option<String>,
+    timeout: Duration,
+    retry: Retry,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        let timeout = Duration::from_secs(60);
+        Builder { base_url: DEFAULT_URL.into(), token: None, timeout, retry: Retry::default() }
+    }
+}
+
+impl Builder {
+    pub fn base_url(mut self, url: impl Into<String>) -> Builder {
+        self.base_url = url.into();
+        self
+    }
+
+    pub fn token(mut self, token: impl Into<String>) -> Builder {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// How long a connection may be silent before it counts as dead; a minute unless told.
+    pub fn timeout(mut self, timeout: Duration) -> Builder {
+        self.timeout = timeout;
+        self
+    }
+
+    pub fn retry(mut self, retry: Retry) -> Builder {
+        self.retry = retry;
+        self
+    }
+
+    pub fn build(self) -> Result<Client> {
+        let base = self.base_url.trim_end_matches('/').to_owned();
+        if !base.starts_with("http://") && !base.starts_with("https://") {
+            return Err(Error::Setup(format!("{base:?} is not an address of a service")));
+        }
+        let http = reqwest::Client::builder()
+            .user_agent(concat!("stasis-sdk-rust/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(self.timeout.min(Duration::from_secs(10)))
+            .read_timeout(self.timeout)
+            .build()
+            .map_err(|error| Error::Setup(error.to_string()))?;
+        let transport = Transport { http, base, token: self.token, retry: self.retry };
+        Ok(Client { transport: Arc::new(transport) })
+    }
+}
+
+impl Client {
+    /// A service at an address, with a token.
+    pub fn new(base_url: impl Into<String>, token: impl Into<String>) -> Result<Client> {
+        Client::builder().base_url(base_url).token(token).build()
+    }
+
+    /// As `STASIS_URL` and `STASIS_TOKEN` say.
+    pub fn from_env() -> Result<Client> {
+        let given = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let mut builder = Client::builder();
+        builder.base_url = given("STASIS_URL").unwrap_or(builder.base_url);
+        builder.token = given("STASIS_TOKEN");
+        builder.build()
+    }
+
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Whose token it is.
+    pub async fn whoami(&self) -> Result<Whoami> {
+        self.transport.json(Call::get("/v1/whoami")).await
+    }
+
+    /// Whether the service lives. Needs no token.
+    pub async fn health(&self) -> Result<Health> {
+        self.transport.json(Call::get("/health")).await
+    }
+
+    /// Makes a machine.
+    pub async fn create_machine(&self, mut new: NewMachine) -> Result<Machine> {
+        let ours = new.name.is_none();
+        let name = new.name.get_or_insert_with(unique).clone();
+        let mut call = Call::post("/v1/machine/new").body(&new)?;
+        // a name that nobody else can have chosen makes the call safe to repeat
+        call.repeatable = ours;
+        match self.transport.json::<Made>(call).await {
+            Ok(_) => Ok(self.machine(name)),
+            Err(error) if ours && error.kind() == Some(Kind::Conflict) => {
+                self.get_machine(name).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A machine by name, without asking the service.
+    pub fn machine(&self, name: impl Into<String>) -> Machine {
+        Machine::new(self.transport.clone(), name)
+    }
+
+    /// A machine by name, if there is one.
+    pub async fn get_machine(&self, name: impl Into<String>) -> Result<Machine> {
+        let machine = self.machine(name);
+        machine.info().await?;
+        Ok(machine)
+    }
+
+    /// Machines that meet all that is said, newest first. `limit` is the size of a page.
+    pub fn list_machines(&self, filter: Filter) -> Streamed<crate::types::Machine> {
+        let first = Some((self.clone(), filter));
+        let pages = stream::try_unfold(first, |state| async move {
+            let Some((client, mut filter)) = state else { return Ok(None) };
+            let call = Call::post("/v1/machine/list").repeatable().body(&filter)?;
+            let page: MachineList = client.transport.json(call).await?;
+            filter.cursor = page.next;
+            let more = filter.cursor.is_some().then_some((client, filter));
+            Ok::<_, Error>(Some((stream::iter(page.machines.into_iter().map(Ok)), more)))
+        });
+        pages.try_flatten().boxed()
+    }
+
+    /// Gives code to a machine, or to one that is made for it, and does not wait.
+    pub async fn exec(
+        &self,
+        exec: impl Into<Exec>,
+        machine_name: Option<&str>,
+    ) -> Result<Instruction> {
+        self.named(machine_name).await?.exec(exec).await
+    }
+
+    /// Waits for an instruction's end; its result in foreverVM's form.
+    pub async fn exec_result(&self, machine_name: &str, seq: u64) -> Result<ExecResult> {
+        self.machine(machine_name).instruction(seq).result().await?;
+        let call = Call::get(at(machine_name, &format!("/exec/{seq}/result"))?);
+        Ok(self.transport.json::<ResultBody>(call).await?.result)
+    }
+
+    /// A conversation with a machine; with a new one if none is named.
+    pub async fn repl(&self, machine_name: Option<&str>) -> Result<Repl> {
+        Ok(Repl::new(self.named(machine_name).await?))
+    }
+
+    async fn named(&self, name: Option<&str>) -> Result<Machine> {
+        match name {
+            Some(name) => Ok(self.machine(name)),
+            None => self.create_machine(NewMachine::default()).await,
+        }
+    }
+
+    /// Templates, newest first.
+    pub async fn list_templates(&self) -> Result<Vec<Template>> {
+        let call = Call::get("/v1/template");
+        Ok(self.transport.json::<TemplateList>(call).await?.templates)
+    }
+
+    /// A template by name or digest.
+    pub async fn get_template(&self, name: &str) -> Result<Template> {
+        self.transport.json(Call::get(format!("/v1/template/{}", segment(name)?))).await
+    }
+
+    /// Builds a template from a recipe in TOML; `say` hears of how it goes.
+    pub async fn build_template(
+        &self,
+        recipe: &str,
+        mut say: impl FnMut(&BuildLine),
+    ) -> Result<Template> {
+        let asked = BuildTemplate { recipe: recipe.to_owned() };
+        let call = Call::post("/v1/template/build").body(&asked)?;
+        let (mut pieces, mut lines) = (self.transport.stream(&call).await?, Lines::default());
+        while let Some(piece) = pieces.next().await {
+            for line in lines.feed(&piece?)? {
+                let line: BuildLine = serde_json::from_str(&line)
+                    .map_err(|error| Error::protocol(format!("a line of a build: {error}")))?;
+                say(&line);
+                match (line.template, line.error) {
+                    (Some(template), _) => return Ok(template),
+                    (None, Some(error)) => return Err(Error::of(500, error)),
+                    (None, None) => {}
+                }
+            }
+        }
+        Err(Error::broken("the build's connection broke; it may go on"))
+    }
+
+    /// Removes a template that no machine stands on.
+    pub async fn remove_template(&self, name: &str) -> Result<()> {
+        let call = Call::delete(format!("/v1/template/{}", segment(name)?));
+        self.transport.json::<Removed>(call).await.map(drop)
+    }
+
+    /// Makes a token. Its secret is shown this once.
+    pub async fn create_token(&self, new: &NewToken) -> Result<MadeToken> {
+        self.transport.json(Call::post("/v1/token").body(new)?).await
+    }
+
+    /// Tokens, oldest first, without their secrets.
+    pub async fn list_tokens(&self) -> Result<Vec<Token>> {
+        Ok(self.transport.json::<TokenList>(Call::get("/v1/token")).await?.tokens)
+    }
+
+    /// Revokes a token; from the next request on it is unknown.
+    pub async fn revoke_token(&self, id: &str) -> Result<()> {
+        let call = Call::delete(format!("/v1/token/{}", segment(id)?));
+        self.transport.json::<Removed>(call).await.map(drop)
+    }
+
+    /// What the store takes.
+    pub async fn store_stats(&self) -> Result<StoreStats> {
+        self.transport.json(Call::get("/v1/store/stats")).await
+    }
+
+    /// Frees what no machine, checkpoint or template needs.
+    pub async fn store_gc(&self) -> Result<StoreFreed> {
+        self.transport.json(Call::post("/v1/store/gc")).await
+    }
+
+    /// Looks for damage in all that is in use, and with `mend` puts back what exists elsewhere.
+    pub async fn store_check(&self, mend: bool) -> Result<StoreChecked> {
+        let asked = CheckStore { mend: Some(mend) };
+        self.transport.json(Call::post("/v1/store/check").body(&asked)?).await
+    }
+}

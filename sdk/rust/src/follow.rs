@@ -1,0 +1,106 @@
+//! Output and end of an instruction, over as many connections as it takes.
+//!
+//! A connection that breaks is opened again behind the last line that came. One that breaks again
+//! and again without a new line is given up.
+
+use crate::retry::is_worth;
+use crate::sse::{Event, Events};
+use crate::transport::{Call, Transport};
+use crate::types::ErrorBody;
+use crate::{Error, Progress, Result};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// An open connection, and what it said that was not handed on yet.
+struct Connection {
+    pieces: BoxStream<'static, Result<Vec<u8>>>,
+    events: Events,
+    ready: VecDeque<Event>,
+}
+
+pub struct Follow {
+    transport: Arc<Transport>,
+    path: String,
+    /// The line to come next.
+    position: u64,
+    /// How often the connection broke since the last line.
+    broken: u32,
+    connection: Option<Connection>,
+    over: bool,
+}
+
+impl Follow {
+    pub fn new(transport: Arc<Transport>, path: String, position: u64) -> Follow {
+        Follow { transport, path, position, broken: 0, connection: None, over: false }
+    }
+
+    /// What comes next; nothing after the end, or after a failure for good.
+    pub async fn next(&mut self) -> Option<Result<Progress>> {
+        while !self.over {
+            let failure = match self.once().await {
+                Ok(Progress::Output(chunk)) if chunk.seq < self.position => continue,
+                Ok(progress) => return Some(Ok(self.heard(progress))),
+                Err(failure) => failure,
+            };
+            self.connection = None;
+            let retry = &self.transport.retry;
+            if self.broken >= retry.resumes || !is_worth(&failure, true) {
+                self.over = true;
+                return Some(Err(failure));
+            }
+            tokio::time::sleep(retry.pause(self.broken, &failure)).await;
+            self.broken += 1;
+        }
+        None
+    }
+
+    fn heard(&mut self, progress: Progress) -> Progress {
+        match &progress {
+            Progress::Output(chunk) => (self.position, self.broken) = (chunk.seq + 1, 0),
+            Progress::End(_) => self.over = true,
+        }
+        progress
+    }
+
+    /// The next thing the connection says.
+    async fn once(&mut self) -> Result<Progress> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => {
+                let call = Call::get(self.path.clone()).query("from", self.position);
+                let pieces = self.transport.stream(&call).await?;
+                none.insert(Connection {
+                    pieces,
+                    events: Events::default(),
+                    ready: VecDeque::new(),
+                })
+            }
+        };
+        loop {
+            if let Some(event) = connection.ready.pop_front() {
+                return read(&event);
+            }
+            let piece = connection.pieces.next().await;
+            let piece =
+                piece.ok_or_else(|| Error::broken("the stream ended before the result"))??;
+            connection.ready.extend(connection.events.feed(&piece)?);
+        }
+    }
+}
+
+fn read(event: &Event) -> Result<Progress> {
+    let strange = |error| Error::protocol(format!("an event that is not ours: {error}"));
+    match event.kind.as_str() {
+        "output" => serde_json::from_str(&event.data).map(Progress::Output).map_err(strange),
+        "result" => {
+            let end = serde_json::from_str(&event.data).map_err(strange)?;
+            Ok(Progress::End(Box::new(end)))
+        }
+        _ => {
+            let body: ErrorBody = serde_json::from_str(&event.data).map_err(strange)?;
+            Err(Error::of(500, body))
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Machines that never forget: the Rust SDK of Stasis.
+//!
+//! ```text
+//!   Client ─► Machine ─► Instruction ─► RunResult
+//!      └────────┴──────────┴──► transport: one pool of connections, retries, typed errors
+//! ```
+//!
+//! Everything that fails is an [`Error`] with the service's code and hint.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod client;
+mod error;
+mod exec;
+mod follow;
+mod instruction;
+mod machine;
+mod repl;
+mod result;
+mod retry;
+mod sse;
+mod transport;
+pub mod types;
+
+pub use client::{Builder, Client};
+pub use error::{ApiError, Error, Kind, Result};
+pub use exec::{Exec, Run};
+/// For `next()` on the streams of this crate.
+pub use futures_util::StreamExt;
+pub use instruction::{Instruction, Progress, Streamed};
+pub use jiff::Timestamp;
+pub use machine::Machine;
+pub use repl::Repl;
+pub use result::RunResult;
+pub use retry::Retry;

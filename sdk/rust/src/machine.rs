@@ -1,0 +1,148 @@
+//! A machine: run code, look, go back, branch.
+
+use crate::transport::{Call, Transport, at};
+use crate::types::{
+    Accepted, BranchRequest, Branches, Complete, Completions, History, Instruction as Recorded,
+    InstructionList, Interrupted, Machine as Info, Point, Removed, Rollback, Update, Var, VarList,
+};
+use crate::{Error, Exec, Instruction, Result, Run, Streamed};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Instructions on one page.
+const PAGE: u64 = 1000;
+
+/// A machine by name. Dropping this does nothing to the machine.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    transport: Arc<Transport>,
+    name: String,
+}
+
+impl Machine {
+    pub(crate) fn new(transport: Arc<Transport>, name: impl Into<String>) -> Machine {
+        Machine { transport, name: name.into() }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gives it code to run, and does not wait.
+    pub async fn exec(&self, exec: impl Into<Exec>) -> Result<Instruction> {
+        let call = exec.into().call(&self.name)?;
+        let accepted: Accepted = self.transport.json(call).await?;
+        let Accepted { instruction_seq, interrupted, .. } = accepted;
+        let (transport, name) = (self.transport.clone(), self.name.clone());
+        Ok(Instruction::new(transport, name, instruction_seq, interrupted))
+    }
+
+    /// Runs code to its end. An error of the code is part of the result;
+    /// [`check`](crate::RunResult::check) makes it an error.
+    pub fn run(&self, exec: impl Into<Exec>) -> Run<'_> {
+        Run::new(self, exec.into())
+    }
+
+    /// An instruction that it was given before.
+    pub fn instruction(&self, seq: u64) -> Instruction {
+        Instruction::new(self.transport.clone(), self.name.clone(), seq, false)
+    }
+
+    /// All instructions from number `start` on, oldest first.
+    pub fn instructions(&self, start: u64) -> Streamed<Recorded> {
+        let pages = stream::try_unfold((self.clone(), start), |(machine, from)| async move {
+            let path = machine.path("/exec")?;
+            let call = Call::get(path).query("from", from).query("limit", PAGE);
+            let page = machine.transport.json::<InstructionList>(call).await?.instructions;
+            let Some(last) = page.last().map(|last| last.seq) else { return Ok(None) };
+            Ok::<_, Error>(Some((stream::iter(page.into_iter().map(Ok)), (machine, last + 1))))
+        });
+        pages.try_flatten().boxed()
+    }
+
+    /// Interrupts what runs and keeps the state; whether something ran.
+    pub async fn interrupt(&self) -> Result<bool> {
+        let call = Call::post(self.path("/interrupt")?);
+        Ok(self.transport.json::<Interrupted>(call).await?.interrupted)
+    }
+
+    /// What the service says of it now.
+    pub async fn info(&self) -> Result<Info> {
+        self.transport.json(Call::get(self.path("")?)).await
+    }
+
+    /// Variables of the session.
+    pub async fn variables(&self) -> Result<Vec<Var>> {
+        let call = Call::get(self.path("/vars")?);
+        Ok(self.transport.json::<VarList>(call).await?.vars)
+    }
+
+    /// Names that could stand where the cursor is, counted in characters; at the end unless told.
+    pub async fn complete(&self, code: &str, cursor: Option<u64>) -> Result<Completions> {
+        let asked = Complete { code: code.to_owned(), cursor };
+        let call = Call::post(self.path("/complete")?).repeatable().body(&asked)?;
+        self.transport.json(call).await
+    }
+
+    /// States that can be gone back to, oldest first.
+    pub async fn history(&self) -> Result<Vec<Point>> {
+        let call = Call::get(self.path("/history")?);
+        Ok(self.transport.json::<History>(call).await?.checkpoints)
+    }
+
+    /// Back to the state before the last instruction.
+    pub async fn undo(&self) -> Result<Info> {
+        self.transport.json(Call::post(self.path("/undo")?)).await
+    }
+
+    /// Back to the state after instruction `seq`, or with `None` to the beginning.
+    pub async fn rollback(&self, seq: Option<u64>) -> Result<Info> {
+        let call = Call::post(self.path("/rollback")?).repeatable().body(&Rollback { seq })?;
+        self.transport.json(call).await
+    }
+
+    /// A new machine that goes on from this one's state.
+    pub async fn branch(&self) -> Result<Machine> {
+        let made = self.branches(BranchRequest::default()).await?;
+        made.into_iter().next().ok_or_else(|| Error::protocol("no branch was made"))
+    }
+
+    /// Branches as told: so many, by these names, from an earlier state, with tags of their own.
+    pub async fn branches(&self, request: BranchRequest) -> Result<Vec<Machine>> {
+        let call = Call::post(self.path("/branch")?).body(&request)?;
+        let made = self.transport.json::<Branches>(call).await?.machines;
+        let own = |info: Info| Machine::new(self.transport.clone(), info.name);
+        Ok(made.into_iter().map(own).collect())
+    }
+
+    /// Changes what is given; `tags` replaces all.
+    pub async fn update(&self, change: &Update) -> Result<Info> {
+        self.transport.json(Call::patch(self.path("")?).body(change)?).await
+    }
+
+    /// Takes an expiry away.
+    pub async fn keep(&self) -> Result<Info> {
+        let call = Call::patch(self.path("")?).body(&json!({ "expires_at": null }))?;
+        self.transport.json(call).await
+    }
+
+    /// Moves it out of memory. The next instruction brings it back.
+    pub async fn swap(&self) -> Result<Info> {
+        self.transport.json(Call::post(self.path("/swap")?).repeatable()).await
+    }
+
+    /// Brings it into memory.
+    pub async fn wake(&self) -> Result<Info> {
+        self.transport.json(Call::post(self.path("/wake")?).repeatable()).await
+    }
+
+    /// Removes it and all it had.
+    pub async fn remove(&self) -> Result<()> {
+        self.transport.json::<Removed>(Call::delete(self.path("")?)).await.map(drop)
+    }
+
+    fn path(&self, rest: &str) -> Result<String> {
+        at(&self.name, rest)
+    }
+}

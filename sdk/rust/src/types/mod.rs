@@ -1,0 +1,22 @@
+//! What the service says and is told, as its OpenAPI document describes it.
+//!
+//! Written by `python3 sdk/generate`; change the document instead. Fields and words only ever
+//! join: what this version does not know is passed over, or [`Unknown`](State::Unknown).
+
+mod files;
+mod history;
+mod instructions;
+mod machines;
+mod service;
+mod store;
+mod templates;
+mod tokens;
+
+pub use files::*;
+pub use history::*;
+pub use instructions::*;
+pub use machines::*;
+pub use service::*;
+pub use store::*;
+pub use templates::*;
+pub use tokens::*;

@@ -1,0 +1,67 @@
+//! A proxy as networks are at their worst: the answer to every second change is lost after the
+//! service gave it, and streams of events break off after a while.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Where in a stream of events the connection breaks.
+const CUT: u64 = 2000;
+
+/// Starts it; its address.
+pub fn start(service: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let (service, changes) = (service.to_owned(), Arc::new(AtomicUsize::new(0)));
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let (service, changes) = (service.clone(), changes.clone());
+            // a connection that fails is what this is for
+            std::thread::spawn(move || drop(pass(&client, &service, &changes)));
+        }
+    });
+    url
+}
+
+/// One request and its answer, or some of it.
+fn pass(mut client: &TcpStream, service: &str, changes: &AtomicUsize) -> std::io::Result<()> {
+    let (head, body) = read(client)?;
+    let mut upstream = TcpStream::connect(service)?;
+    upstream.write_all(head.as_bytes())?;
+    upstream.write_all(&body)?;
+    if head.starts_with("POST") {
+        let mut answer = Vec::new();
+        upstream.read_to_end(&mut answer)?;
+        return match changes.fetch_add(1, Ordering::Relaxed) % 2 {
+            0 => Ok(()),
+            _ => client.write_all(&answer),
+        };
+    }
+    let streams = head.lines().next().is_some_and(|line| line.contains("/events"));
+    std::io::copy(&mut upstream.take(if streams { CUT } else { u64::MAX }), &mut client)?;
+    Ok(())
+}
+
+/// A request, changed so that its connection ends with it.
+fn read(client: &TcpStream) -> std::io::Result<(String, Vec<u8>)> {
+    let mut lines = BufReader::new(client);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        lines.read_line(&mut line)?;
+        let lower = line.to_ascii_lowercase();
+        if let Some(value) = lower.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+        if !lower.starts_with("connection:") {
+            head.push_str(&line);
+        }
+    }
+    let mut body = vec![0; length];
+    lines.read_exact(&mut body)?;
+    Ok((head + "connection: close\r\n\r\n", body))
+}

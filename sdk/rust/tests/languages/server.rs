@@ -1,0 +1,46 @@
+//! A service on a data directory of its own, and the bad way to it.
+
+use crate::flaky;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+pub struct Server {
+    pub url: String,
+    pub token: String,
+    pub flaky_url: String,
+    child: Mutex<Child>,
+    data: tempfile::TempDir,
+}
+
+impl Server {
+    pub fn start() -> Server {
+        let data = stasis_testbed::data_dir();
+        let mut child = Command::new(stasis_testbed::program())
+            .arg("--data-dir")
+            .arg(data.path())
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("`cargo build --workspace` makes the program");
+        let mut log = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let line = log.by_ref().map_while(Result::ok).find(|line| line.starts_with("listening on"));
+        let line = line.expect("the service starts");
+        let url = line.rsplit(' ').next().expect("an address").to_owned();
+        // a full pipe would stop the service
+        std::thread::spawn(move || log.for_each(drop));
+        let token = std::fs::read_to_string(data.path().join("token")).expect("a token");
+        let flaky_url = flaky::start(url.trim_start_matches("http://"));
+        let token = token.trim().to_owned();
+        Server { url, token, flaky_url, child: Mutex::new(child), data }
+    }
+
+    /// Ends the service as a signal from outside does.
+    pub fn stop(&self) {
+        let mut child = self.child.lock().expect("nobody panicked");
+        let pid = child.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &pid]).status();
+        let _ = child.wait();
+        let _ = std::fs::remove_dir_all(self.data.path());
+    }
+}

@@ -1,0 +1,314 @@
+"""What every SDK can do, with the Python SDK: each scenario blocking and, where it differs, awaited."""
+
+import asyncio
+import os
+import pathlib
+import time
+import uuid
+
+import stasis
+from stasis import errors
+
+FLAKY = os.environ["STASIS_FLAKY_URL"]
+NAMES = pathlib.Path(__file__).with_name("names.txt").read_text().splitlines()
+HTML = "class Bold:\n    def _repr_html_(self): return '<b>x</b>'\n"
+
+client = stasis.Client()
+
+
+def fails(kind, call):
+    try:
+        call()
+    except kind as error:
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def until(condition):
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never happened")
+
+
+def who():
+    assert client.whoami().account == "root"
+    assert client.health().templates_ready
+
+
+def machines():
+    tag = uuid.uuid4().hex
+    first = client.create_machine(tags={"suite": tag}, memory_mb=512)
+    second = client.create_machine(f"py-{tag[:8]}", tags={"suite": tag, "n": "2"})
+    assert [machine.name for machine in client.list_machines({"suite": tag})] == [
+        second.name,
+        first.name,
+    ]
+    assert [m.name for m in client.list_machines({"suite": tag, "n": "2"})] == [second.name]
+    assert second.update(tags={"suite": tag}).tags == {"suite": tag}
+    assert client.get_machine(first.name).info.limits.memory_mb == 512
+    first.run("x = 1", quiet=True)
+    assert first.swap().state == "swapped"
+    assert first.wake().running
+    assert first.run("x").value == "1"
+    first.remove()
+    with second:
+        second.run("1")
+    assert list(client.list_machines({"suite": tag})) == []
+
+
+def pages():
+    with client.create_machine() as machine:
+        machine.branches(3, tags={"page": machine.name})
+        found = list(client.list_machines({"page": machine.name}, page_size=2))
+        assert len(found) == 3, found
+        for branch in found:
+            branch.remove()
+
+
+def state():
+    with client.create_machine() as machine:
+        nothing = machine.run("x = 41")
+        assert nothing.ok and nothing.value is None and nothing.address == f"{machine.name}@0"
+        assert machine.run("x + 1").check().value == "42"
+        assert machine.run("'text'").value == "'text'"
+
+
+def output():
+    code = "import sys\nfor i in range(3): print('line', i, 'é漢🦀')\nprint('bad', file=sys.stderr)\nprint()"
+    with client.create_machine() as machine:
+        seen = []
+        result = machine.run(code, on_output=seen.append)
+        assert [chunk.seq for chunk in seen] == [0, 1, 2, 3, 4], seen
+        assert result.stdout == "".join(f"line {i} é漢🦀\n" for i in range(3)) + "\n"
+        assert result.stderr == "bad\n" and result.output == seen
+        instruction = machine.exec("import time\nfor i in range(4): print(i); time.sleep(0.3)")
+        assert next(iter(instruction.output)).data == "0"
+        assert instruction.info().status == "running", "the first line came before the end"
+        assert [chunk.data for chunk in instruction.output] == ["0", "1", "2", "3"]
+
+    async def awaited():
+        async with stasis.AsyncClient() as own, await own.create_machine() as machine:
+            instruction = await machine.exec(code)
+            lines = [chunk.data async for chunk in instruction.output]
+            assert lines[0] == "line 0 é漢🦀" and len(lines) == 5
+            assert (await instruction).stderr == (await instruction.result).stderr == "bad\n"
+
+    asyncio.run(awaited())
+
+
+def rich_results():
+    with client.create_machine() as machine:
+        result = machine.run(HTML + "print('a')\ndisplay(Bold())\nBold()", quiet=True)
+        assert result.data["text/html"] == "<b>x</b>"
+        assert result.shown[0].data["text/html"] == "<b>x</b>" and result.shown[0].after == 1
+        assert result._repr_mimebundle_()["text/html"] == "<b>x</b>"
+        plain = machine.run("6 * 7")
+        assert plain._repr_mimebundle_() == {"text/plain": "42"}
+        plot = "import matplotlib.pyplot as plt\n_ = plt.plot([1, 2]); plt.show()"
+        assert machine.run(plot).png.startswith(b"\x89PNG")
+
+
+def failures():
+    with client.create_machine() as machine:
+        machine.run("x = 7")
+        result = machine.run("1 / 0")
+        assert not result.ok and result.error.name == "ZeroDivisionError" and result.value is None
+        error = fails(stasis.InstructionError, result.check)
+        assert error.name == "ZeroDivisionError" and "division by zero" in str(error)
+        assert machine.run("x").value == "7"
+
+
+def timeouts():
+    with client.create_machine() as machine:
+        machine.run("x = 7")
+        result = machine.run("while True: pass", timeout_seconds=0.3)
+        assert result.status == "interrupted" and result.error.name == "TimeoutError"
+        assert machine.run("x", timeout_seconds=None).value == "7"
+
+
+def interrupt():
+    with client.create_machine() as machine:
+        assert machine.interrupt() is False
+        instruction = machine.exec("x = 7\nprint('on')\nwhile True: pass")
+        next(iter(instruction.output))
+        assert machine.interrupt() is True
+        assert instruction.result.status == "interrupted"
+        machine.exec("while True: pass")
+        replaced = machine.exec("x", interrupt=True)
+        assert replaced.interrupted and replaced.result.value == "7"
+
+
+def cancel():
+    with client.create_machine() as machine:
+        runs = machine.exec("print('on')\nwhile True: pass")
+        waits = machine.exec("x = 1")
+        next(iter(runs.output))
+        assert waits.cancel() is True and waits.result.status == "cancelled"
+        assert runs.cancel() is False
+        runs.stop()
+        assert runs.result.status == "interrupted"
+
+
+def waiting():
+    with client.create_machine() as machine:
+        instruction = machine.exec("import time; time.sleep(1.5); 5")
+        error = fails(errors.WaitTimeout, lambda: instruction.wait(wait_seconds=0.3))
+        assert error.code == "client.wait_timeout" and error.hint
+        assert instruction.result.value == "5"
+
+
+def stopped_waiting():
+    async def awaited():
+        async with stasis.AsyncClient() as own, await own.create_machine() as machine:
+            told = asyncio.Event()
+            code = "x = 7\nprint('on')\nwhile True: pass"
+            task = asyncio.create_task(machine.run(code, on_output=lambda _: told.set()))
+            await told.wait()
+            task.cancel()
+            try:
+                await task
+                raise AssertionError("it was not cancelled")
+            except asyncio.CancelledError:
+                pass
+            assert (await machine.instruction(0)).status == "interrupted"
+            assert (await machine.run("x")).value == "7"
+
+    asyncio.run(awaited())
+
+
+def idempotency():
+    with client.create_machine() as machine:
+        machine.run("x = 0")
+        key = uuid.uuid4().hex
+        first = machine.exec("x += 1", idempotency_key=key)
+        again = machine.exec("x += 1", idempotency_key=key)
+        assert first.seq == again.seq
+        assert machine.run("x").value == "1"
+
+
+def lost_answers():
+    with stasis.Client(base_url=FLAKY) as flaky:
+        machine = flaky.create_machine()
+        machine.run("x = 0")
+        for _ in range(4):
+            machine.run("x += 1")
+        assert machine.run("x").value == "4"
+        assert client.get_machine(machine.name).info.instructions == 6
+    client.machine(machine.name).remove()
+    dead = stasis.Client(base_url="http://127.0.0.1:1", retry=stasis.Retry(attempts=2))
+    assert fails(errors.Unreachable, dead.whoami).code == "service.unreachable"
+
+
+def broken_streams():
+    lines = [f"{i} " + "x" * 60 for i in range(200)]
+    with stasis.Client(base_url=FLAKY) as flaky:
+        machine = flaky.create_machine()
+        result = machine.run("for i in range(200): print(i, 'x' * 60)\n'over'", quiet=True)
+        assert [chunk.data for chunk in result.output] == lines and result.value == "'over'"
+    client.machine(machine.name).remove()
+
+
+def history():
+    with client.create_machine(durability="local") as machine:
+        for i in range(3):
+            machine.run(f"x = {i}")
+        until(lambda: [point.seq for point in machine.history()] == [0, 1, 2])
+        machine.undo()
+        assert machine.run("x").value == "1"
+        machine.rollback(0)
+        assert machine.run("x").value == "0"
+        assert machine.instruction(2).info().rolled_back
+        machine.rollback(None)
+        assert machine.run("x").error.name == "NameError"
+
+
+def branches():
+    with client.create_machine(tags={"a": "1"}) as machine:
+        machine.run("x = 7")
+        one = machine.branch(tags={"b": "2"})
+        assert one.info.tags == {"a": "1", "b": "2"} and one.info.parent.machine == machine.name
+        names = [f"{machine.name}-a", f"{machine.name}-b"]
+        several = machine.branches(names=names)
+        assert [branch.name for branch in several] == names
+        one.run("x = 8")
+        machine.run("x += 2")
+        assert [m.run("x").value for m in (machine, one, *several)] == ["9", "8", "7", "7"]
+        early = machine.branch(seq=0)
+        assert early.run("x").value == "7"
+        for branch in (one, early, *several):
+            branch.remove()
+
+
+def variables():
+    with client.create_machine() as machine:
+        machine.run("numbers = [1, 2, 3]")
+        found = {var.name: var for var in machine.variables()}
+        assert found["numbers"].kind == "list" and found["numbers"].repr == "[1, 2, 3]"
+        assert machine.complete("numb").names == ["numbers"]
+
+
+def transcript():
+    with client.create_machine() as machine:
+        for i in range(3):
+            machine.run(f"{i}")
+        listed = list(machine.instructions())
+        assert [(one.seq, one.code, one.status) for one in listed] == [
+            (i, str(i), "done") for i in range(3)
+        ]
+        assert [one.seq for one in machine.instructions(1, page_size=1)] == [1, 2]
+        assert listed[0].queued_at <= listed[0].finished_at
+
+
+def refusals():
+    error = fails(errors.NotFound, lambda: client.get_machine("nobody"))
+    assert (error.code, error.status) == ("machine.not_found", 404)
+    assert error.hint and error.request_id
+    with client.create_machine() as machine:
+        fails(errors.Conflict, lambda: client.create_machine(machine.name))
+        fails(errors.InvalidRequest, lambda: client.create_machine("no/name"))
+        fails(errors.NotFound, lambda: machine.instruction(7).result)
+    fails(errors.InvalidRequest, lambda: client.get_machine(".."))
+    fails(errors.Unauthorized, stasis.Client("a.b").whoami)
+
+
+def templates():
+    listed = client.list_templates()
+    assert client.get_template(listed[0].name) == listed[0]
+    fails(errors.NotFound, lambda: client.get_template("none"))
+    fails(errors.ApiError, lambda: list(client.build_template("no recipe")))
+
+
+def tokens():
+    made = client.create_token("suite", scopes=["machines"])
+    assert made.id in [token.id for token in client.list_tokens()]
+    other = stasis.Client(made.token)
+    assert other.whoami().scopes == ["machines"]
+    fails(errors.Forbidden, other.list_tokens)
+    client.revoke_token(made.id)
+    fails(errors.Unauthorized, other.whoami)
+
+
+def store():
+    assert client.store_stats().images > 0
+
+
+def forevervm():
+    instruction = client.exec("print(123) or 567")
+    body = client.exec_result(instruction.machine, instruction.seq)
+    assert body.result.value == "567" and body.instruction_seq == 0
+    *lines, result = client.exec_result_stream(instruction.machine, 0)
+    assert [line.data for line in lines] == ["123"] and result.value == "567"
+    with client.repl() as repl:
+        asked = repl.exec("for i in range(2): print(i)\n'done'")
+        assert [chunk.data for chunk in asked.output] == ["0", "1"]
+        assert asked.result.value == "'done'"
+    assert client.repl(repl.machine_name).exec("i").result.value == "1"
+    repl.machine.remove()
+    client.machine(instruction.machine).remove()
+
+
+for name in NAMES:
+    globals()[name.replace(" ", "_")]()
+    print("ok", name, flush=True)
