@@ -276,7 +276,8 @@ fn reseeded_branches_differ_and_others_do_not() {
     let machine = bed.machine();
     keep(&machine, "import random, secrets, uuid, numpy as np\nrandom.seed(1)\nnp.random.seed(1)");
     let count: usize = if std::env::var_os("STASIS_SOAK").is_some() { 1000 } else { 50 };
-    let draw = "(random.random(), float(np.random.rand())), (secrets.token_hex(8), str(uuid.uuid1()), \
+    let draw = "(random.random(), float(np.random.rand())), \
+                (secrets.token_hex(8), str(uuid.uuid1()), \
                 __import__('os').urandom(8).hex(), __import__('ssl').RAND_bytes(8).hex())";
     let drawn = |reseed: bool, count: usize| -> Vec<(String, String)> {
         let wanted = Branch { names: vec![None; count], reseed, ..Branch::default() };
