@@ -38,6 +38,7 @@ soak: setup ## the long tests: random instants, many cycles, all of CPython's te
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test regrtest
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service load
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test travel --test branches
 
 setup: ## install and prepare what is missing
 	@bash dev/setup.sh

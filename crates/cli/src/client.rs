@@ -60,7 +60,7 @@ impl Client {
         Client::build(http, "http://stasis".into(), None, Some(keeper))
     }
 
-    fn remote(url: &str, token: Option<String>) -> Result<Client> {
+    pub fn remote(url: &str, token: Option<String>) -> Result<Client> {
         if !url.starts_with("http://") && !url.starts_with("https://") {
             let hint = "write it as http://host:port or https://host";
             return Err(

@@ -75,6 +75,17 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Proportional and private memory of a machine's processes, in KiB; nothing when it is
+    /// swapped out.
+    pub fn memory_kib(&self, machine: &Arc<Machine>) -> Result<(u64, u64)> {
+        machine.ask(|driver| match &driver.live {
+            Some(live) => Ok(live.tree.memory_kib()?),
+            None => Ok((0, 0)),
+        })
+    }
+}
+
 impl Driver {
     /// Gives the tree its machine's limits, where they are not everybody's.
     pub(crate) fn apply_limits(&self) -> Result<()> {

@@ -106,7 +106,7 @@ fn measure(bed: &Bed, wanted: &[&str]) -> Result<Results> {
 }
 
 /// Bytes of everything below a directory, as the disk has them.
-fn on_disk(dir: &Path) -> u64 {
+pub fn on_disk(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries

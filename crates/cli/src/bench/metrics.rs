@@ -14,6 +14,18 @@ pub enum Group {
     Gvisor,
     Machine(Machines),
     Service(Services),
+    Branch(Branches),
+}
+
+/// The groups of `bench branch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Branches {
+    One,
+    Hundred,
+    Pause,
+    PauseLarge,
+    Back,
+    History,
 }
 
 /// The groups of `bench machine`.
@@ -124,6 +136,53 @@ pub const MACHINE_METRICS: &[Metric] = &[
     ),
 ];
 
+/// What `bench branch` measures, likewise.
+pub const BRANCH_METRICS: &[Metric] = &[
+    barred("branch_ms", Group::Branch(Branches::One), 20.0, "call to first result in the branch"),
+    barred(
+        "branch_pause_ms",
+        Group::Branch(Branches::Pause),
+        4.0,
+        "longest stall in the source, which keeps writing",
+    ),
+    extra(
+        "branch_pause_baseline_ms",
+        Group::Branch(Branches::Pause),
+        "longest stall in 50 ms without a branch",
+    ),
+    barred(
+        "branch_pause_1536mib_ms",
+        Group::Branch(Branches::PauseLarge),
+        40.0,
+        "the same with a dirty 1.5 GiB array",
+    ),
+    barred(
+        "branch_100_ms",
+        Group::Branch(Branches::Hundred),
+        500.0,
+        "one call, 100 branches, each has answered",
+    ),
+    barred(
+        "branch_private_kib",
+        Group::Branch(Branches::One),
+        2048.0,
+        "private memory of a branch after one instruction",
+    ),
+    barred("rollback_ms", Group::Branch(Branches::Back), 25.0, "call to first result after undo"),
+    barred(
+        "checkpoint_overhead_ms",
+        Group::Branch(Branches::History),
+        3.0,
+        "what a checkpoint for each adds to an instruction",
+    ),
+    barred(
+        "history_kib_per_instruction",
+        Group::Branch(Branches::History),
+        1024.0,
+        "store growth for each small instruction",
+    ),
+];
+
 const fn barred(key: &'static str, group: Group, bar: f64, is: &'static str) -> Metric {
     Metric { key, group, bar: Some(bar), more_is_better: false, is }
 }
@@ -216,9 +275,11 @@ mod tests {
 
     #[test]
     fn keys_are_unique_and_descriptions_fit_a_terminal() {
-        for (index, metric) in METRICS.iter().enumerate() {
-            assert!(METRICS[..index].iter().all(|other| other.key != metric.key));
-            assert!(metric.is.len() <= 60, "{}", metric.key);
+        for metrics in [METRICS, MACHINE_METRICS, BRANCH_METRICS] {
+            for (index, metric) in metrics.iter().enumerate() {
+                assert!(metrics[..index].iter().all(|other| other.key != metric.key));
+                assert!(metric.is.len() <= 60, "{}", metric.key);
+            }
         }
     }
 }

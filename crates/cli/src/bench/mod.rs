@@ -7,6 +7,7 @@
 //! When a measurement fails the whole run fails: half a report would be mistaken for a whole one.
 
 mod bed;
+mod branch;
 mod choice;
 mod engine;
 mod host;
@@ -31,6 +32,8 @@ pub enum Bench {
     Machine(machine::Args),
     /// Measure a service as its clients see it, over loopback
     Service(service::Args),
+    /// Measure branches and going back, through the API of a service on loopback
+    Branch(branch::Args),
 }
 
 impl Bench {
@@ -39,6 +42,7 @@ impl Bench {
             Bench::Engine(args) => engine::run(args),
             Bench::Machine(args) => machine::run(args),
             Bench::Service(args) => service::run(args),
+            Bench::Branch(args) => branch::run(args),
         }
     }
 }

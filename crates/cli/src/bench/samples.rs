@@ -14,6 +14,10 @@ impl Samples {
         self.push(time.as_secs_f64() * 1e3);
     }
 
+    pub fn each(&self) -> impl Iterator<Item = f64> + '_ {
+        self.0.iter().copied()
+    }
+
     pub fn count(&self) -> usize {
         self.0.len()
     }

@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::failure::{At, Result};
 use crate::show;
+use reqwest::Method;
 use stasis_api::{Made, Name};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,8 +20,7 @@ pub struct Args {
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let file = std::fs::File::open(&args.file).at("open", &args.file)?;
     let query = args.name.map(|name| format!("?name={name}")).unwrap_or_default();
-    let path = format!("/v1/import{query}");
-    let made: Made = context.client()?.upload(reqwest::Method::POST, &path, file)?;
+    let made: Made = context.client()?.upload(Method::POST, &format!("/v1/import{query}"), file)?;
     match context.json {
         true => show::json(&made.machine),
         false => show::say(made.machine_name.as_str()),

@@ -18,13 +18,28 @@ impl Host {
         Ok(dropped)
     }
 
+    /// Forgets all checkpoints of a machine but the newest and those with labels.
+    pub fn prune_all(&self, machine: &Arc<crate::Machine>) -> Result<u64> {
+        let rule = Retention { last: Some(1), ..Retention::default() };
+        self.prune_by(machine, &rule, Timestamp::now())
+    }
+
     fn prune_machine(&self, machine: &Arc<crate::Machine>, now: Timestamp) -> Result<u64> {
         let rule = machine.record().made.retention.unwrap_or(self.inner().settings.retention);
+        self.prune_by(machine, &rule, now)
+    }
+
+    fn prune_by(
+        &self,
+        machine: &Arc<crate::Machine>,
+        rule: &Retention,
+        now: Timestamp,
+    ) -> Result<u64> {
         if rule.keeps_all() {
             return Ok(0);
         }
         let checkpoints = self.history(machine)?;
-        let freed = to_free(&checkpoints, &rule, now);
+        let freed = to_free(&checkpoints, rule, now);
         if freed.is_empty() {
             return Ok(0);
         }
