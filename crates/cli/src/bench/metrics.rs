@@ -13,6 +13,14 @@ pub enum Group {
     Criu,
     Gvisor,
     Machine(Machines),
+    Mcp(Mcp),
+}
+
+/// The groups of `bench mcp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mcp {
+    Http,
+    Stdio,
 }
 
 /// The groups of `bench machine`.
@@ -31,8 +39,9 @@ pub enum Machines {
 pub struct Metric {
     pub key: &'static str,
     pub group: Group,
-    /// The median may not exceed it.
+    /// The median may not exceed it; nor fall below it, if more is better.
     pub bar: Option<f64>,
+    pub more_is_better: bool,
     pub is: &'static str,
 }
 
@@ -106,12 +115,25 @@ pub const MACHINE_METRICS: &[Metric] = &[
     ),
 ];
 
+/// What `bench mcp` measures, likewise.
+pub const MCP_METRICS: &[Metric] = &[
+    barred("call_ms", Group::Mcp(Mcp::Http), 3.0, "`1+1` over Streamable HTTP, one session"),
+    floored("calls_per_s", Group::Mcp(Mcp::Http), 800.0, "the same from many sessions at once"),
+    barred("stdio_call_ms", Group::Mcp(Mcp::Stdio), 2.0, "`1+1` over standard streams"),
+    barred("first_call_ms", Group::Mcp(Mcp::Stdio), 150.0, "start of `stasis mcp` to first result"),
+    extra("first_call_warm_ms", Group::Mcp(Mcp::Stdio), "the same while a keeper runs"),
+];
+
+const fn floored(key: &'static str, group: Group, bar: f64, is: &'static str) -> Metric {
+    Metric { key, group, bar: Some(bar), more_is_better: true, is }
+}
+
 const fn barred(key: &'static str, group: Group, bar: f64, is: &'static str) -> Metric {
-    Metric { key, group, bar: Some(bar), is }
+    Metric { key, group, bar: Some(bar), more_is_better: false, is }
 }
 
 const fn extra(key: &'static str, group: Group, is: &'static str) -> Metric {
-    Metric { key, group, bar: None, is }
+    Metric { key, group, bar: None, more_is_better: false, is }
 }
 
 /// In the order they are measured and printed.

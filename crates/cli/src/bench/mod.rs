@@ -11,6 +11,7 @@ mod choice;
 mod engine;
 mod host;
 mod machine;
+mod mcp;
 mod measure;
 mod metrics;
 mod python;
@@ -28,6 +29,8 @@ pub enum Bench {
     Engine(engine::Args),
     /// Measure machines: create, run, swap, wake, and many of them at once
     Machine(machine::Args),
+    /// Measure calls by MCP, over HTTP and over standard streams
+    Mcp(mcp::Args),
 }
 
 impl Bench {
@@ -35,6 +38,7 @@ impl Bench {
         match self {
             Bench::Engine(args) => engine::run(args),
             Bench::Machine(args) => machine::run(args),
+            Bench::Mcp(args) => mcp::run(args),
         }
     }
 }

@@ -61,13 +61,13 @@ impl Row {
             min: rounded(samples.min()?),
             runs: samples.count(),
             bar: metric.bar,
-            met: metric.bar.map(|bar| p50 <= bar),
+            met: metric.bar.map(|bar| if metric.more_is_better { p50 >= bar } else { p50 <= bar }),
         })
     }
 }
 
 impl Report {
-    /// Keys whose median is over their bar.
+    /// Keys whose median is beyond their bar.
     pub fn missed(&self) -> Vec<&'static str> {
         self.rows()
             .filter(|(_, row)| row.met == Some(false))
