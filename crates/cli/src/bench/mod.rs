@@ -17,6 +17,7 @@ mod metrics;
 mod python;
 mod report;
 mod samples;
+mod service;
 pub mod setup;
 
 use crate::failure::Result;
@@ -31,6 +32,8 @@ pub enum Bench {
     Machine(machine::Args),
     /// Measure calls by MCP, over HTTP and over standard streams
     Mcp(mcp::Args),
+    /// Measure a service as its clients see it, over loopback
+    Service(service::Args),
 }
 
 impl Bench {
@@ -39,6 +42,7 @@ impl Bench {
             Bench::Engine(args) => engine::run(args),
             Bench::Machine(args) => machine::run(args),
             Bench::Mcp(args) => mcp::run(args),
+            Bench::Service(args) => service::run(args),
         }
     }
 }
