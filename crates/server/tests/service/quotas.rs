@@ -57,12 +57,34 @@ fn quotas_and_foreign_tokens() {
     let address = bound.tcp().expect("an address");
     let good = Client::new(address, &signed(&claims(&[])));
     foreign_tokens(&good);
+    way_to_a_token(&good);
     over_quota(&good);
     let root = std::fs::read_to_string(data.join("token")).expect("a token");
     let root = Client::new(address, root.trim());
     (0..4).for_each(|_| drop(root.machine()));
     bound.stop.stop();
     running.join().expect("no panic").expect("a good end");
+}
+
+/// A client without a token learns where to get one.
+fn way_to_a_token(good: &Client) {
+    let stranger = Client::new(good.address, "a.b");
+    let refused = stranger.post("/mcp", &json!({}));
+    assert_eq!(refused.status, 401);
+    let place = format!("http://{}/.well-known/oauth-protected-resource/mcp", good.address);
+    let pointer =
+        format!("www-authenticate: Bearer realm=\"stasis\", resource_metadata=\"{place}\"");
+    assert!(refused.head.contains(&pointer), "{}", refused.head);
+    let about = stranger.get("/.well-known/oauth-protected-resource/mcp").good();
+    assert_eq!(about["resource"], format!("http://{}/mcp", good.address));
+    assert_eq!(about["authorization_servers"], json!(["https://issuer.example"]));
+    let bare = Client::new(good.address, &signed(&claims(&[("scope", Value::Null)])));
+    let refused = bare.post("/mcp", &json!({}));
+    assert!(
+        refused.status == 403 && refused.head.contains("insufficient_scope"),
+        "{}",
+        refused.head
+    );
 }
 
 fn foreign_tokens(good: &Client) {
