@@ -172,11 +172,16 @@ impl Client {
         Ok(Lines::new(self.send(method, path, body, repeatable).await?))
     }
 
-    /// Sends a file as the body of a PUT; not a second time, for it may be long.
-    pub fn upload(&self, path: &str, file: std::fs::File) -> Result<stasis_api::FileInfo> {
+    /// Sends a file as a request's body; not a second time, for it may be long.
+    pub fn upload<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        file: std::fs::File,
+    ) -> Result<T> {
         let length = file.metadata().map(|about| about.len()).ok();
         self.block(async {
-            let request = self.request(Method::PUT, path, None::<&Value>);
+            let request = self.request(method, path, None::<&Value>);
             let request = match length {
                 Some(length) => request.header("content-length", length),
                 None => request,

@@ -111,7 +111,7 @@ impl Config {
         }
     }
 
-    fn count(&self, key: &str) -> Option<u64> {
+    pub fn count(&self, key: &str) -> Option<u64> {
         match self.value(key) {
             Some(Value::Count(count)) => Some(*count),
             _ => None,

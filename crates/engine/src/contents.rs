@@ -156,7 +156,7 @@ impl Contents<'_> {
             // what the template has there may have come or gone with it
             if self.shows_root(path) != other.shows_root(path) || is_dir(&before) != is_dir(&after)
             {
-                for below in self.root_files(path).into_iter().filter(|path| path != "") {
+                for below in self.root_files(path).into_iter().filter(|path| !path.is_empty()) {
                     self.note(other, &below, found)?;
                 }
             }

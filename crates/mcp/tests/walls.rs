@@ -153,8 +153,15 @@ async fn lines_through_a_socket() {
         if message.get("id").is_none() {
             return Value::Null;
         }
-        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("in time");
-        serde_json::from_str(&line.expect("read").expect("a line")).expect("JSON")
+        loop {
+            let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("in time");
+            let said: Value =
+                serde_json::from_str(&line.expect("read").expect("a line")).expect("JSON");
+            // news may come in between
+            if said.get("id").is_some() {
+                return said;
+            }
+        }
     };
     let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {},

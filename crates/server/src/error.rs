@@ -15,6 +15,8 @@ pub enum Error {
     RootToken,
     #[error("the words for agents: {0}")]
     Words(String),
+    #[error("the key set {place}: {what}")]
+    Jwks { place: String, what: String },
     #[error(transparent)]
     Machine(#[from] stasis_machine::Error),
     #[error("{} machines could not be saved: {}", .0.len(), .0.join("; "))]
@@ -30,6 +32,7 @@ impl Error {
             Error::Io { .. } => "service.io",
             Error::RootToken => "service.root_token",
             Error::Words(_) => "service.mcp_words",
+            Error::Jwks { .. } => "service.jwks",
             Error::Machine(error) => error.code(),
             Error::Unsaved(_) => "service.unsaved",
         }

@@ -1,12 +1,14 @@
 //! What happens to every request on its way in and out: it gets an id, is checked, counted, logged
 //! and, if it changes things, written to the audit log.
 
-use crate::app::{App, Phase};
+use crate::app::{ACCOUNT, App, Phase};
 use crate::audit::Entry;
 use crate::auth::{Caller, unauthorized};
 use crate::connection::Peer;
 use crate::failure::{Failure, REQUEST, Result};
+use crate::forkd;
 use crate::keyring::random_hex;
+use crate::oauth;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -15,7 +17,7 @@ use std::time::Instant;
 
 const ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Asked without a token: whether the service lives, and the way to an account that is not one.
-const OPEN: [&str; 2] = ["/health", "/internal/signup"];
+const OPEN: [&str; 3] = ["/health", "/healthz", "/internal/signup"];
 /// Where browsers put a token, because their WebSockets cannot send headers.
 const IN_QUERY: &str = "_forevervm_jwt";
 
@@ -32,17 +34,23 @@ async fn watched(app: App, id: String, mut request: Request, next: Next) -> Resp
     let peer = request.extensions().get().copied().unwrap_or(Peer::Private);
     let foreign = app.guard.foreign(request.headers()).and_then(|text| text.parse().ok());
     let admitted = admit(&app, peer, &request);
+    let challenge = oauth::challenge(&app, request.headers(), &path);
     let caller = admitted.as_ref().ok().cloned().flatten();
     let mut response = match admitted {
+        Err(failure) if forkd::is_own(&path) => forkd::Refusal::from(failure).into_response(),
         Err(failure) => failure.into_response(),
         Ok(_) if method == Method::OPTIONS && foreign.is_some() => preflight(),
         Ok(caller) => {
+            let account = caller.as_ref().map(|caller| caller.account.clone());
             if let Some(caller) = caller {
                 request.extensions_mut().insert(caller);
             }
-            next.run(request).await
+            ACCOUNT.scope(account.unwrap_or_default(), next.run(request)).await
         }
     };
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
     let status = response.status().as_u16();
     app.metrics.answered(method.as_str(), &route, status, start.elapsed());
     let account = caller.as_ref().map(|caller| caller.account.as_str());
@@ -79,11 +87,16 @@ fn admit(app: &App, peer: Peer, request: &Request) -> Result<Option<Caller>> {
     }
     app.guard.check(request.headers())?;
     let path = request.uri().path();
-    if OPEN.contains(&path) || request.method() == Method::OPTIONS {
+    let open = OPEN.contains(&path) || oauth::is_open(path);
+    if open || request.method() == Method::OPTIONS {
         return Ok(None);
     }
     let token = bearer(request.headers()).or_else(|| in_query(request.uri()));
-    let caller = token.and_then(|token| app.keyring.caller(token));
+    let known = |token: &str| {
+        let jwt = || app.jwt.as_ref().and_then(|jwt| jwt.caller(token));
+        app.keyring.caller(token).or_else(jwt)
+    };
+    let caller = token.and_then(known);
     caller.map(Some).ok_or_else(unauthorized)
 }
 

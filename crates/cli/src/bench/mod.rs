@@ -11,11 +11,13 @@ mod choice;
 mod engine;
 mod host;
 mod machine;
+mod mcp;
 mod measure;
 mod metrics;
 mod python;
 mod report;
 mod samples;
+mod service;
 pub mod setup;
 
 use crate::failure::Result;
@@ -28,6 +30,10 @@ pub enum Bench {
     Engine(engine::Args),
     /// Measure machines: create, run, swap, wake, and many of them at once
     Machine(machine::Args),
+    /// Measure calls by MCP, over HTTP and over standard streams
+    Mcp(mcp::Args),
+    /// Measure a service as its clients see it, over loopback
+    Service(service::Args),
 }
 
 impl Bench {
@@ -35,6 +41,8 @@ impl Bench {
         match self {
             Bench::Engine(args) => engine::run(args),
             Bench::Machine(args) => machine::run(args),
+            Bench::Mcp(args) => mcp::run(args),
+            Bench::Service(args) => service::run(args),
         }
     }
 }
