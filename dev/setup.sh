@@ -16,8 +16,6 @@ here=$(pwd -P)
 
 UV=0.13.7
 DENO=2.9.6
-# the official Python clients of MCP, one for each of their lines
-PYTHON_MCP=(1.30.0 2.3.0)
 TYPESCRIPT=7.0.2
 BUN=1.4.4
 
@@ -42,6 +40,7 @@ missing_packages() {
   python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3 python3-venv
   command -v node >/dev/null || echo nodejs
   command -v npm >/dev/null || echo npm
+  command -v ip >/dev/null || echo iproute2
 }
 
 packages() {
@@ -81,12 +80,6 @@ make_mcp() {
   # shellcheck disable=SC2046 # a list of packages
   npm install --prefix .dev/mcp --no-save --no-audit --no-fund --ignore-scripts --silent \
     $(grep -v '^#' dev/mcp.txt)
-  local version
-  for version in "${PYTHON_MCP[@]}"; do
-    python3 -m venv ".dev/mcp/mcp${version%%.*}"
-    ".dev/mcp/mcp${version%%.*}/bin/python" -m pip install --quiet --disable-pip-version-check \
-      "mcp==$version"
-  done
 }
 
 make_deno() {
@@ -150,7 +143,7 @@ venv=$({ echo "$here $python $UV"; cat dev/requirements.txt; } | hash_of)
 step venv "$venv" make_venv
 step deno "$DENO" make_deno
 step clients "$({ echo "$here $python"; cat dev/clients.txt; } | hash_of)" make_clients
-step mcp "$({ echo "$here $python ${PYTHON_MCP[*]}"; cat dev/mcp.txt; } | hash_of)" make_mcp
+step mcp "$({ echo "$here"; cat dev/mcp.txt; } | hash_of)" make_mcp
 step sdk "$({ echo "$here $python $TYPESCRIPT $BUN"; cat dev/sdk.txt; } | hash_of)" make_sdk
 python3 tests/programs/run_plain.py --build-only --out .dev/programs
 rootfs=$({

@@ -11,8 +11,8 @@ const CLIENTS: [(&str, &str, &str, &str); 9] = [
     (
         "claude-desktop",
         ".config/Claude/claude_desktop_config.json",
-        "{\n  \"mcpServers\": {\n    \"other\": {\n      \"command\": \"npx\",\n      \"args\": [\"x\"]\n    \
-         }\n  },\n  \"globalShortcut\": \"\"\n}",
+        "{\n  \"mcpServers\": {\n    \"other\": {\n      \"command\": \"npx\",\n      \"args\": \
+         [\"x\"]\n    }\n  },\n  \"globalShortcut\": \"\"\n}",
         "mcpServers",
     ),
     (

@@ -159,9 +159,9 @@ mod tests {
 
     #[test]
     fn yaml_keeps_comments_and_order() {
-        let text = "# mine\nGOOSE_MODEL: gpt # why not\nservers:\n    # theirs\n    other:\n        \
-                    cmd: x\n        args: [a, b]\n\n    third:\n        cmd: |\n          many\n\n          \
-                    lines\n# end\nlast: 1\n";
+        let text = "# mine\nMODEL: gpt # why not\nservers:\n    # theirs\n    other:\n        \
+                    cmd: x\n        args: [a, b]\n\n    third:\n        cmd: |\n          many\n\n \
+                    \x20        lines\n# end\nlast: 1\n";
         let with = round(Format::Yaml, text);
         for kept in
             ["# mine\n", "# why not", "# theirs", "args: [a, b]", "# end\n", "    stasis:\n"]
