@@ -68,7 +68,7 @@ async fn crowd(bed: &Bed, address: SocketAddr) -> Result<f64> {
                 session.one_and_one().await?;
                 calls += 1;
             }
-            Ok(calls)
+            Ok::<u64, crate::failure::Failure>(calls)
         })
     });
     let mut calls = 0;
