@@ -27,6 +27,8 @@ pub struct Shared {
     pub forkd: stasis_forkd::Forkd,
     pub keyring: Keyring,
     pub jwt: Option<Arc<Jwt>>,
+    /// Whether clients come by TLS.
+    pub secure: bool,
     pub guard: Guard,
     pub turns: Turns,
     pub quota: Quota,

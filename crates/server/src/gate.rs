@@ -8,6 +8,7 @@ use crate::connection::Peer;
 use crate::failure::{Failure, REQUEST, Result};
 use crate::forkd;
 use crate::keyring::random_hex;
+use crate::oauth;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -33,6 +34,7 @@ async fn watched(app: App, id: String, mut request: Request, next: Next) -> Resp
     let peer = request.extensions().get().copied().unwrap_or(Peer::Private);
     let foreign = app.guard.foreign(request.headers()).and_then(|text| text.parse().ok());
     let admitted = admit(&app, peer, &request);
+    let challenge = oauth::challenge(&app, request.headers(), &path);
     let caller = admitted.as_ref().ok().cloned().flatten();
     let mut response = match admitted {
         Err(failure) if forkd::is_own(&path) => forkd::Refusal::from(failure).into_response(),
@@ -46,6 +48,9 @@ async fn watched(app: App, id: String, mut request: Request, next: Next) -> Resp
             ACCOUNT.scope(account.unwrap_or_default(), next.run(request)).await
         }
     };
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
     let status = response.status().as_u16();
     app.metrics.answered(method.as_str(), &route, status, start.elapsed());
     let account = caller.as_ref().map(|caller| caller.account.as_str());
@@ -82,7 +87,8 @@ fn admit(app: &App, peer: Peer, request: &Request) -> Result<Option<Caller>> {
     }
     app.guard.check(request.headers())?;
     let path = request.uri().path();
-    if OPEN.contains(&path) || request.method() == Method::OPTIONS {
+    let open = OPEN.contains(&path) || oauth::is_open(path);
+    if open || request.method() == Method::OPTIONS {
         return Ok(None);
     }
     let token = bearer(request.headers()).or_else(|| in_query(request.uri()));

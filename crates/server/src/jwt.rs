@@ -74,6 +74,11 @@ impl Jwt {
         Ok(Arc::new(Jwt { options, keys: RwLock::new(keys), unknown: Notify::new() }))
     }
 
+    /// Who gives tokens out.
+    pub fn issuer(&self) -> &str {
+        &self.options.issuer
+    }
+
     /// Reads the key set again and again.
     pub async fn keep_reading(self: Arc<Jwt>) {
         loop {

@@ -36,6 +36,7 @@ mod listen;
 mod machines;
 mod mcp;
 mod metrics;
+mod oauth;
 mod openapi;
 mod pages;
 mod ranges;

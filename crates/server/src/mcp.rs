@@ -3,8 +3,10 @@
 use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::error::Error;
+use crate::oauth;
 use axum::Router;
 use axum::extract::Request;
+use axum::http::header;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use stasis_mcp::{Account, McpOptions, Words};
@@ -33,7 +35,8 @@ async fn name_account(mut request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Caller>().cloned();
     let Some(caller) = caller else { return crate::auth::unauthorized().into_response() };
     if let Err(failure) = caller.need(Scope::Machines) {
-        return failure.into_response();
+        let refusal = [(header::WWW_AUTHENTICATE, oauth::too_little(Scope::Machines))];
+        return (refusal, failure).into_response();
     }
     request.extensions_mut().insert(Account(caller.account));
     next.run(request).await

@@ -47,6 +47,7 @@ pub fn router(app: App) -> Router {
     let (router, _) = all().split_for_parts();
     router
         .merge(mcp::routes(&app))
+        .merge(crate::oauth::routes())
         .merge(forkd::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(not_so)

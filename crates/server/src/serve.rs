@@ -193,6 +193,7 @@ fn prepare(
         forkd: stasis_forkd::Forkd::new(host.clone()),
         keyring: Keyring::load(&host)?,
         jwt,
+        secure: options.tls.is_some(),
         guard,
         turns: Turns::new(),
         quota: Quota::new(),

@@ -13,6 +13,7 @@ pub enum Group {
     Criu,
     Gvisor,
     Machine(Machines),
+    Mcp(Mcp),
     Service(Services),
     Branch(Branches),
 }
@@ -26,6 +27,13 @@ pub enum Branches {
     PauseLarge,
     Back,
     History,
+}
+
+/// The groups of `bench mcp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mcp {
+    Http,
+    Stdio,
 }
 
 /// The groups of `bench machine`.
@@ -181,6 +189,15 @@ pub const BRANCH_METRICS: &[Metric] = &[
         1024.0,
         "store growth for each small instruction",
     ),
+];
+
+/// What `bench mcp` measures, likewise.
+pub const MCP_METRICS: &[Metric] = &[
+    barred("call_ms", Group::Mcp(Mcp::Http), 3.0, "`1+1` over Streamable HTTP, one session"),
+    at_least("calls_per_s", Group::Mcp(Mcp::Http), 800.0, "the same from many sessions at once"),
+    barred("stdio_call_ms", Group::Mcp(Mcp::Stdio), 2.0, "`1+1` over standard streams"),
+    barred("first_call_ms", Group::Mcp(Mcp::Stdio), 150.0, "start of `stasis mcp` to first result"),
+    extra("first_call_warm_ms", Group::Mcp(Mcp::Stdio), "the same while a keeper runs"),
 ];
 
 const fn barred(key: &'static str, group: Group, bar: f64, is: &'static str) -> Metric {

@@ -12,6 +12,7 @@ mod choice;
 mod engine;
 mod host;
 mod machine;
+mod mcp;
 mod measure;
 mod metrics;
 mod python;
@@ -30,6 +31,8 @@ pub enum Bench {
     Engine(engine::Args),
     /// Measure machines: create, run, swap, wake, and many of them at once
     Machine(machine::Args),
+    /// Measure calls by MCP, over HTTP and over standard streams
+    Mcp(mcp::Args),
     /// Measure a service as its clients see it, over loopback
     Service(service::Args),
     /// Measure branches and going back, through the API of a service on loopback
@@ -41,6 +44,7 @@ impl Bench {
         match self {
             Bench::Engine(args) => engine::run(args),
             Bench::Machine(args) => machine::run(args),
+            Bench::Mcp(args) => mcp::run(args),
             Bench::Service(args) => service::run(args),
             Bench::Branch(args) => branch::run(args),
         }

@@ -1,0 +1,66 @@
+//! What a client of MCP needs to get a token by itself: where this service says who gives them
+//! out, and the header of a refusal that points there (RFC 9728). Only where web tokens are taken.
+
+use crate::app::App;
+use crate::auth::Scope;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::json;
+
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+/// What is protected, unless the address says which of ours.
+const RESOURCE: &str = "/mcp";
+
+pub fn routes() -> Router<App> {
+    let own = || get(metadata);
+    Router::new().route(WELL_KNOWN, own()).route(&format!("{WELL_KNOWN}/{{*path}}"), own())
+}
+
+/// Whether a path is asked for before there is a token.
+pub fn is_open(path: &str) -> bool {
+    path.strip_prefix(WELL_KNOWN).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// This service as a client calls it.
+fn origin(app: &App, headers: &HeaderMap) -> Option<String> {
+    let host = headers.get(header::HOST)?.to_str().ok()?;
+    let scheme = if app.secure { "https" } else { "http" };
+    Some(format!("{scheme}://{host}"))
+}
+
+async fn metadata(State(app): State<App>, request: Request) -> Response {
+    let (Some(jwt), Some(origin)) = (&app.jwt, origin(&app, request.headers())) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let path = request.uri().path().strip_prefix(WELL_KNOWN).filter(|path| !path.is_empty());
+    let about = json!({
+        "resource": format!("{origin}{}", path.unwrap_or(RESOURCE)),
+        "authorization_servers": [jwt.issuer()],
+        "scopes_supported": Scope::all(),
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Stasis",
+    });
+    Json(about).into_response()
+}
+
+/// What goes with a refusal: how to be let in.
+pub fn challenge(app: &App, request: &HeaderMap, path: &str) -> HeaderValue {
+    let place = app.jwt.as_ref().and_then(|_| origin(app, request));
+    let own = if path.starts_with(RESOURCE) || path.starts_with("/sse") { path } else { "" };
+    let text = match place {
+        Some(origin) => {
+            format!("Bearer realm=\"stasis\", resource_metadata=\"{origin}{WELL_KNOWN}{own}\"")
+        }
+        None => "Bearer realm=\"stasis\"".to_owned(),
+    };
+    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("Bearer"))
+}
+
+/// The same for a token that may not do what it is used for.
+pub fn too_little(scope: Scope) -> HeaderValue {
+    let text = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", scope.word());
+    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("Bearer"))
+}
