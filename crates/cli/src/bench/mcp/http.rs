@@ -31,7 +31,7 @@ pub fn measure(bed: &Bed, results: &mut Results) -> Result<()> {
     let measured = ask(bed, address, results);
     Stop::stop(&stop);
     let served = serving.join().map_err(|_| wrong("the service broke"))?;
-    served.map_err(|error| wrong(error))?;
+    served.map_err(wrong)?;
     measured
 }
 
