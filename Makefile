@@ -18,14 +18,8 @@ export STASIS_TEST_PROGRAMS ?= $(dev)/programs
 help: ## say what can be made
 	@awk -F ': .*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-run: setup ## build for release, prepare the default template, and talk to a new machine
-	cargo build --release --locked --bin stasis --bin stasis-spawner
-	target/release/stasis template build
-	@if [ -t 0 ]; then target/release/stasis repl; else $(demonstration); fi
-
-# What `make run` shows where nobody can type.
-demonstration = target/release/stasis run \
-	-c 'import pandas; print(pandas.DataFrame({"a": [1, 2], "b": [3, 4]})); "hello from a machine"'
+run: ## build what is not built, and serve machines on 127.0.0.1:7717
+	@bash dev/run.sh
 
 bench: setup ## measure the engine on this machine
 	cargo build --release --locked --bin stasis --bin stasis-spawner
@@ -43,6 +37,7 @@ soak: setup ## the long tests: random instants, many cycles, all of CPython's te
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test stress -- --nocapture
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test regrtest
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service load
 
 setup: ## install and prepare what is missing
 	@bash dev/setup.sh

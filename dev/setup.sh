@@ -129,6 +129,8 @@ check_rootfs() {
 
 packages
 command -v cargo >/dev/null || fail "please install Rust 1.95 or newer (rustup)"
+# all that building and serving need
+[[ "${1:-}" != packages ]] || exit 0
 mkdir -p .dev/stamps .dev/node
 exec 9>.dev/lock
 flock 9

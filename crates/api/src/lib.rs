@@ -9,6 +9,7 @@
 
 mod address;
 mod error;
+mod events;
 mod files;
 mod forever;
 mod instruction;
@@ -20,6 +21,7 @@ mod travel;
 
 pub use address::{Address, AddressError};
 pub use error::{ErrorBody, Problem};
+pub use events::{Event, EventFilter, EventKind};
 pub use files::{
     AtPath, FileChange, FileEvent, FileInfo, FileKind, FileList, ListFiles, PutFile, RemoveFile,
 };

@@ -36,6 +36,17 @@ pub struct Filter {
     pub tags: BTreeMap<String, String>,
     #[serde(default)]
     pub state: Option<State>,
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub created_after: Option<Timestamp>,
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub created_before: Option<Timestamp>,
+    /// Bounds on the memory a machine may use.
+    #[serde(default)]
+    pub memory_mb_min: Option<u64>,
+    #[serde(default)]
+    pub memory_mb_max: Option<u64>,
     /// At most this many; 1000 unless told.
     #[serde(default)]
     pub limit: Option<u64>,

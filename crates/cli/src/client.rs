@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use stasis_api::ErrorBody;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often a request is sent when the connection fails.
@@ -84,6 +85,19 @@ impl Client {
         let agent = concat!("stasis/", env!("CARGO_PKG_VERSION"));
         let http = http.user_agent(agent).build().map_err(|error| broken(said(&error)))?;
         Ok(Client { runtime, http, base, token, keeper })
+    }
+
+    /// The way to the service's MCP at a path, for one who passes messages on.
+    pub fn upstream(self: &Arc<Self>, path: &str) -> stasis_mcp::Upstream {
+        // a name that the protocol's own check of hosts knows
+        let base = if self.keeper.is_some() { "http://localhost" } else { &self.base };
+        let url = format!("{base}{path}");
+        let upstream = stasis_mcp::Upstream::new(self.http.clone(), url);
+        let own = self.clone();
+        upstream.with_token(self.token.clone()).with_revival(move || {
+            let own = own.clone();
+            async move { own.ready().await.is_ok() && own.keeper.is_some() }
+        })
     }
 
     pub fn block<T>(&self, work: impl Future<Output = T>) -> T {
@@ -158,11 +172,16 @@ impl Client {
         Ok(Lines::new(self.send(method, path, body, repeatable).await?))
     }
 
-    /// Sends a file as the body of a PUT; not a second time, for it may be long.
-    pub fn upload(&self, path: &str, file: std::fs::File) -> Result<stasis_api::FileInfo> {
+    /// Sends a file as a request's body; not a second time, for it may be long.
+    pub fn upload<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        file: std::fs::File,
+    ) -> Result<T> {
         let length = file.metadata().map(|about| about.len()).ok();
         self.block(async {
-            let request = self.request(Method::PUT, path, None::<&Value>);
+            let request = self.request(method, path, None::<&Value>);
             let request = match length {
                 Some(length) => request.header("content-length", length),
                 None => request,

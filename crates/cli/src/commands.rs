@@ -9,7 +9,9 @@ mod cp;
 mod doctor;
 mod exec;
 mod explore;
+mod export;
 pub mod history;
+mod import;
 mod label;
 mod machine;
 mod making;
@@ -70,6 +72,10 @@ pub enum Command {
     Label(label::Args),
     /// Look at variables and files of the past
     Peek(peek::Args),
+    /// Write a machine to one file
+    Export(export::Args),
+    /// Take a machine in from a file
+    Import(import::Args),
     /// Build, list, look at and remove what machines start from
     #[command(subcommand)]
     Template(template::Template),
@@ -117,6 +123,8 @@ impl Command {
             Command::Tree(args) => tree::run(args, context),
             Command::Label(args) => label::run(args, context),
             Command::Peek(args) => peek::run(args, context),
+            Command::Export(args) => export::run(args, context),
+            Command::Import(args) => import::run(args, context),
             Command::Template(command) => command.run(context),
             Command::Store(command) => command.run(context),
             Command::Token(command) => command.run(context),

@@ -2,9 +2,9 @@
 //!
 //!   flag ─► environment ─► file ─► default          the first that says something wins
 //!
-//! One TOML file; keys below a table such as `[limits]` are written `limits.memory_mb` here. A key that is not
-//! known, and a value that does not fit its key, are errors: a typing mistake must not pass as a
-//! default.
+//! One TOML file; keys below a table such as `[limits]` are written `limits.memory_mb` here. A key
+//! that is not known, and a value that does not fit its key, are errors: a typing mistake must not
+//! pass as a default.
 
 mod keys;
 
@@ -111,7 +111,7 @@ impl Config {
         }
     }
 
-    fn count(&self, key: &str) -> Option<u64> {
+    pub fn count(&self, key: &str) -> Option<u64> {
         match self.value(key) {
             Some(Value::Count(count)) => Some(*count),
             _ => None,

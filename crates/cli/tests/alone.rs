@@ -28,6 +28,8 @@ fn help_of_every_command() {
         "tree",
         "label",
         "peek",
+        "export",
+        "import",
         "template",
         "template build",
         "store",
@@ -106,12 +108,12 @@ fn settings_and_where_they_came_from() {
 
 #[test]
 fn the_host_is_examined() {
-    let world = World::new();
+    let mut world = World::new();
     let said = world.run(&["doctor", "--json"]);
     let answer = said.json();
     let checks = answer["checks"].as_array().expect("a list");
     let names: Vec<&str> = checks.iter().filter_map(|check| check["name"].as_str()).collect();
-    for name in ["kernel", "root", "overlayfs", "cgroups", "Landlock", "disk space", "uv"] {
+    for name in ["kernel", "root", "overlayfs", "cgroups", "landlock", "disk space", "uv"] {
         assert!(names.contains(&name), "no {name} in {names:?}");
     }
     for check in checks {
@@ -124,6 +126,10 @@ fn the_host_is_examined() {
     assert_eq!(said.code(), i32::from(missing));
     let text = world.run(&["doctor"]).stdout();
     assert!(names.iter().all(|name| text.contains(name)), "{text}");
+    world.set("STASIS_WITHOUT", "pagemap_scan");
+    let without = world.run(&["doctor"]).stdout();
+    let line = without.lines().find(|line| line.contains("pagemap_scan")).expect("a line");
+    assert!(line.starts_with("lacking") && without.contains("captures read the whole page map"));
 }
 
 #[test]

@@ -174,7 +174,7 @@ fn history_undo_and_branches() {
     assert_eq!(kept.run(&["rollback", "work@999"]).code(), 3);
     let table = kept.well(&["history", "work"]);
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let status: Vec<String> = table.lines().skip(1).map(|line| words(line)[1].clone()).collect();
+    let status: Vec<String> = table.lines().skip(1).map(|line| words(line)[2].clone()).collect();
     assert_eq!(status, ["done", "undone", "undone", "undone", "undone", "done"], "{table}");
     assert_eq!(kept.well(&["branch", "work", "-n", "3"]).lines().count(), 3);
 }
@@ -272,4 +272,7 @@ fn the_past_and_relatives_from_the_command_line() {
     assert!(varied.contains("  30\n") && varied.contains("  hi\n"), "{varied}");
     let disk = kept.well(&["machine", "disk", "work"]);
     assert!(disk.contains("own_bytes"), "{disk}");
+    kept.well(&["export", "work", "work.machine", "--history"]);
+    assert_eq!(kept.well(&["import", "work.machine", "--name", "again"]), "again\n");
+    assert_eq!(kept.well(&["exec", "again", "x"]), "3\n");
 }

@@ -1,6 +1,6 @@
 //! The engine's front: launch, capture, restore, park.
 
-use crate::capture::{self, Captured};
+use crate::capture::{self, Captured, Source};
 use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
@@ -95,16 +95,27 @@ impl Engine {
         (self.confinement.cgroups.kind(), self.confinement.cgroups.missing())
     }
 
+    /// Captures a tree, which runs on.
+    pub fn capture(&self, tree: &Tree) -> Result<Captured> {
+        self.capture_source(tree, Source::RunsOn)
+    }
+
+    /// Captures a tree for the last time: it does nothing any more that is not in the image. When
+    /// this fails it runs on, otherwise it is killed, and [`Tree::kill`] waits for its end.
+    pub fn capture_last(&self, tree: &Tree) -> Result<Captured> {
+        self.capture_source(tree, Source::Ends)
+    }
+
     /// Runs in a thread of its own: whatever happens, when that ends the kernel lets go of
     /// everything it traced.
-    pub fn capture(&self, tree: &Tree) -> Result<Captured> {
+    fn capture_source(&self, tree: &Tree, source: Source) -> Result<Captured> {
         let _turn = self.captures.take();
         let faults = fault::owner();
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("stasis-capture".into());
             let capture = move || {
                 fault::adopt(faults);
-                capture::capture(tree, &self.store)
+                capture::capture(tree, &self.store, source)
             };
             let thread = thread.spawn_scoped(scope, capture).doing(|| "start a thread".into())?;
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

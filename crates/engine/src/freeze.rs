@@ -80,6 +80,14 @@ impl Frozen {
         Err(Error::refused(0, "a thread does not leave the engine's own pages, or does not stop"))
     }
 
+    /// Kills everything where it stands. One by one: the end of an init reaches the others only a
+    /// moment later, and they would run until then.
+    pub fn end(self) {
+        for process in self.processes.iter().filter(|process| process.live.is_some()) {
+            let _ = stasis_sys::process::kill(process.pid, libc::SIGKILL);
+        }
+    }
+
     /// Whether a stop by job control has reached some threads of a process and not yet others. Its
     /// parent is told, by a signal, when it has reached all.
     fn is_half_stopped(&self) -> bool {

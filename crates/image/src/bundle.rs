@@ -3,7 +3,7 @@
 //! ```text
 //!   magic ─ length of the head ─ its digest ─ head ─ image, image, ... ─ pack, pack, ...
 //!                                              │
-//!                                              └─ about (the caller's), names and lengths of all parts
+//!                                              └─ about (the caller's), names and lengths
 //! ```
 //!
 //! The digest covers the head, and the head names every part by its own digest: whoever knows the

@@ -15,7 +15,9 @@ use crate::lines::Lines;
 use crate::live::{Heard, Live};
 use crate::machine::Machine;
 use crate::queue::{Around, Next};
-use stasis_api::{Durability, Exec, Failure, Outcome, Receipt, Status, Stream, Timeout, Timestamp};
+use stasis_api::{
+    Durability, EventKind, Exec, Failure, Outcome, Receipt, Status, Stream, Timeout, Timestamp,
+};
 use stasis_protocol::{Done, Order, Report};
 use stasis_store::Finished;
 use stasis_sys::libc;
@@ -46,6 +48,8 @@ pub struct Driver {
     pub(crate) fell: Option<String>,
     /// What the instruction left that its record does not hold.
     pub(crate) artifacts: Vec<stasis_api::Artifact>,
+    /// How the instruction was recorded to have ended.
+    ended: Status,
 }
 
 /// How a run ended, as seen from outside.
@@ -74,6 +78,7 @@ impl Driver {
             notes: Vec::new(),
             fell: None,
             artifacts: Vec::new(),
+            ended: Status::Lost,
         };
         let run = move || {
             if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
@@ -174,6 +179,7 @@ impl Driver {
         self.artifacts.clear();
         let host = self.host.clone();
         let arrival = self.live.is_none().then(|| host.traffic.arrive());
+        self.machine.event_at(EventKind::InstructionStarted, Some(seq));
         let ended = self.run_code(seq, &exec, &mut lines);
         drop(arrival);
         let result = match ended {
@@ -198,6 +204,7 @@ impl Driver {
         work.interrupt = None;
         drop(work);
         self.machine.tell();
+        self.machine.ended(seq, self.ended);
     }
 
     fn run_code(
@@ -464,6 +471,7 @@ impl Driver {
         let outcome = Outcome { shown, artifacts, ..outcome };
         let at = Timestamp::now();
         let end = Finished { seq, status, at, outputs, outcome, receipt };
+        self.ended = status;
         Ok(self.host.store.finish_instruction(self.machine.id, &end)?)
     }
 }

@@ -32,6 +32,8 @@ pub enum Error {
     Unsupported(&'static str, &'static str),
     #[error("machine `{0}` has {1} instructions waiting, as many as may wait")]
     QueueFull(String, usize),
+    #[error("account `{account}` has {used} {what}, and may have {most}")]
+    OverQuota { account: String, what: &'static str, used: u64, most: u64 },
     #[error("machine `{0}` is being removed")]
     Removed(String),
     #[error("{0}")]
@@ -69,6 +71,7 @@ impl Error {
             Error::Bundle(error) => error.code(),
             Error::Unsupported(..) => "request.unsupported",
             Error::QueueFull(..) => "machine.queue_full",
+            Error::OverQuota { .. } => "account.over_quota",
             Error::Removed(_) => "machine.removed",
             Error::InUse(_) => "data.in_use",
             Error::Broken { .. } => "machine.broken",
@@ -92,7 +95,7 @@ impl Error {
             Error::Invalid(_) | Error::Bundle(_) => Problem::Invalid,
             Error::Unfit(_) => Problem::Conflict,
             Error::Unsupported(..) => Problem::Unsupported,
-            Error::QueueFull(..) => Problem::TooMany,
+            Error::QueueFull(..) | Error::OverQuota { .. } => Problem::TooMany,
             Error::Waiting(_) => Problem::Conflict,
             Error::Engine(stasis_engine::Error::TooLarge(_)) => Problem::TooLarge,
             Error::Removed(_) | Error::InUse(_) | Error::TemplateInUse(..) => Problem::Conflict,
@@ -113,6 +116,12 @@ impl Error {
             Error::NoTemplate(_) => "`stasis template list` shows those there are".into(),
             Error::TemplateInUse(..) => "remove those machines first".into(),
             Error::Waiting(_) => "wait until they are over, or cancel them".into(),
+            Error::OverQuota { what, .. } => match *what {
+                "MB of memory" => "machines that do nothing are moved out of memory: try again",
+                "instructions" => "wait for some to end, or cancel what waits",
+                _ => "remove machines that are not needed",
+            }
+            .into(),
             Error::QueueFull(..) => "wait for one to end, or cancel what waits".into(),
             Error::Unsupported(..) => {
                 "`stasis doctor` says what is missing, and what mends it".into()

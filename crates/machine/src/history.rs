@@ -7,7 +7,7 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::host::{Host, fresh_name};
 use crate::machine::Machine;
-use stasis_api::{Name, Parent, Timestamp};
+use stasis_api::{EventKind, Name, Parent, Timestamp};
 use stasis_protocol::{Order, Report, Variable};
 use stasis_store::{Checkpoint, NewRecord};
 use std::collections::BTreeMap;
@@ -79,6 +79,7 @@ impl Host {
             None => source.ask(|driver| driver.current_image())?,
         };
         let made = source.record().made.clone();
+        self.admit_machines(&made.account, branch.names.len())?;
         let one = |name: Option<Name>| {
             let mut tags = made.tags.clone();
             tags.extend(branch.tags.clone());
@@ -167,6 +168,7 @@ impl Driver {
         work.rolled_back = true;
         drop(work);
         self.moved_to(image, seq);
+        self.machine.event_at(EventKind::MachineRolledBack, seq);
         Ok(())
     }
 

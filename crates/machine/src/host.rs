@@ -2,6 +2,7 @@
 
 use crate::artifacts::Shelf;
 use crate::error::{Doing, Error, Result};
+use crate::events::{self, About, Events};
 use crate::limits;
 use crate::live::parse_image;
 use crate::machine::Machine;
@@ -9,7 +10,7 @@ use crate::network;
 use crate::settings::{Dirs, Settings};
 use crate::standby::{self, Standby};
 use crate::traffic::Traffic;
-use stasis_api::{Name, NewMachine, Timestamp, Update};
+use stasis_api::{EventKind, Name, NewMachine, Timestamp, Update};
 use stasis_engine::{Config, Engine, Image, Lazy, WallsConfig};
 use stasis_store::{NewRecord, Store};
 use stasis_sys::{files, libc};
@@ -40,6 +41,7 @@ pub(crate) struct Inner {
     pub store: Store,
     pub traffic: Traffic,
     pub shelf: Shelf,
+    pub events: Events,
     /// Images of templates in use, decoded, by name; parked in the engine.
     warm: Mutex<HashMap<String, Image>>,
 }
@@ -61,10 +63,11 @@ impl Host {
                 ..WallsConfig::default()
             },
         })?;
-        let shelf = Shelf::open(dirs.artifacts.clone())?;
+        let (shelf, events) = (Shelf::open(dirs.artifacts.clone())?, Events::open(&store)?);
         let (warm, traffic, standby) = (Mutex::default(), Traffic::default(), Standby::new());
-        let inner = Inner { settings, dirs, standby, engine, store, traffic, shelf, warm };
+        let inner = Inner { settings, dirs, standby, engine, store, traffic, shelf, events, warm };
         let inner = Arc::new(inner);
+        events::keep_writing(&inner)?;
         let standby = Some(standby::start(&inner).doing(|| "start a thread".into())?);
         let host = Host { inner, machines: RwLock::default(), standby, _lock: lock };
         host.load()?;
@@ -78,7 +81,11 @@ impl Host {
             machines.insert(name, Arc::new(Machine::new(self.inner.clone(), record)));
         }
         for machine in machines.values() {
-            machine.recover()?;
+            // one whose records cannot be read must not keep the others away
+            if let Err(error) = machine.recover() {
+                tracing::error!(machine = %machine.name(), %error, "not recovered");
+                machine.work().pinned = Some(error.to_string());
+            }
         }
         Ok(())
     }
@@ -101,6 +108,7 @@ impl Host {
         let limits = new.limits.or(limits);
         check(&limits, &new.tags, &new.env)?;
         network::check(new.network)?;
+        self.admit_machines(account, 1)?;
         let template = self.template(new.template.as_deref())?.template;
         let record = NewRecord {
             name: new.name.unwrap_or_else(fresh_name),
@@ -127,6 +135,12 @@ impl Host {
         let name = record.made.name.clone();
         let machine = Arc::new(Machine::new(self.inner.clone(), record));
         self.write().insert(name, machine.clone());
+        let parent = machine.record().made.parent.clone();
+        let about = parent.map(|parent| match parent.seq {
+            Some(seq) => format!("{}@{seq}", parent.machine),
+            None => parent.machine.to_string(),
+        });
+        machine.event(EventKind::MachineCreated, About { about, ..About::default() });
         Ok(machine)
     }
 
@@ -153,6 +167,7 @@ impl Host {
         check(&made.limits, &made.tags, &made.env)?;
         self.inner.store.set_machine(machine.id, &made)?;
         machine.record().made = made;
+        machine.event_at(EventKind::MachineUpdated, None);
         // between instructions: limits of a running one change when it has ended
         machine.ask(|driver| driver.apply_limits())
     }
@@ -172,6 +187,7 @@ impl Host {
         })?;
         self.write().retain(|_, own| own.id != machine.id);
         self.inner.store.remove_machine(machine.id)?;
+        machine.event_at(EventKind::MachineRemoved, None);
         machine.tell();
         Ok(())
     }
@@ -207,7 +223,9 @@ impl Host {
                 .map(|machine| scope.spawn(move || (machine.name(), self.swap(machine))))
                 .collect();
             let done = swaps.into_iter().filter_map(|swap| swap.join().ok());
-            done.filter_map(|(name, result)| Some((name, result.err()?))).collect()
+            let failed = done.filter_map(|(name, result)| Some((name, result.err()?))).collect();
+            self.inner.events.write(&self.inner.store);
+            failed
         })
     }
 }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::limits::Cause;
 use crate::live::Live;
-use stasis_api::{Instruction, Status, Timestamp};
+use stasis_api::{EventKind, Instruction, Status, Timestamp};
 use stasis_protocol::{Reason, Report};
 use stasis_store::{Checkpoint, Finished};
 use std::sync::Arc;
@@ -46,6 +46,7 @@ impl Driver {
         let Some(live) = &self.live else { return Ok(()) };
         let files = Files::new(live.tree.inside()?);
         self.machine.work().files = Some(Arc::new(files));
+        self.machine.event_at(EventKind::MachineWoken, None);
         self.machine.tell();
         Ok(())
     }
@@ -67,6 +68,7 @@ impl Driver {
         let _still = files.as_ref().map(|files| files.still());
         self.save()?;
         self.let_go();
+        self.machine.event_at(EventKind::MachineSwapped, self.last_ran());
         Ok(())
     }
 
@@ -84,6 +86,7 @@ impl Driver {
             }
         }
         self.moved_to(image, seq);
+        self.machine.event_at(EventKind::CheckpointMade, seq);
         Ok(())
     }
 
@@ -117,12 +120,16 @@ impl Driver {
     fn capture(&mut self) -> Result<stasis_engine::Captured> {
         let Some(live) = &self.live else { return Err(self.broken("it is not in memory")) };
         let captured = self.host.engine.capture(&live.tree);
+        if let Ok(captured) = &captured {
+            self.machine.work().pause = captured.pause;
+        }
         captured.map_err(|error| {
             let mut work = self.machine.work();
             work.pinned = Some(error.to_string());
             work.queue.refused(Instant::now());
             drop(work);
             self.machine.tell();
+            self.machine.event_about(EventKind::MachinePinned, &error.to_string());
             Error::from(error)
         })
     }
@@ -179,6 +186,8 @@ impl Driver {
         let mut work = self.machine.work();
         work.queue.saved();
         work.last_ran = head;
+        drop(work);
+        self.machine.event_about(EventKind::MachineFellBack, &words);
         Fall { code: cause.code, words }
     }
 
@@ -235,6 +244,7 @@ impl crate::machine::Machine {
         let end = Finished { seq: old.seq, status, at, outputs, outcome, receipt };
         self.host.store.finish_instruction(self.id, &end)?;
         self.tell();
+        self.ended(end.seq, end.status);
         Ok(())
     }
 }

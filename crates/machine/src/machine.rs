@@ -11,7 +11,8 @@ use crate::host::Inner;
 use crate::queue::{Queue, Rules};
 use event_listener::{Event, EventListener};
 use stasis_api::{
-    Address, Chunk, Durability, Exec, Instruction, Name, Parent, State, Status, Timestamp,
+    Address, Chunk, Durability, EventKind, Exec, Instruction, Name, Parent, State, Status,
+    Timestamp,
 };
 use stasis_store::{MachineId, MachineRecord, NewInstruction, NewRecord};
 use stasis_sys::{fds, libc};
@@ -19,7 +20,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The longest code an instruction may have.
 const MAX_CODE: usize = 16 << 20;
@@ -51,6 +52,8 @@ pub(crate) struct Work {
     pub removed: bool,
     /// Went back to an earlier state, and was not woken since.
     pub rolled_back: bool,
+    /// How long the last checkpoint held the machine up.
+    pub pause: Duration,
     /// Wakes the driver, if there is one.
     bell: Option<File>,
 }
@@ -92,6 +95,7 @@ impl Machine {
             interrupt: None,
             removed: false,
             rolled_back: false,
+            pause: Duration::ZERO,
             bell: None,
         };
         Machine {
@@ -115,6 +119,11 @@ impl Machine {
         self.record().made.name.clone()
     }
 
+    /// How long the last checkpoint held the machine up.
+    pub fn last_pause(&self) -> Duration {
+        self.work().pause
+    }
+
     /// Whose it is.
     pub fn account(&self) -> String {
         self.record().made.account.clone()
@@ -128,6 +137,18 @@ impl Machine {
     pub(crate) fn durable(&self) -> Option<Address> {
         let record = self.record();
         record.head_seq.map(|seq| Address { machine: record.made.name.clone(), seq: Some(seq) })
+    }
+
+    /// Since when it is in memory with nothing to do.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let work = self.work();
+        let idle = work.live && work.running.is_none() && work.queue.waiting() == 0;
+        idle.then(|| work.queue.idle_since())
+    }
+
+    /// When it was used last, as far as this process knows.
+    pub(crate) fn used_at(&self) -> Instant {
+        self.work().queue.idle_since()
     }
 
     /// The machine as clients see it.
@@ -207,6 +228,8 @@ impl Machine {
         work.execs.insert(seq, new.exec);
         drop(record);
         self.ring(&mut work)?;
+        drop(work);
+        self.event_at(EventKind::InstructionQueued, Some(seq));
         Ok(seq)
     }
 
@@ -268,6 +291,14 @@ impl Machine {
             what: "its driver ended before it answered".into(),
         };
         answers.recv().map_err(|_| gone())?
+    }
+
+    /// Has the driver do something between two instructions, and does not wait for it.
+    pub(crate) fn wish(self: &Arc<Self>, job: impl FnOnce(&mut Driver) + Send + 'static) {
+        let mut work = self.work();
+        work.queue.wish(Box::new(job));
+        // without a driver there is nothing in memory that could change
+        let _ = self.ring(&mut work);
     }
 
     /// Interrupts what runs; its state is kept. Whether something ran.

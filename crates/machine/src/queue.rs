@@ -93,6 +93,10 @@ impl<W> Queue<W> {
         self.waiting.len()
     }
 
+    pub fn idle_since(&self) -> Instant {
+        self.idle_since
+    }
+
     /// Takes an instruction out before it ran; whether it was there.
     pub fn cancel(&mut self, seq: u64) -> bool {
         let at = self.waiting.iter().position(|own| *own == seq);

@@ -1,5 +1,6 @@
 //! How a host is set up, and where its things are.
 
+use crate::quota::Quota;
 use stasis_api::{Limits, Retention};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,11 +23,17 @@ pub struct Settings {
     pub max_result: u64,
     /// Of what is too large for that, what is kept beside the result of one instruction.
     pub max_artifact: u64,
+    /// What each account may have; the first one, which runs the service, has no quota.
+    pub quota: Quota,
     /// Instructions that may wait on one machine.
     pub max_queue: usize,
     /// Quiet time after an instruction before its checkpoint begins, so that instructions that
     /// follow each other at once do not wait for one.
     pub settle: Duration,
+    /// Memory of the host to keep free, in bytes; a share of it, if absent.
+    pub keep_free: Option<u64>,
+    /// How long what nobody uses lies on disk before it is compressed; for ever, if absent.
+    pub cold_after: Option<Duration>,
     /// Work done since the last checkpoint beyond which the next instruction waits for one: what
     /// a crash may cost at most.
     pub at_risk: Duration,
@@ -52,7 +59,10 @@ impl Settings {
             max_output: 4 << 20,
             max_result: 16 << 20,
             max_artifact: 256 << 20,
+            quota: Quota::default(),
             max_queue: 1000,
+            keep_free: None,
+            cold_after: Some(Duration::from_secs(24 * 3600)),
             settle: Duration::from_millis(5),
             at_risk: Duration::from_millis(25),
             retention: Retention::default(),

@@ -133,12 +133,17 @@ impl Standby {
         drop(gone);
     }
 
+    /// Lets go of all that stands. Shelves fill again when they are asked.
+    pub fn clear(&self) {
+        let gone = std::mem::take(&mut self.shelves().0);
+        drop(gone);
+    }
+
     /// Ends everything that stands; nothing is made after this.
     pub fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
         self.asked.notify_one();
-        let gone = std::mem::take(&mut self.shelves().0);
-        drop(gone);
+        self.clear();
     }
 }
 

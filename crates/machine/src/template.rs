@@ -9,7 +9,7 @@ use crate::error::{Doing, Error, Result};
 use crate::host::Host;
 use crate::line::{Line, NUMBERS};
 use crate::live::Live;
-use stasis_api::{Template, Timestamp};
+use stasis_api::{EventKind, Template, Timestamp};
 use stasis_engine::{LaunchSpec, Outside};
 use stasis_protocol::{Done, Exec, Order, Report};
 use stasis_store::TemplateRecord;
@@ -71,6 +71,7 @@ impl Host {
         });
         inner.store.add_template(&TemplateRecord { template: template.clone(), details })?;
         self.retire_older(&template)?;
+        inner.tell_all(EventKind::TemplateBuilt, template.name.clone());
         progress.step("warm up", 1, Some(1));
         Ok(template)
     }
@@ -121,6 +122,7 @@ impl Host {
         }
         inner.store.remove_template(&template.digest)?;
         inner.standby.forget(&template.image);
+        inner.tell_all(EventKind::TemplateRemoved, template.name.clone());
         let base = |root: &str| root.rsplit('+').next().unwrap_or_default().to_owned();
         let own = base(&template.root);
         if self.templates()?.iter().all(|other| base(&other.root) != own) {

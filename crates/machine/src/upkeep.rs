@@ -8,6 +8,9 @@ use stasis_engine::ImageId;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+/// Packs compressed in one round, so that it does not take a processor for long.
+const COLD_ROUND: usize = 8;
+
 /// What a collection freed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Freed {
@@ -47,6 +50,20 @@ impl Host {
             layers: freed.layers.len() as u64,
             bytes: freed.bytes + artifacts,
         })
+    }
+
+    /// Compresses a few of the packs that no template, and no machine used of late, stands on; the
+    /// space freed. Old checkpoints keep theirs compressed.
+    pub fn compress_cold(&self) -> Result<u64> {
+        let inner = self.inner();
+        let Some(age) = inner.settings.cold_after else { return Ok(0) };
+        let fresh = |machine: &std::sync::Arc<crate::Machine>| machine.used_at().elapsed() < age;
+        let heads = self.machines().into_iter().filter(fresh);
+        let heads = heads.map(|machine| machine.record().head_image.clone());
+        let templates = self.templates()?.into_iter().map(|template| template.image);
+        let hot = heads.chain(templates).map(|image| parse_image(&image));
+        let hot = hot.collect::<Result<HashSet<ImageId>>>()?;
+        Ok(inner.engine.store().compress_cold(&hot, age, COLD_ROUND)?)
     }
 
     /// Reads everything that is in use and names what is damaged. With `mend`, pages that exist

@@ -23,6 +23,11 @@ impl Machine {
         work.queue.waiting() + usize::from(work.running.is_some())
     }
 
+    /// The memory it may use, if that has a bound.
+    pub fn memory_mb(&self) -> Option<u64> {
+        self.record().made.limits.or(self.host.settings.limits).memory_mb
+    }
+
     pub fn state(&self) -> State {
         let work = self.work();
         match (work.running.is_some(), work.live) {

@@ -251,3 +251,18 @@ fn a_removed_machine_is_gone() {
     bed.host.collect().expect("collect");
     assert_eq!(value(&bed.machine(), "1 + 1"), "2");
 }
+
+/// A shell that leaves something behind is gone, and with it the leader of the session.
+#[test]
+fn what_a_command_leaves_behind_comes_back() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    run(&machine, "!(sleep 600 & sleep 601 &)\n!sh -c 'sleep 602 & sleep 603 &'");
+    let count = "len([p for p in __import__('os').listdir('/proc') if p.isdigit() and \
+                 open(f'/proc/{p}/cmdline').read().startswith('sleep')])";
+    assert_eq!(value(&machine, count), "4");
+    for _ in 0..2 {
+        bed.host.swap(&machine).expect("swap");
+        assert_eq!(value(&machine, count), "4");
+    }
+}

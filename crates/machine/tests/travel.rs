@@ -3,7 +3,7 @@
 
 use stasis_api::{Change, Exec, Name, Retention, Timeout, Timestamp, Update, Vary};
 use stasis_machine::{Branch, Error, Explore, Machine, Varied, Wanted};
-use stasis_testbed::{Bed, run, value};
+use stasis_testbed::{Bed, error_name, run, value};
 use std::sync::Arc;
 
 /// Runs code whose checkpoint is on disk when this returns.
@@ -276,7 +276,8 @@ fn reseeded_branches_differ_and_others_do_not() {
     let machine = bed.machine();
     keep(&machine, "import random, secrets, uuid, numpy as np\nrandom.seed(1)\nnp.random.seed(1)");
     let count: usize = if std::env::var_os("STASIS_SOAK").is_some() { 1000 } else { 50 };
-    let draw = "(random.random(), float(np.random.rand())), (secrets.token_hex(8), str(uuid.uuid1()), \
+    let draw = "(random.random(), float(np.random.rand())), \
+                (secrets.token_hex(8), str(uuid.uuid1()), \
                 __import__('os').urandom(8).hex(), __import__('ssl').RAND_bytes(8).hex())";
     let drawn = |reseed: bool, count: usize| -> Vec<(String, String)> {
         let wanted = Branch { names: vec![None; count], reseed, ..Branch::default() };
@@ -332,4 +333,91 @@ fn checkpoints_are_freed_by_rule_and_what_is_reachable_stays() {
     bed.host.roll_back(&machine, Some(1)).expect("to the label");
     assert_eq!(value(&machine, "n"), "1");
     assert!(bed.host.check_store(false).expect("check").findings.is_empty());
+}
+
+/// Where a machine was written to, and the bytes.
+fn exported(bed: &Bed, machine: &Arc<Machine>, history: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bed.host.export(machine, history, &mut bytes).expect("export");
+    bytes
+}
+
+#[test]
+fn a_machine_moves_to_another_directory_with_its_past() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(&machine, "import numpy as np\na = np.arange(50_000)\nopen('f.txt', 'w').write('file')");
+    keep(&machine, "b = int(a.sum())\nprint('said')\nb");
+    bed.host.label(&machine, 0, Some("first")).expect("label");
+    let whole = exported(&bed, &machine, true);
+    let bare = exported(&bed, &machine, false);
+    let other = Bed::start();
+    let moved = other.host.import("someone", None, &mut &whole[..]).expect("import");
+    assert_eq!((moved.name(), moved.account().as_str()), (machine.name(), "someone"));
+    assert_eq!(value(&moved, "b, open('f.txt').read()"), "(1249975000, 'file')");
+    let labels: Vec<_> = other.host.history(&moved).expect("history");
+    assert_eq!(labels[0].label.as_deref(), Some("first"));
+    assert_eq!(stasis_testbed::lines(&moved, 1, None), ["said"]);
+    other.host.roll_back(&moved, Some(0)).expect("back");
+    assert_eq!(error_name(&run(&moved, "b")), "NameError");
+    let twice = other.host.import("someone", None, &mut &whole[..]).map(drop);
+    let twice = twice.expect_err("the name is taken");
+    assert_eq!(twice.code(), "machine.name_taken");
+    let name: Name = "bare".parse().expect("a name");
+    let bare = other.host.import("someone", Some(name), &mut &bare[..]).expect("import");
+    assert_eq!(value(&bare, "len(a)"), "50000");
+    assert_eq!(other.host.history(&bare).expect("history")[0].seq, 1);
+    // the first goes, with all that only it had; the second stays whole
+    other.host.remove(&moved).expect("remove");
+    other.host.collect().expect("collect");
+    assert!(other.host.check_store(false).expect("check").findings.is_empty());
+    other.host.swap(&bare).expect("swap");
+    assert_eq!(value(&bare, "int(a[-1])"), "49999");
+}
+
+/// Packs are shared between machines: what another one has in them does not leave with this one.
+#[test]
+fn a_file_has_only_the_pages_its_machine_needs() {
+    let bed = Bed::start();
+    let first = bed.machine();
+    keep(&first, "import os\nshared = os.urandom(8 << 20)");
+    let second = branch(&bed, &first, None, "second");
+    keep(&first, "own = os.urandom(8 << 20)");
+    keep(&second, "del shared\nimport gc\ngc.collect()\nx = 1");
+    let (first, second) = (exported(&bed, &first, false), exported(&bed, &second, false));
+    // random bytes do not compress: each of the two blocks is in the first file, none in the other
+    assert!(first.len() > second.len() + (15 << 20), "{} {}", first.len(), second.len());
+}
+
+#[test]
+fn damaged_and_hostile_files_are_refused_and_leave_nothing() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(&machine, "x = 1");
+    let good = exported(&bed, &machine, false);
+    let other = Bed::start();
+    let machines = other.host.machines().len();
+    let refused = |bytes: &[u8]| {
+        let error = other.host.import("test", None, &mut &bytes[..]).map(drop).expect_err("bad");
+        let code = error.code().to_owned();
+        assert!(code.starts_with("bundle.") || code.starts_with("import."), "{code}: {error}");
+    };
+    for cut in [0, 56, good.len() / 2, good.len() - 1] {
+        refused(&good[..cut]);
+    }
+    for at in (0..good.len()).step_by(good.len() / 7 + 1) {
+        let mut bad = good.clone();
+        bad[at] ^= 0x10;
+        // a byte in the padding of a pack may mean nothing
+        if let Ok(taken) = other.host.import("test", None, &mut &bad[..]) {
+            assert_eq!(value(&taken, "x"), "1");
+            other.host.remove(&taken).expect("remove");
+        }
+    }
+    refused(b"PK\x03\x04 this is another kind of file, and long enough to be looked at whole");
+    assert_eq!(other.host.machines().len(), machines);
+    other.host.collect().expect("collect");
+    let name: Name = "fine".parse().expect("a name");
+    let taken = other.host.import("test", Some(name), &mut &good[..]).expect("import");
+    assert_eq!(value(&taken, "x"), "1");
 }

@@ -61,8 +61,9 @@ fn form(message: String) -> std::result::Result<ElicitRequestParams, ErrorData> 
 }
 
 async fn wait(call: &Call, request: ElicitRequestParams) -> Option<ElicitResult> {
+    let asked = call.context.peer.create_elicitation_with_timeout(request, Some(THOUGHT));
     tokio::select! {
-        said = call.context.peer.create_elicitation_with_timeout(request, Some(THOUGHT)) => said.ok(),
+        said = asked => said.ok(),
         () = call.context.ct.cancelled() => None,
     }
 }

@@ -31,8 +31,10 @@ print it. Figures come back as images.
 what failed.
 4. When a step did damage, call undo, or roll_back with the number after the @ of an earlier \
 result. Files and variables return to what they were.
-5. To compare ways to go on, call branch_machine and give each branch its own try. The original \
-stays as it is.
+5. To compare ways to go on, call explore with a piece of code for each way and an expression that \
+scores them: the best one takes the machine's place. Or call branch_machine and give each branch \
+its own try; compare_machines says what differs, adopt takes the good parts over, and \
+promote_branch lets a branch take its parent's place. What was there stays.
 6. For work that takes long give timeout_seconds. Code that runs out of time is interrupted and \
 its state is kept.
 7. list_machines and show_history tell what was there before, also from earlier conversations. Tag \

@@ -8,6 +8,7 @@
 use crate::changes::Changes;
 use crate::server::{Server, ToolSet};
 use crate::sessions::Sessions;
+use crate::words::Words;
 use crate::{legacy, sse};
 use axum::Router;
 use axum::body::Body;
@@ -50,6 +51,8 @@ pub struct McpOptions {
     pub max_body: usize,
     /// Serves what the protocol's conformance suite calls, beside our tools: for tests only.
     pub conformance: bool,
+    /// Instructions and descriptions in place of ours.
+    pub words: Arc<Words>,
 }
 
 impl Default for McpOptions {
@@ -61,6 +64,7 @@ impl Default for McpOptions {
             session_idle: Duration::from_secs(3600),
             max_body: 20 << 20,
             conformance: false,
+            words: Arc::default(),
         }
     }
 }
@@ -205,7 +209,9 @@ impl Mounts {
     }
 
     pub fn server(&self, tools: ToolSet, account: &Account) -> Server {
-        Server::new(self.host.clone(), account.0.clone(), tools, self.changes.clone())
+        let (host, changes) = (self.host.clone(), self.changes.clone());
+        let words = self.options.words.clone();
+        Server { words, ..Server::new(host, account.0.clone(), tools, changes) }
     }
 
     fn owned(&self, tools: ToolSet, account: Account) -> Owned {

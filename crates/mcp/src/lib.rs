@@ -2,7 +2,7 @@
 //!
 //!   client ──► http ──┐
 //!   client ──► stdio ─┴► server ──► tools, resources, guide ──► calls ──► Host
-//!   client ──► proxy ──► (unix socket) http
+//!   client ──► proxy ──► http, of a service elsewhere or behind a unix socket
 //!
 //! State between calls is the machine's name in the arguments, never the connection. What goes
 //! wrong on a machine is a result that says so; only a request that cannot be understood is an
@@ -16,6 +16,7 @@ mod call;
 mod changes;
 mod complete;
 mod error;
+mod files;
 mod fixtures;
 mod forevervm;
 mod guide;
@@ -36,9 +37,12 @@ mod table;
 mod tasks;
 mod text;
 mod tools;
+mod travel;
+mod words;
 
 pub use error::{Error, Result};
 pub use http::{Account, McpOptions, router};
-pub use proxy::{proxy, proxy_streams};
+pub use proxy::{Upstream, proxy, proxy_streams};
 pub use server::ToolSet;
 pub use stdio::stdio;
+pub use words::Words;

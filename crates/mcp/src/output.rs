@@ -138,7 +138,7 @@ pub fn stream(chunks: &[Chunk], stream: Stream) -> String {
 }
 
 /// The name an enum's value has on the wire.
-fn word(value: &impl Serialize) -> String {
+pub fn word(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).ok();
     value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

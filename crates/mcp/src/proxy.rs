@@ -1,24 +1,26 @@
-//! Standard streams in front of a service: each line of JSON-RPC becomes a POST to a unix socket,
-//! and what comes back, as JSON or as an event stream, becomes lines.
+//! Standard streams in front of a service: each line of JSON-RPC becomes a POST, and what comes
+//! back, as JSON or as an event stream, becomes lines.
 //!
-//!   stdin ──► line ──► POST ──► service        one connection for each message, so that a long
-//!   stdout ◄── lines ◄── JSON or events        call holds nobody up
+//!   stdin ──► line ──► POST ──► service        several at a time, so that a long call holds
+//!   stdout ◄── lines ◄── JSON or events        nobody up; news come by a stream of their own
 //!
 //! A message that cannot be delivered is answered with an error, so that no client waits for ever.
+//! A service that was started again does not know the client's session: it is greeted once more in
+//! the client's name.
+
+mod events;
+mod upstream;
+
+pub use upstream::Upstream;
 
 use crate::error::{Error, Result};
-use axum::body::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use events::Events;
+use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex as Lock, MutexGuard};
 use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -26,32 +28,31 @@ use tokio::task::{AbortHandle, JoinSet};
 const MAX_LINE: u64 = 64 << 20;
 /// For answers that are still on their way when the client has closed its end.
 const GRACE: Duration = Duration::from_secs(5);
+/// Before a stream of news that broke off is opened again.
+const AGAIN: Duration = Duration::from_secs(1);
 const SESSION: &str = "mcp-session-id";
-const VERSION: &str = "mcp-protocol-version";
 /// The first revision without sessions.
 const STATELESS: &str = "2026-07-28";
 
-/// Connects the process's standard streams to the service at a socket, until standard input ends.
-pub async fn proxy(socket: &Path, path: &str) -> Result<()> {
+type Sent<T> = std::result::Result<T, String>;
+
+/// Connects the process's standard streams to a service, until standard input ends.
+pub async fn proxy(upstream: Upstream) -> Result<()> {
     let input = tokio::io::BufReader::new(tokio::io::stdin());
-    proxy_streams(input, tokio::io::stdout(), socket, path).await
+    proxy_streams(input, tokio::io::stdout(), upstream).await
 }
 
 /// The same for any pair of streams.
 pub async fn proxy_streams(
     input: impl AsyncBufRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
-    socket: &Path,
-    path: &str,
+    upstream: Upstream,
 ) -> Result<()> {
-    let wire = Arc::new(Wire {
-        socket: socket.to_owned(),
-        path: path.to_owned(),
-        output: Mutex::new(output),
-        known: Lock::default(),
-    });
+    let wire = Arc::new(Wire { upstream, output: Mutex::new(output), known: Lock::default() });
     let mut tasks = JoinSet::new();
     let ended = forward_lines(input, &wire, &mut tasks).await;
+    let news = wire.known().news.take();
+    news.inspect(AbortHandle::abort);
     let rest = async { while tasks.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(GRACE, rest).await;
     tasks.shutdown().await;
@@ -82,8 +83,7 @@ async fn forward_lines<W: AsyncWrite + Unpin + Send + 'static>(
 }
 
 struct Wire<W> {
-    socket: PathBuf,
-    path: String,
+    upstream: Upstream,
     output: Mutex<W>,
     known: Lock<Known>,
 }
@@ -93,8 +93,12 @@ struct Wire<W> {
 struct Known {
     session: Option<String>,
     version: Option<String>,
+    /// How the client greeted the service.
+    greeting: Option<Value>,
     /// Requests without an answer yet, by their ids as text.
     open: HashMap<String, AbortHandle>,
+    /// The stream of news.
+    news: Option<AbortHandle>,
 }
 
 impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
@@ -116,7 +120,9 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
         }
         let (wire, id) = (self.clone(), message.get("id").cloned());
         if message["method"] == "initialize" {
-            return wire.deliver(message).await;
+            wire.known().greeting = Some(message.clone());
+            wire.deliver(message).await;
+            return self.listen(tasks);
         }
         // held, so that a quick answer finds the entry it takes away
         let mut known = self.known();
@@ -148,9 +154,11 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
         }
     }
 
-    async fn exchange(&self, message: &Value) -> std::result::Result<(), String> {
-        let request = self.request(message).map_err(|error| error.to_string())?;
-        let response = self.send(request).await?;
+    async fn exchange(&self, message: &Value) -> Sent<()> {
+        let mut response = self.post(message).await?;
+        if response.status() == StatusCode::NOT_FOUND && self.greet_again(message).await? {
+            response = self.post(message).await?;
+        }
         if let Some(session) = header(&response, SESSION) {
             self.known().session = Some(session);
         }
@@ -158,60 +166,75 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
             .is_some_and(|kind| kind.starts_with("text/event-stream"));
         match (response.status(), events) {
             (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) => Ok(()),
-            (_, true) => self.events(response.into_body()).await,
-            (status, false) => self.whole(message, status, response.into_body()).await,
+            (_, true) => self.events(response).await,
+            (_, false) => self.whole(message, response).await,
         }
     }
 
-    fn request(
-        &self,
-        message: &Value,
-    ) -> std::result::Result<Request<Full<Bytes>>, hyper::http::Error> {
+    async fn post(&self, message: &Value) -> Sent<Response> {
+        let headers = self.headers(message);
+        self.upstream.post(message, &headers).await
+    }
+
+    fn headers(&self, message: &Value) -> Vec<(&'static str, String)> {
         let known = self.known();
         let own = message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str();
-        let mut request = Request::builder()
-            .method(Method::POST)
-            .uri(&self.path)
-            .header("host", "localhost")
-            .header("content-type", "application/json")
-            .header("accept", "application/json, text/event-stream");
-        if let Some(version) = own.or(known.version.as_deref()) {
-            request = request.header(VERSION, version);
-        }
-        if let Some(session) = known.session.as_ref().filter(|_| own.is_none()) {
-            request = request.header(SESSION, session);
-        }
+        let version = own.or(known.version.as_deref());
+        let version = version.map(|version| ("mcp-protocol-version", version.to_owned()));
+        let session = known.session.clone().filter(|_| own.is_none());
+        let mut all: Vec<_> = version.into_iter().collect();
+        all.extend(session.map(|session| (SESSION, session)));
         if own.is_some_and(|version| version >= STATELESS) {
-            for (name, value) in routing_headers(message) {
-                request = request.header(name, value);
-            }
+            all.extend(
+                routing_headers(message).into_iter().map(|(name, at)| (name, at.to_owned())),
+            );
         }
-        request.body(Full::from(message.to_string()))
+        all
     }
 
-    async fn send(
-        &self,
-        request: Request<Full<Bytes>>,
-    ) -> std::result::Result<Response<Incoming>, String> {
-        let socket = self.socket.display();
-        let stream = UnixStream::connect(&self.socket).await;
-        let stream = stream.map_err(|error| format!("connect to {socket}: {error}"))?;
-        let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = shaken.map_err(|error| format!("{socket}: {error}"))?;
-        // ends when the answer was read or dropped
-        tokio::spawn(connection);
-        sender.send_request(request).await.map_err(|error| format!("{socket}: {error}"))
+    /// Greets a service that does not know the client's session. Whether there was one.
+    async fn greet_again(&self, message: &Value) -> Sent<bool> {
+        let greeting = {
+            let mut known = self.known();
+            let lost = known.session.take().is_some() && message["method"] != "initialize";
+            known.greeting.clone().filter(|_| lost)
+        };
+        let Some(greeting) = greeting else { return Ok(false) };
+        let response = self.post(&greeting).await?;
+        let session = header(&response, SESSION);
+        // its answer is that of the first time
+        let _ = response.bytes().await;
+        self.known().session = session;
+        let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        self.post(&ready).await?;
+        Ok(true)
+    }
+
+    /// Follows the news of a session, if the service gave one.
+    fn listen(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+        let wire = self.clone();
+        let mut known = self.known();
+        if known.session.is_some() && known.news.is_none() {
+            known.news = Some(tasks.spawn(async move { wire.follow_news().await }));
+        }
+    }
+
+    async fn follow_news(&self) {
+        loop {
+            let headers = self.headers(&Value::Null);
+            if let Ok(response) = self.upstream.get(&headers).await
+                && response.status() == StatusCode::OK
+            {
+                let _ = self.events(response).await;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
     }
 
     /// An answer in one piece. What is no JSON-RPC becomes an error of it.
-    async fn whole(
-        &self,
-        message: &Value,
-        status: StatusCode,
-        body: Incoming,
-    ) -> std::result::Result<(), String> {
-        let body = http_body_util::Limited::new(body, MAX_LINE as usize).collect().await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
+    async fn whole(&self, message: &Value, response: Response) -> Sent<()> {
+        let status = response.status();
+        let body = upstream::read(response, MAX_LINE as usize).await?;
         match serde_json::from_slice::<Value>(&body) {
             Ok(answer) if answer.get("jsonrpc").is_some() => {
                 self.learn(&answer);
@@ -227,12 +250,11 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
     }
 
     /// An answer as events: each one's data is a message.
-    async fn events(&self, mut body: Incoming) -> std::result::Result<(), String> {
+    async fn events(&self, mut response: Response) -> Sent<()> {
         let mut events = Events::default();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| format!("the answer broke off: {error}"))?;
-            let Some(bytes) = frame.data_ref() else { continue };
-            for data in events.feed(bytes)? {
+        let broken = |error: reqwest::Error| format!("the answer broke off: {error}");
+        while let Some(bytes) = response.chunk().await.map_err(broken)? {
+            for data in events.feed(&bytes)? {
                 if let Ok(message) = serde_json::from_str::<Value>(&data) {
                     self.learn(&message);
                     self.put(&message).await;
@@ -259,20 +281,13 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
     }
 
     async fn close_session(&self) {
-        let Some(session) = self.known().session.take() else { return };
-        let request = Request::builder()
-            .method(Method::DELETE)
-            .uri(&self.path)
-            .header("host", "localhost")
-            .header(SESSION, session)
-            .body(Full::default());
-        if let Ok(request) = request {
-            let _ = tokio::time::timeout(GRACE, self.send(request)).await;
-        }
+        let headers = self.headers(&Value::Null);
+        let Some(_) = self.known().session.take() else { return };
+        let _ = tokio::time::timeout(GRACE, self.upstream.delete(&headers)).await;
     }
 }
 
-fn header(response: &Response<Incoming>, name: &str) -> Option<String> {
+fn header(response: &Response, name: &str) -> Option<String> {
     response.headers().get(name)?.to_str().ok().map(str::to_owned)
 }
 
@@ -294,58 +309,9 @@ fn problem(id: &Value, code: i32, words: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": words } })
 }
 
-/// Takes an event stream apart.
-#[derive(Default)]
-struct Events {
-    line: Vec<u8>,
-    data: Vec<String>,
-    bytes: usize,
-}
-
-impl Events {
-    /// The data of events that are complete now.
-    fn feed(&mut self, bytes: &[u8]) -> std::result::Result<Vec<String>, String> {
-        self.bytes += bytes.len();
-        let mut complete = Vec::new();
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.line.extend_from_slice(piece);
-            if self.line.ends_with(b"\n") {
-                let line = std::mem::take(&mut self.line);
-                complete.extend(self.end_line(String::from_utf8_lossy(&line).trim_end()));
-            }
-        }
-        match self.bytes as u64 > MAX_LINE {
-            true => Err(format!("an event is at most {MAX_LINE} bytes")),
-            false => Ok(complete),
-        }
-    }
-
-    fn end_line(&mut self, line: &str) -> Option<String> {
-        if let Some(data) = line.strip_prefix("data:") {
-            self.data.push(data.strip_prefix(' ').unwrap_or(data).to_owned());
-        }
-        if !line.is_empty() {
-            return None;
-        }
-        self.bytes = 0;
-        Some(std::mem::take(&mut self.data).join("\n")).filter(|data| !data.is_empty())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn events_in_any_pieces() {
-        let stream = "id: 0\r\nretry: 3000\r\ndata:\r\n\r\n: ping\n\ndata: {\"a\":\ndata: 1}\n\n";
-        for size in [1, 2, 7, 1000] {
-            let mut events = Events::default();
-            let pieces = stream.as_bytes().chunks(size);
-            let all: Vec<_> = pieces.flat_map(|piece| events.feed(piece).expect("fed")).collect();
-            assert_eq!(all, ["{\"a\":\n1}"], "in pieces of {size}");
-        }
-    }
 
     #[test]
     fn headers_say_what_the_body_says() {

@@ -3,14 +3,20 @@
 //!   stasis://machine/{name}                      its description
 //!   stasis://machine/{name}/transcript           everything that was run, with output
 //!   stasis://machine/{name}/instruction/{seq}    one instruction, with nothing cut
+//!   stasis://machine/{name}/file/{path}          a file, as it is now
+//!   stasis://machine/{name}/artifact/{id}        what was too large for a result
 
 use crate::call::Call;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::text::cut;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use rmcp::model::{ListResourcesResult, Resource, ResourceContents, ResourceTemplate};
 use stasis_api::{Instruction, Stream};
 use stasis_machine::Machine;
 use std::fmt::Write;
+use std::fs::File;
 use std::sync::Arc;
 
 /// Machines on one page of the list.
@@ -24,6 +30,8 @@ enum Part {
     Description,
     Transcript,
     Instruction(u64),
+    File(String),
+    Artifact(String),
 }
 
 pub fn templates() -> Vec<ResourceTemplate> {
@@ -43,6 +51,18 @@ pub fn templates() -> Vec<ResourceTemplate> {
             "instruction",
             "One instruction with its whole output and result.",
             "application/json",
+        ),
+        one(
+            "stasis://machine/{name}/file/{+path}",
+            "file",
+            "A file of a machine.",
+            "application/octet-stream",
+        ),
+        one(
+            "stasis://machine/{name}/artifact/{id}",
+            "artifact",
+            "What was too large for a result: a plot, a long value, all output.",
+            "application/octet-stream",
         ),
     ]
 }
@@ -86,6 +106,8 @@ pub fn read(call: &Call, uri: &str) -> Result<ResourceContents> {
     let (name, part) = parse(uri).ok_or_else(missing)?;
     let machine = call.machine(name)?;
     let (text, kind) = match part {
+        Part::File(path) => return file(&machine, &path, uri),
+        Part::Artifact(id) => return artifact(&machine, &id, uri),
         Part::Description => (json(&machine.describe()), "application/json"),
         Part::Transcript => (transcript(&machine)?, "text/markdown"),
         Part::Instruction(seq) => (whole(&machine, seq)?, "application/json"),
@@ -100,9 +122,58 @@ fn parse(uri: &str) -> Option<(&str, Part)> {
         None if rest.is_empty() && !path.contains('/') => Part::Description,
         None if rest == "transcript" => Part::Transcript,
         Some(("instruction", seq)) => Part::Instruction(seq.parse().ok()?),
+        Some(("file", path)) => Part::File(format!("/{}", decoded(path)?)),
+        Some(("artifact", id)) if !id.contains('/') => Part::Artifact(id.to_owned()),
         _ => return None,
     };
     Some((name, part))
+}
+
+/// A path as it is, from the way it is written in an address.
+fn decoded(path: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = path.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                (digit()? * 16 + digit()?) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn file(machine: &Arc<Machine>, path: &str, uri: &str) -> Result<ResourceContents> {
+    let (info, file) = machine.read_file(path)?;
+    let kind = files::picture(&info.path);
+    contents(&file, info.size, kind, uri)
+}
+
+fn artifact(machine: &Arc<Machine>, id: &str, uri: &str) -> Result<ResourceContents> {
+    let (artifact, file) = machine.artifact(id)?;
+    contents(&file, artifact.size, Some(&artifact.kind), uri)
+}
+
+/// Bytes as text, if they are, and as base64 otherwise; nothing that is too long.
+fn contents(file: &File, size: u64, kind: Option<&str>, uri: &str) -> Result<ResourceContents> {
+    if size > files::MAX_RESOURCE {
+        let words = format!("it has {size} bytes; a resource has at most {}", files::MAX_RESOURCE);
+        return Err(Error::Invalid(format!("{words}: read_file reads pieces")));
+    }
+    let bytes = files::bytes(file, 0, files::MAX_RESOURCE)?;
+    let is_text = kind.is_none_or(|kind| !kind.starts_with("image/"));
+    Ok(match String::from_utf8(bytes) {
+        Ok(text) if is_text => {
+            ResourceContents::text(text, uri).with_mime_type(kind.unwrap_or("text/plain"))
+        }
+        text => {
+            let bytes = text.map_or_else(|error| error.into_bytes(), String::into_bytes);
+            let kind = kind.unwrap_or("application/octet-stream");
+            ResourceContents::blob(BASE64_STANDARD.encode(bytes), uri).with_mime_type(kind)
+        }
+    })
 }
 
 fn json(value: &impl serde::Serialize) -> String {
@@ -179,11 +250,15 @@ mod tests {
         assert_eq!(parse("stasis://machine/m"), Some(("m", Part::Description)));
         assert_eq!(parse("stasis://machine/m/transcript"), Some(("m", Part::Transcript)));
         assert_eq!(parse("stasis://machine/m/instruction/7"), Some(("m", Part::Instruction(7))));
+        let file = Part::File("/a b/c".into());
+        assert_eq!(parse("stasis://machine/m/file/a%20b/c"), Some(("m", file)));
         for uri in [
             "",
             "stasis://machine/m/",
             "stasis://machine/m/x",
             "stasis://machine/m/instruction/-1",
+            "stasis://machine/m/file/%zz",
+            "stasis://machine/m/artifact/a/b",
             "file:///m",
         ] {
             assert_eq!(parse(uri), None, "{uri}");

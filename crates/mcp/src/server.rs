@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::notes::{Notebook, Notes};
 use crate::output::Ran;
 use crate::table::Entry;
+use crate::words::Words;
 use crate::{ask, complete, fixtures, forevervm, guide, legacy, listen, resources, tasks, tools};
 use rmcp::model::*;
 use rmcp::service::{RequestContext, SubscriptionContext};
@@ -60,6 +61,11 @@ impl ToolSet {
         }
     }
 
+    pub fn name(self) -> &'static str {
+        let own = ToolSet::PUBLIC.iter().find(|(_, tools)| *tools == self);
+        own.map_or("stasis", |(name, _)| name)
+    }
+
     /// The tool that runs code: instructions that are found in a machine's log count as its.
     pub fn runner(self) -> &'static str {
         match self {
@@ -80,6 +86,7 @@ pub struct Server {
     pub account: String,
     pub tools: ToolSet,
     pub changes: Arc<Changes>,
+    pub words: Arc<Words>,
     /// What sessions of this account want to hear of.
     pub notebook: Arc<Notebook>,
     /// The same of the one client there is, where it has no session by name.
@@ -88,7 +95,8 @@ pub struct Server {
 
 impl Server {
     pub fn new(host: Arc<Host>, account: String, tools: ToolSet, changes: Arc<Changes>) -> Server {
-        Server { host, account, tools, changes, notebook: Arc::default(), notes: None }
+        let (words, notebook) = Default::default();
+        Server { host, account, tools, changes, words, notebook, notes: None }
     }
 
     /// A machine of the account's.
@@ -104,7 +112,15 @@ impl Server {
 
     /// A tool as clients see it.
     pub fn shown(&self, entry: &Entry) -> Tool {
-        entry.tool.clone()
+        self.words.apply(self.tools, &entry.tool)
+    }
+
+    fn instructions(&self) -> &str {
+        let ours = match self.tools {
+            ToolSet::ForeverVm => guide::FOREVERVM_INSTRUCTIONS,
+            _ => guide::INSTRUCTIONS,
+        };
+        self.words.instructions(self.tools).unwrap_or(ours)
     }
 
     pub fn call(&self, context: RequestContext<RoleServer>) -> Call {
@@ -176,15 +192,15 @@ fn about(mut error: ErrorData, uri: &str) -> ErrorData {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let config = ServerConfig::new(self.abilities());
+        let config = ServerConfig::new(self.abilities()).with_instructions(self.instructions());
         let version = env!("CARGO_PKG_VERSION");
         match self.tools {
-            ToolSet::Stasis | ToolSet::Conformance => config
-                .with_server_info(Implementation::new("stasis", version).with_title("Stasis"))
-                .with_instructions(guide::INSTRUCTIONS),
-            ToolSet::ForeverVm => config
-                .with_server_info(Implementation::new("forevervm", "1.0.0"))
-                .with_instructions(guide::FOREVERVM_INSTRUCTIONS),
+            ToolSet::Stasis | ToolSet::Conformance => {
+                config.with_server_info(Implementation::new("stasis", version).with_title("Stasis"))
+            }
+            ToolSet::ForeverVm => {
+                config.with_server_info(Implementation::new("forevervm", "1.0.0"))
+            }
         }
     }
 
@@ -198,7 +214,7 @@ impl ServerHandler for Server {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.tools.find(name).map(|entry| entry.tool.clone())
+        self.tools.find(name).map(|entry| self.shown(entry))
     }
 
     async fn call_tool(

@@ -22,7 +22,9 @@ const INSTALL_TIMEOUT: f64 = 600.0;
 pub static TOOLS: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     let mut all = code();
     all.extend(machines());
+    all.extend(crate::files::tools());
     all.extend(history());
+    all.extend(crate::travel::tools());
     all
 });
 
@@ -156,7 +158,7 @@ fn history() -> Vec<Entry> {
 }
 
 /// How long an instruction may run.
-fn timeout(seconds: Option<f64>) -> Result<Timeout> {
+pub fn timeout(seconds: Option<f64>) -> Result<Timeout> {
     let Some(seconds) = seconds else { return Ok(Timeout::Default) };
     if seconds > 0.0 && Duration::try_from_secs_f64(seconds).is_ok() {
         return Ok(Timeout::Seconds(seconds));

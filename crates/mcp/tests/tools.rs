@@ -192,3 +192,90 @@ async fn the_two_of_forevervm() {
     let unknown = client.call("nothing", json!({})).await;
     assert_eq!(unknown["isError"], true);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_written_read_and_listed() {
+    let service = Service::start().await;
+    let client = service.client();
+    client.call("create_machine", json!({ "name": "lab" })).await;
+    let write = async |path: &str, more: Value| {
+        let mut arguments = json!({ "machine": "lab", "path": path });
+        arguments
+            .as_object_mut()
+            .expect("arguments")
+            .extend(more.as_object().cloned().expect("more"));
+        client.call("write_file", arguments).await
+    };
+    let text: String = (0..60_000).map(|n| format!("{n:05}\n")).collect();
+    let wrote = write("/tmp/deep/in/a b.txt", json!({ "content": text })).await;
+    assert_eq!(wrote["structuredContent"]["file"]["size"], 360_000, "{wrote}");
+    write("/tmp/deep/raw", json!({ "content": "/wA=", "encoding": "base64" })).await;
+    let ran = client.run("lab", "len(open('/tmp/deep/in/a b.txt').read())").await;
+    assert_eq!(ran["structuredContent"]["value"], "360000", "code sees it");
+
+    let read = async |path: &str, from: u64| {
+        let arguments = json!({ "machine": "lab", "path": path, "from": from });
+        client.call("read_file", arguments).await["structuredContent"].clone()
+    };
+    let (mut all, mut from) = (String::new(), 0);
+    loop {
+        let piece = read("/tmp/deep/in/a b.txt", from).await;
+        all += piece["content"].as_str().expect("text");
+        let Some(next) = piece["next"].as_u64() else { break };
+        from = next;
+    }
+    assert!(all == text, "in pieces");
+    let raw = read("/tmp/deep/raw", 0).await;
+    assert_eq!((&raw["encoding"], &raw["content"]), (&"base64".into(), &"/wA=".into()));
+    let listed = client.call("list_files", json!({ "machine": "lab", "path": "/tmp/deep" })).await;
+    let kinds: Vec<_> = listed["structuredContent"]["files"]
+        .as_array()
+        .expect("files")
+        .iter()
+        .map(|file| file["kind"].clone())
+        .collect();
+    assert_eq!(kinds, ["directory", "file"], "{listed}");
+    let uri = "stasis://machine/lab/file/tmp/deep/in/a%20b.txt";
+    let resource = client.request("resources/read", json!({ "uri": uri })).await;
+    assert!(resource.result()["contents"][0]["text"] == text, "as a resource");
+    for path in ["/tmp/none", "/etc/../../x", "/proc/1/mem"] {
+        let refused = client.call("read_file", json!({ "machine": "lab", "path": path })).await;
+        assert_eq!(refused["isError"], true, "{path}: {refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ways_are_tried_compared_and_taken() {
+    let service = Service::start().await;
+    let client = service.client();
+    client.call("create_machine", json!({ "name": "lab" })).await;
+    client.run("lab", "x = 1").await;
+    let candidates = ["x = 5", "x = 9", "raise ValueError('no')"];
+    let arguments = json!({ "machine": "lab", "candidates": candidates, "score": "x" });
+    let explored = client.call("explore", arguments).await;
+    let data = &explored["structuredContent"];
+    assert_eq!((&data["best"], &data["machine"]), (&1.into(), &"lab".into()), "{explored}");
+    assert_eq!(client.run("lab", "x").await["structuredContent"]["value"], "9");
+
+    client.call("branch_machine", json!({ "machine": "lab", "names": ["try"] })).await;
+    client.run("try", "y = [1, 2]\nopen('/tmp/y', 'w').write('y')").await;
+    let arguments = json!({ "left": "lab", "right": "try" });
+    let compared = client.call("compare_machines", arguments).await["structuredContent"].clone();
+    let names: Vec<_> = compared["variables"]
+        .as_array()
+        .expect("variables")
+        .iter()
+        .map(|one| one["name"].clone())
+        .collect();
+    assert!(names.contains(&"y".into()), "{compared}");
+    let arguments =
+        json!({ "machine": "lab", "from": "try", "variables": ["y"], "files": ["/tmp/y"] });
+    let adopted = client.call("adopt", arguments).await;
+    assert_eq!(adopted["isError"], false, "{adopted}");
+    let both = client.run("lab", "(y, open('/tmp/y').read())").await;
+    assert_eq!(both["structuredContent"]["value"], "([1, 2], 'y')");
+    client.run("try", "z = 3").await;
+    let promoted = client.call("promote_branch", json!({ "machine": "try" })).await;
+    assert_eq!(promoted["structuredContent"]["former"], "try", "{promoted}");
+    assert_eq!(client.run("lab", "z").await["structuredContent"]["value"], "3");
+}

@@ -142,7 +142,9 @@ async fn lines_through_a_socket() {
     let (near, far) = tokio::io::duplex(1 << 16);
     let (input, output) = tokio::io::split(far);
     let proxy = tokio::spawn(async move {
-        stasis_mcp::proxy_streams(BufReader::new(input), output, &socket, "/mcp").await
+        let http = reqwest::Client::builder().unix_socket(socket).build().expect("a client");
+        let upstream = stasis_mcp::Upstream::new(http, "http://localhost/mcp");
+        stasis_mcp::proxy_streams(BufReader::new(input), output, upstream).await
     });
     let (lines, mut client) = tokio::io::split(near);
     let mut lines = BufReader::new(lines).lines();
@@ -151,8 +153,15 @@ async fn lines_through_a_socket() {
         if message.get("id").is_none() {
             return Value::Null;
         }
-        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("in time");
-        serde_json::from_str(&line.expect("read").expect("a line")).expect("JSON")
+        loop {
+            let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("in time");
+            let said: Value =
+                serde_json::from_str(&line.expect("read").expect("a line")).expect("JSON");
+            // news may come in between
+            if said.get("id").is_some() {
+                return said;
+            }
+        }
     };
     let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {},

@@ -4,26 +4,36 @@ use crate::audit::Audit;
 use crate::auth::Caller;
 use crate::failure::{Failure, Result};
 use crate::guard::Guard;
+use crate::jwt::Jwt;
 use crate::keyring::Keyring;
-use crate::limits::{Quota, Turns};
+use crate::limits::Quota;
 use crate::metrics::Metrics;
+use crate::turns::Turns;
 use stasis_api::Problem;
 use stasis_machine::{Host, Machine};
 use std::sync::Arc;
 use tokio::sync::watch;
+
+tokio::task_local! {
+    /// Whose request this task answers: turns are shared between accounts.
+    pub static ACCOUNT: String;
+}
 
 #[derive(Clone)]
 pub struct App(Arc<Shared>);
 
 pub struct Shared {
     pub host: Arc<Host>,
+    pub forkd: stasis_forkd::Forkd,
     pub keyring: Keyring,
+    pub jwt: Option<Arc<Jwt>>,
     pub guard: Guard,
     pub turns: Turns,
     pub quota: Quota,
     pub metrics: Metrics,
     pub audit: Audit,
     pub phase: watch::Sender<Phase>,
+    pub words: Arc<stasis_mcp::Words>,
 }
 
 /// How far the service is on its way to its end.
@@ -73,7 +83,8 @@ impl App {
         T: Send + 'static,
         F: FnOnce(&Arc<Host>) -> stasis_machine::Result<T> + Send + 'static,
     {
-        let turn = self.turns.take().await?;
+        let account = ACCOUNT.try_with(String::clone).unwrap_or_default();
+        let turn = self.turns.take(&account).await?;
         let host = self.host.clone();
         let done = tokio::task::spawn_blocking(move || {
             let done = job(&host);

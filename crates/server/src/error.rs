@@ -13,6 +13,10 @@ pub enum Error {
     Io { doing: String, source: std::io::Error },
     #[error("the root token is not one: write `id.secret`, with 16 or more characters of secret")]
     RootToken,
+    #[error("the words for agents: {0}")]
+    Words(String),
+    #[error("the key set {place}: {what}")]
+    Jwks { place: String, what: String },
     #[error(transparent)]
     Machine(#[from] stasis_machine::Error),
     #[error("{} machines could not be saved: {}", .0.len(), .0.join("; "))]
@@ -27,6 +31,8 @@ impl Error {
             Error::Certificate { .. } => "service.certificate",
             Error::Io { .. } => "service.io",
             Error::RootToken => "service.root_token",
+            Error::Words(_) => "service.mcp_words",
+            Error::Jwks { .. } => "service.jwks",
             Error::Machine(error) => error.code(),
             Error::Unsaved(_) => "service.unsaved",
         }

@@ -110,7 +110,11 @@ async fn put(
 ) -> Result<Json<FileInfo>> {
     let mode = how.mode.as_deref().map(|mode| u32::from_str_radix(mode, 8)).transpose();
     let mode = mode.map_err(|_| Failure::invalid("mode is a number in octal, such as 644"))?;
-    let mut upload = app.block(move |_| machine.put_file(&how.path, mode)).await?;
+    let begin = move |host: &std::sync::Arc<stasis_machine::Host>| {
+        host.admit(&machine)?;
+        machine.put_file(&how.path, mode)
+    };
+    let mut upload = app.block(begin).await?;
     let mut body = body.into_data_stream();
     loop {
         let (batch, more) = batch(&mut body).await?;

@@ -1,11 +1,12 @@
 //! What happens to every request on its way in and out: it gets an id, is checked, counted, logged
 //! and, if it changes things, written to the audit log.
 
-use crate::app::{App, Phase};
+use crate::app::{ACCOUNT, App, Phase};
 use crate::audit::Entry;
 use crate::auth::{Caller, unauthorized};
 use crate::connection::Peer;
 use crate::failure::{Failure, REQUEST, Result};
+use crate::forkd;
 use crate::keyring::random_hex;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -15,7 +16,7 @@ use std::time::Instant;
 
 const ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Asked without a token: whether the service lives, and the way to an account that is not one.
-const OPEN: [&str; 2] = ["/health", "/internal/signup"];
+const OPEN: [&str; 3] = ["/health", "/healthz", "/internal/signup"];
 /// Where browsers put a token, because their WebSockets cannot send headers.
 const IN_QUERY: &str = "_forevervm_jwt";
 
@@ -34,13 +35,15 @@ async fn watched(app: App, id: String, mut request: Request, next: Next) -> Resp
     let admitted = admit(&app, peer, &request);
     let caller = admitted.as_ref().ok().cloned().flatten();
     let mut response = match admitted {
+        Err(failure) if forkd::is_own(&path) => forkd::Refusal::from(failure).into_response(),
         Err(failure) => failure.into_response(),
         Ok(_) if method == Method::OPTIONS && foreign.is_some() => preflight(),
         Ok(caller) => {
+            let account = caller.as_ref().map(|caller| caller.account.clone());
             if let Some(caller) = caller {
                 request.extensions_mut().insert(caller);
             }
-            next.run(request).await
+            ACCOUNT.scope(account.unwrap_or_default(), next.run(request)).await
         }
     };
     let status = response.status().as_u16();
@@ -83,7 +86,11 @@ fn admit(app: &App, peer: Peer, request: &Request) -> Result<Option<Caller>> {
         return Ok(None);
     }
     let token = bearer(request.headers()).or_else(|| in_query(request.uri()));
-    let caller = token.and_then(|token| app.keyring.caller(token));
+    let known = |token: &str| {
+        let jwt = || app.jwt.as_ref().and_then(|jwt| jwt.caller(token));
+        app.keyring.caller(token).or_else(jwt)
+    };
+    let caller = token.and_then(known);
     caller.map(Some).ok_or_else(unauthorized)
 }
 
@@ -121,6 +128,8 @@ fn decorate(headers: &mut HeaderMap, id: &str, foreign: Option<HeaderValue>) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(origin) = foreign {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        let shown = HeaderValue::from_static("mcp-session-id, x-request-id");
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, shown);
         headers.insert(header::VARY, HeaderValue::from_static("origin"));
     }
 }
@@ -131,8 +140,9 @@ fn preflight() -> Response {
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, PATCH, DELETE"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, idempotency-key, last-event-id, range, \
-             x-forevervm-sdk, x-request-id",
+            "authorization, content-type, idempotency-key, last-event-id, mcp-method, mcp-name, \
+             mcp-protocol-version, mcp-session-id, range, x-forevervm-sdk, x-request-id, \
+             x-stasis-tools",
         ),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ];

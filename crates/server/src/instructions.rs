@@ -61,6 +61,7 @@ pub fn submit(app: &App, caller: &Caller, machine: &Arc<Machine>, exec: Exec) ->
         return Err(Failure::invalid("an idempotency key has 1 to 255 bytes"));
     }
     app.quota.admit(&caller.account, machine)?;
+    app.host.admit(machine)?;
     let seq = machine.submit(exec)?;
     app.metrics.instructions.inc();
     Ok(seq)

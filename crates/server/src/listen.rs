@@ -19,6 +19,8 @@ pub enum Listen {
 #[derive(Debug, Clone)]
 pub struct Bound {
     pub listen: Vec<Listen>,
+    /// Where forkd's routes are alone.
+    pub forkd: Option<Listen>,
     /// Ends the service as a signal would.
     pub stop: crate::Stop,
 }

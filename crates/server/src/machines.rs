@@ -9,10 +9,9 @@ use axum::extract::State;
 use serde::Deserialize;
 use stasis_api::{
     Filter, Interrupted, Machine as View, MachineList, Made, NewMachine, Removed, State as Is,
-    Update,
+    Timestamp, Update,
 };
 use stasis_machine::Machine;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -76,8 +75,9 @@ fn page(
         .filter(|machine| after.is_none_or(|after| machine.number() < after))
         .filter(|machine| machine.account() == caller.account)
         .filter(|machine| filter.state.is_none_or(|state| machine.state() == state))
-        .map(|machine| (machine.number(), machine.describe()))
-        .filter(|(_, view)| has_all(view, &filter.tags))
+        .map(|machine| (machine.number(), machine.memory_mb(), machine.describe()))
+        .filter(|(_, memory, view)| fits(view, *memory, filter))
+        .map(|(number, _, view)| (number, view))
         .peekable();
     let (mut machines, mut last) = (Vec::new(), None);
     while let Some((number, view)) = fit.next_if(|_| machines.len() < limit) {
@@ -88,14 +88,27 @@ fn page(
     MachineList { machines, next }
 }
 
-fn has_all(view: &View, tags: &BTreeMap<String, String>) -> bool {
-    tags.iter().all(|(key, value)| view.tags.get(key) == Some(value))
+fn fits(view: &View, memory: Option<u64>, filter: &Filter) -> bool {
+    let tagged = filter.tags.iter().all(|(key, value)| view.tags.get(key) == Some(value));
+    // without a limit it may use more than any bound
+    let memory = memory.unwrap_or(u64::MAX);
+    tagged
+        && filter.created_after.is_none_or(|after| view.created_at > after)
+        && filter.created_before.is_none_or(|before| view.created_at < before)
+        && filter.memory_mb_min.is_none_or(|least| memory >= least)
+        && filter.memory_mb_max.is_none_or(|most| memory <= most)
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Asked {
     state: Option<Is>,
+    #[param(value_type = Option<String>, format = DateTime)]
+    created_after: Option<Timestamp>,
+    #[param(value_type = Option<String>, format = DateTime)]
+    created_before: Option<Timestamp>,
+    memory_mb_min: Option<u64>,
+    memory_mb_max: Option<u64>,
     limit: Option<u64>,
     cursor: Option<String>,
     /// A JSON object of strings.
@@ -110,11 +123,20 @@ async fn list_by_query(
     caller: Caller,
     Params(asked): Params<Asked>,
 ) -> Result<Json<MachineList>> {
-    let Asked { state, limit, cursor, tags } = asked;
-    let tags = tags.as_deref().map(serde_json::from_str).transpose();
+    let tags = asked.tags.as_deref().map(serde_json::from_str).transpose();
     let tags = tags.map_err(|_| Failure::invalid("tags is a JSON object of strings"))?;
     let tags = tags.unwrap_or_default();
-    list(app, caller, Input(Filter { tags, state, limit, cursor })).await
+    let filter = Filter {
+        tags,
+        state: asked.state,
+        created_after: asked.created_after,
+        created_before: asked.created_before,
+        memory_mb_min: asked.memory_mb_min,
+        memory_mb_max: asked.memory_mb_max,
+        limit: asked.limit,
+        cursor: asked.cursor,
+    };
+    list(app, caller, Input(filter)).await
 }
 
 /// Look at a machine.

@@ -27,6 +27,8 @@ pub struct Metrics {
     pub sockets: IntGauge,
     machines: IntGaugeVec,
     pending: IntGauge,
+    events: IntGaugeVec,
+    resident: IntGauge,
 }
 
 impl Metrics {
@@ -52,13 +54,18 @@ impl Metrics {
             sockets: IntGauge::new("websockets", "Open WebSockets")?,
             machines: IntGaugeVec::new(Opts::new("machines", "Machines by state"), &["state"])?,
             pending: IntGauge::new("instructions_pending", "Instructions that run or wait")?,
+            events: IntGaugeVec::new(
+                Opts::new("events_total", "What happened since the start: swaps, checkpoints, ..."),
+                &["kind"],
+            )?,
+            resident: IntGauge::new("resident_memory_bytes", "Memory of the service itself")?,
         };
         metrics.register()?;
         Ok(metrics)
     }
 
     fn register(&self) -> prometheus::Result<()> {
-        let all: [Box<dyn prometheus::core::Collector>; 8] = [
+        let all: [Box<dyn prometheus::core::Collector>; 10] = [
             Box::new(self.requests.clone()),
             Box::new(self.latency.clone()),
             Box::new(self.instructions.clone()),
@@ -67,6 +74,8 @@ impl Metrics {
             Box::new(self.sockets.clone()),
             Box::new(self.machines.clone()),
             Box::new(self.pending.clone()),
+            Box::new(self.events.clone()),
+            Box::new(self.resident.clone()),
         ];
         all.into_iter().try_for_each(|one| self.registry.register(one))
     }
@@ -104,6 +113,17 @@ fn count(app: &App) {
         app.metrics.machines.with_label_values(&[state]).set(count);
     }
     app.metrics.pending.set(pending);
+    for (kind, count) in app.host.event_counts() {
+        app.metrics.events.with_label_values(&[kind.word().as_str()]).set(count as i64);
+    }
+    app.metrics.resident.set(resident().unwrap_or(0));
+}
+
+/// Bytes of memory this process has.
+fn resident() -> Option<i64> {
+    const PAGE: i64 = 4096;
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    text.split_whitespace().nth(1)?.parse::<i64>().ok().map(|pages| pages * PAGE)
 }
 
 /// Numbers for Prometheus.

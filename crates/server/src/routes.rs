@@ -3,8 +3,8 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::{
-    artifacts, branch, files, gate, history, instructions, machines, mcp, pages, repl, store,
-    streams, templates, tokens, travel, watching,
+    artifacts, branch, events, files, forkd, gate, history, instructions, machines, mcp, pages,
+    repl, store, streams, templates, tokens, transfer, travel, watching,
 };
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -33,8 +33,10 @@ pub fn all() -> OpenApiRouter<App> {
         .merge(history::routes())
         .merge(files::routes())
         .merge(artifacts::routes())
+        .merge(events::routes())
         .merge(watching::routes())
         .merge(travel::routes())
+        .merge(transfer::routes())
         .merge(branch::routes())
         .merge(templates::routes())
         .merge(store::routes())
@@ -45,6 +47,7 @@ pub fn router(app: App) -> Router {
     let (router, _) = all().split_for_parts();
     router
         .merge(mcp::routes(&app))
+        .merge(forkd::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(not_so)
         .layer(from_fn_with_state(app.clone(), gate::pass))

@@ -7,13 +7,16 @@ use crate::audit::Audit;
 use crate::connection::Doorman;
 use crate::error::{Doing, Error};
 use crate::guard::Guard;
+use crate::jwt::{Jwt, JwtOptions};
 use crate::keyring::{Keyring, first_token};
-use crate::limits::{Quota, Turns};
+use crate::limits::Quota;
 use crate::listen::{Bound, Listen, Listener, own_user};
 use crate::metrics::Metrics;
 use crate::routes;
+use crate::turns::Turns;
 use stasis_api::Timestamp;
 use stasis_machine::Host;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,11 +34,15 @@ const EXPIRY: Duration = Duration::from_secs(5);
 /// How often checkpoints that no rule keeps are looked for, and the least time between two
 /// collections because of them.
 const TENDING: Duration = Duration::from_secs(60);
+/// How often memory is looked at.
+const RELIEF: Duration = Duration::from_secs(1);
 const COLLECTING: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone)]
 pub struct Options {
     pub listen: Vec<Listen>,
+    /// Where forkd's routes are served alone, besides among all others.
+    pub forkd: Option<SocketAddr>,
     /// Certificate chain and key, as PEM files; for TCP.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// End when nobody was there and nothing ran for this long.
@@ -47,18 +54,22 @@ pub struct Options {
     /// The first token, `id.secret`; one is made otherwise.
     pub root_token: Option<String>,
     pub max_connections: usize,
+    /// Tokens of somebody else that are taken, too.
+    pub jwt: Option<JwtOptions>,
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
             listen: Vec::new(),
+            forkd: None,
             tls: None,
             linger: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             root_token: None,
             max_connections: 4096,
+            jwt: None,
         }
     }
 }
@@ -105,7 +116,17 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
         listeners.push(Listener::bind(place).await?);
     }
     let listen = listeners.iter().map(Listener::place).collect::<Result<Vec<_>, _>>()?;
-    let app = prepare(host, &options, &listen)?;
+    let jwt = match options.jwt.clone() {
+        Some(jwt) => Some(Jwt::open(jwt).await?),
+        None => None,
+    };
+    let apart = match options.forkd {
+        Some(address) => Some(Listener::bind(&Listen::Tcp(address)).await?),
+        None => None,
+    };
+    let forkd = apart.as_ref().map(Listener::place).transpose()?;
+    let all: Vec<Listen> = listen.iter().chain(&forkd).cloned().collect();
+    let app = prepare(host, &options, &all, jwt.clone())?;
     let doorman = Doorman {
         router: routes::router(app.clone()),
         tls: options.tls.as_ref().map(|(chain, key)| acceptor(chain, key)).transpose()?,
@@ -117,10 +138,18 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
     listeners.into_iter().for_each(|listener| {
         tokio::spawn(doorman.clone().receive(listener));
     });
+    if let Some(listener) = apart {
+        let router = crate::forkd::alone(app.clone());
+        tokio::spawn(Doorman { router, ..doorman.clone() }.receive(listener));
+    }
     tokio::spawn(expire(app.clone()));
     tokio::spawn(tend(app.clone()));
+    tokio::spawn(relieve(app.clone()));
+    if let Some(jwt) = jwt {
+        tokio::spawn(jwt.keep_reading());
+    }
     let stop = Stop(app.phase.clone());
-    ready(&Bound { listen, stop: stop.clone() });
+    ready(&Bound { listen, forkd, stop: stop.clone() });
     tokio::select! {
         () = signals.next() => {}
         () = lonely(&app, options.linger) => {}
@@ -141,7 +170,12 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
     }
 }
 
-fn prepare(host: Arc<Host>, options: &Options, listen: &[Listen]) -> Result<App, Error> {
+fn prepare(
+    host: Arc<Host>,
+    options: &Options,
+    listen: &[Listen],
+    jwt: Option<Arc<Jwt>>,
+) -> Result<App, Error> {
     let data = host.data_dir().to_owned();
     let addresses = listen.iter().filter_map(|place| match place {
         Listen::Tcp(address) => Some(address.ip()),
@@ -156,13 +190,16 @@ fn prepare(host: Arc<Host>, options: &Options, listen: &[Listen]) -> Result<App,
         source: std::io::Error::other(error.to_string()),
     };
     Ok(App::new(Shared {
+        forkd: stasis_forkd::Forkd::new(host.clone()),
         keyring: Keyring::load(&host)?,
+        jwt,
         guard,
         turns: Turns::new(),
         quota: Quota::new(),
         metrics: Metrics::new().map_err(broken)?,
         audit: Audit::open(&data.join("audit.jsonl"))?,
         phase: watch::Sender::new(Phase::Serving),
+        words: crate::mcp::words(&data)?,
         host,
     }))
 }
@@ -229,13 +266,30 @@ async fn expire(app: App) {
     }
 }
 
-/// Forgets checkpoints that no rule keeps, and frees their space now and then.
+/// Makes room when the host's memory runs short.
+async fn relieve(app: App) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(RELIEF) => {}
+            () = app.reached(Phase::Stopping) => return,
+        }
+        if let Err(failure) = app.block(|host| host.relieve()).await {
+            tracing::error!(code = %failure.code, failure.message, "making room in memory");
+        }
+    }
+}
+
+/// Compresses what nobody uses, forgets checkpoints that no rule keeps, and frees their space now
+/// and then.
 async fn tend(app: App) {
     let (mut last, mut freed) = (Instant::now(), 0);
     loop {
         tokio::select! {
             () = tokio::time::sleep(TENDING) => {}
             () = app.reached(Phase::Stopping) => return,
+        }
+        if let Err(failure) = app.block(|host| host.compress_cold()).await {
+            tracing::error!(code = %failure.code, failure.message, "compression");
         }
         match app.block(|host| host.prune(Timestamp::now())).await {
             Ok(dropped) => freed += dropped,

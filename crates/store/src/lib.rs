@@ -14,6 +14,7 @@
 mod artifacts;
 mod checkpoints;
 mod error;
+mod events;
 mod import;
 mod instructions;
 mod machines;

@@ -120,6 +120,17 @@ impl Store {
         })
     }
 
+    /// What an account's checkpoints added to the store, and its artifacts, in bytes.
+    pub fn disk_of(&self, account: &str) -> Result<u64> {
+        let sql = "SELECT (SELECT coalesce(sum(checkpoints.bytes), 0) FROM checkpoints \
+                   JOIN machines ON machines.id = checkpoints.machine WHERE account = ?1) + \
+                   (SELECT coalesce(sum(artifacts.artifact ->> 'size'), 0) FROM artifacts \
+                   JOIN machines ON machines.id = artifacts.machine WHERE account = ?1)";
+        let connection = self.lock();
+        let bytes: i64 = connection.prepare_cached(sql)?.query_row([account], |row| row.get(0))?;
+        Ok(bytes.max(0) as u64)
+    }
+
     /// With its instructions, output and checkpoints.
     pub fn remove_machine(&self, id: MachineId) -> Result<()> {
         self.durably(|connection| {

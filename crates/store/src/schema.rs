@@ -114,6 +114,15 @@ UPDATE machines SET parent_id = (SELECT id FROM machines AS source
 CREATE INDEX machines_parent ON machines (parent_id) WHERE parent_id IS NOT NULL;
 ALTER TABLE checkpoints ADD COLUMN changes TEXT;
 ",
+    "
+-- in batches, so that much that happens costs few rows
+DROP TABLE events;
+CREATE TABLE events (
+    first INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL,
+    batch TEXT NOT NULL
+) STRICT;
+",
 ];
 
 /// Sets a connection up and brings its file to the current form.

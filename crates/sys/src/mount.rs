@@ -81,8 +81,8 @@ pub(crate) fn knows(kind: &str) -> bool {
 }
 
 /// Whether a kind of file system takes an option.
-pub(crate) fn takes(kind: &str, key: &str, value: &str) -> bool {
-    open_kind(kind).and_then(|fs| set(&fs, key, Value::Text(value))).is_ok()
+pub(crate) fn takes(kind: &str, key: &str, value: Value) -> bool {
+    open_kind(kind).and_then(|fs| set(&fs, key, value)).is_ok()
 }
 
 /// A detached copy of the mount (tree) at `path`.

@@ -7,7 +7,7 @@
 
 use crate::{check, mount};
 use std::fs;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 /// How much depends on a feature.
@@ -120,7 +120,15 @@ const PROBES: &[Probe] = &[
         since: "6.8",
         lack: "layers are named in one option, at most a dozen of them",
         fix: NEWER,
-        ask: || plain(mount::takes("overlay", "lowerdir+", "/")),
+        ask: || plain(mount::takes("overlay", "lowerdir+", mount::Value::Text("/"))),
+    },
+    Probe {
+        name: "overlay_by_descriptor",
+        need: Need::Required,
+        since: "6.13",
+        lack: "a machine's files cannot be shown under its own ids",
+        fix: NEWER,
+        ask: || plain(takes_descriptor()),
     },
     Probe {
         name: "checkpoint_restore",
@@ -215,6 +223,11 @@ const PROBES: &[Probe] = &[
     },
 ];
 
+fn takes_descriptor() -> bool {
+    let root = fs::File::open("/");
+    root.is_ok_and(|root| mount::takes("overlay", "lowerdir+", mount::Value::Dir(root.as_fd())))
+}
+
 /// Everything Stasis asks of a kernel, in a fixed order.
 pub fn features() -> Vec<Feature> {
     PROBES.iter().map(look).collect()
@@ -235,7 +248,7 @@ pub fn has_pagemap_scan() -> bool {
 /// Whether overlayfs takes its layers one by one.
 pub fn has_lowerdir_append() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    let takes = || mount::takes("overlay", "lowerdir+", "/");
+    let takes = || mount::takes("overlay", "lowerdir+", mount::Value::Text("/"));
     *FOUND.get_or_init(|| takes() && !is_taken_away("lowerdir_append"))
 }
 

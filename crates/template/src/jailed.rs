@@ -36,7 +36,8 @@ pub fn jail(root: &Path) -> io::Result<Jail> {
     Jail::new(root, USER)
 }
 
-/// Runs `words` in the jail with exactly these variables.
+/// Runs `words` in the jail with exactly these variables, and one more: what a program writes in
+/// the order of a set is the same in every build.
 pub fn run(
     jail: Jail,
     words: &[&str],
@@ -44,7 +45,7 @@ pub fn run(
     progress: &dyn Progress,
 ) -> io::Result<Said> {
     let mut command = Command::new(words[0]);
-    command.args(&words[1..]).env_clear().envs(env).process_group(0);
+    command.args(&words[1..]).env_clear().env("PYTHONHASHSEED", "0").envs(env).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     jail.enter(&mut command);
     listen(command.spawn()?, progress)

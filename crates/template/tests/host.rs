@@ -28,6 +28,21 @@ if os.fork() == 0:
 """
 "#;
 
+/// Its code writes in an order that differs from run to run, if it may.
+const ORDER: &str = r#"
+name = "order"
+base = "host"
+prepare = """
+open("/home/user/order", "w").write(repr({str(number) for number in range(50)}))
+"""
+"#;
+
+#[test]
+fn the_same_recipe_makes_the_same_root_again() {
+    let [one, other] = [(); 2].map(|()| Place::new().build(ORDER).unwrap());
+    assert_eq!(one, other);
+}
+
 #[test]
 fn a_root_of_the_host_runs_on_its_own_and_is_built_once() {
     let place = Place::new();

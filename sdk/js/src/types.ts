@@ -15,6 +15,24 @@ export interface Accepted {
 
 export type Address = string;
 
+/** Something too large for a result, kept as long as its machine. */
+export interface Artifact {
+  /** Whether it was cut all the same, at the largest size that is kept. */
+  cut?: boolean;
+  /** Names its contents; read it at `/v1/machine/{name}/artifact/{id}`. */
+  id: string;
+  /** Its MIME type. */
+  kind: string;
+  /** Of what: `output` (both streams as they came), `value`, or `display`. */
+  name: string;
+  /** In bytes. */
+  size: number;
+}
+
+export interface ArtifactList {
+  artifacts: Kept[];
+}
+
 export interface BranchRequest {
   /** How many; as many as there are names, or one, if absent. */
   count?: number | null;
@@ -116,6 +134,8 @@ export interface ExecRequest {
 }
 
 export interface ExecResult {
+  /** What was too large for the result, kept whole; absent if nothing was. */
+  artifacts?: Artifact[];
   data?: Picture | null;
   /** The traceback; absent after success. */
   error?: string | null;
@@ -129,6 +149,38 @@ export interface Failure {
   /** The exception's class, or a code of ours such as `machine.out_of_memory`. */
   name: string;
   traceback: string;
+}
+
+export type FileChange = "watching" | "created" | "changed" | "written" | "removed" | "overflowed" | "swapped" | "gone";
+
+/** Something that happened to a file that is watched. */
+export interface FileEvent {
+  kind: FileChange;
+  /** The name in the watched directory; of the watched thing itself, if absent. */
+  name?: string | null;
+}
+
+/** What is known of a file without reading it. */
+export interface FileInfo {
+  kind: FileKind;
+  /** Its permissions, in octal. */
+  mode: string;
+  modified_at: string;
+  path: string;
+  /** In bytes. */
+  size: number;
+  /** Where a symbolic link points. */
+  target?: string | null;
+}
+
+export type FileKind = "file" | "directory" | "symlink" | "other";
+
+/** A page of a directory, by name. */
+export interface FileList {
+  files: FileInfo[];
+  /** What to give as `cursor` for the next page; null at the end. */
+  next?: string | null;
+  path: string;
 }
 
 /** Which machines to list. A machine has to meet all that is said. */
@@ -174,6 +226,21 @@ export interface InstructionList {
 export interface Interrupted {
   /** Whether something ran. */
   interrupted: boolean;
+}
+
+/** An artifact and the instruction it is of. */
+export interface Kept {
+  /** Whether it was cut all the same, at the largest size that is kept. */
+  cut?: boolean;
+  /** Names its contents; read it at `/v1/machine/{name}/artifact/{id}`. */
+  id: string;
+  /** Its MIME type. */
+  kind: string;
+  /** Of what: `output` (both streams as they came), `value`, or `display`. */
+  name: string;
+  /** In bytes. */
+  size: number;
+  seq: number;
 }
 
 /** What a machine may use; absent means the template's or the service's default. */
@@ -264,6 +331,8 @@ export interface NewToken {
 
 /** How an instruction ended. */
 export interface Outcome {
+  /** What was left out, kept whole beside the result. */
+  artifacts?: Artifact[];
   /** What was left out because it was too large, in words. */
   cut?: string | null;
   /** The last expression's value in every form it offers. */

@@ -161,7 +161,8 @@ static void setup(int argc, char **argv) {
     pthread_t thread;
     for (long i = 0; i < SHORT; i++) NEED(!pthread_create(&thread, NULL, short_call, (void *)i), "thread");
     for (long i = 0; i < LONG; i++) NEED(!pthread_create(&long_threads[i], NULL, long_call, (void *)i), "thread");
-    sleep_ms(30);
+    for (long i = 0; i < LONG; i++) NEED(WITHIN_PATIENCE(long_blocking[i] == 1), "begin");
+    sleep_ms(30); // until they are really blocked
 }
 static void step(void) {
     steps++;

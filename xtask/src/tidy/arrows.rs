@@ -41,7 +41,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("stasis-mcp", &["stasis-api", "stasis-machine", "stasis-testbed"]),
-    ("stasis-server", &["stasis-api", "stasis-machine", "stasis-mcp", "stasis-template"]),
+    ("stasis-forkd", &["stasis-api", "stasis-machine", "stasis-template", "stasis-testbed"]),
+    (
+        "stasis-server",
+        &["stasis-api", "stasis-forkd", "stasis-machine", "stasis-mcp", "stasis-template"],
+    ),
     // only tests use it
     ("stasis-testbed", &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"]),
     (

@@ -13,6 +13,7 @@ pub enum Group {
     Criu,
     Gvisor,
     Machine(Machines),
+    Service(Services),
 }
 
 /// The groups of `bench machine`.
@@ -27,12 +28,24 @@ pub enum Machines {
     Jupyter,
 }
 
+/// The groups of `bench service`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Services {
+    Exec,
+    Many,
+    Life,
+    Output,
+    Files,
+    Idle,
+}
+
 #[derive(Debug)]
 pub struct Metric {
     pub key: &'static str,
     pub group: Group,
-    /// The median may not exceed it.
+    /// The median may not exceed it; may not be below it where more is better.
     pub bar: Option<f64>,
+    pub more_is_better: bool,
     pub is: &'static str,
 }
 
@@ -112,12 +125,56 @@ pub const MACHINE_METRICS: &[Metric] = &[
 ];
 
 const fn barred(key: &'static str, group: Group, bar: f64, is: &'static str) -> Metric {
-    Metric { key, group, bar: Some(bar), is }
+    Metric { key, group, bar: Some(bar), more_is_better: false, is }
+}
+
+const fn at_least(key: &'static str, group: Group, bar: f64, is: &'static str) -> Metric {
+    Metric { key, group, bar: Some(bar), more_is_better: true, is }
 }
 
 const fn extra(key: &'static str, group: Group, is: &'static str) -> Metric {
-    Metric { key, group, bar: None, is }
+    Metric { key, group, bar: None, more_is_better: false, is }
 }
+
+/// What `bench service` measures, likewise.
+pub const SERVICE_METRICS: &[Metric] = &[
+    barred("exec_ms", Group::Service(Services::Exec), 1.5, "`1+1` over one WebSocket"),
+    barred("exec_http_ms", Group::Service(Services::Exec), 3.0, "through HTTP exec + result"),
+    barred(
+        "stream_first_ms",
+        Group::Service(Services::Exec),
+        1.5,
+        "exec to first output chunk over WebSocket",
+    ),
+    at_least(
+        "exec_per_s",
+        Group::Service(Services::Many),
+        1500.0,
+        "instructions per second over 64 machines",
+    ),
+    barred("create_ms", Group::Service(Services::Life), 15.0, "create to first result over HTTP"),
+    barred(
+        "wake_ms",
+        Group::Service(Services::Life),
+        20.0,
+        "first result of a swapped-out machine over HTTP",
+    ),
+    at_least(
+        "output_mib_per_s",
+        Group::Service(Services::Output),
+        60.0,
+        "streamed stdout through the API, lines of 1 KiB",
+    ),
+    at_least(
+        "file_mib_per_s",
+        Group::Service(Services::Files),
+        300.0,
+        "upload and download of a 1 GiB file",
+    ),
+    extra("file_put_mib_per_s", Group::Service(Services::Files), "the upload alone"),
+    extra("file_get_mib_per_s", Group::Service(Services::Files), "the download right after it"),
+    barred("idle_conn_kib", Group::Service(Services::Idle), 64.0, "memory per idle WebSocket"),
+];
 
 /// In the order they are measured and printed.
 pub const METRICS: &[Metric] = &[

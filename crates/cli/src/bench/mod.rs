@@ -16,6 +16,7 @@ mod metrics;
 mod python;
 mod report;
 mod samples;
+mod service;
 pub mod setup;
 
 use crate::failure::Result;
@@ -28,6 +29,8 @@ pub enum Bench {
     Engine(engine::Args),
     /// Measure machines: create, run, swap, wake, and many of them at once
     Machine(machine::Args),
+    /// Measure a service as its clients see it, over loopback
+    Service(service::Args),
 }
 
 impl Bench {
@@ -35,6 +38,7 @@ impl Bench {
         match self {
             Bench::Engine(args) => engine::run(args),
             Bench::Machine(args) => machine::run(args),
+            Bench::Service(args) => service::run(args),
         }
     }
 }

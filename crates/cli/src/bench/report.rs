@@ -61,13 +61,16 @@ impl Row {
             min: rounded(samples.min()?),
             runs: samples.count(),
             bar: metric.bar,
-            met: metric.bar.map(|bar| p50 <= bar),
+            met: metric.bar.map(|bar| match metric.more_is_better {
+                true => p50 >= bar,
+                false => p50 <= bar,
+            }),
         })
     }
 }
 
 impl Report {
-    /// Keys whose median is over their bar.
+    /// Keys whose median is on the wrong side of their bar.
     pub fn missed(&self) -> Vec<&'static str> {
         self.rows()
             .filter(|(_, row)| row.met == Some(false))

@@ -155,7 +155,8 @@ impl Into<'_> {
         let file = File::open(from).at("open", from)?;
         let about = file.metadata().at("look at", from)?;
         let mode = format!("file?mode={:o}&", about.permissions().mode() & 0o777);
-        let info = self.client.upload(&address(self.machine, &mode, to), file)?;
+        let place = address(self.machine, &mode, to);
+        let info: FileInfo = self.client.upload(reqwest::Method::PUT, &place, file)?;
         tally.files += 1;
         tally.bytes += info.size;
         Ok(())

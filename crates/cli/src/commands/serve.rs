@@ -6,12 +6,13 @@
 //! other's socket.
 
 use crate::bench::setup;
+use crate::client::Keeper;
 use crate::config::Config;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::show::Progress;
-use stasis_machine::{Host, Settings};
-use stasis_server::{Bound, Listen, Options};
+use stasis_machine::{Host, Quota, Settings};
+use stasis_server::{Bound, JwtOptions, Listen, Options};
 use stasis_sys::{files, libc, process};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,9 @@ pub struct Args {
     /// Where to listen, such as 127.0.0.1:7717
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Serve forkd's routes at an address of their own, such as 127.0.0.1:8889
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "private")]
+    forkd_listen: Option<String>,
     /// Only on the data directory's own socket, for this user
     #[arg(long, conflicts_with_all = ["listen", "tls_certificate"])]
     private: bool,
@@ -54,6 +58,9 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     }
     let options = options(&args, &config)?;
     stand_alone(args.private);
+    if !args.private {
+        relieve(&config)?;
+    }
     let host = match Host::open(settings(&config)?) {
         Err(error) if args.private && KEPT.contains(&error.code()) => return Ok(ExitCode::SUCCESS),
         other => Arc::new(other?),
@@ -69,6 +76,19 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A keeper that commands started gives way to a service, which does the same and more.
+fn relieve(config: &Config) -> Result<()> {
+    let Some(running) = Keeper::of(config)?.running() else { return Ok(()) };
+    let line = std::fs::read(format!("/proc/{}/cmdline", running.pid)).unwrap_or_default();
+    let mut words = line.split(|byte| *byte == 0);
+    if words.any(|word| word == b"--private") {
+        return running.stop();
+    }
+    let dir = config.data_dir();
+    let message = format!("{} is served already, by process {}", dir.display(), running.pid);
+    Err(Failure::new("data.in_use", message).hint("commands use it by themselves; or --data-dir"))
+}
+
 /// What a process needs that outlives the one who started it and holds many machines.
 fn stand_alone(private: bool) {
     // files of templates are read by the users of machines; the data directory itself is closed
@@ -80,6 +100,8 @@ fn stand_alone(private: bool) {
     // fewer descriptors mean fewer machines in memory at once, not a failure
     let _ = process::raise_soft_limit(libc::RLIMIT_NOFILE);
     let level = if private { tracing::Level::WARN } else { tracing::Level::INFO };
+    let asked = std::env::var("STASIS_LOG").ok().and_then(|level| level.parse().ok());
+    let level = asked.unwrap_or(level);
     tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
 }
 
@@ -88,8 +110,17 @@ fn settings(config: &Config) -> Result<Settings> {
     Ok(Settings {
         idle_swap: config.seconds("idle_swap_seconds"),
         timeout: config.seconds("timeout_seconds"),
+        cold_after: config.seconds("cold_seconds"),
+        keep_free: config.count("keep_free_mb").map(|mb| mb.saturating_mul(1 << 20)),
         limits: config.limits().or(plain.limits),
         retention: config.retention(),
+        quota: Quota {
+            machines: config.count("quota.machines"),
+            memory_mb: config.count("quota.memory_mb"),
+            instructions: config.count("quota.instructions"),
+            disk_mb: config.count("quota.disk_mb"),
+        },
+        max_artifact: config.count("max_artifact_mb").map_or(plain.max_artifact, |mb| mb << 20),
         ..plain
     })
 }
@@ -101,14 +132,28 @@ fn options(args: &Args, config: &Config) -> Result<Options> {
     }
     Ok(Options {
         listen,
+        forkd: args.forkd_listen.as_deref().map(address).transpose()?,
         tls: args.tls_certificate.clone().zip(args.tls_key.clone()),
         // a service that was started by hand stays, unless it was told otherwise by hand
         linger: config.seconds("linger_seconds").filter(|_| args.private || args.linger.is_some()),
         allowed_hosts: args.allowed_hosts.clone(),
         allowed_origins: args.allowed_origins.clone(),
         root_token: std::env::var("STASIS_ROOT_TOKEN").ok().filter(|token| !token.is_empty()),
+        jwt: jwt(config)?,
         ..Options::default()
     })
+}
+
+/// Whose web tokens are taken: all three keys, or none.
+fn jwt(config: &Config) -> Result<Option<JwtOptions>> {
+    let all = ["jwt.jwks", "jwt.issuer", "jwt.audience"].map(|key| config.text(key));
+    match all {
+        [None, None, None] => Ok(None),
+        [Some(jwks), Some(issuer), Some(audience)] => {
+            Ok(Some(JwtOptions { jwks, issuer, audience }))
+        }
+        _ => Err(Failure::usage("jwt.jwks, jwt.issuer and jwt.audience belong together")),
+    }
 }
 
 fn address(text: &str) -> Result<std::net::SocketAddr> {
@@ -148,9 +193,19 @@ fn announce(bound: &Bound, data: &Path) {
     let Some(address) = bound.tcp() else { return };
     let token = data.join("token");
     eprintln!("listening on http://{address}");
+    if let Some(stasis_server::Listen::Tcp(address)) = &bound.forkd {
+        eprintln!("forkd at     http://{address}");
+    }
     if std::env::var_os("STASIS_ROOT_TOKEN").is_none() {
-        eprintln!("token in     {}", token.display());
-        eprintln!("try          curl -X POST http://{address}/v1/machine/new \\");
-        eprintln!("               -H \"authorization: Bearer $(cat {})\"", token.display());
+        let token = token.display();
+        eprintln!("token in     {token}");
+        eprintln!("try          curl -sS -X POST http://{address}/v1/machine/new \\");
+        eprintln!("               -H \"authorization: Bearer $(cat {token})\"");
+        let headers = serde_json::json!({ "Authorization": "Bearer ${STASIS_TOKEN}" });
+        let server =
+            serde_json::json!({ "url": format!("http://{address}/mcp"), "headers": headers });
+        let paste = serde_json::json!({ "mcpServers": { "stasis": server } });
+        eprintln!("MCP client   {paste}");
+        eprintln!("               with STASIS_TOKEN set to what is in that file, or written there");
     }
 }

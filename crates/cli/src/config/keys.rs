@@ -96,6 +96,13 @@ pub static KEYS: std::sync::LazyLock<Vec<Key>> = std::sync::LazyLock::new(|| {
             || secs(600.0),
             "idle time until a machine leaves memory",
         ),
+        key(
+            "cold_seconds",
+            Seconds,
+            || secs(86400.0),
+            "unused time until what is on disk is compressed",
+        ),
+        key("keep_free_mb", Count, || None, "memory of the host that machines leave free"),
         flagged(
             key("linger_seconds", Seconds, || secs(60.0), "unused time until the keeper ends"),
             "--linger",
@@ -106,6 +113,19 @@ pub static KEYS: std::sync::LazyLock<Vec<Key>> = std::sync::LazyLock::new(|| {
         key("limits.disk_mb", Count, || Some(Value::Count(8192)), "files of a machine"),
         key("retention.last", Count, || None, "checkpoints of a machine that stay"),
         key("retention.seconds", Count, || None, "age up to which checkpoints stay"),
+        key(
+            "max_artifact_mb",
+            Count,
+            || Some(Value::Count(256)),
+            "what is kept of too large results",
+        ),
+        key("quota.machines", Count, || None, "machines of an account"),
+        key("quota.memory_mb", Count, || None, "memory of an account's machines"),
+        key("quota.instructions", Count, || None, "instructions of an account that run or wait"),
+        key("quota.disk_mb", Count, || None, "store an account's machines take"),
+        key("jwt.jwks", Text, || None, "a file or address with keys of web tokens"),
+        key("jwt.issuer", Text, || None, "who must have issued them"),
+        key("jwt.audience", Text, || None, "for whom they must be"),
     ]
 });
 

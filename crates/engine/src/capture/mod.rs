@@ -7,8 +7,9 @@
 //!                        ... the source runs on ...
 //!   mappings, pages, from twins also what a fork inherits ─► pack ─► sync ─► image ─► sync
 //!
-//! Everything up to the thaw is one instant. If any step fails the twins are killed, every thread
-//! is let go as it was, and nothing has been named in the store.
+//! Everything up to the thaw is one instant; a source that is to end is not let go before its end.
+//! If any step fails the twins are killed, every thread is let go as it was, and nothing has been
+//! named in the store.
 
 mod apart;
 mod copied;
@@ -55,20 +56,29 @@ pub struct Captured {
     pub shared_pages: u64,
 }
 
+/// What becomes of the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// It goes on after the pause, while pages are written.
+    RunsOn,
+    /// It stands still until there is an image, and is then killed. If there is none it goes on.
+    Ends,
+}
+
 /// Captures a tree on top of the image it was restored from or captured as last.
-pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
+pub fn capture(tree: &Tree, store: &Store, source: Source) -> Result<Captured> {
     let start = Instant::now();
     tree.wait_filled()?;
     // twins count as the machine's own processes, until the last of them is gone
     let twins = tree.walls.group.room();
     let parent = tree.last_image();
     let mut sink = Sink::new(store, parent.as_ref())?;
-    let (mut paused, pause) = match pause(tree, store, &mut sink, &twins)? {
+    let (mut paused, pause) = match pause(tree, store, &mut sink, &twins, source)? {
         (Some(paused), pause) => (paused, pause),
         // something was found to be missing: what to look for is known now
         (None, _) => {
             sink = Sink::new(store, parent.as_ref())?;
-            let (paused, pause) = pause_again(tree, store, &mut sink, &twins)?;
+            let (paused, pause) = pause_again(tree, store, &mut sink, &twins, source)?;
             (paused, pause)
         }
     };
@@ -77,6 +87,7 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     paused.stills.iter().try_for_each(Still::check_intact)?;
     let (new_pages, shared_pages) = sink.counts();
     let Finished { packs, held } = sink.finish()?;
+    let standing = paused.standing.take();
     let seen = std::mem::take(&mut paused.held);
     let origins = held::keep(tree, store, seen, &mut paused.files)?;
     fault::point("capture.held")?;
@@ -84,11 +95,16 @@ pub fn capture(tree: &Tree, store: &Store) -> Result<Captured> {
     let image = store.write_image(manifest)?;
     drop((held, origins));
     tree.captured(&image);
+    if let Some(standing) = standing {
+        standing.end();
+    }
     Ok(Captured { image, pause, total: start.elapsed(), new_pages, shared_pages })
 }
 
 /// What the pause left behind.
 pub struct Paused {
+    /// The source, if it is not to go on.
+    standing: Option<Frozen>,
     pub processes: Vec<Process>,
     pub stills: Vec<Still>,
     pub objects: Vec<Object>,
@@ -105,8 +121,9 @@ fn pause_again(
     store: &Store,
     sink: &mut Sink,
     twins: &cgroup::Room,
+    source: Source,
 ) -> Result<(Paused, Duration)> {
-    let (paused, pause) = pause(tree, store, sink, twins)?;
+    let (paused, pause) = pause(tree, store, sink, twins, source)?;
     let unsteady = || Error::refused(0, "its memory marks change from capture to capture");
     Ok((paused.ok_or_else(unsteady)?, pause))
 }
@@ -117,6 +134,7 @@ fn pause(
     store: &Store,
     sink: &mut Sink,
     twins: &cgroup::Room,
+    source: Source,
 ) -> Result<(Option<Paused>, Duration)> {
     let mut means = Means { copies: Room::make(), twins };
     let start = Instant::now();
@@ -130,6 +148,7 @@ fn pause(
     if processes.iter().all(|process| process.ppid != 1 || process.live().is_none()) {
         return Err(Error::Gone); // nothing is left that could come back
     }
+    check_families(&processes)?;
     let filters = filters::read_all(&frozen, &mut processes)?;
     jobs::ask_parents(&frozen, &mut processes)?;
     fault::point("capture.state")?;
@@ -143,7 +162,7 @@ fn pause(
     fault::point("capture.twins")?;
     let closer = tree.memo().look_closer;
     let segments = mappings::shared_segments(&frozen, &stills, tree, &mut objects, sink)?;
-    drop(frozen);
+    let standing = (source == Source::Ends).then_some(frozen);
     // from here on the source should have its processor for itself
     drop(pinned);
     let pause = start.elapsed();
@@ -160,6 +179,7 @@ fn pause(
         return Ok((None, pause));
     }
     let paused = Paused {
+        standing,
         processes,
         stills,
         objects: objects.list,
@@ -171,6 +191,28 @@ fn pause(
         filters,
     };
     Ok((Some(paused), pause))
+}
+
+/// A session or group that nobody leads cannot always be entered again: better no image than one
+/// that does not come back.
+fn check_families(processes: &[Process]) -> Result<()> {
+    for process in processes.iter().filter(|process| process.live().is_some()) {
+        let parent = processes.iter().find(|other| other.pid == process.ppid);
+        let led = |number: i32| processes.iter().any(|other| other.pid == number);
+        let (pid, sid, group) = (process.pid, process.sid, process.pgid);
+        let in_session = led(sid)
+            || parent.is_some_and(|parent| parent.sid == sid)
+            || crate::plan::is_leaderless(process, processes);
+        if !in_session {
+            return Err(Error::refused(pid, format!("its session {sid} has no leader")));
+        }
+        let in_group =
+            led(group) || group == sid || parent.is_some_and(|parent| parent.pgid == group);
+        if !in_group {
+            return Err(Error::refused(pid, format!("its process group {group} has no leader")));
+        }
+    }
+    Ok(())
 }
 
 /// Stays on the processor the root ran on: every call made in it is a switch there and back, which

@@ -29,7 +29,7 @@ pub use confine::Confine;
 pub use jobs::StoppedThread;
 pub use memory::{Layout, MemoryPlan, plan as plan_memory};
 pub use parts::{layout_of, parked};
-pub use process::{HELPER_PID, INNER_HELPER_PID};
+pub use process::{HELPER_PID, INNER_HELPER_PID, is_leaderless};
 pub use thread::install_arguments;
 
 use stasis_image::model::MmFields;

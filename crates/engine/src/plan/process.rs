@@ -7,6 +7,7 @@ use stasis_image::model::*;
 use stasis_spawner::program::Label;
 use stasis_sys::libc;
 use stasis_sys::process::{CLONE_ARGS_SIZE, CloneArgs};
+use std::collections::BTreeMap;
 
 /// A pid for short-lived helpers, far from those a machine gives out by itself.
 pub const HELPER_PID: i32 = 4_000_000;
@@ -339,12 +340,57 @@ pub(super) fn fork_children<'a>(
     }
     if is_root {
         let orphans = processes.iter().filter(|other| other.ppid == 1 && other.pid != process.pid);
+        let mut leaderless: BTreeMap<i32, Vec<&Process>> = BTreeMap::new();
         for orphan in orphans.filter(|orphan| orphan.live().is_some()) {
+            if is_leaderless(orphan, processes) {
+                leaderless.entry(orphan.sid).or_default().push(orphan);
+                continue;
+            }
             check_family(orphan, process)?;
             live.push((fork_orphan(builder, orphan), orphan));
         }
+        for (sid, orphans) in leaderless {
+            live.extend(fork_session(builder, sid, &orphans));
+        }
     }
     Ok(live)
+}
+
+/// Whether a process is in a session that nobody leads, and can be put into it: only those that
+/// init has taken over can, by somebody with the number of the one who led it.
+pub fn is_leaderless(process: &Process, all: &[Process]) -> bool {
+    process.ppid == 1 && all.iter().all(|other| other.pid != process.sid)
+}
+
+/// Processes of a session whose leader is gone: forked by a helper that has its number, begins the
+/// session, and ends at once.
+fn fork_session<'a>(
+    builder: &mut Builder<'a>,
+    sid: i32,
+    orphans: &[&'a Process],
+) -> Vec<(Label, &'a Process)> {
+    let number = sid as u64;
+    let set_tid = builder.program.words(&[number]);
+    let helper = builder.clone_args(&CloneArgs {
+        flags: (libc::CLONE_VM | libc::CLONE_VFORK) as u64,
+        set_tid,
+        set_tid_size: 1,
+        ..CloneArgs::default()
+    });
+    let args: Vec<u64> =
+        orphans.iter().map(|orphan| fork_args(builder, orphan.pid, libc::SIGCHLD)).collect();
+    let p = &mut builder.program;
+    let made = p.if_zero("make a helper", libc::SYS_clone3, &[helper, CLONE_ARGS_SIZE]);
+    p.must("wait for the helper", libc::SYS_wait4, &[number, 0, libc::__WALL as u64, 0]);
+    let over = p.jump();
+    p.land(made);
+    p.must("begin a session", libc::SYS_setsid, &[]);
+    let fork =
+        |args: &u64| p.if_zero("fork an orphan", libc::SYS_clone3, &[*args, CLONE_ARGS_SIZE]);
+    let labels: Vec<Label> = args.iter().map(fork).collect();
+    p.any("end the helper", libc::SYS_exit, &[0]);
+    p.land(over);
+    labels.into_iter().zip(orphans.iter().copied()).collect()
 }
 
 /// A session can be begun or inherited, not joined.

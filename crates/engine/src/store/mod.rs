@@ -17,6 +17,7 @@
 
 mod check;
 mod codec;
+mod cold;
 mod collect;
 mod forms;
 mod keepers;

@@ -83,11 +83,20 @@ impl Bench {
     pub fn capture(&self, program: &Program) -> Result<Saved> {
         self.watch.doing(format!("capture {}", program.name));
         let captured = self.engine().capture(&program.tree).asked("capture")?;
-        Ok(Saved {
-            name: program.name.clone(),
-            image: captured.image,
-            history: program.history.clone(),
-        })
+        Ok(self.saved(program, captured.image))
+    }
+
+    /// Captures a program that ends with it.
+    pub fn capture_last(&self, program: Program) -> Result<Saved> {
+        self.watch.doing(format!("capture {} for the last time", program.name));
+        let captured = self.engine().capture_last(&program.tree).asked("capture")?;
+        let saved = self.saved(&program, captured.image);
+        program.kill()?;
+        Ok(saved)
+    }
+
+    fn saved(&self, program: &Program, image: Image) -> Saved {
+        Saved { name: program.name.clone(), image, history: program.history.clone() }
     }
 
     pub fn restore(&self, saved: &Saved) -> Result<Program> {

@@ -33,6 +33,27 @@ fn a_failed_capture_leaves_the_source_as_it_was() {
 }
 
 #[test]
+fn a_last_capture_that_fails_leaves_the_source_running() {
+    own::process("points::a_last_capture_that_fails_leaves_the_source_running", || {
+        let bench = Bench::start();
+        let mut source = bench.launch("children");
+        let digest = source.ask("digest");
+        for point in points(true) {
+            let guard = arm(point, Fault::Error);
+            let error = bench.engine.capture_last(&source.tree).expect_err(point);
+            assert!(guard.fired() && error.to_string().contains("injected"), "{point}: {error}");
+            drop(guard);
+            source.check();
+        }
+        let image = bench.engine.capture_last(&source.tree).expect("capture").image;
+        source.tree.kill().expect("it ends");
+        let mut copy = bench.restore(&image).expect("restore");
+        copy.check();
+        assert_eq!(copy.ask("digest"), digest);
+    });
+}
+
+#[test]
 fn a_full_disk_or_short_write_at_each_write_is_found() {
     own::process("points::a_full_disk_or_short_write_at_each_write_is_found", || {
         let bench = Bench::start();

@@ -16,6 +16,7 @@ pub const EVENTS: &[Event] = &[
     Event { name: "plain", walled: false, run: plain },
     Event { name: "capture", walled: false, run: capture },
     Event { name: "capture_restore", walled: false, run: capture_restore },
+    Event { name: "capture_last", walled: false, run: capture_last },
     Event { name: "source_alive", walled: false, run: source_alive },
     Event { name: "two_at_once", walled: false, run: two_at_once },
     Event { name: "branch_of_branch", walled: false, run: branch_of_branch },
@@ -51,6 +52,14 @@ fn capture(stage: &mut Stage) -> Result<()> {
 
 fn capture_restore(stage: &mut Stage) -> Result<()> {
     let saved = stage.only_image()?;
+    stage.restored_copy_is_right(&saved, AFTER)
+}
+
+/// The source ends in the instant of its capture.
+fn capture_last(stage: &mut Stage) -> Result<()> {
+    stage.begin()?;
+    let source = stage.source.take().expect("begun");
+    let saved = stage.bench.capture_last(source)?;
     stage.restored_copy_is_right(&saved, AFTER)
 }
 

@@ -1,4 +1,4 @@
-//! Captures at random instants: the source is killed each time and a copy goes on.
+//! Captures at random instants: the source ends with each, and a copy goes on.
 
 use crate::common::{Failure, Result, Watch};
 use crate::modules::Module;
@@ -50,7 +50,6 @@ pub fn run(module: Module, watch: &Watch) -> Result<(Outcomes, Told)> {
         copy = match capture(&stage, &copy, &mut told)? {
             Some(image) => {
                 copy.end()?;
-                stage.heard.go_on();
                 told.restores += 1;
                 restore(&stage, &image)?
             }
@@ -96,7 +95,7 @@ fn report(stage: &Stage, told: &Told) {
 /// `None` when it is refused, or when the tests are over meanwhile.
 fn capture(stage: &Stage, copy: &Copy, told: &mut Told) -> Result<Option<Image>> {
     stage.watch.doing(format!("capture in {}", stage.heard.current()));
-    match stage.bench.engine().capture(&copy.tree) {
+    match stage.bench.engine().capture_last(&copy.tree) {
         Ok(captured) => Ok(Some(captured.image)),
         Err(Error::Refused { what, .. }) => {
             let reason = what.replace(|c: char| c.is_ascii_digit(), "");

@@ -50,11 +50,6 @@ impl Heard {
         self.lock().0.insert(test.to_owned(), outcome);
     }
 
-    /// Forgets that a source came to its end: its copy has not yet.
-    pub fn go_on(&self) {
-        self.lock().1 = false;
-    }
-
     pub fn is_done(&self) -> bool {
         self.lock().1
     }

@@ -4,7 +4,7 @@ use super::look::info;
 use super::{Fault, Files, path};
 use crate::error::Result;
 use crate::machine::Machine;
-use stasis_api::{Durability, FileInfo};
+use stasis_api::{Durability, EventKind, FileInfo};
 use stasis_sys::{below, fds, libc};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -73,6 +73,7 @@ impl Upload {
                 Some(done) => {
                     let info = done.map_err(|fault| self.machine.fault(&self.path, fault))?;
                     self.machine.touched(durability)?;
+                    self.machine.event_about(EventKind::FilePut, &self.path);
                     return Ok(info);
                 }
                 None => self.move_over()?,

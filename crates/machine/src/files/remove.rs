@@ -3,6 +3,7 @@
 use super::{Fault, path};
 use crate::error::Result;
 use crate::machine::Machine;
+use stasis_api::EventKind;
 use stasis_sys::{below, files, libc};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ impl Machine {
         // some of it may be gone even if the rest would not go
         self.touched(None)?;
         removed.map_err(|fault| self.fault(&path, fault))?;
+        self.event_about(EventKind::FileRemoved, &path);
         Ok(path)
     }
 }

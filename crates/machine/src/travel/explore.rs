@@ -89,8 +89,8 @@ impl Host {
     }
 
     fn clear(&self, machines: &[Arc<Machine>], best: Option<usize>, keep: bool) -> Result<()> {
-        let losers = machines.iter().enumerate().filter(|(at, _)| Some(*at) != best && !keep);
-        losers.map(|(_, machine)| self.remove(machine)).collect()
+        let mut losers = machines.iter().enumerate().filter(|(at, _)| Some(*at) != best && !keep);
+        losers.try_for_each(|(_, machine)| self.remove(machine))
     }
 }
 

@@ -51,6 +51,25 @@ fn lists_are_filtered_and_come_in_pages() {
     let query = "tags=%7B%22set%22%3A%22paged%22%7D&state=swapped&limit=3";
     let some = client.get(&format!("/v1/machine/list?{query}")).good();
     assert_eq!(some["machines"].as_array().map(Vec::len), Some(3));
+    let count = |more: Value| {
+        let mut ask = json!({ "tags": { "set": "paged" } });
+        ask.as_object_mut().expect("an object").extend(more.as_object().expect("more").clone());
+        client.post("/v1/machine/list", &ask).good()["machines"].as_array().map(Vec::len)
+    };
+    let born = client.get(&format!("/v1/machine/{}", names[2].as_str().expect("a name"))).good();
+    let born = born["created_at"].as_str().expect("a time");
+    let (before, after) =
+        (count(json!({ "created_before": born })), count(json!({ "created_after": born })));
+    assert!(
+        before.is_some_and(|n| n <= 2) && after.is_some_and(|n| n <= 2),
+        "{before:?} {after:?}"
+    );
+    assert_eq!(count(json!({ "created_after": "2020-01-01T00:00:00Z" })), Some(5));
+    assert_eq!(count(json!({ "created_before": "2020-01-01T00:00:00Z" })), Some(0));
+    assert_eq!(count(json!({ "memory_mb_min": 4096, "memory_mb_max": 4096 })), Some(5));
+    assert_eq!(count(json!({ "memory_mb_max": 4095 })), Some(0));
+    let wrong = client.get("/v1/machine/list?created_after=yesterday");
+    assert_eq!(wrong.code(400), "request.invalid");
     let none = json!({ "tags": { "set": "paged", "more": "x" } });
     assert_eq!(client.post("/v1/machine/list", &none).good()["machines"], json!([]));
 }

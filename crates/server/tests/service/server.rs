@@ -15,6 +15,8 @@ const RECIPE: &str = "name = \"python\"\nbase = \"host\"\n";
 
 pub struct Server {
     pub address: SocketAddr,
+    /// Where forkd's routes are alone.
+    pub forkd: SocketAddr,
     pub token: String,
     pub data: PathBuf,
 }
@@ -27,10 +29,13 @@ pub fn shared() -> &'static Server {
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let listen = vec![Listen::Tcp(loopback)];
         let allowed_origins = vec!["https://app.example".to_owned()];
-        let (bound, _) = start(&data, Options { listen, allowed_origins, ..Options::default() });
+        let forkd = Some(loopback);
+        let options = Options { listen, forkd, allowed_origins, ..Options::default() };
+        let (bound, _) = start(&data, options);
         let token = std::fs::read_to_string(data.join("token")).expect("the first token");
         let address = bound.tcp().expect("an address");
-        Server { address, token: token.trim().to_owned(), data }
+        let Some(Listen::Tcp(forkd)) = bound.forkd else { panic!("an address for forkd") };
+        Server { address, forkd, token: token.trim().to_owned(), data }
     })
 }
 
@@ -44,7 +49,10 @@ pub type Running = JoinHandle<Result<(), stasis_server::Error>>;
 
 /// Starts a service and waits until it takes connections.
 pub fn start(data: &Path, options: Options) -> (Bound, Running) {
-    let host = Arc::new(open(data));
+    serve_on(Arc::new(open(data)), options)
+}
+
+pub fn serve_on(host: Arc<Host>, options: Options) -> (Bound, Running) {
     let (tell, told) = mpsc::channel();
     let running = std::thread::spawn(move || {
         serve(host, options, move |bound| tell.send(bound.clone()).expect("somebody waits"))
@@ -53,7 +61,11 @@ pub fn start(data: &Path, options: Options) -> (Bound, Running) {
 }
 
 pub fn open(data: &Path) -> Host {
-    Host::open(Settings::new(data.to_owned(), spawner())).expect("a data directory")
+    Host::open(settings(data)).expect("a data directory")
+}
+
+pub fn settings(data: &Path) -> Settings {
+    Settings::new(data.to_owned(), spawner())
 }
 
 /// The spawner of the same build: tests are at `target/<profile>/deps/`, binaries one above.

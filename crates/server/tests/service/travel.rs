@@ -144,3 +144,23 @@ fn a_rule_of_retention_is_kept() {
     assert_eq!(history.as_array().map(Vec::len), Some(1), "{history}");
     assert_eq!(client.post(&format!("{path}/undo"), &json!({})).code(404), "checkpoint.not_found");
 }
+
+#[test]
+fn a_machine_leaves_as_a_file_and_comes_back() {
+    let client = root();
+    let name = client.machine();
+    keep(&client, &name, "x = 'carried'");
+    let file = client.get(&format!("/v1/machine/{name}/export?history=true"));
+    assert_eq!(file.status, 200, "{}", file.head);
+    let made = client.send("POST", "/v1/import?name=from-a-file", &[], &file.body).good();
+    assert_eq!(made["machine_name"], "from-a-file");
+    assert_eq!(client.run("from-a-file", "x")["value"], "'carried'");
+    let again = client.send("POST", "/v1/import?name=from-a-file", &[], &file.body);
+    assert_eq!(again.code(409), "machine.name_taken");
+    let half = &file.body[..file.body.len() / 2];
+    assert_eq!(client.send("POST", "/v1/import?name=half", &[], half).code(409), "import.unfit");
+    assert_eq!(
+        client.send("POST", "/v1/import", &[], b"no machine, but long").code(400),
+        "bundle.magic"
+    );
+}

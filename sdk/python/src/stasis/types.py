@@ -15,6 +15,10 @@ Address = str
 
 Durability = Literal["memory", "local"]
 
+FileChange = Literal["watching", "created", "changed", "written", "removed", "overflowed", "swapped", "gone"]
+
+FileKind = Literal["file", "directory", "symlink", "other"]
+
 Name = str
 
 Network = Literal["none", "open"]
@@ -39,6 +43,42 @@ class Accepted(Model):
             instruction_seq=data["instruction_seq"],
             interrupted=data["interrupted"],
             machine=data["machine"],
+        )
+
+
+@dataclass(frozen=True)
+class Artifact(Model):
+    """Something too large for a result, kept as long as its machine."""
+    id: str
+    """Names its contents; read it at `/v1/machine/{name}/artifact/{id}`."""
+    kind: str
+    """Its MIME type."""
+    name: str
+    """Of what: `output` (both streams as they came), `value`, or `display`."""
+    size: int
+    """In bytes."""
+    cut: Optional[bool] = None
+    """Whether it was cut all the same, at the largest size that is kept."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Artifact:
+        return cls(
+            id=data["id"],
+            kind=data["kind"],
+            name=data["name"],
+            size=data["size"],
+            cut=data.get("cut"),
+        )
+
+
+@dataclass(frozen=True)
+class ArtifactList(Model):
+    artifacts: List[Kept]
+
+    @classmethod
+    def from_json(cls, data: Any) -> ArtifactList:
+        return cls(
+            artifacts=each(Kept.from_json, data["artifacts"]),
         )
 
 
@@ -143,6 +183,8 @@ class ErrorBody(Model):
 @dataclass(frozen=True)
 class ExecResult(Model):
     runtime_ms: int
+    artifacts: List[Artifact] = field(default_factory=list)
+    """What was too large for the result, kept whole; absent if nothing was."""
     data: Optional[Picture] = None
     error: Optional[str] = None
     """The traceback; absent after success."""
@@ -153,6 +195,7 @@ class ExecResult(Model):
     def from_json(cls, data: Any) -> ExecResult:
         return cls(
             runtime_ms=data["runtime_ms"],
+            artifacts=each(Artifact.from_json, (data.get("artifacts") or [])),
             data=None if data.get("data") is None else Picture.from_json(data.get("data")),
             error=data.get("error"),
             value=data.get("value"),
@@ -172,6 +215,63 @@ class Failure(Model):
             message=data["message"],
             name=data["name"],
             traceback=data["traceback"],
+        )
+
+
+@dataclass(frozen=True)
+class FileEvent(Model):
+    """Something that happened to a file that is watched."""
+    kind: FileChange
+    name: Optional[str] = None
+    """The name in the watched directory; of the watched thing itself, if absent."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> FileEvent:
+        return cls(
+            kind=data["kind"],
+            name=data.get("name"),
+        )
+
+
+@dataclass(frozen=True)
+class FileInfo(Model):
+    """What is known of a file without reading it."""
+    kind: FileKind
+    mode: str
+    """Its permissions, in octal."""
+    modified_at: datetime
+    path: str
+    size: int
+    """In bytes."""
+    target: Optional[str] = None
+    """Where a symbolic link points."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> FileInfo:
+        return cls(
+            kind=data["kind"],
+            mode=data["mode"],
+            modified_at=time(data["modified_at"]),
+            path=data["path"],
+            size=data["size"],
+            target=data.get("target"),
+        )
+
+
+@dataclass(frozen=True)
+class FileList(Model):
+    """A page of a directory, by name."""
+    files: List[FileInfo]
+    path: str
+    next: Optional[str] = None
+    """What to give as `cursor` for the next page; null at the end."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> FileList:
+        return cls(
+            files=each(FileInfo.from_json, data["files"]),
+            path=data["path"],
+            next=data.get("next"),
         )
 
 
@@ -253,6 +353,33 @@ class Interrupted(Model):
     def from_json(cls, data: Any) -> Interrupted:
         return cls(
             interrupted=data["interrupted"],
+        )
+
+
+@dataclass(frozen=True)
+class Kept(Model):
+    """An artifact and the instruction it is of."""
+    id: str
+    """Names its contents; read it at `/v1/machine/{name}/artifact/{id}`."""
+    kind: str
+    """Its MIME type."""
+    name: str
+    """Of what: `output` (both streams as they came), `value`, or `display`."""
+    size: int
+    """In bytes."""
+    seq: int
+    cut: Optional[bool] = None
+    """Whether it was cut all the same, at the largest size that is kept."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Kept:
+        return cls(
+            id=data["id"],
+            kind=data["kind"],
+            name=data["name"],
+            size=data["size"],
+            seq=data["seq"],
+            cut=data.get("cut"),
         )
 
 
@@ -375,6 +502,8 @@ class MadeToken(Model):
 class Outcome(Model):
     """How an instruction ended."""
     runtime_ms: float
+    artifacts: List[Artifact] = field(default_factory=list)
+    """What was left out, kept whole beside the result."""
     cut: Optional[str] = None
     """What was left out because it was too large, in words."""
     data: Optional[Dict[str, Any]] = None
@@ -389,6 +518,7 @@ class Outcome(Model):
     def from_json(cls, data: Any) -> Outcome:
         return cls(
             runtime_ms=data["runtime_ms"],
+            artifacts=each(Artifact.from_json, (data.get("artifacts") or [])),
             cut=data.get("cut"),
             data=None if data.get("data") is None else dict(data.get("data")),
             error=None if data.get("error") is None else Failure.from_json(data.get("error")),

@@ -15,6 +15,27 @@ pub struct Accepted {
     pub machine: Name,
 }
 
+/// Something too large for a result, kept as long as its machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// Whether it was cut all the same, at the largest size that is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<bool>,
+    /// Names its contents; read it at `/v1/machine/{name}/artifact/{id}`.
+    pub id: String,
+    /// Its MIME type.
+    pub kind: String,
+    /// Of what: `output` (both streams as they came), `value`, or `display`.
+    pub name: String,
+    /// In bytes.
+    pub size: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ArtifactList {
+    pub artifacts: Vec<Kept>,
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cancelled {
     /// Whether it still waited.
@@ -55,6 +76,9 @@ pub struct ExecRequest {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExecResult {
+    /// What was too large for the result, kept whole; absent if nothing was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<Artifact>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Picture>,
     /// The traceback; absent after success.
@@ -100,9 +124,29 @@ pub struct InstructionList {
     pub instructions: Vec<Instruction>,
 }
 
+/// An artifact and the instruction it is of.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Whether it was cut all the same, at the largest size that is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<bool>,
+    /// Names its contents; read it at `/v1/machine/{name}/artifact/{id}`.
+    pub id: String,
+    /// Its MIME type.
+    pub kind: String,
+    /// Of what: `output` (both streams as they came), `value`, or `display`.
+    pub name: String,
+    /// In bytes.
+    pub size: u64,
+    pub seq: u64,
+}
+
 /// How an instruction ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
+    /// What was left out, kept whole beside the result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<Artifact>,
     /// What was left out because it was too large, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<String>,

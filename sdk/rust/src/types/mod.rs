@@ -3,6 +3,7 @@
 //! Written by `python3 sdk/generate`; change the document instead. Fields and words only ever
 //! join: what this version does not know is passed over, or [`Unknown`](State::Unknown).
 
+mod files;
 mod history;
 mod instructions;
 mod machines;
@@ -11,6 +12,7 @@ mod store;
 mod templates;
 mod tokens;
 
+pub use files::*;
 pub use history::*;
 pub use instructions::*;
 pub use machines::*;

@@ -33,6 +33,6 @@ pub fn run(group: Group, bed: &Bed, results: &mut Results) -> Result<()> {
             Ok(())
         }
         // in the list of another bench
-        Group::Machine(_) => Ok(()),
+        Group::Machine(_) | Group::Service(_) => Ok(()),
     }
 }

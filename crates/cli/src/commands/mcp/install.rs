@@ -1,0 +1,164 @@
+//! `stasis mcp install` and `uninstall`: our entry in a client's settings, which stay as they are
+//! otherwise. The file as it was is kept beside it.
+
+use super::clients::{Client, Entry};
+use super::edit::Place;
+use crate::config::Source;
+use crate::context::Context;
+use crate::failure::{At, Exit, Failure, Result};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Settings longer than this are not a client's.
+const LONGEST: u64 = 64 << 20;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The client
+    #[arg(long, value_name = "CLIENT")]
+    client: Client,
+    /// What the server is called there
+    #[arg(long, value_name = "NAME", default_value = "stasis")]
+    name: String,
+    /// The file to change, such as that of a project, instead of the user's own
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Write what the file would be, and change nothing
+    #[arg(long, conflicts_with = "print")]
+    dry_run: bool,
+    /// Write the entry alone, to be put wherever you like
+    #[arg(long)]
+    print: bool,
+}
+
+impl Args {
+    fn place(&self) -> Place<'_> {
+        Place { section: self.client.section(), name: &self.name }
+    }
+
+    fn check(&self) -> Result<()> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        match !self.name.is_empty() && self.name.chars().all(plain) {
+            true => Ok(()),
+            false => Err(Failure::usage("a name has letters, digits, `-` and `_`")),
+        }
+    }
+
+    /// The file to change. A link is followed: what it points to is changed.
+    fn path(&self) -> PathBuf {
+        let path = self.file.clone().unwrap_or_else(|| self.client.file());
+        path.canonicalize().unwrap_or(path)
+    }
+
+    fn settle(&self, path: &Path, before: &str, after: &str, done: &str) -> Result<ExitCode> {
+        if self.dry_run {
+            print!("{after}");
+        } else if before == after {
+            eprintln!("{} already says so", path.display());
+        } else {
+            write(path, before, after)?;
+            eprintln!("{done} {}", path.display());
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+pub fn install(args: &Args, tools: &str, context: &Context) -> Result<ExitCode> {
+    args.check()?;
+    let entry = args.client.entry(&args.name, &started(tools, context)?);
+    let (format, at) = (args.client.format(), args.place());
+    let odd = |what: String| refused(&args.path(), &what);
+    if args.print {
+        print!("{}", format.show(at, &entry).map_err(odd)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = args.path();
+    let before = read(&path)?;
+    let after = format.put(&before, at, &entry).map_err(odd)?;
+    args.settle(&path, &before, &after, "installed in")
+}
+
+pub fn uninstall(args: &Args) -> Result<ExitCode> {
+    args.check()?;
+    let path = args.path();
+    let before = read(&path)?;
+    let after = args.client.format().take(&before, args.place());
+    let after = after.map_err(|what| refused(&path, &what))?;
+    let Some(after) = after else {
+        eprintln!("{} does not name {}", path.display(), args.name);
+        return Ok(ExitCode::SUCCESS);
+    };
+    args.settle(&path, &before, &after, "taken out of")
+}
+
+/// How a client starts us: this program, with what was said here about where to go.
+fn started(tools: &str, context: &Context) -> Result<Entry> {
+    let command = std::env::current_exe().at("find", Path::new("this program"))?;
+    let mut args = vec!["mcp".to_owned()];
+    if tools != "stasis" {
+        args.extend(["--tools".to_owned(), tools.to_owned()]);
+    }
+    for (key, flag) in [("data_dir", "--data-dir"), ("url", "--url")] {
+        args.extend(said(context, key).into_iter().flat_map(|value| [flag.to_owned(), value]));
+    }
+    let token = said(context, "token").map(|token| ("STASIS_TOKEN".to_owned(), token));
+    let env = BTreeMap::from_iter(token);
+    Ok(Entry { command: command.display().to_string(), args, env })
+}
+
+/// A setting that a client would not know: one of the command line or of the environment.
+fn said(context: &Context, key: &str) -> Option<String> {
+    let mut all = context.config.settings.iter();
+    let setting = all.find(|setting| setting.key.name == key)?;
+    let here = matches!(setting.source, Source::Flag(_) | Source::Environment(_));
+    setting.value.as_ref().filter(|_| here).map(ToString::to_string)
+}
+
+fn read(path: &Path) -> Result<String> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(String::new()),
+        Ok(file) if file.len() > LONGEST => return Err(refused(path, "it is too long")),
+        _ => {}
+    }
+    fs::read_to_string(path).at("read", path)
+}
+
+/// Writes a file in one step, and keeps the one before.
+fn write(path: &Path, before: &str, after: &str) -> Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(dir).at("make", dir)?;
+    let old = fs::metadata(path).ok();
+    if old.is_some() {
+        let backup = backup(path);
+        fs::write(&backup, before).at("write", &backup)?;
+        eprintln!("the file as it was is {}", backup.display());
+    }
+    let new = beside(path, "stasis-new");
+    fs::write(&new, after).at("write", &new)?;
+    if let Some(old) = old {
+        fs::set_permissions(&new, old.permissions()).at("change", &new)?;
+    }
+    fs::rename(&new, path).at("write", path)
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{end}"));
+    path.with_file_name(name)
+}
+
+/// A name for the file as it was that no earlier one has.
+fn backup(path: &Path) -> PathBuf {
+    let names = (1..).map(|n| beside(path, &format!("before-stasis-{n}")));
+    let mut free = names.filter(|name| !name.exists());
+    free.next().unwrap_or_else(|| beside(path, "before-stasis"))
+}
+
+fn refused(path: &Path, what: &str) -> Failure {
+    Failure::new("mcp.settings", format!("{} is left alone: {what}", path.display()))
+        .hint("`--print` writes the entry, to be put there by hand")
+        .exit(Exit::Conflict)
+}

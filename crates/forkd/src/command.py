@@ -1,0 +1,153 @@
+# Runs one command of a client's beside the session; `spec` says how. What it put out, how it ended
+# and why it could not start are told as JSON.
+import errno, json, os, pty, select, signal, subprocess, sys, tempfile, time, types
+
+CAP = spec["cap"]
+jobs = sys.modules.setdefault("stasis_jobs", types.ModuleType("stasis_jobs")).__dict__
+
+
+def tell(**answer):
+    display({"application/json": answer, "text/plain": ""}, raw=True)
+
+
+def text(file, cap=CAP):
+    size = file.seek(0, 2)
+    file.seek(max(0, size - cap))
+    return file.read(cap).decode("utf-8", "replace")
+
+
+def group(pid, number):
+    try:
+        os.killpg(pid, number)
+    except OSError:
+        pass
+
+
+def failure(error):
+    missing = isinstance(error, FileNotFoundError)
+    code = 127 if missing else 126
+    kind = "not_found" if missing else "not_started"
+    tell(stdout="", stderr="", exit_code=code, error="%s: %s" % (type(error).__name__, error), kind=kind)
+
+
+def options():
+    env = {**os.environ, **spec["env"]}
+    return {"env": env, "cwd": spec["cwd"] or None}
+
+
+def given():
+    if spec["stdin"] is None:
+        return subprocess.DEVNULL
+    file = tempfile.TemporaryFile()
+    file.write(spec["stdin"].encode("utf-8", "surrogateescape"))
+    file.seek(0)
+    return file
+
+
+def finish(out, err, code, late):
+    answer = {"stdout": text(out), "stderr": text(err), "exit_code": code}
+    if late:
+        answer["error"] = "TimeoutExpired: the command ran longer than %s s" % spec["timeout"]
+        answer["kind"] = "timeout"
+    tell(**answer)
+
+
+def wait(child, seconds):
+    try:
+        return child.wait(seconds), False
+    except subprocess.TimeoutExpired:
+        group(child.pid, signal.SIGKILL)
+        child.wait()
+        return 124, True
+    except BaseException:
+        group(child.pid, signal.SIGKILL)
+        raise
+
+
+def plain():
+    streamed = spec["stream"]
+    out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+    child = subprocess.Popen(
+        spec["args"], stdin=given(), stdout=None if streamed else out,
+        stderr=None if streamed else err, start_new_session=True, **options()
+    )
+    code, late = wait(child, spec["timeout"])
+    finish(out, err, code if code >= 0 else 128 - code, late)
+
+
+def terminal():
+    master, slave = pty.openpty()
+    out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+    lead = "import os,sys,fcntl,termios\nfcntl.ioctl(0,termios.TIOCSCTTY,0)\n"
+    lead += "try: os.execvp(sys.argv[1], sys.argv[1:])\nexcept FileNotFoundError: os._exit(127)"
+    child = subprocess.Popen(
+        [sys.executable, "-c", lead, *spec["args"]], stdin=slave, stdout=slave, stderr=slave,
+        start_new_session=True, **options()
+    )
+    os.close(slave)
+    if spec["stdin"]:
+        os.write(master, spec["stdin"].encode())
+    end = time.monotonic() + spec["timeout"]
+    late = False
+    while True:
+        ready = select.select([master], [], [], 0.05)[0]
+        if ready:
+            try:
+                piece = os.read(master, 65536)
+            except OSError:
+                break
+            out.write(piece)
+            if spec["stream"]:
+                sys.stdout.write(piece.decode("utf-8", "replace"))
+                sys.stdout.flush()
+        elif child.poll() is not None:
+            break
+        if time.monotonic() > end:
+            late = True
+            group(child.pid, signal.SIGKILL)
+            break
+    code = child.wait()
+    os.close(master)
+    if spec["stream"]:
+        out.seek(0)
+        out.truncate()
+    finish(out, err, 124 if late else code if code >= 0 else 128 - code, late)
+
+
+def background():
+    out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+    child = subprocess.Popen(
+        spec["args"], stdin=given(), stdout=out, stderr=err, start_new_session=True, **options()
+    )
+    number = str(len([key for key in jobs if key.startswith("job")]) + 1)
+    jobs["job" + number] = (child, out, err)
+    tell(job=number, pid=child.pid, running=True, stdout="", stderr="", exit_code=None)
+
+
+def look():
+    found = jobs.get("job" + spec["job"])
+    if found is None:
+        return tell(missing=True)
+    child, out, err = found
+    if spec["kill"]:
+        group(child.pid, signal.SIGKILL)
+        child.wait()
+    code = child.poll()
+    code = 128 - code if code is not None and code < 0 else code
+    tell(
+        job=spec["job"], pid=child.pid, running=code is None, stdout=text(out), stderr=text(err),
+        exit_code=code
+    )
+
+
+try:
+    if spec["job"] is not None:
+        look()
+    elif spec["background"]:
+        background()
+    elif spec["tty"]:
+        terminal()
+    else:
+        plain()
+except (OSError, ValueError) as error:
+    failure(error)

@@ -1,0 +1,153 @@
+//! Sandboxes: machines that forkd's clients made.
+
+use crate::error::{Error, Result};
+use crate::snapshots::{SNAPSHOT, Source};
+use crate::views::{Ping, SandboxInfo};
+use crate::{FROM, Forkd, KIND, SUSPENDED, TAG, check_tag, tag};
+use serde::Deserialize;
+use stasis_api::{Limits, Name, NewMachine, Update};
+use stasis_machine::{Branch, Machine};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) const SANDBOX: &str = "sandbox";
+/// The least memory a machine can have, in MiB.
+const LEAST_MEMORY: u64 = 64;
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Spawn {
+    pub snapshot_tag: String,
+    #[serde(default = "one")]
+    pub n: i64,
+    #[serde(default)]
+    pub memory_limit_mib: Option<u64>,
+    #[serde(default)]
+    pub live_fork: bool,
+}
+
+fn one() -> i64 {
+    1
+}
+
+impl Forkd {
+    pub(crate) fn sandbox(&self, account: &str, id: &str) -> Result<Arc<Machine>> {
+        let missing = || Error::new(404, format!("sandbox {id} not found"));
+        let found = self.host.machine(id).ok().filter(|one| one.account() == account);
+        let found = found.filter(|one| {
+            tag(one, KIND).as_deref() == Some(SANDBOX) && tag(one, SUSPENDED).is_none()
+        });
+        found.ok_or_else(missing)
+    }
+
+    pub fn spawn(&self, account: &str, ask: &Spawn) -> Result<Vec<SandboxInfo>> {
+        match ask.n {
+            n if n < 1 => return Err(Error::new(400, "n must be ≥ 1")),
+            n if n > 1000 => return Err(Error::new(400, "n must be ≤ 1000 (sanity cap)")),
+            _ => {}
+        }
+        check_tag(&ask.snapshot_tag)?;
+        let made = self.machines(account, ask, ask.n as usize, &[])?;
+        Ok(made.iter().map(|machine| SandboxInfo::of(machine, 0)).collect())
+    }
+
+    /// Machines from a snapshot, all or none.
+    pub(crate) fn machines(
+        &self,
+        account: &str,
+        ask: &Spawn,
+        count: usize,
+        more: &[(&str, String)],
+    ) -> Result<Vec<Arc<Machine>>> {
+        let missing = || Error::new(404, format!("snapshot {} not found", ask.snapshot_tag));
+        let source = self.source(account, &ask.snapshot_tag).ok_or_else(missing)?;
+        let own = [(KIND, SANDBOX.to_owned()), (TAG, ask.snapshot_tag.clone())];
+        let tags: BTreeMap<String, String> = own
+            .into_iter()
+            .chain(more.iter().cloned())
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect();
+        let memory_mb = ask.memory_limit_mib.map(|mib| mib.max(LEAST_MEMORY));
+        let limits = Limits { memory_mb, ..Limits::default() };
+        let failed = Error::during("restore_many");
+        match source {
+            Source::Template(template) => {
+                let mut made = Vec::new();
+                for _ in 0..count {
+                    let template = Some(template.clone());
+                    let (name, tags) = (Some(fresh_id()), tags.clone());
+                    let new = NewMachine { name, template, tags, limits, ..NewMachine::default() };
+                    made.push(self.host.create(account, new).map_err(&failed)?);
+                }
+                Ok(made)
+            }
+            Source::Machine(machine) => {
+                let names = (0..count).map(|_| Some(fresh_id())).collect();
+                let branch = Branch { names, ..Branch::default() };
+                let made = self.host.branch(&machine, branch).map_err(&failed)?;
+                for machine in &made {
+                    let limits = Some(limits);
+                    let tags = Some(tags.clone());
+                    let update = Update { tags, limits, ..Update::default() };
+                    self.host.update(machine, update).map_err(&failed)?;
+                }
+                Ok(made)
+            }
+        }
+    }
+
+    pub fn list_sandboxes(&self, account: &str) -> Vec<SandboxInfo> {
+        let counts = self.branches(account);
+        let all = self.of_kind(account, SANDBOX).into_iter();
+        all.filter(|one| tag(one, SUSPENDED).is_none())
+            .map(|one| SandboxInfo::of(&one, counts.get(one.name().as_str()).copied().unwrap_or(0)))
+            .collect()
+    }
+
+    /// How many snapshots were made of each sandbox.
+    fn branches(&self, account: &str) -> BTreeMap<String, u32> {
+        let mut counts = BTreeMap::new();
+        for from in self.of_kind(account, SNAPSHOT).iter().filter_map(|one| tag(one, FROM)) {
+            *counts.entry(from).or_insert(0) += 1;
+        }
+        counts
+    }
+
+    pub fn get_sandbox(&self, account: &str, id: &str) -> Result<SandboxInfo> {
+        let machine = self.sandbox(account, id)?;
+        let count = self.branches(account).get(id).copied().unwrap_or(0);
+        Ok(SandboxInfo::of(&machine, count))
+    }
+
+    pub fn kill_sandbox(&self, account: &str, id: &str) -> Result<()> {
+        let machine = self.sandbox(account, id)?;
+        self.host.remove(&machine).map_err(Error::during("kill"))
+    }
+
+    /// Wakes a sandbox and says what is in it.
+    pub fn ping(&self, account: &str, id: &str) -> Result<Ping> {
+        let machine = self.sandbox(account, id)?;
+        self.host.wake(&machine).map_err(Error::during("ping"))?;
+        let template = self.host.template(Some(&machine.describe().template));
+        let packages = template.ok().map(|record| record.details["packages"].clone());
+        let lines = packages.as_ref().and_then(|list| list.as_array()).into_iter().flatten();
+        let numpy = lines.filter_map(|line| line.as_str()?.strip_prefix("numpy==")).next();
+        Ok(Ping {
+            pong: true,
+            numpy_version: numpy.unwrap_or("none").to_owned(),
+            pid: 1,
+            agent_lang: "python".into(),
+            warmup_ready: true,
+        })
+    }
+}
+
+/// A name that looks like forkd's and that nobody can guess.
+fn fresh_id() -> Name {
+    let mut bytes = [0; 8];
+    if let Ok(mut file) = std::fs::File::open("/dev/urandom") {
+        let _ = std::io::Read::read_exact(&mut file, &mut bytes);
+    }
+    let now = stasis_api::Timestamp::now().as_second();
+    let text = format!("sb-{now:x}-{:016x}", u64::from_ne_bytes(bytes));
+    text.parse().expect("letters, digits and dashes are a name")
+}

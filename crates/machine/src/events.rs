@@ -1,0 +1,238 @@
+//! Events: a bounded log of everything that changes, which many can follow.
+//!
+//!   host, machines, drivers ──► log (memory) ──► followers
+//!                                  └─ now and then, a batch ──► records ──► the next start
+//!
+//! Telling costs a lock and no I/O. A thread writes what is new to the records several times a
+//! second; what was told in the last moment before a crash may be missing after it, so each start
+//! begins with an event that says so, and with numbers far above all that were ever given out.
+
+use crate::error::{Doing, Result};
+use crate::host::{Host, Inner};
+use crate::machine::Machine;
+use event_listener::EventListener;
+use serde::{Deserialize, Serialize};
+use stasis_api::{Event, EventKind, Status, Timestamp};
+use stasis_store::Store;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+/// Events that are kept.
+const KEPT: usize = 10_000;
+/// Above what any process gives out without writing it down.
+const LEAP: u64 = 1_000_000;
+/// How often what is new is written down.
+const OFTEN: Duration = Duration::from_millis(200);
+
+/// An event, and who may hear of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Entry {
+    /// None: everybody.
+    account: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    tags: BTreeMap<String, String>,
+    event: Event,
+}
+
+struct Log {
+    kept: VecDeque<Arc<Entry>>,
+    next: u64,
+    /// The highest number that is no longer kept.
+    gone: u64,
+    /// The highest number that is in the records.
+    written: u64,
+    counts: HashMap<EventKind, u64>,
+}
+
+pub(crate) struct Events {
+    log: Mutex<Log>,
+    changed: event_listener::Event,
+}
+
+/// Which events somebody wants.
+#[derive(Debug, Clone, Default)]
+pub struct Interest {
+    pub account: String,
+    pub machine: Option<String>,
+    pub tag: Option<(String, String)>,
+    pub kind: Option<String>,
+}
+
+/// What is new for a follower.
+pub struct News {
+    pub events: Vec<Event>,
+    /// Where to go on.
+    pub after: u64,
+    /// Whether events were missed because they are no longer kept.
+    pub missed: bool,
+}
+
+/// What an event is about, besides its kind.
+#[derive(Default)]
+pub(crate) struct About {
+    pub seq: Option<u64>,
+    pub status: Option<Status>,
+    pub about: Option<String>,
+}
+
+impl Events {
+    pub fn open(store: &Store) -> Result<Events> {
+        let mut kept = VecDeque::new();
+        for batch in store.events()? {
+            // a batch that cannot be read is one that is missing
+            let batch: Vec<Entry> = serde_json::from_str(&batch).unwrap_or_default();
+            kept.extend(batch.into_iter().map(Arc::new));
+        }
+        let last = kept.back().map_or(0, |entry: &Arc<Entry>| entry.event.id);
+        let gone = kept.front().map_or(0, |entry: &Arc<Entry>| entry.event.id - 1);
+        let next = if last == 0 { 1 } else { last + LEAP };
+        let log = Log { kept, next, gone, written: last, counts: HashMap::new() };
+        let events = Events { log: Mutex::new(log), changed: event_listener::Event::new() };
+        events.tell(None, BTreeMap::new(), None, EventKind::ServiceStarted, About::default());
+        Ok(events)
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    fn tell(
+        &self,
+        account: Option<String>,
+        tags: BTreeMap<String, String>,
+        machine: Option<stasis_api::Name>,
+        kind: EventKind,
+        about: About,
+    ) {
+        let About { seq, status, about } = about;
+        let at = Timestamp::now();
+        let mut log = self.log();
+        let id = log.next;
+        log.next += 1;
+        *log.counts.entry(kind).or_default() += 1;
+        let event = Event { id, at, kind, machine, seq, status, about };
+        log.kept.push_back(Arc::new(Entry { account, tags, event }));
+        if log.kept.len() > KEPT {
+            log.gone = log.kept.pop_front().map_or(log.gone, |entry| entry.event.id);
+        }
+        drop(log);
+        self.changed.notify(usize::MAX);
+    }
+
+    fn after(&self, after: u64, wanted: &Interest, most: usize) -> News {
+        let log = self.log();
+        let missed = after < log.gone;
+        let first = log.kept.partition_point(|entry| entry.event.id <= after);
+        let mut news = News { events: Vec::new(), after, missed };
+        for entry in log.kept.iter().skip(first) {
+            if news.events.len() >= most {
+                return news;
+            }
+            news.after = entry.event.id;
+            if entry.fits(wanted) {
+                news.events.push(entry.event.clone());
+            }
+        }
+        news
+    }
+
+    /// Writes down what is not yet.
+    pub fn write(&self, store: &Store) {
+        let (new, gone) = {
+            let mut log = self.log();
+            let first = log.kept.partition_point(|entry| entry.event.id <= log.written);
+            let new: Vec<Arc<Entry>> = log.kept.iter().skip(first).cloned().collect();
+            log.written = log.next - 1;
+            (new, log.gone)
+        };
+        let (Some(first), Some(last)) = (new.first(), new.last()) else { return };
+        let (first, last) = (first.event.id, last.event.id);
+        let entries: Vec<&Entry> = new.iter().map(|entry| &**entry).collect();
+        let batch = serde_json::to_string(&entries).unwrap_or_default();
+        if let Err(error) = store.add_events(first, last, &batch, gone) {
+            tracing::error!(%error, "events were not recorded");
+        }
+    }
+}
+
+impl Entry {
+    fn fits(&self, wanted: &Interest) -> bool {
+        let whose = self.account.as_ref().is_none_or(|own| *own == wanted.account);
+        let machine = wanted
+            .machine
+            .as_ref()
+            .is_none_or(|name| self.event.machine.as_ref().is_some_and(|own| own.as_str() == name));
+        let tag = wanted.tag.as_ref().is_none_or(|(key, value)| self.tags.get(key) == Some(value));
+        let kind = wanted.kind.as_ref().is_none_or(|kind| self.event.kind.word().starts_with(kind));
+        whose && machine && tag && kind
+    }
+}
+
+impl Host {
+    /// Events after a number that somebody wants, at most `most`.
+    pub fn events_after(&self, after: u64, wanted: &Interest, most: usize) -> News {
+        self.inner().events.after(after, wanted, most)
+    }
+
+    /// The number of the newest event.
+    pub fn last_event(&self) -> u64 {
+        self.inner().events.log().next - 1
+    }
+
+    /// Wakes up when there is a new event.
+    pub fn next_event(&self) -> EventListener {
+        self.inner().events.changed.listen()
+    }
+
+    /// How often each kind happened since the start.
+    pub fn event_counts(&self) -> Vec<(EventKind, u64)> {
+        self.inner().events.log().counts.iter().map(|(kind, count)| (*kind, *count)).collect()
+    }
+}
+
+impl Inner {
+    /// An event that everybody may hear of.
+    pub fn tell_all(&self, kind: EventKind, about: String) {
+        let about = About { about: Some(about), ..About::default() };
+        self.events.tell(None, BTreeMap::new(), None, kind, about);
+    }
+}
+
+impl Machine {
+    pub(crate) fn event(&self, kind: EventKind, about: About) {
+        let (name, account, tags) = {
+            let record = self.record();
+            (record.made.name.clone(), record.made.account.clone(), record.made.tags.clone())
+        };
+        self.host.events.tell(Some(account), tags, Some(name), kind, about);
+    }
+
+    pub(crate) fn event_at(&self, kind: EventKind, seq: Option<u64>) {
+        self.event(kind, About { seq, ..About::default() });
+    }
+
+    pub(crate) fn ended(&self, seq: u64, status: Status) {
+        let about = About { seq: Some(seq), status: Some(status), about: None };
+        self.event(EventKind::InstructionFinished, about);
+    }
+
+    pub(crate) fn event_about(&self, kind: EventKind, what: &str) {
+        self.event(kind, About { about: Some(what.to_owned()), ..About::default() });
+    }
+}
+
+/// Writes events down several times a second, until the host is gone.
+pub(crate) fn keep_writing(inner: &Arc<Inner>) -> Result<()> {
+    let weak = Arc::downgrade(inner);
+    let thread = std::thread::Builder::new().name("stasis-events".into());
+    thread.spawn(move || write_on(&weak)).doing(|| "start a thread".into()).map(drop)
+}
+
+fn write_on(inner: &Weak<Inner>) {
+    while let Some(inner) = inner.upgrade() {
+        inner.events.write(&inner.store);
+        drop(inner);
+        std::thread::sleep(OFTEN);
+    }
+}

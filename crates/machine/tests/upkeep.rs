@@ -1,0 +1,75 @@
+//! What a host does by itself: room in memory, room on disk, trees that stand ready.
+
+use stasis_api::{Exec, State, Status, Timeout};
+use stasis_testbed::{Bed, run, value};
+use std::time::{Duration, Instant};
+
+#[test]
+fn when_memory_is_short_idle_machines_leave_it_and_busy_ones_stay() {
+    let bed = Bed::with(|settings| settings.keep_free = Some(u64::MAX));
+    let (idle, busy) = (bed.machine(), bed.machine());
+    run(&idle, "x = 'kept'");
+    run(&busy, "1");
+    let wait = "import time\nwhile not __import__('os').path.exists('/tmp/go'): time.sleep(0.01)";
+    let code = Exec { code: wait.into(), timeout: Timeout::Never, ..Exec::default() };
+    let seq = busy.submit(code).expect("accepted");
+    let patience = Instant::now() + Duration::from_secs(30);
+    while busy.describe().state != State::Running && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(bed.host.relieve().expect("room is made"), 1);
+    assert_eq!(idle.describe().state, State::Swapped);
+    assert_eq!(busy.describe().state, State::Running);
+    assert_eq!(value(&idle, "x"), "'kept'");
+    assert!(busy.interrupt().expect("it runs"));
+    assert_eq!(busy.wait(seq).expect("its end").status, Status::Interrupted);
+}
+
+#[test]
+fn with_enough_memory_nobody_has_to_leave() {
+    let bed = Bed::with(|settings| settings.keep_free = Some(0));
+    let machine = bed.machine();
+    run(&machine, "1");
+    assert_eq!(bed.host.relieve().expect("nothing to do"), 0);
+    assert_ne!(machine.describe().state, State::Swapped);
+}
+
+#[test]
+fn what_nobody_uses_is_compressed_and_comes_back_as_it_was() {
+    let bed = Bed::with(|settings| settings.cold_after = Some(Duration::ZERO));
+    let machine = bed.machine();
+    run(&machine, "import hashlib\ntext = b'the same again ' * 400_000");
+    let expected = value(&machine, "hashlib.sha256(text).hexdigest()");
+    bed.host.swap(&machine).expect("swapped out");
+    let mut freed = 0;
+    loop {
+        match bed.host.compress_cold().expect("compressed") {
+            0 => break,
+            more => freed += more,
+        }
+    }
+    assert!(freed > 1 << 20, "only {freed} bytes were freed");
+    assert_eq!(value(&machine, "hashlib.sha256(text).hexdigest()"), expected);
+    let found = bed.host.check_store(false).expect("checked");
+    assert!(found.complete && found.findings.is_empty(), "{:?}", found.findings);
+}
+
+#[test]
+fn trees_that_stand_ready_belong_to_nobody_and_differ() {
+    let bed = Bed::start();
+    run(&bed.machine(), "1");
+    // time for some to stand ready; without them the check holds as well
+    std::thread::sleep(Duration::from_millis(500));
+    let code = "import os, random, uuid\n(os.environ['STASIS_MACHINE'], random.random(), \
+                uuid.uuid4().hex, os.urandom(8).hex())";
+    let said: Vec<(String, String)> = (0..6)
+        .map(|_| {
+            let machine = bed.machine();
+            (machine.name().to_string(), value(&machine, code))
+        })
+        .collect();
+    for (index, (name, text)) in said.iter().enumerate() {
+        assert!(text.contains(&format!("'{name}'")), "{name} says {text}");
+        assert!(said[..index].iter().all(|(_, other)| other[40..] != text[40..]));
+    }
+}

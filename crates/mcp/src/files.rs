@@ -1,0 +1,283 @@
+//! Files of machines, as tools and as resources: read in pieces that an agent can take, written
+//! whole, listed by page. What is read here never runs anything in the machine.
+
+use crate::answer::{Answer, Image};
+use crate::call::Call;
+use crate::error::{Error, Result};
+use crate::output::{self, word};
+use crate::table::{Effect, Entry, Face};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stasis_machine::Machine;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+/// Bytes of a file in one answer, unless fewer are asked for.
+const MAX_READ: u64 = 256 << 10;
+/// Bytes of a picture that is shown as one.
+const MAX_PICTURE: u64 = 4 << 20;
+/// Bytes of a file as a resource.
+pub const MAX_RESOURCE: u64 = 8 << 20;
+/// Entries of a directory in one answer.
+const PAGE: u64 = 200;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadFile {
+    /// The machine's name.
+    pub machine: String,
+    /// The file's path; one that does not begin with `/` is below the machine's home.
+    pub path: String,
+    /// The byte to begin with; 0 if absent.
+    pub from: Option<u64>,
+    /// At most so many bytes.
+    pub limit: Option<u64>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WriteFile {
+    /// The machine's name.
+    pub machine: String,
+    /// The file's path. Directories on the way are made; a file that is there is replaced.
+    pub path: String,
+    /// What to write: text, or base64 if `encoding` says so.
+    pub content: String,
+    #[serde(default)]
+    pub encoding: Encoding,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Encoding {
+    #[default]
+    Text,
+    Base64,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListFiles {
+    /// The machine's name.
+    pub machine: String,
+    /// The directory; the machine's home if absent.
+    pub path: Option<String>,
+    /// The `next` of an earlier answer, to go on from there.
+    pub cursor: Option<String>,
+}
+
+/// A file.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Info {
+    pub path: String,
+    /// `file`, `directory`, `symlink` or `other`.
+    pub kind: String,
+    pub size: u64,
+    pub modified_at: String,
+}
+
+impl From<stasis_api::FileInfo> for Info {
+    fn from(file: stasis_api::FileInfo) -> Info {
+        let modified_at = file.modified_at.to_string();
+        Info { path: file.path, kind: word(&file.kind), size: file.size, modified_at }
+    }
+}
+
+/// A piece of a file.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Piece {
+    pub machine: String,
+    /// `machine@seq` of the state it has on disk; what was written since is in what was read.
+    pub address: Option<String>,
+    pub file: Info,
+    pub encoding: Encoding,
+    pub content: String,
+    /// The byte to go on from; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+    /// Where the file can be read as a resource.
+    pub uri: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Written {
+    pub machine: String,
+    pub address: Option<String>,
+    pub file: Info,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Files {
+    pub machine: String,
+    pub address: Option<String>,
+    pub path: String,
+    pub files: Vec<Info>,
+    /// What to give as `cursor` for the rest; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+pub fn tools() -> Vec<Entry> {
+    let face = |name, title, effect, about| Face { name, title, about, effect };
+    vec![
+        face(
+            "read_file",
+            "Read a file",
+            Effect::Reads,
+            "Reads a file of a machine, or a piece of it. Text comes as text, pictures as images, \
+             other bytes as base64.",
+        )
+        .does(read),
+        face(
+            "write_file",
+            "Write a file",
+            Effect::Sets,
+            "Writes a file into a machine, in place of one that is there.",
+        )
+        .does(write),
+        face("list_files", "List files", Effect::Reads, "Lists a directory of a machine.")
+            .does(list),
+    ]
+}
+
+/// A machine's name, and `machine@seq` of what is on disk.
+fn now(machine: &Arc<Machine>) -> (String, Option<String>) {
+    let now = output::Machine::from(machine.describe());
+    (now.name, now.address)
+}
+
+/// Where a file can be read.
+pub fn uri(machine: &str, path: &str) -> String {
+    let mut uri = format!("stasis://machine/{machine}/file");
+    for byte in path.bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'~' => uri.push(byte as char),
+            byte if byte.is_ascii_alphanumeric() => uri.push(byte as char),
+            byte => uri += &format!("%{byte:02X}"),
+        }
+    }
+    uri
+}
+
+/// Reads at most so many bytes from an open file.
+pub fn bytes(file: &File, from: u64, limit: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut file = file;
+    let read = file.seek(SeekFrom::Start(from));
+    let read = read.and_then(|_| file.take(limit).read_to_end(&mut bytes));
+    read.map_err(|source| Error::Io { doing: "read a file of a machine".into(), source })?;
+    Ok(bytes)
+}
+
+/// Pictures that clients show.
+pub fn picture(path: &str) -> Option<&'static str> {
+    let (_, kind) = path.rsplit_once('.')?;
+    match kind.to_ascii_lowercase().as_str() {
+        "png" => Some("image/png"),
+        "jpg" | "jpeg" => Some("image/jpeg"),
+        "gif" => Some("image/gif"),
+        "webp" => Some("image/webp"),
+        _ => None,
+    }
+}
+
+fn read(call: &Call, input: ReadFile) -> Result<Answer<Piece>> {
+    let machine = call.machine(&input.machine)?;
+    let (info, file) = machine.read_file(&input.path)?;
+    let (size, from) = (info.size, input.from.unwrap_or(0));
+    let whole = input.from.is_none() && input.limit.is_none();
+    let kind = picture(&info.path).filter(|_| whole && size <= MAX_PICTURE);
+    let most = if kind.is_some() { MAX_PICTURE } else { MAX_READ };
+    let mut read = bytes(&file, from, input.limit.unwrap_or(most).min(most))?;
+    let (name, address) = now(&machine);
+    let uri = uri(&name, &info.path);
+    if let Some(kind) = kind {
+        let image = Image { kind, base64: BASE64_STANDARD.encode(&read) };
+        let text = format!("{} is a picture of {size} bytes.", info.path);
+        let (encoding, content) = (Encoding::Text, String::new());
+        let file = info.into();
+        let data = Piece { machine: name, address, file, encoding, content, next: None, uri };
+        return Ok(Answer { images: vec![image], ..Answer::new(data, text) });
+    }
+    let (encoding, content) = text_or_base64(&mut read, from, size);
+    let end = from + read.len() as u64;
+    let next = (end < size && !read.is_empty()).then_some(end);
+    let mut text = content.clone();
+    if let Some(next) = next {
+        text += &format!("\n[{} of {size} bytes; the next byte is {next}; {uri}]", read.len());
+    }
+    let file = info.into();
+    Ok(Answer::new(Piece { machine: name, address, file, encoding, content, next, uri }, text))
+}
+
+/// Bytes as text, if they are. The piece ends between two characters.
+fn text_or_base64(read: &mut Vec<u8>, from: u64, size: u64) -> (Encoding, String) {
+    if let Err(error) = std::str::from_utf8(read) {
+        let split = error.error_len().is_none() && from + (read.len() as u64) < size;
+        if split && error.valid_up_to() > 0 {
+            read.truncate(error.valid_up_to());
+        }
+    }
+    match std::str::from_utf8(read) {
+        Ok(text) if !text.contains('\0') => (Encoding::Text, text.to_owned()),
+        _ => (Encoding::Base64, BASE64_STANDARD.encode(&read)),
+    }
+}
+
+fn write(call: &Call, input: WriteFile) -> Result<Answer<Written>> {
+    let machine = call.machine(&input.machine)?;
+    let content = match input.encoding {
+        Encoding::Text => input.content.into_bytes(),
+        Encoding::Base64 => BASE64_STANDARD
+            .decode(input.content.trim())
+            .map_err(|error| Error::Invalid(format!("content is not base64: {error}")))?,
+    };
+    let mut upload = machine.put_file(&input.path, None)?;
+    upload.write(&content)?;
+    let file: Info = upload.finish(None)?.into();
+    let (name, address) = now(&machine);
+    let text = format!("{} has {} bytes now.", file.path, file.size);
+    Ok(Answer::new(Written { machine: name, address, file }, text))
+}
+
+fn list(call: &Call, input: ListFiles) -> Result<Answer<Files>> {
+    let machine = call.machine(&input.machine)?;
+    let path = input.path.as_deref().unwrap_or(".");
+    let found = machine.list_files(path, input.cursor.as_deref(), Some(PAGE))?;
+    let files: Vec<Info> = found.files.into_iter().map(Info::from).collect();
+    let line = |file: &Info| format!("{:>10} {:9} {}", file.size, file.kind, file.path);
+    let mut lines: Vec<_> = files.iter().map(line).collect();
+    if lines.is_empty() {
+        lines.push(format!("{} is empty.", found.path));
+    }
+    lines.extend(found.next.as_ref().map(|next| format!("[more after {next}]")));
+    let text = crate::text::cut(&lines.join("\n"), crate::text::MAX_TEXT, "the structured result");
+    let (name, address) = now(&machine);
+    let data = Files { machine: name, address, path: found.path, files, next: found.next };
+    Ok(Answer::new(data, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_ends_between_characters() {
+        let text = "aä".as_bytes();
+        let mut read = text[..2].to_vec();
+        let (encoding, content) = text_or_base64(&mut read, 0, 3);
+        assert!(matches!(encoding, Encoding::Text));
+        assert_eq!((content.as_str(), read.len()), ("a", 1));
+        let (encoding, content) = text_or_base64(&mut vec![0xff, 0], 0, 2);
+        assert!(matches!(encoding, Encoding::Base64));
+        assert_eq!(content, "/wA=");
+    }
+
+    #[test]
+    fn addresses_of_files() {
+        assert_eq!(uri("m", "/a b/ä.txt"), "stasis://machine/m/file/a%20b/%C3%A4.txt");
+    }
+}

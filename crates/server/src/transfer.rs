@@ -1,0 +1,165 @@
+//! Machines out of the service and into it, as one stream of bytes each.
+//!
+//! Reading and writing a machine blocks, and the network does not: a bounded channel lies between,
+//! so that a slow client costs a thread and no memory. A client that breaks off ends an import
+//! before anything is recorded.
+
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::extract::{Params, Target};
+use crate::failure::{Failure, Result};
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, stream};
+use serde::Deserialize;
+use stasis_api::{Made, Name, Problem};
+use std::io::{self, Read, Write};
+use tokio::sync::mpsc;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Pieces on their way, and the size of one.
+const PIECES: usize = 8;
+const PIECE: usize = 256 << 10;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(export)).routes(routes!(import))
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+struct How {
+    /// With all checkpoints and the log; otherwise only the state now.
+    #[serde(default)]
+    history: bool,
+}
+
+/// A machine as one file.
+#[utoipa::path(get, path = "/v1/machine/{name}/export", tag = "history",
+    params(("name" = String, Path), How),
+    responses((status = 200, body = String, content_type = "application/octet-stream")))]
+async fn export(
+    State(app): State<App>,
+    Target(machine): Target,
+    Params(how): Params<How>,
+) -> Result<Response> {
+    let (tell, told) = mpsc::channel::<io::Result<Bytes>>(PIECES);
+    tokio::task::spawn_blocking(move || {
+        let mut out = Out { tell: tell.clone(), piece: Vec::new() };
+        let done = app.host.export(&machine, how.history, &mut out).and_then(|()| {
+            let failed = |source| stasis_machine::Error::Io { doing: "send it".into(), source };
+            out.send().map_err(failed)
+        });
+        if let Err(error) = done {
+            // the head may be gone: breaking off is the only way to say that it failed
+            let _ = tell.blocking_send(Err(io::Error::other(error.to_string())));
+        }
+    });
+    let mut told = told;
+    // what fails before the first byte is told as a failure
+    let first = match told.recv().await {
+        Some(Ok(piece)) => piece,
+        Some(Err(error)) => {
+            return Err(Failure::new(Problem::Conflict, "export.failed", error.to_string()));
+        }
+        None => Bytes::new(),
+    };
+    let rest = stream::unfold(told, |mut told| async { Some((told.recv().await?, told)) });
+    let body = Body::from_stream(stream::iter([Ok(first)]).chain(rest));
+    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response())
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+struct As {
+    /// Its name here; the one it had, if absent.
+    name: Option<Name>,
+}
+
+/// Take a machine in from a file. Needs the scope `host`: such a file is memory that somebody else
+/// wrote.
+#[utoipa::path(post, path = "/v1/import", tag = "history", params(As),
+    request_body(content = String, content_type = "application/octet-stream"),
+    responses((status = 200, body = Made)))]
+async fn import(
+    State(app): State<App>,
+    caller: Caller,
+    Params(wanted): Params<As>,
+    request: Request,
+) -> Result<Json<Made>> {
+    caller.need(Scope::Machines)?;
+    caller.need(Scope::Host)?;
+    let (tell, told) = mpsc::channel::<Bytes>(PIECES);
+    let mut body = request.into_body().into_data_stream();
+    let feed = tokio::spawn(async move {
+        while let Some(Ok(piece)) = body.next().await {
+            // who reads may have seen enough
+            if tell.send(piece).await.is_err() {
+                return;
+            }
+        }
+    });
+    let taken = tokio::task::spawn_blocking(move || {
+        let mut from = In { told, piece: Bytes::new() };
+        app.host.import(&caller.account, wanted.name, &mut from)
+    });
+    let broke = |_| Failure::new(Problem::Internal, "service.broken", "a handler broke off");
+    let machine = taken.await.map_err(broke)?;
+    feed.abort();
+    let machine = machine?.describe();
+    Ok(Json(Made { machine_name: machine.name.clone(), machine }))
+}
+
+/// What is written goes to a channel, in pieces.
+struct Out {
+    tell: mpsc::Sender<io::Result<Bytes>>,
+    piece: Vec<u8>,
+}
+
+impl Out {
+    fn send(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let piece = Bytes::from(std::mem::take(&mut self.piece));
+        self.tell.blocking_send(Ok(piece)).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let some = &bytes[..bytes.len().min(PIECE)];
+        self.piece.extend_from_slice(some);
+        if self.piece.len() >= PIECE {
+            self.send()?;
+        }
+        Ok(some.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.send()
+    }
+}
+
+/// What comes from a channel is read.
+struct In {
+    told: mpsc::Receiver<Bytes>,
+    piece: Bytes,
+}
+
+impl Read for In {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() {
+            match self.told.blocking_recv() {
+                Some(piece) => self.piece = piece,
+                None => return Ok(0),
+            }
+        }
+        let len = into.len().min(self.piece.len());
+        into[..len].copy_from_slice(&self.piece.split_to(len));
+        Ok(len)
+    }
+}

@@ -1,0 +1,132 @@
+//! forkd's routes: statuses, forms, and what the original lacks.
+
+use crate::client::Client;
+use crate::server::{root, shared};
+use serde_json::{Value, json};
+
+const JSON: &[&str] = &["content-type: application/json"];
+
+fn post(client: &Client, path: &str, body: &Value) -> (u16, Value) {
+    let reply = client.send("POST", path, JSON, body.to_string().as_bytes());
+    (reply.status, serde_json::from_slice(&reply.body).unwrap_or(Value::Null))
+}
+
+fn spawn(client: &Client, tag: &str) -> String {
+    let (status, made) = post(client, "/v1/sandboxes", &json!({ "snapshot_tag": tag }));
+    assert_eq!(status, 201, "{made}");
+    made[0]["id"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn statuses_and_bodies_of_refusals() {
+    let client = root();
+    let kind = |headers: &[&str], body: &str| {
+        let reply = client.send("POST", "/v1/sandboxes", headers, body.as_bytes());
+        (reply.status, reply.json()["error"].is_string())
+    };
+    assert_eq!(kind(&[], "{}"), (415, true));
+    assert_eq!(kind(JSON, "{"), (400, true));
+    assert_eq!(kind(JSON, "{}"), (422, true));
+    assert_eq!(kind(JSON, r#"{"snapshot_tag": "no/such"}"#), (400, true));
+    assert_eq!(kind(JSON, r#"{"snapshot_tag": "nosuch", "unknown": 1}"#), (404, true));
+    let (status, said) =
+        post(&client, "/v1/snapshots", &json!({ "tag": "t", "kernel": "/k", "rootfs": "/r" }));
+    assert_eq!(status, 400);
+    assert!(said["error"].as_str().expect("a word").contains("recipe"), "{said}");
+    let (status, _) = post(&client, "/v1/snapshots/nosuch/compact", &json!({ "to": "other" }));
+    assert_eq!(status, 500);
+    let ask = json!({ "name": "w", "snapshot_tag": "nosuch" });
+    assert_eq!(post(&client, "/v1/workspaces", &ask).0, 500);
+    assert_eq!(client.get("/v1/snapshots/nosuch/info").status, 404);
+    let both = client.delete("/v1/snapshots/nosuch?cascade=true&force=true");
+    assert_eq!(both.status, 400);
+    let alone = Client::new(shared().forkd, "");
+    assert_eq!(alone.get("/healthz").json(), json!({ "ok": true }));
+    assert_eq!(alone.get("/v1/machine/list").status, 401);
+    let own = Client::new(shared().forkd, &shared().token);
+    assert_eq!(own.get("/v1/machine/list").status, 404);
+    assert_eq!(own.get("/version").json()["api"], "v1");
+    assert!(own.get("/metrics").text().contains("forkd_branch_concurrency_cap"));
+}
+
+#[test]
+fn commands_with_input_environment_directory_terminal_stream_and_jobs() {
+    let client = root();
+    let id = spawn(&client, "python");
+    let run = |body: Value| {
+        let (status, done) = post(&client, &format!("/v1/sandboxes/{id}/exec"), &body);
+        assert_eq!(status, 200, "{done}");
+        done
+    };
+    let done = run(json!({ "args": ["sh", "-c", "cat; echo $WORD; pwd"], "stdin": "in\n",
+        "env": { "WORD": "set" }, "cwd": "/tmp" }));
+    assert_eq!(done["stdout"], "in\nset\n/tmp\n");
+    let done = run(json!({ "args": ["sh", "-c", "test -t 0 && echo terminal"], "tty": true }));
+    assert_eq!((&done["stdout"], &done["exit_code"]), (&json!("terminal\r\n"), &json!(0)));
+    let done = run(json!({ "args": ["sh", "-c", "kill -9 $$"] }));
+    assert_eq!(done["exit_code"], 137);
+    let done = run(json!({ "args": ["true"], "cwd": "/no/such" }));
+    assert_eq!(done["kind"], "not_found");
+    let body = json!({ "args": ["sh", "-c", "echo one; echo two >&2; exit 4"], "stream": true });
+    let reply =
+        client.send("POST", &format!("/v1/sandboxes/{id}/exec"), JSON, body.to_string().as_bytes());
+    let text = reply.text();
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(lines.contains(&json!({ "stream": "stdout", "data": "one" })), "{text}");
+    assert!(lines.contains(&json!({ "stream": "stderr", "data": "two" })), "{text}");
+    assert_eq!(lines.last().expect("an end")["exit_code"], 4);
+
+    let job = run(json!({ "args": ["sh", "-c", "echo begun; sleep 600"], "background": true }));
+    let path = format!("/v1/sandboxes/{id}/jobs/{}", job["job"].as_str().expect("a number"));
+    let seen = client.get(&path).good();
+    assert_eq!(seen["running"], true);
+    let ended = client.delete(&path).good();
+    assert_eq!((&ended["running"], &ended["exit_code"]), (&json!(false), &json!(137)));
+    assert_eq!(ended["stdout"], "begun\n");
+    assert_eq!(client.get(&format!("/v1/sandboxes/{id}/jobs/99")).status, 404);
+}
+
+#[test]
+fn chains_workspaces_and_deletion() {
+    let client = root();
+    let id = spawn(&client, "python");
+    let eval = |id: &str, code: &str| {
+        let (_, said) =
+            post(&client, &format!("/v1/sandboxes/{id}/eval"), &json!({ "code": code }));
+        said["result"].as_str().unwrap_or_default().to_owned()
+    };
+    eval(&id, "n = 1");
+    let keep = |id: &str, tag: &str, parent: &str| {
+        let body = json!({ "tag": tag, "mode": "diff", "parent_tag": parent });
+        post(&client, &format!("/v1/sandboxes/{id}/branch"), &body).0
+    };
+    assert_eq!(keep(&id, "chain-1", "python"), 201);
+    assert_eq!(keep(&id, "chain-x", "wrong"), 400);
+    let second = spawn(&client, "chain-1");
+    eval(&second, "n += 1");
+    assert_eq!(keep(&second, "chain-2", "chain-1"), 201);
+    let info = client.get("/v1/snapshots/chain-2/info").good();
+    assert_eq!(info["ancestors"], json!(["python", "chain-1"]));
+    assert_eq!(client.delete("/v1/snapshots/chain-1").status, 409);
+    assert_eq!(post(&client, "/v1/snapshots/chain-2/compact", &json!({ "to": "flat" })).0, 200);
+    assert_eq!(client.delete("/v1/snapshots/chain-1?force=true").status, 204);
+    assert_eq!(eval(&spawn(&client, "chain-2"), "n"), "2");
+    assert_eq!(eval(&spawn(&client, "flat"), "n"), "2");
+
+    let ask = json!({ "name": "desk", "snapshot_tag": "chain-2" });
+    let (status, desk) = post(&client, "/v1/workspaces", &ask);
+    assert_eq!((status, &desk["status"]), (201, &json!("running")));
+    assert_eq!(post(&client, "/v1/workspaces", &ask).0, 409);
+    let live = desk["live_sandbox_id"].as_str().expect("an id").to_owned();
+    eval(&live, "n = 40");
+    let path = "/v1/workspaces/desk";
+    assert_eq!(post(&client, &format!("{path}/suspend"), &json!({})).1["status"], "suspended");
+    assert_eq!(client.get(&format!("/v1/sandboxes/{live}")).status, 404);
+    assert_eq!(post(&client, &format!("{path}/suspend"), &json!({})).0, 400);
+    let (_, back) = post(&client, &format!("{path}/resume"), &json!({}));
+    let live = back["live_sandbox_id"].as_str().expect("an id");
+    assert_eq!(eval(live, "n + 2"), "42");
+    assert_eq!(client.delete(path).status, 204);
+    assert_eq!(client.get(path).status, 404);
+}

@@ -1,0 +1,131 @@
+//! What accounts may have, and whose tokens are taken.
+
+use crate::client::Client;
+use crate::server::{fresh_data, serve_on, settings};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde_json::{Value, json};
+use stasis_machine::{Host, Quota, Settings};
+use stasis_server::{JwtOptions, Listen, Options};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Of these tests and nothing else.
+const KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
+    MC4CAQAwBQYDK2VwBCIEIIQt4yTY/QvJbAgocJKqRISTyskIoAd1XwUPus9kF+fN\n\
+    -----END PRIVATE KEY-----\n";
+const PUBLIC: &str = "qxIUxGQ_ul4-MFGMvKPmz9OONGHSN9K_PDA7Ti0j2h8";
+
+fn claims(change: &[(&str, Value)]) -> Value {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time");
+    let mut claims = json!({
+        "iss": "https://issuer.example", "aud": "stasis", "sub": "user|42",
+        "exp": now.as_secs() + 600, "scope": "openid stasis:machines",
+    });
+    for (key, value) in change {
+        claims[*key] = value.clone();
+    }
+    claims
+}
+
+fn signed(claims: &Value) -> String {
+    let key = EncodingKey::from_ed_pem(KEY.as_bytes()).expect("a key");
+    let header = Header { kid: Some("one".into()), ..Header::new(Algorithm::EdDSA) };
+    encode(&header, claims, &key).expect("a token")
+}
+
+#[test]
+fn quotas_and_foreign_tokens() {
+    let data = fresh_data("quotas");
+    let jwk = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "one", "x": PUBLIC });
+    let jwks = data.join("jwks.json");
+    std::fs::write(&jwks, json!({ "keys": [jwk] }).to_string()).expect("written");
+    let quota = Quota {
+        machines: Some(3),
+        memory_mb: Some(1024),
+        instructions: Some(3),
+        disk_mb: Some(10_000),
+    };
+    let host = Host::open(Settings { quota, ..settings(&data) }).expect("a host");
+    let jwt = JwtOptions {
+        jwks: jwks.to_string_lossy().into_owned(),
+        issuer: "https://issuer.example".into(),
+        audience: "stasis".into(),
+    };
+    let listen = vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))];
+    let options = Options { listen, jwt: Some(jwt), ..Options::default() };
+    let (bound, running) = serve_on(Arc::new(host), options);
+    let address = bound.tcp().expect("an address");
+    let good = Client::new(address, &signed(&claims(&[])));
+    foreign_tokens(&good);
+    over_quota(&good);
+    let root = std::fs::read_to_string(data.join("token")).expect("a token");
+    let root = Client::new(address, root.trim());
+    (0..4).for_each(|_| drop(root.machine()));
+    bound.stop.stop();
+    running.join().expect("no panic").expect("a good end");
+}
+
+fn foreign_tokens(good: &Client) {
+    let who = good.get("/v1/whoami").good();
+    assert_eq!(who, json!({ "account": "user|42", "scopes": ["machines"] }));
+    let past = json!(1_600_000_000);
+    let refused = [
+        ("exp", past),
+        ("exp", Value::Null),
+        ("iss", json!("https://other.example")),
+        ("aud", json!("other")),
+        ("nbf", json!(9_999_999_999u64)),
+        ("account", json!("root")),
+        ("account", json!("with blank")),
+    ];
+    for (key, value) in refused {
+        let client = Client::new(good.address, &signed(&claims(&[(key, value.clone())])));
+        assert_eq!(client.get("/v1/whoami").code(401), "token.unknown", "{key} {value}");
+    }
+    let bare = Client::new(good.address, &signed(&claims(&[("scope", Value::Null)])));
+    assert_eq!(bare.get("/v1/machine/list").code(403), "token.scope");
+    // another's signature, none, and a secret instead of a key
+    let token = signed(&claims(&[]));
+    let (head, signature) = token.rsplit_once('.').expect("dots");
+    let other = format!("{head}.{}", signature.chars().rev().collect::<String>());
+    let shared = encode(
+        &Header { kid: Some("one".into()), ..Header::new(Algorithm::HS256) },
+        &claims(&[]),
+        &EncodingKey::from_secret(PUBLIC.as_bytes()),
+    );
+    for token in [other, format!("{head}."), shared.expect("a token"), "a.b.c".into()] {
+        let client = Client::new(good.address, &token);
+        assert_eq!(client.get("/v1/whoami").code(401), "token.unknown");
+    }
+}
+
+fn over_quota(client: &Client) {
+    let small = json!({ "memory_mb": 512 });
+    let make = || client.post("/v1/machine/new", &small);
+    let names: Vec<String> = (0..3)
+        .map(|_| make().good()["machine_name"].as_str().expect("a name").to_owned())
+        .collect();
+    let refused = make();
+    assert_eq!(refused.code(429), "account.over_quota");
+    assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
+    let branch = client.post(&format!("/v1/machine/{}/branch", names[0]), &json!({}));
+    assert_eq!(branch.code(429), "account.over_quota");
+    // two fit into memory; the third makes the idle ones leave, and then fits
+    client.run(&names[0], "1");
+    client.run(&names[1], "1");
+    let exec = format!("/v1/machine/{}/exec", names[2]);
+    let body = json!({ "instruction": { "code": "1" } });
+    assert_eq!(client.post(&exec, &body).code(429), "account.over_quota");
+    let mut tries = 0;
+    while client.post(&exec, &body).status != 200 {
+        tries += 1;
+        assert!(tries < 600, "no room was made");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let sleep =
+        json!({ "instruction": { "code": "import time; time.sleep(60)", "timeout_seconds": 99 } });
+    let codes: Vec<u16> = (0..5).map(|_| client.post(&exec, &sleep).status).collect();
+    assert!(codes.contains(&429), "{codes:?}");
+    client.delete(&format!("/v1/machine/{}", names[2])).good();
+    make().good();
+}
