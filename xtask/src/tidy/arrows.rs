@@ -25,7 +25,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stasis-agent", &["stasis-protocol", "stasis-sys"]),
     ("stasis-api", &[]),
     ("stasis-store", &["stasis-api"]),
-    ("stasis-template", &["stasis-protocol", "stasis-agent", "stasis-engine", "stasis-sys"]),
+    (
+        "stasis-template",
+        &["stasis-protocol", "stasis-agent", "stasis-egress", "stasis-engine", "stasis-sys"],
+    ),
     (
         "stasis-machine",
         &[
