@@ -29,7 +29,8 @@ mod tests {
     #[test]
     fn only_name_servers_count() {
         let text = "# nameserver 1.1.1.1\nsearch lan\nnameserver 127.0.0.53\nnameserver ::1 # v6\n\
-                    nameserver fe80::1%eth0\nnameserver\nnameserver 10.0.0.1\nnameserver 10.0.0.2\n";
+                    nameserver fe80::1%eth0\nnameserver\n\
+                    nameserver 10.0.0.1\nnameserver 10.0.0.2\n";
         let named: Vec<String> = parse(text).iter().map(SocketAddr::to_string).collect();
         assert_eq!(named, ["127.0.0.53:53", "[::1]:53", "10.0.0.1:53"]);
         assert!(parse("").is_empty());

@@ -53,7 +53,9 @@ pub fn furnish(root: &Path) -> Result<()> {
     }
     accounts(&tree).doing(doing)?;
     tree.write("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n").doing(doing)?;
-    tree.write("etc/resolv.conf", "").doing(doing)
+    // said here, because a machine whose files differ from its root's takes longer to wake
+    let resolver = format!("nameserver {}\n", stasis_egress::RESOLVER);
+    tree.write("etc/resolv.conf", resolver).doing(doing)
 }
 
 fn accounts(tree: &Tree) -> std::io::Result<()> {

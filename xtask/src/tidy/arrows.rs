@@ -25,7 +25,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stasis-agent", &["stasis-protocol", "stasis-sys"]),
     ("stasis-api", &[]),
     ("stasis-store", &["stasis-api"]),
-    ("stasis-template", &["stasis-protocol", "stasis-agent", "stasis-engine", "stasis-sys"]),
+    (
+        "stasis-template",
+        &["stasis-protocol", "stasis-agent", "stasis-egress", "stasis-engine", "stasis-sys"],
+    ),
     (
         "stasis-machine",
         &[
@@ -44,7 +47,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stasis-forkd", &["stasis-api", "stasis-machine", "stasis-template", "stasis-testbed"]),
     (
         "stasis-server",
-        &["stasis-api", "stasis-forkd", "stasis-machine", "stasis-mcp", "stasis-template"],
+        &[
+            "stasis-api",
+            "stasis-forkd",
+            "stasis-machine",
+            "stasis-mcp",
+            "stasis-template",
+            "stasis-testbed",
+        ],
     ),
     // only tests use it
     ("stasis-testbed", &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"]),

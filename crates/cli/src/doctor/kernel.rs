@@ -100,7 +100,7 @@ fn tun() -> Check {
         costs: "machines cannot have a network: `--network open` is refused",
         fix: "modprobe tun; in a container, pass /dev/net/tun in (--device /dev/net/tun)",
     };
-    let present = stasis_sys::probe::has_tun();
+    let present = probe::has_tun();
     about.check(present, if present { "present" } else { "not in this kernel" })
 }
 

@@ -271,8 +271,10 @@ fn packages_are_installed_from_an_index(world: &World) {
          with zipfile.ZipFile(out, 'w') as z:\n\
          \x20   z.writestr('stasis_probe.py', 'answer = 42\\n')\n\
          \x20   info = 'stasis_probe-1.0.dist-info/'\n\
-         \x20   z.writestr(info + 'METADATA', 'Metadata-Version: 2.1\\nName: stasis-probe\\nVersion: 1.0\\n')\n\
-         \x20   z.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
+         \x20   about = 'Metadata-Version: 2.1\\nName: stasis-probe\\nVersion: 1.0\\n'\n\
+         \x20   z.writestr(info + 'METADATA', about)\n\
+         \x20   about = 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n'\n\
+         \x20   z.writestr(info + 'WHEEL', about)\n\
          \x20   z.writestr(info + 'RECORD', 'stasis_probe.py,,\\n')\n\
          base64.b64encode(out.getvalue()).decode()",
     );
