@@ -28,7 +28,7 @@ bench: setup ## measure the engine on this machine
 test: setup lint programs ## everything that must hold before a change lands
 	cargo build --locked --workspace
 	cargo test --locked --workspace --doc
-	cargo test --locked --workspace --all-targets
+	cargo test --locked --workspace --all-targets --no-fail-fast
 	STASIS_WITHOUT=pagemap_scan,lowerdir_append \
 		cargo test --locked -p stasis-engine --test lifecycle -- madvise
 

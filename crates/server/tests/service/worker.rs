@@ -46,7 +46,7 @@ impl Worker {
     pub fn resident_mib(&self) -> u64 {
         let text = std::fs::read_to_string(self.place("statm")).expect("a process");
         let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-        pages.expect("a number") * 4096 >> 20
+        (pages.expect("a number") * 4096) >> 20
     }
 }
 
