@@ -258,8 +258,11 @@ fn what_a_command_leaves_behind_comes_back() {
     let bed = Bed::start();
     let machine = bed.machine();
     run(&machine, "!(sleep 600 & sleep 601 &)\n!sh -c 'sleep 602 & sleep 603 &'");
-    let count = "len([p for p in __import__('os').listdir('/proc') if p.isdigit() and \
-                 open(f'/proc/{p}/cmdline').read().startswith('sleep')])";
+    // a shell's child is a shell until it has become what it should run
+    let count = "import os, time\ndef count():\n    return len([p for p in os.listdir('/proc') if \
+                 p.isdigit() and open(f'/proc/{p}/cmdline').read().startswith('sleep')])\n\
+                 end = time.monotonic() + 10\n\
+                 while count() < 4 and time.monotonic() < end: time.sleep(0.01)\ncount()";
     assert_eq!(value(&machine, count), "4");
     for _ in 0..2 {
         bed.host.swap(&machine).expect("swap");
