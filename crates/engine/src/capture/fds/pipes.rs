@@ -63,14 +63,15 @@ fn copy(source: &File, capacity: u32) -> io::Result<PipeContent> {
         }
         other => other?,
     };
-    drop(to);
     let mut content = PipeContent::default();
     let mut buffer = vec![0; capacity as usize];
+    let mut from = File::from(from);
     loop {
-        let len = File::from(from.try_clone()?).read(&mut buffer)?;
-        if len == 0 {
-            break;
-        }
+        // not until its end: a child that is being started may hold the other side for a moment
+        let len = match from.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            other => other?,
+        };
         content.bytes.extend_from_slice(&buffer[..len]);
         content.packets.push(len as u32);
     }
