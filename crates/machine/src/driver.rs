@@ -374,9 +374,7 @@ impl Driver {
         }
         {
             let mut work = self.machine.work();
-            // what a crash would cost: not the time it took to get here
-            let own = Duration::try_from_secs_f64(outcome.runtime_ms / 1000.0);
-            work.queue.ran(Instant::now(), own.unwrap_or_default().min(started.elapsed()));
+            work.queue.ran(Instant::now(), started.elapsed());
             work.last_ran = Some(seq);
         }
         // recorded before the checkpoint: an answer that is not known must not be durable

@@ -49,6 +49,15 @@ async fn state_stays_and_history_turns() {
     assert_eq!(first["isError"], false);
     assert!(text(&first).starts_with("hi\n") && text(&first).contains(&format!("{machine}@0")));
 
+    // instructions that follow each other at once share a checkpoint
+    let saved = async || {
+        let past = client.call("show_history", json!({ "machine": machine })).await;
+        past["structuredContent"]["instructions"][0]["checkpoint"] == true
+    };
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !saved().await && std::time::Instant::now() < patience {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
     let second = client.run(machine, "x += 2\nx").await;
     assert_eq!(second["structuredContent"]["value"], "42");
     let variables = client.call("list_variables", json!({ "machine": machine })).await;

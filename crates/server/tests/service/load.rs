@@ -48,7 +48,9 @@ fn many_connections_on_many_machines() {
     assert!(count >= load.connections as u64, "{count} instructions");
     // machines may leave or enter memory meanwhile, each with a few descriptors and a thread
     let slack = 2 * load.machines + 16;
-    assert!(after.0 <= before.0 + 4 * slack, "descriptors: {before:?} {after:?}");
+    // walls and trees that stand ready for the next, of which there are at most 160
+    let ready = 160 * 12;
+    assert!(after.0 <= before.0 + 4 * slack + ready, "descriptors: {before:?} {after:?}");
     assert!(after.1 <= before.1 + slack, "threads: {before:?} {after:?}");
     assert!(after.2 <= before.2 + 64, "MiB: {before:?} {after:?}");
 }
