@@ -215,7 +215,10 @@ impl Installer<'_> {
         let path = site.site.to_string_lossy();
         // tests are hardly ever imported, and files that are no Python of this version (templates,
         // examples of bad syntax) do not compile
-        self.python(&["-m", "compileall", "-qq", "-j", "0", "-x", "/tests?/", &path]).map(drop)
+        self.python(&["-m", "compileall", "-qq", "-j", "0", "-x", "/tests?/", &path])?;
+        // pip compiled itself, tests and all, when it was put there: with times of then
+        let pip = site.site.join("pip").to_string_lossy().into_owned();
+        self.python(&["-m", "compileall", "-qq", "-f", "-j", "0", &pip]).map(drop)
     }
 }
 

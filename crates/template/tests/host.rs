@@ -40,7 +40,7 @@ open("/home/user/order", "w").write(repr({str(number) for number in range(50)}))
 #[test]
 fn the_same_recipe_makes_the_same_root_again() {
     let [one, other] = [(); 2].map(|()| Place::new().build(ORDER).unwrap());
-    assert_eq!(one, other);
+    assert_eq!(one.digest, other.digest);
 }
 
 #[test]

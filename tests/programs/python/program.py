@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-PATIENCE = 5.0  # seconds; the longest anything may take before it counts as lost
+PATIENCE = 20.0  # seconds; the longest anything may take before it counts as lost
 
 _failures = []
 
