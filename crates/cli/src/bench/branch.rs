@@ -12,7 +12,7 @@ mod twigs;
 
 use super::choice::Choice;
 use super::host::Host as Machine;
-use super::metrics::{BRANCH_METRICS, Branches, Group};
+use super::metrics::{self, BRANCH_METRICS, Branches, Group};
 use super::report::{Report, Results};
 use crate::failure::{At, Result};
 use place::Place;
@@ -41,15 +41,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let bed = Bed { dir: args.dir.clone(), runs };
     let host = Machine::look(&bed.dir);
     let mut results = Results::default();
-    let mut done: Vec<Group> = Vec::new();
-    for metric in BRANCH_METRICS.iter().filter(|metric| wanted.contains(&metric.key)) {
-        if done.contains(&metric.group) {
-            continue;
-        }
-        eprintln!("measuring {} ...", metric.key);
-        done.push(metric.group);
+    for (group, _) in metrics::groups(BRANCH_METRICS, &wanted) {
         let place = Place::open(&bed, |_| {})?;
-        match metric.group {
+        match group {
             Group::Branch(Branches::One) => twigs::one(&bed, &place, &mut results)?,
             Group::Branch(Branches::Hundred) => twigs::hundred(&bed, &place, &mut results)?,
             Group::Branch(Branches::Pause) => stall::small(&bed, &place, &mut results)?,
@@ -58,7 +52,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             _ => past::history(&bed, &place, &mut results)?,
         }
         place.close()?;
-        if metric.group == Group::Branch(Branches::History) {
+        if group == Group::Branch(Branches::History) {
             past::overhead(&bed, &mut results)?;
         }
     }

@@ -4,7 +4,7 @@ use super::bed::Bed;
 use super::choice::Choice;
 use super::host::Host;
 use super::measure;
-use super::metrics::{Group, METRICS};
+use super::metrics::{self, METRICS};
 use super::report::{Report, Results};
 use super::setup::Places;
 use crate::failure::{Failure, Result};
@@ -41,17 +41,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 fn measure_all(bed: &Bed, wanted: &[&str]) -> Result<Results> {
     let mut results = Results::default();
-    let mut done: Vec<Group> = Vec::new();
-    for metric in METRICS.iter().filter(|metric| wanted.contains(&metric.key)) {
-        if done.contains(&metric.group) {
-            continue;
-        }
-        eprintln!("measuring {} ...", metric.key);
-        measure::run(metric.group, bed, &mut results).map_err(|failure| Failure {
-            message: format!("{}: {}", metric.key, failure.message),
+    for (group, key) in metrics::groups(METRICS, wanted) {
+        measure::run(group, bed, &mut results).map_err(|failure| Failure {
+            message: format!("{key}: {}", failure.message),
             ..failure
         })?;
-        done.push(metric.group);
     }
     Ok(results)
 }

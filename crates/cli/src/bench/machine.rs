@@ -6,7 +6,7 @@ mod speed;
 
 use super::choice::Choice;
 use super::host::Host as Place;
-use super::metrics::{Group, MACHINE_METRICS, Machines};
+use super::metrics::{self, Group, MACHINE_METRICS, Machines};
 use super::report::{Report, Results};
 use crate::failure::{At, Result};
 use stasis_machine::{Host, Settings};
@@ -85,14 +85,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 fn measure(bed: &Bed, wanted: &[&str]) -> Result<Results> {
     let mut results = Results::default();
-    let mut done: Vec<Group> = Vec::new();
-    for metric in MACHINE_METRICS.iter().filter(|metric| wanted.contains(&metric.key)) {
-        if done.contains(&metric.group) {
-            continue;
-        }
-        eprintln!("measuring {} ...", metric.key);
-        done.push(metric.group);
-        match metric.group {
+    for (group, _) in metrics::groups(MACHINE_METRICS, wanted) {
+        match group {
             Group::Machine(Machines::Exec) => speed::exec(bed, &mut results)?,
             Group::Machine(Machines::Wake) => speed::wake(bed, &mut results)?,
             Group::Machine(Machines::Cold) => speed::cold(bed, &mut results)?,

@@ -6,7 +6,7 @@ mod stdio;
 
 use super::choice::Choice;
 use super::host::Host as Place;
-use super::metrics::{Group, MCP_METRICS, Mcp};
+use super::metrics::{self, Group, MCP_METRICS, Mcp};
 use super::report::{Report, Results};
 use crate::failure::{At, Failure, Result};
 use stasis_machine::{Host, Settings};
@@ -59,14 +59,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let bed = Bed { dir: args.dir.clone(), runs, sessions: args.sessions, length };
     let host = Place::look(&bed.dir);
     let mut results = Results::default();
-    for group in [Mcp::Http, Mcp::Stdio] {
-        let own = |metric: &&super::metrics::Metric| metric.group == Group::Mcp(group);
-        if !MCP_METRICS.iter().filter(own).any(|metric| wanted.contains(&metric.key)) {
-            continue;
-        }
+    for (group, _) in metrics::groups(MCP_METRICS, &wanted) {
         match group {
-            Mcp::Http => http::measure(&bed, &mut results)?,
-            Mcp::Stdio => stdio::measure(&bed, &mut results)?,
+            Group::Mcp(Mcp::Http) => http::measure(&bed, &mut results)?,
+            _ => stdio::measure(&bed, &mut results)?,
         }
     }
     results.keep(|key| wanted.contains(&key));

@@ -200,6 +200,24 @@ pub const MCP_METRICS: &[Metric] = &[
     extra("first_call_warm_ms", Group::Mcp(Mcp::Stdio), "the same while a keeper runs"),
 ];
 
+/// What is measured together and has something that is wanted, each once, by its first key. Says
+/// so when it is asked for the next.
+pub fn groups(
+    metrics: &'static [Metric],
+    wanted: &[&str],
+) -> impl Iterator<Item = (Group, &'static str)> {
+    let mut firsts: Vec<&Metric> = Vec::new();
+    for metric in metrics.iter().filter(|metric| wanted.contains(&metric.key)) {
+        if firsts.iter().all(|first| first.group != metric.group) {
+            firsts.push(metric);
+        }
+    }
+    firsts.into_iter().map(|first| {
+        eprintln!("measuring {} ...", first.key);
+        (first.group, first.key)
+    })
+}
+
 const fn barred(key: &'static str, group: Group, bar: f64, is: &'static str) -> Metric {
     Metric { key, group, bar: Some(bar), more_is_better: false, is }
 }

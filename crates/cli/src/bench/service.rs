@@ -10,7 +10,7 @@ mod speed;
 
 use super::choice::Choice;
 use super::host::Host as Place;
-use super::metrics::{Group, SERVICE_METRICS, Services};
+use super::metrics::{self, Group, SERVICE_METRICS, Services};
 use super::report::{Report, Results};
 use crate::failure::{At, Failure, Result};
 use clients::Http;
@@ -133,14 +133,8 @@ fn clear(bed: &Bed) -> Result<()> {
 
 fn measure(bed: &Bed, wanted: &[&str]) -> Result<Results> {
     let mut results = Results::default();
-    let mut done: Vec<Group> = Vec::new();
-    for metric in SERVICE_METRICS.iter().filter(|metric| wanted.contains(&metric.key)) {
-        if done.contains(&metric.group) {
-            continue;
-        }
-        eprintln!("measuring {} ...", metric.key);
-        done.push(metric.group);
-        match metric.group {
+    for (group, _) in metrics::groups(SERVICE_METRICS, wanted) {
+        match group {
             Group::Service(Services::Exec) => speed::exec(bed, &mut results)?,
             Group::Service(Services::Many) => speed::many(bed, &mut results)?,
             Group::Service(Services::Life) => speed::life(bed, &mut results)?,

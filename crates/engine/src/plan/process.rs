@@ -347,10 +347,10 @@ pub(super) fn fork_children<'a>(
                 continue;
             }
             check_family(orphan, process)?;
-            live.push((fork_orphan(builder, orphan), orphan));
+            live.extend(fork_orphans(builder, Helper::Plain, &[orphan]));
         }
         for (sid, orphans) in leaderless {
-            live.extend(fork_session(builder, sid, &orphans));
+            live.extend(fork_orphans(builder, Helper::Leader(sid), &orphans));
         }
     }
     Ok(live)
@@ -362,16 +362,26 @@ pub fn is_leaderless(process: &Process, all: &[Process]) -> bool {
     process.ppid == 1 && all.iter().all(|other| other.pid != process.sid)
 }
 
-/// Processes of a session whose leader is gone: forked by a helper that has its number, begins the
-/// session, and ends at once.
-fn fork_session<'a>(
+/// Who forks processes whose parent is init: a helper that ends at once.
+enum Helper {
+    /// Any; what it forks stays in the session of whoever made it.
+    Plain,
+    /// One with the number of a leader that is gone, which begins its session anew.
+    Leader(i32),
+}
+
+/// Processes whose parent is init.
+fn fork_orphans<'a>(
     builder: &mut Builder<'a>,
-    sid: i32,
+    helper: Helper,
     orphans: &[&'a Process],
 ) -> Vec<(Label, &'a Process)> {
-    let number = sid as u64;
+    let number = match helper {
+        Helper::Plain => INNER_HELPER_PID,
+        Helper::Leader(sid) => sid,
+    } as u64;
     let set_tid = builder.program.words(&[number]);
-    let helper = builder.clone_args(&CloneArgs {
+    let own = builder.clone_args(&CloneArgs {
         flags: (libc::CLONE_VM | libc::CLONE_VFORK) as u64,
         set_tid,
         set_tid_size: 1,
@@ -380,11 +390,13 @@ fn fork_session<'a>(
     let args: Vec<u64> =
         orphans.iter().map(|orphan| fork_args(builder, orphan.pid, libc::SIGCHLD)).collect();
     let p = &mut builder.program;
-    let made = p.if_zero("make a helper", libc::SYS_clone3, &[helper, CLONE_ARGS_SIZE]);
+    let made = p.if_zero("make a helper", libc::SYS_clone3, &[own, CLONE_ARGS_SIZE]);
     p.must("wait for the helper", libc::SYS_wait4, &[number, 0, libc::__WALL as u64, 0]);
     let over = p.jump();
     p.land(made);
-    p.must("begin a session", libc::SYS_setsid, &[]);
+    if let Helper::Leader(_) = helper {
+        p.must("begin a session", libc::SYS_setsid, &[]);
+    }
     let fork =
         |args: &u64| p.if_zero("fork an orphan", libc::SYS_clone3, &[*args, CLONE_ARGS_SIZE]);
     let labels: Vec<Label> = args.iter().map(fork).collect();
@@ -415,28 +427,6 @@ fn fork_args(builder: &mut Builder, pid: i32, exit_signal: i32) -> u64 {
 fn fork(builder: &mut Builder, child: &Process) -> Label {
     let args = fork_args(builder, child.pid, child.exit_signal);
     builder.program.if_zero("fork a child", libc::SYS_clone3, &[args, CLONE_ARGS_SIZE])
-}
-
-/// A process whose parent is init: forked by a helper that ends at once.
-fn fork_orphan(builder: &mut Builder, orphan: &Process) -> Label {
-    let number = INNER_HELPER_PID as u64;
-    let set_tid = builder.program.words(&[number]);
-    let helper = builder.clone_args(&CloneArgs {
-        flags: (libc::CLONE_VM | libc::CLONE_VFORK) as u64,
-        set_tid,
-        set_tid_size: 1,
-        ..CloneArgs::default()
-    });
-    let args = fork_args(builder, orphan.pid, libc::SIGCHLD);
-    let p = &mut builder.program;
-    let made = p.if_zero("make a helper", libc::SYS_clone3, &[helper, CLONE_ARGS_SIZE]);
-    p.must("wait for the helper", libc::SYS_wait4, &[number, 0, libc::__WALL as u64, 0]);
-    let over = p.jump();
-    p.land(made);
-    let label = p.if_zero("fork an orphan", libc::SYS_clone3, &[args, CLONE_ARGS_SIZE]);
-    p.any("end the helper", libc::SYS_exit, &[0]);
-    p.land(over);
-    label
 }
 
 /// A child that ends at once with the status the image has, and is not waited for. It ends as its
