@@ -200,9 +200,7 @@ impl Machine {
         if exec.code.len() > MAX_CODE {
             return Err(Error::Invalid(format!("code is at most {MAX_CODE} bytes")));
         }
-        if let Some(key) = &exec.idempotency_key
-            && let Some(seq) = self.host.store.instruction_with_key(self.id, key)?
-        {
+        if let Some(seq) = self.accepted_before(&exec)? {
             return Ok(seq);
         }
         if exec.interrupt {
@@ -213,6 +211,11 @@ impl Machine {
             return Err(Error::Removed(self.name().to_string()));
         }
         let mut record = self.record();
+        // Asked again where nobody else can be accepted: a retry may come while the first try is
+        // still on its way here.
+        if let Some(seq) = self.accepted_before(&exec)? {
+            return Ok(seq);
+        }
         let seq = record.next_seq;
         if !work.queue.offer(seq) {
             let name = record.made.name.to_string();
@@ -231,6 +234,12 @@ impl Machine {
         drop(work);
         self.event_at(EventKind::InstructionQueued, Some(seq));
         Ok(seq)
+    }
+
+    /// The number an instruction with the same idempotency key already has.
+    fn accepted_before(&self, exec: &Exec) -> Result<Option<u64>> {
+        let Some(key) = &exec.idempotency_key else { return Ok(None) };
+        Ok(self.host.store.instruction_with_key(self.id, key)?)
     }
 
     /// Writes an instruction down that its driver carries out itself, at once; its number.
