@@ -9,6 +9,7 @@ use crate::inject::Site;
 use crate::jobs;
 use crate::proc::{self, Stat, Status};
 use stasis_spawner::layout;
+use stasis_sys::alarm::Alarm;
 use stasis_sys::arch::UserRegs;
 use stasis_sys::libc;
 use stasis_sys::memory::ProcessMemory;
@@ -180,8 +181,12 @@ fn seize_all(pid: i32, seized: &mut Vec<Seized>) -> Result<bool> {
         if new.is_empty() {
             return Ok(!seized.is_empty());
         }
-        for tid in new {
-            match seize(tid) {
+        // all are asked before any is waited for: one that runs stops at once, and leaves its
+        // processor to those that must wake up in order to stop
+        let asked: Vec<_> = new.into_iter().map(|tid| (tid, ask(tid))).collect();
+        let alarm = Alarm::set(STOP_LIMIT).doing(|| "set an alarm".into())?;
+        for (tid, asked) in asked {
+            match asked.and_then(|()| stand(tid, &alarm)) {
                 Ok(stopped) => seized.push((tid, stopped)),
                 Err(error) if is_dead(pid, tid) => {
                     let _ = error;
@@ -237,22 +242,27 @@ fn is_dead(pid: i32, tid: i32) -> bool {
     stat.is_none_or(|stat| matches!(stat.state, 'Z' | 'X'))
 }
 
-/// Seizes and stops a thread; the signal that had stopped it before, if one had.
-fn seize(tid: i32) -> std::io::Result<Option<i32>> {
+/// Seizes a thread and asks it to stop.
+fn ask(tid: i32) -> std::io::Result<()> {
     ptrace::seize(tid, THROUGH).or_else(|_| ptrace::seize(tid, 0))?;
+    ptrace::interrupt(tid)
+}
+
+/// Waits until a thread that was asked stands still; the signal that had stopped it before, if one
+/// had. One that does not stop cannot be let go; it goes with the thread that seized it.
+fn stand(tid: i32, alarm: &Alarm) -> std::io::Result<Option<i32>> {
     let follow = || {
         ptrace::set_options(tid, OPTIONS | THROUGH).or_else(|_| ptrace::set_options(tid, OPTIONS))
     };
-    stop(tid).and_then(|stopped| follow().map(|()| stopped)).inspect_err(|_| {
-        // one that did not stop cannot be let go so; it goes with the thread that seized it
+    let stopped = stop(tid, alarm)?;
+    follow().map(|()| stopped).inspect_err(|_| {
         let _ = ptrace::detach(tid, 0);
     })
 }
 
-fn stop(tid: i32) -> std::io::Result<Option<i32>> {
-    ptrace::interrupt(tid)?;
+fn stop(tid: i32, alarm: &Alarm) -> std::io::Result<Option<i32>> {
     loop {
-        match ptrace::wait_stop_within(tid, STOP_LIMIT)? {
+        match ptrace::wait_stop_until(tid, alarm)? {
             Stop::Interrupted => return Ok(None),
             Stop::Group(signal) => return Ok(Some(signal)),
             // it takes its signal first; our request is still pending and stops it right after

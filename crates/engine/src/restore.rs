@@ -14,7 +14,7 @@ use crate::jobs;
 use crate::lazy::{Filling, HugeWishes};
 use crate::objects::{self, Made};
 use crate::plan::{self, Built, Confine, Layout, MemoryPlan, Prepared, Purpose, root_of};
-use crate::spawner::Init;
+use crate::spawner::{Asked, Init};
 use crate::store::{Image, Store};
 use crate::template::{Held, Template};
 use crate::track::Tracker;
@@ -83,12 +83,13 @@ pub fn restore(
     let init = &walls.init;
     fault::point("restore.walls")?;
     identity::check(manifest, root.pid, template.layout().files, init.pid)?;
-    let time = enter_time(init, &manifest.meta.clocks)?;
+    let time = begin_time(init, &manifest.meta.clocks)?;
+    let root_plan = template.plan_for(image.id, plan::layout_of(manifest, root.pid, live));
+    let time = time.answer()?.pop().ok_or(Error::Gone)?;
     let made = objects::make(store, manifest, init, &outside)?;
     fault::point("restore.objects")?;
     let high = high_descriptor(manifest);
     let (objects, segments) = made_numbers(&made, high);
-    let root_plan = plan::plan_memory(template.layout(), plan::layout_of(manifest, root.pid, live));
     let lazy = lazy_mappings(host.lazy, &root_plan, &live.vmas);
     let prepared = Prepared {
         manifest,
@@ -221,14 +222,15 @@ pub fn check_fit(host: &Host, manifest: &Manifest) -> Result<()> {
     Ok(())
 }
 
-fn enter_time(init: &Init, clocks: &Clocks) -> Result<OwnedFd> {
+/// Asks for a time namespace whose clocks go on where they stood.
+fn begin_time<'a>(init: &'a Init, clocks: &Clocks) -> Result<Asked<'a>> {
     /// The coarse clocks are behind by up to a tick, by more here than there perhaps: clocks go on
     /// a tick later, so that no reading goes back.
     const TICK_NS: i64 = 10_000_000;
     let ahead = |then: i64, clock: i32| then + TICK_NS - sysprocess::clock_ns(clock);
     let monotonic = ahead(clocks.monotonic_ns, libc::CLOCK_MONOTONIC);
     let boottime = ahead(clocks.boottime_ns, libc::CLOCK_BOOTTIME);
-    init.ask(&InitRequest::Time { monotonic, boottime }, &[])?.pop().ok_or(Error::Gone)
+    init.begin(&InitRequest::Time { monotonic, boottime }, &[])
 }
 
 /// Above every descriptor of every process.

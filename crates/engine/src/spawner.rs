@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The spawner process; ends with this value.
 pub struct Spawner {
@@ -86,20 +86,29 @@ pub struct Init {
     control: Arc<Mutex<OwnedFd>>,
 }
 
-/// Asks a machine's init and returns the descriptors that came back.
-fn ask_init(
-    control: &Mutex<OwnedFd>,
+/// A question to a machine's init that is under way.
+pub struct Asked<'a>(MutexGuard<'a, OwnedFd>);
+
+fn ask_init<'a>(
+    control: &'a Mutex<OwnedFd>,
     request: &InitRequest,
     fds: &[BorrowedFd],
-) -> Result<Vec<OwnedFd>> {
+) -> Result<Asked<'a>> {
     let control = control.lock().unwrap_or_else(|poison| poison.into_inner());
     protocol::send(control.as_fd(), request, fds).doing(|| "ask the machine's init".into())?;
-    let mut all = Vec::new();
-    loop {
-        let (fds, more) = receive_reply(control.as_fd())?;
-        all.extend(fds);
-        if !more {
-            return Ok(all);
+    Ok(Asked(control))
+}
+
+impl Asked<'_> {
+    /// Waits for the answer: the descriptors that came back.
+    pub fn answer(self) -> Result<Vec<OwnedFd>> {
+        let mut all = Vec::new();
+        loop {
+            let (fds, more) = receive_reply(self.0.as_fd())?;
+            all.extend(fds);
+            if !more {
+                return Ok(all);
+            }
         }
     }
 }
@@ -112,6 +121,11 @@ impl Init {
     }
 
     pub fn ask(&self, request: &InitRequest, fds: &[BorrowedFd]) -> Result<Vec<OwnedFd>> {
+        self.begin(request, fds)?.answer()
+    }
+
+    /// Asks, and leaves it to the caller when to wait. Nobody else can ask meanwhile.
+    pub fn begin(&self, request: &InitRequest, fds: &[BorrowedFd]) -> Result<Asked<'_>> {
         ask_init(&self.control, request, fds)
     }
 
@@ -120,7 +134,7 @@ impl Init {
         self.ask(&InitRequest::Hold, &[fd])?;
         let control = self.control.clone();
         // if the machine has ended there is nobody to let go
-        Ok(move || drop(ask_init(&control, &InitRequest::Release, &[])))
+        Ok(move || drop(ask_init(&control, &InitRequest::Release, &[]).and_then(Asked::answer)))
     }
 
     /// Ends the machine and waits until nothing of it is left.

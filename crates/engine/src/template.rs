@@ -5,17 +5,17 @@
 //! is where a chain begins. Dropping a template ends it; it can be built again from its image.
 
 use crate::error::{Doing, Error, Result};
+use crate::plan::{Layout, MemoryPlan, plan_memory};
 use crate::proc;
 use crate::store::Image;
+use stasis_image::ImageId;
 use stasis_image::model::{Backing, KernelMapping, MappedFile, PackRef, Run, Vma, VmaTraits};
 use stasis_spawner::layout;
 use stasis_spawner::protocol::Order;
 use stasis_sys::{libc, process, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
-
-use crate::plan::Layout;
+use std::sync::{Arc, Mutex};
 
 pub struct Template {
     pub pid: i32,
@@ -25,6 +25,8 @@ pub struct Template {
     /// How many templates it was forked from, one from another. The kernel's bookkeeping of
     /// shared pages grows with it.
     pub depth: u32,
+    /// How the image restored last is reached from here: many are made of one in a row.
+    last_plan: Mutex<Option<(ImageId, Arc<MemoryPlan>)>>,
 }
 
 /// What a template's memory is.
@@ -64,7 +66,8 @@ impl Template {
     }
 
     pub fn new(pid: i32, pidfd: OwnedFd, control: OwnedFd, memory: Held, depth: u32) -> Template {
-        Template { pid, pidfd, control: Mutex::new(control), memory, depth }
+        let (control, last_plan) = (Mutex::new(control), Mutex::default());
+        Template { pid, pidfd, control, memory, depth, last_plan }
     }
 
     pub fn image(&self) -> Option<&Image> {
@@ -91,6 +94,17 @@ impl Template {
                 }
             }
         }
+    }
+
+    /// How a fork's memory becomes that of an image's root, whose layout is `target`.
+    pub fn plan_for(&self, image: ImageId, target: Layout) -> Arc<MemoryPlan> {
+        let last = || self.last_plan.lock().unwrap_or_else(|poison| poison.into_inner());
+        if let Some((_, plan)) = last().as_ref().filter(|(id, _)| *id == image) {
+            return plan.clone();
+        }
+        let plan = Arc::new(plan_memory(self.layout(), target));
+        *last() = Some((image, plan.clone()));
+        plan
     }
 
     /// Orders a clone. `fds` are what it finds at its start, the pid namespace first.

@@ -145,10 +145,13 @@ impl Tree {
     /// Registered ranges of a stopped process written since the last capture, where they are
     /// known.
     pub(crate) fn take_changed(&self, pid: i32) -> Result<Option<Vec<Region>>> {
-        match &mut self.memo().tracker {
-            Some(tracker) if pid == self.root => tracker.take(pid),
-            _ => Ok(None),
-        }
+        // out of the memo meanwhile: it takes a moment, and others look into the memo
+        let Some(mut tracker) = self.memo().tracker.take_if(|_| pid == self.root) else {
+            return Ok(None);
+        };
+        let changed = tracker.take(pid);
+        self.memo().tracker = Some(tracker);
+        changed
     }
 
     pub(crate) fn last_image(&self) -> Option<Image> {

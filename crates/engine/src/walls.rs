@@ -18,16 +18,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many stand ready for each root at first, and at most: whenever none is left it becomes
 /// twice as many, so that a host that sees bursts is ready for the next.
 const READY_FIRST: usize = 24;
-const READY_MOST: usize = 96;
+const READY_MOST: usize = 112;
 /// For how many roots.
 const ROOTS: usize = 2;
-/// Quiet time after a request before more are built, so as not to compete with it.
-const QUIET: Duration = Duration::from_millis(3);
+/// Quiet time after a request before more are built, so as not to compete with it: a burst is
+/// over after the first, and few are left when it is not worth waiting for that.
+const QUIET: Duration = Duration::from_millis(40);
+const QUIET_WHEN_FEW: Duration = Duration::from_millis(3);
 
 const UPPER: &str = "upper";
 
@@ -41,6 +43,8 @@ pub struct Walls {
     /// How a restored process gets into the machine's cgroup.
     pub entrances: Vec<OwnedFd>,
     pub entrance: Entrance,
+    /// Nobody inside can go into other namespaces: the filter refuses every call that would.
+    pub sealed: bool,
     /// Read by the thread that watches disks.
     pub disk: Arc<Mutex<Option<DiskLimit>>>,
     _ids: IdRange,
@@ -104,7 +108,7 @@ struct Shared {
 struct Ready {
     /// Most recently used root first.
     roots: VecDeque<Standing>,
-    requests: u64,
+    asked_at: Option<Instant>,
 }
 
 /// Walls around one root.
@@ -192,7 +196,7 @@ impl Shared {
 
     fn take_ready(&self, lower: &[String]) -> Option<Walls> {
         let mut ready = self.ready();
-        ready.requests += 1;
+        ready.asked_at = Some(Instant::now());
         let known = ready.roots.iter().position(|standing| standing.lower == lower);
         let mut standing = match known {
             Some(index) => ready.roots.remove(index)?,
@@ -232,7 +236,8 @@ impl Shared {
         };
         let init = self.spawner.walls(spec, &entrances, ids.ids())?;
         let disk = Arc::new(Mutex::new(self.confinement.config.limits.disk));
-        Ok(Walls { init, files, group, entrances, entrance, disk, _ids: ids, _dir: dir })
+        let sealed = self.confinement.config.seccomp;
+        Ok(Walls { init, files, group, entrances, entrance, sealed, disk, _ids: ids, _dir: dir })
     }
 
     /// A root with fewer walls standing than it should have.
@@ -240,6 +245,15 @@ impl Shared {
         let ready = self.ready();
         let lacks = ready.roots.iter().find(|standing| standing.walls.len() < standing.wanted);
         lacks.map(|standing| standing.lower.clone())
+    }
+
+    /// How long to wait until nobody asked for a while.
+    fn not_quiet_yet(&self) -> Option<Duration> {
+        let ready = self.ready();
+        let few = |standing: &Standing| 4 * standing.walls.len() < standing.wanted;
+        let quiet = if ready.roots.iter().any(few) { QUIET_WHEN_FEW } else { QUIET };
+        let left = quiet.saturating_sub(ready.asked_at?.elapsed());
+        (!left.is_zero()).then_some(left)
     }
 
     fn add(&self, lower: &[String], walls: Walls) {
@@ -252,12 +266,9 @@ impl Shared {
 
 /// Builds walls while nobody waits for any, until the pool is gone.
 fn keep_ready(pool: &Weak<Shared>) {
-    let mut seen = 0;
     while let Some(shared) = pool.upgrade().filter(|shared| !shared.over.load(Ordering::Relaxed)) {
-        let ready = shared.ready();
-        let waited = shared.asked.wait_timeout(ready, QUIET);
-        let requests = waited.map(|(ready, _)| ready.requests).unwrap_or(seen);
-        if std::mem::replace(&mut seen, requests) != requests {
+        if let Some(left) = shared.not_quiet_yet() {
+            drop(shared.asked.wait_timeout(shared.ready(), left));
             continue;
         }
         match shared.lacking() {

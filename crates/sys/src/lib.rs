@@ -8,6 +8,7 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("Stasis runs on x86_64 Linux; another architecture needs its own `arch` module");
 
+pub mod alarm;
 pub mod arch;
 pub mod below;
 mod btf;

@@ -1,5 +1,6 @@
 //! Processes: making them, naming them, ending them, asking about them.
 
+use crate::alarm::Alarm;
 use crate::check;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -151,6 +152,20 @@ pub fn wait(pid: i32, flags: i32) -> io::Result<Option<Waited>> {
     }
 }
 
+/// Waits for a child until the alarm goes off, which is an error of kind `TimedOut`.
+pub fn wait_until(pid: i32, flags: i32, alarm: &Alarm) -> io::Result<Waited> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` outlives the call.
+        match check(unsafe { libc::waitpid(pid, &raw mut status, flags) }.into()) {
+            Ok(pid) => return Ok(Waited { pid: pid as i32, status }),
+            Err(error) if error.raw_os_error() != Some(libc::EINTR) => return Err(error),
+            Err(_) if alarm.is_over() => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => {}
+        }
+    }
+}
+
 /// Waits until the process behind `pidfd` has ended, at most `timeout_ms` (-1: for ever).
 /// True when it has.
 pub fn pidfd_wait(pidfd: BorrowedFd, timeout_ms: i32) -> io::Result<bool> {
@@ -297,7 +312,7 @@ pub fn affinity_of(tid: i32) -> io::Result<Vec<u8>> {
     Ok(mask)
 }
 
-/// Keeps this thread on one processor for as long as the value lives.
+/// Keeps this thread on one processor, or off it, for as long as the value lives.
 pub struct Pinned {
     before: Vec<u8>,
 }
@@ -309,6 +324,17 @@ impl Pinned {
         match mask.get_mut(processor / 8) {
             Some(byte) => *byte = 1 << (processor % 8),
             None => return Err(io::Error::other("no such processor")),
+        }
+        set_own_affinity(&mask)?;
+        Ok(Pinned { before })
+    }
+
+    /// An error where there is no other.
+    pub fn away_from(processor: usize) -> io::Result<Pinned> {
+        let before = affinity_of(0)?;
+        let mut mask = before.clone();
+        if let Some(byte) = mask.get_mut(processor / 8) {
+            *byte &= !(1 << (processor % 8));
         }
         set_own_affinity(&mask)?;
         Ok(Pinned { before })

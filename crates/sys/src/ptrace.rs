@@ -2,11 +2,11 @@
 //!
 //! All calls for one thread must come from the OS thread that seized it.
 
+use crate::alarm::Alarm;
 use crate::arch::UserRegs;
 use crate::check;
-use crate::process::{Waited, wait};
+use crate::process::{Waited, wait, wait_until};
 use std::io;
-use std::time::{Duration, Instant};
 
 const NT_X86_XSTATE: usize = 0x202;
 const NT_PRSTATUS: usize = 1;
@@ -82,26 +82,10 @@ pub fn wait_stop(tid: i32) -> io::Result<Stop> {
     Ok(Stop::of(status))
 }
 
-/// As `wait_stop`, but no longer than `limit`: a thread in a call that nothing interrupts (the
+/// As `wait_stop`, but only until the alarm: a thread in a call that nothing interrupts (the
 /// parent of a vfork) does not stop before that call is over, which may be never.
-pub fn wait_stop_within(tid: i32, limit: Duration) -> io::Result<Stop> {
-    // most stop at once; looking a few times costs less than sleeping
-    const LOOKS: u32 = 200;
-    let end = Instant::now() + limit;
-    let mut looks = 0;
-    loop {
-        if let Some(Waited { status, .. }) = wait(tid, libc::__WALL | libc::WNOHANG)? {
-            return Ok(Stop::of(status));
-        }
-        looks += 1;
-        if looks < LOOKS {
-            std::thread::yield_now();
-        } else if Instant::now() < end {
-            std::thread::sleep(Duration::from_micros(50));
-        } else {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-    }
+pub fn wait_stop_until(tid: i32, alarm: &Alarm) -> io::Result<Stop> {
+    wait_until(tid, libc::__WALL, alarm).map(|waited| Stop::of(waited.status))
 }
 
 impl Stop {

@@ -90,18 +90,32 @@ pub fn may_be_small(written: &[Region]) -> bool {
     size <= MOST && lister().is_some()
 }
 
+/// What can be seen of a process that stands still without calling into it.
+pub struct Seen {
+    mappings: Vec<Listed>,
+    own: Own,
+}
+
+/// Looks at a process; `None` when something is not understood, and a twin is to be made.
+pub fn see(pid: i32) -> Result<Option<Seen>> {
+    let Some(mappings) = lister().and_then(|lister| list(lister, pid).ok()) else {
+        return Ok(None);
+    };
+    let own = pages::own_pages(pid, &large_anonymous(&mappings))?;
+    Ok(Some(Seen { mappings, own }))
+}
+
 /// Copies what is needed; `None` when that is too much, or something is not understood, and a
 /// twin is to be made.
 pub fn copy(
     source: &FrozenProcess,
     tree: &Tree,
     written: &[Region],
+    Seen { mappings, own }: Seen,
     live: &mut Live,
     room: &mut Room,
 ) -> Result<Option<Copied>> {
-    let (Some(lister), Some(frozen)) = (lister(), &source.live) else { return Ok(None) };
-    let Ok(mappings) = list(lister, source.pid) else { return Ok(None) };
-    let own = pages::own_pages(source.pid, &large_anonymous(&mappings))?;
+    let Some(frozen) = &source.live else { return Ok(None) };
     let changed = with_untracked(written, &own.untracked);
     let wanted = wanted(&own.pages, &changed);
     if wanted.iter().map(|(start, end)| end - start).sum::<u64>() > MOST {

@@ -42,7 +42,7 @@ use stasis_image::model::*;
 use stasis_sandbox::cgroup;
 use stasis_sys::{arch, libc, process as sysprocess};
 use std::time::{Duration, Instant};
-use still::{Means, Still};
+use still::{Look, Means, Still};
 
 /// What a capture did.
 #[derive(Debug, Clone)]
@@ -139,26 +139,11 @@ fn pause(
     let mut means = Means { copies: Room::make(), twins };
     let start = Instant::now();
     let frozen = Frozen::stop(tree.walls.init.pid, &mut tree.memo().restarts)?;
-    let pinned = stay_near(&frozen);
-    fault::point("capture.frozen")?;
-    apart::check(&frozen, tree)?;
-    let clocks = clocks_of(tree)?;
-    let processes = frozen.processes.iter().map(|process| process::read(process, tree));
-    let mut processes = processes.collect::<Result<Vec<Process>>>()?;
-    if processes.iter().all(|process| process.ppid != 1 || process.live().is_none()) {
-        return Err(Error::Gone); // nothing is left that could come back
-    }
-    check_families(&processes)?;
-    let filters = filters::read_all(&frozen, &mut processes)?;
-    jobs::ask_parents(&frozen, &mut processes)?;
-    fault::point("capture.state")?;
-    let mut objects = fds::read_all(&frozen, tree, sink, &mut processes)?;
-    sysv::read(tree, &mut objects, sink)?;
-    fault::point("capture.descriptors")?;
-    let files = files::read_upper(tree, sink)?;
+    let (state, look, pinned) = beside_a_look(tree, &frozen, || State::read(tree, &frozen, sink))?;
+    let State { clocks, mut processes, filters, mut objects, files } = state;
     let held = held::look(tree, store, &objects.written);
     fault::point("capture.files")?;
-    let stills = still::make_all(&frozen, tree, &mut processes, &mut means)?;
+    let stills = still::make_all(&frozen, tree, &mut processes, look, &mut means)?;
     fault::point("capture.twins")?;
     let closer = tree.memo().look_closer;
     let segments = mappings::shared_segments(&frozen, &stills, tree, &mut objects, sink)?;
@@ -193,6 +178,61 @@ fn pause(
     Ok((Some(paused), pause))
 }
 
+/// What is read of a tree that stands still, apart from memory.
+struct State {
+    clocks: Clocks,
+    processes: Vec<Process>,
+    filters: Vec<Filter>,
+    objects: fds::Objects,
+    files: FileTree,
+}
+
+impl State {
+    fn read(tree: &Tree, frozen: &Frozen, sink: &mut Sink) -> Result<State> {
+        fault::point("capture.frozen")?;
+        apart::check(frozen, tree)?;
+        let clocks = clocks_of(tree)?;
+        let processes = frozen.processes.iter().map(|process| process::read(process, tree));
+        let mut processes = processes.collect::<Result<Vec<Process>>>()?;
+        if processes.iter().all(|process| process.ppid != 1 || process.live().is_none()) {
+            return Err(Error::Gone); // nothing is left that could come back
+        }
+        check_families(&processes)?;
+        let filters = filters::read_all(frozen, &mut processes)?;
+        jobs::ask_parents(frozen, &mut processes)?;
+        fault::point("capture.state")?;
+        let mut objects = fds::read_all(frozen, tree, sink, &mut processes)?;
+        sysv::read(tree, &mut objects, sink)?;
+        fault::point("capture.descriptors")?;
+        let files = files::read_upper(tree, sink)?;
+        Ok(State { clocks, processes, filters, objects, files })
+    }
+}
+
+/// Reads state while another thread looks at the root's memory. The one that reads stays near the
+/// root from then on, until the last of what is returned is dropped.
+fn beside_a_look(
+    tree: &Tree,
+    frozen: &Frozen,
+    read: impl FnOnce() -> Result<State>,
+) -> Result<(State, Look, Option<sysprocess::Pinned>)> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("stasis-look".into());
+        let near = last_processor(frozen);
+        let look = move || {
+            let _elsewhere = near.map(sysprocess::Pinned::away_from);
+            still::look(tree)
+        };
+        let looking = thread.spawn_scoped(scope, look).doing(|| "start a thread".into())?;
+        // Every call made in the root is a switch there and back, which between processors costs
+        // several times as much. Not before the other thread is there, which would inherit it.
+        let pinned = near.and_then(|near| sysprocess::Pinned::to(near).ok());
+        let state = read();
+        let look = looking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok((state?, look?, pinned))
+    })
+}
+
 /// A session or group that nobody leads cannot always be entered again: better no image than one
 /// that does not come back.
 fn check_families(processes: &[Process]) -> Result<()> {
@@ -215,12 +255,10 @@ fn check_families(processes: &[Process]) -> Result<()> {
     Ok(())
 }
 
-/// Stays on the processor the root ran on: every call made in it is a switch there and back, which
-/// between processors costs several times as much.
-fn stay_near(frozen: &Frozen) -> Option<sysprocess::Pinned> {
-    const LAST_PROCESSOR: usize = 39;
-    let processor = frozen.processes.first()?.stat.field(LAST_PROCESSOR)?;
-    sysprocess::Pinned::to(processor as usize).ok()
+/// The processor the root ran on.
+fn last_processor(frozen: &Frozen) -> Option<usize> {
+    const FIELD: usize = 39;
+    frozen.processes.first()?.stat.field(FIELD).map(|processor| processor as usize)
 }
 
 /// The tree's clocks: the host's plus the offsets of the tree's time namespace.

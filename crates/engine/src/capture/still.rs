@@ -1,7 +1,7 @@
 //! A process as it was in the pause: what changed was copied then, if it was little; or a twin
 //! holds all of it.
 
-use super::copied::{Copied, Room};
+use super::copied::{Copied, Room, Seen};
 use super::twin::Twin;
 use super::{copied, pages, twin};
 use crate::error::{Doing, Error, Result};
@@ -22,30 +22,52 @@ pub struct Means<'a> {
     pub twins: &'a cgroup::Room<'a>,
 }
 
+/// What the root's memory shows from outside: what was written since the last image, and, if that
+/// may be little enough to copy, where everything is. Looked at in a thread of its own while the
+/// other reads state: together they are most of a pause.
+pub struct Look {
+    pid: i32,
+    written: Option<Vec<Region>>,
+    seen: Option<Seen>,
+}
+
+pub fn look(tree: &Tree) -> Result<Look> {
+    let pid = tree.root;
+    let written = tree.take_changed(pid)?;
+    let small = written.as_deref().is_some_and(copied::may_be_small) && !tree.memo().twins_only;
+    let seen = if small { copied::see(pid)? } else { None };
+    Ok(Look { pid, written, seen })
+}
+
 /// Makes every live process stand still for good.
 pub fn make_all(
     frozen: &Frozen,
     tree: &Tree,
     processes: &mut [Process],
+    look: Look,
     means: &mut Means,
 ) -> Result<Vec<Still>> {
     let live = frozen.processes.iter().zip(processes).filter(|(source, _)| source.live.is_some());
-    live.map(|(source, process)| make(source, tree, process, means)).collect()
+    let mut look = Some(look);
+    live.map(|(source, process)| {
+        let look = look.take_if(|look| look.pid == source.pid);
+        make(source, tree, process, look, means)
+    })
+    .collect()
 }
 
+/// Only the root is looked at and copied: any other process may end as soon as it runs again.
 fn make(
     source: &FrozenProcess,
     tree: &Tree,
     process: &mut Process,
+    look: Option<Look>,
     means: &mut Means,
 ) -> Result<Still> {
     let ProcessState::Live(live) = &mut process.state else { return Err(Error::Gone) };
-    let written = tree.take_changed(source.pid)?;
-    // only of the root: any other process may end as soon as it runs again
-    if let Some(written) = written.as_deref()
-        && copied::may_be_small(written)
-        && !tree.memo().twins_only
-        && let Some(copied) = copied::copy(source, tree, written, live, &mut means.copies)?
+    let (written, seen) = look.map_or((None, None), |look| (look.written, look.seen));
+    if let (Some(written), Some(seen)) = (&written, seen)
+        && let Some(copied) = copied::copy(source, tree, written, seen, live, &mut means.copies)?
     {
         return Ok(Still::Copied(Box::new(copied)));
     }

@@ -10,11 +10,33 @@ pub use maps::*;
 pub use status::*;
 
 use crate::error::{Doing, Result};
+use std::fs::File;
+use std::io::Read;
 
 pub fn read_text(pid: i32, name: &str) -> Result<String> {
     let path = format!("/proc/{pid}/{name}");
-    let bytes = std::fs::read(&path).doing(|| format!("read {path}"))?;
+    let bytes = read_at_once(&path).doing(|| format!("read {path}"))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The kernel makes most of these files anew for each read, and says nothing of their size: the
+/// standard library would begin with a few bytes and ask again and again.
+fn read_at_once(path: &str) -> std::io::Result<Vec<u8>> {
+    const USUAL: usize = 16 << 10;
+    let mut file = File::open(path)?;
+    let mut bytes = vec![0; USUAL];
+    let mut filled = 0;
+    loop {
+        match file.read(&mut bytes[filled..])? {
+            0 => break,
+            count => filled += count,
+        }
+        if filled == bytes.len() {
+            bytes.resize(2 * filled, 0);
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
 }
 
 pub fn read_link(pid: i32, name: &str) -> Result<String> {
@@ -25,8 +47,9 @@ pub fn read_link(pid: i32, name: &str) -> Result<String> {
 
 /// Pages of a process's address space, mapped or not.
 pub fn size(pid: i32) -> std::io::Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/statm"))?;
-    let size = text.split(' ').next().and_then(|pages| pages.parse().ok());
+    let bytes = read_at_once(&format!("/proc/{pid}/statm"))?;
+    let size = String::from_utf8_lossy(&bytes);
+    let size = size.split(' ').next().and_then(|pages| pages.parse().ok());
     size.ok_or_else(|| std::io::ErrorKind::InvalidData.into())
 }
 

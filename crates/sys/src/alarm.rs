@@ -1,0 +1,86 @@
+//! A bound on calls that block and know no timeout of their own, such as wait4(2).
+//!
+//! While an alarm is set its thread gets a signal at the end of the time and again every few
+//! milliseconds, so that a call entered in the very moment the first one came ends too. The
+//! handler does nothing: what matters is that the call returns EINTR.
+
+use crate::check;
+use std::io;
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// Interrupts the calls of the thread that set it, once its time is over.
+pub struct Alarm {
+    timer: libc::timer_t,
+    end: Instant,
+}
+
+impl Alarm {
+    pub fn set(limit: Duration) -> io::Result<Alarm> {
+        static HANDLED: Once = Once::new();
+        HANDLED.call_once(handle);
+        // SAFETY: plain integers, for which all zeros is a value.
+        let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = signal();
+        // SAFETY: no arguments.
+        event.sigev_notify_thread_id = unsafe { libc::gettid() };
+        let mut timer = std::ptr::null_mut();
+        let clock = libc::CLOCK_MONOTONIC;
+        // SAFETY: both outlive the call.
+        check(unsafe { libc::timer_create(clock, &raw mut event, &raw mut timer) }.into())?;
+        let alarm = Alarm { timer, end: Instant::now() + limit };
+        let times = libc::itimerspec { it_interval: spec(AGAIN), it_value: spec(limit) };
+        // SAFETY: the timer was just made; `times` outlives the call, no old value is asked for.
+        check(
+            unsafe { libc::timer_settime(timer, 0, &raw const times, std::ptr::null_mut()) }.into(),
+        )?;
+        Ok(alarm)
+    }
+
+    pub fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        // SAFETY: made in `set`, and deleted nowhere else.
+        unsafe { libc::timer_delete(self.timer) };
+    }
+}
+
+/// One that nobody else in this process has a use for.
+fn signal() -> i32 {
+    libc::SIGRTMAX() - 3
+}
+
+fn handle() {
+    extern "C" fn nothing(_: i32) {}
+    // SAFETY: plain integers, for which all zeros is a value: no flags, so calls are not restarted.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(i32) as usize;
+    // SAFETY: the handler touches nothing; `action` outlives the call.
+    unsafe { libc::sigaction(signal(), &raw const action, std::ptr::null_mut()) };
+}
+
+fn spec(time: Duration) -> libc::timespec {
+    libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_that_would_last_for_ever_ends() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let alarm = Alarm::set(Duration::from_millis(20)).unwrap();
+        let waited = crate::process::wait_until(child.id() as i32, 0, &alarm);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(waited.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}
