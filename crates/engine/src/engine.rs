@@ -7,13 +7,15 @@ use crate::fault;
 use crate::flatten;
 use crate::held;
 use crate::layers;
-use crate::restore::{self, Host, Lazy};
+use crate::plan;
+use crate::restore::{self, Ground, Host, Lazy};
+use crate::spares::{Spares, Use};
 use crate::spawner::Spawner;
 use crate::store::{Collected, Image, Store};
 use crate::template::Template;
 use crate::tree::{self, Tree};
 use crate::turns::Turns;
-use crate::walls::{Walls, WallsPool};
+use crate::walls::WallsPool;
 use stasis_image::ImageId;
 use stasis_sandbox::WallsConfig;
 use stasis_spawner::protocol::{LaunchSpec, Link};
@@ -51,13 +53,15 @@ pub struct Outside {
 
 pub struct Engine {
     config: Config,
-    walls: WallsPool,
+    /// Before the walls: what waits in them goes first.
+    spares: Spares,
+    walls: Arc<WallsPool>,
     confinement: Arc<Confinement>,
     store: Store,
     host: Host,
-    blank: Template,
+    blank: Arc<Template>,
     parked: Mutex<HashMap<ImageId, Arc<Template>>>,
-    captures: Turns,
+    captures: Arc<Turns>,
 }
 
 impl Engine {
@@ -66,17 +70,21 @@ impl Engine {
         let store = Store::open(&config.dir)?;
         let spawner = Spawner::start(&config.spawner)?;
         let confinement = Arc::new(Confinement::find(config.walls.clone())?);
+        let captures = Arc::new(Turns::for_this_host());
         let walls = WallsPool::start(
             spawner,
             &config.run_dir,
             confinement.clone(),
             store.keepers().clone(),
+            captures.clone(),
         )?;
         let (pid, pidfd, control) = walls.spawner().blank()?;
-        let blank = Template::blank(pid, pidfd, control)?;
+        let blank = Arc::new(Template::blank(pid, pidfd, control)?);
+        let walls = Arc::new(walls);
+        let spares = Spares::start(walls.clone(), captures.clone())?;
         let host = Host::probe(config.lazy)?;
-        let (parked, captures) = (Mutex::default(), Turns::for_this_host());
-        Ok(Engine { config, walls, confinement, store, host, blank, parked, captures })
+        let parked = Mutex::default();
+        Ok(Engine { config, spares, walls, confinement, store, host, blank, parked, captures })
     }
 
     pub fn store(&self) -> &Store {
@@ -85,7 +93,7 @@ impl Engine {
 
     /// Starts a program in new walls around the root file system of that name.
     pub fn launch(&self, root: &str, program: LaunchSpec, outside: Outside) -> Result<Tree> {
-        let walls = self.walls(None, self.root_dirs(root)?)?;
+        let walls = self.walls.take(texts(self.root_dirs(root)?.into_iter()))?;
         let confine = self.confinement.launch(&walls.group.limits());
         tree::launch(walls, root, program, outside, confine)
     }
@@ -124,7 +132,9 @@ impl Engine {
 
     /// Restores an image as a new tree; `outside` are its outside descriptors by slot.
     pub fn restore(&self, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
-        self.restore_into(self.walls_for(image)?, image, outside)
+        let template = self.template_for(image);
+        let ground = self.ground_for(image, &template)?;
+        self.restore_on(ground, image, &template, outside)
     }
 
     /// The same with a way outside, which is there before its sockets are; where its packets come
@@ -135,31 +145,46 @@ impl Engine {
         outside: Vec<OwnedFd>,
         link: Link,
     ) -> Result<(Tree, OwnedFd)> {
-        let walls = self.walls_for(image)?;
-        let packets = walls.open_network(link)?;
-        Ok((self.restore_into(walls, image, outside)?, packets))
+        let template = self.template_for(image);
+        let ground = self.ground_for(image, &template)?;
+        let packets = ground.walls.open_network(link)?;
+        Ok((self.restore_on(ground, image, &template, outside)?, packets))
     }
 
     /// Walls around an image's files.
-    fn walls_for(&self, image: &Image) -> Result<Walls> {
+    fn ground_for(&self, image: &Image, template: &Arc<Template>) -> Result<Ground> {
         self.confinement.check(&image.manifest)?;
         let layer = layers::materialize(&self.store, image)?;
         let root = self.root_dirs(&image.manifest.meta.root)?;
-        match held::find(&self.store, image, layer.as_deref(), &root) {
-            None => self.walls(layer, root),
-            Some(held) => {
-                let dirs = layer.iter().cloned().chain(root);
-                self.walls.make(texts(dirs), |upper| held.place(upper))
+        let lower = texts(layer.iter().cloned().chain(root.iter().cloned()));
+        if let Some(held) = held::find(&self.store, image, layer.as_deref(), &root) {
+            let walls = self.walls.make(lower, |upper| held.place(upper))?;
+            return Ok(Ground { walls, spare: None });
+        }
+        if let Some(held) = template.image() {
+            let pid = plan::root_of(&image.manifest)?.pid;
+            let fit = Use { template: held.id, lower: lower.clone(), pid };
+            if let Some(ground) = self.spares.take(&fit, template) {
+                return Ok(ground);
             }
         }
+        Ok(Ground { walls: self.walls.take(lower)?, spare: None })
     }
 
-    fn restore_into(&self, walls: Walls, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
-        let template = self.nearest(image);
-        let template = template.as_deref().unwrap_or(&self.blank);
+    fn restore_on(
+        &self,
+        ground: Ground,
+        image: &Image,
+        template: &Template,
+        outside: Vec<OwnedFd>,
+    ) -> Result<Tree> {
         let scene =
             restore::Scene { store: &self.store, host: &self.host, confinement: &self.confinement };
-        restore::restore(&scene, image, template, walls, outside)
+        restore::restore(&scene, image, template, ground, outside)
+    }
+
+    fn template_for(&self, image: &Image) -> Arc<Template> {
+        self.nearest(image).unwrap_or_else(|| self.blank.clone())
     }
 
     /// Whether an image could come back here; otherwise why not.
@@ -176,7 +201,7 @@ impl Engine {
             return Ok(());
         }
         let shallow = nearest.as_deref().filter(|template| template.depth < DEEPEST);
-        let from = shallow.unwrap_or(&self.blank);
+        let from = shallow.unwrap_or(&*self.blank);
         let roots = self.roots(image)?;
         let template = restore::park(&self.store, &self.host, image, from, &roots)?;
         self.parked().insert(image.id, Arc::new(template));
@@ -196,17 +221,26 @@ impl Engine {
     ) -> std::result::Result<Collected, E> {
         let collection = self.store.begin_collection();
         let collected = collection.sweep(&keep()?)?;
+        self.spares.forget_layers(&collected.layers);
         self.walls.forget(&collected.layers);
         Ok(collected)
     }
 
     /// Lets a parked process go. Its image stays.
     pub fn evict(&self, image: ImageId) -> bool {
-        self.parked().remove(&image).is_some()
+        let evicted = self.parked().remove(&image).is_some();
+        self.spares.forget(image);
+        evicted
     }
 
     pub fn evict_all(&self) {
         self.parked().clear();
+        self.spares.clear();
+    }
+
+    /// Lets go of what was forked ahead, when memory is short.
+    pub fn drop_spares(&self) {
+        self.spares.clear();
     }
 
     fn parked(&self) -> std::sync::MutexGuard<'_, HashMap<ImageId, Arc<Template>>> {
@@ -249,10 +283,6 @@ impl Engine {
         };
         let missing = || Error::Unfit(format!("its root file system {name:?} is not here"));
         name.split('+').map(dir).collect::<Option<_>>().ok_or_else(missing)
-    }
-
-    fn walls(&self, layer: Option<PathBuf>, root: Vec<PathBuf>) -> Result<Walls> {
-        self.walls.take(texts(layer.into_iter().chain(root)))
     }
 }
 

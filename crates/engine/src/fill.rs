@@ -9,18 +9,21 @@ use crate::error::{Doing, Error, Result};
 use crate::store::Store;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::{Manifest, Run};
-use stasis_sys::{PAGE, fds, libc, uffd};
+use stasis_sys::{PAGE, uffd};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Pages for the clone to read, verified, one after another.
-pub fn fill_file(store: &Store, manifest: &Manifest, fills: &[Run]) -> Result<OwnedFd> {
+/// Writes pages for a clone to read, verified, one after another.
+pub fn write_fills(
+    store: &Store,
+    manifest: &Manifest,
+    fills: &[Run],
+    mut file: &File,
+) -> Result<()> {
     /// How much is gathered before it is written.
     const PIECE: usize = 4 << 20;
     let doing = || "write a fill file".to_owned();
-    let fd = fds::memfd("stasis-fill", libc::MFD_CLOEXEC).doing(doing)?;
-    let mut file = File::from(fd);
     let mut gathered = Vec::new();
     for run in fills {
         gather(store, manifest, run, &mut gathered)?;
@@ -29,8 +32,7 @@ pub fn fill_file(store: &Store, manifest: &Manifest, fills: &[Run]) -> Result<Ow
             gathered.clear();
         }
     }
-    file.write_all(&gathered).doing(doing)?;
-    Ok(file.into())
+    file.write_all(&gathered).doing(doing)
 }
 
 /// Appends the contents of a run, verified.

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod capture;
+mod clone;
 mod confine;
 mod contents;
 mod disk;
@@ -32,6 +33,7 @@ mod plan;
 mod proc;
 mod restore;
 mod sockets;
+mod spares;
 mod spawner;
 mod store;
 mod sysv;

@@ -12,7 +12,7 @@ use crate::store::Store;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_spawner::protocol::{InitRequest, ObjectSpec};
-use stasis_sys::{fds, libc};
+use stasis_sys::{fds, libc, socket};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,6 +29,11 @@ impl Made {
     fn push(&mut self, fd: OwnedFd) -> usize {
         self.fds.push(fd);
         self.fds.len() - 1
+    }
+
+    /// How many go in one message each.
+    pub fn batches(&self) -> Vec<usize> {
+        self.fds.chunks(socket::MAX_FDS).map(<[OwnedFd]>::len).collect()
     }
 }
 

@@ -5,15 +5,15 @@
 //! If any step fails the clone reports which and ends, the walls are dropped with everything in
 //! them, and the error names the step. The image and the template are as they were.
 
+use crate::clone::Clone;
 use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
-use crate::fill::{fill_file, install, while_reading};
+use crate::fill::{install, while_reading};
 use crate::identity;
-use crate::jobs;
 use crate::lazy::{Filling, HugeWishes};
 use crate::objects::{self, Made};
-use crate::plan::{self, Built, Confine, Layout, MemoryPlan, Prepared, Purpose, root_of};
+use crate::plan::{self, Confine, Layout, MemoryPlan, Prepared, Purpose, root_of};
 use crate::spawner::{Asked, Init};
 use crate::store::{Image, Store};
 use crate::template::{Held, Template};
@@ -22,13 +22,11 @@ use crate::tree::{self, Memo, Tree};
 use crate::walls::Walls;
 use stasis_image::model::*;
 use stasis_spawner::layout;
-use stasis_spawner::protocol::{Entrance, InitRequest, Order};
-use stasis_sys::memory::SharedMap;
+use stasis_spawner::protocol::{InitRequest, Order};
 use stasis_sys::process as sysprocess;
-use stasis_sys::{PAGE, fds, libc, socket};
+use stasis_sys::{PAGE, libc};
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
 /// When memory is filled on demand.
@@ -45,9 +43,6 @@ impl Default for Lazy {
         Lazy { total: 16 << 20, mapping: 64 << 10 }
     }
 }
-
-/// How long a clone may take before it counts as stuck.
-const PATIENCE_MS: i32 = 60_000;
 
 /// What kind of host this is, found once.
 #[derive(Clone)]
@@ -67,12 +62,18 @@ pub struct Scene<'a> {
     pub confinement: &'a Confinement,
 }
 
+/// Where a tree is restored: in walls, perhaps with a clone of the template waiting in them.
+pub struct Ground {
+    pub walls: Walls,
+    pub spare: Option<Clone>,
+}
+
 /// Restores an image as a new tree, from a template whose memory is as near as possible.
 pub fn restore(
     scene: &Scene,
     image: &Image,
     template: &Template,
-    walls: Walls,
+    Ground { walls, spare }: Ground,
     outside: Vec<OwnedFd>,
 ) -> Result<Tree> {
     let Scene { store, host, confinement } = *scene;
@@ -97,7 +98,7 @@ pub fn restore(
         high,
         objects: &objects,
         segments: &segments,
-        batches: &batches(&made),
+        batches: &made.batches(),
         rlimits: &host.rlimits,
         purpose: Purpose::Run,
         lazy: &lazy,
@@ -106,10 +107,11 @@ pub fn restore(
         confine: confinement.restore(walls.entrance),
     };
     let built = plan::build(&prepared)?;
-    let fill = fill_file(store, manifest, &built.fills)?;
-    let (order, fds) =
-        (order_into(&walls, root.pid), [init.pidfd.as_fd(), fill.as_fd(), time.as_fd()]);
-    let start = || Clone::start(template, &built, &order, fds, &walls.entrances, &made);
+    let start = || -> Result<Clone> {
+        let forked = spare.map_or_else(|| Clone::fork_into(template, &walls, root.pid), Ok)?;
+        forked.begin(store, manifest, &built, Some(time.as_fd()), &made)?;
+        Ok(forked)
+    };
     let (mut clone, pages) = while_reading(store, manifest, &built.installs, start)?;
     let mut memo = Memo { last: Some(image.clone()), ..Memo::default() };
     while let Some(uffd) = clone.next(&built)? {
@@ -118,16 +120,16 @@ pub fn restore(
             clone.tell(plan::INSTALLED);
             memo.tracker = Some(Tracker::new(uffd));
         } else {
-            let pid = clone.pid.ok_or(Error::Gone)?;
+            let pid = clone.pid()?;
             memo.filling = Some(start_filling(store, manifest, init, pid, uffd, &lazy)?);
         }
     }
     fault::point("restore.cloned")?;
-    let pid = clone.pid.ok_or(Error::Gone)?;
     clone.let_go(init, &built)?;
+    let (pid, pidfd, _) = clone.known()?;
     Ok(Tree {
         root: pid,
-        root_fd: clone.pidfd.ok_or(Error::Gone)?,
+        root_fd: pidfd,
         walls,
         root_name: image.manifest.meta.root.clone(),
         base: Some(image.clone()),
@@ -142,14 +144,6 @@ fn made_numbers(made: &Made, high: i32) -> (Vec<Option<i32>>, Vec<i32>) {
     let objects = made.objects.iter().map(|place| place.map(number)).collect();
     let segments = made.segments.iter().map(|place| number(*place)).collect();
     (objects, segments)
-}
-
-fn order_into(walls: &Walls, root: i32) -> Order {
-    Order {
-        helper_pid: Some(plan::HELPER_PID),
-        clone_pid: Some(root),
-        into_cgroup: walls.entrance == Entrance::Directory,
-    }
 }
 
 /// Builds a template that holds an image's root memory.
@@ -175,7 +169,7 @@ pub fn park(
         high,
         objects: &[],
         segments: &[],
-        batches: &batches(&made),
+        batches: &made.batches(),
         rlimits: &host.rlimits,
         purpose: Purpose::Park { first_file: high + plan::OWN_OBJECTS },
         lazy: &[],
@@ -185,17 +179,15 @@ pub fn park(
     };
     let mut built = plan::build(&prepared)?;
     built.leave = stasis_spawner::resident::resident_loop(&[]).1;
-    let fill = fill_file(store, manifest, &built.fills)?;
     let own = File::open("/proc/self/ns/pid").doing(|| "open the pid namespace".into())?;
     let order = Order { helper_pid: None, clone_pid: None, into_cgroup: false };
-    let fds = [own.as_fd(), fill.as_fd(), own.as_fd()];
-    let mut clone = Clone::start(from, &built, &order, fds, &[], &made)?;
+    let mut clone = Clone::fork(from, &order, own.as_fd(), &[])?;
+    clone.begin(store, manifest, &built, None, &made)?;
     clone.wait_parked(&built)?;
     fault::point("park.cloned")?;
-    let pid = clone.pid.ok_or(Error::Gone)?;
-    let pidfd = clone.pidfd.ok_or(Error::Gone)?;
+    let (pid, pidfd, control) = clone.known()?;
     let held = Held::Image { image: image.clone(), vmas, root: root.pid };
-    Ok(Template::new(pid, pidfd, clone.control, held, from.depth + 1))
+    Ok(Template::new(pid, pidfd, control, held, from.depth + 1))
 }
 
 /// An image may only come back where its processes' choices hold.
@@ -238,17 +230,6 @@ fn high_descriptor(manifest: &Manifest) -> i32 {
     let live = manifest.processes.iter().filter_map(Process::live);
     let highest = live.flat_map(|live| &live.fds).map(|fd| fd.number).max().unwrap_or(0);
     (highest + 1).max(layout::TEMPLATE_PIDNS_FD + 1).max(8)
-}
-
-fn batches(made: &Made) -> Vec<usize> {
-    let mut left = made.fds.len();
-    let mut batches = Vec::new();
-    while left > 0 {
-        let count = left.min(socket::MAX_FDS);
-        batches.push(count);
-        left -= count;
-    }
-    batches
 }
 
 /// Mappings worth filling on demand, when much is missing from the template.
@@ -317,137 +298,4 @@ fn mapped_files(manifest: &Manifest, root_dirs: &[OwnedFd]) -> Result<Made> {
     let files = manifest.meta.mapped_files.iter();
     let fds = files.map(|file| identity::open(root_dirs, file, libc::O_RDONLY));
     Ok(Made { fds: fds.collect::<Result<_>>()?, objects: Vec::new(), segments: Vec::new() })
-}
-
-/// A clone under way.
-struct Clone {
-    control: OwnedFd,
-    report: SharedMap,
-    pid: Option<i32>,
-    /// Opened when it first speaks: once it has been let go it may have ended.
-    pidfd: Option<OwnedFd>,
-}
-
-impl Clone {
-    fn start(
-        template: &Template,
-        built: &Built,
-        order: &Order,
-        [walls, fill, time]: [BorrowedFd; 3],
-        entrances: &[OwnedFd],
-        made: &Made,
-    ) -> Result<Clone> {
-        let doing = || "stage a clone".to_owned();
-        let (ours, theirs) = socket::pair(libc::SOCK_SEQPACKET).doing(doing)?;
-        socket::want_sender(ours.as_fd()).doing(doing)?;
-        let stage = stage(built)?;
-        let report_at = (layout::REPORT - layout::STAGE) as usize;
-        let report = SharedMap::new(stage.as_fd(), report_at + PAGE as usize).doing(doing)?;
-        let mut rest = &made.fds[..];
-        for count in batches(made) {
-            let (batch, more) = rest.split_at(count);
-            let batch: Vec<BorrowedFd> = batch.iter().map(AsFd::as_fd).collect();
-            socket::send(ours.as_fd(), b"o", &batch).doing(doing)?;
-            rest = more;
-        }
-        let own = [walls, stage.as_fd(), theirs.as_fd(), fill, time];
-        let fds: Vec<BorrowedFd> =
-            own.into_iter().chain(entrances.iter().map(AsFd::as_fd)).collect();
-        fault::point("clone.staged")?;
-        template.clone_process(order, &fds)?;
-        fault::point("clone.ordered")?;
-        Ok(Clone { control: ours, report, pid: None, pidfd: None })
-    }
-
-    /// Raises a word it waits for.
-    fn tell(&self, word: u64) {
-        self.report.raise((word - layout::STAGE) as usize);
-    }
-
-    /// The userfaultfd it hands over, or `None` when all is ready.
-    fn next(&mut self, built: &Built) -> Result<Option<OwnedFd>> {
-        match self.message(built)? {
-            (b'u', Some(fd)) => Ok(Some(fd)),
-            _ => Ok(None),
-        }
-    }
-
-    /// Where some of the tree are stopped, everybody waits until they stand as they stood.
-    fn let_go(&self, init: &Init, built: &Built) -> Result<()> {
-        if !built.stopped.is_empty() {
-            jobs::load(init.pid, &built.stopped)?;
-            self.tell(plan::GO);
-        }
-        Ok(())
-    }
-
-    fn wait_parked(&mut self, built: &Built) -> Result<()> {
-        self.message(built).map(drop)
-    }
-
-    fn message(&mut self, built: &Built) -> Result<(u8, Option<OwnedFd>)> {
-        let ready = self.wait()?;
-        let mut byte = [0];
-        let received =
-            if ready { socket::receive(self.control.as_fd(), &mut byte).ok() } else { None };
-        match received {
-            Some(mut received) if received.len == 1 => {
-                self.know(received.sender);
-                Ok((byte[0], received.fds.pop()))
-            }
-            _ => Err(self.failure(built)),
-        }
-    }
-
-    fn know(&mut self, sender: Option<i32>) {
-        if let Some(pid) = sender.filter(|pid| *pid > 0 && self.pid.is_none()) {
-            self.pid = Some(pid);
-            self.pidfd = sysprocess::pidfd_open(pid).ok();
-        }
-    }
-
-    /// Whether it has something to say. One process of several may fail while the one that would
-    /// tell us waits for it: its report is enough.
-    fn wait(&self) -> Result<bool> {
-        const LOOK_MS: i32 = 50;
-        let base = (layout::REPORT - layout::STAGE) as usize;
-        for _ in 0..PATIENCE_MS / LOOK_MS {
-            let ready = fds::poll_readable(self.control.as_fd(), LOOK_MS)
-                .doing(|| "wait for a clone".into())?;
-            if ready || self.report.read_u64(base) != 0 {
-                return Ok(ready);
-            }
-        }
-        Ok(false)
-    }
-
-    /// What the report page says went wrong.
-    fn failure(&self, built: &Built) -> Error {
-        let base = (layout::REPORT - layout::STAGE) as usize;
-        let op = self.report.read_u64(base);
-        let result = self.report.read_u64(base + 8) as i64;
-        let step = built.program.describe(op).unwrap_or_else(|| "an unknown step".into());
-        let source = if op == 0 {
-            std::io::Error::other("the clone ended without a report")
-        } else {
-            std::io::Error::from_raw_os_error(-result as i32)
-        };
-        Error::Step { step, source }
-    }
-}
-
-fn stage(built: &Built) -> Result<OwnedFd> {
-    let doing = || "write a stage".to_owned();
-    let fd = fds::memfd("stasis-stage", libc::MFD_CLOEXEC).doing(doing)?;
-    let file = File::from(fd);
-    file.set_len(layout::STAGE_SIZE).doing(doing)?;
-    let ops = built.program.ops_bytes();
-    for (at, bytes) in [
-        (layout::LEAVE, built.leave.as_slice()),
-        (layout::OPS, ops.as_slice()),
-        (layout::DATA, built.program.data_bytes()),
-    ] {
-        file.write_all_at(bytes, at - layout::STAGE).doing(doing)?;
-    }
-    Ok(file.into())
 }

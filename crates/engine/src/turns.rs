@@ -8,6 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 pub struct Turns {
     free: Mutex<usize>,
+    all: usize,
     freed: Condvar,
 }
 
@@ -18,7 +19,16 @@ impl Turns {
     /// As many at once as this host can serve: while one writes to disk another computes.
     pub fn for_this_host() -> Turns {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Turns { free: Mutex::new(2 * processors), freed: Condvar::new() }
+        Turns::new(2 * processors)
+    }
+
+    fn new(all: usize) -> Turns {
+        Turns { free: Mutex::new(all), all, freed: Condvar::new() }
+    }
+
+    /// Whether a tree may be standing still: what can wait should not take its processors.
+    pub fn any_taken(&self) -> bool {
+        *self.free() < self.all
     }
 
     pub fn take(&self) -> Turn<'_> {
@@ -49,7 +59,7 @@ mod tests {
 
     #[test]
     fn no_more_at_once_than_there_are_turns() {
-        let turns = Turns { free: Mutex::new(2), freed: Condvar::new() };
+        let turns = Turns::new(2);
         let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -64,6 +74,6 @@ mod tests {
             }
         });
         assert_eq!(most.into_inner(), 2);
-        assert_eq!(*turns.free(), 2);
+        assert!(!turns.any_taken());
     }
 }

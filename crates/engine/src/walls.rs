@@ -10,6 +10,7 @@ use crate::disk::DiskWatch;
 use crate::error::{Doing, Error, Result};
 use crate::spawner::{Init, Spawner};
 use crate::store::{Keepers, private_dir};
+use crate::turns::Turns;
 use stasis_sandbox::{DiskLimit, Group, IdRange, Ids};
 use stasis_spawner::protocol::{Entrance, InitRequest, Link, RootSpec, WallsSpec};
 use std::collections::VecDeque;
@@ -28,7 +29,7 @@ const READY_MOST: usize = 112;
 const ROOTS: usize = 2;
 /// Quiet time after a request before more are built, so as not to compete with it: a burst is
 /// over after the first, and few are left when it is not worth waiting for that.
-const QUIET: Duration = Duration::from_millis(40);
+const QUIET: Duration = Duration::from_millis(15);
 const QUIET_WHEN_FEW: Duration = Duration::from_millis(3);
 
 const UPPER: &str = "upper";
@@ -98,6 +99,7 @@ struct Shared {
     disk: DiskWatch,
     run_dir: PathBuf,
     keepers: Arc<Keepers>,
+    captures: Arc<Turns>,
     next: AtomicU64,
     ready: Mutex<Ready>,
     asked: Condvar,
@@ -124,6 +126,7 @@ impl WallsPool {
         run_dir: &Path,
         confinement: Arc<Confinement>,
         keepers: Arc<Keepers>,
+        captures: Arc<Turns>,
     ) -> Result<WallsPool> {
         private_dir(run_dir).doing(|| format!("make {}", run_dir.display()))?;
         remove_leftovers(run_dir);
@@ -133,6 +136,7 @@ impl WallsPool {
             disk: DiskWatch::start()?,
             run_dir: run_dir.to_owned(),
             keepers,
+            captures,
             next: AtomicU64::new(0),
             ready: Mutex::default(),
             asked: Condvar::new(),
@@ -247,8 +251,11 @@ impl Shared {
         lacks.map(|standing| standing.lower.clone())
     }
 
-    /// How long to wait until nobody asked for a while.
+    /// How long to wait until nobody asked for a while, and nobody stands still for a capture.
     fn not_quiet_yet(&self) -> Option<Duration> {
+        if self.captures.any_taken() {
+            return Some(QUIET_WHEN_FEW);
+        }
         let ready = self.ready();
         let few = |standing: &Standing| 4 * standing.walls.len() < standing.wanted;
         let quiet = if ready.roots.iter().any(few) { QUIET_WHEN_FEW } else { QUIET };

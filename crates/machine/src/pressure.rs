@@ -51,6 +51,7 @@ impl Host {
             return Ok(0);
         }
         self.inner().standby.clear();
+        self.inner().engine.drop_spares();
         let mut left = 0;
         for (_, machine) in self.longest_idle().into_iter().take(ROUND) {
             if !short() {

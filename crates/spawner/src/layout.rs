@@ -26,6 +26,8 @@ pub const LEAVE_MAX: u64 = 0x100_0000;
 pub const REPORT: u64 = LEAVE + LEAVE_MAX;
 pub const OPS: u64 = REPORT + PAGE;
 pub const OPS_MAX: u64 = 0x400_0000;
+/// Every clone first waits at the gate; what it is to become is written behind it.
+pub const BEHIND_GATE: u64 = OPS + PAGE;
 pub const DATA: u64 = OPS + OPS_MAX;
 pub const DATA_MAX: u64 = 0x1000_0000;
 pub const STAGE_SIZE: u64 = DATA + DATA_MAX - STAGE;
@@ -40,8 +42,8 @@ pub const CLONE_STAGE_FD: i32 = 1;
 pub const CLONE_CONTROL_FD: i32 = 2;
 /// Further descriptors of the first message start here.
 pub const CLONE_FIRST_EXTRA_FD: i32 = 3;
-/// After the file to fill from and the time namespace: entrances of the machine's cgroup.
-pub const CLONE_ENTRANCE_FD: i32 = CLONE_FIRST_EXTRA_FD + 2;
+/// After the file to fill from: entrances of the machine's cgroup.
+pub const CLONE_ENTRANCE_FD: i32 = CLONE_FIRST_EXTRA_FD + 1;
 /// Descriptors an order brings, at most.
 pub const ORDER_FDS: u64 = 12;
 

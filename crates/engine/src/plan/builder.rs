@@ -52,7 +52,6 @@ pub const OWN_WALLS: i32 = 0;
 pub const OWN_STAGE: i32 = 1;
 pub const OWN_CONTROL: i32 = 2;
 pub const OWN_FILL: i32 = 3;
-pub const OWN_TIME: i32 = 4;
 /// Objects and segments start here.
 pub const OWN_OBJECTS: i32 = 8;
 
@@ -66,6 +65,16 @@ pub const PLACED: u64 = layout::REPORT + 84;
 pub const FILTERED: u64 = layout::REPORT + 88;
 /// The engine has installed the root's pages.
 pub const INSTALLED: u64 = layout::REPORT + 92;
+/// What the clone is to become is written behind its gate.
+pub const WRITTEN: u64 = layout::REPORT + 96;
+
+/// Where every clone waits until it is told what to become: bytes for `layout::OPS`.
+pub fn gate() -> Vec<u8> {
+    let mut gate = Program::new(layout::OPS, 0);
+    gate.await_word(WRITTEN, 1);
+    gate.jump_to(layout::BEHIND_GATE);
+    gate.ops_bytes()
+}
 
 /// A program ready to be staged.
 pub struct Built {
@@ -97,7 +106,7 @@ pub(super) struct Builder<'a> {
 pub fn build(prepared: &Prepared) -> Result<Built> {
     let mut builder = Builder {
         prepared,
-        program: Program::new(layout::OPS, layout::DATA),
+        program: Program::new(layout::BEHIND_GATE, layout::DATA),
         leave: thread::LeaveArea::default(),
         fills: Vec::new(),
         installs: Vec::new(),
@@ -114,7 +123,7 @@ pub fn build(prepared: &Prepared) -> Result<Built> {
     }
     let leave = builder.leave.finish();
     if leave.len() as u64 > layout::LEAVE_MAX
-        || builder.program.ops_bytes().len() as u64 > layout::OPS_MAX
+        || builder.program.ops_bytes().len() as u64 > layout::OPS_MAX - PAGE
         || builder.program.data_bytes().len() as u64 > layout::DATA_MAX
     {
         return Err(Error::Unfit("it has more threads or mappings than a restore can hold".into()));
@@ -152,7 +161,6 @@ impl<'a> Builder<'a> {
             (layout::CLONE_STAGE_FD, OWN_STAGE),
             (layout::CLONE_CONTROL_FD, OWN_CONTROL),
             (layout::CLONE_FIRST_EXTRA_FD, OWN_FILL),
-            (layout::CLONE_FIRST_EXTRA_FD + 1, OWN_TIME),
         ];
         for (from, to) in order {
             let to = (high + to) as u64;
@@ -190,16 +198,21 @@ impl<'a> Builder<'a> {
     }
 
     fn enter_walls(&mut self) {
+        const CLONE_NEWTIME: u64 = 0x80;
         let flags = libc::CLONE_NEWUSER
             | libc::CLONE_NEWNS
             | libc::CLONE_NEWNET
             | libc::CLONE_NEWIPC
             | libc::CLONE_NEWUTS
             | libc::CLONE_NEWCGROUP;
-        let (walls, time) = (self.own(OWN_WALLS), self.own(OWN_TIME));
+        let (walls, control) = (self.own(OWN_WALLS), self.own(OWN_CONTROL));
         let p = &mut self.program;
         p.must("enter the walls", libc::SYS_setns, &[walls, flags as u64]);
-        p.must("enter the time namespace", libc::SYS_setns, &[time, 0x80]);
+        let byte = p.data(&[0]);
+        let message = stasis_spawner::program::receive_message(p, byte, 1, 1);
+        p.must("take the time namespace", libc::SYS_recvmsg, &[control, message, 0]);
+        p.must("enter the time namespace", libc::SYS_setns, &[0, CLONE_NEWTIME]);
+        p.must("close it", libc::SYS_close, &[0]);
         p.must("become the machine's root", libc::SYS_setresgid, &[0, 0, 0]);
         p.must("become the machine's root", libc::SYS_setresuid, &[0, 0, 0]);
         self.confine();

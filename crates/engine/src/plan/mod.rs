@@ -24,7 +24,9 @@ mod process;
 mod terminals;
 mod thread;
 
-pub use builder::{Built, GO, INSTALLED, OWN_OBJECTS, Prepared, Purpose, build, root_of};
+pub use builder::{
+    Built, GO, INSTALLED, OWN_OBJECTS, Prepared, Purpose, WRITTEN, build, gate, root_of,
+};
 pub use confine::Confine;
 pub use jobs::StoppedThread;
 pub use memory::{Layout, MemoryPlan, plan as plan_memory};

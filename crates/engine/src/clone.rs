@@ -1,0 +1,202 @@
+//! A clone under way: forked from a template, told what to become, heard from.
+//!
+//!   fork ─► waits at its gate ─► program, pages, descriptors ─► runs ─► says it is ready
+//!
+//! Everything a clone is to become is written into memory it shares with the engine, or comes
+//! through its socket, so it can be forked before anybody knows (`spares`). A step that fails is on
+//! its report page; a clone that is gone has closed its socket.
+
+use crate::error::{Doing, Error, Result};
+use crate::fault;
+use crate::fill;
+use crate::jobs;
+use crate::objects::Made;
+use crate::plan::{self, Built};
+use crate::spawner::Init;
+use crate::store::Store;
+use crate::template::Template;
+use crate::walls::Walls;
+use stasis_image::model::Manifest;
+use stasis_spawner::layout;
+use stasis_spawner::protocol::{Entrance, Order};
+use stasis_sys::memory::SharedMap;
+use stasis_sys::process as sysprocess;
+use stasis_sys::{PAGE, fds, libc, socket};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// How long a clone may take before it counts as stuck.
+const PATIENCE_MS: i32 = 60_000;
+
+pub struct Clone {
+    control: OwnedFd,
+    /// Its program, and the report page.
+    stage: File,
+    report: SharedMap,
+    /// Pages it is to read.
+    fill: File,
+    pid: Option<i32>,
+    /// Opened when it first speaks: once it has been let go it may have ended.
+    pidfd: Option<OwnedFd>,
+}
+
+impl Clone {
+    /// Forks a clone into walls, with that number, and leaves it at its gate.
+    pub fn fork_into(template: &Template, walls: &Walls, pid: i32) -> Result<Clone> {
+        let order = Order {
+            helper_pid: Some(plan::HELPER_PID),
+            clone_pid: Some(pid),
+            into_cgroup: walls.entrance == Entrance::Directory,
+        };
+        Clone::fork(template, &order, walls.init.pidfd.as_fd(), &walls.entrances)
+    }
+
+    pub fn fork(
+        template: &Template,
+        order: &Order,
+        namespace: BorrowedFd,
+        entrances: &[OwnedFd],
+    ) -> Result<Clone> {
+        let doing = || "stage a clone".to_owned();
+        let (control, theirs) = socket::pair(libc::SOCK_SEQPACKET).doing(doing)?;
+        socket::want_sender(control.as_fd()).doing(doing)?;
+        let stage = File::from(fds::memfd("stasis-stage", libc::MFD_CLOEXEC).doing(doing)?);
+        stage.set_len(layout::STAGE_SIZE).doing(doing)?;
+        stage.write_all_at(&plan::gate(), layout::OPS - layout::STAGE).doing(doing)?;
+        let report_at = (layout::REPORT - layout::STAGE) as usize;
+        let report = SharedMap::new(stage.as_fd(), report_at + PAGE as usize).doing(doing)?;
+        let fill = File::from(fds::memfd("stasis-fill", libc::MFD_CLOEXEC).doing(doing)?);
+        let own = [namespace, stage.as_fd(), theirs.as_fd(), fill.as_fd()];
+        let fds: Vec<BorrowedFd> =
+            own.into_iter().chain(entrances.iter().map(AsFd::as_fd)).collect();
+        template.clone_process(order, &fds)?;
+        fault::point("clone.ordered")?;
+        Ok(Clone { control, stage, report, fill, pid: None, pidfd: None })
+    }
+
+    /// Whether it is still at its gate: one that ended has closed its end.
+    pub fn is_waiting(&self) -> bool {
+        fds::poll_readable(self.control.as_fd(), 0).is_ok_and(|spoke| !spoke)
+    }
+
+    /// Opens its gate. Inside a machine it is given its time namespace.
+    pub fn begin(
+        &self,
+        store: &Store,
+        manifest: &Manifest,
+        built: &Built,
+        time: Option<BorrowedFd>,
+        made: &Made,
+    ) -> Result<()> {
+        let doing = || "stage a clone".to_owned();
+        fill::write_fills(store, manifest, &built.fills, &self.fill)?;
+        let ops = built.program.ops_bytes();
+        for (at, bytes) in [
+            (layout::LEAVE, built.leave.as_slice()),
+            (layout::BEHIND_GATE, ops.as_slice()),
+            (layout::DATA, built.program.data_bytes()),
+        ] {
+            self.stage.write_all_at(bytes, at - layout::STAGE).doing(doing)?;
+        }
+        if let Some(time) = time {
+            socket::send(self.control.as_fd(), b"t", &[time]).doing(doing)?;
+        }
+        let mut rest = &made.fds[..];
+        for count in made.batches() {
+            let (batch, more) = rest.split_at(count);
+            let batch: Vec<BorrowedFd> = batch.iter().map(AsFd::as_fd).collect();
+            socket::send(self.control.as_fd(), b"o", &batch).doing(doing)?;
+            rest = more;
+        }
+        fault::point("clone.staged")?;
+        self.tell(plan::WRITTEN);
+        Ok(())
+    }
+
+    /// The host's number, and a hold on it, of one that has spoken.
+    pub fn known(self) -> Result<(i32, OwnedFd, OwnedFd)> {
+        let (pid, pidfd) = self.pid.zip(self.pidfd).ok_or(Error::Gone)?;
+        Ok((pid, pidfd, self.control))
+    }
+
+    pub fn pid(&self) -> Result<i32> {
+        self.pid.ok_or(Error::Gone)
+    }
+
+    /// Raises a word it waits for.
+    pub fn tell(&self, word: u64) {
+        self.report.raise((word - layout::STAGE) as usize);
+    }
+
+    /// The userfaultfd it hands over, or `None` when all is ready.
+    pub fn next(&mut self, built: &Built) -> Result<Option<OwnedFd>> {
+        match self.message(built)? {
+            (b'u', Some(fd)) => Ok(Some(fd)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Where some of the tree are stopped, everybody waits until they stand as they stood.
+    pub fn let_go(&self, init: &Init, built: &Built) -> Result<()> {
+        if !built.stopped.is_empty() {
+            jobs::load(init.pid, &built.stopped)?;
+            self.tell(plan::GO);
+        }
+        Ok(())
+    }
+
+    pub fn wait_parked(&mut self, built: &Built) -> Result<()> {
+        self.message(built).map(drop)
+    }
+
+    fn message(&mut self, built: &Built) -> Result<(u8, Option<OwnedFd>)> {
+        let ready = self.wait()?;
+        let mut byte = [0];
+        let received =
+            if ready { socket::receive(self.control.as_fd(), &mut byte).ok() } else { None };
+        match received {
+            Some(mut received) if received.len == 1 => {
+                self.know(received.sender);
+                Ok((byte[0], received.fds.pop()))
+            }
+            _ => Err(self.failure(built)),
+        }
+    }
+
+    fn know(&mut self, sender: Option<i32>) {
+        if let Some(pid) = sender.filter(|pid| *pid > 0 && self.pid.is_none()) {
+            self.pid = Some(pid);
+            self.pidfd = sysprocess::pidfd_open(pid).ok();
+        }
+    }
+
+    /// Whether it has something to say. One process of several may fail while the one that would
+    /// tell us waits for it: its report is enough.
+    fn wait(&self) -> Result<bool> {
+        const LOOK_MS: i32 = 50;
+        let base = (layout::REPORT - layout::STAGE) as usize;
+        for _ in 0..PATIENCE_MS / LOOK_MS {
+            let ready = fds::poll_readable(self.control.as_fd(), LOOK_MS)
+                .doing(|| "wait for a clone".into())?;
+            if ready || self.report.read_u64(base) != 0 {
+                return Ok(ready);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What the report page says went wrong.
+    fn failure(&self, built: &Built) -> Error {
+        let base = (layout::REPORT - layout::STAGE) as usize;
+        let op = self.report.read_u64(base);
+        let result = self.report.read_u64(base + 8) as i64;
+        let step = built.program.describe(op).unwrap_or_else(|| "an unknown step".into());
+        let source = if op == 0 {
+            std::io::Error::other("the clone ended without a report")
+        } else {
+            std::io::Error::from_raw_os_error(-result as i32)
+        };
+        Error::Step { step, source }
+    }
+}
