@@ -251,14 +251,15 @@ impl Shared {
         lacks.map(|standing| standing.lower.clone())
     }
 
-    /// How long to wait until nobody asked for a while, and nobody stands still for a capture.
+    /// How long to wait until nobody asked for a while, and no tree stands still for a capture.
+    /// When few are left it is only the former.
     fn not_quiet_yet(&self) -> Option<Duration> {
-        if self.captures.any_taken() {
+        let ready = self.ready();
+        let few = ready.roots.iter().any(|root| 4 * root.walls.len() < root.wanted);
+        if !few && self.captures.any_taken() {
             return Some(QUIET_WHEN_FEW);
         }
-        let ready = self.ready();
-        let few = |standing: &Standing| 4 * standing.walls.len() < standing.wanted;
-        let quiet = if ready.roots.iter().any(few) { QUIET_WHEN_FEW } else { QUIET };
+        let quiet = if few { QUIET_WHEN_FEW } else { QUIET };
         let left = quiet.saturating_sub(ready.asked_at?.elapsed());
         (!left.is_zero()).then_some(left)
     }

@@ -40,7 +40,8 @@ pub fn check(frozen: &Frozen, tree: &Tree) -> Result<()> {
     processes_do_not_share(frozen)
 }
 
-/// The machine's namespaces, where somebody could be in others. Its init never leaves them, so they are asked for once.
+/// The machine's namespaces, where somebody could be in others. Its init never leaves them, so they
+/// are asked for once.
 fn machine(tree: &Tree) -> Result<Vec<String>> {
     let mut memo = tree.memo();
     if memo.namespaces.is_empty() {

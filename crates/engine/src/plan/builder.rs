@@ -65,16 +65,6 @@ pub const PLACED: u64 = layout::REPORT + 84;
 pub const FILTERED: u64 = layout::REPORT + 88;
 /// The engine has installed the root's pages.
 pub const INSTALLED: u64 = layout::REPORT + 92;
-/// What the clone is to become is written behind its gate.
-pub const WRITTEN: u64 = layout::REPORT + 96;
-
-/// Where every clone waits until it is told what to become: bytes for `layout::OPS`.
-pub fn gate() -> Vec<u8> {
-    let mut gate = Program::new(layout::OPS, 0);
-    gate.await_word(WRITTEN, 1);
-    gate.jump_to(layout::BEHIND_GATE);
-    gate.ops_bytes()
-}
 
 /// A program ready to be staged.
 pub struct Built {

@@ -3,6 +3,7 @@
 //! Pure: reads a manifest and what the engine prepared (descriptors, pages to fill), writes
 //! operations. It touches no process; `restore` does.
 //!
+//!   gate        until there is a program: the rest is written behind it
 //!   prologue    own descriptors aside, leftovers of the template away
 //!   mm          what the kernel remembers of the address space
 //!   walls       into the machine's namespaces
@@ -16,6 +17,7 @@
 mod builder;
 mod confine;
 mod epoll;
+mod gate;
 mod holdings;
 mod jobs;
 mod memory;
@@ -24,10 +26,9 @@ mod process;
 mod terminals;
 mod thread;
 
-pub use builder::{
-    Built, GO, INSTALLED, OWN_OBJECTS, Prepared, Purpose, WRITTEN, build, gate, root_of,
-};
+pub use builder::{Built, GO, INSTALLED, OWN_OBJECTS, Prepared, Purpose, build, root_of};
 pub use confine::Confine;
+pub use gate::{WRITTEN, gate};
 pub use jobs::StoppedThread;
 pub use memory::{Layout, MemoryPlan, plan as plan_memory};
 pub use parts::{layout_of, parked};
