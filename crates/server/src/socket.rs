@@ -10,7 +10,6 @@
 //! lines; it gets more when it has answered, and then as much later as its host seems busy.
 
 use crate::app::{App, Phase};
-use crate::auth::Caller;
 use crate::failure::{Failure, Result};
 use crate::follow::{Event, Follower};
 use crate::instructions::submit;
@@ -39,7 +38,6 @@ const BREATH: (Duration, Duration) = (Duration::from_millis(2), Duration::from_m
 
 pub struct Session {
     app: App,
-    caller: Caller,
     machine: Result<Arc<Machine>>,
     client: Client,
     /// Instructions sent by this client that are not over, in order.
@@ -73,10 +71,10 @@ enum Turn {
 }
 
 impl Session {
-    pub fn new(app: App, caller: Caller, machine: Result<Arc<Machine>>, client: Client) -> Session {
+    pub fn new(app: App, machine: Result<Arc<Machine>>, client: Client) -> Session {
         let (queue, held) = (VecDeque::new(), VecDeque::new());
         let (loose, eager, asked, refused) = (0, 0, None, 0);
-        Session { app, caller, machine, client, queue, held, loose, eager, asked, refused }
+        Session { app, machine, client, queue, held, loose, eager, asked, refused }
     }
 
     /// Serves until either side ends it.
@@ -181,7 +179,7 @@ impl Session {
         if self.app.phase() > Phase::Serving {
             return Err(Failure::stopping());
         }
-        let seq = submit(&self.app, &self.caller, &machine, exec)?;
+        let seq = submit(&self.app, &machine, exec)?;
         Ok(Follower::new(self.app.clone(), machine, seq, 0))
     }
 

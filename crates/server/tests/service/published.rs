@@ -61,7 +61,8 @@ fn forevervm_sdk_for_rust() {
     let server = shared();
     let base = format!("http://{}", server.address);
     let mut driver = Command::new(forevervm("forevervm-driver"));
-    run(driver.env("FOREVERVM_RUNNER", "cargo").args([&base, &server.token]));
+    let count = if std::env::var_os("STASIS_SOAK").is_some() { "1000" } else { "200" };
+    run(driver.env("FOREVERVM_RUNNER", "cargo").args([&base, &server.token, count]));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Drives the published `forevervm-sdk` through every call it has, against a service of ours.
 //!
-//!   forevervm-driver BASE_URL TOKEN
+//!   forevervm-driver BASE_URL TOKEN INSTRUCTIONS
 //!
 //! On one thread: the client loses an acknowledgement that comes before it expects one, which only
 //! happens between threads. Anything unexpected is a panic, which fails the test.
@@ -24,6 +24,7 @@ async fn main() {
     let mut args = std::env::args().skip(1);
     let base: Url = args.next().expect("an address").parse().expect("an address");
     let token = args.next().expect("a token");
+    let count = args.next().and_then(|count| count.parse().ok()).expect("a number");
     let client = ForeverVMClient::new(base.clone(), ApiToken::new(token).expect("a token"));
     assert_eq!(*client.server_url(), base);
     assert_eq!(client.whoami().await.expect("whoami").account, "root");
@@ -32,7 +33,7 @@ async fn main() {
     timeouts(&client).await;
     streams(&client).await;
     repl(&client).await;
-    many_instructions(&client).await;
+    many_instructions(&client, count).await;
     many_lines(&client).await;
     failures(&client, base).await;
 }
@@ -175,10 +176,10 @@ async fn repl(client: &ForeverVMClient) {
     assert_eq!(told(&mut fresh, "1 + 1").await.1.result, value("2"));
 }
 
-async fn many_instructions(client: &ForeverVMClient) {
+async fn many_instructions(client: &ForeverVMClient, count: u32) {
     let name = make(client).await;
     let mut repl = client.repl(&name).await.expect("a repl");
-    for number in 0..1000 {
+    for number in 0..count {
         let (chunks, result) = told(&mut repl, &format!("print({number}); {number}")).await;
         assert_eq!(chunks, lines(1, |_| number.to_string()), "{number}");
         assert_eq!(result.result, value(&number.to_string()));
