@@ -6,6 +6,7 @@ dev := $(CURDIR)/.dev
 export STASIS_ROOTFS ?= $(dev)/rootfs
 export STASIS_TEST_PYTHON ?= $(dev)/venv/bin/python
 export STASIS_TEST_CLIENTS ?= $(dev)/clients/bin/python
+export STASIS_TEST_FOREVERVM ?= $(dev)/forevervm
 export STASIS_TEST_MCP ?= $(dev)/mcp
 export STASIS_TEST_NODE ?= $(dev)/node/node
 export STASIS_TEST_DENO ?= $(dev)/deno/deno
@@ -46,6 +47,7 @@ setup: ## install and prepare what is missing
 lint: setup ## format, lints, and the rules of STYLE.md
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo fmt --manifest-path crates/server/tests/clients/forevervm/Cargo.toml --check
 	cargo xtask tidy
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 

@@ -5,6 +5,7 @@
 #   .dev/node      a link to the host's Node;  .dev/deno  Deno
 #   .dev/programs  the C programs of tests/programs, built
 #   .dev/clients   a Python with published clients that the service is tested with
+#   .dev/forevervm foreverVM's published CLI, and a program that drives its published SDK
 #   .dev/mcp       MCP's conformance suite and its official clients, with a Node that runs them
 #   .dev/sdk       what the SDKs are built and tested with: a Python, TypeScript, Bun
 #   .dev/rootfs    a root file system to run all of them in, each at its own path
@@ -143,6 +144,8 @@ venv=$({ echo "$here $python $UV"; cat dev/requirements.txt; } | hash_of)
 step venv "$venv" make_venv
 step deno "$DENO" make_deno
 step clients "$({ echo "$here $python"; cat dev/clients.txt; } | hash_of)" make_clients
+step forevervm "$(cat dev/forevervm.sh crates/server/tests/clients/forevervm/{Cargo.*,src/*} | hash_of)" \
+  bash dev/forevervm.sh "$here/.dev/forevervm"
 step mcp "$({ echo "$here"; cat dev/mcp.txt; } | hash_of)" make_mcp
 step sdk "$({ echo "$here $python $TYPESCRIPT $BUN"; cat dev/sdk.txt; } | hash_of)" make_sdk
 python3 tests/programs/run_plain.py --build-only --out .dev/programs

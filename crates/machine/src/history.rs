@@ -79,7 +79,6 @@ impl Host {
             None => source.ask(|driver| driver.current_image())?,
         };
         let made = source.record().made.clone();
-        self.admit_machines(&made.account, branch.names.len())?;
         let one = |name: Option<Name>| {
             let mut tags = made.tags.clone();
             tags.extend(branch.tags.clone());
@@ -94,12 +93,22 @@ impl Host {
                 ..made.clone()
             })
         };
+        self.inner().in_turn(&made.account, || {
+            self.inner().admit_machines(&made.account, branch.names.len())?;
+            self.add_all(branch.names.into_iter().map(one))
+        })
+    }
+
+    /// All or none: a taken name leaves nothing behind.
+    fn add_all(
+        &self,
+        adding: impl Iterator<Item = Result<Arc<Machine>>>,
+    ) -> Result<Vec<Arc<Machine>>> {
         let mut machines = Vec::new();
-        for name in branch.names {
-            match one(name) {
+        for added in adding {
+            match added {
                 Ok(machine) => machines.push(machine),
                 Err(error) => {
-                    // all or none: a taken name leaves nothing behind
                     machines.iter().try_for_each(|machine| self.remove(machine))?;
                     return Err(error);
                 }

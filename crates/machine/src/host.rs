@@ -7,12 +7,13 @@ use crate::limits;
 use crate::live::parse_image;
 use crate::machine::Machine;
 use crate::network;
+use crate::quota::Accounts;
 use crate::settings::{Dirs, Settings};
 use crate::standby::{self, Standby};
 use crate::traffic::Traffic;
 use stasis_api::{EventKind, Name, NewMachine, Timestamp, Update};
 use stasis_engine::{Config, Engine, Image, Lazy, WallsConfig};
-use stasis_store::{NewRecord, Store};
+use stasis_store::{MachineRecord, NewRecord, Store};
 use stasis_sys::{files, libc};
 use std::collections::HashMap;
 use std::fs::File;
@@ -42,6 +43,7 @@ pub(crate) struct Inner {
     pub traffic: Traffic,
     pub shelf: Shelf,
     pub events: Events,
+    pub accounts: Accounts,
     /// Images of templates in use, decoded, by name; parked in the engine.
     warm: Mutex<HashMap<String, Image>>,
 }
@@ -64,9 +66,18 @@ impl Host {
             },
         })?;
         let (shelf, events) = (Shelf::open(dirs.artifacts.clone())?, Events::open(&store)?);
-        let (warm, traffic, standby) = (Mutex::default(), Traffic::default(), Standby::new());
-        let inner = Inner { settings, dirs, standby, engine, store, traffic, shelf, events, warm };
-        let inner = Arc::new(inner);
+        let inner = Arc::new(Inner {
+            settings,
+            dirs,
+            standby: Standby::new(),
+            engine,
+            store,
+            traffic: Traffic::default(),
+            shelf,
+            events,
+            accounts: Accounts::default(),
+            warm: Mutex::default(),
+        });
         events::keep_writing(&inner)?;
         let standby = Some(standby::start(&inner).doing(|| "start a thread".into())?);
         let host = Host { inner, machines: RwLock::default(), standby, _lock: lock };
@@ -75,12 +86,10 @@ impl Host {
     }
 
     fn load(&self) -> Result<()> {
-        let mut machines = self.write();
         for record in self.inner.store.machines()? {
-            let name = record.made.name.clone();
-            machines.insert(name, Arc::new(Machine::new(self.inner.clone(), record)));
+            self.insert(record);
         }
-        for machine in machines.values() {
+        for machine in self.machines() {
             // one whose records cannot be read must not keep the others away
             if let Err(error) = machine.recover() {
                 tracing::error!(machine = %machine.name(), %error, "not recovered");
@@ -108,7 +117,6 @@ impl Host {
         let limits = new.limits.or(limits);
         check(&limits, &new.tags, &new.env)?;
         network::check(new.network)?;
-        self.admit_machines(account, 1)?;
         let template = self.template(new.template.as_deref())?.template;
         let record = NewRecord {
             name: new.name.unwrap_or_else(fresh_name),
@@ -127,14 +135,15 @@ impl Host {
             reseed: false,
             retention: new.retention,
         };
-        self.add(record)
+        self.inner.in_turn(account, || {
+            self.inner.admit_machines(account, 1)?;
+            self.add(record)
+        })
     }
 
     pub(crate) fn add(&self, record: NewRecord) -> Result<Arc<Machine>> {
         let record = self.inner.store.add_machine(record)?;
-        let name = record.made.name.clone();
-        let machine = Arc::new(Machine::new(self.inner.clone(), record));
-        self.write().insert(name, machine.clone());
+        let machine = self.insert(record);
         let parent = machine.record().made.parent.clone();
         let about = parent.map(|parent| match parent.seq {
             Some(seq) => format!("{}@{seq}", parent.machine),
@@ -142,6 +151,15 @@ impl Host {
         });
         machine.event(EventKind::MachineCreated, About { about, ..About::default() });
         Ok(machine)
+    }
+
+    /// Makes a machine known that is recorded.
+    pub(crate) fn insert(&self, record: MachineRecord) -> Arc<Machine> {
+        let name = record.made.name.clone();
+        let machine = Arc::new(Machine::new(self.inner.clone(), record));
+        self.inner.accounts.add(&machine);
+        self.write().insert(name, machine.clone());
+        machine
     }
 
     pub fn machine(&self, name: &str) -> Result<Arc<Machine>> {
@@ -186,6 +204,7 @@ impl Host {
             Ok(())
         })?;
         self.write().retain(|_, own| own.id != machine.id);
+        self.inner.accounts.remove(machine);
         self.inner.store.remove_machine(machine.id)?;
         machine.event_at(EventKind::MachineRemoved, None);
         machine.tell();

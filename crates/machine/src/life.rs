@@ -143,7 +143,11 @@ impl Driver {
         if self.live.is_some() {
             return Ok(());
         }
-        self.ensure_live()?;
+        let machine = self.machine.clone();
+        machine.host.in_turn(&machine.account(), || {
+            machine.host.admit_memory(&machine)?;
+            self.ensure_live()
+        })?;
         let Some(live) = &mut self.live else { return Ok(()) };
         let awake = |report| match report {
             Report::Awake { changed, .. } => Some(changed),

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 /// The longest code an instruction may have.
 const MAX_CODE: usize = 16 << 20;
+const LONGEST_KEY: usize = 255;
 
 pub struct Machine {
     pub(crate) id: MachineId,
@@ -200,12 +201,24 @@ impl Machine {
         if exec.code.len() > MAX_CODE {
             return Err(Error::Invalid(format!("code is at most {MAX_CODE} bytes")));
         }
+        let wrong = |key: &String| key.is_empty() || key.len() > LONGEST_KEY;
+        if exec.idempotency_key.as_ref().is_some_and(wrong) {
+            return Err(Error::Invalid(format!("an idempotency key has 1 to {LONGEST_KEY} bytes")));
+        }
         if let Some(seq) = self.accepted_before(&exec)? {
             return Ok(seq);
         }
         if exec.interrupt {
             self.interrupt_all()?;
         }
+        self.host.in_turn(&self.account(), || {
+            self.host.admit(self)?;
+            self.accept(exec)
+        })
+    }
+
+    /// Gives an instruction its number and its place in the queue.
+    fn accept(self: &Arc<Self>, exec: Exec) -> Result<u64> {
         let mut work = self.work();
         if work.removed {
             return Err(Error::Removed(self.name().to_string()));

@@ -1,17 +1,25 @@
 //! What an account may have: machines, memory, instructions, disk.
 //!
-//! Looked at before something is added. Memory counts as what machines in memory may take; when
-//! it is used up, the account's own machines that do nothing leave memory, so that a second try
-//! succeeds. Disk counts what checkpoints added to the store, and artifacts.
+//!   submit ─┐                       ┌─► refused: 429, and idle machines leave memory
+//!   wake ───┼─► the account's turn ─┤
+//!   create ─┘                       └─► done, before the next of the account is looked at
+//!
+//! Looked at where something is added, so that no way in goes around it. Memory counts as what
+//! machines in memory, or on their way there, may take; when it is used up, the account's own
+//! machines that do nothing leave memory, so that a second try succeeds. Disk counts what
+//! checkpoints added to the store, and artifacts.
 
 use crate::error::{Error, Result};
-use crate::host::Host;
+use crate::host::{Host, Inner};
 use crate::machine::Machine;
 use stasis_api::State;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// The account that runs the service, which nothing is refused.
+/// The account that runs the service, which nothing is refused but a queue without end.
 const FIRST: &str = "root";
+/// Instructions of one account that may run or wait, whatever its quota.
+const PENDING: u64 = 10_000;
 
 /// Absent means no bound.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,48 +39,111 @@ pub struct Used {
     pub instructions: u64,
 }
 
-impl Host {
-    /// What an account has, but for its disk.
-    pub fn used(&self, account: &str) -> Used {
-        let mut used = Used::default();
-        for machine in self.of_account(account) {
-            used.machines += 1;
-            used.instructions += machine.pending() as u64;
-            if machine.state() != State::Swapped {
-                used.memory_mb += self.memory_of(&machine);
+type Members = HashMap<i64, Weak<Machine>>;
+
+/// The machines of each account.
+#[derive(Default)]
+pub(crate) struct Accounts(Mutex<HashMap<String, Arc<Account>>>);
+
+#[derive(Default)]
+pub(crate) struct Account {
+    members: Mutex<Members>,
+    /// Those that have had something to do since it was last asked.
+    busy: Mutex<Members>,
+    turn: Mutex<()>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+impl Accounts {
+    fn of(&self, account: &str) -> Arc<Account> {
+        let mut all = lock(&self.0);
+        match all.get(account) {
+            Some(known) => known.clone(),
+            None => all.entry(account.to_owned()).or_default().clone(),
+        }
+    }
+
+    pub fn add(&self, machine: &Arc<Machine>) {
+        let account = self.of(&machine.account());
+        lock(&account.members).insert(machine.id.0, Arc::downgrade(machine));
+    }
+
+    pub fn remove(&self, machine: &Machine) {
+        let account = self.of(&machine.account());
+        lock(&account.members).remove(&machine.id.0);
+    }
+}
+
+impl Account {
+    fn machines(&self) -> Vec<Arc<Machine>> {
+        lock(&self.members).values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Instructions that run or wait, if this machine is about to have one.
+    fn pending_with(&self, machine: &Arc<Machine>) -> u64 {
+        let mut busy = lock(&self.busy);
+        let mut pending = 0;
+        busy.retain(|_, machine| {
+            let own = machine.upgrade().map_or(0, |machine| machine.pending() as u64);
+            pending += own;
+            own > 0
+        });
+        if !busy.contains_key(&machine.id.0) {
+            pending += machine.pending() as u64;
+            busy.insert(machine.id.0, Arc::downgrade(machine));
+        }
+        pending
+    }
+
+    /// What machines in memory, or on their way there, may take; but for one.
+    fn memory_mb(&self, but: Option<&Machine>) -> u64 {
+        let others =
+            self.machines().into_iter().filter(|own| but.is_none_or(|but| own.id != but.id));
+        let there = others.filter(|own| own.state() != State::Swapped || own.pending() > 0);
+        there.map(|own| own.memory_mb().unwrap_or(0)).sum()
+    }
+
+    /// Moves machines that do nothing out of memory, without waiting for it.
+    fn make_room(&self) {
+        for machine in self.machines() {
+            let idle = machine.state() == State::Ready && machine.pending() == 0;
+            if idle {
+                machine.wish(|driver| drop(driver.swap_out()));
             }
         }
-        used
     }
+}
 
-    fn of_account(&self, account: &str) -> Vec<Arc<Machine>> {
-        let own = |machine: &Arc<Machine>| machine.record().made.account == account;
-        self.machines().into_iter().filter(own).collect()
-    }
-
-    fn memory_of(&self, machine: &Machine) -> u64 {
-        let limits = machine.record().made.limits.or(self.inner().settings.limits);
-        limits.memory_mb.unwrap_or(0)
-    }
-
+impl Inner {
     fn quota_of(&self, account: &str) -> Quota {
-        if account == FIRST { Quota::default() } else { self.inner().settings.quota }
+        if account == FIRST { Quota::default() } else { self.settings.quota }
+    }
+
+    /// Looks at an account and adds to what it has, one at a time where there is a bound: two who
+    /// look at the same time would both fit.
+    pub(crate) fn in_turn<T>(&self, name: &str, add: impl FnOnce() -> Result<T>) -> Result<T> {
+        let account = self.accounts.of(name);
+        let bounded = self.quota_of(name) != Quota::default();
+        let _turn = bounded.then(|| lock(&account.turn));
+        add()
     }
 
     /// Whether an account may make this many machines more.
-    pub(crate) fn admit_machines(&self, account: &str, count: usize) -> Result<()> {
-        let quota = self.quota_of(account);
-        let over = |what, used, most| {
-            Err(Error::OverQuota { account: account.to_owned(), what, used, most })
-        };
+    pub(crate) fn admit_machines(&self, name: &str, count: usize) -> Result<()> {
+        let quota = self.quota_of(name);
+        let over =
+            |what, used, most| Err(Error::OverQuota { account: name.to_owned(), what, used, most });
         if let Some(most) = quota.machines {
-            let used = self.of_account(account).len() as u64;
+            let used = self.accounts.of(name).machines().len() as u64;
             if used + count as u64 > most {
                 return over("machines", used, most);
             }
         }
         if let Some(most) = quota.disk_mb {
-            let used = self.inner().store.disk_of(account)? >> 20;
+            let used = self.store.disk_of(name)? >> 20;
             if used >= most {
                 return over("MB on disk", used, most);
             }
@@ -80,40 +151,53 @@ impl Host {
         Ok(())
     }
 
-    /// Whether an account may give one of its machines something to do.
-    pub fn admit(&self, machine: &Arc<Machine>) -> Result<()> {
-        let account = machine.account();
-        let quota = self.quota_of(&account);
-        if quota == Quota::default() {
+    /// Whether a machine may be given something to do.
+    pub(crate) fn admit(&self, machine: &Arc<Machine>) -> Result<()> {
+        let name = machine.account();
+        let account = self.accounts.of(&name);
+        let most = self.quota_of(&name).instructions.unwrap_or(PENDING).min(PENDING);
+        let used = account.pending_with(machine);
+        if used >= most {
+            return Err(Error::OverQuota { account: name, what: "instructions", used, most });
+        }
+        if self.quota_of(&name) == Quota::default() {
             return Ok(());
         }
-        self.admit_machines(&account, 0)?;
-        let used = self.used(&account);
-        let over =
-            |what, used, most| Error::OverQuota { account: account.clone(), what, used, most };
-        if let Some(most) = quota.instructions
-            && used.instructions >= most
-        {
-            return Err(over("instructions", used.instructions, most));
-        }
-        let asleep = machine.state() == State::Swapped;
-        if let Some(most) = quota.memory_mb
-            && asleep
-            && used.memory_mb + self.memory_of(machine) > most
-        {
-            self.make_room(&account);
-            return Err(over("MB of memory", used.memory_mb, most));
-        }
-        Ok(())
+        self.admit_machines(&name, 0)?;
+        self.admit_memory(machine)
     }
 
-    /// Moves an account's machines that do nothing out of memory, without waiting for it.
-    fn make_room(&self, account: &str) {
-        for machine in self.of_account(account) {
-            let idle = machine.state() == State::Ready && machine.pending() == 0;
-            if idle {
-                machine.wish(|driver| drop(driver.swap_out()));
-            }
+    /// Whether a machine may come into memory, unless it is there.
+    pub(crate) fn admit_memory(&self, machine: &Machine) -> Result<()> {
+        let name = machine.account();
+        let Some(most) = self.quota_of(&name).memory_mb else { return Ok(()) };
+        if machine.state() != State::Swapped || machine.pending() > 0 {
+            return Ok(());
         }
+        let account = self.accounts.of(&name);
+        let used = account.memory_mb(Some(machine));
+        if used + machine.memory_mb().unwrap_or(0) <= most {
+            return Ok(());
+        }
+        account.make_room();
+        Err(Error::OverQuota { account: name, what: "MB of memory", used, most })
+    }
+}
+
+impl Host {
+    /// What an account has, but for its disk.
+    pub fn used(&self, account: &str) -> Used {
+        let account = self.inner().accounts.of(account);
+        let machines = account.machines();
+        Used {
+            machines: machines.len() as u64,
+            memory_mb: account.memory_mb(None),
+            instructions: machines.iter().map(|machine| machine.pending() as u64).sum(),
+        }
+    }
+
+    /// Whether an account may give one of its machines something to do.
+    pub fn admit(&self, machine: &Arc<Machine>) -> Result<()> {
+        self.inner().admit(machine)
     }
 }

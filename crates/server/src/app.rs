@@ -6,7 +6,6 @@ use crate::failure::{Failure, Result};
 use crate::guard::Guard;
 use crate::jwt::Jwt;
 use crate::keyring::Keyring;
-use crate::limits::Quota;
 use crate::metrics::Metrics;
 use crate::turns::Turns;
 use stasis_api::Problem;
@@ -31,7 +30,6 @@ pub struct Shared {
     pub secure: bool,
     pub guard: Guard,
     pub turns: Turns,
-    pub quota: Quota,
     pub metrics: Metrics,
     pub audit: Audit,
     pub phase: watch::Sender<Phase>,

@@ -74,7 +74,7 @@ async fn open(
     let upgrade = upgrade.read_buffer_size(READ_BUFFER).max_message_size(CODE).max_frame_size(CODE);
     Ok(upgrade.on_upgrade(move |socket| async move {
         app.metrics.sockets.inc();
-        let session = socket::Session::new(app.clone(), caller, machine, client);
+        let session = socket::Session::new(app.clone(), machine, client);
         session.run(socket, name).await;
         app.metrics.sockets.dec();
     }))

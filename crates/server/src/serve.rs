@@ -9,7 +9,6 @@ use crate::error::{Doing, Error};
 use crate::guard::Guard;
 use crate::jwt::{Jwt, JwtOptions};
 use crate::keyring::{Keyring, first_token};
-use crate::limits::Quota;
 use crate::listen::{Bound, Listen, Listener, own_user};
 use crate::metrics::Metrics;
 use crate::routes;
@@ -196,7 +195,6 @@ fn prepare(
         secure: options.tls.is_some(),
         guard,
         turns: Turns::new(),
-        quota: Quota::new(),
         metrics: Metrics::new().map_err(broken)?,
         audit: Audit::open(&data.join("audit.jsonl"))?,
         phase: watch::Sender::new(Phase::Serving),

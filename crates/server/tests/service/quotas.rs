@@ -126,6 +126,56 @@ fn over_quota(client: &Client) {
         json!({ "instruction": { "code": "import time; time.sleep(60)", "timeout_seconds": 99 } });
     let codes: Vec<u16> = (0..5).map(|_| client.post(&exec, &sleep).status).collect();
     assert!(codes.contains(&429), "{codes:?}");
+    by_other_ways(client, &names);
     client.delete(&format!("/v1/machine/{}", names[2])).good();
     make().good();
+}
+
+/// As many as may be wait on the last machine, and the two before it have left memory for it.
+fn by_other_ways(client: &Client, names: &[String]) {
+    let called = by_mcp(client, &names[2]);
+    assert!(called.contains("account.over_quota"), "{called}");
+    let mut socket = crate::socket::of(client, &names[2]);
+    socket.connected();
+    let (_, result) = socket.run(0, "1");
+    assert!(result["error"].as_str().expect("an error").contains("account.over_quota"), "{result}");
+    // many at once: as if they had come one after the other
+    client.post(&format!("/v1/machine/{}/interrupt", names[2]), &json!({})).good();
+    let waiting = || client.get(&format!("/v1/machine/{}/exec", names[2])).good();
+    let open = |list: &Value| {
+        let is_open = |one: &&Value| one["status"] == "queued" || one["status"] == "running";
+        list["instructions"].as_array().expect("a list").iter().filter(is_open).count()
+    };
+    let exec = format!("/v1/machine/{}/exec", names[2]);
+    let sleep = json!({ "instruction": { "code": "time.sleep(60)", "timeout_seconds": 99 } });
+    std::thread::scope(|scope| {
+        (0..40).for_each(|_| drop(scope.spawn(|| client.post(&exec, &sleep).status)));
+    });
+    assert!(open(&waiting()) <= 3, "{}", waiting());
+    // two of 512 MB and one more: one of them cannot be there
+    let woken = [0, 1]
+        .map(|index| client.post(&format!("/v1/machine/{}/wake", names[index]), &json!({})).status);
+    assert!(woken.contains(&429), "{woken:?}");
+}
+
+fn by_mcp(client: &Client, machine: &str) -> String {
+    let ask = |headers: &[&str], message: Value| {
+        let mut all = vec![
+            "content-type: application/json",
+            "accept: application/json, text/event-stream",
+            "mcp-protocol-version: 2025-11-25",
+        ];
+        all.extend(headers);
+        client.send("POST", "/mcp", &all, message.to_string().as_bytes())
+    };
+    let about = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": { "name": "test", "version": "1" } });
+    let begun =
+        ask(&[], json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about }));
+    let session = begun.head.lines().find(|line| line.starts_with("mcp-session-id"));
+    let session = session.expect("a session").to_owned();
+    ask(&[&session], json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    let code = json!({ "name": "run_code", "arguments": { "machine": machine, "code": "1" } });
+    ask(&[&session], json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": code }))
+        .text()
 }
