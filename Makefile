@@ -8,6 +8,7 @@ export STASIS_TEST_PYTHON ?= $(dev)/venv/bin/python
 export STASIS_TEST_CLIENTS ?= $(dev)/clients/bin/python
 export STASIS_TEST_FOREVERVM ?= $(dev)/forevervm
 export STASIS_TEST_MCP ?= $(dev)/mcp
+export STASIS_TEST_MCP2 ?= $(dev)/mcp2/bin/python
 export STASIS_TEST_NODE ?= $(dev)/node/node
 export STASIS_TEST_DENO ?= $(dev)/deno/deno
 export STASIS_TEST_SDK ?= $(dev)/sdk

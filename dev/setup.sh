@@ -7,6 +7,7 @@
 #   .dev/clients   a Python with published clients that the service is tested with
 #   .dev/forevervm foreverVM's published CLI, and a program that drives its published SDK
 #   .dev/mcp       MCP's conformance suite and its official clients, with a Node that runs them
+#   .dev/mcp2      a Python with the second line of MCP's official client; the first is in clients
 #   .dev/sdk       what the SDKs are built and tested with: a Python, TypeScript, Bun
 #   .dev/rootfs    a root file system to run all of them in, each at its own path
 #
@@ -72,6 +73,11 @@ make_venv() {
 make_clients() {
   python3 -m venv --clear .dev/clients
   .dev/clients/bin/python -m pip install --quiet --disable-pip-version-check -r dev/clients.txt
+}
+
+make_mcp2() {
+  python3 -m venv --clear .dev/mcp2
+  .dev/mcp2/bin/python -m pip install --quiet --disable-pip-version-check -r dev/mcp2.txt
 }
 
 # The suite wants a newer Node than hosts have, so one comes along.
@@ -147,6 +153,7 @@ step clients "$({ echo "$here $python"; cat dev/clients.txt; } | hash_of)" make_
 step forevervm "$(cat dev/forevervm.sh crates/server/tests/clients/forevervm/{Cargo.*,src/*} | hash_of)" \
   bash dev/forevervm.sh "$here/.dev/forevervm"
 step mcp "$({ echo "$here"; cat dev/mcp.txt; } | hash_of)" make_mcp
+step mcp2 "$({ echo "$here $python"; cat dev/mcp2.txt; } | hash_of)" make_mcp2
 step sdk "$({ echo "$here $python $TYPESCRIPT $BUN"; cat dev/sdk.txt; } | hash_of)" make_sdk
 python3 tests/programs/run_plain.py --build-only --out .dev/programs
 rootfs=$({

@@ -24,7 +24,7 @@ pub async fn ask(call: &Call, question: String) -> std::result::Result<Option<Re
     let request = form(question)?;
     let said = match call.inputs.get(KEY) {
         Some(said) => serde_json::from_value::<ElicitResult>(said.clone()).ok(),
-        None if is_stateless(call) => {
+        None if call.is_stateless() => {
             let request = InputRequest::Elicitation(ElicitRequest::new(request));
             let requests = InputRequests::from([(KEY.to_owned(), request)]);
             return Ok(Some(Ok(InputRequiredResult::from_input_requests(requests).into())));
@@ -41,12 +41,6 @@ pub async fn ask(call: &Call, question: String) -> std::result::Result<Option<Re
 fn can_ask(call: &Call) -> bool {
     let can = call.context.client_capabilities().and_then(|can| can.elicitation);
     can.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
-}
-
-/// Whether nothing may be asked while a call waits.
-fn is_stateless(call: &Call) -> bool {
-    let version = call.context.protocol_version();
-    version.is_some_and(|version| !version.has_initialize())
 }
 
 fn form(message: String) -> std::result::Result<ElicitRequestParams, ErrorData> {

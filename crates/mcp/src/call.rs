@@ -102,9 +102,18 @@ impl Call {
         done.map_err(|error| Error::Unfinished(error.to_string()))?
     }
 
-    /// Whether the caller knows what a task is.
+    /// Whether the request stands alone: a task may be its answer, and nothing may be asked while
+    /// it waits. Its own words count: a session may have been opened with any.
+    pub fn is_stateless(&self) -> bool {
+        let version = self.context.meta.protocol_version();
+        version.is_some_and(|version| !version.has_initialize())
+    }
+
+    /// Whether the caller knows what a task is. Clients declare the extension in sessions too,
+    /// where it means nothing: those ask for a task in words of their own.
     pub fn knows_tasks(&self) -> bool {
-        self.context.client_capabilities().is_some_and(|can| can.supports_tasks())
+        self.is_stateless()
+            && self.context.client_capabilities().is_some_and(|can| can.supports_tasks())
     }
 
     /// Runs code for a tool, to its end or until it goes on as a task.

@@ -62,8 +62,12 @@ async fn calls_that_last_become_tasks() {
         let reply = client.request("tasks/get", json!({ "taskId": id })).await;
         assert_eq!(reply.last()["error"]["code"], -32602, "{id}");
     }
-    let plain = service.client().run("lab", "import time; time.sleep(1.5); 5").await;
+    let slow = "import time; time.sleep(1.5); 5";
+    let plain = service.client().run("lab", slow).await;
     assert_eq!(plain["structuredContent"]["value"], "5", "others just wait");
+    let session = service.open(service.able(knows_tasks())).await;
+    let plain = session.run("lab", slow).await;
+    assert_eq!(plain["structuredContent"]["value"], "5", "in a session the extension is nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
