@@ -42,6 +42,8 @@ pub(crate) struct Inner {
     pub traffic: Traffic,
     pub shelf: Shelf,
     pub events: Events,
+    /// Held by those who bring in roots that no template names yet.
+    pub importing: RwLock<()>,
     /// Images of templates in use, decoded, by name; parked in the engine.
     warm: Mutex<HashMap<String, Image>>,
 }
@@ -65,8 +67,19 @@ impl Host {
         })?;
         let (shelf, events) = (Shelf::open(dirs.artifacts.clone())?, Events::open(&store)?);
         let (warm, traffic, standby) = (Mutex::default(), Traffic::default(), Standby::new());
-        let inner = Inner { settings, dirs, standby, engine, store, traffic, shelf, events, warm };
-        let inner = Arc::new(inner);
+        let importing = RwLock::default();
+        let inner = Arc::new(Inner {
+            settings,
+            dirs,
+            standby,
+            engine,
+            store,
+            traffic,
+            shelf,
+            events,
+            importing,
+            warm,
+        });
         events::keep_writing(&inner)?;
         let standby = Some(standby::start(&inner).doing(|| "start a thread".into())?);
         let host = Host { inner, machines: RwLock::default(), standby, _lock: lock };
