@@ -454,19 +454,19 @@ fn artifacts_travel_and_files_that_lie_are_refused() {
 
     let nothing = "0".repeat(64);
     let lies = [
-        ("/form", "other".into()),
-        ("/format", 1.into()),
-        ("/template/root", "agent-0+host-0".into()),
-        ("/template/root", "../../etc".into()),
-        ("/template/image", nothing.clone().into()),
-        ("/root/digest", nothing.clone().into()),
-        ("/machine/head_image", nothing.clone().into()),
-        ("/machine/start_image", "../x".into()),
-        ("/machine/next_seq", 0.into()),
-        ("/machine/limits/memory_mb", 1.into()),
-        ("/artifacts/0/id", nothing.into()),
-        ("/artifacts/0/size", 1.into()),
-        ("/artifacts/0/seq", 99.into()),
+        ("form", "other".into()),
+        ("format", 1.into()),
+        ("template/root", "agent-0+host-0".into()),
+        ("template/root", "../../etc".into()),
+        ("template/image", nothing.clone().into()),
+        ("root/digest", nothing.clone().into()),
+        ("machine/head_image", nothing.clone().into()),
+        ("machine/start_image", "../x".into()),
+        ("machine/next_seq", 0.into()),
+        ("machine/limits", serde_json::json!({ "memory_mb": 1 })),
+        ("artifacts/0/id", nothing.into()),
+        ("artifacts/0/size", 1.into()),
+        ("artifacts/0/seq", 99.into()),
     ];
     let refused = |what: &str, bytes: &[u8]| {
         let error = other.host.import("test", None, &mut &bytes[..]).map(drop).expect_err(what);
@@ -474,7 +474,9 @@ fn artifacts_travel_and_files_that_lie_are_refused() {
         assert!(code == "import.unfit" || code == "request.invalid", "{what}: {code}: {error}");
     };
     for (at, value) in lies {
-        let lie = |about: &mut serde_json::Value| *about.pointer_mut(at).expect(at) = value;
+        let lie = |about: &mut serde_json::Value| {
+            *about.pointer_mut(&format!("/{at}")).expect(at) = value
+        };
         refused(at, &resealed(&good, lie));
     }
     let mut damaged = good.clone();
