@@ -75,43 +75,80 @@ def plain():
     finish(out, err, code if code >= 0 else 128 - code, late)
 
 
+LEAD = """
+import fcntl, os, sys, termios
+told = int(sys.argv[1])
+os.set_inheritable(told, False)
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+try:
+    os.execvp(sys.argv[2], sys.argv[2:])
+except OSError as error:
+    os.write(told, str(error.errno).encode())
+    os._exit(127)
+"""
+
+
+def started_on(slave):
+    """A command whose terminal is `slave`; raises what kept it from starting."""
+    asked, told = os.pipe()
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-Ic", LEAD, str(told), *spec["args"]], stdin=slave, stdout=slave,
+            stderr=slave, start_new_session=True, pass_fds=[told], **options()
+        )
+    except BaseException:
+        os.close(asked)
+        raise
+    finally:
+        os.close(told)
+        os.close(slave)
+    with open(asked, "rb") as asked:
+        number = asked.read()
+    if number:
+        child.wait()
+        raise OSError(int(number), os.strerror(int(number)), spec["args"][0])
+    return child
+
+
 def terminal():
     master, slave = pty.openpty()
+    try:
+        converse(master, started_on(slave))
+    finally:
+        os.close(master)
+
+
+def converse(master, child):
+    """Types what is given and hears what is said, until the command ends or its time is over."""
     out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
-    lead = "import os,sys,fcntl,termios\nfcntl.ioctl(0,termios.TIOCSCTTY,0)\n"
-    lead += "try: os.execvp(sys.argv[1], sys.argv[1:])\nexcept FileNotFoundError: os._exit(127)"
-    child = subprocess.Popen(
-        [sys.executable, "-c", lead, *spec["args"]], stdin=slave, stdout=slave, stderr=slave,
-        start_new_session=True, **options()
-    )
-    os.close(slave)
-    if spec["stdin"]:
-        os.write(master, spec["stdin"].encode())
+    # the end of what is typed is a key of its own
+    left = spec["stdin"].encode("utf-8", "surrogateescape") + b"\x04" if spec["stdin"] else b""
+    os.set_blocking(master, False)
     end = time.monotonic() + spec["timeout"]
     late = False
-    while True:
-        ready = select.select([master], [], [], 0.05)[0]
-        if ready:
-            try:
+    while not late:
+        readable, writable, _ = select.select([master], [master] if left else [], [], 0.05)
+        try:
+            if readable:
                 piece = os.read(master, 65536)
-            except OSError:
+                out.write(piece)
+                if spec["stream"]:
+                    sys.stdout.write(piece.decode("utf-8", "replace"))
+                    sys.stdout.flush()
+            elif child.poll() is not None:
                 break
-            out.write(piece)
-            if spec["stream"]:
-                sys.stdout.write(piece.decode("utf-8", "replace"))
-                sys.stdout.flush()
-        elif child.poll() is not None:
+            if writable:
+                left = left[os.write(master, left[:1024]):]
+        except BlockingIOError:
+            pass
+        except OSError:
             break
-        if time.monotonic() > end:
-            late = True
-            group(child.pid, signal.SIGKILL)
-            break
-    code = child.wait()
-    os.close(master)
+        late = time.monotonic() > end
+    code, late = wait(child, 0 if late else max(0, end - time.monotonic()))
     if spec["stream"]:
         out.seek(0)
         out.truncate()
-    finish(out, err, 124 if late else code if code >= 0 else 128 - code, late)
+    finish(out, err, code if code >= 0 else 128 - code, late)
 
 
 def background():

@@ -29,6 +29,15 @@ fn one() -> i64 {
     1
 }
 
+impl Spawn {
+    /// What each may use: never more than the snapshot.
+    fn limits(&self, most: Option<u64>) -> Limits {
+        let asked = self.memory_limit_mib.map(|mib| mib.max(LEAST_MEMORY));
+        let memory_mb = asked.map(|mib| most.map_or(mib, |most| mib.min(most)));
+        Limits { memory_mb, ..Limits::default() }
+    }
+}
+
 impl Forkd {
     pub(crate) fn sandbox(&self, account: &str, id: &str) -> Result<Arc<Machine>> {
         let missing = || Error::new(404, format!("sandbox {id} not found"));
@@ -66,33 +75,58 @@ impl Forkd {
             .chain(more.iter().cloned())
             .map(|(key, value)| (key.to_owned(), value))
             .collect();
-        let memory_mb = ask.memory_limit_mib.map(|mib| mib.max(LEAST_MEMORY));
-        let limits = Limits { memory_mb, ..Limits::default() };
-        let failed = Error::during("restore_many");
-        match source {
+        let mut made = Vec::new();
+        let done = match source {
             Source::Template(template) => {
-                let mut made = Vec::new();
-                for _ in 0..count {
-                    let template = Some(template.clone());
-                    let (name, tags) = (Some(fresh_id()), tags.clone());
-                    let new = NewMachine { name, template, tags, limits, ..NewMachine::default() };
-                    made.push(self.host.create(account, new).map_err(&failed)?);
-                }
-                Ok(made)
+                self.from_template(account, &template, tags, ask, count, &mut made)
             }
-            Source::Machine(machine) => {
-                let names = (0..count).map(|_| Some(fresh_id())).collect();
-                let branch = Branch { names, ..Branch::default() };
-                let made = self.host.branch(&machine, branch).map_err(&failed)?;
-                for machine in &made {
-                    let limits = Some(limits);
-                    let tags = Some(tags.clone());
-                    let update = Update { tags, limits, ..Update::default() };
-                    self.host.update(machine, update).map_err(&failed)?;
-                }
-                Ok(made)
+            Source::Machine(machine) => self.from_snapshot(&machine, tags, ask, count, &mut made),
+        };
+        match done {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                made.iter().for_each(|machine| drop(self.host.remove(machine)));
+                Err(Error::during("restore_many")(error))
             }
         }
+    }
+
+    fn from_template(
+        &self,
+        account: &str,
+        template: &str,
+        tags: BTreeMap<String, String>,
+        ask: &Spawn,
+        count: usize,
+        made: &mut Vec<Arc<Machine>>,
+    ) -> stasis_machine::Result<()> {
+        for _ in 0..count {
+            let (name, tags) = (Some(fresh_id()), tags.clone());
+            let (template, limits) = (Some(template.to_owned()), ask.limits(None));
+            let new = NewMachine { name, template, tags, limits, ..NewMachine::default() };
+            made.push(self.host.create(account, new)?);
+        }
+        Ok(())
+    }
+
+    /// Children of one snapshot are many of a kind: each draws numbers of its own.
+    fn from_snapshot(
+        &self,
+        snapshot: &Arc<Machine>,
+        tags: BTreeMap<String, String>,
+        ask: &Spawn,
+        count: usize,
+        made: &mut Vec<Arc<Machine>>,
+    ) -> stasis_machine::Result<()> {
+        let names = (0..count).map(|_| Some(fresh_id())).collect();
+        let branch = Branch { names, reseed: true, ..Branch::default() };
+        made.extend(self.host.branch(snapshot, branch)?);
+        let limits = ask.limits(snapshot.describe().limits.memory_mb);
+        for machine in made {
+            let (tags, limits) = (Some(tags.clone()), Some(limits));
+            self.host.update(machine, Update { tags, limits, ..Update::default() })?;
+        }
+        Ok(())
     }
 
     pub fn list_sandboxes(&self, account: &str) -> Vec<SandboxInfo> {
@@ -150,4 +184,23 @@ fn fresh_id() -> Name {
     let now = stasis_api::Timestamp::now().as_second();
     let text = format!("sb-{now:x}-{:016x}", u64::from_ne_bytes(bytes));
     text.parse().expect("letters, digits and dashes are a name")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_never_wider_than_the_snapshots() {
+        let ask = |memory_limit_mib| Spawn {
+            snapshot_tag: String::new(),
+            n: 1,
+            memory_limit_mib,
+            live_fork: false,
+        };
+        assert_eq!(ask(Some(512)).limits(Some(256)).memory_mb, Some(256));
+        assert_eq!(ask(Some(128)).limits(Some(256)).memory_mb, Some(128));
+        assert_eq!(ask(Some(1)).limits(None).memory_mb, Some(LEAST_MEMORY));
+        assert_eq!(ask(None).limits(Some(256)).memory_mb, None);
+    }
 }

@@ -1,7 +1,7 @@
 //! The beginning of a file that carries a machine: what it is, and what follows.
 //!
 //! ```text
-//!   magic ─ length of the head ─ its digest ─ head ─ image, image, ... ─ pack, pack, ...
+//!   magic ─ length of the head ─ its digest ─ head ─ images ─ packs ─ files ─ the caller's own
 //!                                              │
 //!                                              └─ about (the caller's), names and lengths
 //! ```
@@ -14,12 +14,15 @@ use crate::{ImageId, MAX_IMAGE_LEN, PackRoot};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 
-pub const BUNDLE_MAGIC: &[u8; 16] = b"stasis machine 1";
+pub const BUNDLE_MAGIC: &[u8; 16] = b"stasis machine 2";
+/// What every generation begins with.
+const KIN: usize = 15;
 /// The longest head: the log of a machine is in it.
 pub const MAX_HEAD_LEN: u64 = 256 << 20;
 /// Parts of each kind.
 const MAX_PARTS: usize = 200_000;
 const MAX_PACK_LEN: u64 = 1 << 40;
+const MAX_FILE_LEN: u64 = 1 << 40;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleHead {
@@ -28,6 +31,8 @@ pub struct BundleHead {
     /// Each with its length in bytes, in the order they follow.
     pub images: Vec<(ImageId, u64)>,
     pub packs: Vec<(PackRoot, u64)>,
+    /// Other files, each with the hash of its contents.
+    pub files: Vec<([u8; 32], u64)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +40,8 @@ pub struct BundleHead {
 pub enum BundleError {
     #[error("this is not a file with a machine")]
     Magic,
+    #[error("the file was written in another form: it begins with {0:?}")]
+    Version(String),
     #[error("the file says of itself that {what} is {found}, more than {most}")]
     Limit { what: &'static str, found: u64, most: u64 },
     #[error("the file is damaged: its beginning does not match its digest")]
@@ -52,6 +59,7 @@ impl BundleError {
     pub fn code(&self) -> &'static str {
         match self {
             BundleError::Magic => "bundle.magic",
+            BundleError::Version(_) => "bundle.version",
             BundleError::Limit { .. } => "bundle.limit",
             BundleError::Digest => "bundle.digest",
             BundleError::Decode(_) | BundleError::Leftover(_) => "bundle.decode",
@@ -77,7 +85,9 @@ impl BundleHead {
         let mut fixed = [0; 56];
         from.read_exact(&mut fixed[..16])?;
         if &fixed[..16] != BUNDLE_MAGIC {
-            return Err(BundleError::Magic);
+            let kin = fixed[..KIN] == BUNDLE_MAGIC[..KIN];
+            let found = || String::from_utf8_lossy(&fixed[..16]).into_owned();
+            return Err(if kin { BundleError::Version(found()) } else { BundleError::Magic });
         }
         from.read_exact(&mut fixed[16..])?;
         let mut len = [0; 8];
@@ -99,12 +109,18 @@ impl BundleHead {
     }
 
     fn check(&self) -> Result<(), BundleError> {
-        for (what, count) in [("images", self.images.len()), ("packs", self.packs.len())] {
+        let counts = [
+            ("the number of images", self.images.len()),
+            ("the number of packs", self.packs.len()),
+            ("the number of files", self.files.len()),
+        ];
+        for (what, count) in counts {
             limit(what, count as u64, MAX_PARTS as u64)?;
         }
         let images = self.images.iter().map(|(_, len)| ("an image", *len, MAX_IMAGE_LEN));
         let packs = self.packs.iter().map(|(_, len)| ("a pack", *len, MAX_PACK_LEN));
-        images.chain(packs).try_for_each(|(what, len, most)| limit(what, len, most))
+        let files = self.files.iter().map(|(_, len)| ("a file", *len, MAX_FILE_LEN));
+        images.chain(packs).chain(files).try_for_each(|(what, len, most)| limit(what, len, most))
     }
 }
 
@@ -121,6 +137,7 @@ mod tests {
             about: b"{}".to_vec(),
             images: vec![(ImageId::of(b"i"), 7)],
             packs: vec![(PackRoot::of(b"p"), 9)],
+            files: vec![(*blake3::hash(b"f").as_bytes(), 1)],
         }
     }
 
@@ -145,11 +162,23 @@ mod tests {
     }
 
     #[test]
+    fn another_generation_is_told_from_another_kind_of_file() {
+        let mut older = sample().encode().expect("small");
+        older[15] = b'1';
+        assert_eq!(BundleHead::read(&mut &older[..]).expect_err("older").code(), "bundle.version");
+        older[3] = b'x';
+        assert_eq!(BundleHead::read(&mut &older[..]).expect_err("other").code(), "bundle.magic");
+    }
+
+    #[test]
     fn lengths_are_not_believed() {
         let mut huge = sample().encode().expect("small");
         huge[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
         assert_eq!(BundleHead::read(&mut &huge[..]).expect_err("huge").code(), "bundle.limit");
         let long = BundleHead { packs: vec![(PackRoot::of(b"p"), u64::MAX)], ..sample() };
+        let bytes = long.encode().expect("small");
+        assert_eq!(BundleHead::read(&mut &bytes[..]).expect_err("long").code(), "bundle.limit");
+        let long = BundleHead { files: vec![([0; 32], u64::MAX)], ..sample() };
         let bytes = long.encode().expect("small");
         assert_eq!(BundleHead::read(&mut &bytes[..]).expect_err("long").code(), "bundle.limit");
     }

@@ -94,7 +94,8 @@ fn heads_of_bundles() {
     let head = |images: usize, packs: usize| {
         let images = (0..images).map(|n| (stasis_image::ImageId::of(&[n as u8]), 5)).collect();
         let packs = (0..packs).map(|n| (stasis_image::PackRoot::of(&[n as u8]), 9)).collect();
-        let head = stasis_image::BundleHead { about: b"{\"a\":1}".to_vec(), images, packs };
+        let files = vec![([7; 32], 3); 2];
+        let head = stasis_image::BundleHead { about: b"{\"a\":1}".to_vec(), images, packs, files };
         head.encode().expect("a sample is small")
     };
     run(&[head(0, 0), head(3, 2)], IMAGE_ROUNDS, fuzzing::bundle_reader);

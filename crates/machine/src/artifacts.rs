@@ -98,12 +98,18 @@ impl Spool {
         self.file.as_mut().map_or(Ok(()), |file| file.write_all(&head))
     }
 
+    /// Everything in the file.
+    fn finish(&mut self) -> io::Result<&File> {
+        self.spill()?;
+        match (&self.file, self.broken) {
+            (Some(file), false) => Ok(file),
+            _ => Err(io::Error::other("it could not be written whole")),
+        }
+    }
+
     /// Puts it under the name of its contents.
     fn keep(&mut self, dir: &Path) -> io::Result<String> {
-        self.spill()?;
-        if self.broken {
-            return Err(io::Error::other("it could not be written whole"));
-        }
+        self.finish()?;
         let id = self.hash.finalize().to_hex().to_string();
         fs::rename(&self.path, dir.join(&id))?;
         Ok(id)
@@ -115,6 +121,49 @@ impl Drop for Spool {
         if self.file.is_some() {
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+/// An artifact from elsewhere, without a name yet; gone when it is dropped.
+pub(crate) struct Incoming(Spool);
+
+impl Shelf {
+    /// Reads an artifact that somebody promised.
+    pub fn take_in(&self, hash: [u8; 32], len: u64, from: &mut dyn io::Read) -> Result<Incoming> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut spool = Spool::new(self.dir.join(format!("{NEW}{number}.in")), len);
+        let mut piece = vec![0; HEAD];
+        let mut from = io::Read::take(from, len);
+        loop {
+            let read = io::Read::read(&mut from, &mut piece);
+            match read.doing(|| "read an artifact".into())? {
+                0 => break,
+                read => spool.write(&piece[..read]),
+            }
+        }
+        let written = spool.finish().and_then(|file| file.sync_data());
+        written.doing(|| format!("write {}", spool.path.display()))?;
+        if spool.size != len || spool.hash.finalize().as_bytes() != &hash {
+            return Err(Error::Unfit("an artifact is damaged, or the file ends before it".into()));
+        }
+        Ok(Incoming(spool))
+    }
+}
+
+impl Inner {
+    /// Gives artifacts their names and has them recorded, with no collection in between.
+    pub fn name_artifacts<T>(
+        &self,
+        all: Vec<Incoming>,
+        record: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let shelf = &self.shelf;
+        let _order = shelf.order.lock().unwrap_or_else(|poison| poison.into_inner());
+        for Incoming(mut spool) in all {
+            let kept = spool.keep(&shelf.dir);
+            kept.doing(|| format!("name {}", spool.path.display()))?;
+        }
+        record()
     }
 }
 

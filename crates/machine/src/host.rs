@@ -44,6 +44,8 @@ pub(crate) struct Inner {
     pub shelf: Shelf,
     pub events: Events,
     pub accounts: Accounts,
+    /// Held by those who bring in roots that no template names yet.
+    pub importing: RwLock<()>,
     /// Images of templates in use, decoded, by name; parked in the engine.
     warm: Mutex<HashMap<String, Image>>,
 }
@@ -76,6 +78,7 @@ impl Host {
             shelf,
             events,
             accounts: Accounts::default(),
+            importing: RwLock::default(),
             warm: Mutex::default(),
         });
         events::keep_writing(&inner)?;

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod artifacts;
 mod driver;
 mod error;
@@ -54,5 +55,5 @@ pub use stasis_engine::Stats;
 pub use stasis_protocol::Variable;
 pub use stasis_store::{Checkpoint, TokenRecord};
 pub use template::DEFAULT as DEFAULT_TEMPLATE;
-pub use travel::{Ended, Explore, Place, Varied, Wanted};
+pub use travel::{Ended, Explore, Export, Place, Varied, Wanted};
 pub use upkeep::{Checked, Found, Freed};

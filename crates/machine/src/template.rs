@@ -5,6 +5,7 @@
 //! A template is named by everything it was made from. Building one that is there takes no time;
 //! a build that was cut off leaves a root that the next one finds.
 
+use crate::agent::{self, AGENT_DIR};
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
 use crate::line::{Line, NUMBERS};
@@ -14,15 +15,12 @@ use stasis_engine::{LaunchSpec, Outside};
 use stasis_protocol::{Done, Exec, Order, Report};
 use stasis_store::TemplateRecord;
 use stasis_template::{Progress, Recipe, Root};
-use std::path::Path;
 use std::time::Duration;
 
 /// The name machines get their template by when none is given.
 pub const DEFAULT: &str = "python";
 /// The longest a start or a recipe's warm-up code may take.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Where the agent lies in a root.
-const AGENT_DIR: &str = "/opt/stasis/agent";
 
 impl Host {
     /// A template by name or digest; the default one for `None`.
@@ -45,8 +43,8 @@ impl Host {
         let inner = self.inner();
         let (roots, cache) = (&inner.dirs.roots, &inner.dirs.cache);
         let root = stasis_template::build_root(recipe, roots, cache, progress)?;
-        let agent =
-            place_agent(roots).doing(|| format!("place the agent in {}", roots.display()))?;
+        let agent = agent::place(roots, &agent::own());
+        let agent = agent.doing(|| format!("place the agent in {}", roots.display()))?;
         let form = stasis_engine::SectionKind::form();
         let parts = [root.digest.as_str(), &recipe.digest(), &agent, &form].join("\n");
         let digest = blake3::hash(parts.as_bytes()).to_hex().to_string();
@@ -123,33 +121,12 @@ impl Host {
         inner.store.remove_template(&template.digest)?;
         inner.standby.forget(&template.image);
         inner.tell_all(EventKind::TemplateRemoved, template.name.clone());
-        let base = |root: &str| root.rsplit('+').next().unwrap_or_default().to_owned();
-        let own = base(&template.root);
-        if self.templates()?.iter().all(|other| base(&other.root) != own) {
-            stasis_template::remove(&inner.dirs.roots, &own)?;
+        let own = agent::layers(&template.root).1;
+        if self.templates()?.iter().all(|other| agent::layers(&other.root).1 != own) {
+            stasis_template::remove(&inner.dirs.roots, own)?;
         }
         Ok(())
     }
-}
-
-/// Writes this program's agent below `roots`, once; the name of the directory.
-fn place_agent(roots: &Path) -> std::io::Result<String> {
-    let mut hasher = blake3::Hasher::new();
-    for (path, text) in stasis_agent::FILES {
-        hasher.update(path.as_bytes()).update(&[0]).update(text.as_bytes()).update(&[0]);
-    }
-    let name = format!("agent-{}", &hasher.finalize().to_hex()[..20]);
-    let (dir, new) = (roots.join(&name), roots.join(format!(".new-{name}")));
-    if dir.is_dir() {
-        return Ok(name);
-    }
-    for (path, text) in stasis_agent::FILES {
-        let file = new.join(AGENT_DIR.trim_start_matches('/')).join(path);
-        std::fs::create_dir_all(file.parent().unwrap_or(&new))?;
-        std::fs::write(file, text)?;
-    }
-    std::fs::rename(&new, &dir)?;
-    Ok(name)
 }
 
 /// Runs the recipe's code in a namespace of its own: what it defines is not the users'.

@@ -28,5 +28,6 @@ mod vary;
 
 pub use adopt::Wanted;
 pub use explore::Explore;
+pub use export::Export;
 pub use place::Place;
 pub use vary::{Ended, Varied};

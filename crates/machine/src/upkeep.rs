@@ -1,5 +1,6 @@
 //! Keeping the store: collection, checks, figures.
 
+use crate::agent;
 use crate::error::Result;
 use crate::host::Host;
 use crate::live::parse_image;
@@ -43,13 +44,30 @@ impl Host {
     pub fn collect(&self) -> Result<Freed> {
         let inner = self.inner();
         let freed = inner.engine.collect(|| inner.images_in_use())?;
-        let artifacts = self.collect_artifacts()?;
+        let beside = self.collect_artifacts()? + self.collect_roots()?;
         Ok(Freed {
             images: freed.images,
             packs: freed.packs,
             layers: freed.layers.len() as u64,
-            bytes: freed.bytes + artifacts,
+            bytes: freed.bytes + beside,
         })
+    }
+
+    /// Removes roots that came with machines which were not taken in after all; how many bytes.
+    fn collect_roots(&self) -> Result<u64> {
+        let inner = self.inner();
+        let Ok(_alone) = inner.importing.try_write() else { return Ok(0) };
+        let templates = self.templates()?;
+        let used: HashSet<&str> =
+            templates.iter().map(|template| agent::layers(&template.root).1).collect();
+        let mut freed = 0;
+        for root in stasis_template::list(&inner.dirs.roots)? {
+            if root.imported && !used.contains(root.name.as_str()) {
+                stasis_template::remove(&inner.dirs.roots, &root.name)?;
+                freed += root.bytes;
+            }
+        }
+        Ok(freed)
     }
 
     /// Compresses a few of the packs that no template, and no machine used of late, stands on; the

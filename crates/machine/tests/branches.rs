@@ -2,7 +2,7 @@
 //! ancestors are gone, deep, and killed half-way. `STASIS_SOAK=1` does more of each.
 
 use stasis_api::{Durability, Exec, Name, NewMachine, Timeout, Vary};
-use stasis_machine::{Branch, Host, Machine, Varied, Wanted};
+use stasis_machine::{Branch, Export, Host, Machine, Varied, Wanted};
 use stasis_testbed::{Bed, data_dir, run, settings, value};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -177,7 +177,7 @@ fn killed_at_any_step_it_is_as_before_or_after() {
         let other = branch(&host, &machine, "b");
         keep(&other, "x = 5");
         let mut file = std::fs::File::create(dir.path().join("file")).expect("a file");
-        host.export(&other, true, &mut file).expect("export");
+        host.export(&other, Export { history: true, root: false }, &mut file).expect("export");
         assert!(host.close().is_empty());
     }
     // a host is opened and looked at after every kill, which takes seconds

@@ -2,7 +2,7 @@
 //! exploring, through the host's own surface.
 
 use stasis_api::{Change, Exec, Name, Retention, Timeout, Timestamp, Update, Vary};
-use stasis_machine::{Branch, Error, Explore, Machine, Varied, Wanted};
+use stasis_machine::{Branch, Error, Explore, Export, Machine, Varied, Wanted};
 use stasis_testbed::{Bed, error_name, run, value};
 use std::sync::Arc;
 
@@ -338,7 +338,7 @@ fn checkpoints_are_freed_by_rule_and_what_is_reachable_stays() {
 /// Where a machine was written to, and the bytes.
 fn exported(bed: &Bed, machine: &Arc<Machine>, history: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
-    bed.host.export(machine, history, &mut bytes).expect("export");
+    bed.host.export(machine, Export { history, root: false }, &mut bytes).expect("export");
     bytes
 }
 
@@ -420,4 +420,109 @@ fn damaged_and_hostile_files_are_refused_and_leave_nothing() {
     let name: Name = "fine".parse().expect("a name");
     let taken = other.host.import("test", Some(name), &mut &good[..]).expect("import");
     assert_eq!(value(&taken, "x"), "1");
+}
+
+/// A file whose description was changed by somebody who knows how to make its digest right.
+fn resealed(file: &[u8], change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
+    let mut rest = file;
+    let mut head = stasis_engine::BundleHead::read(&mut rest).expect("a head");
+    let mut about = serde_json::from_slice(&head.about).expect("a description");
+    change(&mut about);
+    head.about = serde_json::to_vec(&about).expect("a description");
+    [head.encode().expect("a head"), rest.to_vec()].concat()
+}
+
+#[test]
+fn artifacts_travel_and_files_that_lie_are_refused() {
+    let bed = Bed::with(|settings| settings.max_output = 1000);
+    let machine = bed.machine();
+    keep(&machine, "for n in range(50_000): print('line', n)");
+    let good = exported(&bed, &machine, true);
+    let other = Bed::start();
+    let moved = other.host.import("someone", None, &mut &good[..]).expect("import");
+    let kept = moved.artifacts().expect("artifacts");
+    assert_eq!((kept.len(), &kept), (1, &machine.artifacts().expect("artifacts")));
+    other.host.collect().expect("collect");
+    let (_, mut file) = moved.artifact(&kept[0].artifact.id).expect("an artifact");
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut file, &mut text).expect("text");
+    assert!(text.starts_with("line 0\n") && text.ends_with("line 49999\n"), "{}", text.len());
+    other.host.remove(&moved).expect("remove");
+    other.host.collect().expect("collect");
+    let shelf = || std::fs::read_dir(other.dir.path().join("artifacts")).expect("a list").count();
+    assert_eq!(shelf(), 0);
+
+    let nothing = "0".repeat(64);
+    let lies = [
+        ("form", "other".into()),
+        ("format", 1.into()),
+        ("template/root", "agent-0+host-0".into()),
+        ("template/root", "../../etc".into()),
+        ("template/image", nothing.clone().into()),
+        ("root/digest", nothing.clone().into()),
+        ("machine/head_image", nothing.clone().into()),
+        ("machine/start_image", "../x".into()),
+        ("machine/next_seq", 0.into()),
+        ("machine/limits", serde_json::json!({ "memory_mb": 1 })),
+        ("artifacts/0/id", nothing.into()),
+        ("artifacts/0/size", 1.into()),
+        ("artifacts/0/seq", 99.into()),
+    ];
+    let refused = |what: &str, bytes: &[u8]| {
+        let error = other.host.import("test", None, &mut &bytes[..]).map(drop).expect_err(what);
+        let code = error.code();
+        assert!(code == "import.unfit" || code == "request.invalid", "{what}: {code}: {error}");
+    };
+    for (at, value) in lies {
+        let lie = |about: &mut serde_json::Value| {
+            *about.pointer_mut(&format!("/{at}")).expect(at) = value
+        };
+        refused(at, &resealed(&good, lie));
+    }
+    let mut damaged = good.clone();
+    *damaged.last_mut().expect("an artifact is last") ^= 1;
+    refused("damaged", &damaged);
+    assert!(other.host.machines().is_empty());
+    other.host.collect().expect("collect");
+    assert_eq!(shelf(), 0);
+}
+
+/// Identity, clocks and the hook, in every branch; `STASIS_SOAK=1` makes a thousand of them.
+#[test]
+fn a_branch_is_told_who_it_is_and_what_time_it_is() {
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(
+        &machine,
+        "import os, secrets, stasis, time\nseen = []\n\
+         stasis.on_wake(lambda reason, changed: seen.append((reason, bool(changed))))\n\
+         then = time.monotonic()\ntoken = secrets.token_hex(16)",
+    );
+    let count: usize = if std::env::var_os("STASIS_SOAK").is_some() { 1000 } else { 24 };
+    let look = "'|'.join(map(str, [stasis.machine(), os.environ['STASIS_MACHINE'], seen, \
+                time.time(), time.monotonic() >= then, secrets.token_hex(16), token]))";
+    let before = Timestamp::now().as_second();
+    let vary = vec![Vary { code: Some(look.into()), ..Vary::default() }; count];
+    let wanted = Branch { names: vec![None; count], ..Branch::default() };
+    let varied = Varied { branch: wanted, vary, timeout: Timeout::Seconds(120.0) };
+    let (_, told) = bed.host.branch_varied(&machine, varied).expect("branches");
+    let (mut tokens, mut kept) = (std::collections::HashSet::new(), Vec::new());
+    for end in told {
+        let outcome = end.instruction.expect("an end").outcome.expect("an outcome");
+        let value = outcome.value.unwrap_or_else(|| panic!("{:?}", outcome.error));
+        let parts: Vec<&str> = value.trim_matches('\'').trim_matches('"').split('|').collect();
+        let name = end.machine.name();
+        assert_eq!((parts[0], parts[1]), (name.as_str(), name.as_str()));
+        assert_eq!((parts[2], parts[4]), ("[('branch', True)]", "True"), "{value}");
+        let time: f64 = parts[3].parse().expect("a time");
+        let now = Timestamp::now().as_second();
+        assert!((before - 2..=now + 2).contains(&(time as i64)), "{before} {time} {now}");
+        tokens.insert(parts[5].to_owned());
+        kept.push(parts[6].to_owned());
+    }
+    assert_eq!((tokens.len(), kept.len()), (count, count));
+    // what the program drew before is its own state, the same in all
+    kept.dedup();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(value(&machine, "seen"), "[]");
 }

@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use stasis_api::{Made, Name, Problem};
+use stasis_machine::Export;
 use std::io::{self, Read, Write};
 use tokio::sync::mpsc;
 use utoipa_axum::router::OpenApiRouter;
@@ -35,6 +36,13 @@ struct How {
     /// With all checkpoints and the log; otherwise only the state now.
     #[serde(default)]
     history: bool,
+    /// With the files of its template, which another host may not have. The default.
+    #[serde(default = "yes")]
+    root: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A machine as one file.
@@ -46,10 +54,11 @@ async fn export(
     Target(machine): Target,
     Params(how): Params<How>,
 ) -> Result<Response> {
+    let what = Export { history: how.history, root: how.root };
     let (tell, told) = mpsc::channel::<io::Result<Bytes>>(PIECES);
     tokio::task::spawn_blocking(move || {
         let mut out = Out { tell: tell.clone(), piece: Vec::new() };
-        let done = app.host.export(&machine, how.history, &mut out).and_then(|()| {
+        let done = app.host.export(&machine, what, &mut out).and_then(|()| {
             let failed = |source| stasis_machine::Error::Io { doing: "send it".into(), source };
             out.send().map_err(failed)
         });

@@ -3,24 +3,30 @@
 use crate::error::Result;
 use crate::machines::{text, value};
 use crate::{MachineId, Store};
-use rusqlite::params;
+use rusqlite::{Connection, params};
 use stasis_api::{Artifact, Kept};
+
+pub(crate) fn add_artifact(
+    connection: &Connection,
+    machine: MachineId,
+    seq: u64,
+    place: usize,
+    artifact: &Artifact,
+) -> Result<()> {
+    let sql = "INSERT OR REPLACE INTO artifacts (machine, seq, place, id, artifact) \
+               VALUES (?1, ?2, ?3, ?4, ?5)";
+    let (seq, place, about) = (seq as i64, place as i64, text(artifact)?);
+    let row = params![machine.0, seq, place, artifact.id, about];
+    connection.prepare_cached(sql)?.execute(row)?;
+    Ok(())
+}
 
 impl Store {
     pub fn add_artifacts(&self, machine: MachineId, seq: u64, all: &[Artifact]) -> Result<()> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
         for (place, artifact) in all.iter().enumerate() {
-            let sql = "INSERT OR REPLACE INTO artifacts (machine, seq, place, id, artifact) \
-                       VALUES (?1, ?2, ?3, ?4, ?5)";
-            let (place, about) = (place as i64, text(artifact)?);
-            transaction.prepare_cached(sql)?.execute(params![
-                machine.0,
-                seq as i64,
-                place,
-                artifact.id,
-                about
-            ])?;
+            add_artifact(&transaction, machine, seq, place, artifact)?;
         }
         Ok(transaction.commit()?)
     }

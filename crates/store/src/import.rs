@@ -1,11 +1,12 @@
 //! A machine with its past, taken in whole or not at all.
 
+use crate::artifacts::add_artifact;
 use crate::error::{Error, Result};
 use crate::instructions::word;
 use crate::machines::{MachineRecord, NewRecord, insert, text};
 use crate::{Checkpoint, MachineId, Store, TemplateRecord};
 use rusqlite::{Connection, params};
-use stasis_api::{Chunk, Instruction, Timestamp};
+use stasis_api::{Chunk, Instruction, Kept, Timestamp};
 
 pub struct Imported {
     pub made: NewRecord,
@@ -17,6 +18,7 @@ pub struct Imported {
     pub checkpoints: Vec<Checkpoint>,
     pub instructions: Vec<Instruction>,
     pub outputs: Vec<(u64, Vec<Chunk>)>,
+    pub artifacts: Vec<Kept>,
 }
 
 impl Store {
@@ -39,6 +41,9 @@ impl Store {
             new.outputs
                 .iter()
                 .try_for_each(|(seq, chunks)| add_outputs(connection, id, *seq, chunks))?;
+            for (place, kept) in new.artifacts.iter().enumerate() {
+                add_artifact(connection, id, kept.seq, place, &kept.artifact)?;
+            }
             Ok(id)
         })?;
         self.machine(id)

@@ -44,7 +44,8 @@ pub fn build_root(
     recipe.check()?;
     let (found, identity) = look(recipe, cache)?;
     let name = name(recipe, &identity);
-    if let Ok(root) = root::inspect(roots, &name) {
+    let own = || root::inspect(roots, &name).ok().filter(|root| !root.imported);
+    if let Some(root) = own() {
         return Ok(root);
     }
     must_be_root()?;
@@ -53,17 +54,38 @@ pub fn build_root(
     }
     let _turn = turn::take(roots, progress)?;
     // somebody else may have built it while we waited
-    if let Ok(root) = root::inspect(roots, &name) {
+    if let Some(root) = own() {
         return Ok(root);
     }
     clear(roots, &name)?;
-    let work = roots.join(format!("{UNFINISHED}{name}"));
+    let work = unfinished(roots, &name);
     let built = build(recipe, &found, &name, &work, cache, progress);
-    let finished = built.and_then(|root| publish(roots, &work, root));
-    if finished.is_err() {
-        let _ = fs::remove_dir_all(&work);
-    }
+    let finished = built.and_then(|root| match root::inspect(roots, &name) {
+        Ok(imported) => confirm(roots, &imported, root),
+        Err(_) => publish(roots, &work, root),
+    });
+    // where it has its name by now there is nothing to remove
+    let _ = fs::remove_dir_all(&work);
     finished
+}
+
+/// Where a root is made.
+pub(crate) fn unfinished(roots: &Path, name: &str) -> PathBuf {
+    roots.join(format!("{UNFINISHED}{name}"))
+}
+
+/// A root that came with a machine is ours once we have made the same.
+fn confirm(roots: &Path, imported: &Root, built: Root) -> Result<Root> {
+    if imported.digest != built.digest {
+        let what = format!(
+            "a machine from elsewhere brought other files under the name {}",
+            imported.name
+        );
+        let hint = "remove the machines of the template `imported-...`, and the template";
+        return Err(Error::Base { base: built.recipe.base.kind(), what, hint });
+    }
+    root::write(roots, &built)?;
+    Ok(built)
 }
 
 fn look(recipe: &Recipe, cache: &Path) -> Result<(Found, String)> {
@@ -92,19 +114,20 @@ fn name(recipe: &Recipe, identity: &str) -> String {
     format!("{}-{}", recipe.base.kind(), &hash[..20])
 }
 
-fn must_be_root() -> Result<()> {
+pub(crate) fn must_be_root() -> Result<()> {
     let own = fs::metadata("/proc/self").doing(|| "/proc/self".to_owned())?;
     if own.uid() == 0 { Ok(()) } else { Err(Error::Privilege) }
 }
 
 /// Removes what builds and removals that were killed have left. Whoever calls has the turn.
-fn clear(roots: &Path, name: &str) -> Result<()> {
+pub(crate) fn clear(roots: &Path, name: &str) -> Result<()> {
     let doing = || format!("{}", roots.display());
+    let whole = root::inspect(roots, name).is_ok();
     for entry in fs::read_dir(roots).doing(doing)? {
         let entry = entry.doing(doing)?;
         let file = entry.file_name().to_string_lossy().into_owned();
         // a directory without its description was not finished either
-        if file.starts_with(UNFINISHED) || file.starts_with(GONE) || file == name {
+        if file.starts_with(UNFINISHED) || file.starts_with(GONE) || (file == name && !whole) {
             fs::remove_dir_all(entry.path()).doing(|| format!("removing {file}"))?;
         }
     }
@@ -191,11 +214,12 @@ fn describe(recipe: &Recipe, name: &str, whole: Whole) -> Root {
         files: whole.sealed.files,
         bytes: whole.sealed.bytes,
         built_at: now.map_or(0, |time| time.as_secs()),
+        imported: false,
     }
 }
 
 /// Gives the directory its name once it is on disk, then the description.
-fn publish(roots: &Path, work: &Path, root: Root) -> Result<Root> {
+pub(crate) fn publish(roots: &Path, work: &Path, root: Root) -> Result<Root> {
     let doing = || format!("finishing {}", root.name);
     seal::sync(work).doing(doing)?;
     fs::rename(work, root.path(roots)).doing(doing)?;

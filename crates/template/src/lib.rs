@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod carry;
 mod check;
 mod debian;
 mod error;
@@ -29,6 +30,7 @@ mod turn;
 mod uv;
 
 pub use build::build_root;
+pub use carry::{export, import};
 pub use error::{Error, Result};
 pub use progress::{Progress, Silent};
 pub use recipe::{Base, Limits, Recipe, Source};

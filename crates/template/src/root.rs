@@ -45,6 +45,9 @@ pub struct Root {
     pub bytes: u64,
     /// Seconds since 1970.
     pub built_at: u64,
+    /// It came with a machine from elsewhere: its files are as described, the rest is hearsay.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub imported: bool,
 }
 
 impl Root {
@@ -58,7 +61,7 @@ fn description(roots: &Path, name: &str) -> PathBuf {
 }
 
 /// Whether `name` can be a root's: nothing else is joined to a path.
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     !name.is_empty() && name.len() <= 100 && name.chars().all(is_plain) && !name.starts_with('-')
 }

@@ -21,7 +21,7 @@ pub struct Sealed {
 }
 
 /// Everything below `dir`, parents first, in the order of names. Links are not followed.
-fn walk(
+pub fn walk(
     dir: &Path,
     visit: &mut dyn FnMut(&Path, &fs::Metadata) -> io::Result<()>,
 ) -> io::Result<()> {

@@ -18,11 +18,15 @@ pub struct Args {
     /// With all checkpoints and the log; otherwise only the state now
     #[arg(long)]
     history: bool,
+    /// Without the files of its template: smaller, for a host that has them
+    #[arg(long)]
+    no_root: bool,
 }
 
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let client = context.client()?;
-    let path = format!("/v1/machine/{}/export?history={}", args.machine, args.history);
+    let (history, root) = (args.history, !args.no_root);
+    let path = format!("/v1/machine/{}/export?history={history}&root={root}", args.machine);
     let part = args.file.with_extension("part");
     if args.file.exists() {
         return Err(Failure::usage(format!("{} is there already", args.file.display())));

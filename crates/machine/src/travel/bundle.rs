@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use stasis_api::{Chunk, Instruction, Limits, Name, Retention, Template, Timestamp};
 use stasis_api::{Durability, Parent};
+use stasis_template::Root;
 use std::collections::BTreeMap;
 
 /// The generation of this description.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct About {
@@ -19,12 +20,18 @@ pub struct About {
     /// Where a machine was a branch of another.
     pub parent: Option<Parent>,
     pub template: Template,
-    /// Of all files of the root that it stands on.
-    pub root_digest: Option<String>,
+    /// The agent's layer of its root, where it is what it was named by.
+    pub agent: Option<Vec<(String, String)>>,
+    /// The root file system that it stands on.
+    pub root: Option<Root>,
+    /// Whether that follows, as the last part of the file.
+    pub carries_root: bool,
     pub checkpoints: Vec<Kept>,
     pub instructions: Vec<Instruction>,
     /// Output by instruction.
     pub outputs: Vec<(u64, Vec<Chunk>)>,
+    /// What was too large for results; contents are among the file's parts.
+    pub artifacts: Vec<stasis_api::Kept>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

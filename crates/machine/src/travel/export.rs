@@ -1,28 +1,41 @@
 //! A machine as one file, to be taken in elsewhere.
 //!
-//!   checkpoint ─► images held ─► pages they need ─► head ─► images ─► packs
+//!   checkpoint ─► images held ─► pages they need ─► head ─► images ─► packs ─► artifacts ─► root
 //!
 //! With its history or only as it is now. The file has what the machine's images need and nothing
-//! of others that share its packs. The root file system is not in it: it is named by its digest.
+//! of others that share its packs. The root file system goes last and can be left out: it is named
+//! by its digest, and whoever has it does not need it twice.
 
 use super::bundle::{About, Exported, FORMAT, Kept};
+use crate::agent;
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
 use crate::live::parse_image;
 use crate::machine::Machine;
 use stasis_engine::{BundleHead, Image, SectionKind};
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 
 /// Instructions read at once.
 const PAGE: u64 = 500;
 
+/// What goes along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Export {
+    /// All checkpoints and the log.
+    pub history: bool,
+    /// The files of its template, which another host may not have.
+    pub root: bool,
+}
+
 impl Host {
-    /// Writes a machine to `out`; with `history`, all its checkpoints and its log.
-    pub fn export(&self, machine: &Arc<Machine>, history: bool, out: &mut dyn Write) -> Result<()> {
+    /// Writes a machine to `out`.
+    pub fn export(&self, machine: &Arc<Machine>, what: Export, out: &mut dyn Write) -> Result<()> {
         // a state to export, and nothing of it goes while it is being written
         let now = self.place(machine, None)?;
-        let about = self.about(machine, history)?;
+        let about = self.about(machine, what)?;
         let images = self.held(&about)?;
         drop(now);
         let store = self.inner().engine.store();
@@ -30,35 +43,64 @@ impl Host {
         for (root, slots) in store.needs(&images) {
             packs.push((root, store.export_pack(root, &slots)?));
         }
-        let mut files = Vec::new();
+        let mut parts = Vec::new();
         for image in &images {
-            files.push((image.id, store.export_image(image.id)?));
+            parts.push((image.id, store.export_image(image.id)?));
         }
+        let mut artifacts = self.contents_of(machine, &about)?;
         let head = BundleHead {
             about: serde_json::to_vec(&about).map_err(std::io::Error::other).doing(writing)?,
-            images: files.iter().map(|(id, bytes)| (*id, bytes.len() as u64)).collect(),
+            images: parts.iter().map(|(id, bytes)| (*id, bytes.len() as u64)).collect(),
             packs: packs.iter().map(|(root, scrap)| (*root, scrap.len)).collect(),
+            files: artifacts.iter().map(|(hash, len, _)| (*hash, *len)).collect(),
         };
         out.write_all(&head.encode()?).doing(writing)?;
-        for (_, bytes) in &files {
+        for (_, bytes) in &parts {
             out.write_all(bytes).doing(writing)?;
         }
         for (_, scrap) in &mut packs {
             std::io::copy(&mut scrap.file, out).doing(writing)?;
         }
+        for (_, _, file) in &mut artifacts {
+            std::io::copy(file, out).doing(writing)?;
+        }
+        if let Some(root) = about.root.filter(|_| about.carries_root) {
+            stasis_template::export(&self.inner().dirs.roots, &root.name, out)?;
+        }
         out.flush().doing(writing)
     }
 
-    fn about(&self, machine: &Arc<Machine>, history: bool) -> Result<About> {
+    /// Each artifact once: hash, length and contents.
+    fn contents_of(
+        &self,
+        machine: &Arc<Machine>,
+        about: &About,
+    ) -> Result<Vec<([u8; 32], u64, File)>> {
+        let ids: BTreeSet<&str> =
+            about.artifacts.iter().map(|kept| kept.artifact.id.as_str()).collect();
+        let one = |id: &str| {
+            let (artifact, file) = machine.artifact(id)?;
+            let odd = |_| Error::Invalid(format!("{id:?} is no artifact's name"));
+            Ok((*blake3::Hash::from_hex(id).map_err(odd)?.as_bytes(), artifact.size, file))
+        };
+        ids.into_iter().map(one).collect()
+    }
+
+    fn about(&self, machine: &Arc<Machine>, what: Export) -> Result<About> {
         let record = machine.record().clone();
         let template = self.inner().store.template(&record.made.template)?;
         let missing = || Error::NoTemplate(record.made.template.clone());
         let template = template.ok_or_else(missing)?.template;
-        let root = template.root.rsplit('+').next().unwrap_or_default();
         let roots = &self.inner().dirs.roots;
-        let root_digest = stasis_template::inspect(roots, root).ok().map(|root| root.digest);
+        let (layer, base) = agent::layers(&template.root);
+        let agent = layer.and_then(|layer| agent::read(roots, layer));
+        let root = stasis_template::inspect(roots, base).ok();
+        if what.root && (agent.is_none() || root.is_none()) {
+            let said = format!("the files of its template ({}) are not whole", template.root);
+            return Err(Error::Invalid(said));
+        }
         let made = record.made;
-        let start_image = match history {
+        let start_image = match what.history {
             true => made.image,
             false => record.head_image.clone(),
         };
@@ -81,12 +123,18 @@ impl Host {
             },
             parent: made.parent,
             template,
-            root_digest,
+            agent,
+            root,
+            carries_root: what.root,
             checkpoints: Vec::new(),
             instructions: Vec::new(),
             outputs: Vec::new(),
+            artifacts: Vec::new(),
         };
-        self.past(machine, history, &mut about)?;
+        self.past(machine, what.history, &mut about)?;
+        let logged: BTreeSet<u64> = about.instructions.iter().map(|one| one.seq).collect();
+        about.artifacts = machine.artifacts()?;
+        about.artifacts.retain(|kept| logged.contains(&kept.seq));
         Ok(about)
     }
 
@@ -124,7 +172,7 @@ impl Host {
         let machine = &about.machine;
         let kept = about.checkpoints.iter().map(|one| one.image.as_str());
         let own = [&*machine.start_image, &*machine.head_image, &*about.template.image];
-        let names: std::collections::BTreeSet<&str> = kept.chain(own).collect();
+        let names: BTreeSet<&str> = kept.chain(own).collect();
         let store = self.inner().engine.store();
         names.into_iter().map(|name| Ok(store.read_image(parse_image(name)?)?)).collect()
     }

@@ -1,16 +1,20 @@
 //! A machine out of a file that somebody wrote: nothing in it is believed.
 //!
-//!   head (verified) ─► fits here? ─► packs (every page verified) ─► images (checked) ─► one record
+//!   head (verified) ─► fits here? ─► packs (every page verified) ─► images ─► artifacts ─► root
+//!                                                       one record ◄── images checked ◄──┘
 //!
 //! The record comes last, in one transaction: killed before it, there is nothing but files that
 //! the next collection removes. What does not fit is refused with the reason: another form of
-//! images, another processor, a root file system that is not here or is another one.
+//! images, another processor, a root file system that is neither here nor in the file, or is
+//! another one.
 
 use super::bundle::{About, FORMAT};
+use crate::agent;
+use crate::artifacts::Incoming;
 use crate::error::{Doing, Error, Result};
 use crate::host::{Host, check};
 use crate::machine::Machine;
-use stasis_api::{Name, Network, Status, Template, Timestamp};
+use stasis_api::{EventKind, Name, Network, Status, Template, Timestamp};
 use stasis_engine::{BundleHead, Image, SectionKind};
 use stasis_store::{Checkpoint, Imported, NewRecord, TemplateRecord};
 use std::collections::HashMap;
@@ -19,6 +23,7 @@ use std::sync::Arc;
 
 /// Labels, codes and other texts that are kept in records.
 const LONGEST_LABEL: usize = 200;
+const MOST_ARTIFACTS: usize = 200_000;
 
 impl Host {
     /// Takes a machine in, under `name` or the one it had.
@@ -32,16 +37,30 @@ impl Host {
         let about: About = serde_json::from_slice(&head.about)
             .map_err(|error| unfit(format!("its description makes no sense: {error}")))?;
         self.fits(&about)?;
+        // before anything is read, and again where it is added
+        self.inner().admit_machines(account, 1)?;
         let name = name.unwrap_or_else(|| about.machine.name.clone());
         if self.machine(name.as_str()).is_ok() {
             return Err(stasis_store::Error::NameTaken(name.to_string()).into());
         }
-        let images = self.take_parts(&head, from)?;
+        // no collection takes a root whose machine is not recorded yet
+        let _root = self.inner().importing.read().unwrap_or_else(|poison| poison.into_inner());
+        let images = self.take_parts(&head, &about.template.root, from)?;
+        let artifacts = self.take_artifacts(&head, &about, from)?;
+        self.take_root(&about, from)?;
+        for image in images.values() {
+            self.inner().engine.check(image).map_err(strange)?;
+        }
         let imported = self.record_of(account, name, &about, &images)?;
-        let record = self.inner().store.import_machine(imported)?;
+        let record = || Ok(self.inner().store.import_machine(imported)?);
+        let machine = self.inner().in_turn(account, || {
+            self.inner().admit_machines(account, 1)?;
+            Ok(self.insert(self.inner().name_artifacts(artifacts, record)?))
+        })?;
         // held until here, so that no collection could take them
         drop(images);
-        Ok(self.insert(record))
+        machine.event_at(EventKind::MachineCreated, None);
+        Ok(machine)
     }
 
     /// Whether such a machine could live here, before anything is written.
@@ -52,22 +71,86 @@ impl Host {
             return Err(unfit(format!("its images have the form {theirs}, here it is {form}")));
         }
         check(&about.machine.limits, &about.machine.tags, &about.machine.env)?;
-        let root = about.template.root.rsplit('+').next().unwrap_or_default();
-        let own = stasis_template::inspect(&self.inner().dirs.roots, root).ok();
-        let (here, there) = (own.map(|root| root.digest), &about.root_digest);
-        match (here, there) {
-            (Some(here), Some(there)) if here == *there => Ok(()),
+        self.agent_fits(about)?;
+        let base = agent::layers(&about.template.root).1;
+        let own = stasis_template::inspect(&self.inner().dirs.roots, base).ok();
+        match (own, &about.root) {
+            (Some(here), Some(there)) if here.digest == there.digest => Ok(()),
+            (Some(_), _) => {
+                Err(unfit(format!("its root file system {base:?} is another one here")))
+            }
+            (None, Some(there)) if about.carries_root && there.name == base => Ok(()),
             (None, _) => Err(unfit(format!(
-                "its root file system {root:?} is not here: build the template `{}` from its \
-                 recipe first",
+                "its root file system {base:?} is neither here nor in the file: export it with \
+                 its root, or build the template `{}` from its recipe first",
                 about.template.name
             ))),
-            _ => Err(unfit(format!("its root file system {root:?} is another one here"))),
         }
     }
 
+    fn agent_fits(&self, about: &About) -> Result<()> {
+        let Some(layer) = agent::layers(&about.template.root).0 else {
+            return Err(unfit("its root has no agent".into()));
+        };
+        let carried = |files: &agent::Files| agent::is_plain(files) && agent::name(files) == *layer;
+        let here = agent::is_here(&self.inner().dirs.roots, layer);
+        if here || about.agent.as_ref().is_some_and(carried) {
+            return Ok(());
+        }
+        Err(unfit(format!("its agent {layer:?} is neither here nor in the file")))
+    }
+
+    /// Takes in the layers of its root that are not here; its agent's was checked.
+    fn take_root(&self, about: &About, from: &mut dyn Read) -> Result<()> {
+        let roots = &self.inner().dirs.roots;
+        let (layer, base) = agent::layers(&about.template.root);
+        let lacks = !layer.is_some_and(|layer| agent::is_here(roots, layer));
+        if let Some(files) = about.agent.as_ref().filter(|_| lacks) {
+            agent::place(roots, files).doing(|| format!("place {layer:?}"))?;
+        }
+        if stasis_template::inspect(roots, base).is_ok() {
+            return Ok(());
+        }
+        let missing = || unfit("its root is not in the file".into());
+        let promised = about.root.as_ref().ok_or_else(missing)?;
+        match stasis_template::import(roots, promised, from) {
+            Ok(_) => Ok(()),
+            Err(stasis_template::Error::Image(said)) => Err(unfit(said)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes in artifacts, which have no names yet.
+    fn take_artifacts(
+        &self,
+        head: &BundleHead,
+        about: &About,
+        from: &mut dyn Read,
+    ) -> Result<Vec<Incoming>> {
+        let sizes: HashMap<String, u64> = head
+            .files
+            .iter()
+            .map(|(hash, len)| (blake3::Hash::from_bytes(*hash).to_string(), *len))
+            .collect();
+        let known = |kept: &stasis_api::Kept| {
+            let artifact = &kept.artifact;
+            let short = artifact.name.len() + artifact.kind.len() <= LONGEST_LABEL;
+            short && sizes.get(&artifact.id) == Some(&artifact.size)
+        };
+        if !about.artifacts.iter().all(known) {
+            return Err(unfit("an artifact it names is not in the file".into()));
+        }
+        let shelf = &self.inner().shelf;
+        head.files.iter().map(|(hash, len)| shelf.take_in(*hash, *len, from)).collect()
+    }
+
     /// Takes in all images and packs of a file; the images by name.
-    fn take_parts(&self, head: &BundleHead, from: &mut dyn Read) -> Result<HashMap<String, Image>> {
+    fn take_parts(
+        &self,
+        head: &BundleHead,
+        root: &str,
+        from: &mut dyn Read,
+    ) -> Result<HashMap<String, Image>> {
         let engine = &self.inner().engine;
         // images are small, but their pages come after them: kept aside until those are here
         let mut waiting = Vec::new();
@@ -86,7 +169,9 @@ impl Host {
         let mut images = HashMap::new();
         for (id, bytes) in waiting {
             let image = engine.store().import_image(id, &bytes).map_err(strange)?;
-            engine.check(&image).map_err(strange)?;
+            if image.manifest.meta.root != root {
+                return Err(unfit("an image stands on another root than its template".into()));
+            }
             images.insert(id.to_string(), image);
         }
         Ok(images)
@@ -142,6 +227,7 @@ impl Host {
             checkpoints,
             instructions,
             outputs: about.outputs.clone(),
+            artifacts: about.artifacts.clone(),
         })
     }
 
@@ -181,7 +267,9 @@ fn ordered(about: &About) -> Result<()> {
     let fine = next <= u64::from(u32::MAX)
         && [&instructions, &checkpoints, &outputs].into_iter().all(|seqs| rising(seqs))
         && about.machine.head_seq.is_none_or(|seq| seq < next)
-        && outputs.iter().all(known);
+        && outputs.iter().all(known)
+        && about.artifacts.iter().all(|kept| known(&kept.seq))
+        && about.artifacts.len() <= MOST_ARTIFACTS;
     if fine { Ok(()) } else { Err(unfit("the numbers of its log do not go together".into())) }
 }
 

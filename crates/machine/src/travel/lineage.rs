@@ -23,16 +23,18 @@ impl Host {
     pub fn families(&self, account: Option<&str>) -> Vec<Relative> {
         let mine =
             |record: &MachineRecord| account.is_none_or(|account| record.made.account == account);
-        let records: Vec<_> = self.records().into_iter().filter(mine).collect();
-        let family = Family::of(records);
-        let roots: Vec<MachineId> =
-            family.members.keys().copied().filter(|id| family.parent(*id).is_none()).collect();
-        roots.into_iter().filter_map(|id| family.relative(id, 0)).collect()
+        families(self.records().into_iter().filter(mine).collect())
     }
 
     fn records(&self) -> Vec<MachineRecord> {
         self.machines().iter().map(|machine| machine.record().clone()).collect()
     }
+}
+
+fn families(records: Vec<MachineRecord>) -> Vec<Relative> {
+    let family = Family::of(records);
+    let roots = family.members.keys().filter(|id| family.parent(**id).is_none());
+    roots.filter_map(|id| family.relative(*id, 0)).collect()
 }
 
 /// What is known of all machines.
@@ -100,5 +102,175 @@ impl Family {
             seq: record.head_seq,
             children,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use stasis_api::{Durability, Limits, Name, Network, Parent, Timestamp};
+    use stasis_store::{NewRecord, Store};
+
+    /// What may happen to machines; numbers choose among those there are.
+    #[derive(Debug, Clone)]
+    enum Event {
+        Create,
+        Branch(usize, u8),
+        Remove(usize),
+        Exchange(usize, usize),
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            1 => Just(Event::Create),
+            4 => (any::<usize>(), any::<u8>()).prop_map(|(of, seq)| Event::Branch(of, seq)),
+            2 => any::<usize>().prop_map(Event::Remove),
+            2 => (any::<usize>(), any::<usize>()).prop_map(|(a, b)| Event::Exchange(a, b)),
+        ]
+    }
+
+    /// A machine in the model, which knows nothing of tables: a list, and who came from whom.
+    struct Node {
+        id: MachineId,
+        name: String,
+        parent: Option<usize>,
+        /// The parent's name when it was branched, and from where.
+        said: Option<(String, u64)>,
+        there: bool,
+    }
+
+    #[derive(Default)]
+    struct Model(Vec<Node>);
+
+    impl Model {
+        fn there(&self) -> Vec<usize> {
+            (0..self.0.len()).filter(|at| self.0[*at].there).collect()
+        }
+
+        fn pick(&self, number: usize) -> Option<usize> {
+            let there = self.there();
+            (!there.is_empty()).then(|| there[number % there.len()])
+        }
+
+        fn parent(&self, at: usize) -> Option<usize> {
+            self.0[at].parent.filter(|parent| self.0[*parent].there)
+        }
+
+        fn ancestors(&self, at: usize) -> Vec<(String, u64, bool)> {
+            let Some((said, seq)) = self.0[at].said.clone() else { return Vec::new() };
+            match self.parent(at) {
+                None => vec![(said, seq, true)],
+                Some(parent) => {
+                    let mut all = vec![(self.0[parent].name.clone(), seq, false)];
+                    all.extend(self.ancestors(parent));
+                    all
+                }
+            }
+        }
+
+        fn children(&self, at: usize) -> Vec<String> {
+            let own = |child: &usize| self.0[*child].parent == Some(at);
+            self.there().into_iter().filter(own).map(|child| self.0[child].name.clone()).collect()
+        }
+
+        fn top(&self, at: usize) -> usize {
+            self.parent(at).map_or(at, |parent| self.top(parent))
+        }
+    }
+
+    fn made(name: &str, parent: Option<(&Node, u64)>) -> NewRecord {
+        let name: Name = name.parse().expect("a name");
+        let told = |(node, seq): (&Node, u64)| Parent {
+            machine: node.name.parse().expect("a name"),
+            seq: Some(seq),
+        };
+        NewRecord {
+            name,
+            account: "a".into(),
+            template: "t".into(),
+            created_at: Timestamp::UNIX_EPOCH,
+            expires_at: None,
+            tags: BTreeMap::new(),
+            limits: Limits::default(),
+            env: BTreeMap::new(),
+            durability: Durability::Memory,
+            network: Network::None,
+            image: "image".into(),
+            parent: parent.map(told),
+            parent_id: parent.map(|(node, _)| node.id),
+            reseed: false,
+            retention: None,
+        }
+    }
+
+    fn add(store: &Store, model: &mut Model, parent: Option<(usize, u64)>) {
+        let name = format!("m-{}", model.0.len());
+        let from = parent.map(|(at, seq)| (&model.0[at], seq));
+        let said = from.map(|(node, seq)| (node.name.clone(), seq));
+        let id = store.add_machine(made(&name, from)).expect("added").id;
+        let parent = parent.map(|(at, _)| at);
+        model.0.push(Node { id, name, parent, said, there: true });
+    }
+
+    fn act(store: &Store, model: &mut Model, event: &Event) {
+        match *event {
+            Event::Create => add(store, model, None),
+            Event::Branch(of, seq) => {
+                if let Some(at) = model.pick(of) {
+                    add(store, model, Some((at, seq.into())));
+                }
+            }
+            Event::Remove(of) => {
+                if let Some(at) = model.pick(of) {
+                    store.remove_machine(model.0[at].id).expect("removed");
+                    model.0[at].there = false;
+                }
+            }
+            Event::Exchange(of, with) => {
+                if let (Some(one), Some(other)) = (model.pick(of), model.pick(with))
+                    && one != other
+                {
+                    store.swap_names(model.0[one].id, model.0[other].id).expect("exchanged");
+                    let name = model.0[one].name.clone();
+                    model.0[one].name = std::mem::replace(&mut model.0[other].name, name);
+                }
+            }
+        }
+    }
+
+    fn count(relative: &Relative) -> usize {
+        1 + relative.children.iter().map(count).sum::<usize>()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// Whatever was made, branched, removed and renamed, in whatever order: everybody's
+        /// ancestors and branches are those of the model, and all are in exactly one family.
+        #[test]
+        fn as_the_model_says(events in prop::collection::vec(event(), 0..40)) {
+            let dir = tempfile::tempdir().expect("a directory");
+            let store = Store::open(dir.path()).expect("a store");
+            let mut model = Model::default();
+            events.iter().for_each(|event| act(&store, &mut model, event));
+            let records = store.machines().expect("records");
+            for at in model.there() {
+                let node = &model.0[at];
+                let found = family(records.clone(), node.id).expect("a family");
+                let ancestors: Vec<_> = found
+                    .ancestors
+                    .iter()
+                    .map(|one| (one.machine.to_string(), one.seq.expect("a number"), one.removed))
+                    .collect();
+                prop_assert_eq!(ancestors, model.ancestors(at));
+                let children: Vec<_> =
+                    found.children.iter().map(|child| child.machine.to_string()).collect();
+                prop_assert_eq!(children, model.children(at));
+                prop_assert_eq!(found.tree.machine.as_str(), &model.0[model.top(at)].name);
+            }
+            let families = families(records);
+            prop_assert_eq!(families.iter().map(count).sum::<usize>(), model.there().len());
+        }
     }
 }

@@ -114,4 +114,148 @@ mod tests {
             prop_assert!(rule.last.is_none() || to_free(&kept, &rule, now).is_empty());
         }
     }
+
+    /// What may happen to a machine's checkpoints.
+    #[derive(Debug, Clone)]
+    enum Event {
+        Checkpoint,
+        Label(usize),
+        RollBack(usize),
+        Branch(usize),
+        Prune(Retention),
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let rule = (prop::option::of(0u64..4), prop::option::of(0u64..20), any::<bool>());
+        let rule = rule.prop_map(|(last, seconds, labelled)| Retention { last, seconds, labelled });
+        prop_oneof![
+            5 => Just(Event::Checkpoint),
+            1 => any::<usize>().prop_map(Event::Label),
+            2 => any::<usize>().prop_map(Event::RollBack),
+            1 => any::<usize>().prop_map(Event::Branch),
+            3 => rule.prop_map(Event::Prune),
+        ]
+    }
+
+    /// A machine as a list of states, and what branches began with.
+    struct Model {
+        kept: Vec<Checkpoint>,
+        head: (String, Option<u64>),
+        next: u64,
+        started: Vec<String>,
+    }
+
+    impl Model {
+        fn pick(&self, number: usize) -> Option<usize> {
+            (!self.kept.is_empty()).then(|| number % self.kept.len())
+        }
+
+        /// All that somebody can still get to.
+        fn reachable(&self) -> std::collections::BTreeSet<String> {
+            let kept = self.kept.iter().map(|one| one.image.clone());
+            kept.chain(self.started.clone()).chain([self.head.0.clone()]).collect()
+        }
+    }
+
+    fn record(name: &str, image: &str) -> stasis_store::NewRecord {
+        stasis_store::NewRecord {
+            name: name.parse().expect("a name"),
+            account: "a".into(),
+            template: "t".into(),
+            created_at: Timestamp::UNIX_EPOCH,
+            expires_at: None,
+            tags: Default::default(),
+            limits: Default::default(),
+            env: Default::default(),
+            durability: stasis_api::Durability::Memory,
+            network: stasis_api::Network::None,
+            image: image.into(),
+            parent: None,
+            parent_id: None,
+            reseed: false,
+            retention: None,
+        }
+    }
+
+    type Place<'a> = (&'a stasis_store::Store, stasis_store::MachineId);
+
+    fn act((store, id): Place<'_>, model: &mut Model, now: Timestamp, event: &Event) {
+        match event {
+            Event::Checkpoint => {
+                let seq = model.next;
+                let one = Checkpoint { at: now, ..checkpoint(seq, 0, false) };
+                let one = Checkpoint { image: format!("image {seq}"), ..one };
+                store.add_checkpoint(id, &one).expect("added");
+                model.next += 1;
+                model.head = (one.image.clone(), Some(seq));
+                model.kept.push(one);
+            }
+            Event::Label(number) => {
+                if let Some(at) = model.pick(*number) {
+                    let seq = model.kept[at].seq;
+                    assert!(store.set_label(id, seq, Some("x")).expect("labelled"));
+                    model.kept[at].label = Some("x".into());
+                }
+            }
+            Event::RollBack(number) => {
+                if let Some(at) = model.pick(*number) {
+                    let (image, seq) = (model.kept[at].image.clone(), model.kept[at].seq);
+                    store.roll_back(id, &image, Some(seq)).expect("back");
+                    model.kept.truncate(at + 1);
+                    model.head = (image, Some(seq));
+                }
+            }
+            Event::Branch(number) => {
+                if let Some(at) = model.pick(*number) {
+                    let image = model.kept[at].image.clone();
+                    let name = format!("b-{}", model.started.len());
+                    store.add_machine(record(&name, &image)).expect("branched");
+                    model.started.push(image);
+                }
+            }
+            Event::Prune(rule) => {
+                let all = store.checkpoints(id).expect("checkpoints");
+                let freed = to_free(&all, rule, now);
+                store.drop_checkpoints(id, &freed).expect("dropped");
+                let newest = model.kept.last().map(|one| one.seq);
+                let (count, mut at) = (model.kept.len() as u64, 0);
+                model.kept.retain(|one| {
+                    at += 1;
+                    let age = now.as_second() - one.at.as_second();
+                    (rule.last.is_none() && rule.seconds.is_none())
+                        || Some(one.seq) == newest
+                        || rule.last.is_some_and(|last| count - at < last)
+                        || rule.seconds.is_some_and(|most| (age as u64) < most)
+                        || (rule.labelled && one.label.is_some())
+                });
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// What a collection would keep is what can be reached: by a machine as it is, by its
+        /// checkpoints that a rule keeps, and by what its branches began with.
+        #[test]
+        fn records_keep_what_is_reachable(events in prop::collection::vec(event(), 0..40)) {
+            let dir = tempfile::tempdir().expect("a directory");
+            let store = stasis_store::Store::open(dir.path()).expect("a store");
+            let id = store.add_machine(record("m", "start")).expect("a machine").id;
+            let head = ("start".to_owned(), None);
+            let mut model =
+                Model { kept: Vec::new(), head, next: 0, started: vec!["start".into()] };
+            for (second, event) in events.iter().enumerate() {
+                let now = Timestamp::from_second(1_000_000 + second as i64).expect("a time");
+                act((&store, id), &mut model, now, event);
+                let in_use = store.images_in_use().expect("images");
+                prop_assert_eq!(in_use.into_iter().collect::<std::collections::BTreeSet<_>>(),
+                    model.reachable());
+                let left = store.checkpoints(id).expect("checkpoints");
+                prop_assert_eq!(left, model.kept.clone());
+                let machine = store.machine(id).expect("a record");
+                prop_assert_eq!((machine.head_image, machine.head_seq), model.head.clone());
+            }
+        }
+    }
 }

@@ -41,6 +41,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("without_a_network_nothing_is_reached", without_a_network_nothing_is_reached),
     ("much_arrives_whole_in_both_directions", much_arrives_whole_in_both_directions),
     ("connections_live_on_over_checkpoints", connections_live_on_over_checkpoints),
+    ("connections_stay_with_the_source_of_a_branch", connections_stay_with_the_source_of_a_branch),
     ("connections_end_with_a_swap", connections_end_with_a_swap),
     ("too_many_connections_are_refused", too_many_connections_are_refused),
     ("packages_are_installed_from_an_index", packages_are_installed_from_an_index),
@@ -211,6 +212,16 @@ fn connections_live_on_over_checkpoints(world: &World) {
         let code = format!("c.send(b'{round}'); c.recv(9)");
         assert_eq!(value(&machine, &code), format!("b'{round}'"));
     }
+}
+
+fn connections_stay_with_the_source_of_a_branch(world: &World) {
+    let machine = connected(world);
+    let branch = Branch { names: vec![None, None], ..Branch::default() };
+    for branch in world.bed.host.branch(&machine, branch).expect("branches") {
+        let end = run(&branch, "c.recv(9)");
+        assert_eq!(stasis_testbed::error_name(&end), "ConnectionResetError");
+    }
+    assert_eq!(value(&machine, "c.send(b'own'); c.recv(9)"), "b'own'");
 }
 
 fn connections_end_with_a_swap(world: &World) {

@@ -1,8 +1,12 @@
 //! forkd's routes: statuses, forms, and what the original lacks.
 
 use crate::client::Client;
-use crate::server::{root, shared};
+use crate::server::{fresh_data, root, shared};
+use crate::worker::Worker;
 use serde_json::{Value, json};
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
 
 const JSON: &[&str] = &["content-type: application/json"];
 
@@ -129,4 +133,78 @@ fn chains_workspaces_and_deletion() {
     assert_eq!(eval(live, "n + 2"), "42");
     assert_eq!(client.delete(path).status, 204);
     assert_eq!(client.get(path).status, 404);
+}
+
+/// Sends a request whose answer nobody will wait for.
+fn begin(client: &Client, path: &str, body: &Value) -> TcpStream {
+    let mut stream = TcpStream::connect(client.address).expect("a connection");
+    let body = body.to_string();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: \
+         application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        client.address,
+        client.token,
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("sent");
+    stream
+}
+
+/// The service is killed while a branch and a suspension are under way: whatever became of them,
+/// everything there is works, and what was kept before is as it was.
+#[test]
+fn killed_in_the_middle_of_a_branch_and_a_suspension() {
+    let data = fresh_data("forkd-killed");
+    let mut worker = Worker::start(&data);
+    let id = spawn(&worker.client, "python");
+    let ask = json!({ "name": "desk", "snapshot_tag": "python" });
+    let (status, desk) = post(&worker.client, "/v1/workspaces", &ask);
+    assert_eq!(status, 201, "{desk}");
+    let mut live = desk["live_sandbox_id"].as_str().expect("an id").to_owned();
+    let eval = |client: &Client, id: &str, code: &str| {
+        let path = format!("/v1/sandboxes/{id}/eval");
+        let (_, said) = post(client, &path, &json!({ "code": code }));
+        said["result"].as_str().unwrap_or_else(|| panic!("{code}: {said}")).to_owned()
+    };
+    let soak = std::env::var_os("STASIS_SOAK").is_some();
+    let delays: &[u64] = if soak { &[0, 1, 2, 4, 8, 16, 32, 64, 128] } else { &[0, 10, 40] };
+    for (round, delay) in delays.iter().enumerate() {
+        let client = &worker.client;
+        eval(client, &id, &format!("n = {round}"));
+        eval(client, &live, &format!("n = {round}"));
+        // what was kept under a tag is on disk
+        for (from, tag) in [(&id, "kept"), (&live, "desk")] {
+            let body = json!({ "tag": format!("{tag}-{round}") });
+            let path = format!("/v1/sandboxes/{from}/branch");
+            assert_eq!(post(client, &path, &body).0, 201);
+        }
+        let body = json!({ "tag": format!("half-{round}") });
+        let branch = begin(client, &format!("/v1/sandboxes/{id}/branch"), &body);
+        let suspend = begin(client, "/v1/workspaces/desk/suspend", &json!({}));
+        std::thread::sleep(Duration::from_millis(*delay));
+        drop(worker);
+        drop((branch, suspend));
+
+        worker = Worker::start(&data);
+        let client = &worker.client;
+        assert_eq!(eval(client, &id, "n"), round.to_string());
+        let desk = client.get("/v1/workspaces/desk").good();
+        if desk["status"] == "suspended" {
+            let (status, said) = post(client, "/v1/workspaces/desk/resume", &json!({}));
+            assert_eq!(status, 200, "{said}");
+        }
+        let desk = client.get("/v1/workspaces/desk").good();
+        live = desk["live_sandbox_id"].as_str().expect("an id").to_owned();
+        assert_eq!(eval(client, &live, "n"), round.to_string());
+        let tags = client.get("/v1/snapshots").good();
+        let tags: Vec<&str> =
+            tags.as_array().expect("a list").iter().filter_map(|one| one["tag"].as_str()).collect();
+        for tag in tags.iter().filter(|tag| tag.ends_with(&format!("-{round}"))) {
+            let child = spawn(client, tag);
+            assert_eq!(eval(client, &child, "n"), round.to_string(), "{tag}");
+        }
+        assert!(tags.contains(&format!("kept-{round}").as_str()), "{tags:?}");
+        let machines = client.get("/v1/sandboxes").good();
+        assert!(machines.as_array().expect("a list").iter().any(|one| one["id"] == *id));
+    }
 }

@@ -1,7 +1,8 @@
 //! Published clients, as they are, through every call they have; and for foreverVM's JavaScript
 //! side, which is not published, one that speaks as it does.
 
-use crate::server::shared;
+use crate::server::{fresh_data, shared};
+use crate::worker::Worker;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -93,4 +94,23 @@ fn forkd_for_python_and_its_mcp_server() {
     for name in ["forkd_python.py", "forkd_mcp.py"] {
         run(Command::new(python()).arg(script(name)).args([&base, &server.token]));
     }
+}
+
+/// What was listed for a superset of forkd to pass, by its own client, on a service that has its
+/// disk to itself. `STASIS_SOAK=1` does it with more children and more memory.
+#[test]
+fn checks_of_a_superset_of_forkd() {
+    let data = fresh_data("checks");
+    let worker = Worker::start(&data);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/forkd_checks.py");
+    let token = std::fs::read_to_string(data.join("token")).expect("a token");
+    let base = format!("http://{}", worker.client.address);
+    let contents = data.join("content").display().to_string();
+    let sizes = match std::env::var_os("STASIS_SOAK") {
+        Some(_) => ["1000", "2048", "32"],
+        None => ["100", "128", "32"],
+    };
+    let script = script.display().to_string();
+    let arguments = [&script, &base, token.trim(), &contents];
+    run(Command::new(python()).args(arguments).args(sizes));
 }

@@ -1,7 +1,7 @@
 //! The past and relatives of machines over HTTP.
 
 use crate::client::Client;
-use crate::server::root;
+use crate::server::{fresh_data, open, root};
 use serde_json::{Value, json};
 
 /// Runs code whose checkpoint is on disk when this returns.
@@ -150,7 +150,7 @@ fn a_machine_leaves_as_a_file_and_comes_back() {
     let client = root();
     let name = client.machine();
     keep(&client, &name, "x = 'carried'");
-    let file = client.get(&format!("/v1/machine/{name}/export?history=true"));
+    let file = client.get(&format!("/v1/machine/{name}/export?history=true&root=false"));
     assert_eq!(file.status, 200, "{}", file.head);
     let made = client.send("POST", "/v1/import?name=from-a-file", &[], &file.body).good();
     assert_eq!(made["machine_name"], "from-a-file");
@@ -163,4 +163,48 @@ fn a_machine_leaves_as_a_file_and_comes_back() {
         client.send("POST", "/v1/import", &[], b"no machine, but long").code(400),
         "bundle.magic"
     );
+}
+
+/// Everything a machine stands on is in its file, so it comes up where there is no template. What
+/// was brought and is not needed goes again.
+#[test]
+fn a_machine_comes_up_on_a_host_that_has_nothing_of_it() {
+    let client = root();
+    let name = client.machine();
+    keep(&client, &name, "import json\nx = {'a': 1}\nopen('f.txt', 'w').write('file')");
+    keep(&client, &name, "x['b'] = 2");
+    let file = client.get(&format!("/v1/machine/{name}/export?history=true"));
+    assert_eq!(file.status, 200, "{}", file.head);
+    let data = fresh_data("empty");
+    std::fs::remove_dir_all(&data).expect("an empty place");
+    let host = open(&data);
+    let roots = || {
+        let all = std::fs::read_dir(data.join("roots")).expect("a list").flatten();
+        all.filter(|entry| entry.file_name().to_string_lossy().starts_with("host-")).count()
+    };
+
+    // cut off in the middle of its root: nothing is there
+    let cut = &file.body[..file.body.len() - 1_000_000];
+    let refused = host.import("test", None, &mut &cut[..]).map(drop).expect_err("cut off");
+    assert_eq!((refused.code(), roots()), ("import.unfit", 0), "{refused}");
+
+    let moved = host.import("someone", None, &mut &file.body[..]).expect("import");
+    let value = |code: &str| stasis_testbed::value(&moved, code);
+    assert_eq!(value("json.dumps(x), open('f.txt').read()"), "('{\"a\": 1, \"b\": 2}', 'file')");
+    let command = "import subprocess\nsubprocess.run(['sh', '-c', 'echo $((6 * 7))'], \
+                   capture_output=True, text=True).stdout";
+    assert_eq!(value(command), "'42\\n'");
+    host.roll_back(&moved, Some(0)).expect("back");
+    assert_eq!(value("x"), "{'a': 1}");
+    host.collect().expect("collect");
+    assert_eq!(roots(), 2, "a directory and its description");
+    assert!(host.check_store(false).expect("check").findings.is_empty());
+
+    host.remove(&moved).expect("remove");
+    let template = host.templates().expect("templates").remove(0);
+    assert!(template.name.starts_with("imported-"), "{template:?}");
+    host.remove_template(&template.name).expect("remove");
+    host.collect().expect("collect");
+    assert_eq!(roots(), 0);
+    assert!(host.close().is_empty());
 }

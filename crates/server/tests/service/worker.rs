@@ -30,6 +30,8 @@ impl Worker {
             line.split_once("LISTENS ").map(|(_, address)| address.to_owned())
         });
         let address = address.expect("it listens").parse().expect("an address");
+        // the test program has a word to say when it runs for long, and ends if nobody listens
+        std::thread::spawn(move || said.for_each(drop));
         let token = std::fs::read_to_string(data.join("token")).expect("a token");
         Worker { child, client: Client::new(address, token.trim()) }
     }
