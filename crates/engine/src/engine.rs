@@ -17,6 +17,7 @@ use crate::tree::{self, Tree};
 use crate::turns::Turns;
 use crate::walls::WallsPool;
 use stasis_image::ImageId;
+use stasis_image::model::{Manifest, ObjectKind};
 use stasis_sandbox::WallsConfig;
 use stasis_spawner::protocol::{LaunchSpec, Link};
 use stasis_sys::{mount, probe, process};
@@ -161,7 +162,7 @@ impl Engine {
             let walls = self.walls.make(lower, |upper| held.place(upper))?;
             return Ok(Ground { walls, spare: None });
         }
-        if let Some(held) = template.image() {
+        if let Some(held) = template.image().filter(|_| !needs_its_pids(&image.manifest)) {
             let pid = plan::root_of(&image.manifest)?.pid;
             let fit = Use { template: held.id, lower: lower.clone(), pid };
             if let Some(ground) = self.spares.take(&fit, template) {
@@ -284,6 +285,12 @@ impl Engine {
         let missing = || Error::Unfit(format!("its root file system {name:?} is not here"));
         name.split('+').map(dir).collect::<Option<_>>().ok_or_else(missing)
     }
+}
+
+/// Whether something is made under the pids of an image's processes before they are there: sockets
+/// remember who made them.
+fn needs_its_pids(manifest: &Manifest) -> bool {
+    manifest.objects.iter().any(|object| matches!(object.kind, ObjectKind::Socket(_)))
 }
 
 fn texts(paths: impl Iterator<Item = PathBuf>) -> Vec<String> {
