@@ -7,6 +7,7 @@ export STASIS_ROOTFS ?= $(dev)/rootfs
 export STASIS_TEST_PYTHON ?= $(dev)/venv/bin/python
 export STASIS_TEST_CLIENTS ?= $(dev)/clients/bin/python
 export STASIS_TEST_FOREVERVM ?= $(dev)/forevervm
+export STASIS_TEST_SCHEMATHESIS ?= $(dev)/schemathesis/bin/st
 export STASIS_TEST_MCP ?= $(dev)/mcp
 export STASIS_TEST_MCP2 ?= $(dev)/mcp2/bin/python
 export STASIS_TEST_NODE ?= $(dev)/node/node
@@ -39,7 +40,7 @@ soak: setup ## the long tests: random instants, many cycles, all of CPython's te
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test stress -- --nocapture
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test regrtest
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms
-	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service load
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service -- load fuzzed output published
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test travel --test branches
 
 setup: ## install and prepare what is missing

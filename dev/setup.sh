@@ -5,6 +5,7 @@
 #   .dev/node      a link to the host's Node;  .dev/deno  Deno
 #   .dev/programs  the C programs of tests/programs, built
 #   .dev/clients   a Python with published clients that the service is tested with
+#   .dev/schemathesis  a Python with schemathesis, which makes up requests
 #   .dev/forevervm foreverVM's published CLI, and a program that drives its published SDK
 #   .dev/mcp       MCP's conformance suite and its official clients, with a Node that runs them
 #   .dev/mcp2      a Python with the second line of MCP's official client; the first is in clients
@@ -70,9 +71,10 @@ make_venv() {
   "${pip[@]}" -r dev/requirements.txt
 }
 
-make_clients() {
-  python3 -m venv --clear .dev/clients
-  .dev/clients/bin/python -m pip install --quiet --disable-pip-version-check -r dev/clients.txt
+# make_python NAME: with what dev/NAME.txt lists
+make_python() {
+  python3 -m venv --clear ".dev/$1"
+  ".dev/$1/bin/python" -m pip install --quiet --disable-pip-version-check -r "dev/$1.txt"
 }
 
 make_mcp2() {
@@ -149,7 +151,9 @@ ln -sfn "$node" .dev/node/node
 venv=$({ echo "$here $python $UV"; cat dev/requirements.txt; } | hash_of)
 step venv "$venv" make_venv
 step deno "$DENO" make_deno
-step clients "$({ echo "$here $python"; cat dev/clients.txt; } | hash_of)" make_clients
+for name in clients schemathesis; do
+  step "$name" "$({ echo "$here $python"; cat "dev/$name.txt"; } | hash_of)" make_python "$name"
+done
 step forevervm "$(cat dev/forevervm.sh crates/server/tests/clients/forevervm/{Cargo.*,src/*} | hash_of)" \
   bash dev/forevervm.sh "$here/.dev/forevervm"
 step mcp "$({ echo "$here"; cat dev/mcp.txt; } | hash_of)" make_mcp

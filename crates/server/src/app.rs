@@ -11,6 +11,7 @@ use crate::turns::Turns;
 use stasis_api::Problem;
 use stasis_machine::{Host, Machine};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 tokio::task_local! {
@@ -28,6 +29,8 @@ pub struct Shared {
     pub jwt: Option<Arc<Jwt>>,
     /// Whether clients come by TLS.
     pub secure: bool,
+    /// How long a body, or the next piece of one, may take to arrive.
+    pub patience: Duration,
     pub guard: Guard,
     pub turns: Turns,
     pub metrics: Metrics,

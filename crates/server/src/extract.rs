@@ -12,10 +12,6 @@ use stasis_api::Problem;
 use stasis_machine::Machine;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a body may take to arrive.
-const IN_TIME: Duration = Duration::from_secs(60);
 
 /// A JSON body of at most `MAX` bytes. None at all, and `null`, are the same as `{}`.
 pub struct Input<T, const MAX: usize>(pub T);
@@ -23,16 +19,16 @@ pub struct Input<T, const MAX: usize>(pub T);
 pub type Small<T> = Input<T, SMALL>;
 pub type Large<T> = Input<T, CODE>;
 
-impl<T: DeserializeOwned, S: Send + Sync, const MAX: usize> FromRequest<S> for Input<T, MAX> {
+impl<T: DeserializeOwned, const MAX: usize> FromRequest<App> for Input<T, MAX> {
     type Rejection = Failure;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self> {
-        let late = |_| Failure::new(Problem::Invalid, "request.slow", "the body came too slowly");
+    async fn from_request(request: Request, app: &App) -> Result<Self> {
         let read = axum::body::to_bytes(request.into_body(), MAX);
-        let bytes = tokio::time::timeout(IN_TIME, read).await.map_err(late)?;
+        let bytes = tokio::time::timeout(app.patience, read).await.map_err(|_| late())?;
         let bytes = bytes.map_err(|_| {
             let said = format!("the body is longer than {MAX} bytes, or broke off");
-            Failure::new(Problem::TooLarge, "request.too_large", said)
+            let failure = Failure::new(Problem::TooLarge, "request.too_large", said);
+            failure.hint("files of any length can be put: PUT /v1/machine/{name}/file")
         })?;
         parse(&bytes).map(Input)
     }
@@ -51,7 +47,14 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 }
 
 fn not_json(why: impl std::fmt::Display) -> Failure {
-    Failure::new(Problem::Invalid, "request.json", format!("the body: {why}"))
+    let failure = Failure::new(Problem::Invalid, "request.json", format!("the body: {why}"));
+    failure.hint("/docs shows what each route takes")
+}
+
+/// A body that does not come.
+pub fn late() -> Failure {
+    let failure = Failure::new(Problem::Invalid, "request.slow", "the body came too slowly");
+    failure.hint("send it again; nothing was done")
 }
 
 /// What stands in the query.

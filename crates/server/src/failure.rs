@@ -29,7 +29,8 @@ impl Failure {
     }
 
     pub fn invalid(message: impl Into<String>) -> Failure {
-        Failure::new(Problem::Invalid, "request.invalid", message)
+        let failure = Failure::new(Problem::Invalid, "request.invalid", message);
+        failure.hint("/docs shows what each route takes")
     }
 
     pub fn stopping() -> Failure {

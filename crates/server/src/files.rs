@@ -4,7 +4,7 @@
 //! off: its length was promised.
 
 use crate::app::App;
-use crate::extract::{Params, Target};
+use crate::extract::{Params, Target, late};
 use crate::failure::{Failure, Result};
 use crate::ranges::{Span, wanted};
 use axum::Json;
@@ -23,8 +23,6 @@ use utoipa_axum::routes;
 
 /// Bytes that are moved at a time.
 const PIECE: usize = 512 << 10;
-/// How long the next piece of a body may take.
-const IN_TIME: Duration = Duration::from_secs(60);
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -117,7 +115,7 @@ async fn put(
     let mut upload = app.block(begin).await?;
     let mut body = body.into_data_stream();
     loop {
-        let (batch, more) = batch(&mut body).await?;
+        let (batch, more) = batch(&mut body, app.patience).await?;
         upload = app.block(move |_| written(upload, &batch)).await?;
         if !more {
             break;
@@ -132,11 +130,13 @@ fn written(mut upload: Upload, batch: &[Bytes]) -> stasis_machine::Result<Upload
 }
 
 /// The next bytes of a body, and whether there may be more.
-async fn batch(body: &mut axum::body::BodyDataStream) -> Result<(Vec<Bytes>, bool)> {
-    let late = |_| Failure::new(Problem::Invalid, "request.slow", "the body came too slowly");
+async fn batch(
+    body: &mut axum::body::BodyDataStream,
+    patience: Duration,
+) -> Result<(Vec<Bytes>, bool)> {
     let (mut batch, mut size) = (Vec::new(), 0);
     while size < PIECE {
-        match tokio::time::timeout(IN_TIME, body.next()).await.map_err(late)? {
+        match tokio::time::timeout(patience, body.next()).await.map_err(|_| late())? {
             None => return Ok((batch, false)),
             Some(Ok(bytes)) => {
                 size += bytes.len();
@@ -144,7 +144,8 @@ async fn batch(body: &mut axum::body::BodyDataStream) -> Result<(Vec<Bytes>, boo
             }
             Some(Err(_)) => {
                 let said = "the body broke off; no file was made";
-                return Err(Failure::new(Problem::Invalid, "request.cut_off", said));
+                let failure = Failure::new(Problem::Invalid, "request.cut_off", said);
+                return Err(failure.hint("send it again"));
             }
         }
     }

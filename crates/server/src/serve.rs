@@ -53,6 +53,8 @@ pub struct Options {
     /// The first token, `id.secret`; one is made otherwise.
     pub root_token: Option<String>,
     pub max_connections: usize,
+    /// How long a body, or the next piece of a long one, may take to arrive.
+    pub patience: Duration,
     /// Tokens of somebody else that are taken, too.
     pub jwt: Option<JwtOptions>,
 }
@@ -68,6 +70,7 @@ impl Default for Options {
             allowed_origins: Vec::new(),
             root_token: None,
             max_connections: 4096,
+            patience: Duration::from_secs(60),
             jwt: None,
         }
     }
@@ -193,6 +196,7 @@ fn prepare(
         keyring: Keyring::load(&host)?,
         jwt,
         secure: options.tls.is_some(),
+        patience: options.patience,
         guard,
         turns: Turns::new(),
         metrics: Metrics::new().map_err(broken)?,

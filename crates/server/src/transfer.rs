@@ -103,8 +103,10 @@ async fn import(
     caller.need(Scope::Host)?;
     let (tell, told) = mpsc::channel::<Bytes>(PIECES);
     let mut body = request.into_body().into_data_stream();
+    let patience = app.patience;
     let feed = tokio::spawn(async move {
-        while let Some(Ok(piece)) = body.next().await {
+        // one that does not come in time is one that broke off
+        while let Ok(Some(Ok(piece))) = tokio::time::timeout(patience, body.next()).await {
             // who reads may have seen enough
             if tell.send(piece).await.is_err() {
                 return;

@@ -2,8 +2,13 @@
 //! never with one of ours.
 
 use crate::client::{Client, Reply};
-use crate::server::{root, shared};
+use crate::server::{fresh_data, root, shared, start};
+use crate::worker::Worker;
 use serde_json::{Value, json};
+use stasis_server::{Listen, Options};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 /// Routes from the document itself, so that none is left out.
 fn routes() -> Vec<(String, String)> {
@@ -24,7 +29,9 @@ fn is_decent(reply: &Reply, what: &str) {
     let said = format!("{what}: {} {}", reply.head, reply.text());
     assert!((400..500).contains(&reply.status), "{said}");
     let body: Value = serde_json::from_slice(&reply.body).expect(&said);
-    assert!(body["code"].is_string() && body["message"].is_string(), "{said}");
+    let has = |key: &str| body[key].as_str().is_some_and(|text| !text.is_empty());
+    assert!(has("code") && has("message") && has("id"), "{said}");
+    assert!(!reply.head.contains("transfer-encoding"), "{said}");
 }
 
 #[test]
@@ -190,8 +197,7 @@ fn a_client_that_leaves_takes_nothing_with_it() {
     let name = client.machine();
     let seq = client.submit(&name, "import time; time.sleep(0.5); 'there'");
     for rest in ["result", "wait", "stream-result", "events"] {
-        use std::io::Write;
-        let mut gone = std::net::TcpStream::connect(server.address).expect("a connection");
+        let mut gone = TcpStream::connect(server.address).expect("a connection");
         let head = format!(
             "GET /v1/machine/{name}/exec/{seq}/{rest} HTTP/1.1\r\nhost: localhost\r\n\
              authorization: Bearer {}\r\n\r\n",
@@ -201,4 +207,139 @@ fn a_client_that_leaves_takes_nothing_with_it() {
     }
     let result = client.get(&format!("/v1/machine/{name}/exec/{seq}/result")).good();
     assert_eq!(result["result"]["value"], "'there'");
+}
+
+/// Routes that anybody may ask.
+const OPEN: [&str; 2] = ["/health", "/internal/signup"];
+
+#[test]
+fn tokens_that_are_none() {
+    let client = root();
+    let name = client.machine();
+    let token = |body: Value| client.post("/v1/token", &body).good();
+    let revoked = token(json!({}));
+    client.delete(&format!("/v1/token/{}", revoked["id"].as_str().expect("an id"))).good();
+    let secret = |made: &Value| made["token"].as_str().expect("a token").to_owned();
+    let (id, _) = client.token.split_once('.').expect("a dot");
+    let wrong = [
+        String::new(),
+        "x".into(),
+        format!("{id}."),
+        format!("{id}.{}", "0".repeat(48)),
+        format!("{} ", "é".repeat(100)),
+        secret(&revoked),
+    ];
+    let other = token(json!({ "account": "somebody-else" }));
+    let other = Client::new(client.address, &secret(&other));
+    for (method, path) in routes().into_iter().filter(|(_, path)| !OPEN.contains(&path.as_str())) {
+        let at = fill(&path, &name, "0");
+        for token in &wrong {
+            let reply = Client::new(client.address, token).send(&method, &at, &[], b"{}");
+            assert_eq!(reply.code(401), "token.unknown", "{method} {path} {token:?}");
+        }
+        if path.starts_with("/v1/machine/{name}") && !path.ends_with("/repl") {
+            let reply = other.send(&method, &at, &[], b"{\"instruction\":{\"code\":\"1\"}}");
+            assert_eq!(reply.code(404), "machine.not_found", "{method} {path}");
+        }
+    }
+    assert_eq!(client.run(&name, "1")["value"], "1");
+}
+
+#[test]
+fn bodies_that_are_too_long_for_every_route_that_reads_one() {
+    let client = root();
+    let name = client.machine();
+    let document = stasis_server::openapi();
+    let reads = |method: &str, path: &str| {
+        let operation = &document["paths"][path][method.to_lowercase()];
+        operation["requestBody"]["content"].get("application/json").is_some()
+    };
+    let long = format!("{{\"a\":\"{}\"}}", "x".repeat(33 << 20));
+    for (method, path) in routes().into_iter().filter(|(method, path)| reads(method, path)) {
+        let at = fill(&path, &name, "0");
+        let reply = client.send(&method, &at, &[], long.as_bytes());
+        assert_eq!(reply.code(413), "request.too_large", "{method} {path}");
+    }
+    assert_eq!(client.run(&name, "1")["value"], "1");
+}
+
+#[test]
+fn ten_megabytes_of_code_run() {
+    let client = root();
+    let name = client.machine();
+    let code = format!("x = '{}'\nlen(x)", "é".repeat(5 << 20));
+    assert_eq!(client.run(&name, &code)["value"], (5 << 20).to_string());
+}
+
+#[test]
+fn bodies_that_do_not_come() {
+    let data = fresh_data("slow");
+    let listen = vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))];
+    let patience = Duration::from_millis(300);
+    let (bound, running) = start(&data, Options { listen, patience, ..Options::default() });
+    let token = std::fs::read_to_string(data.join("token")).expect("a token");
+    let client = Client::new(bound.tcp().expect("an address"), token.trim());
+    let name = client.machine();
+    for (method, path) in [
+        ("POST", "/v1/machine/new".to_owned()),
+        ("POST", format!("/v1/machine/{name}/exec")),
+        ("PATCH", format!("/v1/machine/{name}")),
+        ("PUT", format!("/v1/machine/{name}/file?path=/tmp/slow")),
+        ("POST", "/v1/import".into()),
+    ] {
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\
+             connection: close\r\ncontent-length: 100\r\n\r\n{{",
+            client.token
+        );
+        let reply = client.raw(head.as_bytes());
+        is_decent(&reply, &format!("{method} {path}"));
+        if path != "/v1/import" {
+            assert_eq!(reply.code(400), "request.slow", "{method} {path}");
+        }
+    }
+    let gone = client.get(&format!("/v1/machine/{name}/file/stat?path=/tmp/slow"));
+    assert_eq!(gone.code(404), "file.not_found");
+    assert_eq!(client.run(&name, "1")["value"], "1");
+    bound.stop.stop();
+    running.join().expect("a thread").expect("a good end");
+}
+
+/// Output without end, while a client asks for all of it and reads none.
+#[test]
+fn much_output_and_clients_that_never_read() {
+    let data = fresh_data("output");
+    let worker = Worker::start(&data);
+    let client = &worker.client;
+    let name = client.machine();
+    client.run(&name, "import sys");
+    let before = worker.resident_mib();
+    let megabytes = if std::env::var_os("STASIS_SOAK").is_some() { 1024 } else { 64 };
+    let code = format!(
+        "for _ in range({megabytes}): sys.stdout.write('0123456789abcde\\n' * 65536)\n'all'"
+    );
+    let body = json!({ "instruction": { "code": code, "timeout_seconds": 600 } });
+    let seq =
+        client.post(&format!("/v1/machine/{name}/exec"), &body).good()["instruction_seq"].clone();
+    let silent: Vec<TcpStream> = ["stream-result", "events", "output", "result"]
+        .into_iter()
+        .map(|rest| {
+            let mut stream = TcpStream::connect(client.address).expect("a connection");
+            let head = format!(
+                "GET /v1/machine/{name}/exec/{seq}/{rest} HTTP/1.1\r\nhost: localhost\r\n\
+                 authorization: Bearer {}\r\n\r\n",
+                client.token
+            );
+            stream.write_all(head.as_bytes()).expect("sent");
+            stream
+        })
+        .collect();
+    let result = client.get(&format!("/v1/machine/{name}/exec/{seq}/result")).good();
+    assert_eq!(result["result"]["value"], "'all'");
+    assert_eq!(client.run(&name, "1 + 1")["value"], "2");
+    let outputs = client.get(&format!("/v1/machine/{name}/exec/{seq}/output")).body.len();
+    assert!(outputs < 64 << 20, "{outputs} bytes of output");
+    let grown = worker.resident_mib().saturating_sub(before);
+    assert!(grown < 512, "{grown} MiB");
+    drop(silent);
 }

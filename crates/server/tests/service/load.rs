@@ -23,8 +23,8 @@ fn load() -> Load {
             Load { machines: 64, connections: 500, time, creates: 2000 }
         }
         None => {
-            let time = Duration::from_secs(3);
-            Load { machines: 8, connections: 60, time, creates: 200 }
+            let time = Duration::from_secs(5);
+            Load { machines: 64, connections: 500, time, creates: 200 }
         }
     }
 }

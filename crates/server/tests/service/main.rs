@@ -10,6 +10,7 @@ mod document;
 mod events;
 mod files;
 mod forkd;
+mod fuzzed;
 mod history;
 mod limits;
 mod load;

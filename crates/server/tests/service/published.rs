@@ -7,20 +7,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// A Python with the clients: as prepared by dev/setup.sh, or made here.
-fn python() -> PathBuf {
-    if let Some(path) = std::env::var_os("STASIS_TEST_CLIENTS") {
+/// A program of a Python with what dev/NAME.txt lists: as prepared by dev/setup.sh, or made here.
+pub fn made_by_pip(variable: &str, name: &str, program: &str) -> PathBuf {
+    if let Some(path) = std::env::var_os(variable) {
         return path.into();
     }
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
-    let python = home.join("bin/python");
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     if !home.join("ready").exists() {
-        let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dev/clients.txt");
+        let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dev");
+        let requirements = requirements.join(format!("{name}.txt"));
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home));
-        run(Command::new(&python).args(["-m", "pip", "install", "-q", "-r"]).arg(requirements));
+        let mut pip = Command::new(home.join("bin/python"));
+        run(pip.args(["-m", "pip", "install", "-q", "-r"]).arg(requirements));
         std::fs::write(home.join("ready"), "").expect("written");
     }
-    python
+    home.join("bin").join(program)
+}
+
+fn python() -> PathBuf {
+    made_by_pip("STASIS_TEST_CLIENTS", "clients", "python")
 }
 
 /// foreverVM's published CLI, and a program that drives its SDK: as prepared, or made here.
@@ -40,7 +45,7 @@ fn forevervm(program: &str) -> PathBuf {
     home.join("bin").join(program)
 }
 
-fn script(name: &str) -> PathBuf {
+pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
 }
 
