@@ -15,8 +15,16 @@ export STASIS_TEST_DENO ?= $(dev)/deno/deno
 export STASIS_TEST_SDK ?= $(dev)/sdk
 export STASIS_TEST_PROGRAMS ?= $(dev)/programs
 
+# Where `make install` puts things; DESTDIR goes before all of it, for those who make packages.
+PREFIX ?= /usr/local
+bindir := $(PREFIX)/bin
+docdir := $(PREFIX)/share/doc/stasis
+unitdir ?= /etc/systemd/system
+built ?= target/release
+build ?= cargo build --release --locked --bin stasis --bin stasis-spawner
+
 .DEFAULT_GOAL := help
-.PHONY: help run bench test soak setup lint programs clean
+.PHONY: help run bench test soak install uninstall picture setup lint programs clean
 
 help: ## say what can be made
 	@awk -F ': .*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +50,31 @@ soak: setup ## the long tests: random instants, many cycles, all of CPython's te
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service -- load fuzzed output published
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test travel --test branches
+
+install: ## build, and install the program, its service and its documents (PREFIX, DESTDIR)
+	$(build)
+	install -d $(addprefix $(DESTDIR),$(bindir) $(unitdir) $(docdir) \
+		$(PREFIX)/share/bash-completion/completions $(PREFIX)/share/zsh/site-functions \
+		$(PREFIX)/share/fish/vendor_completions.d)
+	install -m 0755 $(built)/stasis $(built)/stasis-spawner $(DESTDIR)$(bindir)
+	sed -e 's|@bindir@|$(bindir)|' -e 's|@docdir@|$(docdir)|' packaging/stasis.service.in \
+		>$(DESTDIR)$(unitdir)/stasis.service
+	chmod 0644 $(DESTDIR)$(unitdir)/stasis.service
+	$(built)/stasis completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/stasis
+	$(built)/stasis completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_stasis
+	$(built)/stasis completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/stasis.fish
+	cp -R --no-preserve=ownership docs/. README.md LICENSE CHANGELOG.md SECURITY.md \
+		SPECIFICATION.md ARCHITECTURE.md $(DESTDIR)$(docdir)
+
+uninstall: ## remove what `make install` put there; machines stay
+	rm -f $(addprefix $(DESTDIR)$(bindir)/,stasis stasis-spawner) $(DESTDIR)$(unitdir)/stasis.service \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/stasis \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_stasis \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/stasis.fish
+	rm -rf $(DESTDIR)$(docdir)
+
+picture: ## draw docs/terminal.svg anew, from a session with this build
+	python3 dev/picture.py $(built)/stasis docs/terminal.svg
 
 setup: ## install and prepare what is missing
 	@bash dev/setup.sh

@@ -254,6 +254,7 @@ def the_past():
         assert machine.at(0).read(f"{home}/note") == b"one"
         assert any(view.path.endswith("note") for view in machine.at(0).files(home))
         assert machine.lineage().tree.machine == machine.name
+        assert machine.name in [family.machine for family in client.lineage()]
         assert machine.disk().checkpoints >= 2
 
 
@@ -406,10 +407,53 @@ def refusals():
     fails(errors.Unauthorized, stasis.Client("a.b").whoami)
 
 
+def events():
+    with stasis.Client(base_url=FLAKY) as flaky:
+        machine = flaky.create_machine(tags={"of": "events"})
+        for i in range(12):
+            machine.run(f"{i}")
+        # over a way that breaks: each is told, in order, and once
+        told = flaky.events(machine=machine, kind="instruction.finished", after=0)
+        found = [next(told) for _ in range(12)]
+        assert [event.seq for event in found] == list(range(12)), found
+        assert sorted({event.id for event in found}) == [event.id for event in found]
+        told.close()
+    machine = client.machine(machine.name)
+    assert next(machine.events(after=found[0].id - 1, kind="instruction.f")) == found[0]
+    assert next(client.events(tag="of=events", after=found[3].id - 1)).id >= found[3].id
+
+    async def awaited():
+        async with stasis.AsyncClient() as own:
+            told = own.events(machine=machine.name, kind="machine.removed", after=found[-1].id)
+            await own.machine(machine.name).remove()
+            assert (await told.__anext__()).machine == machine.name
+            await told.aclose()
+
+    asyncio.run(awaited())
+
+
+def moving():
+    with client.create_machine() as machine, tempfile.TemporaryDirectory() as local:
+        machine.run("x = 7")
+        copy = client.import_machine(b"".join(machine.export()), name=f"{machine.name}-copy")
+        assert copy.name == f"{machine.name}-copy" and copy.run("x").value == "7"
+        copy.remove()
+        file = pathlib.Path(local, "machine")
+        machine.export_to(file, history=True)
+        assert [path.name for path in pathlib.Path(local).iterdir()] == ["machine"]
+        fails(errors.Conflict, lambda: client.import_machine(file))
+        with client.import_machine(file, name=f"{machine.name}-file") as whole:
+            assert [one.code for one in whole.instructions()] == ["x = 7"]
+        with client.import_machine(machine.export(), name=f"{machine.name}-piped") as piped:
+            assert piped.run("x + 1").value == "8"
+        fails(errors.ApiError, lambda: client.import_machine(b"no machine"))
+
+
 def templates():
     listed = client.list_templates()
     assert client.get_template(listed[0].name) == listed[0]
     fails(errors.NotFound, lambda: client.get_template("none"))
+    fails(errors.NotFound, lambda: client.remove_template("none"))
     fails(errors.ApiError, lambda: list(client.build_template("no recipe")))
 
 
@@ -425,6 +469,8 @@ def tokens():
 
 def store():
     assert client.store_stats().images > 0
+    assert client.store_gc().bytes >= 0
+    assert isinstance(client.store_check().findings, list)
 
 
 def forevervm():

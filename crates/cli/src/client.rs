@@ -7,9 +7,11 @@
 //! machines hold is on disk. A request that may have had an effect is not sent a second time
 //! unless it carries an idempotency key.
 
+mod events;
 mod keeper;
 mod lines;
 
+pub use events::Events;
 pub use keeper::Keeper;
 pub use lines::Lines;
 

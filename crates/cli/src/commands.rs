@@ -13,6 +13,8 @@ mod export;
 pub mod history;
 mod import;
 mod label;
+mod login;
+mod logout;
 mod machine;
 mod making;
 mod mcp;
@@ -28,8 +30,10 @@ mod stop;
 mod store;
 mod template;
 mod token;
-mod tree;
+pub mod tree;
 pub mod undo;
+mod watch;
+mod whoami;
 
 use crate::bench::Bench;
 use crate::context::Context;
@@ -85,8 +89,14 @@ pub enum Command {
     /// Make, list and revoke tokens of a service
     #[command(subcommand)]
     Token(token::Token),
+    /// Keep a service's address and token for the commands that follow
+    Login(login::Args),
+    /// Forget what `login` kept
+    Logout,
+    /// Say which service is used, and who it takes you for
+    Whoami,
     /// Say whether a keeper runs, and what is in memory
-    Status,
+    Status(status::Args),
     /// Put all machines on disk and end the keeper
     Stop,
     /// Offer machines as a service
@@ -105,6 +115,11 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it uses what `login` kept.
+    pub fn is_signed_in(&self) -> bool {
+        !matches!(self, Command::Login(_) | Command::Logout)
+    }
+
     pub fn run(self, context: &Context) -> Result<ExitCode> {
         match self {
             Command::Run(args) => run::run(args, context),
@@ -128,7 +143,10 @@ impl Command {
             Command::Template(command) => command.run(context),
             Command::Store(command) => command.run(context),
             Command::Token(command) => command.run(context),
-            Command::Status => status::run(context),
+            Command::Login(args) => login::run(args, context),
+            Command::Logout => logout::run(context),
+            Command::Whoami => whoami::run(context),
+            Command::Status(args) => status::run(&args, context),
             Command::Stop => stop::run(context),
             Command::Serve(args) => serve::run(args, context),
             Command::Mcp(args) => mcp::run(args, context),

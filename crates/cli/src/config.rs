@@ -1,14 +1,18 @@
 //! The configuration: what is set, and where each value came from.
 //!
-//!   flag ─► environment ─► file ─► default          the first that says something wins
+//!   flag ─► environment ─► file ─► login ─► default          the first that says something wins
+//!
+//! `stasis login` keeps a service and its token; the token goes to that service and to no other.
 //!
 //! One TOML file; keys below a table such as `[limits]` are written `limits.memory_mb` here. A key
 //! that is not known, and a value that does not fit its key, are errors: a typing mistake must not
 //! pass as a default.
 
 mod keys;
+mod login;
 
 pub use keys::{KEYS, Key, Value};
+pub use login::Login;
 
 use crate::failure::{At, Exit, Failure, Result};
 use std::collections::BTreeMap;
@@ -21,6 +25,8 @@ pub enum Source {
     Flag(&'static str),
     Environment(String),
     File(PathBuf),
+    /// What `stasis login` keeps.
+    Login(PathBuf),
     Default,
 }
 
@@ -30,6 +36,7 @@ impl Source {
             Source::Flag(_) => "flag",
             Source::Environment(_) => "env",
             Source::File(_) => "file",
+            Source::Login(_) => "login",
             Source::Default => "default",
         }
     }
@@ -38,7 +45,7 @@ impl Source {
         match self {
             Source::Flag(flag) => (*flag).to_owned(),
             Source::Environment(name) => name.clone(),
-            Source::File(path) => path.display().to_string(),
+            Source::File(path) | Source::Login(path) => path.display().to_string(),
             Source::Default => String::new(),
         }
     }
@@ -77,6 +84,34 @@ impl Config {
             Err(error) => return Err(error).at("read", &path),
         };
         resolve(flags, env, text.as_deref().map(|text| (path.as_path(), text)))
+    }
+
+    /// Takes over what `login` kept, unless this host or another service is meant.
+    pub fn sign_in(&mut self, login: &Login) {
+        let here = self.source("data_dir");
+        let is_here = matches!(here, Some(Source::Flag(_) | Source::Environment(_)));
+        let url = self.text("url");
+        if url.is_none() && !is_here {
+            self.keep("url", &login.url);
+        }
+        let same = self.text("url").is_some_and(|url| url.trim_end_matches('/') == login.url);
+        if same && self.text("token").is_none() {
+            self.keep("token", &login.token);
+        }
+    }
+
+    fn keep(&mut self, name: &str, text: &str) {
+        let setting = self.settings.iter_mut().find(|setting| setting.key.name == name);
+        if let Some(setting) = setting {
+            setting.value = Some(Value::Text(text.to_owned()));
+            setting.source = Source::Login(Login::path());
+        }
+    }
+
+    /// Where a value came from.
+    pub fn source(&self, key: &str) -> Option<&Source> {
+        let found = self.settings.iter().find(|setting| setting.key.name == key);
+        found.map(|setting| &setting.source)
     }
 
     /// Puts what a flag of a command says over all else.
@@ -246,6 +281,28 @@ mod tests {
         assert_eq!(config.limits().cpus, Some(2.0));
         assert_eq!(source(&config, "limits.cpus"), Source::File("c.toml".into()));
         assert_eq!(source(&config, "limits.pids"), Source::Default);
+    }
+
+    #[test]
+    fn a_kept_token_goes_to_its_service_only() {
+        let login = Login { url: "https://kept".into(), token: "kept.token".into() };
+        let signed = |flags: &[(&'static str, &str)], env: &[(&str, &str)]| {
+            let mut config = made(flags, env, "").unwrap();
+            config.sign_in(&login);
+            (config.text("url"), config.text("token"))
+        };
+        let kept =
+            |url: Option<&str>, token: Option<&str>| (url.map(Into::into), token.map(Into::into));
+        assert_eq!(signed(&[], &[]), kept(Some("https://kept"), Some("kept.token")));
+        assert_eq!(signed(&[("url", "https://other")], &[]), kept(Some("https://other"), None));
+        let same = signed(&[("url", "https://kept/")], &[]);
+        assert_eq!(same, kept(Some("https://kept/"), Some("kept.token")));
+        let own = signed(&[], &[("STASIS_TOKEN", "own")]);
+        assert_eq!(own, kept(Some("https://kept"), Some("own")));
+        for here in [signed(&[("data_dir", "/d")], &[]), signed(&[], &[("STASIS_DATA_DIR", "/d")])]
+        {
+            assert_eq!(here, kept(None, None));
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What every command gets: the configuration, whether to write JSON, and a way to the service.
 
 use crate::client::Client;
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, Login};
 use crate::failure::Result;
 use std::path::PathBuf;
 
@@ -30,13 +30,18 @@ pub struct Context {
 }
 
 impl Context {
-    pub fn new(global: Global) -> Result<Context> {
+    /// What was said, or kept: by `login`, where `signed_in` asks for that.
+    pub fn new(global: Global, signed_in: bool) -> Result<Context> {
         let Global { data_dir, url, token, config, json } = global;
         let given = [("data_dir", data_dir), ("url", url), ("token", token)];
         let flags: Flags =
             given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
         let file = config.map(|path| std::path::absolute(&path).unwrap_or(path));
-        Ok(Context { config: Config::load(&flags, file)?, json })
+        let mut config = Config::load(&flags, file)?;
+        if let Some(login) = signed_in.then(Login::read).transpose()?.flatten() {
+            config.sign_in(&login);
+        }
+        Ok(Context { config, json })
     }
 
     /// A way to the service; starts the keeper of the data directory if nobody keeps it.

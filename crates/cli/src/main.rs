@@ -14,6 +14,8 @@ mod config;
 mod context;
 mod doctor;
 mod failure;
+#[cfg(test)]
+mod reference;
 mod repl;
 mod session;
 mod show;
@@ -35,7 +37,8 @@ pub struct Cli {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let json = cli.global.json;
-    let done = Context::new(cli.global).and_then(|context| cli.command.run(&context));
+    let signed_in = cli.command.is_signed_in();
+    let done = Context::new(cli.global, signed_in).and_then(|context| cli.command.run(&context));
     done.unwrap_or_else(|failure| {
         if json {
             println!("{}", failure.json());

@@ -5,6 +5,7 @@
 //!
 //! The machine outlives the conversation: leaving is harmless, and so is losing the connection.
 
+mod colour;
 mod editor;
 mod lines;
 mod words;

@@ -7,11 +7,12 @@ mod clean;
 mod image;
 mod progress;
 mod result;
+mod sixel;
 mod table;
 
 pub use clean::clean;
 pub use progress::Progress;
-pub use result::{Screen, show_chunk, went_well};
+pub use result::{Screen, colours, show_chunk, went_well};
 pub use table::{Table, age, object, one_line};
 
 use serde::Serialize;
@@ -21,10 +22,15 @@ pub fn json(value: &impl Serialize) {
     say(&serde_json::to_string_pretty(value).expect("values of ours have text keys"));
 }
 
-/// Prints a line of data. A reader that went away is no failure of ours.
+/// Prints a line of data.
 pub fn say(line: &str) {
+    say_on(&format!("{line}\n"));
+}
+
+/// Prints data without an end of its own. A reader that went away is no failure of ours.
+pub fn say_on(text: &str) {
     use std::io::Write;
-    if writeln!(std::io::stdout(), "{line}").is_err() {
+    if write!(std::io::stdout(), "{text}").is_err() {
         std::process::exit(0);
     }
 }

@@ -5,6 +5,8 @@ mod common;
 use common::fake::{Answer, Fake, cut, ok, refuse};
 use common::{World, snapshot};
 use serde_json::{Value, json};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
 const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=";
@@ -202,4 +204,110 @@ fn a_conversation_through_a_pipe() {
         .map(|body| body["instruction"]["code"].as_str().unwrap_or_default().to_owned())
         .collect();
     assert_eq!(codes, ["f(1,\n  2)", "def g():\n    return 1"]);
+}
+
+fn who(account: &str) -> Answer {
+    ok(json!({"account": account, "scopes": ["machines"]}))
+}
+
+#[test]
+fn a_login_is_kept_and_used_and_forgotten() {
+    let fake = Fake::new(&[("GET /v1/whoami", vec![who("ada")])]);
+    let world = World::new();
+    let mut text = String::new();
+    let mut told = |said: common::Said| text.push_str(&said.whole().replace(&fake.url, "URL"));
+    told(world.run_with(&["login", &fake.url], "ab.secret\n"));
+    let file = world.path(".config/stasis/login.toml");
+    let mode = std::fs::metadata(&file).expect("it is kept").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    told(world.run(&["whoami"]));
+    let settings = world.run(&["config", "--json"]).json()["settings"].clone();
+    assert_eq!(settings["url"]["source"], "login");
+    assert!(!settings.to_string().contains("secret"));
+    told(world.run(&["logout"]));
+    assert!(!file.exists());
+    told(world.run(&["logout"]));
+    told(world.run_with(&["login", &fake.url], "\n"));
+    snapshot("login.txt", &text);
+    let tokens: Vec<String> = fake.headers("authorization");
+    assert_eq!(tokens, ["Bearer ab.secret", "Bearer ab.secret"]);
+}
+
+#[test]
+fn a_token_that_is_not_taken_is_not_kept() {
+    let body = json!({"code": "token.unknown", "message": "no", "hint": "try"});
+    let fake = Fake::new(&[("GET /v1/whoami", vec![refuse(401, body)])]);
+    let world = World::new();
+    let said = world.run_with(&["login", &fake.url], "ab.secret\n");
+    assert_eq!((said.code(), said.stderr().as_str()), (5, "error[token.unknown]: no\nhint: try\n"));
+    assert!(!world.path(".config/stasis/login.toml").exists());
+}
+
+#[test]
+fn a_login_that_others_can_read_is_refused() {
+    let world = World::new();
+    let file = world.path(".config/stasis/login.toml");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "url = 'http://127.0.0.1:1'\ntoken = 'a.b'\n").unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let said = world.run(&["machine", "list"]);
+    assert_eq!(said.code(), 1, "{}", said.stderr());
+    assert!(said.stderr().starts_with("error[login.unusable]"), "{}", said.stderr());
+    assert_eq!(world.run(&["logout"]).code(), 0);
+    assert!(!file.exists());
+}
+
+fn event(id: u64, kind: &str, seq: u64) -> String {
+    let event = json!({"id": id, "at": "2020-01-01T10:20:30Z", "kind": kind, "machine": "work",
+        "seq": seq, "status": "done"});
+    format!("event: {kind}\nid: {id}\ndata: {event}\n\n")
+}
+
+#[test]
+fn what_changes_is_told_over_broken_connections() {
+    let first = cut("id: 6\n\n".to_owned() + &event(7, "instruction.started", 0) + "id: 8\nev");
+    let second = ok(":\n\n".to_owned() + &event(8, "instruction.finished", 0));
+    let fake = Fake::new(&[
+        ("GET /v1/events?machine=work", vec![first]),
+        ("GET /v1/events?machine=work&after=7", vec![second]),
+    ]);
+    let said = World::of(&fake.url).run(&["machine", "watch", "work", "--count", "2"]);
+    snapshot("watch.txt", &said.whole());
+    let said = World::of(&fake.url)
+        .run(&["machine", "watch", "work", "--after", "7", "--count", "1", "--json"]);
+    assert_eq!(said.json()["id"], 8);
+}
+
+#[test]
+fn a_list_is_shown_again_when_something_changes() {
+    let pages = vec![
+        ok(json!({"machines": [], "next": null})),
+        ok(json!({"machines": [machine("new-one", "ready")], "next": null})),
+    ];
+    let gone = refuse(503, json!({"code": "service.stopping", "message": "it ends"}));
+    let fake = Fake::new(&[
+        ("POST /v1/machine/list", pages),
+        ("GET /v1/events?", vec![cut("id: 6\n\n".to_owned() + &event(7, "machine.created", 0))]),
+        ("GET /v1/events?after=7", vec![gone]),
+    ]);
+    let said = World::of(&fake.url).run(&["machine", "list", "--watch"]);
+    assert_eq!(said.code(), 6, "{}", said.stderr());
+    let looks: Vec<bool> =
+        said.stdout().split("NAME").skip(1).map(|look| look.contains("new-one")).collect();
+    assert_eq!(looks, [false, true], "{}", said.stdout());
+}
+
+#[test]
+fn images_are_drawn_where_a_terminal_can() {
+    let outcome = json!({"runtime_ms": 1.0, "shown": [{"after": 0, "data": {"image/png": PNG}}]});
+    let ways =
+        [("kitty", "\x1b_Ga=T,f=100,"), ("iterm", "\x1b]1337;File="), ("sixel", "\x1bPq\"1;1;1;1")];
+    for (way, start) in ways {
+        let fake = with(vec![ok(result())], outcome.clone());
+        let mut world = World::of(&fake.url);
+        world.set("STASIS_IMAGES", way);
+        let said = world.run(&["exec", "work", "x"]);
+        assert!(said.stdout().starts_with(start), "{way}: {:?}", said.stdout());
+        assert!(!world.path("stasis-work-0-0.png").exists());
+    }
 }

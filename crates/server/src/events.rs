@@ -44,7 +44,13 @@ async fn events(
     };
     let follower = Follower { app, wanted, after };
     let told = batches(follower).flat_map(|batch| stream::iter(batch.into_iter().map(told)));
+    let told = stream::iter([Ok(beginning(after))]).chain(told);
     Ok(Sse::new(told).keep_alive(KeepAlive::default()).into_response())
+}
+
+/// A number without an event: whoever is cut off before the first one knows where to go on.
+fn beginning(after: u64) -> sse::Event {
+    sse::Event::default().id(after.to_string())
 }
 
 fn told(event: Event) -> std::result::Result<sse::Event, axum::Error> {

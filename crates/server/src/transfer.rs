@@ -18,6 +18,7 @@ use serde::Deserialize;
 use stasis_api::{Made, Name, Problem};
 use stasis_machine::Export;
 use std::io::{self, Read, Write};
+use std::time::Duration;
 use tokio::sync::mpsc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -25,6 +26,8 @@ use utoipa_axum::routes;
 /// Pieces on their way, and the size of one.
 const PIECES: usize = 8;
 const PIECE: usize = 256 << 10;
+/// How long the rest of a file may take to arrive that was refused already.
+const REST: Duration = Duration::from_secs(10);
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(export)).routes(routes!(import))
@@ -104,13 +107,12 @@ async fn import(
     let (tell, told) = mpsc::channel::<Bytes>(PIECES);
     let mut body = request.into_body().into_data_stream();
     let patience = app.patience;
-    let feed = tokio::spawn(async move {
+    let mut feed = tokio::spawn(async move {
+        let mut is_read = true;
         // one that does not come in time is one that broke off
         while let Ok(Some(Ok(piece))) = tokio::time::timeout(patience, body.next()).await {
             // who reads may have seen enough
-            if tell.send(piece).await.is_err() {
-                return;
-            }
+            is_read = is_read && tell.send(piece).await.is_ok();
         }
     });
     let taken = tokio::task::spawn_blocking(move || {
@@ -119,6 +121,10 @@ async fn import(
     });
     let broke = |_| Failure::new(Problem::Internal, "service.broken", "a handler broke off");
     let machine = taken.await.map_err(broke)?;
+    if machine.is_err() {
+        // a client that is cut off while it sends may not hear why it was refused
+        let _ = tokio::time::timeout(REST, &mut feed).await;
+    }
     feed.abort();
     let machine = machine?.describe();
     Ok(Json(Made { machine_name: machine.name.clone(), machine }))

@@ -5,6 +5,7 @@
  */
 
 import { Conflict, refusal } from "./errors.js";
+import { type EventOptions, listen } from "./events.js";
 import type { Instruction } from "./instruction.js";
 import { Machine } from "./machine.js";
 import { Repl } from "./repl.js";
@@ -14,6 +15,7 @@ import type {
   BuildLine,
   Chunk,
   Comparison,
+  Event,
   ExecResult,
   Families,
   Filter,
@@ -63,6 +65,21 @@ function environment(name: string): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** What comes piece by piece, as requests take it. */
+function flow(pieces: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
+  const iterator = pieces[Symbol.asyncIterator]();
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await iterator.next();
+      if (done) controller.close();
+      else controller.enqueue(value);
+    },
+    async cancel() {
+      await iterator.return?.();
+    },
+  });
 }
 
 /** A Stasis service. */
@@ -142,6 +159,32 @@ export class Client {
   /** All machines as families, oldest first. */
   async lineage(): Promise<Relative[]> {
     return (await this.#transport.json<Families>(get("/v1/lineage"))).families;
+  }
+
+  /**
+   * Takes a machine in that `export` gave: its bytes, or its pieces. Only what a service of your
+   * own gave: such a file is memory, and runs.
+   */
+  async importMachine(
+    source: Uint8Array<ArrayBuffer> | Blob | AsyncIterable<Uint8Array>,
+    { name }: { name?: string | undefined } = {},
+  ): Promise<Machine> {
+    const whole = source instanceof Uint8Array || source instanceof Blob;
+    const content = whole ? source : flow(source);
+    const call = { ...post("/v1/import"), content, query: { name }, timeoutMs: LONG_SILENCE_MS };
+    const { machine } = await this.#transport.json<Made>(call);
+    return new Machine(this.#transport, machine.name, machine);
+  }
+
+  // events
+
+  /**
+   * Everything that changes from now on, or after event number `after`, without an end. None is
+   * lost or told twice when a connection breaks; what is too old to be known is told as one event
+   * of kind `events.missed`.
+   */
+  events(options: EventOptions = {}): AsyncGenerator<Event, void, void> {
+    return listen(this.#transport, options);
   }
 
   // instructions, as foreverVM's users ask for them

@@ -15,6 +15,7 @@
 
 export { Client, type ClientOptions, type StreamedResult } from "./client.js";
 export * from "./errors.js";
+export type { EventOptions } from "./events.js";
 export { Files, type Span, type WriteOptions } from "./files.js";
 export { Instruction, type Progress, type WaitOptions } from "./instruction.js";
 export { type ExecOptions, Machine, type RunOptions } from "./machine.js";

@@ -28,6 +28,8 @@ export class Events {
   #kind = "";
   #id: string | undefined;
   #data: string[] = [];
+  /** That of the last event that is complete, also of one without data. */
+  lastId: string | undefined;
 
   feed(piece: Uint8Array): ServerEvent[] {
     return this.#lines.feed(piece).flatMap((line) => this.#line(line));
@@ -42,6 +44,7 @@ export class Events {
     }
     const event = { kind: this.#kind || "message", data: this.#data.join("\n"), id: this.#id };
     const complete = this.#data.length > 0;
+    this.lastId = this.#id;
     [this.#kind, this.#data] = ["", []];
     return complete ? [event] : [];
   }

@@ -5,6 +5,7 @@
  */
 
 import { asyncDispose } from "./dispose.js";
+import { type EventOptions, listen } from "./events.js";
 import { Files, resumed, type Span } from "./files.js";
 import { Instruction, type WaitOptions } from "./instruction.js";
 import { Past } from "./past.js";
@@ -21,6 +22,7 @@ import type {
   Completions,
   DiskUse,
   Durability,
+  Event,
   Explored,
   ExploreRequest,
   History,
@@ -140,6 +142,11 @@ export class Machine {
   /** Names that could stand where the cursor is, counted in characters; at the end unless told. */
   complete(code: string, cursor?: number): Promise<Completions> {
     return this.#transport.json(post(this.#path("/complete"), { code, cursor }, true));
+  }
+
+  /** What changes about it, as `events` of the client tells. */
+  events(options: Omit<EventOptions, "machine" | "tag"> = {}): AsyncGenerator<Event, void, void> {
+    return listen(this.#transport, { ...options, machine: this.name });
   }
 
   // files
@@ -266,6 +273,12 @@ export class Machine {
     this.#name = machine.name;
     this.info = machine;
     return new Machine(this.#transport, former.name, former);
+  }
+
+  /** It as one file, piece by piece: its state now, or all its checkpoints and its log. */
+  export({ history = false } = {}): AsyncGenerator<Uint8Array, void, void> {
+    const call = get(this.#path("/export"), { history });
+    return this.#transport.stream({ ...call, timeoutMs: LONG_SILENCE_MS });
   }
 
   /**

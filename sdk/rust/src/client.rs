@@ -181,6 +181,14 @@ impl Client {
         Ok(Repl::new(self.named(machine_name).await?))
     }
 
+    pub(crate) fn of(transport: Arc<Transport>) -> Client {
+        Client { transport }
+    }
+
+    pub(crate) fn transport(&self) -> &Arc<Transport> {
+        &self.transport
+    }
+
     async fn named(&self, name: Option<&str>) -> Result<Machine> {
         match name {
             Some(name) => Ok(self.machine(name)),

@@ -2,12 +2,11 @@
 //!
 //! What is read goes on behind the last byte that came when a connection breaks.
 
-use crate::sse::Events;
+use crate::listen::Listening;
 use crate::transport::{Call, Transport, at};
 use crate::types::{Durability, FileChange, FileEvent, FileInfo, FileList, Removed};
 use crate::{Error, Result, Streamed};
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -109,10 +108,14 @@ impl Files {
             Ok(at) => Call::get(at).query("path", path),
             Err(error) => return failed(error),
         };
-        let (transport, ready) = (self.transport.clone(), VecDeque::new());
-        let watch = Watch { transport, call, open: None, ready, broken: 0, over: false };
-        let next = |mut watch: Watch| async move { Ok(watch.next().await?.map(|it| (it, watch))) };
-        stream::try_unfold(watch, next).boxed()
+        let first = Some(Listening::<FileEvent>::new(self.transport.clone(), call));
+        let next = |listening: Option<Listening<FileEvent>>| async move {
+            let Some(mut listening) = listening else { return Ok(None) };
+            let event = listening.next().await?;
+            let more = (event.kind != FileChange::Gone).then_some(listening);
+            Ok(Some((event, more)))
+        };
+        stream::try_unfold(first, next).boxed()
     }
 
     fn at(&self, rest: &str) -> Result<String> {
@@ -125,51 +128,6 @@ fn failed<T: Send + 'static>(error: Error) -> Streamed<T> {
 }
 
 type Pieces = BoxStream<'static, Result<Vec<u8>>>;
-
-/// A watch, and the connection it is heard over.
-struct Watch {
-    transport: Arc<Transport>,
-    call: Call,
-    open: Option<(Pieces, Events)>,
-    ready: VecDeque<FileEvent>,
-    broken: u32,
-    over: bool,
-}
-
-impl Watch {
-    async fn next(&mut self) -> Result<Option<FileEvent>> {
-        loop {
-            if let Some(event) = self.ready.pop_front() {
-                self.over = event.kind == FileChange::Gone;
-                return Ok(Some(event));
-            }
-            if self.over {
-                return Ok(None);
-            }
-            if let Err(failure) = self.listen().await {
-                self.open = None;
-                self.transport.breathe(failure, self.broken).await?;
-                self.broken += 1;
-            }
-        }
-    }
-
-    async fn listen(&mut self) -> Result<()> {
-        let (pieces, events) = match &mut self.open {
-            Some(open) => open,
-            none => none.insert((self.transport.stream(&self.call).await?, Events::default())),
-        };
-        let ended = || Error::broken("the stream ended before what is watched");
-        let piece = pieces.next().await.ok_or_else(ended)??;
-        self.broken = 0;
-        for event in events.feed(&piece)? {
-            let event = serde_json::from_str(&event.data);
-            let strange = |error| Error::protocol(format!("an event that is not ours: {error}"));
-            self.ready.push_back(event.map_err(strange)?);
-        }
-        Ok(())
-    }
-}
 
 /// The bytes of something that does not change meanwhile.
 pub(crate) fn resumed(

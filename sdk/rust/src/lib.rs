@@ -12,11 +12,14 @@
 mod branches;
 mod client;
 mod error;
+mod events;
 mod exec;
 mod files;
 mod follow;
 mod instruction;
+mod listen;
 mod machine;
+mod moving;
 mod repl;
 mod result;
 mod retry;
@@ -27,6 +30,7 @@ pub mod types;
 pub use branches::Past;
 pub use client::{Builder, Client};
 pub use error::{ApiError, Error, Kind, Result};
+pub use events::Wanted;
 pub use exec::{Exec, Run};
 pub use files::Files;
 /// For `next()` on the streams of this crate.

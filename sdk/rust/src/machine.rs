@@ -169,6 +169,10 @@ impl Machine {
         &self.transport
     }
 
+    pub(crate) fn client(&self) -> crate::Client {
+        crate::Client::of(self.transport.clone())
+    }
+
     pub(crate) fn path(&self, rest: &str) -> Result<String> {
         at(&self.name, rest)
     }

@@ -43,6 +43,9 @@ pub struct Events {
     lines: Lines,
     kind: String,
     data: Vec<String>,
+    id: Option<String>,
+    /// That of the last event that is complete, also of one without data.
+    pub last_id: Option<String>,
 }
 
 impl Events {
@@ -53,6 +56,7 @@ impl Events {
 
     fn line(&mut self, line: &str) -> Option<Event> {
         if line.is_empty() {
+            self.last_id.clone_from(&self.id);
             let kind = std::mem::take(&mut self.kind);
             let data = std::mem::take(&mut self.data);
             return (!data.is_empty()).then(|| Event { kind, data: data.join("\n") });
@@ -62,6 +66,7 @@ impl Events {
         match name {
             "event" => self.kind = value.to_owned(),
             "data" => self.data.push(value.to_owned()),
+            "id" => self.id = Some(value.to_owned()),
             _ => {}
         }
         None
@@ -73,7 +78,7 @@ mod tests {
     use super::*;
 
     const STREAM: &str = ": alive\n\nevent: output\r\nid: 1\r\ndata: {\"é\":\ndata: 1}\n\n\
-         event: result\ndata:x\n\nevent: never\ndata: ends\n";
+         event: result\ndata:x\n\nid: 2\n\nid: 3\nevent: never\ndata: ends\n";
 
     #[test]
     fn events_do_not_depend_on_how_they_are_cut() {
@@ -84,6 +89,11 @@ mod tests {
                 pieces.flat_map(|piece| events.feed(piece).expect("events")).collect();
             let event = |kind: &str, data: &str| Event { kind: kind.into(), data: data.into() };
             assert_eq!(found, [event("output", "{\"é\":\n1}"), event("result", "x")], "{size}");
+            assert_eq!(
+                events.last_id.as_deref(),
+                Some("2"),
+                "{size}: a number counts when complete"
+            );
         }
     }
 }

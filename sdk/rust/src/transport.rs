@@ -3,8 +3,8 @@
 use crate::retry::{Retry, is_worth};
 use crate::sse::Lines;
 use crate::{Error, Result, Streamed};
-use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use reqwest::{Method, Response};
+use futures_util::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
+use reqwest::{Method, RequestBuilder, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -24,6 +24,8 @@ pub struct Call {
     pub content: Option<Vec<u8>>,
     /// Which bytes of something.
     pub range: Option<String>,
+    /// The number of the last event that came.
+    pub last_event: Option<String>,
     pub key: Option<String>,
     /// Whether making it twice does what making it once does.
     pub repeatable: bool,
@@ -33,9 +35,9 @@ pub struct Call {
 
 impl Call {
     fn new(method: Method, path: String, repeatable: bool) -> Call {
-        let (body, content, range, key) = (None, None, None, None);
+        let (body, content, range, last_event, key) = (None, None, None, None, None);
         let (query, patient) = (Vec::new(), false);
-        Call { method, path, query, body, content, range, key, repeatable, patient }
+        Call { method, path, query, body, content, range, last_event, key, repeatable, patient }
     }
 
     pub fn get(path: impl Into<String>) -> Call {
@@ -108,12 +110,17 @@ impl Transport {
     }
 
     async fn once<T: DeserializeOwned>(&self, call: &Call) -> Result<T> {
-        let response = self.send(call).await?;
-        let status = response.status();
-        let bytes = response.bytes().await?;
-        serde_json::from_slice(&bytes).map_err(|error| {
-            Error::protocol(format!("an answer with status {status} that is not ours: {error}"))
-        })
+        read(self.send(call).await?).await
+    }
+
+    /// The answer to a request whose content comes piece by piece, and so can be made once.
+    pub async fn upload<T: DeserializeOwned>(
+        &self,
+        call: &Call,
+        pieces: impl Stream<Item = Result<Vec<u8>>> + Send + 'static,
+    ) -> Result<T> {
+        let request = self.request(call).body(reqwest::Body::wrap_stream(pieces));
+        read(good(request.send().await?).await?).await
     }
 
     /// Waits before a stream that broke so often is resumed; fails if it should not be.
@@ -152,6 +159,10 @@ impl Transport {
 
     /// A good answer; the error that any other is.
     async fn send(&self, call: &Call) -> Result<Response> {
+        good(self.request(call).send().await?).await
+    }
+
+    fn request(&self, call: &Call) -> RequestBuilder {
         let url = format!("{}{}", self.base, call.path);
         let http = if call.patient { &self.patient } else { &self.http };
         let mut request = http.request(call.method.clone(), url).query(&call.query);
@@ -164,18 +175,34 @@ impl Transport {
         if let Some(range) = &call.range {
             request = request.header("range", range);
         }
+        if let Some(last) = &call.last_event {
+            request = request.header("last-event-id", last);
+        }
         if let Some(body) = &call.body {
             request = request.json(body);
         }
         if let Some(content) = &call.content {
             request = request.body(content.clone());
         }
-        let response = request.send().await?;
-        match response.status().is_success() {
-            true => Ok(response),
-            false => Err(refused(response).await),
-        }
+        request
     }
+}
+
+/// A good answer; the error that any other is.
+async fn good(response: Response) -> Result<Response> {
+    match response.status().is_success() {
+        true => Ok(response),
+        false => Err(refused(response).await),
+    }
+}
+
+/// An answer as a type.
+async fn read<T: DeserializeOwned>(response: Response) -> Result<T> {
+    let status = response.status();
+    let bytes = response.bytes().await?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        Error::protocol(format!("an answer with status {status} that is not ours: {error}"))
+    })
 }
 
 async fn refused(mut response: Response) -> Error {

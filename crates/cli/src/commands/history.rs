@@ -1,5 +1,6 @@
 //! `stasis history`: what a machine was given, and which states can be gone back to.
 
+use super::watch;
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Result;
@@ -19,6 +20,9 @@ pub struct Args {
     /// Also say which files each checkpoint changed
     #[arg(long)]
     files: bool,
+    /// Show it again whenever something changes
+    #[arg(long)]
+    watch: bool,
 }
 
 #[derive(Deserialize)]
@@ -28,7 +32,12 @@ struct Instructions {
 
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let client = context.client()?;
-    show_all(&client, args.machine.as_str(), args.limit, args.files, context.json)?;
+    let machine = args.machine.as_str();
+    let look = || show_all(&client, machine, args.limit, args.files, context.json);
+    if args.watch {
+        return watch::again(&client, format!("&machine={machine}"), look);
+    }
+    look()?;
     Ok(ExitCode::SUCCESS)
 }
 

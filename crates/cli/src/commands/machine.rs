@@ -31,6 +31,8 @@ pub enum Machine {
     Swap { name: Name },
     /// Bring a machine into memory before it is spoken to
     Wake { name: Name },
+    /// Tell what changes, as it happens
+    Watch(super::watch::Args),
     /// List a machine's instructions and checkpoints
     History(super::history::Args),
     /// Say what a machine takes on the disk: its own, and shared with others
@@ -74,6 +76,9 @@ pub struct List {
     /// Only those in this state
     #[arg(long, value_name = "STATE")]
     state: Option<InState>,
+    /// List them again whenever something changes
+    #[arg(long)]
+    watch: bool,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -143,7 +148,7 @@ impl Machine {
         let client = context.client()?;
         match self {
             Machine::New(args) => new(args, &client, context.json)?,
-            Machine::List(args) => list(args, &client, context.json)?,
+            Machine::List(args) => return list(args, &client, context.json),
             Machine::Get { name } => {
                 show_value(&client.get(&format!("/v1/machine/{name}"))?, context.json);
             }
@@ -151,6 +156,7 @@ impl Machine {
             Machine::Rm { names } => remove(&names, &client, context.json)?,
             Machine::Swap { name } => tell(&client, &name, "swap", context.json)?,
             Machine::Wake { name } => tell(&client, &name, "wake", context.json)?,
+            Machine::Watch(args) => return super::watch::run(args, context),
             Machine::History(args) => return super::history::run(args, context),
             Machine::Disk { name } => disk(&client, &name, context.json)?,
         }
@@ -185,7 +191,7 @@ struct Page {
     next: Option<Value>,
 }
 
-fn list(args: List, client: &Client, as_json: bool) -> Result<()> {
+fn list(args: List, client: &Client, as_json: bool) -> Result<ExitCode> {
     let mut query = json!({ "tags": map(args.tags) });
     if let Some(state) = args.state {
         query["state"] = json!(match state {
@@ -194,6 +200,15 @@ fn list(args: List, client: &Client, as_json: bool) -> Result<()> {
             InState::Swapped => State::Swapped,
         });
     }
+    let look = || look(client, query.clone(), as_json);
+    if args.watch {
+        return super::watch::again(client, String::new(), look);
+    }
+    look()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn look(client: &Client, query: Value, as_json: bool) -> Result<()> {
     let machines = all(client, query)?;
     if as_json {
         show::json(&json!({ "machines": machines }));

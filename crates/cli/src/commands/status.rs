@@ -1,6 +1,6 @@
 //! `stasis status`: whether a keeper runs, and what is in memory. Starts nothing.
 
-use super::machine;
+use super::{machine, watch};
 use crate::client::{Client, Keeper};
 use crate::context::Context;
 use crate::failure::Result;
@@ -9,24 +9,41 @@ use serde_json::{Value, json};
 use stasis_api::{Machine, State};
 use std::process::ExitCode;
 
-pub fn run(context: &Context) -> Result<ExitCode> {
-    let status = match context.config.text("url") {
-        Some(url) => service(&context.client()?, json!({ "url": url }))?,
-        None => keeper(context)?,
-    };
-    match context.json {
-        true => show::json(&status),
-        false => show::object(&status),
-    }
-    Ok(ExitCode::SUCCESS)
+#[derive(clap::Args)]
+pub struct Args {
+    /// Show it again whenever something changes, while a keeper or a service runs
+    #[arg(long)]
+    watch: bool,
 }
 
-fn keeper(context: &Context) -> Result<Value> {
+pub fn run(args: &Args, context: &Context) -> Result<ExitCode> {
+    let (client, about) = match context.config.text("url") {
+        Some(url) => (Some(context.client()?), json!({ "url": url })),
+        None => keeper(context)?,
+    };
+    let Some(client) = client else { return Ok(print(&about, context.json)) };
+    let look = || service(&client, about.clone()).map(|status| print(&status, context.json));
+    match args.watch {
+        true => watch::again(&client, String::new(), || look().map(drop)),
+        false => look(),
+    }
+}
+
+fn print(status: &Value, as_json: bool) -> ExitCode {
+    match as_json {
+        true => show::json(status),
+        false => show::object(status),
+    }
+    ExitCode::SUCCESS
+}
+
+/// The keeper, if one runs, and what is known of it.
+fn keeper(context: &Context) -> Result<(Option<Client>, Value)> {
     let keeper = Keeper::of(&context.config)?;
     let about = json!({ "data_dir": keeper.data_dir(), "running": false });
-    let Some(running) = keeper.running() else { return Ok(about) };
+    let Some(running) = keeper.running() else { return Ok((None, about)) };
     let about = json!({ "data_dir": keeper.data_dir(), "running": true, "pid": running.pid });
-    service(&Client::local(keeper)?, about)
+    Ok((Some(Client::local(keeper)?), about))
 }
 
 fn service(client: &Client, mut about: Value) -> Result<Value> {

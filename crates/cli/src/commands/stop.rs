@@ -10,7 +10,8 @@ use std::process::ExitCode;
 pub fn run(context: &Context) -> Result<ExitCode> {
     if context.config.text("url").is_some() {
         let message = "only the keeper of a data directory can be stopped from here";
-        return Err(Failure::usage(message).hint("leave --url out; stop a service where it runs"));
+        return Err(Failure::usage(message)
+            .hint("leave --url out, or `stasis logout`; stop a service where it runs"));
     }
     let running = Keeper::of(&context.config)?.running();
     if let Some(running) = &running {

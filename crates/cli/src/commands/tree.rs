@@ -1,5 +1,7 @@
 //! `stasis tree`: machines and their branches, drawn.
 
+use super::watch;
+use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Result;
 use crate::show;
@@ -11,6 +13,9 @@ use std::process::ExitCode;
 pub struct Args {
     /// A machine whose family is drawn [default: all]
     machine: Option<Name>,
+    /// Draw it again whenever something changes
+    #[arg(long)]
+    watch: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -20,23 +25,37 @@ struct Families {
 
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let client = context.client()?;
-    let families = match &args.machine {
+    let look = || look(&client, args.machine.as_ref(), context.json);
+    if args.watch {
+        return watch::again(&client, "&kind=machine.".into(), look);
+    }
+    look()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Draws a machine's family, or all.
+pub fn print(client: &Client, machine: Option<&Name>) -> Result<()> {
+    look(client, machine, false)
+}
+
+fn look(client: &Client, machine: Option<&Name>, as_json: bool) -> Result<()> {
+    let families = match machine {
         Some(machine) => {
             let lineage: Lineage = client.get(&format!("/v1/machine/{machine}/lineage"))?;
             vec![lineage.tree]
         }
         None => client.get::<Families>("/v1/lineage")?.families,
     };
-    if context.json {
+    if as_json {
         show::json(&Families { families });
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     for family in &families {
         let mut lines = Vec::new();
-        draw(family, "", "", args.machine.as_ref(), &mut lines);
+        draw(family, "", "", machine, &mut lines);
         lines.iter().for_each(|line| show::say(line));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// A machine and, below it, its branches. `first` stands before its own line, `rest` before theirs.

@@ -1,18 +1,20 @@
 //! The prompt on a terminal: editing over several lines, history, and completion from the machine.
 
-use super::lines;
 use super::words::WORDS;
+use super::{colour, lines};
 use crate::client::Client;
 use crate::failure::{Failure, Result};
+use crate::show;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
-use rustyline::highlight::Highlighter;
+use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Editor, Helper};
 use serde::Deserialize;
 use serde_json::json;
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// What the user did.
@@ -130,6 +132,17 @@ impl Hinter for Live<'_> {
     type Hint = String;
 }
 
-impl Highlighter for Live<'_> {}
+impl Highlighter for Live<'_> {
+    fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
+        match show::colours() && !line.starts_with(':') {
+            true => colour::paint(line).into(),
+            false => line.into(),
+        }
+    }
+
+    fn highlight_char(&self, _: &str, _: usize, _: CmdKind) -> bool {
+        show::colours()
+    }
+}
 
 impl Helper for Live<'_> {}

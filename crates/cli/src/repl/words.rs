@@ -1,11 +1,11 @@
 //! The words of the prompt: `:help`, `:undo` and the others.
 
 use super::Repl;
-use crate::commands::{history, undo};
+use crate::commands::{history, tree, undo};
 use crate::failure::{Failure, Result};
 use crate::show::{self, Table};
 use serde_json::{Value, json};
-use stasis_api::Machine;
+use stasis_api::{Branches, Machine};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
@@ -13,16 +13,20 @@ pub enum Word {
     Quit,
     Vars,
     Undo,
+    Branch,
+    Tree,
     History,
     Machine,
     Swap,
 }
 
 /// Each word, its name, and what it does.
-pub const WORDS: [(Word, &str, &str); 7] = [
+pub const WORDS: [(Word, &str, &str); 9] = [
     (Word::Help, "help", "this list"),
     (Word::Vars, "vars", "the machine's variables"),
     (Word::Undo, "undo", "take back the last instruction"),
+    (Word::Branch, "branch", "make a machine that goes on from here; this one stays"),
+    (Word::Tree, "tree", "this machine's family"),
     (Word::History, "history", "what was run, and which states are kept"),
     (Word::Machine, "machine", "about this machine"),
     (Word::Swap, "swap", "move the machine out of memory; the next instruction wakes it"),
@@ -50,6 +54,8 @@ impl Word {
             Word::Quit => {}
             Word::Vars => vars(&repl.client.get(&path("/vars"))?),
             Word::Undo => undo::say_where(&undo::undo(repl.client, &repl.machine)?, false),
+            Word::Branch => branch(&repl.client.post(&path("/branch"), &json!({}))?),
+            Word::Tree => tree::print(repl.client, Some(&repl.machine.parse().map_err(no_name)?))?,
             Word::History => history::print(repl.client, &repl.machine, 50)?,
             Word::Machine => show::object(&repl.client.get::<Value>(&path(""))?),
             Word::Swap => {
@@ -67,6 +73,17 @@ fn help() {
     }
     show::say("Ctrl-C interrupts what runs and keeps the state; Ctrl-D leaves.");
     show::say("A line that ends with `:` opens a block; a blank line ends it.");
+}
+
+fn no_name(error: impl std::fmt::Display) -> Failure {
+    Failure::usage(error.to_string())
+}
+
+fn branch(made: &Branches) {
+    for machine in &made.machines {
+        show::say(machine.name.as_str());
+        eprintln!("`stasis repl {}` talks to it", machine.name);
+    }
 }
 
 fn vars(answer: &Value) {

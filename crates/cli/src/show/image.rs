@@ -1,5 +1,9 @@
 //! Images that an instruction showed: drawn where the terminal can, saved to a file elsewhere.
+//!
+//! `STASIS_IMAGES` says `kitty`, `iterm`, `sixel` or `file` where a terminal does not say what it
+//! is.
 
+use super::sixel;
 use crate::failure::{At, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +15,7 @@ use std::path::{Path, PathBuf};
 pub enum Drawing {
     Kitty,
     Iterm,
+    Sixel,
     None,
 }
 
@@ -20,9 +25,13 @@ const PIECE: usize = 4096;
 impl Drawing {
     /// What the terminal of standard output understands.
     pub fn of_terminal() -> Drawing {
-        match std::io::stdout().is_terminal() {
-            true => Drawing::named(|name| std::env::var(name).unwrap_or_default()),
-            false => Drawing::None,
+        let env = |name: &str| std::env::var(name).unwrap_or_default();
+        match env("STASIS_IMAGES").as_str() {
+            "kitty" => Drawing::Kitty,
+            "iterm" => Drawing::Iterm,
+            "sixel" => Drawing::Sixel,
+            "" if std::io::stdout().is_terminal() => Drawing::named(env),
+            _ => Drawing::None,
         }
     }
 
@@ -33,24 +42,31 @@ impl Drawing {
             () if kitty || program == "ghostty" => Drawing::Kitty,
             () if matches!(program.as_str(), "iTerm.app" | "WezTerm") => Drawing::Iterm,
             () if env("LC_TERMINAL") == "iTerm2" => Drawing::Iterm,
+            () if matches!(program.as_str(), "mintty" | "contour") => Drawing::Sixel,
+            () if is_sixel(&env("TERM")) => Drawing::Sixel,
             () => Drawing::None,
         }
     }
 
-    /// The sequence that draws a PNG; empty where none does.
-    fn draw(self, png: &[u8]) -> String {
-        let text = STANDARD.encode(png);
+    /// The sequence that draws a PNG, where one does.
+    fn draw(self, png: &[u8]) -> Option<String> {
+        let text = || STANDARD.encode(png);
         match self {
-            Drawing::None => String::new(),
-            Drawing::Iterm => {
-                format!(
-                    "\x1b]1337;File=inline=1;size={};preserveAspectRatio=1:{text}\x07\n",
-                    png.len()
-                )
-            }
-            Drawing::Kitty => kitty(&text) + "\n",
+            Drawing::None => None,
+            Drawing::Iterm => Some(format!(
+                "\x1b]1337;File=inline=1;size={};preserveAspectRatio=1:{}\x07\n",
+                png.len(),
+                text()
+            )),
+            Drawing::Kitty => Some(kitty(&text()) + "\n"),
+            Drawing::Sixel => sixel::draw(png).map(|drawn| drawn + "\n"),
         }
     }
+}
+
+/// Whether a terminal of this name is known to draw sixels.
+fn is_sixel(term: &str) -> bool {
+    term.contains("sixel") || ["foot", "mlterm", "yaft"].iter().any(|name| term.starts_with(name))
 }
 
 fn kitty(text: &str) -> String {
@@ -73,8 +89,8 @@ pub fn png(data: &stasis_api::Data) -> Option<Vec<u8>> {
 
 /// Draws the image, or saves it in `dir`; the file, if it was saved.
 pub fn show(png: &[u8], drawing: Drawing, dir: &Path, name: &str) -> Result<Option<PathBuf>> {
-    if drawing != Drawing::None {
-        print!("{}", drawing.draw(png));
+    if let Some(drawn) = drawing.draw(png) {
+        super::say_on(&drawn);
         return Ok(None);
     }
     let path = dir.join(name);
@@ -93,12 +109,14 @@ mod tests {
         };
         assert_eq!(with("TERM", "xterm-kitty"), Drawing::Kitty);
         assert_eq!(with("TERM_PROGRAM", "iTerm.app"), Drawing::Iterm);
+        assert_eq!(with("TERM", "foot"), Drawing::Sixel);
+        assert_eq!(with("TERM_PROGRAM", "mintty"), Drawing::Sixel);
         assert_eq!(with("TERM", "xterm-256color"), Drawing::None);
     }
 
     #[test]
     fn a_long_image_goes_in_pieces() {
-        let drawn = Drawing::Kitty.draw(&[0; 4000]);
+        let drawn = Drawing::Kitty.draw(&[0; 4000]).expect("it is drawn");
         assert_eq!(drawn.matches("\x1b_G").count(), 2);
         assert!(drawn.contains("a=T,f=100,m=1;") && drawn.contains("\x1b_Gm=0;"));
     }

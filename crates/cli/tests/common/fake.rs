@@ -28,9 +28,12 @@ pub fn cut(body: impl ToString) -> Answer {
 
 type Answers = HashMap<String, Vec<Answer>>;
 
+/// First line, headers, body.
+type Asked = Arc<Mutex<Vec<(String, String, String)>>>;
+
 pub struct Fake {
     pub url: String,
-    asked: Arc<Mutex<Vec<(String, String)>>>,
+    asked: Asked,
 }
 
 impl Fake {
@@ -38,7 +41,7 @@ impl Fake {
     pub fn new(answers: &[(&str, Vec<Answer>)]) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let asked = Arc::new(Mutex::new(Vec::new()));
+        let asked = Asked::default();
         let mut answers: Answers =
             answers.iter().map(|(line, list)| ((*line).to_owned(), list.clone())).collect();
         let log = asked.clone();
@@ -53,7 +56,18 @@ impl Fake {
 
     /// What was asked: each first line, and its body.
     pub fn asked(&self) -> Vec<(String, String)> {
-        self.asked.lock().expect("not poisoned").clone()
+        let asked = self.asked.lock().expect("not poisoned");
+        asked.iter().map(|(line, _, body)| (line.clone(), body.clone())).collect()
+    }
+
+    /// What each request said in a header, of those that had it.
+    pub fn headers(&self, name: &str) -> Vec<String> {
+        let asked = self.asked.lock().expect("not poisoned");
+        let value = |line: &str| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+        };
+        asked.iter().filter_map(|(_, head, _)| head.lines().find_map(value)).collect()
     }
 
     pub fn lines(&self) -> Vec<String> {
@@ -61,17 +75,13 @@ impl Fake {
     }
 }
 
-fn serve(
-    stream: &TcpStream,
-    answers: &mut Answers,
-    log: &Mutex<Vec<(String, String)>>,
-) -> std::io::Result<()> {
+fn serve(stream: &TcpStream, answers: &mut Answers, log: &Asked) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut first = String::new();
     reader.read_line(&mut first)?;
     let line = first.trim_end().trim_end_matches(" HTTP/1.1").to_owned();
-    let body = read_body(&mut reader)?;
-    log.lock().expect("not poisoned").push((line.clone(), body));
+    let (head, body) = read_rest(&mut reader)?;
+    log.lock().expect("not poisoned").push((line.clone(), head, body));
     let missing = refuse(404, r#"{"code":"fake.missing","message":"the test has no answer"}"#);
     let answer = match answers.get_mut(&line) {
         Some(list) if list.len() > 1 => list.remove(0),
@@ -88,8 +98,8 @@ fn serve(
     out.write_all(answer.body.as_bytes())
 }
 
-fn read_body(reader: &mut BufReader<&TcpStream>) -> std::io::Result<String> {
-    let mut length = 0;
+fn read_rest(reader: &mut BufReader<&TcpStream>) -> std::io::Result<(String, String)> {
+    let (mut length, mut head) = (0, String::new());
     loop {
         let mut header = String::new();
         reader.read_line(&mut header)?;
@@ -99,8 +109,9 @@ fn read_body(reader: &mut BufReader<&TcpStream>) -> std::io::Result<String> {
         if let Some(value) = header.to_ascii_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().unwrap_or(0);
         }
+        head.push_str(&header);
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    Ok(String::from_utf8_lossy(&body).into_owned())
+    Ok((head, String::from_utf8_lossy(&body).into_owned()))
 }

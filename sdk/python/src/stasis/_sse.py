@@ -24,6 +24,8 @@ class Parser:
         self._kind = ""
         self._id: Optional[str] = None
         self._data: List[str] = []
+        self.last_id: Optional[str] = None
+        """That of the last event that is complete, also of one without data."""
 
     def feed(self, piece: bytes) -> Iterator[Event]:
         *lines, self._rest = (self._rest + piece).split(b"\n")
@@ -41,6 +43,7 @@ class Parser:
             return None
         event = Event(self._kind or "message", "\n".join(self._data), self._id)
         complete = bool(self._data)
+        self.last_id = self._id
         self._kind, self._data = "", []
         return event if complete else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from os import PathLike
 from types import TracebackType
 from typing import AsyncIterator, List, Mapping, Optional, Sequence, Type, Union
 
@@ -27,6 +28,8 @@ from .._requests import (
 )
 from .._retry import Retry
 from ..errors import Conflict, refusal
+from .events import listen
+from .files import pieces
 from .instruction import AsyncInstruction
 from .machine import AsyncMachine
 from .repl import AsyncRepl
@@ -150,6 +153,48 @@ class AsyncClient:
     async def lineage(self) -> List[types.Relative]:
         """All machines as families, oldest first."""
         return (await self._transport.ask(get("/v1/lineage"), types.Families)).families
+
+    async def import_machine(
+        self,
+        source: Union[bytes, str, PathLike[str], AsyncIterator[bytes]],
+        *,
+        name: Optional[str] = None,
+    ) -> AsyncMachine:
+        """Takes a machine in that `export` gave: its bytes, the path of its file, or its pieces.
+
+        Only what a service of your own gave: such a file is memory, and runs.
+        """
+        query = present({"name": name})
+        if isinstance(source, (str, PathLike)):
+            with open(source, "rb") as file:
+                return await self._import(pieces(file), query)
+        return await self._import(source, query)
+
+    async def _import(
+        self, content: Union[bytes, AsyncIterator[bytes]], query: Mapping[str, str]
+    ) -> AsyncMachine:
+        call = Call("POST", "/v1/import", content=content, query=query, timeout=LONG_SILENCE)
+        made = (await self._transport.ask(call, types.Made)).machine
+        return AsyncMachine(self._transport, made.name, made)
+
+    # events
+
+    def events(
+        self,
+        *,
+        machine: Union[str, AsyncMachine, None] = None,
+        tag: Optional[str] = None,
+        kind: Optional[str] = None,
+        after: Optional[int] = None,
+    ) -> AsyncIterator[types.Event]:
+        """Everything that changes from now on, or after event number `after`, without an end.
+
+        `tag` is written `key=value`; `kind` is how kinds begin, such as `machine.`. None is lost
+        or told twice when a connection breaks; what is too old to be known is told as one event
+        of kind `events.missed`.
+        """
+        name = machine if machine is None or isinstance(machine, str) else machine.name
+        return listen(self._transport, name, tag, kind, after)
 
     # instructions, as foreverVM's users ask for them
 

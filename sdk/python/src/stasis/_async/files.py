@@ -13,7 +13,7 @@ from .._json import decode
 from .._requests import Call, at, get, present, span
 from .._sse import Parser
 from ..errors import StasisError
-from .transport import AsyncTransport
+from .transport import AsyncTransport, judge
 
 PIECE = 1 << 20
 OUT_OF_RANGE = 416
@@ -155,3 +155,13 @@ async def resumed(
                 return
             await transport.breathe(error, broken)
             broken += 1
+
+
+async def download(transport: AsyncTransport, call: Call) -> AsyncIterator[bytes]:
+    """The bytes of something that is made while it is read, and so comes from one connection."""
+    try:
+        async with transport.stream(call) as response:
+            async for piece in response.aiter_bytes():
+                yield piece
+    except httpx.TransportError as error:
+        raise judge(error)[1] from error

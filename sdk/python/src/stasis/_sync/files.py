@@ -15,7 +15,7 @@ from .._json import decode
 from .._requests import Call, at, get, present, span
 from .._sse import Parser
 from ..errors import StasisError
-from .transport import Transport
+from .transport import Transport, judge
 
 PIECE = 1 << 20
 OUT_OF_RANGE = 416
@@ -157,3 +157,13 @@ def resumed(
                 return
             transport.breathe(error, broken)
             broken += 1
+
+
+def download(transport: Transport, call: Call) -> Iterator[bytes]:
+    """The bytes of something that is made while it is read, and so comes from one connection."""
+    try:
+        with transport.stream(call) as response:
+            for piece in response.iter_bytes():
+                yield piece
+    except httpx.TransportError as error:
+        raise judge(error)[1] from error

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from os import PathLike, fspath, replace
 from types import TracebackType
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Type, Union
 
@@ -30,7 +31,8 @@ from .._requests import (
 )
 from .._show import OnOutput, nowhere, to_own_streams
 from ..result import Result
-from .files import Files, resumed
+from .events import listen
+from .files import Files, download, resumed
 from .instruction import Instruction
 from .transport import Transport
 
@@ -139,6 +141,12 @@ class Machine:
         """Names that could stand where the cursor is; at the end unless told."""
         call = post(self._path("/complete"), {"code": code, "cursor": cursor}, repeatable=True)
         return self._transport.ask(call, types.Completions)
+
+    def events(
+        self, *, kind: Optional[str] = None, after: Optional[int] = None
+    ) -> Iterator[types.Event]:
+        """What changes about it, as `events` of the client tells."""
+        return listen(self._transport, self.name, None, kind, after)
 
     # files
 
@@ -297,6 +305,22 @@ class Machine:
         self.name = promoted.machine.name
         self.info = promoted.machine
         return Machine(self._transport, promoted.former.name, promoted.former)
+
+    def export(self, *, history: bool = False) -> Iterator[bytes]:
+        """It as one file, piece by piece: its state now, or all its checkpoints and its log."""
+        query = {"history": "true" if history else "false"}
+        call = Call("GET", self._path("/export"), query=query, timeout=LONG_SILENCE)
+        return download(self._transport, call)
+
+    def export_to(
+        self, local: Union[str, PathLike[str]], *, history: bool = False
+    ) -> None:
+        """Writes it to a file of this computer, which has its name only once it is whole."""
+        part = f"{fspath(local)}.part"
+        with open(part, "wb") as file:
+            for piece in self.export(history=history):
+                file.write(piece)
+        replace(part, local)
 
     def attempt(self, *, reseed: bool = False) -> Attempt:
         """A branch to work on in a `with` block: what it did counts if the block ends well."""

@@ -1,8 +1,10 @@
 //! What every SDK can do, with the Rust SDK. Its arguments are the names of the scenarios.
 
+mod service;
+
 use stasis_sdk::types::{
     AdoptRequest, BranchRequest, Change, Durability, ExploreRequest, FileChange, Filter,
-    NewMachine, NewToken, Status, Update, Vary,
+    NewMachine, Status, Update, Vary,
 };
 use stasis_sdk::{Client, Error, Exec, Kind, Machine, Result, Retry, StreamExt, Streamed};
 use std::collections::BTreeMap;
@@ -52,10 +54,12 @@ async fn scenario(client: &Client, name: &str) -> Result<()> {
         "watching" => watching(client).await,
         "artifacts" => artifacts(client).await,
         "transcript" => transcript(client).await,
-        "refusals" => refusals(client).await,
-        "templates" => templates(client).await,
-        "tokens" => tokens(client).await,
-        "store" => store(client).await,
+        "refusals" => service::refusals(client).await,
+        "events" => service::events(client).await,
+        "moving" => service::moving(client).await,
+        "templates" => service::templates(client).await,
+        "tokens" => service::tokens(client).await,
+        "store" => service::store(client).await,
         "forevervm" => forevervm(client).await,
         other => panic!("no scenario {other}"),
     }
@@ -354,6 +358,8 @@ async fn the_past(client: &Client) -> Result<()> {
     assert_eq!(all(past.read(&format!("{home}/note"))).await?.concat(), b"one");
     assert!(past.files(&home).await?.iter().any(|view| view.path.ends_with("note")));
     assert_eq!(machine.lineage().await?.tree.machine, machine.name());
+    let families = client.lineage().await?;
+    assert!(families.iter().any(|family| family.machine == machine.name()));
     assert!(machine.disk().await?.checkpoints >= 2);
     machine.remove().await
 }
@@ -506,49 +512,6 @@ async fn transcript(client: &Client) -> Result<()> {
     assert!(listed.iter().all(|one| one.status == Status::Done));
     assert_eq!(all(machine.instructions(1)).await?, listed[1..]);
     machine.remove().await
-}
-
-async fn refusals(client: &Client) -> Result<()> {
-    let error = refused(client.get_machine("nobody").await, Kind::NotFound);
-    let Error::Api(error) = error else { unreachable!("it has a kind") };
-    assert_eq!((error.code.as_str(), error.status), ("machine.not_found", 404));
-    assert!(error.hint.is_some() && error.request_id.is_some());
-    let machine = fresh(client).await?;
-    let named = |name: &str| NewMachine { name: Some(name.into()), ..NewMachine::default() };
-    refused(client.create_machine(named(machine.name())).await, Kind::Conflict);
-    refused(client.create_machine(named("no/name")).await, Kind::Invalid);
-    refused(machine.instruction(7).result().await, Kind::NotFound);
-    refused(client.get_machine("..").await, Kind::Invalid);
-    let url = std::env::var("STASIS_URL").expect("an address");
-    refused(Client::new(url, "a.b")?.whoami().await, Kind::Unauthorized);
-    machine.remove().await
-}
-
-async fn templates(client: &Client) -> Result<()> {
-    let listed = client.list_templates().await?;
-    assert_eq!(client.get_template(&listed[0].name).await?, listed[0]);
-    refused(client.get_template("none").await, Kind::NotFound);
-    let built = client.build_template("no recipe", |_| ()).await;
-    assert!(built.expect_err("no recipe").kind().is_some());
-    Ok(())
-}
-
-async fn tokens(client: &Client) -> Result<()> {
-    let scopes = Some(vec!["machines".to_owned()]);
-    let new = NewToken { name: Some("suite".into()), scopes, ..NewToken::default() };
-    let made = client.create_token(&new).await?;
-    assert!(client.list_tokens().await?.iter().any(|token| token.id == made.id));
-    let other = Client::new(std::env::var("STASIS_URL").expect("an address"), made.token)?;
-    assert_eq!(other.whoami().await?.scopes, ["machines"]);
-    refused(other.list_tokens().await, Kind::Forbidden);
-    client.revoke_token(&made.id).await?;
-    refused(other.whoami().await, Kind::Unauthorized);
-    Ok(())
-}
-
-async fn store(client: &Client) -> Result<()> {
-    assert!(client.store_stats().await?.images > 0);
-    Ok(())
 }
 
 async fn forevervm(client: &Client) -> Result<()> {

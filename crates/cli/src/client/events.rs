@@ -1,0 +1,111 @@
+//! What changes on a service, as it tells it, over as many connections as it takes.
+//!
+//! A connection that breaks is opened again behind the last event that came; one that breaks again
+//! and again without a word is given up.
+
+use super::Client;
+use crate::failure::{Exit, Failure, Result};
+use reqwest::{Method, Response};
+use serde_json::Value;
+use stasis_api::Event;
+use std::time::Duration;
+
+/// More than any event takes.
+const LONGEST: usize = 1 << 20;
+/// How often a connection may break in a row.
+const TRIES: u32 = 6;
+
+pub struct Events<'a> {
+    client: &'a Client,
+    /// What is wanted, as a query that begins with `&` or is empty.
+    query: String,
+    after: Option<u64>,
+    open: Option<Response>,
+    buffer: Vec<u8>,
+    broken: u32,
+}
+
+impl<'a> Events<'a> {
+    pub fn new(client: &'a Client, query: String, after: Option<u64>) -> Events<'a> {
+        Events { client, query, after, open: None, buffer: Vec::new(), broken: 0 }
+    }
+
+    /// Comes back once nothing that happens from then on is missed.
+    pub async fn begin(&mut self) -> Result<()> {
+        while self.after.is_none() {
+            match self.take()? {
+                Some(_) => {}
+                None => self.more().await?,
+            }
+        }
+        Ok(())
+    }
+
+    pub async fn next(&mut self) -> Result<Event> {
+        loop {
+            match self.take()? {
+                Some(Some(event)) => return Ok(event),
+                Some(None) => {}
+                None => self.more().await?,
+            }
+        }
+    }
+
+    /// The next whole frame: an event, or only a number or a sign of life.
+    fn take(&mut self) -> Result<Option<Option<Event>>> {
+        let Some(end) = self.buffer.windows(2).position(|two| two == b"\n\n") else {
+            return Ok(None);
+        };
+        let frame: Vec<u8> = self.buffer.drain(..end + 2).collect();
+        let frame = String::from_utf8_lossy(&frame);
+        let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name));
+        if let Some(id) = field("id:").and_then(|id| id.trim().parse().ok()) {
+            self.after = Some(id);
+        }
+        let event = field("data:").map(serde_json::from_str::<Event>).transpose();
+        event.map(Some).map_err(|error| strange(&error.to_string()))
+    }
+
+    /// Reads on, over a new connection if there is none.
+    async fn more(&mut self) -> Result<()> {
+        let Some(answer) = &mut self.open else { return self.connect().await };
+        match answer.chunk().await {
+            Ok(Some(piece)) => {
+                self.broken = 0;
+                self.buffer.extend_from_slice(&piece);
+                match self.buffer.len() > LONGEST {
+                    true => Err(strange("an event without an end")),
+                    false => Ok(()),
+                }
+            }
+            Ok(None) | Err(_) => self.lost().await,
+        }
+    }
+
+    async fn connect(&mut self) -> Result<()> {
+        let after = self.after.map(|number| format!("&after={number}")).unwrap_or_default();
+        let path = format!("/v1/events?{}", (self.query.clone() + &after).trim_start_matches('&'));
+        self.open = Some(self.client.send(Method::GET, &path, None::<&Value>, true).await?);
+        Ok(())
+    }
+
+    /// Waits before the next try; gives up after too many.
+    async fn lost(&mut self) -> Result<()> {
+        self.open = None;
+        self.buffer.clear();
+        self.broken += 1;
+        if self.broken > TRIES {
+            let message = "the stream of events breaks off again and again";
+            return Err(Failure::new("service.cut_off", message).exit(Exit::Unavailable));
+        }
+        tokio::time::sleep(Duration::from_millis(50 << self.broken)).await;
+        Ok(())
+    }
+}
+
+fn strange(what: &str) -> Failure {
+    Failure::new(
+        "service.foreign",
+        format!("the service told an event that makes no sense: {what}"),
+    )
+}

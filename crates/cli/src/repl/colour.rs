@@ -1,0 +1,126 @@
+//! Python in colours while it is typed: keywords, strings, numbers, comments. Pure; what is not
+//! Python is coloured as if it were, and means nothing.
+
+/// How a piece of code is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Keyword,
+    Name,
+    Text,
+    Number,
+    Comment,
+    Other,
+}
+
+impl Kind {
+    fn paint(self) -> Option<&'static str> {
+        match self {
+            Kind::Keyword => Some("\x1b[35m"),
+            Kind::Text => Some("\x1b[32m"),
+            Kind::Number => Some("\x1b[36m"),
+            Kind::Comment => Some("\x1b[90m"),
+            Kind::Name | Kind::Other => None,
+        }
+    }
+}
+
+const KEYWORDS: [&str; 37] = [
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "case", "class",
+    "continue", "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if",
+    "import", "in", "is", "lambda", "match", "nonlocal", "not", "or", "pass", "raise", "return",
+    "try", "while", "with", "yield",
+];
+
+/// The code with colours around its pieces; the same letters otherwise.
+pub fn paint(code: &str) -> String {
+    let mut painted = String::with_capacity(code.len() * 2);
+    let mut rest = code;
+    while !rest.is_empty() {
+        let (kind, len) = piece(rest);
+        let (text, after) = rest.split_at(len);
+        match kind.paint() {
+            Some(colour) => painted.extend([colour, text, "\x1b[0m"]),
+            None => painted.push_str(text),
+        }
+        rest = after;
+    }
+    painted
+}
+
+/// What the code begins with, and how many bytes of it.
+fn piece(code: &str) -> (Kind, usize) {
+    let first = code.chars().next().unwrap_or(' ');
+    let while_ = |fits: fn(char) -> bool| code.find(|c| !fits(c)).unwrap_or(code.len());
+    match first {
+        '#' => (Kind::Comment, code.find('\n').unwrap_or(code.len())),
+        '\'' | '"' => (Kind::Text, text(code, 0)),
+        '0'..='9' => (Kind::Number, while_(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')),
+        c if c.is_alphabetic() || c == '_' => {
+            word(code, while_(|c| c.is_alphanumeric() || c == '_'))
+        }
+        c => (Kind::Other, c.len_utf8()),
+    }
+}
+
+/// A word, or the string whose letters before the quote it is.
+fn word(code: &str, len: usize) -> (Kind, usize) {
+    let (word, rest) = code.split_at(len);
+    let prefix = len <= 2 && word.chars().all(|c| "rRbBuUfFtT".contains(c));
+    match rest.chars().next() {
+        Some('\'' | '"') if prefix => (Kind::Text, text(code, len)),
+        _ if KEYWORDS.contains(&word) => (Kind::Keyword, len),
+        _ => (Kind::Name, len),
+    }
+}
+
+/// Where the string ends whose quote stands at `from`; a plain one ends with its line.
+fn text(code: &str, from: usize) -> usize {
+    let quote = &code[from..=from];
+    let triple = quote.repeat(3);
+    let long = code[from..].starts_with(&triple);
+    let mark = if long { triple.as_str() } else { quote };
+    let mut at = from + mark.len();
+    while let Some(c) = code[at..].chars().next() {
+        match c {
+            _ if code[at..].starts_with(mark) => return at + mark.len(),
+            '\n' if !long => return at,
+            '\\' => at += 1 + code[at + 1..].chars().next().map_or(0, char::len_utf8),
+            c => at += c.len_utf8(),
+        }
+    }
+    code.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(painted: &str) -> String {
+        let mut text = String::new();
+        let mut rest = painted;
+        while let Some((before, after)) = rest.split_once("\x1b[") {
+            text.push_str(before);
+            rest = after.split_once('m').expect("a colour").1;
+        }
+        text + rest
+    }
+
+    #[test]
+    fn pieces_have_colours() {
+        assert_eq!(paint("x"), "x");
+        assert_eq!(paint("if x"), "\x1b[35mif\x1b[0m x");
+        assert_eq!(paint("1_0.5e3"), "\x1b[36m1_0.5e3\x1b[0m");
+        assert_eq!(paint("f'{a}' # b"), "\x1b[32mf'{a}'\x1b[0m \x1b[90m# b\x1b[0m");
+        assert_eq!(paint("'''a\nif'''"), "\x1b[32m'''a\nif'''\x1b[0m");
+        assert_eq!(paint("'a\nif"), "\x1b[32m'a\x1b[0m\n\x1b[35mif\x1b[0m");
+        assert_eq!(paint("iffy.for_"), "iffy.for_");
+    }
+
+    #[test]
+    fn not_a_letter_is_lost_or_added() {
+        for code in ["'\\", "\"\\é", "x = [1, 'é', \"ü\"]\n\tdef", "𝒳 = '''", "b'", "#", "…"]
+        {
+            assert_eq!(plain(&paint(code)), code, "{code:?}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Scenarios of the service itself: what it refuses, tells, takes in, and looks after.
+
+use super::{all, first, flaky, fresh, refused, tags, value};
+use stasis_sdk::types::{NewMachine, NewToken};
+use stasis_sdk::{Client, Error, Kind, Result, StreamExt, Wanted};
+
+pub async fn refusals(client: &Client) -> Result<()> {
+    let error = refused(client.get_machine("nobody").await, Kind::NotFound);
+    let Error::Api(error) = error else { unreachable!("it has a kind") };
+    assert_eq!((error.code.as_str(), error.status), ("machine.not_found", 404));
+    assert!(error.hint.is_some() && error.request_id.is_some());
+    let machine = fresh(client).await?;
+    let named = |name: &str| NewMachine { name: Some(name.into()), ..NewMachine::default() };
+    refused(client.create_machine(named(machine.name())).await, Kind::Conflict);
+    refused(client.create_machine(named("no/name")).await, Kind::Invalid);
+    refused(machine.instruction(7).result().await, Kind::NotFound);
+    refused(client.get_machine("..").await, Kind::Invalid);
+    let url = std::env::var("STASIS_URL").expect("an address");
+    refused(Client::new(url, "a.b")?.whoami().await, Kind::Unauthorized);
+    machine.remove().await
+}
+
+pub async fn events(client: &Client) -> Result<()> {
+    let far = flaky()?;
+    let new = NewMachine { tags: tags(&[("of", "events")]), ..NewMachine::default() };
+    let machine = far.create_machine(new).await?;
+    for i in 0..12 {
+        machine.run(i.to_string()).await?;
+    }
+    // over a way that breaks: each is told, in order, and once
+    let kind = Some("instruction.finished".to_owned());
+    let wanted = Wanted { kind, after: Some(0), ..Wanted::default() };
+    let found = all(machine.events(wanted.clone()).take(12).boxed()).await?;
+    assert!(found.iter().filter_map(|event| event.seq).eq(0..12), "{found:?}");
+    assert!(found.is_sorted_by(|one, next| one.id < next.id), "{found:?}");
+    let machine = client.machine(machine.name());
+    let again = Wanted { after: Some(found[0].id - 1), ..wanted };
+    assert_eq!(first(machine.events(again)).await?, found[0]);
+    let after = Some(found[3].id - 1);
+    let tagged = Wanted { tag: Some("of=events".into()), after, ..Wanted::default() };
+    assert!(first(client.events(tagged)).await?.id >= found[3].id);
+    machine.remove().await
+}
+
+pub async fn moving(client: &Client) -> Result<()> {
+    let machine = fresh(client).await?;
+    machine.run("x = 7").await?;
+    let whole = all(machine.export(true)).await?;
+    let pieces = || futures_util::stream::iter(whole.clone().into_iter().map(Ok));
+    refused(client.import_machine(pieces(), None).await, Kind::Conflict);
+    let name = format!("{}-copy", machine.name());
+    let copy = client.import_machine(pieces(), Some(&name)).await?;
+    assert_eq!(copy.name(), name);
+    assert_eq!(all(copy.instructions(0)).await?[0].code, "x = 7");
+    assert_eq!(value(&copy, "x").await?, "7");
+    copy.remove().await?;
+    let name = format!("{}-piped", machine.name());
+    let piped = client.import_machine(machine.export(false), Some(&name)).await?;
+    assert_eq!(value(&piped, "x + 1").await?, "8");
+    piped.remove().await?;
+    let nothing = futures_util::stream::iter([Ok(b"no machine".to_vec())]);
+    assert!(client.import_machine(nothing, None).await.expect_err("refused").kind().is_some());
+    machine.remove().await
+}
+
+pub async fn templates(client: &Client) -> Result<()> {
+    let listed = client.list_templates().await?;
+    assert_eq!(client.get_template(&listed[0].name).await?, listed[0]);
+    refused(client.get_template("none").await, Kind::NotFound);
+    refused(client.remove_template("none").await, Kind::NotFound);
+    let built = client.build_template("no recipe", |_| ()).await;
+    assert!(built.expect_err("no recipe").kind().is_some());
+    Ok(())
+}
+
+pub async fn tokens(client: &Client) -> Result<()> {
+    let scopes = Some(vec!["machines".to_owned()]);
+    let new = NewToken { name: Some("suite".into()), scopes, ..NewToken::default() };
+    let made = client.create_token(&new).await?;
+    assert!(client.list_tokens().await?.iter().any(|token| token.id == made.id));
+    let other = Client::new(std::env::var("STASIS_URL").expect("an address"), made.token)?;
+    assert_eq!(other.whoami().await?.scopes, ["machines"]);
+    refused(other.list_tokens().await, Kind::Forbidden);
+    client.revoke_token(&made.id).await?;
+    refused(other.whoami().await, Kind::Unauthorized);
+    Ok(())
+}
+
+pub async fn store(client: &Client) -> Result<()> {
+    assert!(client.store_stats().await?.images > 0);
+    client.store_gc().await?;
+    client.store_check(false).await?;
+    Ok(())
+}
