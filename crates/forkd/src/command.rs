@@ -7,11 +7,13 @@
 
 use crate::Forkd;
 use crate::error::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stasis_api::{Exec, Instruction, Status, Timeout};
 use stasis_machine::Machine;
 use std::collections::BTreeMap;
+use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 const PROGRAM: &str = include_str!("command.py");
@@ -48,7 +50,7 @@ fn thirty() -> u64 {
     30
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Completed {
     #[serde(default)]
     pub stdout: String,
@@ -73,7 +75,7 @@ pub struct Job {
     pub exit_code: Option<i64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalAnswer {
     pub result: Option<String>,
     pub error: Option<String>,
@@ -194,13 +196,24 @@ impl Forkd {
 
     /// Runs code in the session, which remembers; its value as text.
     pub fn eval(&self, account: &str, id: &str, code: &str) -> Result<EvalAnswer> {
+        let (machine, seq) = self.start_eval(account, id, code)?;
+        let end = machine.wait(seq).map_err(Error::during("eval"))?;
+        Ok(self.evaluated(end))
+    }
+
+    /// Starts code in the session; its machine, and its number, by which it can be followed.
+    pub fn start_eval(&self, account: &str, id: &str, code: &str) -> Result<(Arc<Machine>, u64)> {
         let machine = self.sandbox(account, id)?;
         let timeout = Timeout::Seconds(EVAL_SECONDS);
         let exec = Exec { code: code.to_owned(), timeout, ..Exec::default() };
         let seq = machine.submit(exec).map_err(Error::during("eval"))?;
-        let end = machine.wait(seq).map_err(Error::during("eval"))?;
+        Ok((machine, seq))
+    }
+
+    /// How code that was started ended.
+    pub fn evaluated(&self, end: Instruction) -> EvalAnswer {
         let outcome = end.outcome.unwrap_or_default();
-        Ok(match outcome.error {
+        match outcome.error {
             Some(error) => EvalAnswer {
                 result: None,
                 error: Some(format!("{}: {}", error.name, error.message)),
@@ -211,7 +224,19 @@ impl Forkd {
                 let result = Some(outcome.value.unwrap_or_else(|| "None".into()));
                 EvalAnswer { result, error: None, exit_code: 0 }
             }
-        })
+        }
+    }
+
+    /// The end of a file in a sandbox, read without running anything there; empty, as long as
+    /// there is no such file.
+    pub fn tail(&self, account: &str, id: &str, path: &str, bytes: u64) -> Result<String> {
+        let machine = self.sandbox(account, id)?;
+        let Ok((info, mut file)) = machine.read_file(path) else { return Ok(String::new()) };
+        let failed = |error: std::io::Error| Error::new(500, format!("read: {error}"));
+        file.seek(SeekFrom::Start(info.size.saturating_sub(bytes))).map_err(failed)?;
+        let mut end = Vec::new();
+        file.take(bytes).read_to_end(&mut end).map_err(failed)?;
+        Ok(String::from_utf8_lossy(&end).into_owned())
     }
 }
 

@@ -1,12 +1,13 @@
 //! forkd's objects, field by field as its clients know them.
 
 use crate::{DIFF, FROM, PAUSE, TAG, tag};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_api::{State, Template};
 use stasis_machine::Machine;
 use std::sync::Arc;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SnapshotInfo {
     pub tag: String,
     /// Where it is kept; a name here, not a path.
@@ -28,7 +29,7 @@ pub struct SnapshotInfo {
     pub warning: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxInfo {
     pub id: String,
     pub snapshot_tag: String,
@@ -75,7 +76,7 @@ pub struct WorkspaceInfo {
     pub last_active_unix: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ping {
     pub pong: bool,
     pub numpy_version: String,

@@ -12,7 +12,7 @@ use crate::host::{Host, Inner};
 use crate::machine::Machine;
 use event_listener::EventListener;
 use serde::{Deserialize, Serialize};
-use stasis_api::{Event, EventKind, Status, Timestamp};
+use stasis_api::{Event, EventKind, Name, Status, Timestamp};
 use stasis_store::Store;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -68,6 +68,14 @@ pub struct News {
     pub missed: bool,
 }
 
+/// What is new on all machines, for those who tell each account its part.
+pub struct Everywhere {
+    /// Account, machine, and what happened there.
+    pub happened: Vec<(String, Name, EventKind)>,
+    pub after: u64,
+    pub missed: bool,
+}
+
 /// What an event is about, besides its kind.
 #[derive(Default)]
 pub(crate) struct About {
@@ -101,7 +109,7 @@ impl Events {
         &self,
         account: Option<String>,
         tags: BTreeMap<String, String>,
-        machine: Option<stasis_api::Name>,
+        machine: Option<Name>,
         kind: EventKind,
         about: About,
     ) {
@@ -135,6 +143,18 @@ impl Events {
             }
         }
         news
+    }
+
+    fn everywhere(&self, after: u64, most: usize) -> Everywhere {
+        let log = self.log();
+        let missed = after < log.gone;
+        let first = log.kept.partition_point(|entry| entry.event.id <= after);
+        let new = log.kept.iter().skip(first).take(most);
+        let after = new.clone().last().map_or(after, |entry| entry.event.id);
+        let one = |entry: &Arc<Entry>| {
+            Some((entry.account.clone()?, entry.event.machine.clone()?, entry.event.kind))
+        };
+        Everywhere { happened: new.filter_map(one).collect(), after, missed }
     }
 
     /// Writes down what is not yet.
@@ -173,6 +193,11 @@ impl Host {
     /// Events after a number that somebody wants, at most `most`.
     pub fn events_after(&self, after: u64, wanted: &Interest, most: usize) -> News {
         self.inner().events.after(after, wanted, most)
+    }
+
+    /// What happened on any machine after a number, of at most `most` events.
+    pub fn happened_after(&self, after: u64, most: usize) -> Everywhere {
+        self.inner().events.everywhere(after, most)
     }
 
     /// The number of the newest event.

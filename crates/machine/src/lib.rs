@@ -44,7 +44,7 @@ mod upkeep;
 mod watch;
 
 pub use error::{Error, Result};
-pub use events::{Interest, News};
+pub use events::{Everywhere, Interest, News};
 pub use files::{Fault, Upload, Watch};
 pub use history::{Branch, MAX_BRANCHES};
 pub use host::Host;

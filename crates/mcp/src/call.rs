@@ -7,15 +7,17 @@ use crate::answer::{Answer, failure, images};
 use crate::changes::Changes;
 use crate::error::{Error, Result};
 use crate::output::Ran;
-use crate::server::ToolSet;
+use crate::sets::ToolSet;
 use crate::table::Reply;
 use crate::tasks;
+use crate::turns::Turns;
 use rmcp::model::{
     ClientCapabilities, CreateTaskResult, InputResponses, ProgressNotificationParam,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use stasis_api::{Chunk, Exec, Instruction, NewMachine};
+use stasis_forkd::Forkd;
 use stasis_machine::{Host, Machine, Progress};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,11 +36,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Call {
     pub host: Arc<Host>,
+    pub forkd: Forkd,
     pub account: String,
+    /// Whether the caller may build templates.
+    pub may_build: bool,
     /// The tool that is called.
     pub name: String,
     pub tools: ToolSet,
     pub changes: Arc<Changes>,
+    pub turns: Turns,
     pub context: RequestContext<RoleServer>,
     /// What the client answered to questions of an earlier round, and what it was given to keep.
     pub inputs: InputResponses,
@@ -92,13 +98,19 @@ impl Call {
         }
     }
 
-    /// Does what blocks on a thread where that hurts nobody.
+    /// Does what blocks when it is the caller's turn, on a thread where that hurts nobody.
     pub async fn block<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Call) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let turn = self.turns.take(&self.account).await?;
         let call = self.clone();
-        let done = tokio::task::spawn_blocking(move || work(&call)).await;
+        let job = move || {
+            let done = work(&call);
+            drop(turn);
+            done
+        };
+        let done = tokio::task::spawn_blocking(job).await;
         done.map_err(|error| Error::Unfinished(error.to_string()))?
     }
 
@@ -149,6 +161,16 @@ impl Call {
             Ok((machine, seq))
         })
         .await
+    }
+
+    /// Starts an instruction and follows it to its end, which comes soon if the caller gives up.
+    pub async fn run_to_end(
+        &self,
+        start: impl FnOnce(&Call) -> Result<(Arc<Machine>, u64)> + Send + 'static,
+    ) -> Result<Instruction> {
+        let (machine, seq) = self.block(start).await?;
+        let end = self.follow(&machine, seq, None).await?;
+        end.map(|(end, _)| end).ok_or_else(|| Error::Unfinished("it goes on".into()))
     }
 
     /// The end of an instruction and all it printed; nothing, if it runs longer than `until`.

@@ -1,29 +1,38 @@
 //! What changed on the host, for clients that want to be told: machines that came, went or did
-//! something. One task looks while somebody listens, and none does otherwise.
+//! something. One task follows the host's events while somebody listens, and none does otherwise.
+//!
+//!   events of the host ──► one change per machine and moment ──► listeners
 
-use stasis_machine::Host;
-use std::collections::HashMap;
+use stasis_api::{EventKind, Name};
+use stasis_machine::{Everywhere, Host};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
-/// How often is looked.
-const PERIOD: Duration = Duration::from_millis(250);
+/// Between two looks, so that machines in a hurry are told of once and not a thousand times.
+const BREATH: Duration = Duration::from_millis(100);
+/// How often is looked whether anybody still listens, when nothing happens.
+const SELDOM: Duration = Duration::from_secs(5);
+/// Events of one look.
+const MOST: usize = 10_000;
 /// Changes that wait for a slow listener; one that misses some is told that all may have changed.
 const BACKLOG: usize = 256;
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// Machines of an account came or went.
     List(String),
     /// Something happened on a machine.
     Machine {
         account: String,
-        name: String,
+        name: Name,
     },
     /// There are other tools, or other prompts.
     Tools,
     Prompts,
+    /// It is not known what changed.
+    Anything,
 }
 
 pub struct Changes {
@@ -31,9 +40,6 @@ pub struct Changes {
     sender: broadcast::Sender<Change>,
     watched: Mutex<bool>,
 }
-
-/// What is compared of a machine: account, then what grows or flips when it does something.
-type Look = HashMap<String, (String, u64, bool, String)>;
 
 impl Changes {
     pub fn new(host: &Arc<Host>) -> Arc<Changes> {
@@ -46,7 +52,8 @@ impl Changes {
         let receiver = self.sender.subscribe();
         let mut watched = self.watched.lock().unwrap_or_else(|poison| poison.into_inner());
         if !std::mem::replace(&mut *watched, true) {
-            tokio::spawn(self.clone().watch());
+            let after = self.host.upgrade().map_or(0, |host| host.last_event());
+            tokio::spawn(self.clone().watch(after));
         }
         receiver
     }
@@ -56,18 +63,20 @@ impl Changes {
         let _ = self.sender.send(change);
     }
 
-    async fn watch(self: Arc<Self>) {
-        let mut before = self.look().await;
-        loop {
-            tokio::time::sleep(PERIOD).await;
-            if self.is_done() {
-                return;
+    async fn watch(self: Arc<Self>, mut after: u64) {
+        while !self.is_done() {
+            let Some(host) = self.host.upgrade() else { continue };
+            // before the look: what happens after it is heard of
+            let next = host.next_event();
+            let news = host.happened_after(after, MOST);
+            drop(host);
+            if news.after == after {
+                let _ = tokio::time::timeout(SELDOM, next).await;
+                continue;
             }
-            let now = self.look().await;
-            if let (Some(before), Some(now)) = (&before, &now) {
-                differences(before, now).into_iter().for_each(|change| self.tell(change));
-            }
-            before = now;
+            after = news.after;
+            changes(news).into_iter().for_each(|change| self.tell(change));
+            tokio::time::sleep(BREATH).await;
         }
     }
 
@@ -77,62 +86,54 @@ impl Changes {
         *watched = self.sender.receiver_count() > 0 && self.host.strong_count() > 0;
         !*watched
     }
+}
 
-    async fn look(&self) -> Option<Look> {
-        let host = self.host.upgrade()?;
-        let all = move || {
-            let machines = host.machines().into_iter();
-            let one = |machine: Arc<stasis_machine::Machine>| {
-                let now = machine.describe();
-                let at = now.checkpoint.map(|at| at.to_string()).unwrap_or_default();
-                let seen = (machine.account(), now.instructions, now.has_pending_instruction, at);
-                (now.name.to_string(), seen)
-            };
-            machines.map(one).collect()
-        };
-        tokio::task::spawn_blocking(all).await.ok()
+/// A receiver from before a client was told that it is listened for it: what the client does the
+/// moment it hears that must not be missed.
+#[derive(Clone, Default)]
+pub struct Early(Arc<Mutex<Option<broadcast::Receiver<Change>>>>);
+
+impl Early {
+    pub fn hear(&self, changes: &Arc<Changes>) {
+        *self.0.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(changes.listen());
+    }
+
+    pub fn take(&self) -> Option<broadcast::Receiver<Change>> {
+        self.0.lock().unwrap_or_else(|poison| poison.into_inner()).take()
     }
 }
 
-fn differences(before: &Look, now: &Look) -> Vec<Change> {
-    let mut lists = Vec::new();
-    let mut machines = Vec::new();
-    for (name, seen) in now {
-        let old = before.get(name);
-        if old.is_none_or(|old| old.0 != seen.0) {
-            lists.push(seen.0.clone());
-        } else if old != Some(seen) {
-            machines.push(Change::Machine { account: seen.0.clone(), name: name.clone() });
-        }
-    }
-    let gone = before.iter().filter(|(name, _)| !now.contains_key(*name));
-    lists.extend(gone.map(|(_, seen)| seen.0.clone()));
-    lists.sort();
-    lists.dedup();
-    lists.into_iter().map(Change::List).chain(machines).collect()
+/// Each change once. Lists come first: a machine that is new is in them.
+fn changes(news: Everywhere) -> BTreeSet<Change> {
+    let one = |(account, name, kind): (String, Name, EventKind)| match kind {
+        EventKind::MachineCreated | EventKind::MachineRemoved => Change::List(account),
+        _ => Change::Machine { account, name },
+    };
+    let missed = news.missed.then_some(Change::Anything);
+    news.happened.into_iter().map(one).chain(missed).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn look(all: &[(&str, &str, u64)]) -> Look {
-        let one = |(name, account, n): &(&str, &str, u64)| {
-            (name.to_string(), (account.to_string(), *n, false, String::new()))
-        };
-        all.iter().map(one).collect()
-    }
-
     #[test]
     fn each_change_is_told_once() {
-        let before = look(&[("a", "x", 1), ("b", "x", 1), ("gone", "y", 1)]);
-        let now = look(&[("a", "x", 2), ("b", "x", 1), ("new", "x", 0)]);
-        let want = [
-            Change::List("x".into()),
-            Change::List("y".into()),
-            Change::Machine { account: "x".into(), name: "a".into() },
+        let happened = |account: &str, name: &str, kind| {
+            (account.to_owned(), name.parse().expect("a name"), kind)
+        };
+        let happened = vec![
+            happened("x", "a", EventKind::InstructionQueued),
+            happened("x", "new", EventKind::MachineCreated),
+            happened("x", "a", EventKind::InstructionFinished),
+            happened("y", "gone", EventKind::MachineRemoved),
+            happened("x", "newer", EventKind::MachineCreated),
         ];
-        assert_eq!(differences(&before, &now), want);
-        assert_eq!(differences(&now, &now), []);
+        let told = changes(Everywhere { happened, after: 5, missed: false });
+        let machine = Change::Machine { account: "x".into(), name: "a".parse().expect("a name") };
+        let want = [Change::List("x".into()), Change::List("y".into()), machine];
+        assert_eq!(told.into_iter().collect::<Vec<_>>(), want);
+        let told = changes(Everywhere { happened: Vec::new(), after: 9, missed: true });
+        assert_eq!(told, BTreeSet::from([Change::Anything]));
     }
 }

@@ -7,8 +7,14 @@ use stasis_api::ErrorBody;
 pub enum Error {
     #[error(transparent)]
     Machine(#[from] stasis_machine::Error),
+    /// What forkd's clients are told.
+    #[error(transparent)]
+    Forkd(#[from] stasis_forkd::Error),
     #[error("{0}")]
     Invalid(String),
+    /// There are too many who wait for their turn.
+    #[error("{0}")]
+    Busy(String),
     /// A thread that worked for a call ended without an answer.
     #[error("the call was not finished: {0}")]
     Unfinished(String),
@@ -25,7 +31,16 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Error::Machine(error) => error.code(),
+            Error::Forkd(error) => match error.status {
+                400 => "forkd.invalid",
+                403 => "token.scope",
+                404 => "forkd.not_found",
+                409 => "forkd.conflict",
+                503 => "forkd.busy",
+                _ => "forkd.failed",
+            },
             Error::Invalid(_) => "request.invalid",
+            Error::Busy(_) => "service.overloaded",
             Error::Unfinished(_) => "mcp.unfinished",
             Error::Io { .. } => "mcp.io",
             Error::Handshake(_) => "mcp.handshake",

@@ -16,6 +16,11 @@ pub const FOREVERVM_INSTRUCTIONS: &str = "\
 Make a REPL with create-python-repl and run code in it with run-python-in-repl. The REPL keeps its \
 state for good.";
 
+pub const FORKD_INSTRUCTIONS: &str = "\
+list_snapshots shows states to start from; spawn_sandboxes starts sandboxes from one. Run commands \
+with exec_command and Python with eval_code: a sandbox keeps its state between calls. \
+branch_sandbox keeps that state as a snapshot, from which more sandboxes can start.";
+
 const NAME: &str = "work-with-machines";
 const ABOUT: &str = "How to work with machines that keep their state.";
 

@@ -5,9 +5,11 @@
 //! Each account has its own sessions, so that a session's id is worth nothing to another. A Host
 //! or an Origin that is not on the lists is refused: a web page must not reach a local service.
 
-use crate::changes::Changes;
-use crate::server::{Server, ToolSet};
+use crate::changes::{Changes, Early};
+use crate::server::Server;
 use crate::sessions::Sessions;
+use crate::sets::ToolSet;
+use crate::turns::Turns;
 use crate::words::Words;
 use crate::{legacy, sse};
 use axum::Router;
@@ -19,6 +21,7 @@ use axum::routing::any;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::Value;
+use stasis_forkd::Forkd;
 use stasis_machine::Host;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -29,11 +32,15 @@ const TOOLS: &str = "x-stasis-tools";
 
 /// Whose request it is: put into the request's extensions by whoever checked its token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Account(pub String);
+pub struct Account {
+    pub name: String,
+    /// Whether this token may build templates. One that may not has sessions of its own.
+    pub may_build: bool,
+}
 
 impl Default for Account {
     fn default() -> Account {
-        Account("root".to_owned())
+        Account { name: "root".to_owned(), may_build: true }
     }
 }
 
@@ -53,6 +60,8 @@ pub struct McpOptions {
     pub conformance: bool,
     /// Instructions and descriptions in place of ours.
     pub words: Arc<Words>,
+    /// How work that blocks is shared between accounts.
+    pub turns: Turns,
 }
 
 impl Default for McpOptions {
@@ -65,6 +74,7 @@ impl Default for McpOptions {
             max_body: 20 << 20,
             conformance: false,
             words: Arc::default(),
+            turns: Turns::default(),
         }
     }
 }
@@ -74,6 +84,7 @@ type Service = StreamableHttpService<Server, Sessions>;
 /// Where MCP is served, and what all of it shares.
 pub struct Mounts {
     host: Arc<Host>,
+    forkd: Forkd,
     options: McpOptions,
     changes: Arc<Changes>,
     accounts: Mutex<HashMap<(ToolSet, Account), Owned>>,
@@ -89,10 +100,10 @@ struct Owned {
 
 /// All tool sets and transports. The account of a request is the `Account` among its extensions,
 /// or `root`.
-pub fn router(host: Arc<Host>, options: McpOptions) -> Router {
+pub fn router(host: Arc<Host>, forkd: Forkd, options: McpOptions) -> Router {
     let changes = Changes::new(&host);
     let (accounts, posts) = (Mutex::default(), Arc::default());
-    let mounts = Arc::new(Mounts { host, options, changes, accounts, posts });
+    let mounts = Arc::new(Mounts { host, forkd, options, changes, accounts, posts });
     let at = |tools: Option<ToolSet>| {
         any(move |State(mounts), request| handle(mounts, tools, request)).with_state(mounts.clone())
     };
@@ -209,9 +220,18 @@ impl Mounts {
     }
 
     pub fn server(&self, tools: ToolSet, account: &Account) -> Server {
-        let (host, changes) = (self.host.clone(), self.changes.clone());
-        let words = self.options.words.clone();
-        Server { words, ..Server::new(host, account.0.clone(), tools, changes) }
+        Server {
+            host: self.host.clone(),
+            forkd: self.forkd.clone(),
+            account: account.clone(),
+            tools,
+            changes: self.changes.clone(),
+            words: self.options.words.clone(),
+            turns: self.options.turns.clone(),
+            notebook: Arc::default(),
+            notes: None,
+            early: Early::default(),
+        }
     }
 
     fn owned(&self, tools: ToolSet, account: Account) -> Owned {
@@ -231,7 +251,7 @@ impl Mounts {
             // an empty list must mean nobody, not everybody
             .enforce_origin_validation();
         let service =
-            StreamableHttpService::new(move || Ok(server.clone()), sessions.clone(), config);
+            StreamableHttpService::new(move || Ok(server.for_client()), sessions.clone(), config);
         Owned { service, sessions }
     }
 }

@@ -166,6 +166,7 @@ fn get(call: &Call, id: &str) -> Answer {
 /// The instructions of the caller's machines, the newest of each first; the cursor is the last one
 /// seen.
 fn list(call: &Call, cursor: Option<&str>) -> Answer {
+    let Some(runner) = call.tools.runner() else { return Ok(json!({ "tasks": [] })) };
     let broken = |error: stasis_machine::Error| tasks::broken(&Error::from(error));
     let after = cursor.map(|cursor| TaskId::parse(cursor).ok_or_else(|| tasks::unknown(cursor)));
     let after = after.transpose()?;
@@ -182,7 +183,7 @@ fn list(call: &Call, cursor: Option<&str>) -> Answer {
         more |= before > room;
         let from = before.saturating_sub(room);
         let some = machine.instructions(from, before - from).map_err(broken)?;
-        let id = |seq| TaskId { tool: call.tools.runner().into(), machine: name.clone(), seq };
+        let id = |seq| TaskId { tool: runner.into(), machine: name.clone(), seq };
         page.extend(some.iter().rev().map(|one| task(&tasks::task(&id(one.seq), one))));
         if page.len() >= PAGE {
             more = true;

@@ -1,7 +1,8 @@
-//! Machines for agents: MCP over a host, as Streamable HTTP and over standard streams.
+//! Machines for agents: MCP over a host, as Streamable HTTP, as the older HTTP+SSE, and over
+//! standard streams.
 //!
 //!   client ──► http ──┐
-//!   client ──► stdio ─┴► server ──► tools, resources, guide ──► calls ──► Host
+//!   client ──► sse ───┴► server ──► tools, resources, guide ──► calls ──► Host
 //!   client ──► proxy ──► http, of a service elsewhere or behind a unix socket
 //!
 //! State between calls is the machine's name in the arguments, never the connection. What goes
@@ -19,6 +20,7 @@ mod error;
 mod files;
 mod fixtures;
 mod forevervm;
+mod forkd;
 mod guide;
 mod http;
 mod input;
@@ -30,19 +32,20 @@ mod proxy;
 mod resources;
 mod server;
 mod sessions;
+mod sets;
 mod shell;
 mod sse;
-mod stdio;
 mod table;
 mod tasks;
 mod text;
 mod tools;
 mod travel;
+mod turns;
 mod words;
 
 pub use error::{Error, Result};
 pub use http::{Account, McpOptions, router};
 pub use proxy::{Upstream, proxy, proxy_streams};
-pub use server::ToolSet;
-pub use stdio::stdio;
+pub use sets::ToolSet;
+pub use turns::{Turn, Turns};
 pub use words::Words;

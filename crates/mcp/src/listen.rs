@@ -1,23 +1,22 @@
 //! Streams of news for clients of revision 2026-07-28: what a filter asks for, until they hang up.
 
-use crate::changes::{Change, Changes};
+use crate::changes::Change;
 use crate::resources::machine_of;
 use rmcp::service::SubscriptionContext;
-use std::sync::Arc;
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 /// Tells of changes until the client has enough.
-pub async fn listen(changes: &Arc<Changes>, account: &str, context: &SubscriptionContext) {
-    let mut news = changes.listen();
+pub async fn listen(mut news: Receiver<Change>, account: &str, context: &SubscriptionContext) {
     loop {
         let change = tokio::select! {
             change = news.recv() => change,
             () = context.cancelled() => return,
         };
         let told = match change {
-            Ok(change) => tell(&change, account, context).await,
             // what was missed is not known: everything may be new
-            Err(RecvError::Lagged(_)) => tell_all(context).await,
+            Ok(Change::Anything) | Err(RecvError::Lagged(_)) => tell_all(context).await,
+            Ok(change) => tell(&change, account, context).await,
             Err(RecvError::Closed) => return,
         };
         if !told {
@@ -40,7 +39,7 @@ async fn tell(change: &Change, account: &str, context: &SubscriptionContext) -> 
             sink.notify_prompt_list_changed().await
         }
         Change::Machine { account: whose, name } if whose == account => {
-            let about = |uri: &&String| machine_of(uri) == Some(name);
+            let about = |uri: &&String| machine_of(uri) == Some(name.as_str());
             let uris = wanted.resource_subscriptions.iter().flatten().filter(about);
             return tell_updates(context, uris).await;
         }

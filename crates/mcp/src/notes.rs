@@ -110,6 +110,7 @@ pub fn news(server: Server, notes: Arc<Notes>) -> impl Stream<Item = ServerNotif
     let start = (changes.listen(), server, notes);
     let batches = stream::unfold(start, async |(mut changes, server, notes)| {
         let change = match changes.recv().await {
+            Ok(Change::Anything) => None,
             Ok(change) => Some(change),
             Err(RecvError::Lagged(_)) => None,
             Err(RecvError::Closed) => return None,
@@ -126,7 +127,7 @@ async fn batch(
     server: &Server,
     notes: &Arc<Notes>,
 ) -> Vec<ServerNotification> {
-    let own = |account: &String| *account == server.account;
+    let own = |account: &String| *account == server.account.name;
     let machine = match &change {
         Some(Change::Tools) => return vec![tools_changed()],
         Some(Change::Prompts) => return vec![prompts_changed()],

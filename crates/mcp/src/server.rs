@@ -1,108 +1,49 @@
 //! The server as the protocol's library wants it: what each request means.
 
-use crate::answer::Answer;
 use crate::call::Call;
-use crate::changes::Changes;
+use crate::changes::{Changes, Early};
 use crate::error::{Error, Result};
+use crate::http::Account;
 use crate::notes::{Notebook, Notes};
-use crate::output::Ran;
+use crate::sets::ToolSet;
 use crate::table::Entry;
+use crate::turns::Turns;
 use crate::words::Words;
-use crate::{ask, complete, fixtures, forevervm, guide, legacy, listen, resources, tasks, tools};
+use crate::{ask, complete, fixtures, forevervm, guide, legacy, listen, resources, tasks};
 use rmcp::model::*;
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use stasis_forkd::Forkd;
 use stasis_machine::{Host, Machine};
 use std::sync::Arc;
-
-/// Which tools a client sees.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum ToolSet {
-    /// Ours.
-    #[default]
-    Stasis,
-    /// The two of foreverVM's server.
-    ForeverVm,
-    /// Ours, and what the protocol's conformance suite calls: for tests only.
-    Conformance,
-}
-
-impl ToolSet {
-    /// Those clients can name, in a path, a header or a flag.
-    pub const PUBLIC: [(&str, ToolSet); 2] =
-        [("stasis", ToolSet::Stasis), ("forevervm", ToolSet::ForeverVm)];
-
-    pub fn named(name: &str) -> Option<ToolSet> {
-        ToolSet::PUBLIC.iter().find(|(own, _)| *own == name).map(|(_, tools)| *tools)
-    }
-
-    pub fn entries(self) -> impl Iterator<Item = &'static Entry> {
-        let (own, more): (&'static [Entry], &'static [Entry]) = match self {
-            ToolSet::Stasis => (&tools::TOOLS, &[]),
-            ToolSet::ForeverVm => (&forevervm::TOOLS, &[]),
-            ToolSet::Conformance => (&tools::TOOLS, &fixtures::TOOLS),
-        };
-        own.iter().chain(more)
-    }
-
-    pub fn find(self, name: &str) -> Option<&'static Entry> {
-        self.entries().find(|entry| entry.tool.name == name)
-    }
-
-    /// What a tool makes of an instruction that is over.
-    pub fn finish(
-        self,
-        tool: &str,
-        ended: Answer<Ran>,
-    ) -> std::result::Result<CallToolResult, ErrorData> {
-        match self.find(tool).and_then(|entry| entry.finish.as_ref()) {
-            Some(finish) => finish(ended),
-            None => Ok(ended.into_result()),
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        let own = ToolSet::PUBLIC.iter().find(|(_, tools)| *tools == self);
-        own.map_or("stasis", |(name, _)| name)
-    }
-
-    /// The tool that runs code: instructions that are found in a machine's log count as its.
-    pub fn runner(self) -> &'static str {
-        match self {
-            ToolSet::ForeverVm => "run-python-in-repl",
-            _ => "run_code",
-        }
-    }
-
-    fn is_test(self) -> bool {
-        self == ToolSet::Conformance
-    }
-}
 
 /// What one account sees.
 #[derive(Clone)]
 pub struct Server {
     pub host: Arc<Host>,
-    pub account: String,
+    pub forkd: Forkd,
+    pub account: Account,
     pub tools: ToolSet,
     pub changes: Arc<Changes>,
     pub words: Arc<Words>,
+    pub turns: Turns,
     /// What sessions of this account want to hear of.
     pub notebook: Arc<Notebook>,
     /// The same of the one client there is, where it has no session by name.
     pub notes: Option<Arc<Notes>>,
+    pub early: Early,
 }
 
 impl Server {
-    pub fn new(host: Arc<Host>, account: String, tools: ToolSet, changes: Arc<Changes>) -> Server {
-        let (words, notebook) = Default::default();
-        Server { host, account, tools, changes, words, notebook, notes: None }
+    /// The same for one more client, or one request without a session.
+    pub fn for_client(&self) -> Server {
+        Server { early: Early::default(), ..self.clone() }
     }
 
     /// A machine of the account's.
     pub fn machine(&self, name: &str) -> Option<Arc<Machine>> {
         let found = self.host.machine(name).ok();
-        found.filter(|machine| machine.account() == self.account)
+        found.filter(|machine| machine.account() == self.account.name)
     }
 
     /// The notes of the client that asks.
@@ -116,20 +57,19 @@ impl Server {
     }
 
     fn instructions(&self) -> &str {
-        let ours = match self.tools {
-            ToolSet::ForeverVm => guide::FOREVERVM_INSTRUCTIONS,
-            _ => guide::INSTRUCTIONS,
-        };
-        self.words.instructions(self.tools).unwrap_or(ours)
+        self.words.instructions(self.tools).unwrap_or(self.tools.instructions())
     }
 
     pub fn call(&self, context: RequestContext<RoleServer>) -> Call {
         Call {
             host: self.host.clone(),
-            account: self.account.clone(),
+            forkd: self.forkd.clone(),
+            account: self.account.name.clone(),
+            may_build: self.account.may_build,
             name: String::new(),
             tools: self.tools,
             changes: self.changes.clone(),
+            turns: self.turns.clone(),
             context,
             inputs: InputResponses::new(),
             state: None,
@@ -137,31 +77,13 @@ impl Server {
         }
     }
 
-    /// A tool nobody knows. foreverVM's clients expect a result that says so.
+    /// A tool nobody knows. Clients of other servers expect a result that says so.
     fn unknown(&self, name: &str) -> std::result::Result<CallToolResponse, ErrorData> {
         let shown: String = name.chars().take(80).collect();
         let words = format!("Unknown tool: {shown}");
-        match self.tools {
-            ToolSet::ForeverVm => Ok(CallToolResult::error(vec![ContentBlock::text(words)]).into()),
-            _ => Err(ErrorData::invalid_params(words, None)),
-        }
-    }
-
-    // logging is left to the suite: the protocol gives it up
-    #[expect(deprecated)]
-    fn abilities(&self) -> ServerCapabilities {
-        let all = ServerCapabilities::builder().enable_tools().enable_prompts().enable_resources();
-        match self.tools {
-            ToolSet::ForeverVm => all.enable_tasks().build(),
-            ToolSet::Stasis => {
-                let all = all.enable_resources_subscribe().enable_resources_list_changed();
-                all.enable_completions().enable_tasks().build()
-            }
-            ToolSet::Conformance => {
-                let all = all.enable_resources_subscribe().enable_resources_list_changed();
-                let all = all.enable_tool_list_changed().enable_prompts_list_changed();
-                all.enable_completions().enable_logging().enable_tasks().build()
-            }
+        match self.tools.is_foreign() {
+            true => Ok(CallToolResult::error(vec![ContentBlock::text(words)]).into()),
+            false => Err(ErrorData::invalid_params(words, None)),
         }
     }
 }
@@ -192,16 +114,9 @@ fn about(mut error: ErrorData, uri: &str) -> ErrorData {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let config = ServerConfig::new(self.abilities()).with_instructions(self.instructions());
-        let version = env!("CARGO_PKG_VERSION");
-        match self.tools {
-            ToolSet::Stasis | ToolSet::Conformance => {
-                config.with_server_info(Implementation::new("stasis", version).with_title("Stasis"))
-            }
-            ToolSet::ForeverVm => {
-                config.with_server_info(Implementation::new("forevervm", "1.0.0"))
-            }
-        }
+        let config = ServerConfig::new(self.tools.abilities());
+        let config = config.with_instructions(self.instructions());
+        config.with_server_info(self.tools.implementation())
     }
 
     async fn list_tools(
@@ -246,7 +161,7 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> std::result::Result<ListResourcesResult, ErrorData> {
-        if self.tools == ToolSet::ForeverVm {
+        if self.tools.is_foreign() {
             return Ok(ListResourcesResult::default());
         }
         let cursor = request.and_then(|request| request.cursor);
@@ -266,7 +181,7 @@ impl ServerHandler for Server {
     ) -> std::result::Result<ListResourceTemplatesResult, ErrorData> {
         let all = match self.tools {
             ToolSet::Stasis => resources::templates(),
-            ToolSet::ForeverVm => Vec::new(),
+            ToolSet::ForeverVm | ToolSet::Forkd => Vec::new(),
             ToolSet::Conformance => [resources::templates(), fixtures::templates()].concat(),
         };
         Ok(ListResourceTemplatesResult::with_all_items(all))
@@ -294,7 +209,7 @@ impl ServerHandler for Server {
     ) -> std::result::Result<ListPromptsResult, ErrorData> {
         let all = match self.tools {
             ToolSet::Stasis => guide::prompts(),
-            ToolSet::ForeverVm => Vec::new(),
+            ToolSet::ForeverVm | ToolSet::Forkd => Vec::new(),
             ToolSet::Conformance => [guide::prompts(), fixtures::prompts()].concat(),
         };
         Ok(ListPromptsResult::with_all_items(all))
@@ -360,11 +275,13 @@ impl ServerHandler for Server {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        (self.tools != ToolSet::ForeverVm).then(|| requested.clone())
+        self.early.hear(&self.changes);
+        (!self.tools.is_foreign()).then(|| requested.clone())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> std::result::Result<(), ErrorData> {
-        listen::listen(&self.changes, &self.account, &context).await;
+        let news = self.early.take().unwrap_or_else(|| self.changes.listen());
+        listen::listen(news, &self.account.name, &context).await;
         Ok(())
     }
 

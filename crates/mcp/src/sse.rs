@@ -9,7 +9,8 @@
 use crate::http::{Account, Mounts};
 use crate::legacy;
 use crate::notes::news;
-use crate::server::{Server, ToolSet};
+use crate::server::Server;
+use crate::sets::ToolSet;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, Request, State};

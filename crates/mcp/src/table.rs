@@ -64,7 +64,7 @@ pub struct Face {
 }
 
 impl Face {
-    fn tool<I: JsonSchema + 'static, O: JsonSchema + 'static>(&self, open_world: bool) -> Tool {
+    pub fn tool<I: JsonSchema + 'static, O: JsonSchema + 'static>(&self, open_world: bool) -> Tool {
         let tool = Tool::new(self.name, self.about, JsonObject::new())
             .with_title(self.title)
             .with_annotations(self.effect.annotations(self.title, open_world));
@@ -134,7 +134,7 @@ impl Entry {
     }
 }
 
-fn parse<I: DeserializeOwned>(arguments: JsonObject) -> Result<I> {
+pub fn parse<I: DeserializeOwned>(arguments: JsonObject) -> Result<I> {
     let parsed = serde_json::from_value(serde_json::Value::Object(arguments));
     parsed.map_err(|error| Error::Invalid(format!("Invalid arguments: {error}")))
 }

@@ -9,7 +9,7 @@
 //! A file that names a set or a tool there is not is refused: it would have no effect.
 
 use crate::error::{Error, Result};
-use crate::server::ToolSet;
+use crate::sets::ToolSet;
 use rmcp::model::Tool;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -30,6 +30,9 @@ async fn what_is_listed() {
     assert!(words.ends_with("The task: count"), "{words}");
     let client = service.session("/mcp/forevervm", "root").await;
     snapshot("forevervm.json", client.request("tools/list", json!({})).await.result());
+    let client = service.session("/mcp/forkd", "root").await;
+    snapshot("forkd.json", client.request("tools/list", json!({})).await.result());
+    assert_eq!(client.request("resources/list", json!({})).await.result()["resources"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

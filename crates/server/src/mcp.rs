@@ -5,11 +5,11 @@ use crate::auth::{Caller, Scope};
 use crate::error::Error;
 use crate::oauth;
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::header;
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use stasis_mcp::{Account, McpOptions, Words};
+use stasis_mcp::{Account, McpOptions, Turns, Words};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,10 +19,21 @@ pub fn routes(app: &App) -> Router<App> {
         hosts: app.guard.hosts().to_vec(),
         origins: app.guard.origins().to_vec(),
         words: app.words.clone(),
+        turns: turns(app),
         ..McpOptions::default()
     };
-    let router = stasis_mcp::router(app.host.clone(), options).layer(from_fn(name_account));
+    let router = stasis_mcp::router(app.host.clone(), app.forkd.clone(), options);
+    let router = router.layer(from_fn_with_state(app.clone(), name_account));
     Router::new().merge(router.with_state(()))
+}
+
+/// The same turns as those of all other requests.
+fn turns(app: &App) -> Turns {
+    let turns = app.turns.clone();
+    Turns::new(move |account: String| {
+        let turns = turns.clone();
+        async move { turns.take(&account).await.map_err(|failure| failure.message) }
+    })
 }
 
 /// The operator's own words for agents, if there is a file of them.
@@ -31,13 +42,15 @@ pub fn words(data: &Path) -> Result<Arc<Words>, Error> {
     words.map(Arc::new).map_err(|error| Error::Words(error.to_string()))
 }
 
-async fn name_account(mut request: Request, next: Next) -> Response {
+async fn name_account(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Caller>().cloned();
     let Some(caller) = caller else { return crate::auth::unauthorized().into_response() };
     if let Err(failure) = caller.need(Scope::Machines) {
-        let refusal = [(header::WWW_AUTHENTICATE, oauth::too_little(Scope::Machines))];
-        return (refusal, failure).into_response();
+        let (headers, path) = (request.headers(), request.uri().path());
+        let how = oauth::too_little(&app, headers, path, Scope::Machines);
+        return ([(header::WWW_AUTHENTICATE, how)], failure).into_response();
     }
-    request.extensions_mut().insert(Account(caller.account));
+    let may_build = caller.may(Scope::Templates);
+    request.extensions_mut().insert(Account { name: caller.account, may_build });
     next.run(request).await
 }

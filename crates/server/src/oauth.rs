@@ -48,19 +48,33 @@ async fn metadata(State(app): State<App>, request: Request) -> Response {
 
 /// What goes with a refusal: how to be let in.
 pub fn challenge(app: &App, request: &HeaderMap, path: &str) -> HeaderValue {
-    let place = app.jwt.as_ref().and_then(|_| origin(app, request));
-    let own = if path.starts_with(RESOURCE) || path.starts_with("/sse") { path } else { "" };
-    let text = match place {
-        Some(origin) => {
-            format!("Bearer realm=\"stasis\", resource_metadata=\"{origin}{WELL_KNOWN}{own}\"")
-        }
-        None => "Bearer realm=\"stasis\"".to_owned(),
-    };
-    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("Bearer"))
+    let mut parts = vec!["Bearer realm=\"stasis\"".to_owned()];
+    // a client that sent nothing has done nothing wrong
+    let sent = request.contains_key(header::AUTHORIZATION);
+    parts.extend(sent.then(|| "error=\"invalid_token\"".to_owned()));
+    parts.extend(pointer(app, request, path));
+    value(&parts)
 }
 
 /// The same for a token that may not do what it is used for.
-pub fn too_little(scope: Scope) -> HeaderValue {
-    let text = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", scope.word());
+pub fn too_little(app: &App, request: &HeaderMap, path: &str, scope: Scope) -> HeaderValue {
+    let mut parts = vec![
+        "Bearer realm=\"stasis\"".to_owned(),
+        "error=\"insufficient_scope\"".to_owned(),
+        format!("scope=\"{}\"", scope.word()),
+    ];
+    parts.extend(pointer(app, request, path));
+    value(&parts)
+}
+
+/// Where it says who gives tokens out.
+fn pointer(app: &App, request: &HeaderMap, path: &str) -> Option<String> {
+    let origin = app.jwt.as_ref().and_then(|_| origin(app, request))?;
+    let own = if path.starts_with(RESOURCE) || path.starts_with("/sse") { path } else { "" };
+    Some(format!("resource_metadata=\"{origin}{WELL_KNOWN}{own}\""))
+}
+
+fn value(parts: &[String]) -> HeaderValue {
+    let text = parts.join(", ");
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("Bearer"))
 }

@@ -43,7 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-testbed",
         ],
     ),
-    ("stasis-mcp", &["stasis-api", "stasis-machine", "stasis-testbed"]),
+    ("stasis-mcp", &["stasis-api", "stasis-forkd", "stasis-machine", "stasis-testbed"]),
     ("stasis-forkd", &["stasis-api", "stasis-machine", "stasis-template", "stasis-testbed"]),
     (
         "stasis-server",

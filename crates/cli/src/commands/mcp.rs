@@ -11,7 +11,7 @@ use clap::Subcommand;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-const SETS: [&str; 2] = ["stasis", "forevervm"];
+const SETS: [&str; 3] = ["stasis", "forevervm", "forkd"];
 
 #[derive(clap::Args)]
 pub struct Args {

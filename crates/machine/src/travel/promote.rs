@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::machine::Machine;
+use stasis_api::EventKind;
 use std::sync::Arc;
 
 impl Host {
@@ -37,6 +38,9 @@ impl Host {
         other.record().made.name = name.clone();
         machines.insert(old, branch.clone());
         machines.insert(name, other.clone());
+        drop(machines);
+        branch.event_at(EventKind::MachineUpdated, None);
+        other.event_at(EventKind::MachineUpdated, None);
         Ok(other)
     }
 

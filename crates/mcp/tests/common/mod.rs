@@ -39,8 +39,9 @@ impl Service {
     }
 
     async fn over(bed: Bed, options: McpOptions) -> Service {
-        let router =
-            router(bed.host.clone(), options).layer(axum::middleware::map_request(account));
+        let forkd = stasis_forkd::Forkd::new(bed.host.clone());
+        let router = router(bed.host.clone(), forkd, options);
+        let router = router.layer(axum::middleware::map_request(account));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
@@ -60,7 +61,8 @@ impl Service {
     pub async fn at_socket(&self) -> std::path::PathBuf {
         let path = self.bed.dir.path().join("mcp.socket");
         let listener = UnixListener::bind(&path).expect("a socket");
-        let router = router(self.bed.host.clone(), McpOptions::default());
+        let forkd = stasis_forkd::Forkd::new(self.bed.host.clone());
+        let router = router(self.bed.host.clone(), forkd, McpOptions::default());
         tokio::spawn(async move { axum::serve(listener, router).await });
         path
     }
@@ -91,8 +93,9 @@ impl Service {
 
 async fn account(mut request: axum::extract::Request) -> axum::extract::Request {
     let name = request.headers().get("x-account").and_then(|name| name.to_str().ok());
-    if let Some(account) = name.map(|name| Account(name.to_owned())) {
-        request.extensions_mut().insert(account);
+    if let Some(name) = name.map(str::to_owned) {
+        let may_build = name == "root";
+        request.extensions_mut().insert(Account { name, may_build });
     }
     request
 }
@@ -164,6 +167,18 @@ impl Client {
         Events { _sender: Some(sender), ..Events::of(response) }
     }
 
+    /// Ends the session, or tries to; the status of the answer.
+    pub async fn end_session(&self) -> StatusCode {
+        let mut sender = self.connect().await;
+        let request = Request::delete(self.path)
+            .header("host", self.address.to_string())
+            .header("x-account", self.account)
+            .header("mcp-protocol-version", self.version)
+            .header("mcp-session-id", self.session.as_deref().unwrap_or_default());
+        let request = request.body(Full::<Bytes>::default()).expect("a request");
+        sender.send_request(request).await.expect("an answer").status()
+    }
+
     async fn connect(&self) -> hyper::client::conn::http1::SendRequest<Full<Bytes>> {
         let stream = TcpStream::connect(self.address).await.expect("connect");
         let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
@@ -173,6 +188,11 @@ impl Client {
     }
 
     pub async fn send(&self, message: &Value) -> Response<Incoming> {
+        self.send_text(message.to_string(), message).await
+    }
+
+    /// Sends any bytes, with the headers that a message would have.
+    pub async fn send_text(&self, body: impl Into<Bytes>, message: &Value) -> Response<Incoming> {
         let mut sender = self.connect().await;
         let mut request = Request::post(self.path)
             .header("content-type", "application/json")
@@ -197,13 +217,17 @@ impl Client {
                 request = request.header("mcp-name", name);
             }
         }
-        let request = request.body(Full::<Bytes>::from(message.to_string())).expect("a request");
+        let request = request.body(Full::<Bytes>::from(body.into())).expect("a request");
         sender.send_request(request).await.expect("an answer")
     }
 
     pub async fn post(&self, message: Value) -> Reply {
+        self.post_text(message.to_string(), &message).await
+    }
+
+    pub async fn post_text(&self, body: impl Into<Bytes>, message: &Value) -> Reply {
         let exchange = async {
-            let response = self.send(&message).await;
+            let response = self.send_text(body, message).await;
             let (status, headers) = (response.status(), response.headers().clone());
             let body = response.into_body().collect().await.expect("a body").to_bytes();
             let body = String::from_utf8(body.to_vec()).expect("text");
