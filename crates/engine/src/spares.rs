@@ -6,9 +6,9 @@
 //! and the root's pid. A shelf is remembered when it is asked for, and filled from the second time
 //! on: machines with files of their own each have a root of their own, which is rarely asked for
 //! again soon. When a shelf is found empty it holds twice as many from then on; after a while
-//! without use it is emptied. Images with sockets do without: those are made under pids that a clone
-//! which is already there would have taken. One that has ended is passed over; if none can be forked, restores
-//! fork for themselves.
+//! without use it is emptied. Images with sockets do without: those are made under pids that a
+//! clone which is already there would have taken. One that has ended is passed over; if none can be
+//! forked, restores fork for themselves.
 
 use crate::clone::Clone;
 use crate::error::{Doing, Result};
