@@ -111,17 +111,7 @@ impl<'a> Builder<'a> {
     }
 
     fn arm(&mut self, fd: i32, timer: &Timerfd) {
-        let clocks = &self.prepared.manifest.meta.clocks;
-        let absolute = timer.settime_flags & libc::TFD_TIMER_ABSTIME != 0
-            && timer.clock == libc::CLOCK_REALTIME;
-        // a deadline by the wall clock stays where it is; any other wait has its time left
-        let (flags, value) = if absolute && timer.left_ns != 0 {
-            (timer.settime_flags, clocks.realtime_ns as u64 + timer.left_ns)
-        } else {
-            // one that went off and was not read yet shows no time left, and goes on when read
-            let went_off = timer.left_ns == 0 && timer.ticks > 0 && timer.interval_ns > 0;
-            (0, if went_off { 1 } else { timer.left_ns })
-        };
+        let (flags, value) = self.deadline(timer);
         let spec = self.timespecs(&[timer.interval_ns, value]);
         let args = [fd as u64, flags as u64, spec, 0];
         self.program.must("arm a timer descriptor", libc::SYS_timerfd_settime, &args);
@@ -129,6 +119,31 @@ impl<'a> Builder<'a> {
             let ticks = self.program.words(&[timer.ticks]);
             let args = [fd as u64, TFD_IOC_SET_TICKS, ticks];
             self.program.must("set a timer's ticks", libc::SYS_ioctl, &args);
+        }
+    }
+
+    /// How a timer is set. A deadline by the wall clock stays where it is. Any other wait has its
+    /// time left, by the tree's own clock where that can be told: it has begun to run when timers
+    /// are set, a moment ago or, on a busy host, a while.
+    fn deadline(&self, timer: &Timerfd) -> (i32, u64) {
+        let clocks = &self.prepared.manifest.meta.clocks;
+        let left = timer.left_ns;
+        let own = match timer.clock {
+            libc::CLOCK_MONOTONIC => Some(clocks.monotonic_ns),
+            libc::CLOCK_BOOTTIME => Some(clocks.boottime_ns),
+            _ => None,
+        };
+        let absolute = timer.settime_flags & libc::TFD_TIMER_ABSTIME != 0
+            && timer.clock == libc::CLOCK_REALTIME;
+        match own {
+            // one that went off and was not read yet shows no time left, and goes on when read
+            _ if left == 0 && timer.ticks > 0 && timer.interval_ns > 0 => (0, 1),
+            _ if left == 0 => (0, 0),
+            _ if absolute => {
+                (timer.settime_flags, (clocks.realtime_ns as u64).saturating_add(left))
+            }
+            Some(now) => (libc::TFD_TIMER_ABSTIME, (now as u64).saturating_add(left)),
+            None => (0, left),
         }
     }
 
