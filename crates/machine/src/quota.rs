@@ -91,10 +91,10 @@ impl Account {
             pending += own;
             own > 0
         });
-        if !busy.contains_key(&machine.id.0) {
+        busy.entry(machine.id.0).or_insert_with(|| {
             pending += machine.pending() as u64;
-            busy.insert(machine.id.0, Arc::downgrade(machine));
-        }
+            Arc::downgrade(machine)
+        });
         pending
     }
 
