@@ -173,6 +173,14 @@ pub fn timerfd(clock: i32, flags: i32) -> io::Result<OwnedFd> {
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::timerfd_create(clock, flags).into())? as i32)) }
 }
 
+/// Has a timer that went off, and was not read, count what it has missed and go on.
+pub fn timerfd_catch_up(fd: BorrowedFd) -> io::Result<()> {
+    // SAFETY: plain integers, for which all zeros is a value.
+    let mut now: libc::itimerspec = unsafe { std::mem::zeroed() };
+    // SAFETY: the value outlives the call.
+    check(unsafe { libc::timerfd_gettime(fd.as_raw_fd(), &raw mut now) }.into()).map(drop)
+}
+
 pub fn timerfd_set(fd: BorrowedFd, flags: i32, value_ns: u64, interval_ns: u64) -> io::Result<()> {
     let spec = |ns: u64| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as i64,

@@ -128,22 +128,27 @@ impl<'a> Builder<'a> {
     fn deadline(&self, timer: &Timerfd) -> (i32, u64) {
         let clocks = &self.prepared.manifest.meta.clocks;
         let left = timer.left_ns;
-        let own = match timer.clock {
-            libc::CLOCK_MONOTONIC => Some(clocks.monotonic_ns),
-            libc::CLOCK_BOOTTIME => Some(clocks.boottime_ns),
-            _ => None,
-        };
         let absolute = timer.settime_flags & libc::TFD_TIMER_ABSTIME != 0
             && timer.clock == libc::CLOCK_REALTIME;
-        match own {
+        match self.own_clock(timer.clock) {
             // one that went off and was not read yet shows no time left, and goes on when read
             _ if left == 0 && timer.ticks > 0 && timer.interval_ns > 0 => (0, 1),
             _ if left == 0 => (0, 0),
             _ if absolute => {
                 (timer.settime_flags, (clocks.realtime_ns as u64).saturating_add(left))
             }
-            Some(now) => (libc::TFD_TIMER_ABSTIME, (now as u64).saturating_add(left)),
+            Some(now) => (libc::TFD_TIMER_ABSTIME, now.saturating_add(left)),
             None => (0, left),
+        }
+    }
+
+    /// What one of the tree's own clocks showed in the capture.
+    fn own_clock(&self, clock: i32) -> Option<u64> {
+        let clocks = &self.prepared.manifest.meta.clocks;
+        match clock {
+            libc::CLOCK_MONOTONIC => Some(clocks.monotonic_ns as u64),
+            libc::CLOCK_BOOTTIME => Some(clocks.boottime_ns as u64),
+            _ => None,
         }
     }
 
@@ -254,8 +259,12 @@ impl<'a> Builder<'a> {
         let id = self.program.words(&[timer.id as u64]);
         let args = [timer.clock as u64, event, id];
         self.program.must("make a timer", libc::SYS_timer_create, &args);
-        let spec = self.timespecs(&[timer.interval_ns, timer.left_ns]);
-        let args = [timer.id as u64, 0, spec, 0];
+        let (flags, value) = match self.own_clock(timer.clock).filter(|_| timer.left_ns > 0) {
+            Some(now) => (libc::TIMER_ABSTIME, now.saturating_add(timer.left_ns)),
+            None => (0, timer.left_ns),
+        };
+        let spec = self.timespecs(&[timer.interval_ns, value]);
+        let args = [timer.id as u64, flags as u64, spec, 0];
         self.program.must("arm a timer", libc::SYS_timer_settime, &args);
     }
 

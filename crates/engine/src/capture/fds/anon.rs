@@ -2,7 +2,10 @@
 
 use super::{Descriptor, epoll};
 use crate::error::Result;
+use crate::proc::{self, FdInfo};
 use stasis_image::model::*;
+use stasis_sys::fds;
+use std::os::fd::AsFd;
 
 pub fn read(descriptor: &Descriptor, kind: &str) -> Result<ObjectKind> {
     let read = match kind {
@@ -25,17 +28,29 @@ fn signalfd(descriptor: &Descriptor) -> Option<ObjectKind> {
 }
 
 fn timerfd(descriptor: &Descriptor) -> Option<ObjectKind> {
-    let info = &descriptor.info;
+    let timer = self::timer(&descriptor.info)?;
+    if timer.ticks == 0 || timer.left_ns != 0 || timer.interval_ns == 0 {
+        return Some(ObjectKind::Timerfd(timer));
+    }
+    // One that has gone off rests until it is looked at; what it has missed is counted only then.
+    // To whoever looks it is the same.
+    descriptor.copy().and_then(|copy| fds::timerfd_catch_up(copy.as_fd())).ok()?;
+    let path = format!("fdinfo/{}", descriptor.number);
+    let text = proc::read_text(descriptor.process.pid, &path).ok()?;
+    self::timer(&FdInfo::parse(&text)?).map(ObjectKind::Timerfd)
+}
+
+fn timer(info: &FdInfo) -> Option<Timerfd> {
     // "(seconds, nanoseconds)"
     let time = |key: &str| -> Option<u64> {
         let (seconds, nanoseconds) = info.text(key)?.trim_matches(['(', ')']).split_once(", ")?;
         Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + nanoseconds.parse::<u64>().ok()?)
     };
-    Some(ObjectKind::Timerfd(Timerfd {
+    Some(Timerfd {
         clock: info.text("clockid")?.parse().ok()?,
         ticks: info.text("ticks")?.parse().ok()?,
         settime_flags: i32::from_str_radix(info.text("settime flags")?, 8).ok()?,
         left_ns: time("it_value")?,
         interval_ns: time("it_interval")?,
-    }))
+    })
 }
