@@ -78,9 +78,11 @@ impl Forkd {
         let mut made = Vec::new();
         let done = match source {
             Source::Template(template) => {
-                self.from_template(account, &template, tags, ask, count, &mut made)
+                self.make_from_template(account, &template, tags, ask, count, &mut made)
             }
-            Source::Machine(machine) => self.from_snapshot(&machine, tags, ask, count, &mut made),
+            Source::Machine(machine) => {
+                self.make_from_snapshot(&machine, tags, ask, count, &mut made)
+            }
         };
         match done {
             Ok(()) => Ok(made),
@@ -91,7 +93,7 @@ impl Forkd {
         }
     }
 
-    fn from_template(
+    fn make_from_template(
         &self,
         account: &str,
         template: &str,
@@ -110,7 +112,7 @@ impl Forkd {
     }
 
     /// Children of one snapshot are many of a kind: each draws numbers of its own.
-    fn from_snapshot(
+    fn make_from_snapshot(
         &self,
         snapshot: &Arc<Machine>,
         tags: BTreeMap<String, String>,

@@ -150,7 +150,7 @@ impl Events {
         let missed = after < log.gone;
         let first = log.kept.partition_point(|entry| entry.event.id <= after);
         let new = log.kept.iter().skip(first).take(most);
-        let after = new.clone().last().map_or(after, |entry| entry.event.id);
+        let after = new.clone().next_back().map_or(after, |entry| entry.event.id);
         let one = |entry: &Arc<Entry>| {
             Some((entry.account.clone()?, entry.event.machine.clone()?, entry.event.kind))
         };

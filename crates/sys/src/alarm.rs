@@ -33,10 +33,10 @@ impl Alarm {
         check(unsafe { libc::timer_create(clock, &raw mut event, &raw mut timer) }.into())?;
         let alarm = Alarm { timer, end: Instant::now() + limit };
         let times = libc::itimerspec { it_interval: spec(AGAIN), it_value: spec(limit) };
+        let no_old = std::ptr::null_mut();
         // SAFETY: the timer was just made; `times` outlives the call, no old value is asked for.
-        check(
-            unsafe { libc::timer_settime(timer, 0, &raw const times, std::ptr::null_mut()) }.into(),
-        )?;
+        let set = unsafe { libc::timer_settime(timer, 0, &raw const times, no_old) };
+        check(set.into())?;
         Ok(alarm)
     }
 
