@@ -99,6 +99,9 @@ impl Clone {
         ] {
             self.stage.write_all_at(bytes, at - layout::STAGE).doing(doing)?;
         }
+        fault::point("clone.staged")?;
+        self.tell(plan::WRITTEN);
+        socket::send(self.control.as_fd(), b"g", &[]).doing(doing)?;
         if let Some(time) = time {
             socket::send(self.control.as_fd(), b"t", &[time]).doing(doing)?;
         }
@@ -109,8 +112,6 @@ impl Clone {
             socket::send(self.control.as_fd(), b"o", &batch).doing(doing)?;
             rest = more;
         }
-        fault::point("clone.staged")?;
-        self.tell(plan::WRITTEN);
         Ok(())
     }
 

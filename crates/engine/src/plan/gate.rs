@@ -1,15 +1,23 @@
-//! Where every clone waits until it is told what to become. It may be forked before anybody knows.
+//! Where every clone waits until it is told what to become. It may be forked before anybody knows,
+//! and ends there if nobody is left who could tell.
 
 use stasis_spawner::layout;
 use stasis_spawner::program::Program;
+use stasis_sys::libc;
 
 /// Word of the report page: the clone's program is written behind the gate.
 pub const WRITTEN: u64 = layout::REPORT + 96;
+const BYTE: u64 = layout::REPORT + 100;
 
-/// Bytes for `layout::OPS`.
+/// Bytes for `layout::OPS`. A message opens the gate; the end of the socket ends the clone.
 pub fn gate() -> Vec<u8> {
     let mut gate = Program::new(layout::OPS, 0);
+    let control = layout::CLONE_CONTROL_FD as u64;
+    let args = [control, BYTE, 1, 0, 0, 0];
+    let nobody = gate.if_zero("wait at the gate", libc::SYS_recvfrom, &args);
     gate.await_word(WRITTEN, 1);
     gate.jump_to(layout::BEHIND_GATE);
+    gate.land(nobody);
+    gate.any("nobody is left", libc::SYS_exit_group, &[0]);
     gate.ops_bytes()
 }
