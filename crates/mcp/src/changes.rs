@@ -124,10 +124,10 @@ mod tests {
         };
         let happened = vec![
             happened("x", "a", EventKind::InstructionQueued),
-            happened("x", "new", EventKind::MachineCreated),
+            happened("x", "young", EventKind::MachineCreated),
             happened("x", "a", EventKind::InstructionFinished),
             happened("y", "gone", EventKind::MachineRemoved),
-            happened("x", "newer", EventKind::MachineCreated),
+            happened("x", "younger", EventKind::MachineCreated),
         ];
         let told = changes(Everywhere { happened, after: 5, missed: false });
         let machine = Change::Machine { account: "x".into(), name: "a".parse().expect("a name") };
