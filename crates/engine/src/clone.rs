@@ -80,14 +80,15 @@ impl Clone {
         fds::poll_readable(self.control.as_fd(), 0).is_ok_and(|spoke| !spoke)
     }
 
-    /// Opens its gate. Inside a machine it is given its time namespace.
+    /// Opens its gate. Inside a machine it is given its time namespace. Nothing of what was made
+    /// for it stays here: a pipe whose other end nobody holds must say so from the first moment on.
     pub fn begin(
         &self,
         store: &Store,
         manifest: &Manifest,
         built: &Built,
         time: Option<BorrowedFd>,
-        made: &Made,
+        made: Made,
     ) -> Result<()> {
         let doing = || "stage a clone".to_owned();
         fill::write_fills(store, manifest, &built.fills, &self.fill)?;

@@ -109,7 +109,7 @@ pub fn restore(
     let built = plan::build(&prepared)?;
     let start = || -> Result<Clone> {
         let forked = spare.map_or_else(|| Clone::fork_into(template, &walls, root.pid), Ok)?;
-        forked.begin(store, manifest, &built, Some(time.as_fd()), &made)?;
+        forked.begin(store, manifest, &built, Some(time.as_fd()), made)?;
         Ok(forked)
     };
     let (mut clone, pages) = while_reading(store, manifest, &built.installs, start)?;
@@ -182,7 +182,7 @@ pub fn park(
     let own = File::open("/proc/self/ns/pid").doing(|| "open the pid namespace".into())?;
     let order = Order { helper_pid: None, clone_pid: None, into_cgroup: false };
     let mut clone = Clone::fork(from, &order, own.as_fd(), &[])?;
-    clone.begin(store, manifest, &built, None, &made)?;
+    clone.begin(store, manifest, &built, None, made)?;
     clone.wait_parked(&built)?;
     fault::point("park.cloned")?;
     let (pid, pidfd, control) = clone.known()?;
