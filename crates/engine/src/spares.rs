@@ -109,7 +109,7 @@ struct Shared {
     walls: Arc<WallsPool>,
     captures: Arc<Turns>,
     shelves: Mutex<Shelves<Ground>>,
-    /// The template that was used last, to fork from while it is there.
+    /// Templates of the shelves, to fork from while they are there.
     templates: Mutex<VecDeque<Weak<Template>>>,
     asked: Condvar,
     over: AtomicBool,
