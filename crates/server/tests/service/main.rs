@@ -14,6 +14,7 @@ mod history;
 mod limits;
 mod load;
 mod machines;
+mod mcp_load;
 mod private;
 mod published;
 mod quotas;

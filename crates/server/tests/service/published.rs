@@ -34,13 +34,15 @@ fn forevervm_sdk_for_python() {
     run(Command::new(python()).arg(script).args([&base, &server.token]));
 }
 
-/// forkd's own client and its MCP server, at the address that has forkd's routes alone.
+/// forkd's own client and its MCP server, at the address that has forkd's routes alone; and our
+/// own set of that server's tools.
 #[test]
 fn forkd_for_python_and_its_mcp_server() {
     let server = shared();
     let base = format!("http://{}", server.forkd);
     for script in ["forkd_python.py", "forkd_mcp.py"] {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
-        run(Command::new(python()).arg(script).args([&base, &server.token]));
+        let service = format!("http://{}", server.address);
+        run(Command::new(python()).arg(script).args([&base, &server.token, &service]));
     }
 }
