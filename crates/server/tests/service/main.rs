@@ -15,6 +15,7 @@ mod history;
 mod limits;
 mod load;
 mod machines;
+mod mcp_load;
 mod private;
 mod published;
 mod quotas;

@@ -91,13 +91,16 @@ fn forevervm_for_javascript_and_its_mcp_server() {
     run(node.arg(&server.token).arg(modules.join("ws")));
 }
 
-/// forkd's own client and its MCP server, at the address that has forkd's routes alone.
+/// forkd's own client and its MCP server, at the address that has forkd's routes alone; and our
+/// own set of that server's tools.
 #[test]
 fn forkd_for_python_and_its_mcp_server() {
     let server = shared();
     let base = format!("http://{}", server.forkd);
+    let service = format!("http://{}", server.address);
     for name in ["forkd_python.py", "forkd_mcp.py"] {
-        run(Command::new(python()).arg(script(name)).args([&base, &server.token]));
+        let arguments = [&base, &server.token, &service];
+        run(Command::new(python()).arg(script(name)).args(arguments));
     }
 }
 

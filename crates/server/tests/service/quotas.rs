@@ -57,12 +57,94 @@ fn quotas_and_foreign_tokens() {
     let address = bound.tcp().expect("an address");
     let good = Client::new(address, &signed(&claims(&[])));
     foreign_tokens(&good);
+    way_to_a_token(&good);
+    one_more_key(&good, &jwks);
     over_quota(&good);
     let root = std::fs::read_to_string(data.join("token")).expect("a token");
     let root = Client::new(address, root.trim());
     (0..4).for_each(|_| drop(root.machine()));
     bound.stop.stop();
     running.join().expect("no panic").expect("a good end");
+}
+
+/// A client without a token learns where to get one, and one whose token is too weak learns why.
+fn way_to_a_token(good: &Client) {
+    let place = "/.well-known/oauth-protected-resource";
+    let stranger = Client::new(good.address, "a.b");
+    let weak = Client::new(good.address, &signed(&claims(&[("scope", json!("openid"))])));
+    for path in ["/mcp", "/mcp/forkd", "/sse/messages?session_id=x"] {
+        let own = path.split('?').next().expect("a path");
+        let pointer = format!("resource_metadata=\"http://{}{place}{own}\"", good.address);
+        let bare =
+            format!("POST {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", good.address);
+        for (refused, status, why) in [
+            (good.raw(bare.as_bytes()), 401, ""),
+            (stranger.post(path, &json!({})), 401, "error=\"invalid_token\", "),
+            (
+                weak.post(path, &json!({})),
+                403,
+                "error=\"insufficient_scope\", scope=\"machines\", ",
+            ),
+        ] {
+            // heads are read in small letters
+            let line = format!("www-authenticate: bearer realm=\"stasis\", {why}{pointer}");
+            assert_eq!(refused.status, status, "{}", refused.head);
+            assert!(refused.head.contains(&line), "{}\n{line}", refused.head);
+        }
+        let about = stranger.get(&format!("{place}{own}")).good();
+        assert_eq!(about["resource"], format!("http://{}{own}", good.address));
+        assert_eq!(about["authorization_servers"], json!(["https://issuer.example"]));
+        assert_eq!(about["bearer_methods_supported"], json!(["header"]));
+        let scopes = about["scopes_supported"].as_array().expect("a list");
+        assert!(scopes.contains(&json!("machines")), "{about}");
+    }
+    for wrong in
+        [("aud", json!("other")), ("iss", json!("https://other.example")), ("exp", json!(1))]
+    {
+        let client = Client::new(good.address, &signed(&claims(&[wrong])));
+        assert_eq!(client.post("/mcp", &json!({})).status, 401);
+    }
+    machines_by_mcp(good);
+}
+
+/// The same token is one for MCP, and sees the same machines.
+fn machines_by_mcp(good: &Client) {
+    let name = good.machine();
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "list_machines", "arguments": {}, "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {} } } });
+    let headers = [
+        "content-type: application/json",
+        "accept: application/json, text/event-stream",
+        "mcp-protocol-version: 2026-07-28",
+        "mcp-method: tools/call",
+        "mcp-name: list_machines",
+    ];
+    let seen = good.send("POST", "/mcp", &headers, call.to_string().as_bytes());
+    assert!(seen.text().contains(&name), "{}: {}", seen.head, seen.text());
+    good.delete(&format!("/v1/machine/{name}")).good();
+}
+
+/// The issuer has one more key: a token that names it is good once the set was read again, which a
+/// token with an unknown key leads to.
+fn one_more_key(good: &Client, jwks: &std::path::Path) {
+    let header = Header { kid: Some("two".into()), ..Header::new(Algorithm::EdDSA) };
+    let key = EncodingKey::from_ed_pem(KEY.as_bytes()).expect("a key");
+    let token = encode(&header, &claims(&[]), &key).expect("a token");
+    let client = Client::new(good.address, &token);
+    assert_eq!(client.get("/v1/whoami").code(401), "token.unknown");
+    let jwk = |id| json!({ "kty": "OKP", "crv": "Ed25519", "kid": id, "x": PUBLIC });
+    let set = json!({ "keys": [jwk("one"), jwk("two")] }).to_string();
+    // never half of it
+    let new = jwks.with_extension("new");
+    std::fs::write(&new, set).and_then(|()| std::fs::rename(&new, jwks)).expect("written");
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while client.get("/v1/whoami").status != 200 {
+        assert!(std::time::Instant::now() < patience, "the new key is not known");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    good.get("/v1/whoami").good();
 }
 
 fn foreign_tokens(good: &Client) {
@@ -117,13 +199,18 @@ fn over_quota(client: &Client) {
     let body = json!({ "instruction": { "code": "1" } });
     assert_eq!(client.post(&exec, &body).code(429), "account.over_quota");
     let mut tries = 0;
-    while client.post(&exec, &body).status != 200 {
+    let taken = loop {
+        let reply = client.post(&exec, &body);
+        if reply.status == 200 {
+            break reply.good();
+        }
         tries += 1;
         assert!(tries < 600, "no room was made");
         std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    let sleep =
-        json!({ "instruction": { "code": "import time; time.sleep(60)", "timeout_seconds": 99 } });
+    };
+    // one that still runs would make room later, for what is to be refused below
+    client.get(&format!("{exec}/{}/result", taken["instruction_seq"])).good();
+    let sleep = json!({ "instruction": { "code": "import time; time.sleep(900)", "timeout_seconds": 999 } });
     let codes: Vec<u16> = (0..5).map(|_| client.post(&exec, &sleep).status).collect();
     assert!(codes.contains(&429), "{codes:?}");
     by_other_ways(client, &names);
@@ -147,7 +234,7 @@ fn by_other_ways(client: &Client, names: &[String]) {
         list["instructions"].as_array().expect("a list").iter().filter(is_open).count()
     };
     let exec = format!("/v1/machine/{}/exec", names[2]);
-    let sleep = json!({ "instruction": { "code": "time.sleep(60)", "timeout_seconds": 99 } });
+    let sleep = json!({ "instruction": { "code": "time.sleep(900)", "timeout_seconds": 999 } });
     std::thread::scope(|scope| {
         (0..40).for_each(|_| drop(scope.spawn(|| client.post(&exec, &sleep).status)));
     });
