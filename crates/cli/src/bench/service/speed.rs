@@ -41,6 +41,8 @@ pub fn many(bed: &Bed, results: &mut Results) -> Result<()> {
         rates.push(round(bed, &names)?);
     }
     results.add("exec_per_s", rates);
+    // the service has closed the connection that did nothing meanwhile
+    let mut http = bed.http()?;
     names.iter().try_for_each(|name| bed.remove(&mut http, name))
 }
 
