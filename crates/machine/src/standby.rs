@@ -165,7 +165,7 @@ fn keep_ready(host: &Weak<Inner>) {
         let now = Instant::now();
         let gone = standby.shelves().thin_out(now);
         drop(gone);
-        let lacking = standby.shelves().lacking(now).filter(|_| !host.traffic.is_crowded());
+        let lacking = standby.shelves().lacking(now).filter(|_| !host.traffic.is_arriving());
         let wait = match lacking {
             Some(image) => match stand(&host, &image) {
                 Ok(stood) => {
