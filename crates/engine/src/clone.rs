@@ -88,8 +88,9 @@ impl Clone {
         fds::poll_readable(self.control.as_fd(), 0).is_ok_and(|spoke| !spoke)
     }
 
-    /// Opens its gate. Inside a machine it is given its time namespace. Nothing of what was made
-    /// for it stays here: a pipe whose other end nobody holds must say so from the first moment on.
+    /// Opens its gate. Inside a machine it is given its time namespace, and maps its memory while
+    /// much that belongs there is still being read. Nothing of what was made for it stays here: a
+    /// pipe whose other end nobody holds must say so from the first moment on.
     pub fn begin(
         &self,
         store: &Store,
@@ -99,7 +100,13 @@ impl Clone {
         made: Made,
     ) -> Result<()> {
         let doing = || "stage a clone".to_owned();
-        fill::write_fills(store, manifest, &built.fills, &self.fill)?;
+        // outside of walls, nobody would end a clone that waits for pages which cannot be read
+        let meanwhile = time.is_some() && fill::is_much(&built.fills);
+        let write_fills = || fill::write_fills(store, manifest, &built.fills, &self.fill);
+        if !meanwhile {
+            write_fills()?;
+            self.tell(plan::FILLED);
+        }
         let ops = built.program.ops_bytes();
         for (at, bytes) in [
             (layout::LEAVE, built.leave.as_slice()),
@@ -120,6 +127,11 @@ impl Clone {
             let batch: Vec<BorrowedFd> = batch.iter().map(AsFd::as_fd).collect();
             socket::send(self.control.as_fd(), b"o", &batch).doing(doing)?;
             rest = more;
+        }
+        drop(made);
+        if meanwhile {
+            write_fills()?;
+            self.tell(plan::FILLED);
         }
         Ok(())
     }

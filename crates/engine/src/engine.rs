@@ -133,6 +133,7 @@ impl Engine {
 
     /// Restores an image as a new tree; `outside` are its outside descriptors by slot.
     pub fn restore(&self, image: &Image, outside: Vec<OwnedFd>) -> Result<Tree> {
+        let _restoring = self.walls.restoring();
         let template = self.template_for(image);
         let ground = self.ground_for(image, &template)?;
         self.restore_on(ground, image, &template, outside)
@@ -146,6 +147,7 @@ impl Engine {
         outside: Vec<OwnedFd>,
         link: Link,
     ) -> Result<(Tree, OwnedFd)> {
+        let _restoring = self.walls.restoring();
         let template = self.template_for(image);
         let ground = self.ground_for(image, &template)?;
         let packets = ground.walls.open_network(link)?;

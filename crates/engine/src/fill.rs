@@ -14,6 +14,12 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 
+/// Whether reading pages takes so long that something else should be done meanwhile.
+pub fn is_much(fills: &[Run]) -> bool {
+    const MUCH: u64 = 1 << 20;
+    fills.iter().map(|run| u64::from(run.count) * PAGE).sum::<u64>() >= MUCH
+}
+
 /// Writes pages for a clone to read, verified, one after another.
 pub fn write_fills(
     store: &Store,

@@ -28,6 +28,8 @@ const MOST_AROUND: u64 = 512;
 const AHEAD: u64 = 64;
 /// How long nothing was asked for before the rest is filled: whoever waits comes first.
 const QUIET: Duration = Duration::from_millis(1);
+/// The same at the start, where the restore goes on and the program is about to ask.
+const HEAD_START: Duration = Duration::from_millis(25);
 
 /// Ranges the program wanted in huge pages, which arrive as small ones.
 pub struct HugeWishes {
@@ -68,7 +70,7 @@ impl Filling {
     ) -> Result<Filling> {
         let missing = runs.into_iter().map(|run| (run.page, run)).collect();
         let space = Space { uffd, missing, next: 0, window: AROUND, expected: 0 };
-        let filler = Filler { packs, spaces: vec![space], asked: Instant::now() };
+        let filler = Filler { packs, spaces: vec![space], asked: Instant::now() + HEAD_START };
         let thread = std::thread::Builder::new()
             .name("stasis-fill".into())
             .spawn(move || {

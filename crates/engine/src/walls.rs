@@ -16,7 +16,7 @@ use stasis_spawner::protocol::{Entrance, InitRequest, Link, RootSpec, WallsSpec}
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ const ROOTS: usize = 2;
 /// over after the first, and few are left when it is not worth waiting for that.
 const QUIET: Duration = Duration::from_millis(15);
 const QUIET_WHEN_FEW: Duration = Duration::from_millis(3);
-/// The very first restore of an engine finds nothing ready, and should have the processors.
+/// A restore has the processors for this long.
 const HEAD_START: Duration = Duration::from_millis(60);
 
 const UPPER: &str = "upper";
@@ -102,6 +102,7 @@ struct Shared {
     run_dir: PathBuf,
     keepers: Arc<Keepers>,
     captures: Arc<Turns>,
+    restores: AtomicUsize,
     next: AtomicU64,
     ready: Mutex<Ready>,
     asked: Condvar,
@@ -122,6 +123,15 @@ struct Standing {
     wanted: usize,
 }
 
+/// A restore under way, to which the builder leaves the processors.
+pub struct Restoring<'a>(&'a AtomicUsize);
+
+impl Drop for Restoring<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl WallsPool {
     pub fn start(
         spawner: Spawner,
@@ -139,6 +149,7 @@ impl WallsPool {
             run_dir: run_dir.to_owned(),
             keepers,
             captures,
+            restores: AtomicUsize::new(0),
             next: AtomicU64::new(0),
             ready: Mutex::default(),
             asked: Condvar::new(),
@@ -154,6 +165,12 @@ impl WallsPool {
 
     pub fn spawner(&self) -> &Spawner {
         &self.shared.spawner
+    }
+
+    /// Says that something is being restored, until what this gives is dropped.
+    pub fn restoring(&self) -> Restoring<'_> {
+        self.shared.restores.fetch_add(1, Ordering::Relaxed);
+        Restoring(&self.shared.restores)
     }
 
     /// Walls around `lower`, topmost layer first, standing.
@@ -202,8 +219,7 @@ impl Shared {
 
     fn take_ready(&self, lower: &[String]) -> Option<Walls> {
         let mut ready = self.ready();
-        let head_start = if ready.roots.is_empty() { HEAD_START } else { Duration::ZERO };
-        ready.asked_at = ready.asked_at.max(Some(Instant::now() + head_start));
+        ready.asked_at = Some(Instant::now());
         let known = ready.roots.iter().position(|standing| standing.lower == lower);
         let mut standing = match known {
             Some(index) => ready.roots.remove(index)?,
@@ -254,16 +270,18 @@ impl Shared {
         lacks.map(|standing| standing.lower.clone())
     }
 
-    /// How long to wait until nobody asked for a while, and no tree stands still for a capture.
-    /// When few are left it is only the former.
+    /// How long to wait until nobody asked for a while, nothing is being restored, and no tree
+    /// stands still for a capture. When few are left, no longer than a restore usually takes.
     fn not_quiet_yet(&self) -> Option<Duration> {
         let ready = self.ready();
         let few = ready.roots.iter().any(|root| 4 * root.walls.len() < root.wanted);
-        if !few && self.captures.any_taken() {
+        let since = ready.asked_at?.elapsed();
+        let restoring = self.restores.load(Ordering::Relaxed) > 0 && since < HEAD_START;
+        if restoring || (!few && self.captures.any_taken()) {
             return Some(QUIET_WHEN_FEW);
         }
         let quiet = if few { QUIET_WHEN_FEW } else { QUIET };
-        let left = quiet.saturating_sub(ready.asked_at?.elapsed());
+        let left = quiet.saturating_sub(since);
         (!left.is_zero()).then_some(left)
     }
 

@@ -70,6 +70,8 @@ pub const PLACED: u64 = layout::REPORT + 84;
 pub const FILTERED: u64 = layout::REPORT + 88;
 /// The engine has installed the root's pages.
 pub const INSTALLED: u64 = layout::REPORT + 92;
+/// The fill file is written.
+pub const FILLED: u64 = layout::REPORT + 104;
 
 /// A program ready to be staged.
 pub struct Built {
@@ -494,6 +496,9 @@ impl<'a> Builder<'a> {
     fn fill(&mut self, fills: &[Run]) {
         const MOST: usize = 1024;
         let fd = self.own(OWN_FILL);
+        if !fills.is_empty() {
+            self.program.await_word(FILLED, 1);
+        }
         for group in fills.chunks(MOST) {
             let words: Vec<u64> = group
                 .iter()

@@ -27,7 +27,8 @@ mod terminals;
 mod thread;
 
 pub use builder::{
-    Built, GO, HAND_LATER, HAND_PAGES, INSTALLED, OWN_OBJECTS, Prepared, Purpose, build, root_of,
+    Built, FILLED, GO, HAND_LATER, HAND_PAGES, INSTALLED, OWN_OBJECTS, Prepared, Purpose, build,
+    root_of,
 };
 pub use confine::Confine;
 pub use gate::{WRITTEN, gate};
