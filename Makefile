@@ -48,7 +48,7 @@ soak: setup ## the long tests: random instants, many cycles, all of CPython's te
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test stress -- --nocapture
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test regrtest
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms
-	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service -- load fuzzed output published
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service -- load fuzzed output published forkd bad_input
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test travel --test branches
 
 install: ## build, and install the program, its service and its documents (PREFIX, DESTDIR)

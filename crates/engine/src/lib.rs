@@ -46,7 +46,7 @@ mod validate;
 mod vdso;
 mod walls;
 
-pub use capture::Captured;
+pub use capture::{Captured, Counts};
 pub use contents::{Contents, Difference, Entry, EntryKind, plain_path};
 pub use engine::{Config, Engine, Outside};
 pub use error::{Error, Result};

@@ -7,6 +7,7 @@
 //! first capture does that, and compares contents. Where the kernel lacks all this (before 6.7)
 //! every capture compares contents.
 
+use crate::capture::untracked;
 use crate::error::{Doing, Result};
 use crate::proc;
 use stasis_image::model::{Run, Vma};
@@ -16,12 +17,12 @@ use stasis_sys::{PAGE, uffd};
 use std::os::fd::{AsFd, OwnedFd};
 
 const TOP: u64 = 0x7fff_ffff_f000;
+const WRITABLE: u8 = 2;
 
 /// Spans of memory to register: what is or may be written. The many mappings of libraries that
 /// hold no page of the process's own are left out; should one be written to after all, it counts
 /// as written because it is not registered.
 pub fn ranges(vmas: &[Vma], runs: &[Run]) -> Vec<(u64, u64)> {
-    const WRITABLE: u8 = 2;
     let holds_pages = |vma: &Vma| {
         let next = runs.partition_point(|run| run.end() * PAGE <= vma.start);
         runs.get(next).is_some_and(|run| run.page * PAGE < vma.end)
@@ -49,10 +50,9 @@ fn crosses_reserved(end: u64, start: u64) -> bool {
     end <= layout::RESERVED && start >= layout::RESERVED_END
 }
 
-fn may_be_written(map: &proc::Mapping) -> bool {
-    const WRITABLE: u8 = 2;
-    let own = map.start < layout::RESERVED_END && map.end > layout::RESERVED;
-    !own && !map.shared && map.prot & WRITABLE != 0
+fn is_its_own(map: &proc::Mapping) -> bool {
+    let ours = map.start < layout::RESERVED_END && map.end > layout::RESERVED;
+    !ours && !map.shared && !map.path.starts_with("[v")
 }
 
 /// Write tracking of one process.
@@ -96,12 +96,22 @@ impl Tracker {
         Ok(complete.then_some(regions))
     }
 
-    /// Registers what is or may be written. What is left out, or refused, counts as written.
+    /// Registers what may be written, and what else holds pages of the process's own. What is left
+    /// out, or refused, counts as written.
     fn register(&mut self, pid: i32) -> Result<()> {
         let maps = proc::parse_maps(&proc::read_text(pid, "maps")?).unwrap_or_default();
-        for map in maps.iter().filter(|map| may_be_written(map)) {
+        let (writable, rest): (Vec<_>, Vec<_>) =
+            maps.iter().filter(|map| is_its_own(map)).partition(|map| map.prot & WRITABLE != 0);
+        let register = |map: &proc::Mapping| {
             let _ = uffd::register_writes(self.uffd.as_fd(), map.start, map.end - map.start);
-        }
+        };
+        writable.into_iter().for_each(register);
+        let left = untracked(pid)?;
+        let holds_pages = |map: &&proc::Mapping| {
+            let next = left.partition_point(|region| region.end <= map.start);
+            left.get(next).is_some_and(|region| region.start < map.end)
+        };
+        rest.into_iter().filter(holds_pages).for_each(register);
         self.registered = true;
         Ok(())
     }

@@ -10,7 +10,7 @@
 use crate::error::{Doing, Result};
 use crate::feed::Feed;
 use crate::host::Inner;
-use crate::life::Fall;
+use crate::life::{Ahead, Fall};
 use crate::lines::Lines;
 use crate::live::{Heard, Live};
 use crate::machine::Machine;
@@ -25,6 +25,7 @@ use stasis_sys::libc;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Something to do between two instructions.
@@ -52,6 +53,18 @@ pub struct Driver {
     /// How the instruction was recorded to have ended.
     ended: Status,
     asked: LastAsked,
+    /// What a rollback will need, and what one left behind.
+    pub(crate) ahead: Option<Ahead>,
+    pub(crate) ending: Option<JoinHandle<()>>,
+}
+
+impl Drop for Driver {
+    /// What it ended is gone when it is.
+    fn drop(&mut self) {
+        if let Some(ending) = self.ending.take() {
+            let _ = ending.join();
+        }
+    }
 }
 
 /// How a run ended, as seen from outside.
@@ -82,6 +95,8 @@ impl Driver {
             artifacts: Vec::new(),
             ended: Status::Lost,
             asked: LastAsked::default(),
+            ahead: None,
+            ending: None,
         };
         let run = move || {
             if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {

@@ -6,8 +6,9 @@
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::host::{Host, fresh_name};
+use crate::life::Ahead;
 use crate::machine::Machine;
-use stasis_api::{EventKind, Name, Parent, Timestamp};
+use stasis_api::{EventKind, Name, Network, Parent, Timestamp};
 use stasis_protocol::{Order, Report, Variable};
 use stasis_store::{Checkpoint, NewRecord};
 use std::collections::BTreeMap;
@@ -53,19 +54,7 @@ impl Host {
 
     /// Takes a machine back to the state before the last instruction that is not undone yet.
     pub fn undo(&self, machine: &Arc<Machine>) -> Result<()> {
-        machine.ask(|driver| {
-            driver.checkpoint_now()?;
-            let checkpoints = driver.host.store.checkpoints(driver.machine.id)?;
-            let Some(last) = checkpoints.last() else {
-                return Err(Error::Invalid("there is nothing to undo".into()));
-            };
-            let before = checkpoints.iter().rev().find(|one| one.seq < last.seq);
-            let freed = driver.machine.record().freed_seq.filter(|seq| *seq < last.seq);
-            if let Some(seq) = freed.filter(|seq| before.is_none_or(|one| one.seq < *seq)) {
-                return Err(no_checkpoint(&driver.machine, seq));
-            }
-            driver.roll_back(before.map(|one| one.seq))
-        })
+        machine.ask(Driver::undo)
     }
 
     /// Makes machines that start from another's state. The source is not disturbed beyond the
@@ -164,6 +153,41 @@ impl Driver {
         Ok((record.head_image.clone(), record.head_seq))
     }
 
+    /// While the state to be left is saved, the one before it is brought into memory.
+    fn undo(&mut self) -> Result<()> {
+        let was_live = self.live.is_some();
+        self.ahead = self.likely_before()?.and_then(|image| Ahead::start(&self.host, &image));
+        let undone = self.checkpoint_now().and_then(|()| {
+            let checkpoints = self.host.store.checkpoints(self.machine.id)?;
+            let Some(last) = checkpoints.last() else {
+                return Err(Error::Invalid("there is nothing to undo".into()));
+            };
+            let before = checkpoints.iter().rev().find(|one| one.seq < last.seq);
+            let freed = self.machine.record().freed_seq.filter(|seq| *seq < last.seq);
+            if let Some(seq) = freed.filter(|seq| before.is_none_or(|one| one.seq < *seq)) {
+                return Err(no_checkpoint(&self.machine, seq));
+            }
+            self.roll_back(before.map(|one| one.seq))
+        });
+        if was_live && undone.is_ok() {
+            // if that fails, the next instruction meets it
+            let _ = self.ensure_live();
+        }
+        self.ahead = None;
+        undone
+    }
+
+    /// The image an undo will go back to, if the machine is in memory and nothing unusual happens.
+    fn likely_before(&self) -> Result<Option<String>> {
+        if self.live.is_none() || self.machine.record().made.network != Network::None {
+            return Ok(None);
+        }
+        let Some(last) = self.last_ran() else { return Ok(None) };
+        let checkpoints = self.host.store.checkpoints(self.machine.id)?;
+        let before = checkpoints.into_iter().rev().find(|one| one.seq < last);
+        Ok(before.map(|one| one.image))
+    }
+
     fn roll_back(&mut self, seq: Option<u64>) -> Result<()> {
         let image = match seq {
             None => self.machine.record().made.image.clone(),
@@ -172,7 +196,7 @@ impl Driver {
                 found.ok_or_else(|| no_checkpoint(&self.machine, seq))?.image
             }
         };
-        self.let_go();
+        self.let_go_behind();
         self.host.store.roll_back(self.machine.id, &image, seq)?;
         self.early.clear();
         let mut work = self.machine.work();

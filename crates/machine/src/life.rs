@@ -3,12 +3,16 @@
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::files::Files;
+use crate::host::Inner;
 use crate::limits::Cause;
 use crate::live::Live;
+use crate::machine::Machine;
+use crate::standby::{self, Stood};
 use stasis_api::{EventKind, Instruction, Status, Timestamp};
 use stasis_protocol::{Reason, Report};
 use stasis_store::{Checkpoint, Finished};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 const PAGE: u64 = 4096;
@@ -19,6 +23,34 @@ pub struct Fall {
     pub code: &'static str,
     /// What happened, where the machine is now, and what is gone.
     pub words: String,
+}
+
+fn end(live: Live, machine: &Machine) {
+    if let Err(error) = live.tree.kill() {
+        tracing::warn!(machine = %machine.name(), %error, "ending the tree");
+    }
+}
+
+/// A tree being restored before it is known whether it will be needed.
+pub(crate) struct Ahead {
+    image: String,
+    standing: JoinHandle<Result<Stood>>,
+}
+
+impl Ahead {
+    pub fn start(host: &Arc<Inner>, image: &str) -> Option<Ahead> {
+        let (host, image) = (host.clone(), image.to_owned());
+        let own = image.clone();
+        let thread = std::thread::Builder::new().name("stasis-ahead".into());
+        let standing = thread.spawn(move || standby::stand(&host, &own)).ok()?;
+        Some(Ahead { image, standing })
+    }
+
+    /// The tree, if it is one of that image; whoever finds none makes one, and meets what is wrong.
+    fn finish(self, image: &str) -> Option<Stood> {
+        let stood = self.standing.join().ok()?.ok()?;
+        (self.image == image).then_some(stood)
+    }
 }
 
 impl Driver {
@@ -36,7 +68,11 @@ impl Driver {
             (false, _) if back => Reason::Rollback,
             (false, _) => Reason::Wake,
         };
-        self.live = Some(Live::wake(&self.host, &record, reason)?);
+        let ready = match reason {
+            Reason::New => self.host.standby.take(&record.head_image),
+            _ => self.ahead.take().and_then(|ahead| ahead.finish(&record.head_image)),
+        };
+        self.live = Some(Live::wake(&self.host, &record, reason, ready)?);
         self.machine.work().live = true;
         self.open_files().and_then(|()| self.apply_limits()).inspect_err(|_| self.let_go())
     }
@@ -80,7 +116,7 @@ impl Driver {
             // nothing ran since: it is the same state, but for files and what a wake made fresh
             None => self.host.store.set_head(self.machine.id, &image, seq)?,
             Some(seq) => {
-                let (at, bytes) = (Timestamp::now(), captured.new_pages * PAGE);
+                let (at, bytes) = (Timestamp::now(), captured.pages.new * PAGE);
                 let new = Checkpoint { seq, image: image.clone(), at, bytes, label: None };
                 self.host.store.add_checkpoint(self.machine.id, &new)?;
             }
@@ -92,16 +128,31 @@ impl Driver {
 
     /// Ends the tree without saving; what was not saved is gone.
     pub(crate) fn let_go(&mut self) {
-        if let Some(live) = self.live.take()
-            && let Err(error) = live.tree.kill()
-        {
-            tracing::warn!(machine = %self.machine.name(), %error, "ending the tree");
+        if let Some(live) = self.part() {
+            end(live, &self.machine);
         }
+    }
+
+    /// The same, without waiting for the end: another tree takes its place.
+    pub(crate) fn let_go_behind(&mut self) {
+        let Some(live) = self.part() else { return };
+        let machine = self.machine.clone();
+        let thread = std::thread::Builder::new().name("stasis-end".into());
+        // one that cannot be started has dropped the tree, which ends it as well
+        self.ending = thread.spawn(move || end(live, &machine)).ok();
+    }
+
+    fn part(&mut self) -> Option<Live> {
+        if let Some(ending) = self.ending.take() {
+            let _ = ending.join();
+        }
+        let live = self.live.take();
         let mut work = self.machine.work();
         work.live = false;
         work.files = None;
         drop(work);
         self.machine.tell();
+        live
     }
 
     pub(crate) fn moved_to(&self, image: String, seq: Option<u64>) {
@@ -196,7 +247,7 @@ impl Driver {
     }
 
     /// The last instruction whose effects are in memory.
-    fn last_ran(&self) -> Option<u64> {
+    pub(crate) fn last_ran(&self) -> Option<u64> {
         self.machine.work().last_ran
     }
 

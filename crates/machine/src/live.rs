@@ -34,10 +34,15 @@ pub enum Heard {
 }
 
 impl Live {
-    /// Brings a machine into memory from its newest image, and tells its agent.
-    pub fn wake(host: &Inner, record: &MachineRecord, reason: Reason) -> Result<Live> {
-        let ready = (reason == Reason::New).then(|| host.standby.take(&record.head_image));
-        let (Stood { tree, line }, egress) = network::stand(host, record, ready.flatten())?;
+    /// Brings a machine into memory from its newest image, of which a tree may be `ready`, and
+    /// tells its agent.
+    pub fn wake(
+        host: &Inner,
+        record: &MachineRecord,
+        reason: Reason,
+        ready: Option<Stood>,
+    ) -> Result<Live> {
+        let (Stood { tree, line }, egress) = network::stand(host, record, ready)?;
         let mut live = Live { tree, line, _egress: egress };
         let fresh = matches!(reason, Reason::New | Reason::Branch);
         live.line.send(&Order::Wake(Wake {

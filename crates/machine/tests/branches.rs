@@ -49,6 +49,23 @@ fn values(bed: &Bed, source: &Arc<Machine>, codes: Vec<String>) -> Vec<String> {
     values
 }
 
+/// What they have in common is there once, however much it is.
+#[test]
+fn branches_share_what_their_source_made() {
+    const MIB: usize = 64;
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(&machine, &format!("import os\nbig = os.urandom({MIB} << 20)\nimport hashlib"));
+    let sum = value(&machine, "hashlib.sha256(big).hexdigest()");
+    let many = Branch { names: vec![None; 6], ..Branch::default() };
+    let branches = bed.host.branch(&machine, many).expect("branches");
+    for branch in &branches {
+        assert_eq!(value(branch, "hashlib.sha256(big).hexdigest()"), sum);
+        let (_, private) = bed.host.memory_kib(branch).expect("its memory");
+        assert!(private < (MIB as u64) << 8, "{private} KiB of its own");
+    }
+}
+
 #[test]
 fn branches_that_sync_the_same_path_do_not_meet() {
     let bed = Bed::start();

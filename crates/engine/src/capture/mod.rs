@@ -28,8 +28,9 @@ mod sysv;
 mod threads;
 mod twin;
 
+pub use pages::untracked;
 pub use process::mm_fields;
-pub use sink::{Finished, Sink};
+pub use sink::{Counts, Finished, Sink};
 
 use crate::error::{Doing, Error, Result};
 use crate::fault;
@@ -51,9 +52,7 @@ pub struct Captured {
     /// From the first thread stopped to the last let go, as the engine saw it.
     pub pause: Duration,
     pub total: Duration,
-    /// Pages written, and those found in a parent or elsewhere.
-    pub new_pages: u64,
-    pub shared_pages: u64,
+    pub pages: Counts,
 }
 
 /// What becomes of the source.
@@ -85,7 +84,7 @@ pub fn capture(tree: &Tree, store: &Store, source: Source) -> Result<Captured> {
     let memory = pages::write_all(&paused, &mut sink)?;
     fault::point("capture.pages")?;
     paused.stills.iter().try_for_each(Still::check_intact)?;
-    let (new_pages, shared_pages) = sink.counts();
+    let pages = sink.counts();
     let Finished { packs, held } = sink.finish()?;
     let standing = paused.standing.take();
     let seen = std::mem::take(&mut paused.held);
@@ -98,7 +97,7 @@ pub fn capture(tree: &Tree, store: &Store, source: Source) -> Result<Captured> {
     if let Some(standing) = standing {
         standing.end();
     }
-    Ok(Captured { image, pause, total: start.elapsed(), new_pages, shared_pages })
+    Ok(Captured { image, pause, total: start.elapsed(), pages })
 }
 
 /// What the pause left behind.

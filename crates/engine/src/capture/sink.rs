@@ -11,6 +11,17 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Pages that went through a sink.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Written.
+    pub new: u64,
+    /// Found in a parent or elsewhere.
+    pub shared: u64,
+    /// Whose contents were looked at: all there are, where nobody noted what was written.
+    pub read: u64,
+}
+
 pub struct Sink<'a> {
     store: &'a Store,
     /// Whether pages already kept in other packs may be referred to.
@@ -25,8 +36,7 @@ pub struct Sink<'a> {
     own: Option<Own>,
     /// Pages of the pack being written, which the store does not know yet.
     fresh: HashMap<PageHash, u64>,
-    new_pages: u64,
-    shared_pages: u64,
+    counts: Counts,
 }
 
 /// Packs for a new image, which stay at least until this is dropped.
@@ -66,8 +76,7 @@ impl<'a> Sink<'a> {
             index: HashMap::new(),
             own: None,
             fresh: HashMap::new(),
-            new_pages: 0,
-            shared_pages: 0,
+            counts: Counts::default(),
         }
     }
 
@@ -75,8 +84,8 @@ impl<'a> Sink<'a> {
         self.parent.as_ref()
     }
 
-    pub fn counts(&self) -> (u64, u64) {
-        (self.new_pages, self.shared_pages)
+    pub fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Content hash of a page that a run of the parent refers to.
@@ -89,7 +98,7 @@ impl<'a> Sink<'a> {
         let pack = self.parent_packs[run.pack as usize].as_ref();
         let pack = PackRef { root: pack.root(), pages: pack.pages() };
         let index = self.pack_index(pack);
-        self.shared_pages += u64::from(run.count);
+        self.counts.shared += u64::from(run.count);
         push_run(runs, Run { pack: index, ..run });
     }
 
@@ -97,7 +106,7 @@ impl<'a> Sink<'a> {
     pub fn refer(&mut self, packs: &[PackRef], runs: &mut [Run]) {
         for run in runs {
             run.pack = self.pack_index(packs[run.pack as usize]);
-            self.shared_pages += u64::from(run.count);
+            self.counts.shared += u64::from(run.count);
         }
     }
 
@@ -121,6 +130,7 @@ impl<'a> Sink<'a> {
         runs: &mut Vec<Run>,
     ) -> Result<()> {
         for (index, content) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
+            self.counts.read += 1;
             let page = page + index as u64;
             let hash = PageHash::of(content);
             if let Some(run) = same_place(page).filter(|run| self.parent_hash(run) == Some(hash)) {
@@ -136,11 +146,11 @@ impl<'a> Sink<'a> {
     /// Finds or writes one page: pack index and slot.
     fn place(&mut self, hash: PageHash, content: &[u8]) -> Result<(u32, u64)> {
         if let (Some(slot), Some(own)) = (self.fresh.get(&hash), &self.own) {
-            self.shared_pages += 1;
+            self.counts.shared += 1;
             return Ok((own.index, *slot));
         }
         if let Some((pack, slot)) = self.store.find_page(&hash).filter(|_| self.shares) {
-            self.shared_pages += 1;
+            self.counts.shared += 1;
             let known = self.packs.len();
             let index = self.pack_index(PackRef { root: pack.root(), pages: pack.pages() });
             if index as usize == known {
@@ -158,7 +168,7 @@ impl<'a> Sink<'a> {
             .map_err(|source| Error::Pack { root: "(new)".into(), source })?;
         let index = own.index;
         self.fresh.insert(hash, slot);
-        self.new_pages += 1;
+        self.counts.new += 1;
         Ok((index, slot))
     }
 

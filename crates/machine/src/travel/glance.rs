@@ -30,7 +30,7 @@ impl Host {
         let inner = self.inner();
         let mut record = place.machine.record().clone();
         record.head_image = place.image.id.to_string();
-        let live = Glance(Some(Live::wake(inner, &record, Reason::Wake)?));
+        let live = Glance(Some(Live::wake(inner, &record, Reason::Wake, None)?));
         let own = record.made.limits.or(inner.settings.limits);
         if let Some(live) = live.0.as_ref().filter(|_| own != inner.settings.limits) {
             live.tree.set_limits(in_engine(own))?;

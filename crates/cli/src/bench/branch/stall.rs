@@ -1,4 +1,4 @@
-//! How long a branch holds its source up, as a process inside it sees it.
+//! How long a branch holds its source up, as a thread inside it sees it.
 
 use super::Bed;
 use super::place::{Place, wrong};
@@ -7,22 +7,22 @@ use crate::bench::samples::Samples;
 use crate::failure::Result;
 use std::time::Duration;
 
-/// A child that writes without end, and keeps the longest time between two writes where its parent
-/// can read it.
-const WRITER: &str = "import mmap, os, struct, time\n\
-    seen = mmap.mmap(-1, 4096)\n\
-    if os.fork() == 0:\n\
+/// A thread that writes without end, and keeps the longest time between two writes.
+const WRITER: &str = "import threading, time\n\
+    seen = [0.0]\n\
+    def write():\n\
     \x20   block = bytearray(8 << 20)\n\
     \x20   at, last = 0, time.perf_counter()\n\
     \x20   while True:\n\
     \x20       at = (at + 4096) % len(block)\n\
     \x20       block[at] = (block[at] + 1) & 255\n\
     \x20       now = time.perf_counter()\n\
-    \x20       if now - last > struct.unpack_from('d', seen, 0)[0]:\n\
-    \x20           struct.pack_into('d', seen, 0, now - last)\n\
-    \x20       last = now\n";
-const RESET: &str = "struct.pack_into('d', seen, 0, 0.0)";
-const READ: &str = "struct.unpack_from('d', seen, 0)[0]";
+    \x20       if now - last > seen[0]:\n\
+    \x20           seen[0] = now - last\n\
+    \x20       last = now\n\
+    threading.Thread(target=write, daemon=True).start()";
+const RESET: &str = "seen[0] = 0.0";
+const READ: &str = "seen[0]";
 const ARRAY: &str = "import numpy as np\nbig = np.zeros(1536 << 17)\nbig += 1\nlen(big)";
 
 fn stall(place: &Place, machine: &str, act: impl FnOnce() -> Result<()>) -> Result<f64> {

@@ -25,7 +25,7 @@ pub fn run(bed: &Bed, results: &mut Results) -> Result<()> {
         total.push_ms(captured.total);
         let added = Stored::look(engine).bytes() - before.bytes();
         size.push(added as f64 / 1024.0);
-        pages.push(captured.new_pages as f64 * 4.0);
+        pages.push(captured.pages.new as f64 * 4.0);
         python.kill()?;
         before.bring_back(engine, image)?;
     }
