@@ -172,9 +172,9 @@ pub const BRANCH_METRICS: &[Metric] = &[
     ),
     barred(
         "branch_private_kib",
-        Group::Branch(Branches::One),
+        Group::Branch(Branches::Hundred),
         2048.0,
-        "private memory of a branch after one instruction",
+        "private memory of each of them after one instruction",
     ),
     barred("rollback_ms", Group::Branch(Branches::Back), 25.0, "call to first result after undo"),
     barred(
