@@ -107,17 +107,21 @@ impl Warm {
     fn want(&self, id: ImageId) {
         let mut all = self.all();
         while !all.over {
+            let now = Instant::now();
             match all.images.get_mut(&id) {
                 Some(State::Parked { .. }) => return,
-                Some(State::Parking) => {}
-                Some(State::Wanted(from)) => *from = Instant::now(),
+                // told once: those who wait would otherwise keep waking each other
+                Some(State::Wanted(from)) if *from > now => {
+                    *from = now;
+                    self.changed.notify_all();
+                }
+                Some(State::Wanted(_) | State::Parking) => {}
                 None => {
-                    all.images.insert(id, State::Wanted(Instant::now() + QUIET));
+                    all.images.insert(id, State::Wanted(now + QUIET));
                     self.changed.notify_all();
                     return;
                 }
             }
-            self.changed.notify_all();
             all = self.changed.wait(all).unwrap_or_else(|poison| poison.into_inner());
         }
     }
