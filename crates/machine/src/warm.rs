@@ -26,30 +26,36 @@ const LOOK: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub struct Warm {
-    all: Mutex<All>,
+    all: Mutex<All<Image>>,
     changed: Condvar,
 }
 
-#[derive(Default)]
-struct All {
-    images: HashMap<ImageId, State>,
+/// What is parked and what is to be: pure, so that it can be tested without processes.
+struct All<T> {
+    images: HashMap<ImageId, State<T>>,
     over: bool,
 }
 
-enum State {
+enum State<T> {
     /// Somebody asked for it; it is parked from then on.
     Wanted(Instant),
     Parking,
     Parked {
-        image: Image,
+        image: T,
         /// When it was last used, if it is held only for a while.
         used: Option<Instant>,
     },
 }
 
-impl All {
+impl<T> Default for All<T> {
+    fn default() -> All<T> {
+        All { images: HashMap::new(), over: false }
+    }
+}
+
+impl<T> All<T> {
     fn due(&self, now: Instant) -> Option<ImageId> {
-        let is_due = |state: &State| matches!(state, State::Wanted(from) if *from <= now);
+        let is_due = |state: &State<T>| matches!(state, State::Wanted(from) if *from <= now);
         self.images.iter().find(|(_, state)| is_due(state)).map(|(id, _)| *id)
     }
 
@@ -64,7 +70,7 @@ impl All {
 
     /// Takes out what was held for branches and is not used any more, or is one too many.
     fn thin_out(&mut self, now: Instant) -> Vec<ImageId> {
-        let held = |(id, state): (&ImageId, &State)| match state {
+        let held = |(id, state): (&ImageId, &State<T>)| match state {
             State::Parked { used: Some(used), .. } => Some((*used, *id)),
             _ => None,
         };
@@ -81,7 +87,7 @@ impl All {
 }
 
 impl Warm {
-    fn all(&self) -> MutexGuard<'_, All> {
+    fn all(&self) -> MutexGuard<'_, All<Image>> {
         self.all.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
@@ -127,7 +133,7 @@ impl Warm {
     }
 
     /// Notes how parking ended.
-    fn ended(&self, id: ImageId, parked: Option<State>) {
+    fn ended(&self, id: ImageId, parked: Option<State<Image>>) {
         let mut all = self.all();
         match parked {
             Some(state) => drop(all.images.insert(id, state)),
@@ -222,4 +228,41 @@ fn park(host: &Inner, id: ImageId) {
         tracing::warn!(%error, image = %id, "not parked");
     }
     host.warm.ended(id, parked.ok());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u8) -> ImageId {
+        format!("{number:02x}").repeat(32).parse().expect("an image's name")
+    }
+
+    #[test]
+    fn what_is_wanted_is_due_after_a_moment() {
+        let now = Instant::now();
+        let mut all: All<()> = All::default();
+        assert_eq!((all.due(now), all.next(now)), (None, LOOK));
+        all.images.insert(id(1), State::Wanted(now + QUIET));
+        assert_eq!((all.due(now), all.next(now)), (None, QUIET));
+        assert_eq!(all.due(now + QUIET), Some(id(1)));
+        all.images.insert(id(1), State::Parking);
+        assert_eq!(all.due(now + QUIET), None);
+    }
+
+    #[test]
+    fn templates_stay_and_what_was_branched_goes_when_it_is_old_or_too_much() {
+        let now = Instant::now();
+        let mut all = All::default();
+        all.images.insert(id(0), State::Parked { image: (), used: None });
+        for number in 1..=BRANCHED as u8 + 1 {
+            let used = Some(now + Duration::from_secs(number.into()));
+            all.images.insert(id(number), State::Parked { image: (), used });
+        }
+        assert_eq!(all.thin_out(now), [id(1)]);
+        let (later, newest) = (now + LULL, BRANCHED as u8 + 1);
+        let gone = all.thin_out(later + Duration::from_secs(u64::from(newest) - 1));
+        assert_eq!(gone.len(), BRANCHED - 1);
+        assert!(all.images.contains_key(&id(0)) && all.images.contains_key(&id(newest)));
+    }
 }
