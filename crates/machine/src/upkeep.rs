@@ -44,7 +44,7 @@ impl Host {
     pub fn collect(&self) -> Result<Freed> {
         let inner = self.inner();
         let freed = inner.engine.collect(|| inner.images_in_use())?;
-        let beside = self.collect_artifacts()? + self.collect_roots()?;
+        let beside = self.collect_artifacts()? + self.collect_roots()? + inner.store.shrink()?;
         Ok(Freed {
             images: freed.images,
             packs: freed.packs,

@@ -64,6 +64,24 @@ impl Store {
         changed
     }
 
+    /// Writes the file anew when most of it is empty; how many bytes that freed. Everybody waits
+    /// meanwhile, for no longer than it takes to write what is left.
+    pub fn shrink(&self) -> Result<u64> {
+        const WORTH_IT: u64 = 32 << 20;
+        let connection = self.lock();
+        let number = |what: &str| -> Result<u64> {
+            let ask = format!("PRAGMA {what}");
+            Ok(connection.query_row(&ask, [], |row| row.get::<_, i64>(0))?.unsigned_abs())
+        };
+        let size = |what: &str| Ok::<u64, Error>(number(what)? * number("page_size")?);
+        let (before, empty) = (size("page_count")?, size("freelist_count")?);
+        if empty < WORTH_IT || empty < before / 2 {
+            return Ok(0);
+        }
+        connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?;
+        Ok(before.saturating_sub(size("page_count")?))
+    }
+
     /// Whether SQLite finds its own file sound; otherwise what it says.
     pub fn check(&self) -> Result<Option<String>> {
         let said: String = self.lock().query_row("PRAGMA integrity_check", [], |row| row.get(0))?;

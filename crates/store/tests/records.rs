@@ -163,3 +163,22 @@ fn a_newer_store_is_refused_and_left_alone() {
         raw.query_row("SELECT count(*) FROM machines", [], |row| row.get(0)).expect("count");
     assert_eq!(count, 1);
 }
+
+#[test]
+fn a_file_that_is_mostly_empty_is_made_small_and_others_are_left_alone() {
+    let (dir, store) = store();
+    let machines = ["one", "two"].map(|name| store.add_machine(record(name)).expect("add").id);
+    let data = "x".repeat(1 << 20);
+    for seq in 0..40 {
+        let chunk = Chunk { stream: Stream::Stdout, data: data.clone(), seq };
+        store.add_outputs(machines[0], 0, &[chunk]).expect("add");
+    }
+    let kept = Chunk { stream: Stream::Stdout, data: "kept".into(), seq: 0 };
+    store.add_outputs(machines[1], 0, std::slice::from_ref(&kept)).expect("add");
+    assert_eq!(store.shrink().expect("shrink"), 0, "it is full");
+    store.remove_machine(machines[0]).expect("remove");
+    assert!(store.shrink().expect("shrink") >= 39 << 20);
+    assert!(std::fs::metadata(dir.path().join("records.db")).expect("a file").len() < 1 << 20);
+    assert_eq!(store.outputs(machines[1], 0, 0).expect("read"), [kept]);
+    assert_eq!(store.check().expect("check"), None);
+}
