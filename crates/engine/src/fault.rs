@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::thread::ThreadId;
 
-/// Every point, in the order a capture, a restore, a park and a collection pass them.
-pub const POINTS: [&str; 27] = [
+/// Every point, in the order a capture, a restore, a park, a collection and an import pass them.
+pub const POINTS: [&str; 30] = [
     "capture.frozen",
     "capture.state",
     "capture.descriptors",
@@ -46,6 +46,9 @@ pub const POINTS: [&str; 27] = [
     "collect.removed",
     "rewrite.written",
     "rewrite.named",
+    "import.pack",
+    "import.pages",
+    "import.image",
 ];
 
 #[derive(Clone)]
