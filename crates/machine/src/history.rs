@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::host::{Host, fresh_name};
 use crate::machine::Machine;
 use stasis_api::{EventKind, Name, Parent, Timestamp};
+use stasis_engine::fault;
 use stasis_protocol::{Order, Report, Variable};
 use stasis_store::{Checkpoint, NewRecord};
 use std::collections::BTreeMap;
@@ -78,6 +79,7 @@ impl Host {
             Some(seq) => (self.checkpoint_image(source, seq)?, Some(seq)),
             None => source.ask(|driver| driver.current_image())?,
         };
+        fault::point("branch.captured")?;
         let made = source.record().made.clone();
         let one = |name: Option<Name>| {
             let mut tags = made.tags.clone();
@@ -107,7 +109,10 @@ impl Host {
         let mut machines = Vec::new();
         for added in adding {
             match added {
-                Ok(machine) => machines.push(machine),
+                Ok(machine) => {
+                    machines.push(machine);
+                    fault::point("branch.recorded")?;
+                }
                 Err(error) => {
                     machines.iter().try_for_each(|machine| self.remove(machine))?;
                     return Err(error);
@@ -170,7 +175,9 @@ impl Driver {
             }
         };
         self.let_go();
+        fault::point("rollback.decided")?;
         self.host.store.roll_back(self.machine.id, &image, seq)?;
+        fault::point("rollback.recorded")?;
         self.early.clear();
         let mut work = self.machine.work();
         work.last_ran = seq;

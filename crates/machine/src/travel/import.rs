@@ -15,7 +15,7 @@ use crate::error::{Doing, Error, Result};
 use crate::host::{Host, check};
 use crate::machine::Machine;
 use stasis_api::{EventKind, Name, Network, Status, Template, Timestamp};
-use stasis_engine::{BundleHead, Image, SectionKind};
+use stasis_engine::{BundleHead, Image, SectionKind, fault};
 use stasis_store::{Checkpoint, Imported, NewRecord, TemplateRecord};
 use std::collections::HashMap;
 use std::io::Read;
@@ -52,11 +52,13 @@ impl Host {
             self.inner().engine.check(image).map_err(strange)?;
         }
         let imported = self.record_of(account, name, &about, &images)?;
+        fault::point("import.laid")?;
         let record = || Ok(self.inner().store.import_machine(imported)?);
         let machine = self.inner().in_turn(account, || {
             self.inner().admit_machines(account, 1)?;
             Ok(self.insert(self.inner().name_artifacts(artifacts, record)?))
         })?;
+        fault::point("import.recorded")?;
         // held until here, so that no collection could take them
         drop(images);
         machine.event_at(EventKind::MachineCreated, None);
