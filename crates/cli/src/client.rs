@@ -17,6 +17,8 @@ pub use lines::Lines;
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure, Result};
+use crate::show::Transfer;
+use futures_util::stream;
 use reqwest::{Method, RequestBuilder, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,9 +27,12 @@ use stasis_api::ErrorBody;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::AsyncReadExt;
 
 /// How often a request is sent when the connection fails.
 const TRIES: usize = 4;
+/// Of a file that is sent.
+const PIECE: usize = 256 << 10;
 /// An answer that is not a stream, at most.
 const LONGEST_ERROR: usize = 64 << 10;
 
@@ -180,6 +185,7 @@ impl Client {
         method: Method,
         path: &str,
         file: std::fs::File,
+        transfer: &Transfer,
     ) -> Result<T> {
         let length = file.metadata().map(|about| about.len()).ok();
         self.block(async {
@@ -188,8 +194,7 @@ impl Client {
                 Some(length) => request.header("content-length", length),
                 None => request,
             };
-            let body = reqwest::Body::from(tokio::fs::File::from_std(file));
-            let sent = request.body(body).send().await;
+            let sent = request.body(body(file, transfer)).send().await;
             let answer = refusal(sent.map_err(|error| self.cut_off(&error))?).await?;
             let text = answer.bytes().await.map_err(|error| self.cut_off(&error))?;
             serde_json::from_slice(&text).map_err(|error| foreign(path, &error.to_string()))
@@ -257,6 +262,22 @@ impl Client {
             None => failure.hint("check --url, and that the service runs"),
         }
     }
+}
+
+/// A file as a request's body; what is sent of it is counted.
+fn body(file: std::fs::File, transfer: &Transfer) -> reqwest::Body {
+    let count = Arc::new(transfer.counter());
+    let pieces = stream::try_unfold(tokio::fs::File::from_std(file), move |mut file| {
+        let count = count.clone();
+        async move {
+            let mut piece = vec![0; PIECE];
+            let len = file.read(&mut piece).await?;
+            piece.truncate(len);
+            count(len);
+            Ok::<_, std::io::Error>((len > 0).then_some((piece, file)))
+        }
+    });
+    reqwest::Body::wrap_stream(pieces)
 }
 
 /// The innermost cause, without the address that was asked: it is said elsewhere.

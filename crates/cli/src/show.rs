@@ -9,11 +9,13 @@ mod progress;
 mod result;
 mod sixel;
 mod table;
+mod transfer;
 
 pub use clean::clean;
 pub use progress::Progress;
 pub use result::{Screen, colours, show_chunk, went_well};
 pub use table::{Table, age, object, one_line};
+pub use transfer::Transfer;
 
 use serde::Serialize;
 

@@ -190,10 +190,16 @@ impl Engine {
         self.nearest(image).unwrap_or_else(|| self.blank.clone())
     }
 
-    /// Whether an image could come back here; otherwise why not.
+    /// Whether processor, kernel and walls are such that an image could come back here; otherwise
+    /// why not.
+    pub fn check_fit(&self, manifest: &Manifest) -> Result<()> {
+        self.confinement.check(manifest)?;
+        restore::check_fit(&self.host, manifest)
+    }
+
+    /// Whether an image could come back here, now that all of it is; otherwise why not.
     pub fn check(&self, image: &Image) -> Result<()> {
-        self.confinement.check(&image.manifest)?;
-        restore::check_fit(&self.host, &image.manifest)?;
+        self.check_fit(&image.manifest)?;
         self.root_dirs(&image.manifest.meta.root).map(drop)
     }
 

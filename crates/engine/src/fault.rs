@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::thread::ThreadId;
 
-/// Every point, in the order a capture, a restore, a park and a collection pass them.
-pub const POINTS: [&str; 27] = [
+/// Every point, in the order a capture, a restore, a park, a collection and an import pass them.
+pub const POINTS: [&str; 30] = [
     "capture.frozen",
     "capture.state",
     "capture.descriptors",
@@ -46,7 +46,27 @@ pub const POINTS: [&str; 27] = [
     "collect.removed",
     "rewrite.written",
     "rewrite.named",
+    "import.pack",
+    "import.pages",
+    "import.image",
 ];
+
+/// Those of machines: before and after what they do is on record.
+pub const OF_MACHINES: [&str; 9] = [
+    "branch.captured",
+    "branch.recorded",
+    "rollback.decided",
+    "rollback.recorded",
+    "promote.decided",
+    "promote.recorded",
+    "adopt.carried",
+    "import.laid",
+    "import.recorded",
+];
+
+fn is_point(name: &str) -> bool {
+    POINTS.contains(&name) || OF_MACHINES.contains(&name)
+}
 
 #[derive(Clone)]
 pub enum Fault {
@@ -91,11 +111,19 @@ pub(crate) fn adopt(owner: ThreadId) {
 
 /// Makes the calling thread fail at a point, once, until the guard is dropped.
 pub fn arm(name: &str, fault: Fault) -> Guard {
-    assert!(POINTS.contains(&name), "there is no failure point {name:?}");
-    let thread = Some(owner());
+    arm_for(name, fault, Some(owner()));
+    Guard
+}
+
+/// Makes whoever comes by a point fail there, once.
+pub fn arm_for_all(name: &str, fault: Fault) {
+    arm_for(name, fault, None);
+}
+
+fn arm_for(name: &str, fault: Fault, thread: Option<ThreadId>) {
+    assert!(is_point(name), "there is no failure point {name:?}");
     armed().push(Armed { name: name.into(), fault, skip: 0, thread });
     ANY.store(true, Ordering::Relaxed);
-    Guard
 }
 
 /// Disarms what its thread armed.
@@ -139,12 +167,12 @@ fn parse(item: &str) -> Option<Armed> {
         _ => return None,
     };
     let skip = time.parse::<u32>().ok()?.checked_sub(1)?;
-    POINTS.contains(&name).then(|| Armed { name: name.into(), fault, skip, thread: None })
+    is_point(name).then(|| Armed { name: name.into(), fault, skip, thread: None })
 }
 
-/// A step of the engine after which it may be made to fail.
+/// A step after which one may be made to fail.
 #[inline]
-pub(crate) fn point(name: &'static str) -> Result<()> {
+pub fn point(name: &'static str) -> Result<()> {
     if !ANY.load(Ordering::Relaxed) {
         return Ok(());
     }
@@ -158,7 +186,7 @@ pub(crate) fn point(name: &'static str) -> Result<()> {
 /// What is armed for this point and thread, taken away.
 #[cold]
 fn take(name: &str) -> Option<Fault> {
-    debug_assert!(POINTS.contains(&name), "{name} is missing from POINTS");
+    debug_assert!(is_point(name), "{name} is in no list of points");
     READ_ENVIRONMENT.call_once(read_environment);
     let own = owner();
     let mut armed = armed();

@@ -57,6 +57,8 @@ pub use stasis_image::{BundleError, BundleHead, PackRoot, SectionKind};
 pub use stasis_sandbox::disk::DiskUsage;
 pub use stasis_sandbox::{DiskLimit, Limits, Usage, WallsConfig};
 pub use stasis_spawner::protocol::{LaunchSpec, Link, User};
+#[doc(hidden)]
+pub use store::fuzzing;
 pub use store::{
     Checked, Collected, Collection, Damage, Finding, Image, Progress, Reformed, Repair, Scrap,
     Stats, Store, Usage as Space,

@@ -204,18 +204,19 @@ pub fn check_fit(host: &Host, manifest: &Manifest) -> Result<()> {
             return Err(Error::Unfit(format!("process {pid} calls into the vdso of {kernel}")));
         }
     }
-    let here = crate::capture::cpu_needs()?;
-    let need = &manifest.meta.cpu;
-    let missing: Vec<&str> = need
-        .flags
-        .iter()
-        .filter(|flag| here.flags.binary_search(flag).is_err())
-        .map(String::as_str)
-        .collect();
-    if !missing.is_empty() || need.xfeatures & !here.xfeatures != 0 {
-        return Err(Error::Unfit(format!("this processor lacks {}", missing.join(", "))));
+    let lacks = lacking(&crate::capture::cpu_needs()?, &manifest.meta.cpu);
+    if lacks.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::Unfit(format!("this processor lacks {}", lacks.join(", "))))
+}
+
+/// What of a processor's features is needed and not here, by name.
+fn lacking(here: &CpuNeeds, need: &CpuNeeds) -> Vec<String> {
+    let flags = need.flags.iter().filter(|flag| here.flags.binary_search(flag).is_err());
+    let state = need.xfeatures & !here.xfeatures;
+    let state = (0..u64::BITS).filter(|bit| state >> bit & 1 == 1);
+    flags.cloned().chain(state.map(|bit| format!("extended state component {bit}"))).collect()
 }
 
 /// Asks for a time namespace whose clocks go on where they stood.

@@ -21,6 +21,8 @@ const KIN: usize = 15;
 pub const MAX_HEAD_LEN: u64 = 256 << 20;
 /// Parts of each kind.
 const MAX_PARTS: usize = 200_000;
+/// All images together: what they say is in memory while they are taken in.
+const MAX_IMAGES_LEN: u64 = 4 << 30;
 const MAX_PACK_LEN: u64 = 1 << 40;
 const MAX_FILE_LEN: u64 = 1 << 40;
 
@@ -71,13 +73,10 @@ impl BundleError {
 impl BundleHead {
     /// The bytes a file begins with.
     pub fn encode(&self) -> Result<Vec<u8>, BundleError> {
+        self.check()?;
         let head = postcard::to_stdvec(self)?;
         limit("the head's length", head.len() as u64, MAX_HEAD_LEN)?;
-        let mut bytes = BUNDLE_MAGIC.to_vec();
-        bytes.extend_from_slice(&(head.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(blake3::hash(&head).as_bytes());
-        bytes.extend_from_slice(&head);
-        Ok(bytes)
+        Ok(sealed(&head))
     }
 
     /// Reads the beginning of a file; the parts follow.
@@ -117,11 +116,22 @@ impl BundleHead {
         for (what, count) in counts {
             limit(what, count as u64, MAX_PARTS as u64)?;
         }
+        let all = self.images.iter().fold(0u64, |sum, (_, len)| sum.saturating_add(*len));
+        limit("the length of all images", all, MAX_IMAGES_LEN)?;
         let images = self.images.iter().map(|(_, len)| ("an image", *len, MAX_IMAGE_LEN));
         let packs = self.packs.iter().map(|(_, len)| ("a pack", *len, MAX_PACK_LEN));
         let files = self.files.iter().map(|(_, len)| ("a file", *len, MAX_FILE_LEN));
         images.chain(packs).chain(files).try_for_each(|(what, len, most)| limit(what, len, most))
     }
+}
+
+/// A head with its digest, whatever it says.
+pub(crate) fn sealed(head: &[u8]) -> Vec<u8> {
+    let mut bytes = BUNDLE_MAGIC.to_vec();
+    bytes.extend_from_slice(&(head.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(blake3::hash(head).as_bytes());
+    bytes.extend_from_slice(head);
+    bytes
 }
 
 fn limit(what: &'static str, found: u64, most: u64) -> Result<(), BundleError> {
@@ -175,11 +185,18 @@ mod tests {
         let mut huge = sample().encode().expect("small");
         huge[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
         assert_eq!(BundleHead::read(&mut &huge[..]).expect_err("huge").code(), "bundle.limit");
-        let long = BundleHead { packs: vec![(PackRoot::of(b"p"), u64::MAX)], ..sample() };
-        let bytes = long.encode().expect("small");
-        assert_eq!(BundleHead::read(&mut &bytes[..]).expect_err("long").code(), "bundle.limit");
-        let long = BundleHead { files: vec![([0; 32], u64::MAX)], ..sample() };
-        let bytes = long.encode().expect("small");
-        assert_eq!(BundleHead::read(&mut &bytes[..]).expect_err("long").code(), "bundle.limit");
+        let images = (0..3).map(|n: u8| (ImageId::of(&[n]), MAX_IMAGE_LEN)).collect();
+        let long = [
+            BundleHead { packs: vec![(PackRoot::of(b"p"), u64::MAX)], ..sample() },
+            BundleHead { files: vec![([0; 32], u64::MAX)], ..sample() },
+            BundleHead { images: vec![(ImageId::of(b"i"), MAX_IMAGE_LEN + 1)], ..sample() },
+            BundleHead { images, ..sample() },
+        ];
+        for head in long {
+            // nobody writes such a file, and nobody believes one
+            assert_eq!(head.encode().expect_err("long").code(), "bundle.limit");
+            let bytes = sealed(&postcard::to_stdvec(&head).expect("small"));
+            assert_eq!(BundleHead::read(&mut &bytes[..]).expect_err("long").code(), "bundle.limit");
+        }
     }
 }

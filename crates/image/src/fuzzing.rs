@@ -4,6 +4,12 @@
 //! Checksums would stop nearly every mutation at the door. So each input is tried twice: as it is,
 //! and with its checksums made right, as someone with write access to the store would do.
 
+mod bundle;
+mod mutate;
+
+pub use bundle::{bundle_reader, reseal_bundle};
+pub use mutate::{Random, mutate};
+
 use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
@@ -203,25 +209,4 @@ fn reseal_cold(data: &mut [u8]) -> Option<()> {
     let footer = ColdFooter { pages: pages as u64, root, lists };
     data[footer_at..].copy_from_slice(&footer.encode());
     Some(())
-}
-
-/// Any bytes, read as the beginning of a file with a machine.
-pub fn bundle_reader(data: &[u8]) {
-    check_bundle(data);
-    // with the digest made right, as whoever writes such a file would
-    if data.len() > 56 {
-        let head = &data[56..];
-        let mut sealed = crate::bundle::BUNDLE_MAGIC.to_vec();
-        sealed.extend_from_slice(&(head.len() as u64).to_le_bytes());
-        sealed.extend_from_slice(blake3::hash(head).as_bytes());
-        sealed.extend_from_slice(head);
-        check_bundle(&sealed);
-    }
-}
-
-fn check_bundle(bytes: &[u8]) {
-    let mut rest = bytes;
-    let Ok(head) = crate::BundleHead::read(&mut rest) else { return };
-    let again = head.encode().expect("what was read can be written");
-    assert_eq!(crate::BundleHead::read(&mut &again[..]).expect("written by us"), head);
 }

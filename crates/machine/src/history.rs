@@ -9,6 +9,7 @@ use crate::host::{Host, fresh_name};
 use crate::life::Ahead;
 use crate::machine::Machine;
 use stasis_api::{EventKind, Name, Network, Parent, Timestamp};
+use stasis_engine::fault;
 use stasis_protocol::{Order, Report, Variable};
 use stasis_store::{Checkpoint, NewRecord};
 use std::collections::BTreeMap;
@@ -67,6 +68,7 @@ impl Host {
             Some(seq) => (self.checkpoint_image(source, seq)?, Some(seq)),
             None => source.ask(|driver| driver.current_image())?,
         };
+        fault::point("branch.captured")?;
         if branch.names.len() > 1 {
             self.inner().park_for_branches(&image)?;
         }
@@ -99,7 +101,10 @@ impl Host {
         let mut machines = Vec::new();
         for added in adding {
             match added {
-                Ok(machine) => machines.push(machine),
+                Ok(machine) => {
+                    machines.push(machine);
+                    fault::point("branch.recorded")?;
+                }
                 Err(error) => {
                     machines.iter().try_for_each(|machine| self.remove(machine))?;
                     return Err(error);
@@ -197,7 +202,9 @@ impl Driver {
             }
         };
         self.let_go_behind();
+        fault::point("rollback.decided")?;
         self.host.store.roll_back(self.machine.id, &image, seq)?;
+        fault::point("rollback.recorded")?;
         self.early.clear();
         let mut work = self.machine.work();
         work.last_ran = seq;

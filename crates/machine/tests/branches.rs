@@ -179,30 +179,84 @@ fn a_line_of_sixty_four() {
     assert_eq!(value(&machine, "sum(seen)"), "2080");
 }
 
-/// What a worker does when it is killed.
-const STEPS: [&str; 6] = ["branch", "rollback", "promote", "adopt", "collect", "import"];
+/// What a worker does, and where in it it is killed. First those whose order matters most: before
+/// and after something is on record.
+const STEPS: [(&str, &str); 14] = [
+    ("branch", "branch.captured"),
+    ("branch", "branch.recorded"),
+    ("rollback", "rollback.decided"),
+    ("rollback", "rollback.recorded"),
+    ("promote", "promote.decided"),
+    ("promote", "promote.recorded"),
+    ("adopt", "adopt.carried"),
+    ("adopt", "image.synced"),
+    ("collect", "collect.marked"),
+    ("collect", "collect.packs"),
+    ("import", "import.pack"),
+    ("import", "import.image"),
+    ("import", "import.laid"),
+    ("import", "import.recorded"),
+];
+
+/// Passed on the way.
+const OTHERS: [(&str, &str); 12] = [
+    ("branch", "capture.frozen"),
+    ("branch", "capture.thawed"),
+    ("branch", "pack.written"),
+    ("branch", "image.written"),
+    ("branch", "image.synced"),
+    ("adopt", "restore.cloned"),
+    ("adopt", "capture.pages"),
+    ("adopt", "pack.synced"),
+    ("collect", "collect.images"),
+    ("collect", "collect.layers"),
+    ("collect", "collect.removed"),
+    ("import", "import.pages"),
+];
+
+/// A machine `m` with a branch `b`, and a file with a machine from elsewhere.
+fn prepared() -> tempfile::TempDir {
+    let (dir, elsewhere) = (data_dir(), Bed::start());
+    let host = Host::open(settings(dir.path())).expect("open");
+    let new = NewMachine { name: Some(named("m")), ..NewMachine::default() };
+    let machine = host.create("test", new).expect("create");
+    keep(&machine, "x = 1");
+    keep(&machine, "x = 2");
+    let other = branch(&host, &machine, "b");
+    keep(&other, "x = 5");
+    let stranger = elsewhere.machine();
+    keep(&stranger, "x = 5\nblock = bytes(range(256)) * 1000");
+    let mut file = std::fs::File::create(dir.path().join("file")).expect("a file");
+    let what = Export { history: true, root: false };
+    elsewhere.host.export(&stranger, what, &mut file).expect("export");
+    assert!(host.close().is_empty());
+    dir
+}
 
 #[test]
 fn killed_at_any_step_it_is_as_before_or_after() {
-    let dir = data_dir();
-    {
-        let host = Host::open(settings(dir.path())).expect("open");
-        let new = NewMachine { name: Some(named("m")), ..NewMachine::default() };
-        let machine = host.create("test", new).expect("create");
-        keep(&machine, "x = 1");
-        keep(&machine, "x = 2");
-        let other = branch(&host, &machine, "b");
-        keep(&other, "x = 5");
-        let mut file = std::fs::File::create(dir.path().join("file")).expect("a file");
-        host.export(&other, Export { history: true, root: false }, &mut file).expect("export");
-        assert!(host.close().is_empty());
+    use std::os::unix::process::ExitStatusExt;
+    let dir = prepared();
+    let others: &[_] = if soak() { &OTHERS } else { &[] };
+    for (step, point) in STEPS.iter().chain(others) {
+        let mut worker = Worker::start(dir.path(), step, point);
+        let status = worker.0.wait().expect("wait");
+        assert_eq!(status.signal(), Some(9), "{step} at {point}: {status}");
+        as_before_or_after(dir.path(), step);
     }
-    // a host is opened and looked at after every kill, which takes seconds
-    let delays: &[u64] = if soak() { &[0, 1, 2, 4, 8, 16, 32, 64, 128, 256] } else { &[8] };
-    for step in STEPS {
-        for delay in delays {
-            let mut worker = Worker::start(dir.path(), step);
-            std::thread::sleep(Duration::from_millis(*delay));
+}
+
+/// At no step in particular.
+#[test]
+fn killed_at_any_moment_it_is_as_before_or_after() {
+    if !soak() {
+        return;
+    }
+    let dir = prepared();
+    for step in ["branch", "rollback", "promote", "adopt", "collect", "import"] {
+        for delay in [0, 1, 2, 4, 8, 16, 32, 64, 128, 256] {
+            let mut worker = Worker::start(dir.path(), step, "");
+            std::thread::sleep(Duration::from_millis(delay));
             worker.0.kill().expect("kill");
             worker.0.wait().expect("wait");
             as_before_or_after(dir.path(), step);
@@ -237,6 +291,9 @@ fn as_before_or_after(dir: &Path, step: &str) {
     }
     keep(&machine("m"), "x = 1");
     keep(&machine("m"), "x = 2");
+    // nothing that only a killed one wrote is there for the next
+    host.collect().expect("collect");
+    assert!(host.check_store(false).expect("check").findings.is_empty(), "{step}");
     assert!(host.close().is_empty());
 }
 
@@ -253,10 +310,11 @@ fn open(dir: &Path) -> Arc<Host> {
 struct Worker(Child);
 
 impl Worker {
-    fn start(dir: &Path, step: &str) -> Worker {
+    /// Killed at a point of what it does, or at none.
+    fn start(dir: &Path, step: &str, point: &str) -> Worker {
         let mut command = Command::new(std::env::current_exe().expect("this test"));
         command.args(["--exact", "worker", "--nocapture", "--ignored"]);
-        command.env("WORKER_DIR", dir).env("WORKER_STEP", step);
+        command.env("WORKER_DIR", dir).env("WORKER_STEP", step).env("WORKER_POINT", point);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a worker");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -281,9 +339,16 @@ fn worker() {
     let from = host.place(&other, None).expect("a place");
     println!("\nREADY");
     std::io::stdin().read_line(&mut String::new()).expect("a word");
+    if let Some(point) = std::env::var("WORKER_POINT").ok().filter(|point| !point.is_empty()) {
+        stasis_engine::fault::arm_for_all(&point, stasis_engine::fault::Fault::Kill);
+    }
     for round in 0.. {
         match step.as_str() {
-            "branch" => drop(branch(&host, &machine, &format!("twig-{round}"))),
+            "branch" => {
+                // something to save
+                run(&machine, "x = 2");
+                drop(branch(&host, &machine, &format!("twig-{round}")));
+            }
             "rollback" => host.roll_back(&machine, Some(0)).expect("back"),
             "promote" => drop(host.promote(&other, Some(&machine)).expect("promote")),
             "adopt" => {

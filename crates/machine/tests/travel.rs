@@ -487,6 +487,65 @@ fn artifacts_travel_and_files_that_lie_are_refused() {
     assert_eq!(shelf(), 0);
 }
 
+/// Every file below a directory, and how long it is.
+fn files_in(dir: &std::path::Path) -> Vec<(std::path::PathBuf, u64)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("a list").flatten() {
+        let about = entry.metadata().expect("it is there");
+        match about.is_dir() {
+            true => found.extend(files_in(&entry.path())),
+            false => found.push((entry.path(), about.len())),
+        }
+    }
+    found.sort();
+    found
+}
+
+fn calls_into_a_vdso(manifest: &mut stasis_engine::fuzzing::model::Manifest) {
+    manifest.meta.kernel = "9.9.9-elsewhere".into();
+    for process in &mut manifest.processes {
+        if let stasis_engine::fuzzing::model::ProcessState::Live(live) = &mut process.state {
+            live.mm.vdso_hash = Some([7; 32]);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_this_host_is_refused_by_name_and_leaves_nothing() {
+    use stasis_engine::fuzzing::{model::Manifest, with_images};
+    let bed = Bed::start();
+    let machine = bed.machine();
+    keep(&machine, "import os\nx = os.urandom(100_000)");
+    let good = exported(&bed, &machine, true);
+    let other = Bed::start();
+    let content = other.dir.path().join("content");
+    let before = files_in(&content);
+    let flags = |m: &mut Manifest| m.meta.cpu.flags.extend(["zz_amx".into(), "zz_zbb".into()]);
+    let state = |m: &mut Manifest| m.meta.cpu.xfeatures |= 1 << 62;
+    let form = |about: &mut serde_json::Value| about["form"] = "9.9.9".into();
+    let mut older = good.clone();
+    older[15] = b'1';
+    let unfit = [
+        (with_images(&good, &flags), "this processor lacks zz_amx, zz_zbb"),
+        (with_images(&good, &state), "this processor lacks extended state component 62"),
+        (with_images(&good, &calls_into_a_vdso), "calls into the vdso of 9.9.9-elsewhere"),
+        (resealed(&good, form), "its images have the form 9.9.9 of Stasis"),
+        (older, "written in another form: it begins with \"stasis machine 1\""),
+    ];
+    for (file, reason) in unfit {
+        let error = other.host.import("test", None, &mut &file[..]).map(drop).expect_err(reason);
+        let code = error.code();
+        assert!(["import.unfit", "bundle.version"].contains(&code), "{code}: {error}");
+        assert!(error.to_string().contains(reason), "{reason}: {error}");
+        assert!(other.host.machines().is_empty());
+        assert_eq!(files_in(&content), before, "{reason}");
+    }
+    // the same way of writing it, and nothing that does not fit
+    let same = with_images(&good, &|manifest| manifest.meta.kernel = "9.9.9-elsewhere".into());
+    let taken = other.host.import("test", None, &mut &same[..]).expect("import");
+    assert_eq!(value(&taken, "len(x)"), "100000");
+}
+
 /// Identity, clocks and the hook, in every branch; `STASIS_SOAK=1` makes a thousand of them.
 #[test]
 fn a_branch_is_told_who_it_is_and_what_time_it_is() {

@@ -46,16 +46,17 @@ impl End {
     }
 }
 
-/// What was copied.
-#[derive(Default)]
+/// What was copied, and what is shown of it meanwhile.
 struct Tally {
     files: u64,
     bytes: u64,
+    transfer: show::Transfer,
 }
 
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let (from, to) = (End::parse(&args.from), End::parse(&args.to));
-    let mut tally = Tally::default();
+    let transfer = show::Transfer::new("cp", None, context.json);
+    let mut tally = Tally { files: 0, bytes: 0, transfer };
     match (from, to) {
         (End::Here(from), End::Machine(name, to)) => {
             let client = context.client()?;
@@ -72,9 +73,11 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
             return Err(failure.hint("write it as machine:path"));
         }
     }
+    let Tally { files, bytes, transfer } = tally;
+    drop(transfer);
     match context.json {
-        true => show::json(&json!({ "files": tally.files, "bytes": tally.bytes })),
-        false => eprintln!("{} files, {} bytes", tally.files, tally.bytes),
+        true => show::json(&json!({ "files": files, "bytes": bytes })),
+        false => eprintln!("{files} files, {bytes} bytes"),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -156,7 +159,9 @@ impl Into<'_> {
         let about = file.metadata().at("look at", from)?;
         let mode = format!("file?mode={:o}&", about.permissions().mode() & 0o777);
         let path = address(self.machine, &mode, to);
-        let info: stasis_api::FileInfo = self.client.upload(Method::PUT, &path, file)?;
+        tally.transfer.file(&from.display().to_string());
+        let info: stasis_api::FileInfo =
+            self.client.upload(Method::PUT, &path, file, &tally.transfer)?;
         tally.files += 1;
         tally.bytes += info.size;
         Ok(())
@@ -219,7 +224,8 @@ impl Out<'_> {
     fn file(&self, from: &str, to: &Path, tally: &mut Tally) -> Result<()> {
         let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let temporary = dir.join(format!(".stasis-{}", std::process::id()));
-        let bytes = self.download(from, &temporary).inspect_err(|_| {
+        tally.transfer.file(from);
+        let bytes = self.download(from, &temporary, &tally.transfer).inspect_err(|_| {
             let _ = fs::remove_file(&temporary);
         })?;
         fs::rename(&temporary, to).at("write", to)?;
@@ -228,7 +234,7 @@ impl Out<'_> {
         Ok(())
     }
 
-    fn download(&self, from: &str, to: &Path) -> Result<u64> {
+    fn download(&self, from: &str, to: &Path, transfer: &show::Transfer) -> Result<u64> {
         let mut file = File::create(to).at("make", to)?;
         let path = address(self.machine, "file?", from);
         self.client.block(async {
@@ -239,6 +245,7 @@ impl Out<'_> {
                 match answer.chunk().await {
                     Ok(Some(part)) => {
                         bytes += part.len() as u64;
+                        transfer.add(part.len());
                         file.write_all(&part).at("write", to)?;
                     }
                     Ok(None) => return Ok(bytes),

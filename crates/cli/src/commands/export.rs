@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::failure::{At, Failure, Result};
+use crate::show::Transfer;
 use reqwest::Method;
 use serde_json::Value;
 use stasis_api::Name;
@@ -31,6 +32,8 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     if args.file.exists() {
         return Err(Failure::usage(format!("{} is there already", args.file.display())));
     }
+    // how much there is of it nobody knows before it is packed
+    let transfer = Transfer::new(&format!("export {}", args.machine), None, context.json);
     let written = client.block(async {
         let mut answer = client.send(Method::GET, &path, None::<&Value>, true).await?;
         let mut file = File::create(&part).at("write", &part)?;
@@ -39,9 +42,11 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
         };
         while let Some(piece) = answer.chunk().await.map_err(cut)? {
             file.write_all(&piece).at("write", &part)?;
+            transfer.add(piece.len());
         }
         file.sync_all().at("write", &part)
     });
+    drop(transfer);
     if let Err(failure) = written {
         let _ = std::fs::remove_file(&part);
         return Err(failure);

@@ -20,7 +20,12 @@ pub struct Args {
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let file = std::fs::File::open(&args.file).at("open", &args.file)?;
     let query = args.name.map(|name| format!("?name={name}")).unwrap_or_default();
-    let made: Made = context.client()?.upload(Method::POST, &format!("/v1/import{query}"), file)?;
+    let client = context.client()?;
+    let total = file.metadata().at("look at", &args.file)?.len();
+    let what = format!("import {}", args.file.display());
+    let transfer = show::Transfer::new(&what, Some(total), context.json);
+    let made: Made = client.upload(Method::POST, &format!("/v1/import{query}"), file, &transfer)?;
+    drop(transfer);
     match context.json {
         true => show::json(&made.machine),
         false => show::say(made.machine_name.as_str()),

@@ -80,7 +80,7 @@ fn word(status: Status) -> String {
 }
 
 /// Shows something, and again whenever something changed; `query` says of what. Nothing that
-/// happens between two looks is missed.
+/// happens between two looks is missed. Ctrl-C ends it, as the signal does: 130 to a shell.
 pub fn again(client: &Client, query: String, look: impl Fn() -> Result<()>) -> Result<ExitCode> {
     let mut events = Events::new(client, query, None);
     client.block(events.begin())?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// One answer.
 #[derive(Clone)]
@@ -12,18 +12,41 @@ pub struct Answer {
     body: String,
     /// The connection breaks after the body, which promised more.
     cut: bool,
+    /// Half of the body waits for it.
+    gate: Option<Gate>,
+}
+
+/// Keeps back what waits for it until it is opened.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    pub fn open(&self) {
+        *self.0.0.lock().expect("not poisoned") = true;
+        self.0.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let open = self.0.0.lock().expect("not poisoned");
+        drop(self.0.1.wait_while(open, |open| !*open).expect("not poisoned"));
+    }
+}
+
+/// An answer of which the second half comes when the gate is opened.
+pub fn held(body: impl ToString, gate: &Gate) -> Answer {
+    Answer { gate: Some(gate.clone()), ..ok(body) }
 }
 
 pub fn ok(body: impl ToString) -> Answer {
-    Answer { status: 200, body: body.to_string(), cut: false }
+    Answer { status: 200, body: body.to_string(), cut: false, gate: None }
 }
 
 pub fn refuse(status: u16, body: impl ToString) -> Answer {
-    Answer { status, body: body.to_string(), cut: false }
+    Answer { status, body: body.to_string(), cut: false, gate: None }
 }
 
 pub fn cut(body: impl ToString) -> Answer {
-    Answer { status: 200, body: body.to_string(), cut: true }
+    Answer { status: 200, body: body.to_string(), cut: true, gate: None }
 }
 
 type Answers = HashMap<String, Vec<Answer>>;
@@ -42,13 +65,14 @@ impl Fake {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let asked = Asked::default();
-        let mut answers: Answers =
-            answers.iter().map(|(line, list)| ((*line).to_owned(), list.clone())).collect();
+        let answers = answers.iter().map(|(line, list)| ((*line).to_owned(), list.clone()));
+        let answers = Arc::new(Mutex::new(answers.collect::<Answers>()));
         let log = asked.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                let (answers, log) = (answers.clone(), log.clone());
                 // a client that leaves is part of some tests
-                let _ = serve(&stream, &mut answers, &log);
+                std::thread::spawn(move || drop(serve(&stream, &answers, &log)));
             }
         });
         Fake { url, asked }
@@ -75,7 +99,7 @@ impl Fake {
     }
 }
 
-fn serve(stream: &TcpStream, answers: &mut Answers, log: &Asked) -> std::io::Result<()> {
+fn serve(stream: &TcpStream, answers: &Mutex<Answers>, log: &Asked) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut first = String::new();
     reader.read_line(&mut first)?;
@@ -83,7 +107,7 @@ fn serve(stream: &TcpStream, answers: &mut Answers, log: &Asked) -> std::io::Res
     let (head, body) = read_rest(&mut reader)?;
     log.lock().expect("not poisoned").push((line.clone(), head, body));
     let missing = refuse(404, r#"{"code":"fake.missing","message":"the test has no answer"}"#);
-    let answer = match answers.get_mut(&line) {
+    let answer = match answers.lock().expect("not poisoned").get_mut(&line) {
         Some(list) if list.len() > 1 => list.remove(0),
         Some(list) => list[0].clone(),
         None => missing,
@@ -95,7 +119,12 @@ fn serve(stream: &TcpStream, answers: &mut Answers, log: &Asked) -> std::io::Res
     );
     let mut out = stream;
     out.write_all(head.as_bytes())?;
-    out.write_all(answer.body.as_bytes())
+    let (now, later) = answer.body.split_at(answer.body.len() / 2);
+    out.write_all(now.as_bytes())?;
+    if let Some(gate) = &answer.gate {
+        gate.wait();
+    }
+    out.write_all(later.as_bytes())
 }
 
 fn read_rest(reader: &mut BufReader<&TcpStream>) -> std::io::Result<(String, String)> {

@@ -5,8 +5,10 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod fake;
+pub mod terminal;
 
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -42,13 +44,18 @@ impl World {
 
     /// Starts the program with pipes to it.
     pub fn start(&self, args: &[&str]) -> Child {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("the program starts")
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
         let home = self.dir.path();
         let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
         command.args(args).env_clear().current_dir(home).env("HOME", home);
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.envs(self.env.iter().cloned());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().expect("the program starts")
+        command
     }
 
     /// Runs the program with something on its standard input.
@@ -58,7 +65,10 @@ impl World {
         // it may end without reading
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
-        let output = child.wait_with_output().expect("the program ends");
+        self.said(args, child.wait_with_output().expect("the program ends"))
+    }
+
+    pub fn said(&self, args: &[&str], output: Output) -> Said {
         Said { args: args.join(" "), output, home: self.dir.path().to_owned() }
     }
 }
@@ -95,11 +105,14 @@ impl Said {
             false => format!("--- {name}\n{}\n", text.trim_end_matches('\n')),
         };
         let text = format!(
-            "$ stasis {}\n{}{}--- exit {}\n",
+            "$ stasis {}\n{}{}--- {}\n",
             self.args,
             part("stdout", self.stdout()),
             part("stderr", self.stderr()),
-            self.code()
+            match self.output.status.signal() {
+                Some(signal) => format!("ended by signal {signal}"),
+                None => format!("exit {}", self.code()),
+            }
         );
         let text = text.replace(&*self.home.to_string_lossy(), "HOME");
         text.replace(env!("CARGO_PKG_VERSION"), "VERSION")

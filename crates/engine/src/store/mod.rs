@@ -20,6 +20,7 @@ mod codec;
 mod cold;
 mod collect;
 mod forms;
+pub mod fuzzing;
 mod keepers;
 mod known;
 mod marks;

@@ -1,7 +1,8 @@
 //! Images and packs out of one store and into another.
 //!
 //!   export: the pages the images need, and no others ─► compressed pack, same root
-//!   import: bytes ─► tmp ─► every page verified, root as promised ─► named ─► images the same way
+//!   import: images ─► tmp, looked at ─► packs ─► tmp ─► every page verified, root as promised
+//!                                            images named ◄── packs named ◄──┘
 //!
 //! A pack is shared between machines, so what leaves a store has only the pages that were asked
 //! for. What comes in is believed in nothing: lengths are bounded by the caller, contents by their
@@ -13,7 +14,8 @@ use super::marks::Marks;
 use super::{Image, Pack, Store, read_pack};
 use crate::error::{Doing, Error, Result};
 use crate::fault;
-use stasis_image::{Form, ImageId, MAX_IMAGE_LEN, PackRoot, Rewrite, Slots};
+use stasis_image::model::Manifest;
+use stasis_image::{BundleHead, Form, ImageId, MAX_IMAGE_LEN, PackRoot, Rewrite, Slots};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, Write};
@@ -22,15 +24,18 @@ use std::sync::Arc;
 
 /// A file below tmp that goes when it is dropped.
 pub struct Scrap {
-    pub path: PathBuf,
+    name: Aside,
     pub file: File,
     pub len: u64,
 }
 
-impl Drop for Scrap {
+/// The name of one.
+struct Aside(PathBuf);
+
+impl Drop for Aside {
     fn drop(&mut self) {
-        // one that got a name is not there any more
-        let _ = std::fs::remove_file(&self.path);
+        // one that got another name is not there any more
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -66,20 +71,61 @@ impl Store {
     fn scrap(&self, what: &str) -> Result<Scrap> {
         let path = self.temp_path(what);
         let file = File::options().read(true).write(true).create_new(true).open(&path);
-        Ok(Scrap { file: file.doing(|| format!("make {}", path.display()))?, path, len: 0 })
+        let file = file.doing(|| format!("make {}", path.display()))?;
+        Ok(Scrap { name: Aside(path), file, len: 0 })
+    }
+
+    /// Takes in the images and packs that follow a file's head; the images in its order. What does
+    /// not fit is found before a pack is read, and nothing of the file is kept then.
+    pub fn import_parts(
+        &self,
+        head: &BundleHead,
+        from: &mut dyn Read,
+        fits: &dyn Fn(&Manifest) -> Result<()>,
+    ) -> Result<Vec<Image>> {
+        // aside until their pages are here, which come after them
+        let mut waiting = Vec::new();
+        for (id, len) in &head.images {
+            let mut bytes = Vec::new();
+            from.take(*len).read_to_end(&mut bytes).doing(|| "read an image".into())?;
+            if bytes.len() as u64 != *len {
+                return Err(Error::Unfit("the file ends before its last image".into()));
+            }
+            fits(&self.look(*id, &bytes)?)?;
+            let mut scrap = self.scrap("image")?;
+            let written = scrap.file.write_all(&bytes).and_then(|()| scrap.file.sync_data());
+            written.doing(|| format!("write {}", scrap.name.0.display()))?;
+            // its file is closed: there may be more of them than one may have open
+            waiting.push((*id, scrap.name));
+        }
+        // held until their images are
+        let packs = head.packs.iter().map(|(root, len)| self.import_pack(*root, *len, from));
+        let _packs = packs.collect::<Result<Vec<_>>>()?;
+        waiting.into_iter().map(|(id, aside)| self.import_image(id, &aside)).collect()
+    }
+
+    /// What an image says, verified.
+    fn look(&self, id: ImageId, bytes: &[u8]) -> Result<Manifest> {
+        if bytes.len() as u64 > MAX_IMAGE_LEN {
+            return Err(Error::TooLarge(format!("image {id} has {} bytes", bytes.len())));
+        }
+        let bad = |source| Error::Image { id: id.to_string(), source };
+        let manifest = decode(bytes, id).map_err(bad)?;
+        crate::validate::manifest(&manifest)?;
+        Ok(manifest)
     }
 
     /// Takes a pack in. It stays while its reader lives, and as long as a kept image needs it.
-    pub fn import_pack(&self, root: PackRoot, len: u64, from: &mut dyn Read) -> Result<Arc<Pack>> {
+    fn import_pack(&self, root: PackRoot, len: u64, from: &mut dyn Read) -> Result<Arc<Pack>> {
         let mut scrap = self.scrap("import")?;
-        let doing = || format!("write {}", scrap.path.display());
+        let doing = || format!("write {}", scrap.name.0.display());
         let copied = std::io::copy(&mut from.take(len), &mut scrap.file).doing(doing)?;
         if copied != len {
             return Err(Error::Unfit("the file ends before its last pack".into()));
         }
         scrap.file.flush().and_then(|()| scrap.file.sync_data()).doing(doing)?;
-        let file = File::open(&scrap.path).doing(doing)?;
-        let pack = read_pack(file, root, &scrap.path)?;
+        let file = File::open(&scrap.name.0).doing(doing)?;
+        let pack = read_pack(file, root, &scrap.name.0)?;
         // all that it has may be here already, and is then no matter
         let here = |own: &Arc<Pack>| own.dead().is_within(pack.dead());
         if let Some(own) = self.pack(root).ok().filter(here) {
@@ -101,7 +147,7 @@ impl Store {
         let path = self.pack_path(root, pack.form());
         let pack = Arc::new(pack);
         let mut known = self.known();
-        std::fs::rename(&scrap.path, &path).doing(|| format!("name {}", path.display()))?;
+        std::fs::rename(&scrap.name.0, &path).doing(|| format!("name {}", path.display()))?;
         known.supersede(pack.clone());
         drop(known);
         self.sync_dir("packs")?;
@@ -109,14 +155,9 @@ impl Store {
     }
 
     /// Takes an image in, all of whose pages must be here.
-    pub fn import_image(&self, id: ImageId, bytes: &[u8]) -> Result<Image> {
-        let bad = |source| Error::Image { id: id.to_string(), source };
-        if bytes.len() as u64 > MAX_IMAGE_LEN {
-            return Err(Error::TooLarge(format!("image {id} has {} bytes", bytes.len())));
-        }
-        let manifest = decode(bytes, id).map_err(bad)?;
-        crate::validate::manifest(&manifest)?;
-        let image = Image { id, manifest: Arc::new(manifest) };
+    fn import_image(&self, id: ImageId, aside: &Aside) -> Result<Image> {
+        let bytes = std::fs::read(&aside.0).doing(|| format!("read {}", aside.0.display()))?;
+        let image = Image { id, manifest: Arc::new(self.look(id, &bytes)?) };
         for (root, slots) in self.needs(std::slice::from_ref(&image)) {
             let pack = self.pack(root)?;
             let lacks = !slots.common(pack.dead()).is_empty()
@@ -125,13 +166,11 @@ impl Store {
                 return Err(Error::Unfit(format!("pages of pack {root} are missing")));
             }
         }
-        let mut scrap = self.scrap("image")?;
+        fault::point("import.pages")?;
         let path = self.image_path(id);
-        let written = scrap.file.write_all(bytes).and_then(|()| scrap.file.sync_data());
-        written.doing(|| format!("write {}", path.display()))?;
         let mut known = self.known();
         known.hold(id, &image.manifest);
-        std::fs::rename(&scrap.path, &path).doing(|| format!("name {}", path.display()))?;
+        std::fs::rename(&aside.0, &path).doing(|| format!("name {}", path.display()))?;
         drop(known);
         self.sync_dir("images")?;
         fault::point("import.image")?;

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 /// Points a capture passes, or (`false`) those of restore and park.
 pub fn points(of_capture: bool) -> impl Iterator<Item = &'static str> {
-    let upkeep = |name: &&str| !["collect.", "rewrite."].iter().any(|own| name.starts_with(own));
+    let others = ["collect.", "rewrite.", "import."];
+    let upkeep = move |name: &&str| !others.iter().any(|own| name.starts_with(own));
     POINTS.into_iter().filter(upkeep).filter(move |name| {
         let other = ["restore.", "clone.", "park."].iter().any(|prefix| name.starts_with(prefix));
         other != of_capture

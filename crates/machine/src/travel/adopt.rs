@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::host::{Host, fresh_name};
 use crate::machine::Machine;
 use stasis_api::{Adopted, Conflict, Outcome};
+use stasis_engine::fault;
 use stasis_engine::{Contents, EntryKind, Image};
 use stasis_protocol::Variable;
 use std::collections::BTreeMap;
@@ -216,6 +217,7 @@ impl Driver {
             let bytes = parcel.pickles.as_slice();
             self.put(seq, &Put::File { path: &path, mode: 0o600, bytes })?;
             let (names, failed) = self.load(format!("/{path}"))?;
+            fault::point("adopt.carried")?;
             adopted.variables = names;
             adopted.failed.extend(failed);
             self.put(seq, &Put::Nothing { path: &path })?;

@@ -15,7 +15,7 @@ use crate::error::{Doing, Error, Result};
 use crate::host::{Host, check};
 use crate::machine::Machine;
 use stasis_api::{EventKind, Name, Network, Status, Template, Timestamp};
-use stasis_engine::{BundleHead, Image, SectionKind};
+use stasis_engine::{BundleHead, Image, SectionKind, fault};
 use stasis_store::{Checkpoint, Imported, NewRecord, TemplateRecord};
 use std::collections::HashMap;
 use std::io::Read;
@@ -52,11 +52,13 @@ impl Host {
             self.inner().engine.check(image).map_err(strange)?;
         }
         let imported = self.record_of(account, name, &about, &images)?;
+        fault::point("import.laid")?;
         let record = || Ok(self.inner().store.import_machine(imported)?);
         let machine = self.inner().in_turn(account, || {
             self.inner().admit_machines(account, 1)?;
             Ok(self.insert(self.inner().name_artifacts(artifacts, record)?))
         })?;
+        fault::point("import.recorded")?;
         // held until here, so that no collection could take them
         drop(images);
         machine.event_at(EventKind::MachineCreated, None);
@@ -152,29 +154,12 @@ impl Host {
         from: &mut dyn Read,
     ) -> Result<HashMap<String, Image>> {
         let engine = &self.inner().engine;
-        // images are small, but their pages come after them: kept aside until those are here
-        let mut waiting = Vec::new();
-        for (id, len) in &head.images {
-            let mut bytes = Vec::new();
-            from.take(*len).read_to_end(&mut bytes).doing(reading)?;
-            if bytes.len() as u64 != *len {
-                return Err(unfit("the file ends before its last image".into()));
-            }
-            waiting.push((*id, bytes));
+        let fits = |manifest: &_| engine.check_fit(manifest);
+        let images = engine.store().import_parts(head, from, &fits).map_err(strange)?;
+        if images.iter().any(|image| image.manifest.meta.root != root) {
+            return Err(unfit("an image stands on another root than its template".into()));
         }
-        let mut packs = Vec::new();
-        for (root, len) in &head.packs {
-            packs.push(engine.store().import_pack(*root, *len, from).map_err(strange)?);
-        }
-        let mut images = HashMap::new();
-        for (id, bytes) in waiting {
-            let image = engine.store().import_image(id, &bytes).map_err(strange)?;
-            if image.manifest.meta.root != root {
-                return Err(unfit("an image stands on another root than its template".into()));
-            }
-            images.insert(id.to_string(), image);
-        }
-        Ok(images)
+        Ok(images.into_iter().map(|image| (image.id.to_string(), image)).collect())
     }
 
     fn record_of(
@@ -283,8 +268,4 @@ fn strange(error: stasis_engine::Error) -> Error {
 
 fn unfit(what: String) -> Error {
     Error::Unfit(what)
-}
-
-fn reading() -> String {
-    "read a machine from a file".into()
 }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::machine::Machine;
 use stasis_api::EventKind;
+use stasis_engine::fault;
 use std::sync::Arc;
 
 impl Host {
@@ -33,7 +34,9 @@ impl Host {
         if !there(branch) || !there(&other) {
             return Err(Error::Removed(name.to_string()));
         }
+        fault::point("promote.decided")?;
         self.inner().store.swap_names(branch.id, other.id)?;
+        fault::point("promote.recorded")?;
         branch.record().made.name = old.clone();
         other.record().made.name = name.clone();
         machines.insert(old, branch.clone());

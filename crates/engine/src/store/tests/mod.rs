@@ -3,6 +3,7 @@
 mod checks;
 mod collecting;
 mod forms;
+mod importing;
 mod keepers;
 mod property;
 mod race;
@@ -85,34 +86,12 @@ fn page(number: u64) -> Vec<u8> {
 }
 
 fn manifest(parts: &[(&Pack, std::ops::Range<u64>)], created_unix_ms: u64) -> Manifest {
-    let packs = parts.iter().map(|(pack, _)| PackRef { root: pack.root(), pages: pack.pages() });
-    let mut at = 0;
-    let runs = parts.iter().zip(0..).map(|((_, slots), pack)| {
-        let count = (slots.end - slots.start) as u32;
-        at += u64::from(count);
-        Run { page: at - u64::from(count), count, pack, slot: slots.start }
-    });
-    let state = ProcessState::Zombie { status: 0, comm: "made up".into() };
-    Manifest {
-        meta: Meta {
-            parent: None,
-            origin: None,
-            root: "root".into(),
-            created_unix_ms,
-            kernel: String::new(),
-            cpu: CpuNeeds { vendor: String::new(), xfeatures: 0, flags: Vec::new() },
-            clocks: Clocks { monotonic_ns: 0, boottime_ns: 0, realtime_ns: 0 },
-            hostname: String::new(),
-            packs: packs.collect(),
-            mapped_files: Vec::new(),
-            filters: Vec::new(),
-        },
-        processes: vec![Process { pid: 2, ppid: 1, pgid: 2, sid: 2, exit_signal: 17, state }],
-        objects: Vec::new(),
-        segments: Vec::new(),
-        memory: vec![ProcessMemory { pid: 2, runs: runs.collect(), guards: Vec::new() }],
-        files: FileTree::default(),
-    }
+    let part = |(pack, slots): &(&Pack, std::ops::Range<u64>)| {
+        (PackRef { root: pack.root(), pages: pack.pages() }, slots.clone())
+    };
+    let parts: Vec<_> = parts.iter().map(part).collect();
+    let parts: Vec<_> = parts.iter().map(|(pack, slots)| (pack, slots.clone())).collect();
+    super::fuzzing::sample_manifest(&parts, created_unix_ms)
 }
 
 fn set<const N: usize>(images: [&Image; N]) -> HashSet<ImageId> {
