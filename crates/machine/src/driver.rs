@@ -14,6 +14,7 @@ use crate::life::Fall;
 use crate::lines::Lines;
 use crate::live::{Heard, Live};
 use crate::machine::Machine;
+use crate::observe::Moment;
 use crate::queue::{Around, Next};
 use stasis_api::{
     Durability, EventKind, Exec, Failure, Outcome, Receipt, Status, Stream, Timeout, Timestamp,
@@ -180,8 +181,10 @@ impl Driver {
         let host = self.host.clone();
         let arrival = self.live.is_none().then(|| host.traffic.arrive());
         self.machine.event_at(EventKind::InstructionStarted, Some(seq));
+        self.machine.observe(Moment::TakenUp(seq));
         let ended = self.run_code(seq, &exec, &mut lines);
         drop(arrival);
+        self.machine.observe(Moment::Ran);
         let result = match ended {
             Ok((End::Done(done), interrupt)) => {
                 self.finish_done(seq, &exec, done, interrupt, &mut lines, started)
@@ -229,6 +232,7 @@ impl Driver {
         {
             return Ok((End::Fell(error.to_string()), None));
         }
+        self.machine.observe(Moment::Running);
         let limit = match exec.timeout {
             Timeout::Default => self.host.settings.timeout,
             Timeout::Seconds(seconds) => Duration::try_from_secs_f64(seconds).ok(),

@@ -7,6 +7,7 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::host::{Host, fresh_name};
 use crate::machine::Machine;
+use crate::observe::Moment;
 use stasis_api::{EventKind, Name, Parent, Timestamp};
 use stasis_protocol::{Order, Report, Variable};
 use stasis_store::{Checkpoint, NewRecord};
@@ -177,6 +178,7 @@ impl Driver {
         work.rolled_back = true;
         drop(work);
         self.moved_to(image, seq);
+        self.machine.observe(Moment::FellBack);
         self.machine.event_at(EventKind::MachineRolledBack, seq);
         Ok(())
     }

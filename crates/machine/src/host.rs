@@ -7,6 +7,7 @@ use crate::limits;
 use crate::live::parse_image;
 use crate::machine::Machine;
 use crate::network;
+use crate::observe::Moment;
 use crate::quota::Accounts;
 use crate::settings::{Dirs, Settings};
 use crate::standby::{self, Standby};
@@ -210,6 +211,7 @@ impl Host {
         self.inner.accounts.remove(machine);
         self.inner.store.remove_machine(machine.id)?;
         machine.event_at(EventKind::MachineRemoved, None);
+        machine.observe(Moment::Removed);
         machine.tell();
         Ok(())
     }
