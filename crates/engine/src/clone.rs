@@ -41,6 +41,14 @@ pub struct Clone {
     pidfd: Option<OwnedFd>,
 }
 
+/// A userfaultfd that a clone made while it was allowed to.
+pub enum Handed {
+    /// Pages are put in place by it, now or on demand.
+    Pages(OwnedFd),
+    /// Nothing is registered with it yet: it is for tracking writes later.
+    Later(OwnedFd),
+}
+
 impl Clone {
     /// Forks a clone into walls, with that number, and leaves it at its gate.
     pub fn fork_into(template: &Template, walls: &Walls, pid: i32) -> Result<Clone> {
@@ -132,9 +140,10 @@ impl Clone {
     }
 
     /// The userfaultfd it hands over, or `None` when all is ready.
-    pub fn next(&mut self, built: &Built) -> Result<Option<OwnedFd>> {
+    pub fn next(&mut self, built: &Built) -> Result<Option<Handed>> {
         match self.message(built)? {
-            (b'u', Some(fd)) => Ok(Some(fd)),
+            (plan::HAND_PAGES, Some(fd)) => Ok(Some(Handed::Pages(fd))),
+            (plan::HAND_LATER, Some(fd)) => Ok(Some(Handed::Later(fd))),
             _ => Ok(None),
         }
     }

@@ -5,7 +5,7 @@
 //! If any step fails the clone reports which and ends, the walls are dropped with everything in
 //! them, and the error names the step. The image and the template are as they were.
 
-use crate::clone::Clone;
+use crate::clone::{Clone, Handed};
 use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
@@ -102,7 +102,7 @@ pub fn restore(
         rlimits: &host.rlimits,
         purpose: Purpose::Run,
         lazy: &lazy,
-        track: host.track && lazy.is_empty(),
+        track: host.track,
         timer_ids: host.timer_ids,
         confine: confinement.restore(walls.entrance),
     };
@@ -114,14 +114,18 @@ pub fn restore(
     };
     let (mut clone, pages) = while_reading(store, manifest, &built.installs, start)?;
     let mut memo = Memo { last: Some(image.clone()), ..Memo::default() };
-    while let Some(uffd) = clone.next(&built)? {
-        if lazy.is_empty() {
-            install(&uffd, &built.installs, &pages)?;
-            clone.tell(plan::INSTALLED);
-            memo.tracker = Some(Tracker::new(uffd));
-        } else {
-            let pid = clone.pid()?;
-            memo.filling = Some(start_filling(store, manifest, init, pid, uffd, &lazy)?);
+    while let Some(handed) = clone.next(&built)? {
+        match handed {
+            Handed::Later(uffd) => memo.tracker = Some(Tracker::later(uffd)),
+            Handed::Pages(uffd) if lazy.is_empty() => {
+                install(&uffd, &built.installs, &pages)?;
+                clone.tell(plan::INSTALLED);
+                memo.tracker = Some(Tracker::new(uffd));
+            }
+            Handed::Pages(uffd) => {
+                let pid = clone.pid()?;
+                memo.filling = Some(start_filling(store, manifest, init, pid, uffd, &lazy)?);
+            }
         }
     }
     fault::point("restore.cloned")?;

@@ -31,6 +31,8 @@ const ROOTS: usize = 2;
 /// over after the first, and few are left when it is not worth waiting for that.
 const QUIET: Duration = Duration::from_millis(15);
 const QUIET_WHEN_FEW: Duration = Duration::from_millis(3);
+/// The very first restore of an engine finds nothing ready, and should have the processors.
+const HEAD_START: Duration = Duration::from_millis(60);
 
 const UPPER: &str = "upper";
 
@@ -200,7 +202,8 @@ impl Shared {
 
     fn take_ready(&self, lower: &[String]) -> Option<Walls> {
         let mut ready = self.ready();
-        ready.asked_at = Some(Instant::now());
+        let head_start = if ready.roots.is_empty() { HEAD_START } else { Duration::ZERO };
+        ready.asked_at = ready.asked_at.max(Some(Instant::now() + head_start));
         let known = ready.roots.iter().position(|standing| standing.lower == lower);
         let mut standing = match known {
             Some(index) => ready.roots.remove(index)?,

@@ -16,6 +16,7 @@ use crate::live::{Heard, Live};
 use crate::machine::Machine;
 use crate::observe::Moment;
 use crate::queue::{Around, Next};
+use crate::traffic::LastAsked;
 use stasis_api::{
     Durability, EventKind, Exec, Failure, Outcome, Receipt, Status, Stream, Timeout, Timestamp,
 };
@@ -51,6 +52,7 @@ pub struct Driver {
     pub(crate) artifacts: Vec<stasis_api::Artifact>,
     /// How the instruction was recorded to have ended.
     ended: Status,
+    asked: LastAsked,
 }
 
 /// How a run ended, as seen from outside.
@@ -80,6 +82,7 @@ impl Driver {
             fell: None,
             artifacts: Vec::new(),
             ended: Status::Lost,
+            asked: LastAsked::default(),
         };
         let run = move || {
             if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
@@ -94,7 +97,7 @@ impl Driver {
         loop {
             let now = Instant::now();
             let mut work = self.machine.work();
-            let crowded = self.host.traffic.is_crowded();
+            let crowded = self.host.traffic.is_crowded(now);
             let next = work.queue.next(now, Around { live: self.live.is_some(), crowded });
             if let Next::Wait(_) = next
                 && self.live.is_none()
@@ -179,6 +182,7 @@ impl Driver {
         let mut lines = Lines::keeping(room, self.host.shelf.parts(most));
         self.artifacts.clear();
         let host = self.host.clone();
+        host.traffic.ask(&mut self.asked, started);
         let arrival = self.live.is_none().then(|| host.traffic.arrive());
         self.machine.event_at(EventKind::InstructionStarted, Some(seq));
         self.machine.observe(Moment::TakenUp(seq));
@@ -372,13 +376,15 @@ impl Driver {
             Some(_) if stopped => Status::Interrupted,
             _ => Status::Done,
         };
+        let run = Duration::try_from_secs_f64(done.runtime_ms / 1000.0).unwrap_or(Duration::MAX);
         let mut outcome = outcome_of(done);
         if status == Status::Interrupted {
             explain(&mut outcome, interrupt.and_then(|interrupt| interrupt.why));
         }
         {
             let mut work = self.machine.work();
-            work.queue.ran(Instant::now(), started.elapsed());
+            // not what it took: while it waited, nothing was done that could be lost
+            work.queue.ran(Instant::now(), run.min(started.elapsed()));
             work.last_ran = Some(seq);
         }
         // recorded before the checkpoint: an answer that is not known must not be durable

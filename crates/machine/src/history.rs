@@ -79,6 +79,9 @@ impl Host {
             Some(seq) => (self.checkpoint_image(source, seq)?, Some(seq)),
             None => source.ask(|driver| driver.current_image())?,
         };
+        if branch.names.len() > 1 {
+            self.inner().park_for_branches(&image)?;
+        }
         let made = source.record().made.clone();
         let one = |name: Option<Name>| {
             let mut tags = made.tags.clone();

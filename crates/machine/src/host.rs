@@ -4,7 +4,6 @@ use crate::artifacts::Shelf;
 use crate::error::{Doing, Error, Result};
 use crate::events::{self, About, Events};
 use crate::limits;
-use crate::live::parse_image;
 use crate::machine::Machine;
 use crate::network;
 use crate::observe::Moment;
@@ -12,14 +11,15 @@ use crate::quota::Accounts;
 use crate::settings::{Dirs, Settings};
 use crate::standby::{self, Standby};
 use crate::traffic::Traffic;
+use crate::warm::{self, Warm};
 use stasis_api::{EventKind, Name, NewMachine, Timestamp, Update};
-use stasis_engine::{Config, Engine, Image, Lazy, WallsConfig};
+use stasis_engine::{Config, Engine, Lazy, WallsConfig};
 use stasis_store::{MachineRecord, NewRecord, Store};
 use stasis_sys::{files, libc};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ const MAX_TAG: usize = 1024;
 pub struct Host {
     inner: Arc<Inner>,
     machines: RwLock<HashMap<Name, Arc<Machine>>>,
-    standby: Option<JoinHandle<()>>,
+    /// Threads that make things ready before anybody asks.
+    ahead: Vec<JoinHandle<()>>,
     /// Held as long as this process uses the directory.
     _lock: File,
 }
@@ -47,8 +48,7 @@ pub(crate) struct Inner {
     pub accounts: Accounts,
     /// Held by those who bring in roots that no template names yet.
     pub importing: RwLock<()>,
-    /// Images of templates in use, decoded, by name; parked in the engine.
-    warm: Mutex<HashMap<String, Image>>,
+    pub warm: Warm,
 }
 
 impl Host {
@@ -80,11 +80,12 @@ impl Host {
             events,
             accounts: Accounts::default(),
             importing: RwLock::default(),
-            warm: Mutex::default(),
+            warm: Warm::default(),
         });
         events::keep_writing(&inner)?;
-        let standby = Some(standby::start(&inner).doing(|| "start a thread".into())?);
-        let host = Host { inner, machines: RwLock::default(), standby, _lock: lock };
+        let ahead = [standby::start(&inner), warm::start(&inner)].into_iter().collect();
+        let ahead = std::io::Result::doing(ahead, || "start a thread".into())?;
+        let host = Host { inner, machines: RwLock::default(), ahead, _lock: lock };
         host.load()?;
         Ok(host)
     }
@@ -269,41 +270,14 @@ impl Drop for Host {
             }
         }
         self.inner.standby.end();
-        if let Some(standby) = self.standby.take() {
-            let _ = standby.join();
+        self.inner.warm.end();
+        for thread in self.ahead.drain(..) {
+            let _ = thread.join();
         }
     }
 }
 
 impl Inner {
-    /// An image by name. Those of templates are kept decoded, and parked.
-    pub fn image(&self, name: &str) -> Result<Image> {
-        if let Some(image) = self.warm().get(name) {
-            return Ok(image.clone());
-        }
-        let image = self.engine.store().read_image(parse_image(name)?)?;
-        let origin = image.manifest.meta.origin.unwrap_or(image.id);
-        self.warm_up(origin)?;
-        Ok(image)
-    }
-
-    /// Parks the template a line of images began with, once.
-    fn warm_up(&self, origin: stasis_engine::ImageId) -> Result<()> {
-        // held while parking: others that need it wait instead of building a second one
-        let mut warm = self.warm();
-        if warm.contains_key(&origin.to_string()) {
-            return Ok(());
-        }
-        let image = self.engine.store().read_image(origin)?;
-        self.engine.park(&image)?;
-        warm.insert(origin.to_string(), image);
-        Ok(())
-    }
-
-    fn warm(&self) -> MutexGuard<'_, HashMap<String, Image>> {
-        self.warm.lock().unwrap_or_else(|poison| poison.into_inner())
-    }
-
     /// The name a template goes by; its digest, if it is gone.
     pub fn template_name(&self, digest: &str) -> String {
         let found = self.store.template(digest).ok().flatten();

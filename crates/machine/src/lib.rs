@@ -42,6 +42,7 @@ mod tokens;
 mod traffic;
 mod travel;
 mod upkeep;
+mod warm;
 mod watch;
 
 pub use error::{Error, Result};

@@ -70,6 +70,9 @@ impl Live {
     }
 
     fn hear_output(&mut self, heard: &mut Vec<Heard>, out: bool, err: bool) -> Result<()> {
+        if !out && !err {
+            return Ok(());
+        }
         let mut buffer = vec![0; 256 << 10];
         if out && let Read1::Bytes(read) = self.line.read_stdout(&mut buffer)? {
             heard.push(Heard::Stdout(buffer[..read].to_vec()));

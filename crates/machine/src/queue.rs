@@ -2,7 +2,7 @@
 //!
 //!   instructions wait in order; wishes (swap, roll back, ...) go first; a checkpoint follows an
 //!   instruction when nothing comes right after it, and gives way for a while when many machines
-//!   are on their way into memory; idleness leads out of memory
+//!   are asked at once; idleness leads out of memory
 //!
 //! No I/O and no clock of its own: the driver tells the time and acts on the answer.
 
@@ -36,7 +36,7 @@ pub enum Next<W> {
 pub struct Around {
     /// The machine is in memory.
     pub live: bool,
-    /// Many machines are on their way into memory, with somebody waiting for each.
+    /// Many machines are asked at once, with somebody waiting for each.
     pub crowded: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct Queue<W> {
     rules: Rules,
     wishes: VecDeque<W>,
     waiting: VecDeque<u64>,
-    /// Work since the last checkpoint: since when it is quiet, and how much work it was.
+    /// Work since the last checkpoint.
     unsaved: Option<Unsaved>,
     idle_since: Instant,
     /// Not before then, after a checkpoint or swap that was refused.
@@ -54,14 +54,19 @@ pub struct Queue<W> {
 
 #[derive(Debug, Clone, Copy)]
 struct Unsaved {
+    /// When the first of it was done.
+    since: Instant,
     quiet_since: Instant,
     work: Duration,
 }
 
 /// A refused checkpoint is tried again after this long, or after the next instruction.
 const RETRY: Duration = Duration::from_secs(60);
-/// How long a checkpoint gives way to others at most, and how often it looks whether it still must.
+/// How long a checkpoint gives way to others, how much work may be at risk for that, and how long
+/// it is put off at most when the machine itself is asked again and again.
 const GIVE_WAY: Duration = Duration::from_millis(500);
+const PUT_OFF: Duration = Duration::from_secs(2);
+/// How often a checkpoint that gives way looks whether it still must.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 impl<W> Queue<W> {
@@ -110,18 +115,22 @@ impl<W> Queue<W> {
 
     /// An instruction ended after `work`.
     pub fn ran(&mut self, now: Instant, work: Duration) {
-        let before = self.unsaved.map_or(Duration::ZERO, |unsaved| unsaved.work);
-        self.unsaved = Some(Unsaved { quiet_since: now, work: before + work });
+        self.unsaved = Some(self.unsaved_with(now, work));
         self.idle_since = now;
         self.retry = None;
     }
 
     /// Something was done to the machine from outside, which is to be saved.
     pub fn touched(&mut self, now: Instant) {
-        let work = self.unsaved.map_or(Duration::ZERO, |unsaved| unsaved.work);
-        self.unsaved = Some(Unsaved { quiet_since: now, work });
+        self.unsaved = Some(self.unsaved_with(now, Duration::ZERO));
         self.used(now);
         self.retry = None;
+    }
+
+    fn unsaved_with(&self, now: Instant, work: Duration) -> Unsaved {
+        let (since, before) =
+            self.unsaved.map_or((now, Duration::ZERO), |old| (old.since, old.work));
+        Unsaved { since, quiet_since: now, work: before + work }
     }
 
     /// Somebody uses the machine: it is not idle.
@@ -149,9 +158,7 @@ impl<W> Queue<W> {
             return Next::Wish(wish);
         }
         let may_save = live && self.retry.is_none_or(|retry| retry <= now);
-        let risky = |unsaved: Unsaved| unsaved.work >= self.rules.at_risk;
-        let yields = crowded && self.waiting.is_empty();
-        if may_save && !yields && self.unsaved.is_some_and(risky) {
+        if may_save && self.unsaved.is_some_and(|unsaved| self.is_risky(unsaved, now, crowded)) {
             return Next::Checkpoint;
         }
         if let Some(seq) = self.waiting.pop_front() {
@@ -167,6 +174,17 @@ impl<W> Queue<W> {
             Some(_) if self.unsaved.is_some() => Next::Checkpoint,
             Some(_) => Next::SwapOut,
             None => Next::Wait(None),
+        }
+    }
+
+    /// Whether so much is unsaved that it is saved before anything else.
+    fn is_risky(&self, unsaved: Unsaved, now: Instant, crowded: bool) -> bool {
+        match crowded {
+            false => unsaved.work >= self.rules.at_risk,
+            true => {
+                unsaved.work >= self.rules.at_risk.saturating_add(GIVE_WAY)
+                    || now >= unsaved.since + PUT_OFF
+            }
         }
     }
 
@@ -245,8 +263,13 @@ mod tests {
         assert_eq!(queue.next(due, crowd), Next::Wait(Some(due + LOOK_AGAIN)));
         assert_eq!(queue.next(due, LIVE), Next::Checkpoint);
         assert_eq!(queue.next(due + GIVE_WAY, crowd), Next::Checkpoint);
-        // somebody waits for this machine, too: it is saved first, as ever
-        assert!(queue.offer(1));
+        // somebody waits for this machine, too, and is served first: but not again and again
+        assert!(queue.offer(1) && queue.offer(2));
+        assert_eq!(queue.next(due, crowd), Next::Run(1));
+        queue.ran(due, Duration::from_millis(1));
+        assert_eq!(queue.next(now + PUT_OFF, crowd), Next::Checkpoint);
+        queue.saved();
+        queue.ran(due, GIVE_WAY + RULES.at_risk);
         assert_eq!(queue.next(due, crowd), Next::Checkpoint);
     }
 

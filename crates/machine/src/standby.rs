@@ -10,6 +10,7 @@
 use crate::error::Result;
 use crate::host::Inner;
 use crate::line::Line;
+use crate::live::parse_image;
 use stasis_engine::Tree;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -157,6 +158,7 @@ fn keep_ready(host: &Weak<Inner>) {
     /// After a failure, which whoever asks next meets and reports.
     const AFTER_FAILURE: Duration = Duration::from_secs(5);
     const LOOK: Duration = Duration::from_secs(5);
+    const LATER: Duration = Duration::from_millis(20);
     while let Some(host) = host.upgrade() {
         let standby = &host.standby;
         if standby.over.load(Ordering::Relaxed) {
@@ -165,8 +167,9 @@ fn keep_ready(host: &Weak<Inner>) {
         let now = Instant::now();
         let gone = standby.shelves().thin_out(now);
         drop(gone);
-        let lacking = standby.shelves().lacking(now).filter(|_| !host.traffic.is_crowded());
+        let lacking = standby.shelves().lacking(now);
         let wait = match lacking {
+            Some(image) if !host.may_stand(&image) => LATER,
             Some(image) => match stand(&host, &image) {
                 Ok(stood) => {
                     standby.shelves().add(&image, stood);
@@ -181,6 +184,15 @@ fn keep_ready(host: &Weak<Inner>) {
         if !standby.over.load(Ordering::Relaxed) {
             let _ = standby.asked.wait_timeout(shelves, wait);
         }
+    }
+}
+
+impl Inner {
+    /// Whether a tree may be made ahead: not from a template that is not there yet, and not while
+    /// many machines are on their way into memory.
+    fn may_stand(&self, image: &str) -> bool {
+        let parked = parse_image(image).is_ok_and(|id| self.warm.is_parked(id));
+        parked && !self.traffic.is_arriving()
     }
 }
 

@@ -120,6 +120,7 @@ impl Host {
         }
         inner.store.remove_template(&template.digest)?;
         inner.standby.forget(&template.image);
+        inner.cool_down(&template.image);
         inner.tell_all(EventKind::TemplateRemoved, template.name.clone());
         let own = agent::layers(&template.root).1;
         if self.templates()?.iter().all(|other| agent::layers(&other.root).1 != own) {

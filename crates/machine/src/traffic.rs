@@ -1,33 +1,87 @@
-//! How many machines are on their way into memory.
+//! How many machines somebody waits for.
 //!
-//! Whoever waits comes first: while many machines are being brought in, with somebody waiting for
-//! each, checkpoints of those that have answered give way for a moment (`queue`).
+//! Whoever waits comes first: while many machines are being brought in, or many are asked at once,
+//! checkpoints of those that have answered give way for a moment (`queue`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
-/// From this many on it is a crowd: one wake more or less must not hold up checkpoints.
-const CROWD: usize = 4;
+/// On their way into memory, from this many on: one wake more or less must not hold up checkpoints.
+const ARRIVING: usize = 4;
+/// Asked within the last one or two windows, from this many on.
+const ASKED: u64 = 8;
+const WINDOW: Duration = Duration::from_millis(100);
 
+pub struct Traffic {
+    arriving: AtomicUsize,
+    begun: Instant,
+    asked: Mutex<Windows>,
+}
+
+/// How many machines were asked in this window and in the one before it.
 #[derive(Default)]
-pub struct Traffic(AtomicUsize);
+struct Windows {
+    number: u64,
+    now: u64,
+    before: u64,
+}
+
+/// In which window a machine was asked last, so that it counts once in each.
+#[derive(Default)]
+pub struct LastAsked(Option<u64>);
 
 /// A machine on its way, until this is dropped.
 pub struct Arrival<'a>(&'a Traffic);
 
+impl Default for Traffic {
+    fn default() -> Traffic {
+        let (arriving, asked) = (AtomicUsize::default(), Mutex::default());
+        Traffic { arriving, begun: Instant::now(), asked }
+    }
+}
+
 impl Traffic {
     pub fn arrive(&self) -> Arrival<'_> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.arriving.fetch_add(1, Ordering::Relaxed);
         Arrival(self)
     }
 
-    pub fn is_crowded(&self) -> bool {
-        self.0.load(Ordering::Relaxed) >= CROWD
+    /// A machine was given something to do.
+    pub fn ask(&self, last: &mut LastAsked, now: Instant) {
+        let mut windows = self.windows(now);
+        if last.0.replace(windows.number) != Some(windows.number) {
+            windows.now += 1;
+        }
+    }
+
+    /// Whether many machines are on their way into memory.
+    pub fn is_arriving(&self) -> bool {
+        self.arriving.load(Ordering::Relaxed) >= ARRIVING
+    }
+
+    /// Whether many machines have somebody waiting for them.
+    pub fn is_crowded(&self, now: Instant) -> bool {
+        let windows = self.windows(now);
+        self.is_arriving() || windows.now.max(windows.before) >= ASKED
+    }
+
+    /// The windows as they are now.
+    fn windows(&self, now: Instant) -> MutexGuard<'_, Windows> {
+        let number =
+            (now.saturating_duration_since(self.begun).as_millis() / WINDOW.as_millis()) as u64;
+        let mut windows = self.asked.lock().unwrap_or_else(|poison| poison.into_inner());
+        if number > windows.number {
+            let before = if number == windows.number + 1 { windows.now } else { 0 };
+            *windows = Windows { number, now: 0, before };
+        }
+        windows
     }
 }
 
 impl Drop for Arrival<'_> {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.arriving.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -38,9 +92,23 @@ mod tests {
     #[test]
     fn a_crowd_is_one_while_it_is_on_its_way() {
         let traffic = Traffic::default();
-        let mut all: Vec<Arrival> = (0..CROWD).map(|_| traffic.arrive()).collect();
-        assert!(traffic.is_crowded());
+        let mut all: Vec<Arrival> = (0..ARRIVING).map(|_| traffic.arrive()).collect();
+        assert!(traffic.is_crowded(traffic.begun));
         all.pop();
-        assert!(!traffic.is_crowded());
+        assert!(!traffic.is_crowded(traffic.begun));
+    }
+
+    #[test]
+    fn many_machines_are_a_crowd_and_one_that_is_asked_often_is_not() {
+        let traffic = Traffic::default();
+        let now = traffic.begun + WINDOW / 2;
+        let mut machines: Vec<LastAsked> = (0..ASKED).map(|_| LastAsked::default()).collect();
+        (0..100).for_each(|_| traffic.ask(&mut machines[0], now));
+        assert!(!traffic.is_crowded(now));
+        machines.iter_mut().for_each(|machine| traffic.ask(machine, now));
+        assert!(traffic.is_crowded(now) && traffic.is_crowded(now + WINDOW));
+        assert!(!traffic.is_crowded(now + WINDOW * 2));
+        traffic.ask(&mut machines[0], now + WINDOW * 3);
+        assert!(!traffic.is_crowded(now + WINDOW * 3));
     }
 }

@@ -4,6 +4,7 @@
 //! come too slowly end the connection.
 
 use crate::app::{App, Phase};
+use crate::body::Whole;
 use crate::listen::Listener;
 use axum::Router;
 use axum::body::Body;
@@ -127,7 +128,7 @@ impl Doorman {
     {
         let router = self.router.clone();
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            let mut request = request.map(Body::new);
+            let mut request = request.map(|body| Body::new(Whole::new(body)));
             request.extensions_mut().insert(peer);
             straighten(request.uri_mut());
             router.clone().call(request)

@@ -16,6 +16,7 @@ mod app;
 mod artifacts;
 mod audit;
 mod auth;
+mod body;
 mod branch;
 mod connection;
 mod error;

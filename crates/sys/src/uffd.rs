@@ -92,6 +92,14 @@ pub fn zero(uffd: BorrowedFd, address: u64, len: u64) -> io::Result<()> {
         .map(drop)
 }
 
+/// Registers memory so that writes to it can be noted.
+pub fn register_writes(uffd: BorrowedFd, start: u64, len: u64) -> io::Result<()> {
+    let mut argument = [start, len, MODE_WP, 0];
+    // SAFETY: the argument has the layout of struct uffdio_register.
+    check(unsafe { libc::ioctl(uffd.as_raw_fd(), IOCTL_REGISTER, argument.as_mut_ptr()) }.into())
+        .map(drop)
+}
+
 fn range_call(uffd: BorrowedFd, request: u64, start: u64, len: u64) -> io::Result<()> {
     let mut argument = [start, len];
     // SAFETY: the argument has the layout of struct uffdio_range.

@@ -31,7 +31,8 @@ pub struct Prepared<'a> {
     pub purpose: Purpose,
     /// Target mappings of the root to be filled on demand.
     pub lazy: &'a [usize],
-    /// Track writes of the root from the start.
+    /// Track writes of the root: from the start, or from its first capture if it is filled on
+    /// demand.
     pub track: bool,
     /// timer_create can be told which number to give.
     pub timer_ids: bool,
@@ -54,6 +55,10 @@ pub const OWN_CONTROL: i32 = 2;
 pub const OWN_FILL: i32 = 3;
 /// Objects and segments start here.
 pub const OWN_OBJECTS: i32 = 8;
+
+/// Bytes that come with a userfaultfd: pages are put in place by it, or it is for later.
+pub const HAND_PAGES: u8 = b'u';
+pub const HAND_LATER: u8 = b'w';
 
 /// Words of the report page.
 pub const BORN: u64 = layout::REPORT + 64;
@@ -160,8 +165,20 @@ impl<'a> Builder<'a> {
     }
 
     fn run_root(&mut self, root: &'a Process) -> Result<()> {
-        if self.prepared.track || !self.prepared.lazy.is_empty() {
-            self.make_uffd();
+        let (track, lazy) = (self.prepared.track, !self.prepared.lazy.is_empty());
+        if track {
+            self.make_uffd(uffd::FEATURE_WP_ASYNC);
+        }
+        if lazy {
+            if track {
+                self.hand_over_uffd(HAND_LATER);
+            }
+            self.make_uffd(
+                uffd::FEATURE_EVENT_FORK
+                    | uffd::FEATURE_EVENT_REMAP
+                    | uffd::FEATURE_EVENT_REMOVE
+                    | uffd::FEATURE_EVENT_UNMAP,
+            );
         }
         self.enter_walls();
         self.take_objects();
@@ -169,13 +186,7 @@ impl<'a> Builder<'a> {
     }
 
     /// userfaultfd needs the host's privilege, so it is made before the walls are entered.
-    fn make_uffd(&mut self) {
-        let lazy = !self.prepared.lazy.is_empty();
-        let events = uffd::FEATURE_EVENT_FORK
-            | uffd::FEATURE_EVENT_REMAP
-            | uffd::FEATURE_EVENT_REMOVE
-            | uffd::FEATURE_EVENT_UNMAP;
-        let features = if lazy { events } else { uffd::FEATURE_WP_ASYNC };
+    fn make_uffd(&mut self, features: u64) {
         let p = &mut self.program;
         let api = p.words(&[uffd::API, features, 0]);
         let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64;
@@ -288,7 +299,9 @@ impl<'a> Builder<'a> {
         let lazy: &[usize] = if is_root { self.prepared.lazy } else { &[] };
         self.begin_session(process);
         match parent {
-            None if self.prepared.track => self.tracked_memory(&live.vmas, target.runs)?,
+            None if self.prepared.track && lazy.is_empty() => {
+                self.tracked_memory(&live.vmas, target.runs)?
+            }
             None => self.memory(self.prepared.root_plan, &live.vmas, lazy)?,
             Some(parent) => self.memory(&memory::plan(parent, target), &live.vmas, lazy)?,
         }
@@ -327,7 +340,7 @@ impl<'a> Builder<'a> {
             let args = [start, end - start, libc::MADV_DONTNEED as u64];
             self.program.must("give pages back", libc::SYS_madvise, &args);
         }
-        self.hand_over_uffd();
+        self.hand_over_uffd(HAND_PAGES);
         if !installs.is_empty() {
             self.program.await_word(INSTALLED, 1);
         }
@@ -550,7 +563,7 @@ impl<'a> Builder<'a> {
             let args = [fd, uffd::IOCTL_REGISTER, range];
             self.program.must("register memory", libc::SYS_ioctl, &args);
         }
-        self.hand_over_uffd();
+        self.hand_over_uffd(HAND_PAGES);
     }
 
     /// Registers what is or may be written.
@@ -575,11 +588,11 @@ impl<'a> Builder<'a> {
     }
 
     /// Sends the userfaultfd to the engine, with the byte that says so.
-    fn hand_over_uffd(&mut self) {
+    fn hand_over_uffd(&mut self, what: u8) {
         let fd = self.own(OWN_OBJECTS - 1);
         let control = self.own(OWN_CONTROL);
         let p = &mut self.program;
-        let byte = p.data(b"u");
+        let byte = p.data(&[what]);
         let iov = p.words(&[byte, 1]);
         let rights = p.words(&[20, (libc::SCM_RIGHTS as u64) << 32 | libc::SOL_SOCKET as u64, fd]);
         let message = p.words(&[0, 0, iov, 1, rights, 24, 0]);

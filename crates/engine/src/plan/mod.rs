@@ -26,7 +26,9 @@ mod process;
 mod terminals;
 mod thread;
 
-pub use builder::{Built, GO, INSTALLED, OWN_OBJECTS, Prepared, Purpose, build, root_of};
+pub use builder::{
+    Built, GO, HAND_LATER, HAND_PAGES, INSTALLED, OWN_OBJECTS, Prepared, Purpose, build, root_of,
+};
 pub use confine::Confine;
 pub use gate::{WRITTEN, gate};
 pub use jobs::StoppedThread;

@@ -37,6 +37,22 @@ fn one_connection_too_many_is_sent_away_and_comes_back_later() {
     running.join().expect("a thread").expect("a good end");
 }
 
+/// Its handler does not look at the body, and has answered before it comes.
+#[test]
+fn a_body_that_nobody_reads_does_not_cost_the_connection() {
+    let mut open = TcpStream::connect(crate::server::shared().address).expect("a connection");
+    for round in 0..3 {
+        let head = b"GET /health HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n";
+        open.write_all(head).expect("sent");
+        let mut answer = vec![0; 4096];
+        let count = open.read(&mut answer).expect("an answer");
+        let answer = String::from_utf8_lossy(&answer[..count]);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{round}: {answer}");
+        assert!(!answer.contains("connection: close"), "{round}: {answer}");
+        open.write_all(b"{}").expect("sent");
+    }
+}
+
 #[test]
 fn a_root_token_that_is_none_stops_the_start() {
     let data = fresh_data("root-token");

@@ -1,0 +1,221 @@
+//! Images held in memory, in parked processes, so that restores of them are fast and share pages.
+//!
+//!   an image is wanted ─┬─ parked ──────────► restored from there
+//!                       ├─ nobody asked yet ─► restored from its files alone, at once
+//!                       └─ asked before ────► waits until the thread here has parked it
+//!
+//! Whoever is first at a service that has just started does not wait for a template to be built;
+//! a burst does, so that it shares one copy. What many branches start from is parked for as long
+//! as it is used. If parking fails, the next one is the first again, and meets what is wrong.
+
+use crate::error::Result;
+use crate::host::Inner;
+use crate::live::parse_image;
+use stasis_engine::{Image, ImageId};
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long after the first of them others may come before it is worth a parked process.
+const QUIET: Duration = Duration::from_millis(150);
+/// States that branches started from: how many are held, and for how long after their last use.
+const BRANCHED: usize = 4;
+const LULL: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+pub struct Warm {
+    all: Mutex<All>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct All {
+    images: HashMap<ImageId, State>,
+    over: bool,
+}
+
+enum State {
+    /// Somebody asked for it; it is parked from then on.
+    Wanted(Instant),
+    Parking,
+    Parked {
+        image: Image,
+        /// When it was last used, if it is held only for a while.
+        used: Option<Instant>,
+    },
+}
+
+impl All {
+    fn due(&self, now: Instant) -> Option<ImageId> {
+        let is_due = |state: &State| matches!(state, State::Wanted(from) if *from <= now);
+        self.images.iter().find(|(_, state)| is_due(state)).map(|(id, _)| *id)
+    }
+
+    /// When there is something to do next.
+    fn next(&self, now: Instant) -> Duration {
+        let wanted = self.images.values().filter_map(|state| match state {
+            State::Wanted(from) => Some(from.saturating_duration_since(now)),
+            _ => None,
+        });
+        wanted.min().unwrap_or(LOOK)
+    }
+
+    /// Takes out what was held for branches and is not used any more, or is one too many.
+    fn thin_out(&mut self, now: Instant) -> Vec<ImageId> {
+        let held = |(id, state): (&ImageId, &State)| match state {
+            State::Parked { used: Some(used), .. } => Some((*used, *id)),
+            _ => None,
+        };
+        let mut held: Vec<(Instant, ImageId)> = self.images.iter().filter_map(held).collect();
+        held.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
+        let is_over = |index: usize, used: Instant| {
+            index >= BRANCHED || now.saturating_duration_since(used) >= LULL
+        };
+        let over = held.iter().enumerate().filter(|(index, (used, _))| is_over(*index, *used));
+        let gone: Vec<ImageId> = over.map(|(_, (_, id))| *id).collect();
+        gone.iter().for_each(|id| drop(self.images.remove(id)));
+        gone
+    }
+}
+
+impl Warm {
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// An image that is parked.
+    fn parked(&self, id: ImageId) -> Option<Image> {
+        match self.all().images.get_mut(&id)? {
+            State::Parked { image, used } => {
+                if let Some(used) = used {
+                    *used = Instant::now();
+                }
+                Some(image.clone())
+            }
+            _ => None,
+        }
+    }
+
+    pub fn is_parked(&self, id: ImageId) -> bool {
+        self.parked(id).is_some()
+    }
+
+    /// Says that an image is in use, and waits until it is parked unless this is the first to say
+    /// so.
+    fn want(&self, id: ImageId) {
+        let mut all = self.all();
+        while !all.over {
+            match all.images.get_mut(&id) {
+                Some(State::Parked { .. }) => return,
+                Some(State::Parking) => {}
+                Some(State::Wanted(from)) => *from = Instant::now(),
+                None => {
+                    all.images.insert(id, State::Wanted(Instant::now() + QUIET));
+                    self.changed.notify_all();
+                    return;
+                }
+            }
+            self.changed.notify_all();
+            all = self.changed.wait(all).unwrap_or_else(|poison| poison.into_inner());
+        }
+    }
+
+    /// Notes how parking ended.
+    fn ended(&self, id: ImageId, parked: Option<State>) {
+        let mut all = self.all();
+        match parked {
+            Some(state) => drop(all.images.insert(id, state)),
+            None => drop(all.images.remove(&id)),
+        }
+        self.changed.notify_all();
+    }
+
+    pub fn end(&self) {
+        self.all().over = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Inner {
+    /// An image by name. What it began with is parked, or will be.
+    pub fn image(&self, name: &str) -> Result<Image> {
+        let id = parse_image(name)?;
+        if let Some(image) = self.warm.parked(id) {
+            return Ok(image);
+        }
+        let image = self.engine.store().read_image(id)?;
+        self.warm.want(image.manifest.meta.origin.unwrap_or(image.id));
+        Ok(image)
+    }
+
+    /// Holds a state that many branches are about to start from. They start without, only slower,
+    /// if that cannot be done.
+    pub fn park_for_branches(&self, name: &str) -> Result<()> {
+        let image = self.image(name)?;
+        if self.warm.is_parked(image.id) {
+            return Ok(());
+        }
+        match self.engine.park(&image) {
+            Ok(()) => {
+                let used = Some(Instant::now());
+                self.warm.ended(image.id, Some(State::Parked { image, used }));
+            }
+            Err(error) => tracing::warn!(%error, image = name, "branches start without a template"),
+        }
+        Ok(())
+    }
+
+    /// Lets go of an image that is no template any more.
+    pub fn cool_down(&self, name: &str) {
+        if let Ok(id) = parse_image(name) {
+            self.warm.all().images.remove(&id);
+            self.engine.evict(id);
+        }
+    }
+}
+
+/// The thread that parks; it ends with [`Warm::end`].
+pub fn start(host: &Arc<Inner>) -> std::io::Result<JoinHandle<()>> {
+    let host = Arc::downgrade(host);
+    std::thread::Builder::new().name("stasis-warm".into()).spawn(move || keep_warm(&host))
+}
+
+fn keep_warm(host: &Weak<Inner>) {
+    while let Some(host) = host.upgrade() {
+        let now = Instant::now();
+        let mut all = host.warm.all();
+        if all.over {
+            return;
+        }
+        let (gone, due) = (all.thin_out(now), all.due(now));
+        match due {
+            Some(id) => drop(all.images.insert(id, State::Parking)),
+            None if gone.is_empty() => {
+                let wait = all.next(now);
+                drop(host.warm.changed.wait_timeout(all, wait));
+                continue;
+            }
+            None => {}
+        }
+        drop(all);
+        for id in gone {
+            host.engine.evict(id);
+        }
+        if let Some(id) = due {
+            park(&host, id);
+        }
+    }
+}
+
+fn park(host: &Inner, id: ImageId) {
+    let parked = host.engine.store().read_image(id).and_then(|image| {
+        host.engine.park(&image)?;
+        Ok(State::Parked { image, used: None })
+    });
+    if let Err(error) = &parked {
+        tracing::warn!(%error, image = %id, "not parked");
+    }
+    host.warm.ended(id, parked.ok());
+}
