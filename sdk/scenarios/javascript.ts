@@ -357,6 +357,10 @@ const scenarios: Record<string, () => Promise<void>> = {
     same((await changes.next()).value?.kind, "watching");
     await machine.files.write("seen/b", "2");
     for await (const change of changes) if (change.name === "b") break;
+    const below = machine.files.watch("seen", undefined, { recursive: true });
+    same((await below.next()).value?.kind, "watching");
+    await machine.files.write("seen/deep/down/c", "3");
+    for await (const change of below) if (change.name === "deep/down/c") break;
   },
 
   async artifacts() {

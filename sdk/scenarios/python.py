@@ -372,6 +372,11 @@ def watching():
         machine.files.write("seen/b", "2")
         assert any(change.name == "b" for change in changes)
         changes.close()
+        changes = machine.files.watch("seen", recursive=True)
+        assert next(changes).kind == "watching"
+        machine.files.write("seen/deep/down/c", "3")
+        assert any(change.name == "deep/down/c" for change in changes)
+        changes.close()
 
 
 def artifacts():

@@ -62,6 +62,16 @@ pub struct AtPath {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
+pub struct WatchFile {
+    /// Relative ones are below the machine's home.
+    pub path: String,
+    /// Also all directories below it, as they come and go.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct PutFile {
     /// Relative ones are below the machine's home. Directories on the way are made.
     pub path: String,
@@ -87,7 +97,8 @@ pub struct RemoveFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileEvent {
     pub kind: FileChange,
-    /// The name in the watched directory; of the watched thing itself, if absent.
+    /// The name in the watched directory, or the path below it; of the watched thing itself, if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -105,6 +116,8 @@ pub enum FileChange {
     Removed,
     /// More happened than could be told: look again.
     Overflowed,
+    /// A directory that came is not watched, because there are too many.
+    Unwatched,
     /// The machine left memory; nothing changes until it is back.
     Swapped,
     /// What was watched is gone. The last event.

@@ -41,7 +41,13 @@ pub struct ResultBody {
 #[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromClient {
-    Exec { instruction: crate::Code, request_id: u64 },
+    Exec {
+        instruction: crate::Code,
+        request_id: u64,
+        /// The trace it is part of (W3C); that of the request that opened the WebSocket, if absent.
+        #[serde(default)]
+        traceparent: Option<String>,
+    },
 }
 
 /// What a client gets over a WebSocket; `output` and `result` are also the lines of a stream.

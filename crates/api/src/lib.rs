@@ -24,6 +24,7 @@ pub use error::{ErrorBody, Problem};
 pub use events::{Event, EventFilter, EventKind};
 pub use files::{
     AtPath, FileChange, FileEvent, FileInfo, FileKind, FileList, ListFiles, PutFile, RemoveFile,
+    WatchFile,
 };
 pub use forever::{ExecResult, FromClient, Picture, ResultBody, ToClient};
 pub use instruction::{

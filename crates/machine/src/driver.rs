@@ -14,6 +14,7 @@ use crate::life::{Ahead, Fall};
 use crate::lines::Lines;
 use crate::live::{Heard, Live};
 use crate::machine::Machine;
+use crate::observe::Moment;
 use crate::queue::{Around, Next};
 use crate::traffic::LastAsked;
 use stasis_api::{
@@ -199,8 +200,10 @@ impl Driver {
         host.traffic.ask(&mut self.asked, started);
         let arrival = self.live.is_none().then(|| host.traffic.arrive());
         self.machine.event_at(EventKind::InstructionStarted, Some(seq));
+        self.machine.observe(Moment::TakenUp(seq));
         let ended = self.run_code(seq, &exec, &mut lines);
         drop(arrival);
+        self.machine.observe(Moment::Ran);
         let result = match ended {
             Ok((End::Done(done), interrupt)) => {
                 self.finish_done(seq, &exec, done, interrupt, &mut lines, started)
@@ -248,6 +251,7 @@ impl Driver {
         {
             return Ok((End::Fell(error.to_string()), None));
         }
+        self.machine.observe(Moment::Running);
         let limit = match exec.timeout {
             Timeout::Default => self.host.settings.timeout,
             Timeout::Seconds(seconds) => Duration::try_from_secs_f64(seconds).ok(),

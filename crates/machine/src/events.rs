@@ -10,6 +10,7 @@
 use crate::error::{Doing, Result};
 use crate::host::{Host, Inner};
 use crate::machine::Machine;
+use crate::observe::Moment;
 use event_listener::EventListener;
 use serde::{Deserialize, Serialize};
 use stasis_api::{Event, EventKind, Name, Status, Timestamp};
@@ -240,6 +241,7 @@ impl Machine {
     pub(crate) fn ended(&self, seq: u64, status: Status) {
         let about = About { seq: Some(seq), status: Some(status), about: None };
         self.event(EventKind::InstructionFinished, about);
+        self.observe(Moment::Ended(seq, status));
     }
 
     pub(crate) fn event_about(&self, kind: EventKind, what: &str) {

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::host::{Host, fresh_name};
 use crate::life::Ahead;
 use crate::machine::Machine;
+use crate::observe::Moment;
 use stasis_api::{EventKind, Name, Network, Parent, Timestamp};
 use stasis_engine::fault;
 use stasis_protocol::{Order, Report, Variable};
@@ -211,6 +212,7 @@ impl Driver {
         work.rolled_back = true;
         drop(work);
         self.moved_to(image, seq);
+        self.machine.observe(Moment::FellBack);
         self.machine.event_at(EventKind::MachineRolledBack, seq);
         Ok(())
     }

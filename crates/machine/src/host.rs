@@ -6,6 +6,7 @@ use crate::events::{self, About, Events};
 use crate::limits;
 use crate::machine::Machine;
 use crate::network;
+use crate::observe::Moment;
 use crate::quota::Accounts;
 use crate::settings::{Dirs, Settings};
 use crate::standby::{self, Standby};
@@ -211,6 +212,7 @@ impl Host {
         self.inner.accounts.remove(machine);
         self.inner.store.remove_machine(machine.id)?;
         machine.event_at(EventKind::MachineRemoved, None);
+        machine.observe(Moment::Removed);
         machine.tell();
         Ok(())
     }

@@ -7,6 +7,7 @@ use crate::host::Inner;
 use crate::limits::Cause;
 use crate::live::Live;
 use crate::machine::Machine;
+use crate::observe::{Moment, word};
 use crate::standby::{self, Stood};
 use stasis_api::{EventKind, Instruction, Status, Timestamp};
 use stasis_protocol::{Reason, Report};
@@ -68,13 +69,16 @@ impl Driver {
             (false, _) if back => Reason::Rollback,
             (false, _) => Reason::Wake,
         };
+        self.machine.observe(Moment::Waking(word(reason)));
         let ready = match reason {
             Reason::New => self.host.standby.take(&record.head_image),
             _ => self.ahead.take().and_then(|ahead| ahead.finish(&record.head_image)),
         };
         self.live = Some(Live::wake(&self.host, &record, reason, ready)?);
         self.machine.work().live = true;
-        self.open_files().and_then(|()| self.apply_limits()).inspect_err(|_| self.let_go())
+        self.open_files().and_then(|()| self.apply_limits()).inspect_err(|_| self.let_go())?;
+        self.machine.observe(Moment::Awake);
+        Ok(())
     }
 
     /// Lets others at the machine's files, from now until it leaves memory.
@@ -109,6 +113,14 @@ impl Driver {
     }
 
     fn save(&mut self) -> Result<()> {
+        self.machine.observe(Moment::Saving);
+        let saved = self.save_state();
+        let told = if saved.is_ok() { Moment::Saved } else { Moment::NotSaved };
+        self.machine.observe(told);
+        saved
+    }
+
+    fn save_state(&mut self) -> Result<()> {
         let captured = self.capture()?;
         let (image, seq) = (captured.image.id.to_string(), self.last_ran());
         let head = self.machine.record().head_seq;
@@ -243,6 +255,7 @@ impl Driver {
         work.last_ran = head;
         drop(work);
         self.machine.event_about(EventKind::MachineFellBack, &words);
+        self.machine.observe(Moment::FellBack);
         Fall { code: cause.code, words }
     }
 

@@ -242,6 +242,8 @@ impl Machine {
         }
         record.next_seq = seq + 1;
         work.execs.insert(seq, new.exec);
+        // before the driver can hear of it
+        self.observe_queued(seq, &record.made.name, &record.made.account);
         drop(record);
         self.ring(&mut work)?;
         drop(work);

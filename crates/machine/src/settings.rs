@@ -1,8 +1,10 @@
 //! How a host is set up, and where its things are.
 
+use crate::observe::Observer;
 use crate::quota::Quota;
 use stasis_api::{Limits, Retention};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
@@ -41,6 +43,8 @@ pub struct Settings {
     pub retention: Retention,
     /// The file that names the host's resolvers, which machines with a network ask.
     pub resolv_conf: PathBuf,
+    /// Who watches the way of instructions; nobody, if absent.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl Settings {
@@ -67,6 +71,7 @@ impl Settings {
             at_risk: Duration::from_millis(25),
             retention: Retention::default(),
             resolv_conf: "/etc/resolv.conf".into(),
+            observer: None,
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::sets::ToolSet;
 use crate::table::Reply;
 use crate::tasks;
 use crate::turns::Turns;
+use axum::http::request::Parts;
 use rmcp::model::{
     ClientCapabilities, CreateTaskResult, InputResponses, ProgressNotificationParam,
 };
@@ -18,7 +19,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use stasis_api::{Chunk, Exec, Instruction, NewMachine};
 use stasis_forkd::Forkd;
-use stasis_machine::{Host, Machine, Progress};
+use stasis_machine::{Cause, Host, Machine, Progress};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -106,12 +107,19 @@ impl Call {
         let turn = self.turns.take(&self.account).await?;
         let call = self.clone();
         let job = move || {
-            let done = work(&call);
+            let done = Cause::of(call.cause(), || work(&call));
             drop(turn);
             done
         };
         let done = tokio::task::spawn_blocking(job).await;
         done.map_err(|error| Error::Unfinished(error.to_string()))?
+    }
+
+    /// What instructions of this call come from: what the call says itself, or else the request
+    /// it came with.
+    fn cause(&self) -> Option<Cause> {
+        let said = self.context.meta.get_traceparent().and_then(Cause::new);
+        said.or_else(|| self.context.extensions.get::<Parts>()?.extensions.get().cloned())
     }
 
     /// Whether the request stands alone: a task may be its answer, and nothing may be asked while

@@ -7,16 +7,36 @@ use crate::guard::Guard;
 use crate::jwt::Jwt;
 use crate::keyring::Keyring;
 use crate::metrics::Metrics;
+use crate::trace::Traces;
 use crate::turns::Turns;
 use stasis_api::Problem;
-use stasis_machine::{Host, Machine};
+use stasis_machine::{Cause, Host, Machine};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
 tokio::task_local! {
-    /// Whose request this task answers: turns are shared between accounts.
-    pub static ACCOUNT: String;
+    static ASKER: Asker;
+}
+
+/// Whose request a task answers.
+#[derive(Debug, Clone, Default)]
+pub struct Asker {
+    /// Turns are shared between accounts.
+    pub account: String,
+    /// What instructions of this request come from, for those who trace.
+    pub cause: Option<Cause>,
+}
+
+impl Asker {
+    pub async fn scope<T>(self, answering: impl Future<Output = T>) -> T {
+        ASKER.scope(self, answering).await
+    }
+
+    /// Of the task that calls.
+    pub fn current() -> Asker {
+        ASKER.try_with(Asker::clone).unwrap_or_default()
+    }
 }
 
 #[derive(Clone)]
@@ -34,6 +54,7 @@ pub struct Shared {
     pub guard: Guard,
     pub turns: Turns,
     pub metrics: Metrics,
+    pub traces: Option<Traces>,
     pub audit: Audit,
     pub phase: watch::Sender<Phase>,
     pub words: Arc<stasis_mcp::Words>,
@@ -86,11 +107,11 @@ impl App {
         T: Send + 'static,
         F: FnOnce(&Arc<Host>) -> stasis_machine::Result<T> + Send + 'static,
     {
-        let account = ACCOUNT.try_with(String::clone).unwrap_or_default();
+        let Asker { account, cause } = Asker::current();
         let turn = self.turns.take(&account).await?;
         let host = self.host.clone();
         let done = tokio::task::spawn_blocking(move || {
-            let done = job(&host);
+            let done = Cause::of(cause, || job(&host));
             drop(turn);
             done
         });

@@ -9,6 +9,8 @@ pub enum Error {
     Listen { place: String, source: std::io::Error },
     #[error("{}: {what}", path.display())]
     Certificate { path: PathBuf, what: String },
+    #[error("traces: {0}")]
+    Traces(String),
     #[error("{doing}: {source}")]
     Io { doing: String, source: std::io::Error },
     #[error("the root token is not one: write `id.secret`, with 16 or more characters of secret")]
@@ -29,6 +31,7 @@ impl Error {
         match self {
             Error::Listen { .. } => "service.listen",
             Error::Certificate { .. } => "service.certificate",
+            Error::Traces(_) => "service.traces",
             Error::Io { .. } => "service.io",
             Error::RootToken => "service.root_token",
             Error::Words(_) => "service.mcp_words",
@@ -42,6 +45,11 @@ impl Error {
         match self {
             Error::Listen { .. } => Some("another service may listen there: name another".into()),
             Error::Certificate { .. } => Some("certificate and key are PEM files".into()),
+            Error::Traces(_) => Some(
+                "otlp_endpoint, or OTEL_EXPORTER_OTLP_ENDPOINT, is the address of a collector that \
+                 takes OTLP over HTTP, such as http://127.0.0.1:4318"
+                    .into(),
+            ),
             Error::Machine(error) => error.hint(),
             _ => None,
         }

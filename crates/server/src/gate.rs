@@ -1,7 +1,7 @@
 //! What happens to every request on its way in and out: it gets an id, is checked, counted, logged
 //! and, if it changes things, written to the audit log.
 
-use crate::app::{ACCOUNT, App, Phase};
+use crate::app::{App, Asker, Phase};
 use crate::audit::Entry;
 use crate::auth::{Caller, unauthorized};
 use crate::connection::Peer;
@@ -9,6 +9,7 @@ use crate::failure::{Failure, REQUEST, Result};
 use crate::forkd;
 use crate::keyring::random_hex;
 use crate::oauth;
+use crate::trace::RequestSpan;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -26,7 +27,7 @@ pub async fn pass(State(app): State<App>, request: Request, next: Next) -> Respo
     REQUEST.scope(id.clone(), watched(app, id, request, next)).await
 }
 
-async fn watched(app: App, id: String, mut request: Request, next: Next) -> Response {
+async fn watched(app: App, id: String, request: Request, next: Next) -> Response {
     let start = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let pattern = request.extensions().get::<MatchedPath>();
@@ -40,13 +41,7 @@ async fn watched(app: App, id: String, mut request: Request, next: Next) -> Resp
         Err(failure) if forkd::is_own(&path) => forkd::Refusal::from(failure).into_response(),
         Err(failure) => failure.into_response(),
         Ok(_) if method == Method::OPTIONS && foreign.is_some() => preflight(),
-        Ok(caller) => {
-            let account = caller.as_ref().map(|caller| caller.account.clone());
-            if let Some(caller) = caller {
-                request.extensions_mut().insert(caller);
-            }
-            ACCOUNT.scope(account.unwrap_or_default(), next.run(request)).await
-        }
+        Ok(caller) => answer(&app, caller, (&id, &route), request, next).await,
     };
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
@@ -68,6 +63,32 @@ async fn watched(app: App, id: String, mut request: Request, next: Next) -> Resp
     let ms = start.elapsed().as_secs_f64() * 1000.0;
     tracing::info!(id, account, %peer, %method, path, status, ms, "request");
     decorate(response.headers_mut(), &id, foreign);
+    response
+}
+
+/// Answers a request that may come in; in a span, if there is a caller and somebody traces.
+async fn answer(
+    app: &App,
+    caller: Option<Caller>,
+    (id, route): (&str, &str),
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let account = caller.as_ref().map(|caller| caller.account.clone());
+    let traced = app.traces.as_ref().zip(account.as_deref());
+    let span = traced.map(|(traces, account)| traces.request(&request, route, account, id));
+    let cause = span.as_ref().and_then(RequestSpan::cause);
+    if let Some(caller) = caller {
+        request.extensions_mut().insert(caller);
+    }
+    if let Some(cause) = cause.clone() {
+        request.extensions_mut().insert(cause);
+    }
+    let asker = Asker { account: account.unwrap_or_default(), cause };
+    let mut response = asker.scope(next.run(request)).await;
+    if let Some(span) = span {
+        span.answered(&mut response);
+    }
     response
 }
 
@@ -134,7 +155,7 @@ fn decorate(headers: &mut HeaderMap, id: &str, foreign: Option<HeaderValue>) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(origin) = foreign {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        let shown = HeaderValue::from_static("mcp-session-id, x-request-id");
+        let shown = HeaderValue::from_static("mcp-session-id, traceparent, x-request-id");
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, shown);
         headers.insert(header::VARY, HeaderValue::from_static("origin"));
     }
@@ -147,8 +168,8 @@ fn preflight() -> Response {
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
             "authorization, content-type, idempotency-key, last-event-id, mcp-method, mcp-name, \
-             mcp-protocol-version, mcp-session-id, range, x-forevervm-sdk, x-request-id, \
-             x-stasis-tools",
+             mcp-protocol-version, mcp-session-id, range, traceparent, tracestate, \
+             x-forevervm-sdk, x-request-id, x-stasis-tools",
         ),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ];

@@ -1,6 +1,6 @@
 //! Instructions: run, look, cancel, and their results.
 
-use crate::app::App;
+use crate::app::{App, Asker};
 use crate::extract::{At, Input, Large, Params, Target};
 use crate::failure::{Failure, Result};
 use crate::follow::Follower;
@@ -13,7 +13,7 @@ use stasis_api::{
     Accepted, Cancelled, Exec, ExecRequest, ExecResult, Instruction, InstructionList, Outputs,
     Range, ResultBody,
 };
-use stasis_machine::{Machine, Progress};
+use stasis_machine::{Cause, Machine, Progress};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -47,13 +47,13 @@ async fn exec(
         exec.idempotency_key = Some(key.to_owned());
     }
     let interrupted = exec.interrupt && machine.pending() > 0;
-    let instruction_seq = submit(&app, &machine, exec)?;
+    let instruction_seq = submit(&app, &machine, exec, Asker::current().cause)?;
     Ok(Json(Accepted { instruction_seq, machine: machine.name(), interrupted }))
 }
 
 /// Gives an instruction to a machine; its number.
-pub fn submit(app: &App, machine: &Arc<Machine>, exec: Exec) -> Result<u64> {
-    let seq = machine.submit(exec)?;
+pub fn submit(app: &App, machine: &Arc<Machine>, exec: Exec, cause: Option<Cause>) -> Result<u64> {
+    let seq = Cause::of(cause, || machine.submit(exec))?;
     app.metrics.instructions.inc();
     Ok(seq)
 }

@@ -80,6 +80,14 @@ impl Metrics {
         all.into_iter().try_for_each(|one| self.registry.register(one))
     }
 
+    /// Counters that somebody else counts.
+    pub fn with(self, more: impl IntoIterator<Item = IntCounter>) -> prometheus::Result<Metrics> {
+        for one in more {
+            self.registry.register(Box::new(one))?;
+        }
+        Ok(self)
+    }
+
     /// `route` is the pattern, not the path: paths would be labels without end.
     pub fn answered(&self, method: &str, route: &str, status: u16, took: Duration) {
         self.requests.with_label_values(&[method, route, &status.to_string()]).inc();

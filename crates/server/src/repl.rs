@@ -4,7 +4,7 @@
 //! if it is let in and then closed. That client also waits for ever on a machine that is not
 //! there; it alone is let in, and every instruction it sends is answered with the reason.
 
-use crate::app::App;
+use crate::app::{App, Asker};
 use crate::auth::{Caller, Scope};
 use crate::extract::Segments;
 use crate::failure::{Failure, Result};
@@ -72,9 +72,10 @@ async fn open(
         other => other,
     };
     let upgrade = upgrade.read_buffer_size(READ_BUFFER).max_message_size(CODE).max_frame_size(CODE);
+    let cause = Asker::current().cause;
     Ok(upgrade.on_upgrade(move |socket| async move {
         app.metrics.sockets.inc();
-        let session = socket::Session::new(app.clone(), machine, client);
+        let session = socket::Session::new(app.clone(), machine, client, cause);
         session.run(socket, name).await;
         app.metrics.sockets.dec();
     }))

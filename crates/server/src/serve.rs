@@ -12,6 +12,7 @@ use crate::keyring::{Keyring, first_token};
 use crate::listen::{Bound, Listen, Listener, own_user};
 use crate::metrics::Metrics;
 use crate::routes;
+use crate::trace::Traces;
 use crate::turns::Turns;
 use stasis_api::Timestamp;
 use stasis_machine::Host;
@@ -57,6 +58,8 @@ pub struct Options {
     pub patience: Duration,
     /// Tokens of somebody else that are taken, too.
     pub jwt: Option<JwtOptions>,
+    /// Spans of requests; the host's settings name who watches its machines.
+    pub traces: Option<Traces>,
 }
 
 impl Default for Options {
@@ -72,6 +75,7 @@ impl Default for Options {
             max_connections: 4096,
             patience: Duration::from_secs(60),
             jwt: None,
+            traces: None,
         }
     }
 }
@@ -101,8 +105,12 @@ pub fn serve(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
         .thread_name("service")
         .build();
     let runtime = runtime.doing(|| "start the service's threads".into())?;
+    let traces = options.traces.clone();
     let done = runtime.block_on(run(host, options, ready));
     runtime.shutdown_timeout(FAREWELL);
+    if let Some(traces) = traces {
+        traces.end();
+    }
     done
 }
 
@@ -191,6 +199,8 @@ fn prepare(
         doing: "set up the metrics".into(),
         source: std::io::Error::other(error.to_string()),
     };
+    let counters = options.traces.iter().flat_map(Traces::counters);
+    let metrics = Metrics::new().and_then(|metrics| metrics.with(counters)).map_err(broken)?;
     Ok(App::new(Shared {
         forkd: stasis_forkd::Forkd::new(host.clone()),
         keyring: Keyring::load(&host)?,
@@ -199,7 +209,8 @@ fn prepare(
         patience: options.patience,
         guard,
         turns: Turns::new(),
-        metrics: Metrics::new().map_err(broken)?,
+        metrics,
+        traces: options.traces.clone(),
         audit: Audit::open(&data.join("audit.jsonl"))?,
         phase: watch::Sender::new(Phase::Serving),
         words: crate::mcp::words(&data)?,

@@ -18,7 +18,7 @@ use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use stasis_api::{ExecRequest, ExecResult, FromClient, ToClient};
-use stasis_machine::Machine;
+use stasis_machine::{Cause, Machine};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub struct Session {
     app: App,
     machine: Result<Arc<Machine>>,
     client: Client,
+    /// The request that opened it, for those who trace.
+    cause: Option<Cause>,
     /// Instructions sent by this client that are not over, in order.
     queue: VecDeque<Follower>,
     /// What is still to be sent.
@@ -71,10 +73,15 @@ enum Turn {
 }
 
 impl Session {
-    pub fn new(app: App, machine: Result<Arc<Machine>>, client: Client) -> Session {
+    pub fn new(
+        app: App,
+        machine: Result<Arc<Machine>>,
+        client: Client,
+        cause: Option<Cause>,
+    ) -> Session {
         let (queue, held) = (VecDeque::new(), VecDeque::new());
         let (loose, eager, asked, refused) = (0, 0, None, 0);
-        Session { app, machine, client, queue, held, loose, eager, asked, refused }
+        Session { app, machine, client, cause, queue, held, loose, eager, asked, refused }
     }
 
     /// Serves until either side ends it.
@@ -134,14 +141,16 @@ impl Session {
 
     /// Takes an instruction and acknowledges it.
     async fn hear(&mut self, out: &mut Out, text: &str) -> Sent {
-        let (instruction, request_id) = match serde_json::from_str(text) {
-            Ok(FromClient::Exec { instruction, request_id }) => (instruction, request_id),
+        let (instruction, request_id, cause) = match serde_json::from_str(text) {
+            Ok(FromClient::Exec { instruction, request_id, traceparent }) => {
+                (instruction, request_id, traceparent.and_then(|text| Cause::new(&text)))
+            }
             Err(error) => {
                 let message = format!("this was not understood: {error}");
                 return out.send(&ToClient::Message { message, level: "error" }).await;
             }
         };
-        match self.submit(ExecRequest { instruction, ..Default::default() }) {
+        match self.submit(ExecRequest { instruction, ..Default::default() }, cause) {
             Ok(follower) => {
                 let seq = follower.seq;
                 self.queue.push_back(follower);
@@ -173,13 +182,14 @@ impl Session {
         }
     }
 
-    fn submit(&self, request: ExecRequest) -> Result<Follower> {
+    fn submit(&self, request: ExecRequest, cause: Option<Cause>) -> Result<Follower> {
         let machine = self.machine.clone()?;
         let exec = request.exec().map_err(Failure::invalid)?;
         if self.app.phase() > Phase::Serving {
             return Err(Failure::stopping());
         }
-        let seq = submit(&self.app, &machine, exec)?;
+        let cause = cause.or_else(|| self.cause.clone());
+        let seq = submit(&self.app, &machine, exec, cause)?;
         Ok(Follower::new(self.app.clone(), machine, seq, 0))
     }
 

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt};
-use stasis_api::{AtPath, FileChange, FileEvent};
+use stasis_api::{FileChange, FileEvent, WatchFile};
 use stasis_machine::Watch;
 use std::time::Duration;
 use utoipa_axum::router::OpenApiRouter;
@@ -22,15 +22,15 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// Watch a file or a directory, as server-sent events.
 #[utoipa::path(get, path = "/v1/machine/{name}/file/watch", tag = "files",
-    params(("name" = String, Path), AtPath),
+    params(("name" = String, Path), WatchFile),
     responses((status = 200, body = FileEvent, content_type = "text/event-stream")))]
 async fn watch(
     State(app): State<App>,
     Target(machine): Target,
-    Params(at): Params<AtPath>,
+    Params(asked): Params<WatchFile>,
 ) -> Result<Response> {
-    let watch = app.block(move |_| machine.watch_file(&at.path)).await?;
-    let state = Watcher { app, watch, first: true, over: false };
+    let watch = app.block(move |_| machine.watch_file(&asked.path, asked.recursive)).await?;
+    let state = Watcher { app, watch: Some(watch), first: true };
     let events = batches(state).flat_map(|batch| stream::iter(batch.into_iter().map(told)));
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
@@ -41,47 +41,52 @@ fn told(event: FileEvent) -> std::result::Result<Event, axum::Error> {
 
 struct Watcher {
     app: App,
-    watch: Watch,
+    /// Until what is watched is gone.
+    watch: Option<Watch>,
     first: bool,
-    over: bool,
 }
 
 fn batches(watcher: Watcher) -> impl Stream<Item = Vec<FileEvent>> {
     stream::unfold(watcher, |mut watcher| async {
-        match watcher.over {
-            true => None,
-            false => {
-                let batch = watcher.next().await;
-                watcher.over = batch.iter().any(|event| event.kind == FileChange::Gone);
-                Some((batch, watcher))
-            }
-        }
+        let watch = watcher.watch.take()?;
+        let (batch, watch) = watcher.next(watch).await;
+        let over = batch.iter().any(|event| event.kind == FileChange::Gone);
+        watcher.watch = watch.filter(|_| !over);
+        Some((batch, watcher))
     })
 }
 
 impl Watcher {
-    async fn next(&mut self) -> Vec<FileEvent> {
+    async fn next(&mut self, mut watch: Watch) -> (Vec<FileEvent>, Option<Watch>) {
         let plain = |kind| vec![FileEvent { kind, name: None }];
         if std::mem::take(&mut self.first) {
-            return plain(FileChange::Watching);
+            return (plain(FileChange::Watching), Some(watch));
         }
         loop {
-            let changes = self.watch.machine_changes();
-            match self.watch.begin() {
-                Ok(true) => return plain(FileChange::Watching),
-                Ok(false) => {}
-                Err(_) => return plain(FileChange::Gone),
-            }
-            match self.watch.take() {
-                Ok(events) if !events.is_empty() => return events,
-                Ok(_) => {}
-                Err(_) => return plain(FileChange::Gone),
+            let changes = watch.machine_changes();
+            if watch.is_due() {
+                let Some((same, events)) = step(watch).await else { break };
+                watch = same;
+                if !events.is_empty() {
+                    return (events, Some(watch));
+                }
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
                 () = changes => {}
-                () = self.app.reached(Phase::Stopping) => return plain(FileChange::Gone),
+                () = self.app.reached(Phase::Stopping) => break,
             }
         }
+        (plain(FileChange::Gone), None)
     }
+}
+
+/// Looks what happened, where looking at many directories holds nobody up; nothing, if there is
+/// nothing to be watched any more.
+async fn step(mut watch: Watch) -> Option<(Watch, Vec<FileEvent>)> {
+    let job = move || {
+        let events = watch.step();
+        events.ok().map(|events| (watch, events))
+    };
+    tokio::task::spawn_blocking(job).await.ok().flatten()
 }

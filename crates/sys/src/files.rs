@@ -149,6 +149,8 @@ pub fn next_data(fd: BorrowedFd, from: u64) -> io::Result<Option<(u64, u64)>> {
 pub struct DirEntry {
     pub name: String,
     pub after: u64,
+    /// Whether it is a directory, where the file system tells.
+    pub is_dir: bool,
 }
 
 /// The next few entries of a directory, from its position on; none at its end.
@@ -167,7 +169,9 @@ pub fn next_entries(dir: BorrowedFd) -> io::Result<Vec<DirEntry>> {
         let (entry, more) = rest.split_at(size);
         let name = entry[HEAD..].split(|byte| *byte == 0).next().unwrap_or_default();
         let after = entry[8..16].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        entries.push(DirEntry { name: String::from_utf8_lossy(name).into_owned(), after });
+        let (name, is_dir) =
+            (String::from_utf8_lossy(name).into_owned(), entry[18] == libc::DT_DIR);
+        entries.push(DirEntry { name, after, is_dir });
         rest = more;
     }
     Ok(entries)

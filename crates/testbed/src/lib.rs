@@ -7,6 +7,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod collector;
+
 use stasis_api::{Chunk, Exec, Instruction, NewMachine, Stream};
 use stasis_machine::{Host, Machine, Settings};
 use stasis_sys::{files, libc};

@@ -88,11 +88,15 @@ export class Files {
   }
 
   /**
-   * Changes of a file, or in a directory, until it is gone. `watching` comes first, and again
-   * after a connection broke: look at what is there then.
+   * Changes of a file, or in a directory and, if `recursive`, all below it, until it is gone.
+   * `watching` comes first, and again after a connection broke: look at what is there then.
    */
-  async *watch(path = "", signal?: AbortSignal): AsyncGenerator<FileEvent, void, void> {
-    const call = { ...get(this.#at("/file/watch"), { path }), signal };
+  async *watch(
+    path = "",
+    signal?: AbortSignal,
+    { recursive = false } = {},
+  ): AsyncGenerator<FileEvent, void, void> {
+    const call = { ...get(this.#at("/file/watch"), { path, recursive }), signal };
     for (let broken = 0; ; broken += 1) {
       try {
         const events = new Events();

@@ -324,7 +324,7 @@ export interface Families {
   families: Relative[];
 }
 
-export type FileChange = "watching" | "created" | "changed" | "written" | "removed" | "overflowed" | "swapped" | "gone";
+export type FileChange = "watching" | "created" | "changed" | "written" | "removed" | "overflowed" | "unwatched" | "swapped" | "gone";
 
 /** Which files differ, by number and by name. */
 export interface FileChanges {
@@ -347,7 +347,10 @@ export interface FileDifference {
 /** Something that happened to a file that is watched. */
 export interface FileEvent {
   kind: FileChange;
-  /** The name in the watched directory; of the watched thing itself, if absent. */
+  /**
+   * The name in the watched directory, or the path below it; of the watched thing itself, if
+   * absent.
+   */
   name?: string | null;
 }
 

@@ -104,8 +104,17 @@ impl Files {
     /// Changes of a file, or in a directory, until it is gone. `Watching` comes first, and again
     /// after a connection broke: look at what is there then.
     pub fn watch(&self, path: &str) -> Streamed<FileEvent> {
+        self.watching(path, "false")
+    }
+
+    /// The same of a directory and all below it; names are paths below it.
+    pub fn watch_all(&self, path: &str) -> Streamed<FileEvent> {
+        self.watching(path, "true")
+    }
+
+    fn watching(&self, path: &str, recursive: &str) -> Streamed<FileEvent> {
         let call = match self.at("/file/watch") {
-            Ok(at) => Call::get(at).query("path", path),
+            Ok(at) => Call::get(at).query("path", path).query("recursive", recursive),
             Err(error) => return failed(error),
         };
         let first = Some(Listening::<FileEvent>::new(self.transport.clone(), call));

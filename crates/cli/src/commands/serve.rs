@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::show::Progress;
 use stasis_machine::{Host, Quota, Settings};
-use stasis_server::{Bound, JwtOptions, Listen, Options};
+use stasis_server::{Bound, JwtOptions, Listen, Options, Traces};
 use stasis_sys::{files, libc, process};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,9 @@ pub struct Args {
     /// End when nobody used it for this long, in seconds, or `none`
     #[arg(long, value_name = "SECONDS")]
     linger: Option<String>,
+    /// A collector to send traces to, such as http://127.0.0.1:4318 (OTLP over HTTP)
+    #[arg(long, value_name = "URL", conflicts_with = "private")]
+    otlp_endpoint: Option<String>,
     /// A chain of certificates, as a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
@@ -52,16 +55,25 @@ pub struct Args {
 
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let mut config = context.config.clone();
-    let flags = [("listen", &args.listen), ("linger_seconds", &args.linger)];
+    let flags = [
+        ("listen", &args.listen),
+        ("linger_seconds", &args.linger),
+        ("otlp_endpoint", &args.otlp_endpoint),
+    ];
     for (key, text) in flags.into_iter().filter_map(|(key, text)| Some((key, text.as_ref()?))) {
         config.flag(key, text)?;
     }
-    let options = options(&args, &config)?;
+    let mut options = options(&args, &config)?;
     stand_alone(args.private);
+    let mut settings = settings(&config)?;
+    if !args.private {
+        options.traces = Traces::start(config.text("otlp_endpoint").as_deref()).map_err(failed)?;
+        settings.observer = options.traces.as_ref().map(Traces::observer);
+    }
     if !args.private {
         relieve(&config)?;
     }
-    let host = match Host::open(settings(&config)?) {
+    let host = match Host::open(settings) {
         Err(error) if args.private && KEPT.contains(&error.code()) => return Ok(ExitCode::SUCCESS),
         other => Arc::new(other?),
     };
@@ -69,11 +81,13 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
         prepare(&host)?;
     }
     let data = config.data_dir();
-    stasis_server::serve(host, options, move |bound| announce(bound, &data)).map_err(|error| {
-        let failure = Failure::new(error.code(), error.to_string());
-        Failure { hint: error.hint(), ..failure }
-    })?;
+    stasis_server::serve(host, options, move |bound| announce(bound, &data)).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn failed(error: stasis_server::Error) -> Failure {
+    let failure = Failure::new(error.code(), error.to_string());
+    Failure { hint: error.hint(), ..failure }
 }
 
 /// A keeper that commands started gives way to a service, which does the same and more.

@@ -123,6 +123,10 @@ pub static KEYS: std::sync::LazyLock<Vec<Key>> = std::sync::LazyLock::new(|| {
         key("quota.memory_mb", Count, || None, "memory of an account's machines"),
         key("quota.instructions", Count, || None, "instructions of an account that run or wait"),
         key("quota.disk_mb", Count, || None, "store an account's machines take"),
+        flagged(
+            key("otlp_endpoint", Text, || None, "a collector that `serve` sends traces to"),
+            "--otlp-endpoint",
+        ),
         key("jwt.jwks", Text, || None, "a file or address with keys of web tokens"),
         key("jwt.issuer", Text, || None, "who must have issued them"),
         key("jwt.audience", Text, || None, "for whom they must be"),

@@ -16,6 +16,10 @@ pub enum Fault {
     Elsewhere,
     Loop,
     TooDeep,
+    /// There are more directories below it than are watched.
+    TooMany(usize),
+    /// The kernel gives no more watches.
+    NoWatches,
     /// It would pass the machine's limit, in bytes.
     Full(u64),
     BadName(&'static str),
@@ -52,6 +56,10 @@ impl fmt::Display for Fault {
             Fault::Elsewhere => f.write_str("it is not on the machine's own disk"),
             Fault::Loop => f.write_str("its links lead in a circle, or too far"),
             Fault::TooDeep => f.write_str("it is nested too deeply"),
+            Fault::TooMany(most) => {
+                write!(f, "there is more below it than can be watched, which is {most} directories")
+            }
+            Fault::NoWatches => f.write_str("the host has no watches of files left"),
             Fault::Full(limit) => {
                 write!(f, "it does not fit into the machine's limit of {} MB", limit >> 20)
             }
@@ -73,6 +81,8 @@ impl Fault {
             Fault::Elsewhere => "file.elsewhere",
             Fault::Loop => "file.loop",
             Fault::TooDeep => "file.too_deep",
+            Fault::TooMany(_) => "file.too_many",
+            Fault::NoWatches => "file.no_watches",
             Fault::Full(_) => "machine.disk_full",
             Fault::BadName(_) => "file.bad_path",
             Fault::Unsteady => "machine.unsteady",
@@ -85,8 +95,8 @@ impl Fault {
             Fault::Missing => Problem::NotFound,
             Fault::Denied => Problem::Forbidden,
             Fault::NotEmpty => Problem::Conflict,
-            Fault::Full(_) => Problem::TooLarge,
-            Fault::Unsteady => Problem::Unavailable,
+            Fault::Full(_) | Fault::TooMany(_) => Problem::TooLarge,
+            Fault::Unsteady | Fault::NoWatches => Problem::Unavailable,
             Fault::Io(_) => Problem::Internal,
             _ => Problem::Invalid,
         }
@@ -96,6 +106,10 @@ impl Fault {
         match self {
             Fault::NotAFile => Some("a directory is listed; pipes and devices are not read"),
             Fault::NotEmpty => Some("`recursive` removes what is in it, too"),
+            Fault::TooMany(_) => Some("watch a directory further down, or without `recursive`"),
+            Fault::NoWatches => {
+                Some("end other watches, or raise the host's fs.inotify.max_user_* settings")
+            }
             Fault::Full(_) => Some("remove files, or raise the machine's `disk_mb`"),
             _ => None,
         }

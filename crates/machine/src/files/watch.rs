@@ -1,17 +1,23 @@
-//! Watching a file or a directory, over swaps.
+//! Watching a file or a directory, or all directories below one, over swaps.
 //!
-//! The kernel tells through inotify, whose watch does not keep the machine's file system: when
-//! the machine leaves memory the watch ends by itself, and begins anew when it is back.
+//!   kernel ─► events by number of watch ─► place of that watch ─► told by path
+//!                 └─ a directory came or went ─► watches below it are added or taken away
+//!
+//! The kernel tells through inotify, whose watches do not keep the machine's file system: when the
+//! machine leaves memory they end by themselves, and are made anew when it is back. A machine can
+//! make directories without end: how many are watched, and how many entries are looked at on the
+//! way, is bounded. Beyond that a watch is refused when it begins, and says so later.
 
-use super::{Fault, path};
+use super::{Fault, Files, path};
 use crate::error::Result;
 use crate::machine::Machine;
 use event_listener::EventListener;
 use stasis_api::{FileChange, FileEvent};
-use stasis_sys::{below, fds, libc};
+use stasis_sys::{below, fds, files, libc};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 const MASK: u32 = libc::IN_CREATE
@@ -22,24 +28,43 @@ const MASK: u32 = libc::IN_CREATE
     | libc::IN_MOVED_TO
     | libc::IN_DELETE_SELF
     | libc::IN_MOVE_SELF;
+const CAME: u32 = libc::IN_CREATE | libc::IN_MOVED_TO;
+const WENT: u32 = libc::IN_DELETE | libc::IN_MOVED_FROM;
 /// Of an event before its name: watch, what, cookie, length of the name.
 const HEAD: usize = 16;
+/// Directories one watch sees.
+const DIRECTORIES: usize = 1024;
+/// Entries that are looked at to find them, at once.
+const ENTRIES: usize = 100_000;
+/// Things found in a directory that came which are told.
+const AT_ONCE: usize = 1000;
 
 pub struct Watch {
     machine: Arc<Machine>,
     path: String,
+    recursive: bool,
     queue: File,
     /// Whether the machine is in memory and watched.
     on: bool,
+    /// What is watched, by the kernel's number: its path below what was asked for.
+    places: HashMap<i32, String>,
+}
+
+/// An event as the kernel tells it.
+struct Told {
+    watch: i32,
+    mask: u32,
+    name: Option<String>,
 }
 
 impl Machine {
     /// Begins to watch; the machine is woken for it.
-    pub fn watch_file(self: &Arc<Self>, given: &str) -> Result<Watch> {
+    pub fn watch_file(self: &Arc<Self>, given: &str, recursive: bool) -> Result<Watch> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
         let queue = fds::inotify(libc::IN_CLOEXEC | libc::IN_NONBLOCK);
-        let queue = queue.map_err(|error| self.fault(&path, error))?;
-        let mut watch = Watch { machine: self.clone(), path, queue: queue.into(), on: false };
+        let queue = queue.map_err(|error| self.fault(&path, scarce(error)))?.into();
+        let (machine, places) = (self.clone(), HashMap::new());
+        let mut watch = Watch { machine, path, recursive, queue, on: false, places };
         self.files()?;
         watch.begin()?;
         Ok(watch)
@@ -52,24 +77,96 @@ impl Watch {
         self.machine.listen()
     }
 
+    /// Whether `step` has something to do, which may take a moment; this does not.
+    pub fn is_due(&self) -> bool {
+        let back = !self.on && self.machine.work().files.is_some();
+        back || fds::ready_for(self.queue.as_fd(), libc::POLLIN).is_ok_and(|ready| ready != 0)
+    }
+
+    /// What happened since the last call; does not wait for anything to happen.
+    pub fn step(&mut self) -> Result<Vec<FileEvent>> {
+        match self.begin()? {
+            true => Ok(vec![plain(FileChange::Watching)]),
+            false => self.take(),
+        }
+    }
+
     /// Watches if the machine is in memory; whether it does now and did not before.
-    pub fn begin(&mut self) -> Result<bool> {
+    fn begin(&mut self) -> Result<bool> {
         let files = self.machine.work().files.clone();
         let Some(files) = files.filter(|_| !self.on) else { return Ok(false) };
-        let add = || -> std::result::Result<(), Fault> {
-            let _as = files.act();
-            let fd = files.open(&self.path, libc::O_PATH)?;
-            let name = below::own_name(fd.as_fd());
-            fds::inotify_watch(self.queue.as_fd(), &name, MASK)?;
-            Ok(())
-        };
-        add().map_err(|fault| self.machine.fault(&self.path, fault))?;
+        let all = self.add_all(&files);
+        all.map_err(|fault| self.machine.fault(&self.path, fault))?;
         self.on = true;
         Ok(true)
     }
 
-    /// What happened since the last call; never waits.
-    pub fn take(&mut self) -> Result<Vec<FileEvent>> {
+    /// Watches what was asked for and, if so, all below it; nothing else any more.
+    fn add_all(&mut self, files: &Files) -> std::result::Result<(), Fault> {
+        let before = std::mem::take(&mut self.places);
+        let _as = files.act();
+        let fd = files.open(&self.path, libc::O_PATH)?;
+        self.add(fd.as_fd(), String::new())?;
+        if self.recursive {
+            self.add_below(files, String::new(), drop)?;
+        }
+        let stale = before.into_keys().filter(|watch| !self.places.contains_key(watch));
+        stale.for_each(|watch| drop(fds::inotify_unwatch(self.queue.as_fd(), watch)));
+        Ok(())
+    }
+
+    fn add(&mut self, fd: BorrowedFd, place: String) -> std::result::Result<(), Fault> {
+        if self.places.len() >= DIRECTORIES {
+            return Err(Fault::TooMany(DIRECTORIES));
+        }
+        let name = below::own_name(fd);
+        let watch = fds::inotify_watch(self.queue.as_fd(), &name, MASK).map_err(scarce)?;
+        self.places.insert(watch, place);
+        Ok(())
+    }
+
+    /// Watches a place and all directories below it. `found` hears of all that is there already,
+    /// which may have come before its watch.
+    fn add_below(
+        &mut self,
+        files: &Files,
+        place: String,
+        mut found: impl FnMut(String),
+    ) -> std::result::Result<(), Fault> {
+        let (mut todo, mut seen) = (vec![place], 0);
+        while let Some(place) = todo.pop() {
+            // gone by now, closed to the machine's user, or on another file system
+            let Some(dir) = self.open(files, &place) else { continue };
+            if !place.is_empty() {
+                self.add(dir.as_fd(), place.clone())?;
+            }
+            loop {
+                let some = files::next_entries(dir.as_fd())?;
+                seen += some.len();
+                if seen > ENTRIES || todo.len() > DIRECTORIES {
+                    return Err(Fault::TooMany(DIRECTORIES));
+                }
+                if some.is_empty() {
+                    break;
+                }
+                for entry in some.into_iter().filter(|one| one.name != "." && one.name != "..") {
+                    let path = joined(&place, &entry.name);
+                    todo.extend(entry.is_dir.then(|| path.clone()));
+                    found(path);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory below what is watched; links are not followed.
+    fn open(&self, files: &Files, place: &str) -> Option<OwnedFd> {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let flags = if place.is_empty() { flags } else { flags | libc::O_NOFOLLOW };
+        files.open(&joined(&self.path, place), flags).ok()
+    }
+
+    fn take(&mut self) -> Result<Vec<FileEvent>> {
         let mut buffer = [0; 16 << 10];
         let read = match self.queue.read(&mut buffer) {
             Ok(read) => read,
@@ -78,42 +175,127 @@ impl Watch {
         };
         let mut events = Vec::new();
         let mut rest = &buffer[..read];
-        while let Some((mask, name, more)) = parse(rest) {
+        while let Some((told, more)) = parse(rest) {
             rest = more;
-            self.tell(mask, name, &mut events);
+            self.digest(told, &mut events);
         }
         Ok(events)
     }
 
-    fn tell(&mut self, mask: u32, name: Option<String>, events: &mut Vec<FileEvent>) {
-        let kinds = [
-            (libc::IN_CREATE | libc::IN_MOVED_TO, FileChange::Created),
-            (libc::IN_MODIFY, FileChange::Changed),
-            (libc::IN_CLOSE_WRITE, FileChange::Written),
-            (libc::IN_DELETE | libc::IN_MOVED_FROM, FileChange::Removed),
-            (libc::IN_Q_OVERFLOW, FileChange::Overflowed),
-            (libc::IN_UNMOUNT, FileChange::Swapped),
-            (libc::IN_DELETE_SELF | libc::IN_MOVE_SELF, FileChange::Gone),
-        ];
-        if mask & libc::IN_UNMOUNT != 0 {
-            self.on = false;
+    fn digest(&mut self, told: Told, events: &mut Vec<FileEvent>) {
+        if told.mask & libc::IN_Q_OVERFLOW != 0 {
+            self.look_again(events);
+            return events.push(plain(FileChange::Overflowed));
         }
-        let known = kinds.into_iter().find(|(bits, _)| mask & bits != 0);
-        let Some((_, kind)) = known else { return };
-        let event = FileEvent { kind, name };
-        // a writer changes much in a row; once is enough
-        if kind != FileChange::Changed || events.last() != Some(&event) {
-            events.push(event);
+        // a watch that was taken away may still have something to say
+        let Some(place) = self.places.get(&told.watch).cloned() else { return };
+        if told.mask & libc::IN_UNMOUNT != 0 {
+            self.on = false;
+            self.places.clear();
+            return events.push(plain(FileChange::Swapped));
+        }
+        if told.mask & libc::IN_IGNORED != 0 {
+            self.places.remove(&told.watch);
+            return;
+        }
+        match told.name {
+            None if !place.is_empty() => {}
+            None => tell(told.mask, None, events),
+            Some(name) => {
+                let path = joined(&place, &name);
+                tell(told.mask, Some(path.clone()), events);
+                if self.recursive && told.mask & libc::IN_ISDIR != 0 {
+                    self.follow(told.mask, path, events);
+                }
+            }
+        }
+    }
+
+    /// A directory came or went: so do the watches in it.
+    fn follow(&mut self, mask: u32, path: String, events: &mut Vec<FileEvent>) {
+        if mask & WENT != 0 {
+            let own = |place: &str| place == path || place.starts_with(&format!("{path}/"));
+            let queue = self.queue.as_fd();
+            self.places.retain(|watch, place| {
+                let gone = own(place);
+                if gone {
+                    let _ = fds::inotify_unwatch(queue, *watch);
+                }
+                !gone
+            });
+        }
+        let files = self.machine.work().files.clone();
+        let Some(files) = files.filter(|_| mask & CAME != 0) else { return };
+        let _as = files.act();
+        let mut seen = 0;
+        let added = self.add_below(&files, path.clone(), |path| {
+            seen += 1;
+            if seen <= AT_ONCE {
+                events.push(FileEvent { kind: FileChange::Created, name: Some(path) });
+            }
+        });
+        if seen > AT_ONCE {
+            events.push(plain(FileChange::Overflowed));
+        }
+        if added.is_err() {
+            events.push(FileEvent { kind: FileChange::Unwatched, name: Some(path) });
+        }
+    }
+
+    /// Directories may have come and gone unheard.
+    fn look_again(&mut self, events: &mut Vec<FileEvent>) {
+        let files = self.machine.work().files.clone();
+        let Some(files) = files.filter(|_| self.recursive && self.on) else { return };
+        if self.add_all(&files).is_err() {
+            events.push(plain(FileChange::Unwatched));
         }
     }
 }
 
-/// The first event: what, of whom, and the rest.
-fn parse(bytes: &[u8]) -> Option<(u32, Option<String>, &[u8])> {
+fn plain(kind: FileChange) -> FileEvent {
+    FileEvent { kind, name: None }
+}
+
+fn joined(place: &str, name: &str) -> String {
+    match (place, name) {
+        ("", name) => name.to_owned(),
+        (place, "") => place.to_owned(),
+        (place, name) => format!("{}/{name}", place.trim_end_matches('/')),
+    }
+}
+
+fn tell(mask: u32, name: Option<String>, events: &mut Vec<FileEvent>) {
+    let kinds = [
+        (CAME, FileChange::Created),
+        (libc::IN_MODIFY, FileChange::Changed),
+        (libc::IN_CLOSE_WRITE, FileChange::Written),
+        (WENT, FileChange::Removed),
+        (libc::IN_DELETE_SELF | libc::IN_MOVE_SELF, FileChange::Gone),
+    ];
+    let known = kinds.into_iter().find(|(bits, _)| mask & bits != 0);
+    let Some((_, kind)) = known else { return };
+    let event = FileEvent { kind, name };
+    // a writer changes much in a row; once is enough
+    if kind != FileChange::Changed || events.last() != Some(&event) {
+        events.push(event);
+    }
+}
+
+/// The kernel has no more watches for us; it says so as of disks and descriptors.
+fn scarce(error: std::io::Error) -> Fault {
+    match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EMFILE) => Fault::NoWatches,
+        _ => error.into(),
+    }
+}
+
+/// The first event, and the rest.
+fn parse(bytes: &[u8]) -> Option<(Told, &[u8])> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let number = |at: usize| head[at..at + 4].try_into().map(u32::from_ne_bytes).ok();
-    let (mask, length) = (number(4)?, number(12)? as usize);
+    let (watch, mask, length) = (number(0)? as i32, number(4)?, number(12)? as usize);
     let (name, rest) = rest.split_at_checked(length)?;
     let name = name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty());
-    Some((mask, name.map(|name| String::from_utf8_lossy(name).into_owned()), rest))
+    let name = name.map(|name| String::from_utf8_lossy(name).into_owned());
+    Some((Told { watch, mask, name }, rest))
 }

@@ -240,25 +240,7 @@ fn changes_are_watched_over_a_swap() {
     let client = root();
     let name = client.machine();
     client.run(&name, "import os; os.mkdir('/tmp/w')");
-    let stream = TcpStream::connect(client.address).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
-    let head = format!(
-        "GET /v1/machine/{name}/file/watch?path=/tmp/w HTTP/1.1\r\nhost: {}\r\n\
-         authorization: Bearer {}\r\n\r\n",
-        client.address, client.token
-    );
-    (&stream).write_all(head.as_bytes()).expect("sent");
-    let mut lines = BufReader::new(&stream).lines();
-    let mut next = || loop {
-        let line = lines.next().expect("a line").expect("text");
-        if let Some(data) = line.strip_prefix("data: ") {
-            return data.to_owned();
-        }
-    };
-    let mut until = |wanted: Value| {
-        let wanted = wanted.to_string();
-        while next() != wanted {}
-    };
+    let mut until = watching(&client, &name, "path=/tmp/w");
     until(json!({ "kind": "watching" }));
     client.run(&name, "open('/tmp/w/a','w').write('x')");
     until(json!({ "kind": "created", "name": "a" }));
@@ -271,4 +253,73 @@ fn changes_are_watched_over_a_swap() {
     until(json!({ "kind": "watching" }));
     client.run(&name, "os.remove('/tmp/w/a')");
     until(json!({ "kind": "removed", "name": "a" }));
+}
+
+/// Opens a watch; waits for one event after the other.
+fn watching(client: &Client, name: &str, query: &str) -> impl FnMut(Value) + use<> {
+    let mut stream = TcpStream::connect(client.address).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
+    let head = format!(
+        "GET /v1/machine/{name}/file/watch?{query} HTTP/1.1\r\nhost: {}\r\n\
+         authorization: Bearer {}\r\n\r\n",
+        client.address, client.token
+    );
+    stream.write_all(head.as_bytes()).expect("sent");
+    let mut lines = BufReader::new(stream).lines();
+    move |wanted| {
+        let wanted = format!("data: {wanted}");
+        while lines.next().expect("a line").expect("text") != wanted {}
+    }
+}
+
+#[test]
+fn all_below_a_directory_is_watched() {
+    let client = root();
+    let name = client.machine();
+    client.run(&name, "import os; os.makedirs('/tmp/w/old/older')");
+    let mut until = watching(&client, &name, "path=/tmp/w&recursive=true");
+    let mut told = |kind: &str, name: &str| until(json!({ "kind": kind, "name": name }));
+    let run = |code: &str| assert!(client.run(&name, code)["error"].is_null(), "{code}");
+    // as soon as it was there, and what comes with its directories
+    run("open('/tmp/w/old/older/a', 'w').write('x')");
+    told("created", "old/older/a");
+    told("written", "old/older/a");
+    run("os.makedirs('/tmp/w/x/y/z'); open('/tmp/w/x/y/z/b', 'w').close()");
+    told("created", "x/y/z/b");
+    // a directory that is moved is known by its new name only
+    run("os.rename('/tmp/w/x/y', '/tmp/w/v'); open('/tmp/w/v/z/c', 'w').close()");
+    told("removed", "x/y");
+    told("created", "v/z/c");
+    // one that leaves is not watched any more, and one that comes back is
+    run("os.rename('/tmp/w/v', '/tmp/v'); open('/tmp/v/new', 'w').close(); \
+         os.rename('/tmp/v', '/tmp/w/u')");
+    told("created", "u/new");
+    run("os.remove('/tmp/w/u/z/b')");
+    told("removed", "u/z/b");
+    run("import shutil; shutil.rmtree('/tmp/w/u'); os.symlink('/tmp', '/tmp/w/link')");
+    told("removed", "u");
+    told("created", "link");
+    act(&client, &name, "swap");
+    run("1");
+    until(json!({ "kind": "watching" }));
+    run("open('/tmp/w/old/older/d', 'w').close(); shutil.rmtree('/tmp/w')");
+    until(json!({ "kind": "created", "name": "old/older/d" }));
+    until(json!({ "kind": "gone" }));
+}
+
+#[test]
+fn more_directories_than_are_watched_are_refused_and_told() {
+    let client = root();
+    let name = client.machine();
+    client.run(&name, "import os\nfor i in range(1023): os.makedirs(f'/tmp/w/{i}')");
+    let mut until = watching(&client, &name, "path=/tmp/w&recursive=true");
+    until(json!({ "kind": "watching" }));
+    client.run(&name, "os.mkdir('/tmp/w/more')");
+    until(json!({ "kind": "unwatched", "name": "more" }));
+    // one that goes makes room
+    client.run(&name, "os.rmdir('/tmp/w/7'); os.mkdir('/tmp/w/again')");
+    client.run(&name, "open('/tmp/w/again/a', 'w').close()");
+    until(json!({ "kind": "created", "name": "again/a" }));
+    let path = format!("/v1/machine/{name}/file/watch?path=/tmp/w&recursive=true");
+    assert_eq!(client.get(&path).code(413), "file.too_many");
 }

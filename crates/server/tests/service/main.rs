@@ -22,6 +22,7 @@ mod quotas;
 mod server;
 mod socket;
 mod streams;
+mod traces;
 mod transcript;
 mod travel;
 mod worker;

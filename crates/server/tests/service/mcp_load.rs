@@ -69,7 +69,7 @@ impl Session<'_> {
             "name": "run_code", "arguments": { "machine": machine, "code": code } } });
         let reply = post(self.client, Some(&self.id), &call);
         let text = reply.text();
-        let said = text.lines().filter_map(|line| line.strip_prefix("data:")).last();
+        let said = text.lines().filter_map(|line| line.strip_prefix("data:")).next_back();
         let said: Value = serde_json::from_str(said.unwrap_or_default().trim())
             .unwrap_or_else(|error| panic!("{error}: {}\n{text}", reply.head));
         let value = said["result"]["structuredContent"]["value"].as_str();

@@ -210,7 +210,8 @@ fn over_quota(client: &Client) {
     };
     // one that still runs would make room later, for what is to be refused below
     client.get(&format!("{exec}/{}/result", taken["instruction_seq"])).good();
-    let sleep = json!({ "instruction": { "code": "import time; time.sleep(900)", "timeout_seconds": 999 } });
+    let sleep = "import time; time.sleep(900)";
+    let sleep = json!({ "instruction": { "code": sleep, "timeout_seconds": 999 } });
     let codes: Vec<u16> = (0..5).map(|_| client.post(&exec, &sleep).status).collect();
     assert!(codes.contains(&429), "{codes:?}");
     by_other_ways(client, &names);

@@ -18,6 +18,14 @@ pub fn of(client: &Client, machine: &str) -> Socket {
     open_at(client.address, &path, &[("authorization", &token)]).expect("a WebSocket")
 }
 
+/// The same as part of a trace.
+pub fn of_traced(client: &Client, machine: &str, parent: &str) -> Socket {
+    let token = format!("Bearer {}", client.token);
+    let path = format!("/v1/machine/{machine}/repl");
+    let headers = [("authorization", token.as_str()), ("traceparent", parent)];
+    open_at(client.address, &path, &headers).expect("a WebSocket")
+}
+
 /// Opens one; an HTTP status if it is refused.
 fn open(path: &str, headers: &[(&'static str, &str)]) -> Result<Socket, u16> {
     open_at(shared().address, path, headers)
@@ -47,7 +55,7 @@ fn of_sdk(name: &str, sdk: &'static str) -> Result<Socket, u16> {
 }
 
 impl Socket {
-    fn say(&mut self, message: &Value) {
+    pub fn say(&mut self, message: &Value) {
         self.0.send(Message::text(message.to_string())).expect("sent");
     }
 

@@ -19,7 +19,7 @@ Durability = Literal["memory", "local"]
 
 EventKind = Literal["machine.created", "machine.updated", "machine.removed", "machine.woken", "machine.swapped", "machine.pinned", "machine.fell_back", "machine.rolled_back", "instruction.queued", "instruction.started", "instruction.finished", "checkpoint.made", "file.put", "file.removed", "template.built", "template.removed", "service.started", "events.missed"]
 
-FileChange = Literal["watching", "created", "changed", "written", "removed", "overflowed", "swapped", "gone"]
+FileChange = Literal["watching", "created", "changed", "written", "removed", "overflowed", "unwatched", "swapped", "gone"]
 
 FileKind = Literal["file", "directory", "symlink", "other"]
 
@@ -499,7 +499,9 @@ class FileEvent(Model):
     """Something that happened to a file that is watched."""
     kind: FileChange
     name: Optional[str] = None
-    """The name in the watched directory; of the watched thing itself, if absent."""
+    """The name in the watched directory, or the path below it; of the watched thing itself, if
+    absent.
+    """
 
     @classmethod
     def from_json(cls, data: Any) -> FileEvent:

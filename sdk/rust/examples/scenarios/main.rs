@@ -484,6 +484,10 @@ async fn watching(client: &Client) -> Result<()> {
     assert_eq!(changes.next().await.expect("an event")?.kind, FileChange::Watching);
     machine.files().write("seen/b", "2").await?;
     while changes.next().await.expect("an event")?.name.as_deref() != Some("b") {}
+    let mut below = machine.files().watch_all("seen");
+    assert_eq!(below.next().await.expect("an event")?.kind, FileChange::Watching);
+    machine.files().write("seen/deep/down/c", "3").await?;
+    while below.next().await.expect("an event")?.name.as_deref() != Some("deep/down/c") {}
     machine.remove().await
 }
 

@@ -16,6 +16,7 @@ pub enum FileChange {
     Written,
     Removed,
     Overflowed,
+    Unwatched,
     Swapped,
     Gone,
     /// A word of a newer service.
@@ -27,7 +28,8 @@ pub enum FileChange {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileEvent {
     pub kind: FileChange,
-    /// The name in the watched directory; of the watched thing itself, if absent.
+    /// The name in the watched directory, or the path below it; of the watched thing itself, if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

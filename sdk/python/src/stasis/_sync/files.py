@@ -110,12 +110,15 @@ class Files:
         query = {"path": path, "recursive": "true" if recursive else "false"}
         self._transport.json(Call("DELETE", at(self._machine, "/file"), query=query))
 
-    def watch(self, path: str = "") -> Iterator[types.FileEvent]:
-        """Changes of a file, or in a directory, until it is gone.
+    def watch(
+        self, path: str = "", *, recursive: bool = False
+    ) -> Iterator[types.FileEvent]:
+        """Changes of a file, or in a directory and, if `recursive`, all below it, until it is gone.
 
         `watching` comes first, and again after a connection broke: look at what is there then.
         """
-        call, broken = get(at(self._machine, "/file/watch"), path=path), 0
+        where, below = at(self._machine, "/file/watch"), "true" if recursive else "false"
+        call, broken = get(where, path=path, recursive=below), 0
         while True:
             try:
                 with self._transport.stream(call) as response:
