@@ -77,11 +77,10 @@ pub fn restore(
     outside: Vec<OwnedFd>,
 ) -> Result<Tree> {
     let Scene { store, host, confinement } = *scene;
-    let manifest = &*image.manifest;
+    let (manifest, init) = (&*image.manifest, &walls.init);
     check_fit(host, manifest)?;
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
-    let init = &walls.init;
     fault::point("restore.walls")?;
     identity::check(manifest, root.pid, template.layout().files, init.pid)?;
     let time = begin_time(init, &manifest.meta.clocks)?;
@@ -123,8 +122,7 @@ pub fn restore(
                 memo.tracker = Some(Tracker::new(uffd));
             }
             Handed::Pages(uffd) => {
-                let pid = clone.pid()?;
-                memo.filling = Some(start_filling(store, manifest, init, pid, uffd, &lazy)?);
+                memo.filling = Some(start_filling(scene, image, init, clone.pid()?, uffd, &lazy)?);
             }
         }
     }
@@ -259,13 +257,14 @@ fn lazy_mappings(lazy: Lazy, plan: &MemoryPlan, vmas: &[Vma]) -> Vec<usize> {
 
 /// Starts to fill the root's memory, from the outside, while it runs.
 fn start_filling(
-    store: &Store,
-    manifest: &Manifest,
+    scene: &Scene,
+    image: &Image,
     init: &Init,
     pid: i32,
     uffd: OwnedFd,
     lazy: &[usize],
 ) -> Result<Filling> {
+    let (store, manifest) = (scene.store, &*image.manifest);
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
     let release = init.hold(uffd.as_fd())?;

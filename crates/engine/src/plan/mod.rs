@@ -25,11 +25,9 @@ mod parts;
 mod process;
 mod terminals;
 mod thread;
+mod uffd;
 
-pub use builder::{
-    Built, FILLED, GO, HAND_LATER, HAND_PAGES, INSTALLED, OWN_OBJECTS, Prepared, Purpose, build,
-    root_of,
-};
+pub use builder::{Built, FILLED, GO, INSTALLED, OWN_OBJECTS, Prepared, Purpose, build, root_of};
 pub use confine::Confine;
 pub use gate::{WRITTEN, gate};
 pub use jobs::StoppedThread;
@@ -37,6 +35,7 @@ pub use memory::{Layout, MemoryPlan, plan as plan_memory};
 pub use parts::{layout_of, parked};
 pub use process::{HELPER_PID, INNER_HELPER_PID, is_leaderless};
 pub use thread::install_arguments;
+pub use uffd::{HAND_LATER, HAND_PAGES};
 
 use stasis_image::model::MmFields;
 
