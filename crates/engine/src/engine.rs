@@ -67,7 +67,8 @@ pub struct Engine {
 
 impl Engine {
     pub fn start(config: Config) -> Result<Engine> {
-        raise_descriptor_limit();
+        // each tree in memory takes some, and restores place theirs far above a program's own
+        let _ = process::raise_descriptor_limit();
         let store = Store::open(&config.dir)?;
         let spawner = Spawner::start(&config.spawner)?;
         let confinement = Arc::new(Confinement::find(config.walls.clone())?);
@@ -321,9 +322,4 @@ impl Host {
             vdso_hash: crate::vdso::own_hash(),
         })
     }
-}
-
-/// Restores place descriptors far above a program's own.
-fn raise_descriptor_limit() {
-    let _ = process::raise_soft_limit(stasis_sys::libc::RLIMIT_NOFILE);
 }

@@ -460,11 +460,19 @@ pub fn unregister_rseq(address: u64, length: u32, signature: u32) -> io::Result<
         .map(drop)
 }
 
-/// Raises a limit of this process as far as it may go.
-pub fn raise_soft_limit(resource: u32) -> io::Result<()> {
-    let (_, hard) = rlimit_of(0, resource)?;
-    let limit = libc::rlimit64 { rlim_cur: hard, rlim_max: hard };
+/// Lets this process have as many descriptors as the kernel has for one; where it is not
+/// privileged, as many as it was granted.
+pub fn raise_descriptor_limit() -> io::Result<()> {
+    let (_, hard) = rlimit_of(0, libc::RLIMIT_NOFILE)?;
+    let all = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
+    let all = all.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(hard);
+    set_descriptor_limit(all.max(hard)).or_else(|_| set_descriptor_limit(hard))
+}
+
+fn set_descriptor_limit(most: u64) -> io::Result<()> {
+    let limit = libc::rlimit64 { rlim_cur: most, rlim_max: most };
+    let new = &raw const limit;
     // SAFETY: `limit` outlives the call; no old limit is asked for.
-    check(unsafe { libc::prlimit64(0, resource, &raw const limit, std::ptr::null_mut()) }.into())
+    check(unsafe { libc::prlimit64(0, libc::RLIMIT_NOFILE, new, std::ptr::null_mut()) }.into())
         .map(drop)
 }

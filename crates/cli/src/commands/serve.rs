@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::show::Progress;
 use stasis_machine::{Host, Quota, Settings};
 use stasis_server::{Bound, JwtOptions, Listen, Options, Traces};
-use stasis_sys::{files, libc, process};
+use stasis_sys::{files, process};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -112,7 +112,7 @@ fn stand_alone(private: bool) {
         let _ = process::setsid();
     }
     // fewer descriptors mean fewer machines in memory at once, not a failure
-    let _ = process::raise_soft_limit(libc::RLIMIT_NOFILE);
+    let _ = process::raise_descriptor_limit();
     let level = if private { tracing::Level::WARN } else { tracing::Level::INFO };
     let asked = std::env::var("STASIS_LOG").ok().and_then(|level| level.parse().ok());
     let level = asked.unwrap_or(level);
