@@ -116,7 +116,7 @@ impl Javascript {
     pub fn deno(&self, file: &str) -> Command {
         let mut command = Command::new(prepared("STASIS_TEST_DENO", ".dev/deno/deno"));
         command.args(["run", "--no-prompt", "--quiet", "--no-lock", "--node-modules-dir=manual"]);
-        command.args(["--allow-net", "--allow-env", "--allow-read"]).arg(file);
+        command.args(["--allow-net", "--allow-env", "--allow-read", "--allow-write"]).arg(file);
         command.env("DENO_NO_UPDATE_CHECK", "1").current_dir(&self.project);
         command
     }
