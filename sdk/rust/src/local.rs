@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn a_name_of_a_machine_is_no_way_out() {
         let here = |path: &str| below(Path::new("/here"), path);
-        assert_eq!(here("/home/user/a.txt"), Some("/here/a.txt".into()));
-        for path in ["", "/", "/home/..", "..", ".", "/home/."] {
+        assert_eq!(here("/data/a.txt"), Some("/here/a.txt".into()));
+        for path in ["", "/", "/data/..", "..", ".", "/data/."] {
             assert_eq!(here(path), None, "{path}");
         }
     }

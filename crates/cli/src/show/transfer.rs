@@ -25,9 +25,10 @@ impl Transfer {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         bar.set_prefix(super::one_line(what, 60));
         let template = match total {
-            Some(_) => {
-                "{spinner} {prefix} [{elapsed}] {bar:30} {bytes}/{total_bytes}, {bytes_per_sec} {msg}"
-            }
+            Some(_) => concat!(
+                "{spinner} {prefix} [{elapsed}] {bar:30} ",
+                "{bytes}/{total_bytes}, {bytes_per_sec} {msg}"
+            ),
             None => "{spinner} {prefix} [{elapsed}] {bytes}, {bytes_per_sec} {msg}",
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
