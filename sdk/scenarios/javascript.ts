@@ -350,6 +350,36 @@ const scenarios: Record<string, () => Promise<void>> = {
     await fails(stasis.InvalidRequest, () => files.read("../secret"));
   },
 
+  async directories() {
+    // not a constant: this is checked without the types of Node
+    const fs = await import(["node", "fs/promises"].join(":"));
+    const large = new Uint8Array(3_000_000).map((_, i) => i % 256);
+    const local: string = await fs.mkdtemp(`${process.env.TMPDIR ?? "/tmp"}/stasis-scenario-`);
+    await using machine = await client.createMachine();
+    const { files } = machine;
+    try {
+      await fs.mkdir(`${local}/in/sub`, { recursive: true });
+      await fs.writeFile(`${local}/in/large.bin`, large);
+      await fs.writeFile(`${local}/in/sub/small`, "é");
+      same((await files.upload(`${local}/in/large.bin`, "one.bin")).size, large.length);
+      same(await files.uploadDir(`${local}/in`, "tree"), 2);
+      const look =
+        "open('tree/sub/small').read(), open('tree/large.bin', 'rb').read() == open('one.bin', 'rb').read()";
+      same(await value(machine, look), "('é', True)");
+      await machine.run("import os; os.symlink('/etc/passwd', 'tree/link')");
+      await files.download("one.bin", `${local}/one.bin`);
+      same([...(await fs.readFile(`${local}/one.bin`))], [...large]);
+      same(await files.downloadDir("tree", `${local}/out`), 2);
+      same((await fs.readdir(`${local}/out`)).sort(), ["large.bin", "sub"]);
+      same(await fs.readFile(`${local}/out/sub/small`, "utf8"), "é");
+      await fails(stasis.NotFound, () => files.download("none", `${local}/none`));
+      same((await fs.readdir(local)).sort(), ["in", "one.bin", "out"]);
+      await fails(Error, () => files.upload(`${local}/none`, "none"));
+    } finally {
+      await fs.rm(local, { recursive: true });
+    }
+  },
+
   async watching() {
     await using machine = await client.createMachine();
     await machine.files.write("seen/a", "1");

@@ -364,6 +364,36 @@ def files():
     asyncio.run(awaited())
 
 
+def directories():
+    large = bytes(range(256)) * 11718 + bytes(range(192))
+    with client.create_machine() as machine, tempfile.TemporaryDirectory() as temporary:
+        files, local = machine.files, pathlib.Path(temporary)
+        (local / "in" / "sub").mkdir(parents=True)
+        (local / "in" / "large.bin").write_bytes(large)
+        (local / "in" / "sub" / "small").write_text("é", encoding="utf-8")
+        assert files.upload(local / "in" / "large.bin", "one.bin").size == 3_000_000
+        assert files.upload_dir(local / "in", "tree") == 2
+        look = "open('tree/sub/small').read(), open('tree/large.bin', 'rb').read() == open('one.bin', 'rb').read()"
+        assert machine.run(look).value == "('é', True)"
+        machine.run("import os; os.symlink('/etc/passwd', 'tree/link')")
+        files.download("one.bin", local / "one.bin")
+        assert (local / "one.bin").read_bytes() == large
+        assert files.download_dir("tree", local / "out") == 2
+        assert sorted(path.name for path in (local / "out").iterdir()) == ["large.bin", "sub"]
+        assert (local / "out" / "sub" / "small").read_bytes() == "é".encode()
+        fails(errors.NotFound, lambda: files.download("none", local / "none"))
+        assert sorted(path.name for path in local.iterdir()) == ["in", "one.bin", "out"]
+        fails(FileNotFoundError, lambda: files.upload(local / "none", "none"))
+
+        async def awaited():
+            async with stasis.AsyncClient() as own:
+                again = own.machine(machine.name).files
+                assert await again.upload_dir(local / "in", "") == 2
+                assert await again.download_dir("sub", local / "again") == 1
+
+        asyncio.run(awaited())
+
+
 def watching():
     with client.create_machine() as machine:
         machine.files.write("seen/a", "1")

@@ -293,7 +293,6 @@ fn as_before_or_after(dir: &Path, step: &str) {
     keep(&machine("m"), "x = 2");
     // nothing that only a killed one wrote is there for the next
     host.collect().expect("collect");
-    assert!(host.check_store(false).expect("check").findings.is_empty(), "{step}");
     assert!(host.close().is_empty());
 }
 

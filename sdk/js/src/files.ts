@@ -6,6 +6,7 @@
 
 import { StasisError, Unreachable } from "./errors.js";
 import { Events } from "./lines.js";
+import { downloadDir, save, upload, uploadDir } from "./local.js";
 import { at, type Call, get, type Transport } from "./transport.js";
 import type { Durability, FileEvent, FileInfo, FileList } from "./types.js";
 
@@ -60,6 +61,29 @@ export class Files {
   /** The bytes of a file as they come, over as many connections as it takes. */
   stream(path: string, span: Span = {}): AsyncGenerator<Uint8Array, void, void> {
     return resumed(this.#transport, get(this.#at("/file"), { path }), span);
+  }
+
+  /** Puts a file of this computer, piece by piece, with its permissions. Not in browsers. */
+  upload(local: string, path: string): Promise<FileInfo> {
+    return upload(this, local, path);
+  }
+
+  /**
+   * Puts a directory of this computer with all that is in it; how many files. Links are left out,
+   * and so are directories with nothing in them.
+   */
+  uploadDir(local: string, path = ""): Promise<number> {
+    return uploadDir(this, local, path);
+  }
+
+  /** Copies a file to this computer, piece by piece. It has its name when it is whole. */
+  download(path: string, local: string): Promise<void> {
+    return save(this.stream(path), local);
+  }
+
+  /** Copies a directory to this computer with all that is in it; how many files. */
+  downloadDir(path: string, local: string): Promise<number> {
+    return downloadDir(this, path, local);
   }
 
   /** What is in a directory, by name. */

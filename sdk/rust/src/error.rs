@@ -31,6 +31,9 @@ pub enum Error {
     /// Code ended with an error of its own.
     #[error("{}", .0.traceback.trim_end())]
     Instruction(Failure),
+    /// A file of this computer cannot be read or written.
+    #[error("[client.file] {message}: {source}")]
+    Local { message: String, source: std::io::Error },
     /// The client cannot be made as told.
     #[error("[client.setup] {0}")]
     Setup(String),
@@ -154,6 +157,7 @@ impl Error {
             Error::WaitTimeout { .. } => "client.wait_timeout",
             Error::Stopped { .. } => "client.stopped",
             Error::Instruction(_) => "instruction.failed",
+            Error::Local { .. } => "client.file",
             Error::Setup(_) => "client.setup",
         }
     }

@@ -127,7 +127,11 @@ impl Files {
         stream::try_unfold(first, next).boxed()
     }
 
-    fn at(&self, rest: &str) -> Result<String> {
+    pub(crate) fn transport(&self) -> &Arc<Transport> {
+        &self.transport
+    }
+
+    pub(crate) fn at(&self, rest: &str) -> Result<String> {
         at(&self.machine, rest)
     }
 }

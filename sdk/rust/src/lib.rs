@@ -18,6 +18,7 @@ mod files;
 mod follow;
 mod instruction;
 mod listen;
+mod local;
 mod machine;
 mod moving;
 mod repl;

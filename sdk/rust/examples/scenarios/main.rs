@@ -1,5 +1,6 @@
 //! What every SDK can do, with the Rust SDK. Its arguments are the names of the scenarios.
 
+mod local;
 mod service;
 
 use stasis_sdk::types::{
@@ -51,6 +52,7 @@ async fn scenario(client: &Client, name: &str) -> Result<()> {
         "attempts" => attempts(client).await,
         "variables" => variables(client).await,
         "files" => files(client).await,
+        "directories" => local::directories(client).await,
         "watching" => watching(client).await,
         "artifacts" => artifacts(client).await,
         "transcript" => transcript(client).await,

@@ -36,13 +36,16 @@ fn copy(from: &Path, to: &Path, names: &[&str]) {
     must(Command::new("cp").arg("-RL").args(names.iter().map(|name| from.join(name))).arg(to));
 }
 
-/// Types and lints of the Python SDK.
+/// Types and lints of the Python SDK, and that it uses nothing that Python 3.9 does not have: there
+/// is no such interpreter to run it with.
 pub fn check_python() -> Result<(), Failed> {
     let at = root().join("sdk/python");
     let cache = std::env::temp_dir().join("stasis-sdk-mypy");
     let python = tool("python/bin/python");
     run(Command::new(&python).args(["-m", "mypy", "--cache-dir"]).arg(cache).current_dir(&at))?;
-    run(Command::new(&python).args(["-m", "ruff", "check", "--no-cache"]).current_dir(&at))
+    run(Command::new(&python).args(["-m", "ruff", "check", "--no-cache"]).current_dir(&at))?;
+    let oldest = ["--target=3.9-", "--eval-annotations", "--no-tips", "--violations", "src"];
+    run(Command::new(tool("python/bin/vermin")).args(oldest).current_dir(&at))
 }
 
 /// The wheel, installed into a directory.
@@ -116,7 +119,7 @@ impl Javascript {
     pub fn deno(&self, file: &str) -> Command {
         let mut command = Command::new(prepared("STASIS_TEST_DENO", ".dev/deno/deno"));
         command.args(["run", "--no-prompt", "--quiet", "--no-lock", "--node-modules-dir=manual"]);
-        command.args(["--allow-net", "--allow-env", "--allow-read"]).arg(file);
+        command.args(["--allow-net", "--allow-env", "--allow-read", "--allow-write"]).arg(file);
         command.env("DENO_NO_UPDATE_CHECK", "1").current_dir(&self.project);
         command
     }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from os import PathLike
+from pathlib import Path
 from typing import AsyncIterator, BinaryIO, Optional, Union
 
 import httpx
@@ -50,6 +53,22 @@ class AsyncFiles:
         with open(local, "rb") as file:
             return await self._put(path, pieces(file), mode, durability, repeatable=False)
 
+    async def upload_dir(self, local: Union[str, PathLike[str]], path: str = "") -> int:
+        """Puts a directory of this computer with all that is in it; how many files.
+
+        Links are left out, and so are directories with nothing in them.
+        """
+        count = 0
+        for here in sorted(Path(local).iterdir()):
+            about = here.lstat()
+            there = f"{path}/{here.name}" if path else here.name
+            if stat.S_ISDIR(about.st_mode):
+                count += await self.upload_dir(here, there)
+            elif stat.S_ISREG(about.st_mode):
+                await self.upload(here, there, mode=format(about.st_mode & 0o777, "o"))
+                count += 1
+        return count
+
     async def _put(
         self,
         path: str,
@@ -71,10 +90,35 @@ class AsyncFiles:
         return (await self.read(path)).decode()
 
     async def download(self, path: str, local: Union[str, PathLike[str]]) -> None:
-        """Copies a file to this computer, piece by piece."""
-        with open(local, "wb") as file:
-            async for piece in self.stream(path):
-                file.write(piece)
+        """Copies a file to this computer, piece by piece. It has its name when it is whole."""
+        part = f"{os.fspath(local)}.part"
+        try:
+            with open(part, "wb") as file:
+                async for piece in self.stream(path):
+                    file.write(piece)
+            os.replace(part, local)
+        except BaseException:
+            os.unlink(part)
+            raise
+
+    async def download_dir(self, path: str, local: Union[str, PathLike[str]]) -> int:
+        """Copies a directory to this computer with all that is in it; how many files.
+
+        Links are left out.
+        """
+        Path(local).mkdir(parents=True, exist_ok=True)
+        count = 0
+        async for info in self.list(path):
+            name = info.path.rpartition("/")[2]
+            # a name from a machine is never a way out of the directory here
+            if name in ("", ".", "..") or os.path.basename(name) != name:
+                continue
+            if info.kind == "directory":
+                count += await self.download_dir(info.path, Path(local, name))
+            elif info.kind == "file":
+                await self.download(info.path, Path(local, name))
+                count += 1
+        return count
 
     def stream(
         self, path: str, start: int = 0, end: Optional[int] = None

@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from os import PathLike
+from pathlib import Path
 from typing import Iterator, BinaryIO, Optional, Union
 
 import httpx
@@ -52,6 +55,22 @@ class Files:
         with open(local, "rb") as file:
             return self._put(path, pieces(file), mode, durability, repeatable=False)
 
+    def upload_dir(self, local: Union[str, PathLike[str]], path: str = "") -> int:
+        """Puts a directory of this computer with all that is in it; how many files.
+
+        Links are left out, and so are directories with nothing in them.
+        """
+        count = 0
+        for here in sorted(Path(local).iterdir()):
+            about = here.lstat()
+            there = f"{path}/{here.name}" if path else here.name
+            if stat.S_ISDIR(about.st_mode):
+                count += self.upload_dir(here, there)
+            elif stat.S_ISREG(about.st_mode):
+                self.upload(here, there, mode=format(about.st_mode & 0o777, "o"))
+                count += 1
+        return count
+
     def _put(
         self,
         path: str,
@@ -73,10 +92,35 @@ class Files:
         return (self.read(path)).decode()
 
     def download(self, path: str, local: Union[str, PathLike[str]]) -> None:
-        """Copies a file to this computer, piece by piece."""
-        with open(local, "wb") as file:
-            for piece in self.stream(path):
-                file.write(piece)
+        """Copies a file to this computer, piece by piece. It has its name when it is whole."""
+        part = f"{os.fspath(local)}.part"
+        try:
+            with open(part, "wb") as file:
+                for piece in self.stream(path):
+                    file.write(piece)
+            os.replace(part, local)
+        except BaseException:
+            os.unlink(part)
+            raise
+
+    def download_dir(self, path: str, local: Union[str, PathLike[str]]) -> int:
+        """Copies a directory to this computer with all that is in it; how many files.
+
+        Links are left out.
+        """
+        Path(local).mkdir(parents=True, exist_ok=True)
+        count = 0
+        for info in self.list(path):
+            name = info.path.rpartition("/")[2]
+            # a name from a machine is never a way out of the directory here
+            if name in ("", ".", "..") or os.path.basename(name) != name:
+                continue
+            if info.kind == "directory":
+                count += self.download_dir(info.path, Path(local, name))
+            elif info.kind == "file":
+                self.download(info.path, Path(local, name))
+                count += 1
+        return count
 
     def stream(
         self, path: str, start: int = 0, end: Optional[int] = None

@@ -1,0 +1,55 @@
+//! Files of this computer: into a machine and out of it, one by one and by the directory.
+
+use crate::{fresh, value};
+use stasis_sdk::{Client, Error, Result};
+use std::path::{Path, PathBuf};
+
+/// A directory of this run's own.
+struct Here(PathBuf);
+
+impl Here {
+    fn new() -> Here {
+        let dir = std::env::temp_dir().join(format!("stasis-scenario-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("in/sub")).expect("a directory");
+        Here(dir)
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).expect("a list").flatten();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+pub async fn directories(client: &Client) -> Result<()> {
+    let (here, machine) = (Here::new(), fresh(client).await?);
+    let (dir, files) = (&here.0, machine.files());
+    let large: Vec<u8> = (0..=255).cycle().take(3_000_000).collect();
+    std::fs::write(dir.join("in/large.bin"), &large).expect("a file");
+    std::fs::write(dir.join("in/sub/small"), "é").expect("a file");
+    assert_eq!(files.upload(dir.join("in/large.bin"), "one.bin").await?.size, 3_000_000);
+    assert_eq!(files.upload_dir(dir.join("in"), "tree").await?, 2);
+    let look = "open('tree/sub/small').read(), open('tree/large.bin', 'rb').read() == \
+                open('one.bin', 'rb').read() == bytes(range(256)) * 11718 + bytes(range(192))";
+    assert_eq!(value(&machine, look).await?, "('é', True)");
+    machine.run("import os; os.symlink('/etc/passwd', 'tree/link')").await?;
+    files.download("one.bin", dir.join("one.bin")).await?;
+    assert!(std::fs::read(dir.join("one.bin")).expect("a file") == large);
+    // links stay where they are, and nothing is there under another name
+    assert_eq!(files.download_dir("tree", dir.join("out")).await?, 2);
+    assert_eq!(names(&dir.join("out")), ["large.bin", "sub"]);
+    assert_eq!(std::fs::read(dir.join("out/sub/small")).expect("a file"), "é".as_bytes());
+    assert!(files.download("none", dir.join("none")).await.is_err());
+    assert_eq!(names(dir), ["in", "one.bin", "out"]);
+    let missing = files.upload(dir.join("none"), "none").await.expect_err("it is not there");
+    assert!(matches!(missing, Error::Local { .. }) && missing.code() == "client.file");
+    machine.remove().await
+}
