@@ -97,7 +97,7 @@ impl fmt::Display for Failure {
 
 impl From<stasis_engine::Error> for Failure {
     fn from(error: stasis_engine::Error) -> Failure {
-        Failure::new(error.code(), error.to_string())
+        Failure::new(error.code(), error.to_string()).hint(error.hint())
     }
 }
 
@@ -105,7 +105,7 @@ impl From<stasis_machine::Error> for Failure {
     fn from(error: stasis_machine::Error) -> Failure {
         let exit = Exit::of_status(error.problem().status());
         let failure = Failure::new(error.code(), error.to_string()).exit(exit);
-        Failure { hint: error.hint(), ..failure }
+        failure.hint(error.hint())
     }
 }
 

@@ -54,6 +54,24 @@ impl Error {
         }
     }
 
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Refused { .. } => "end or close what is named; docs/concepts/state.md has more",
+            Error::Io { .. } => "look at the data directory: its rights, and room on its disk",
+            Error::Image { .. } | Error::Pack { .. } | Error::Keep { .. } => {
+                "`stasis store check` says what is damaged, and mends what it can"
+            }
+            Error::Unfit(_) => "use a host like the one it was made on, or an earlier checkpoint",
+            Error::Step { .. } => {
+                "try again; `stasis doctor` says whether this host lacks something"
+            }
+            Error::Busy(_) => "use the program that has it open, or end it first",
+            Error::TooLarge(_) => "ask for a part of it",
+            Error::Gone => "try again: the machine is back at its last checkpoint",
+        }
+    }
+
     pub(crate) fn refused(pid: i32, what: impl Into<String>) -> Error {
         Error::Refused { pid, what: what.into() }
     }

@@ -68,6 +68,19 @@ impl BundleError {
             BundleError::Io(_) => "bundle.torn",
         }
     }
+
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            BundleError::Magic => "`stasis export` makes such files",
+            BundleError::Version(_) => "export it again with the same version of Stasis as here",
+            BundleError::Limit { .. } => "the file is damaged or was made to be: export it again",
+            BundleError::Digest | BundleError::Decode(_) | BundleError::Leftover(_) => {
+                "the file is damaged: copy it, or export it, again"
+            }
+            BundleError::Io(_) => "send the whole file, again",
+        }
+    }
 }
 
 impl BundleHead {

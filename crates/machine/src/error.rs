@@ -104,32 +104,40 @@ impl Error {
         }
     }
 
-    /// What to do next, where there is something.
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
-            Error::NoMachine(_) => "`stasis machine list` shows those there are".into(),
+    /// What to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            Error::NoMachine(_) => "`stasis machine list` shows those there are",
+            Error::NoInstruction { .. } => "`stasis history` shows those there are",
             Error::NoCheckpoint { .. } => {
                 "instructions that follow each other at once share the checkpoint of the last; \
                  `durability: local` keeps one for each"
-                    .into()
             }
-            Error::NoTemplate(_) => "`stasis template list` shows those there are".into(),
-            Error::TemplateInUse(..) => "remove those machines first".into(),
-            Error::Waiting(_) => "wait until they are over, or cancel them".into(),
+            Error::NoArtifact { .. } => "the result of an instruction names its artifacts",
+            Error::NoFile { .. } => "list a directory of that state to see what it has",
+            Error::Waiting(_) => "wait until they are over, or cancel them",
+            Error::NoTemplate(_) => "`stasis template list` shows those there are",
+            Error::TemplateInUse(..) => "remove those machines first",
+            Error::Invalid(_) => "/docs of a service shows what each request takes",
+            Error::Unfit(_) => "import it on a host like the one it comes from",
+            Error::Bundle(error) => error.hint(),
+            Error::Unsupported(..) => "`stasis doctor` says what is missing, and what mends it",
+            Error::QueueFull(..) => "wait for one to end, or cancel what waits",
             Error::OverQuota { what, .. } => match *what {
                 "MB of memory" => "machines that do nothing are moved out of memory: try again",
                 "instructions" => "wait for some to end, or cancel what waits",
                 _ => "remove machines that are not needed",
-            }
-            .into(),
-            Error::QueueFull(..) => "wait for one to end, or cancel what waits".into(),
-            Error::Unsupported(..) => {
-                "`stasis doctor` says what is missing, and what mends it".into()
-            }
-            Error::Template(error) => error.hint().into(),
-            Error::File { fault, .. } => fault.hint()?.into(),
-            _ => return None,
-        })
+            },
+            Error::Removed(_) => "make another one, or use another name",
+            Error::InUse(_) => "use the service that has it, end it, or name another --data-dir",
+            Error::Broken { .. } => "ask again: the machine is back at its last checkpoint",
+            Error::File { fault, .. } => fault.hint(),
+            Error::Io { .. } => "look at the data directory: its rights, and room on its disk",
+            Error::Engine(error) => error.hint(),
+            Error::Store(error) => error.hint(),
+            Error::Template(error) => error.hint(),
+        }
+        .into()
     }
 }
 

@@ -48,24 +48,37 @@ impl Error {
     }
 
     /// What an agent can do next: in the words of tools, where the host speaks of commands.
-    pub fn hint(&self) -> Option<String> {
+    pub fn hint(&self) -> String {
         use stasis_machine::Error as Machine;
-        Some(match self {
-            Error::Machine(Machine::NoMachine(_)) => "list_machines shows those there are".into(),
-            Error::Machine(Machine::NoTemplate(_)) => "list_templates shows those there are".into(),
-            Error::Machine(Machine::NoCheckpoint { .. }) => {
-                "show_history shows which instructions have a checkpoint".into()
+        match self {
+            Error::Machine(Machine::NoMachine(_)) => "list_machines shows those there are",
+            Error::Machine(Machine::NoTemplate(_)) => "list_templates shows those there are",
+            Error::Machine(Machine::NoInstruction { .. } | Machine::NoCheckpoint { .. }) => {
+                "show_history shows which instructions have a checkpoint"
+            }
+            Error::Machine(Machine::Invalid(_)) | Error::Invalid(_) => {
+                "the tool's description says what it takes"
             }
             Error::Machine(error) => return error.hint(),
-            _ => return None,
-        })
+            Error::Forkd(error) => match error.status {
+                400 => "the tool's description says what it takes",
+                403 => "ask whoever runs the service for a token that may",
+                404 => "list what there is",
+                _ => "call it again; if it stays so, the log of the service says more",
+            },
+            Error::Busy(_) => "call it again in a moment; nothing was begun",
+            Error::Unfinished(_) => "look whether it was done before calling it again",
+            Error::Io { .. } => "call it again; if it stays so, the log of the service says more",
+            Error::Handshake(_) => "begin with `initialize`",
+        }
+        .into()
     }
 
     pub(crate) fn body(&self) -> ErrorBody {
         ErrorBody {
             code: self.code().to_owned(),
             message: self.to_string(),
-            hint: self.hint(),
+            hint: Some(self.hint()),
             id: None,
         }
     }

@@ -9,7 +9,6 @@ use crate::keyring::Keyring;
 use crate::metrics::Metrics;
 use crate::trace::Traces;
 use crate::turns::Turns;
-use stasis_api::Problem;
 use stasis_machine::{Cause, Host, Machine};
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +114,7 @@ impl App {
             drop(turn);
             done
         });
-        let broke = |_| Failure::new(Problem::Internal, "service.broken", "a handler broke off");
+        let broke = |_| Failure::internal("service.broken", "a handler broke off");
         Ok(done.await.map_err(broke)??)
     }
 }

@@ -67,7 +67,8 @@ impl Caller {
             return Ok(());
         }
         let said = format!("the token does not have the scope `{}`", scope.word());
-        Err(Failure::new(Problem::Forbidden, "token.scope", said))
+        let failure = Failure::new(Problem::Forbidden, "token.scope", said);
+        Err(failure.hint("`stasis token new --scope` makes a token with the scopes it needs"))
     }
 }
 

@@ -41,18 +41,23 @@ impl Error {
         }
     }
 
-    pub fn hint(&self) -> Option<String> {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
         match self {
-            Error::Listen { .. } => Some("another service may listen there: name another".into()),
-            Error::Certificate { .. } => Some("certificate and key are PEM files".into()),
-            Error::Traces(_) => Some(
+            Error::Machine(error) => return error.hint(),
+            Error::Listen { .. } => "another service may listen there: name another",
+            Error::Certificate { .. } => "certificate and key are PEM files",
+            Error::Traces(_) => {
                 "otlp_endpoint, or OTEL_EXPORTER_OTLP_ENDPOINT, is the address of a collector that \
                  takes OTLP over HTTP, such as http://127.0.0.1:4318"
-                    .into(),
-            ),
-            Error::Machine(error) => error.hint(),
-            _ => None,
+            }
+            Error::Io { .. } => "look at the data directory: its rights, and room on its disk",
+            Error::RootToken => "leave STASIS_ROOT_TOKEN out, and one is made",
+            Error::Words(_) => "mend mcp.toml in the data directory, or remove it",
+            Error::Jwks { .. } => "jwt.jwks is a file or an https address with a JSON Web Key Set",
+            Error::Unsaved(_) => "they are as at their last checkpoint; `stasis history` shows it",
         }
+        .into()
     }
 }
 

@@ -15,7 +15,21 @@ pub struct Failure {
     pub problem: Problem,
     pub code: Cow<'static, str>,
     pub message: String,
-    pub hint: Option<String>,
+    pub hint: String,
+}
+
+/// A failure that does not say yet what to do about it. Only one that does can be told.
+pub struct Bare {
+    problem: Problem,
+    code: Cow<'static, str>,
+    message: String,
+}
+
+impl Bare {
+    pub fn hint(self, hint: impl Into<String>) -> Failure {
+        let Bare { problem, code, message } = self;
+        Failure { problem, code, message, hint: hint.into() }
+    }
 }
 
 pub type Result<T> = std::result::Result<T, Failure>;
@@ -24,8 +38,8 @@ pub type Result<T> = std::result::Result<T, Failure>;
 const LATER: HeaderValue = HeaderValue::from_static("1");
 
 impl Failure {
-    pub fn new(problem: Problem, code: &'static str, message: impl Into<String>) -> Failure {
-        Failure { problem, code: code.into(), message: message.into(), hint: None }
+    pub fn new(problem: Problem, code: &'static str, message: impl Into<String>) -> Bare {
+        Bare { problem, code: code.into(), message: message.into() }
     }
 
     pub fn invalid(message: impl Into<String>) -> Failure {
@@ -34,19 +48,27 @@ impl Failure {
     }
 
     pub fn stopping() -> Failure {
-        Failure::new(Problem::Unavailable, "service.stopping", "the service is stopping")
+        let failure =
+            Failure::new(Problem::Unavailable, "service.stopping", "the service is stopping");
+        failure.hint("ask again when it is back; what was accepted is not lost")
     }
 
-    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
-        self.hint = Some(hint.into());
-        self
+    /// Our own fault.
+    pub fn internal(code: &'static str, message: impl Into<String>) -> Failure {
+        let failure = Failure::new(Problem::Internal, code, message);
+        failure.hint("ask again; if it stays so, the log of the service says more under this id")
+    }
+
+    pub fn overloaded(message: impl Into<String>) -> Failure {
+        let failure = Failure::new(Problem::Unavailable, "service.overloaded", message);
+        failure.hint("ask again after `retry-after`; nothing was begun")
     }
 
     pub fn body(&self) -> ErrorBody {
         ErrorBody {
             code: self.code.to_string(),
             message: self.message.clone(),
-            hint: self.hint.clone(),
+            hint: Some(self.hint.clone()),
             id: REQUEST.try_with(String::clone).ok(),
         }
     }

@@ -1,7 +1,6 @@
 //! Bounds on what clients can make the service do at once.
 
 use crate::failure::{Failure, Result};
-use stasis_api::Problem;
 
 /// Bodies: code, and everything else.
 pub const CODE: usize = 32 << 20;
@@ -15,5 +14,5 @@ pub fn room_for_socket(open: i64) -> Result<()> {
         return Ok(());
     }
     let said = "too many WebSockets are open";
-    Err(Failure::new(Problem::Unavailable, "service.overloaded", said))
+    Err(Failure::overloaded(said))
 }

@@ -7,7 +7,7 @@ use prometheus::{
     Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
-use stasis_api::{Instruction, Problem, State as MachineState};
+use stasis_api::{Instruction, State as MachineState};
 use std::time::Duration;
 
 use crate::app::App;
@@ -140,9 +140,7 @@ fn resident() -> Option<i64> {
 pub async fn show(State(app): State<App>, caller: Caller) -> Result<impl IntoResponse> {
     caller.need(Scope::Host)?;
     count(&app);
-    let broke = |error: prometheus::Error| {
-        Failure::new(Problem::Internal, "service.metrics", error.to_string())
-    };
+    let broke = |error: prometheus::Error| Failure::internal("service.metrics", error.to_string());
     let text = app.metrics.text().map_err(broke)?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text))
 }

@@ -61,8 +61,10 @@ async fn open(
     upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
     caller.need(Scope::Machines)?;
-    let upgrade = upgrade
-        .map_err(|error| Failure::new(Problem::Invalid, "request.websocket", error.body_text()))?;
+    let upgrade = upgrade.map_err(|error| {
+        let failure = Failure::new(Problem::Invalid, "request.websocket", error.body_text());
+        failure.hint("this address is asked as a WebSocket; POST .../exec runs code over HTTP")
+    })?;
     room_for_socket(app.metrics.sockets.get())?;
     let client = client(&headers, &uri);
     let name = segments.get("name").to_owned();

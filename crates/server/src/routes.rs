@@ -63,5 +63,6 @@ async fn unknown(uri: Uri) -> Failure {
 async fn not_so(method: Method, uri: Uri) -> Response {
     let said = format!("{:?} cannot be asked with {method}", uri.path());
     let failure = Failure::new(Problem::Invalid, "request.method", said);
+    let failure = failure.hint("/docs shows which methods each address knows");
     (StatusCode::METHOD_NOT_ALLOWED, axum::Json(failure.body())).into_response()
 }

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt};
-use stasis_api::{ExecResult, Instruction, Problem, Range, ToClient};
+use stasis_api::{ExecResult, Instruction, Range, ToClient};
 use std::convert::Infallible;
 use std::time::Duration;
 use utoipa_axum::router::OpenApiRouter;
@@ -38,9 +38,7 @@ pub async fn patient(app: App, mut follower: Follower, render: Render) -> Result
 
 fn rendered(app: &App, end: &Instruction, render: Render) -> Result<String> {
     app.metrics.ended(end);
-    let broke = |error: serde_json::Error| {
-        Failure::new(Problem::Internal, "service.json", error.to_string())
-    };
+    let broke = |error: serde_json::Error| Failure::internal("service.json", error.to_string());
     render(end).map_err(broke)
 }
 

@@ -50,9 +50,8 @@ async fn create(
     let account = new.account.unwrap_or_else(|| caller.account.clone());
     let scopes = new.scopes.unwrap_or_else(|| vec![Scope::Machines.word().to_owned()]);
     check(&caller, &account, new.name.as_deref(), &scopes)?;
-    let broke = |error: std::io::Error| {
-        Failure::new(Problem::Internal, "service.io", format!("random bytes: {error}"))
-    };
+    let broke =
+        |error: std::io::Error| Failure::internal("service.io", format!("random bytes: {error}"));
     let (token, record) = mint(&account, new.name, scopes).map_err(broke)?;
     let kept = record.clone();
     app.block(move |host| host.set_token(&kept)).await?;
@@ -74,7 +73,8 @@ fn check(caller: &Caller, account: &str, name: Option<&str>, scopes: &[String]) 
     let more = scopes.iter().any(|word| !caller.scopes.contains(word));
     if more || !reaches(caller, account) {
         let said = "a token can only be given what the caller has itself";
-        return Err(Failure::new(Problem::Forbidden, "token.scope", said));
+        let failure = Failure::new(Problem::Forbidden, "token.scope", said);
+        return Err(failure.hint("leave out scopes and accounts that the caller does not have"));
     }
     Ok(())
 }
@@ -93,7 +93,8 @@ async fn revoke(
     let own = all.iter().any(|record| record.id == id && reaches(&caller, &record.account));
     if !own {
         let said = format!("there is no token {id:?}");
-        return Err(Failure::new(Problem::NotFound, "token.not_found", said));
+        let failure = Failure::new(Problem::NotFound, "token.not_found", said);
+        return Err(failure.hint("`stasis token list` shows those there are"));
     }
     let gone = id.clone();
     app.block(move |host| host.remove_token(&gone)).await?;

@@ -75,7 +75,8 @@ async fn export(
     let first = match told.recv().await {
         Some(Ok(piece)) => piece,
         Some(Err(error)) => {
-            return Err(Failure::new(Problem::Conflict, "export.failed", error.to_string()));
+            let failure = Failure::new(Problem::Conflict, "export.failed", error.to_string());
+            return Err(failure.hint("`stasis store check` finds what is damaged"));
         }
         None => Bytes::new(),
     };
@@ -119,7 +120,7 @@ async fn import(
         let mut from = In { told, piece: Bytes::new() };
         app.host.import(&caller.account, wanted.name, &mut from)
     });
-    let broke = |_| Failure::new(Problem::Internal, "service.broken", "a handler broke off");
+    let broke = |_| Failure::internal("service.broken", "a handler broke off");
     let machine = taken.await.map_err(broke)?;
     if machine.is_err() {
         // a client that is cut off while it sends may not hear why it was refused

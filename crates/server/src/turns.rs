@@ -8,7 +8,6 @@
 //! bound nobody waits: they are told to come again.
 
 use crate::failure::{Failure, Result};
-use stasis_api::Problem;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::oneshot;
@@ -52,7 +51,7 @@ impl Turns {
             }
             if queue.waiting >= WAITING {
                 let said = "too many requests wait for their turn";
-                return Err(Failure::new(Problem::Unavailable, "service.overloaded", said));
+                return Err(Failure::overloaded(said));
             }
             queue.wait(account)
         };

@@ -28,4 +28,15 @@ impl Error {
             Error::Missing(_) => "store.missing",
         }
     }
+
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Database(_) => "look at the data directory: its rights, and room on its disk",
+            Error::Field(_) => "records.db was changed by another program: restore it from a copy",
+            Error::Newer { .. } => "use the newer Stasis, or a data directory of its own",
+            Error::NameTaken(_) => "use that one, or another name",
+            Error::Missing(_) => "it was removed meanwhile: list what there is",
+        }
+    }
 }

@@ -86,8 +86,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
 }
 
 fn failed(error: stasis_server::Error) -> Failure {
-    let failure = Failure::new(error.code(), error.to_string());
-    Failure { hint: error.hint(), ..failure }
+    Failure::new(error.code(), error.to_string()).hint(error.hint())
 }
 
 /// A keeper that commands started gives way to a service, which does the same and more.

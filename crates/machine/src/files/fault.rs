@@ -102,16 +102,24 @@ impl Fault {
         }
     }
 
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> &'static str {
         match self {
-            Fault::NotAFile => Some("a directory is listed; pipes and devices are not read"),
-            Fault::NotEmpty => Some("`recursive` removes what is in it, too"),
-            Fault::TooMany(_) => Some("watch a directory further down, or without `recursive`"),
+            Fault::Missing => "list its directory to see what there is",
+            Fault::NotAFile => "a directory is listed; pipes and devices are not read",
+            Fault::NotADirectory => "a part of the path is a file: name its directory",
+            Fault::NotEmpty => "`recursive` removes what is in it, too",
+            Fault::Denied => "look at its mode and those of its directories; code may change them",
+            Fault::Elsewhere => "/proc, /dev and the like are read by code of the machine only",
+            Fault::Loop => "name the file itself instead of a link to it",
+            Fault::TooDeep => "remove it by code of the machine, or a part of it first",
+            Fault::TooMany(_) => "watch a directory further down, or without `recursive`",
             Fault::NoWatches => {
-                Some("end other watches, or raise the host's fs.inotify.max_user_* settings")
+                "end other watches, or raise the host's fs.inotify.max_user_* settings"
             }
-            Fault::Full(_) => Some("remove files, or raise the machine's `disk_mb`"),
-            _ => None,
+            Fault::Full(_) => "remove files, or raise the machine's `disk_mb`",
+            Fault::BadName(_) => "write a path without `..`, below /home/user or from / on",
+            Fault::Unsteady => "ask again; the host may be short of memory",
+            Fault::Io(_) => "ask again; look at room on the disk of the data directory",
         }
     }
 }

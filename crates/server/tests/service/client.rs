@@ -41,7 +41,9 @@ impl Reply {
     pub fn code(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{}\n{}", self.head, self.text());
         let body = self.json();
-        assert!(body["message"].is_string() && body["id"].is_string(), "{body}");
+        for part in ["message", "hint", "id"] {
+            assert!(body[part].as_str().is_some_and(|text| !text.is_empty()), "{part}: {body}");
+        }
         body["code"].as_str().expect("a code").to_owned()
     }
 }
