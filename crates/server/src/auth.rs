@@ -67,7 +67,7 @@ impl Caller {
             return Ok(());
         }
         let said = format!("the token does not have the scope `{}`", scope.word());
-        let failure = Failure::new(Problem::Forbidden, "token.scope", said);
+        let failure = Failure::about(Problem::Forbidden, "token.scope", said);
         Err(failure.hint("`stasis token new --scope` makes a token with the scopes it needs"))
     }
 }
@@ -81,6 +81,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 }
 
 pub fn unauthorized() -> Failure {
-    let failure = Failure::new(Problem::Unauthorized, "token.unknown", "no token that is known");
+    let failure = Failure::about(Problem::Unauthorized, "token.unknown", "no token that is known");
     failure.hint("send `authorization: Bearer id.secret`; `stasis token new` makes one")
 }

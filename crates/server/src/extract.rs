@@ -27,7 +27,7 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<App> for Input<T, MAX> {
         let bytes = tokio::time::timeout(app.patience, read).await.map_err(|_| late())?;
         let bytes = bytes.map_err(|_| {
             let said = format!("the body is longer than {MAX} bytes, or broke off");
-            let failure = Failure::new(Problem::TooLarge, "request.too_large", said);
+            let failure = Failure::about(Problem::TooLarge, "request.too_large", said);
             failure.hint("files of any length can be put: PUT /v1/machine/{name}/file")
         })?;
         parse(&bytes).map(Input)
@@ -47,13 +47,13 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 }
 
 fn not_json(why: impl std::fmt::Display) -> Failure {
-    let failure = Failure::new(Problem::Invalid, "request.json", format!("the body: {why}"));
+    let failure = Failure::about(Problem::Invalid, "request.json", format!("the body: {why}"));
     failure.hint("/docs shows what each route takes")
 }
 
 /// A body that does not come.
 pub fn late() -> Failure {
-    let failure = Failure::new(Problem::Invalid, "request.slow", "the body came too slowly");
+    let failure = Failure::about(Problem::Invalid, "request.slow", "the body came too slowly");
     failure.hint("send it again; nothing was done")
 }
 

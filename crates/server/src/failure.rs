@@ -38,29 +38,29 @@ pub type Result<T> = std::result::Result<T, Failure>;
 const LATER: HeaderValue = HeaderValue::from_static("1");
 
 impl Failure {
-    pub fn new(problem: Problem, code: &'static str, message: impl Into<String>) -> Bare {
+    pub fn about(problem: Problem, code: &'static str, message: impl Into<String>) -> Bare {
         Bare { problem, code: code.into(), message: message.into() }
     }
 
     pub fn invalid(message: impl Into<String>) -> Failure {
-        let failure = Failure::new(Problem::Invalid, "request.invalid", message);
+        let failure = Failure::about(Problem::Invalid, "request.invalid", message);
         failure.hint("/docs shows what each route takes")
     }
 
     pub fn stopping() -> Failure {
         let failure =
-            Failure::new(Problem::Unavailable, "service.stopping", "the service is stopping");
+            Failure::about(Problem::Unavailable, "service.stopping", "the service is stopping");
         failure.hint("ask again when it is back; what was accepted is not lost")
     }
 
     /// Our own fault.
     pub fn internal(code: &'static str, message: impl Into<String>) -> Failure {
-        let failure = Failure::new(Problem::Internal, code, message);
+        let failure = Failure::about(Problem::Internal, code, message);
         failure.hint("ask again; if it stays so, the log of the service says more under this id")
     }
 
     pub fn overloaded(message: impl Into<String>) -> Failure {
-        let failure = Failure::new(Problem::Unavailable, "service.overloaded", message);
+        let failure = Failure::about(Problem::Unavailable, "service.overloaded", message);
         failure.hint("ask again after `retry-after`; nothing was begun")
     }
 

@@ -144,7 +144,7 @@ async fn batch(
             }
             Some(Err(_)) => {
                 let said = "the body broke off; no file was made";
-                let failure = Failure::new(Problem::Invalid, "request.cut_off", said);
+                let failure = Failure::about(Problem::Invalid, "request.cut_off", said);
                 return Err(failure.hint("send it again"));
             }
         }

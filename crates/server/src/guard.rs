@@ -40,7 +40,7 @@ impl Guard {
         let host = text(headers, header::HOST).unwrap_or_default().to_ascii_lowercase();
         if !self.hosts.iter().any(|own| *own == host || own == without_port(&host)) {
             let said = format!("this service is not called {host:?}");
-            let failure = Failure::new(Problem::Forbidden, "request.host", said);
+            let failure = Failure::about(Problem::Forbidden, "request.host", said);
             return Err(failure.hint("`--allow-host` adds names it is called by"));
         }
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
@@ -52,7 +52,7 @@ impl Guard {
             return Ok(());
         }
         let said = format!("pages of {origin:?} may not use this service");
-        let failure = Failure::new(Problem::Forbidden, "request.origin", said);
+        let failure = Failure::about(Problem::Forbidden, "request.origin", said);
         Err(failure.hint("`--allow-origin` adds origins that may"))
     }
 

@@ -57,6 +57,6 @@ async fn whoami(caller: Caller) -> Json<Whoami> {
     responses((status = 403, body = stasis_api::ErrorBody)))]
 async fn signup() -> Failure {
     let said = "accounts of this service are made by whoever runs it";
-    Failure::new(Problem::Forbidden, "account.signup", said)
+    Failure::about(Problem::Forbidden, "account.signup", said)
         .hint("`stasis token new` makes a token")
 }

@@ -23,7 +23,7 @@ pub fn wanted(headers: &HeaderMap, size: u64) -> Result<Span> {
     };
     if start >= end {
         let said = format!("there are {size} bytes, and none in that range");
-        let failure = Failure::new(Problem::Range, "request.range", said);
+        let failure = Failure::about(Problem::Range, "request.range", said);
         return Err(failure.hint("a range begins before the end: `bytes=0-99`, or none at all"));
     }
     Ok(Span { start, length: end - start, whole: false })

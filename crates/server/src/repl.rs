@@ -62,7 +62,7 @@ async fn open(
 ) -> Result<Response> {
     caller.need(Scope::Machines)?;
     let upgrade = upgrade.map_err(|error| {
-        let failure = Failure::new(Problem::Invalid, "request.websocket", error.body_text());
+        let failure = Failure::about(Problem::Invalid, "request.websocket", error.body_text());
         failure.hint("this address is asked as a WebSocket; POST .../exec runs code over HTTP")
     })?;
     room_for_socket(app.metrics.sockets.get())?;

@@ -57,12 +57,12 @@ pub fn router(app: App) -> Router {
 
 async fn unknown(uri: Uri) -> Failure {
     let said = format!("there is nothing at {:?}", uri.path());
-    Failure::new(Problem::NotFound, "request.route", said).hint("/docs shows what there is")
+    Failure::about(Problem::NotFound, "request.route", said).hint("/docs shows what there is")
 }
 
 async fn not_so(method: Method, uri: Uri) -> Response {
     let said = format!("{:?} cannot be asked with {method}", uri.path());
-    let failure = Failure::new(Problem::Invalid, "request.method", said);
+    let failure = Failure::about(Problem::Invalid, "request.method", said);
     let failure = failure.hint("/docs shows which methods each address knows");
     (StatusCode::METHOD_NOT_ALLOWED, axum::Json(failure.body())).into_response()
 }

@@ -66,7 +66,7 @@ async fn build(
 ) -> Result<Response> {
     caller.need(Scope::Templates)?;
     let recipe = Recipe::parse(&request.recipe).map_err(|error| {
-        Failure::new(Problem::Invalid, error.code(), error.to_string()).hint(error.hint())
+        Failure::about(Problem::Invalid, error.code(), error.to_string()).hint(error.hint())
     })?;
     let (say, said) = mpsc::channel(LINES);
     tokio::spawn(async move {

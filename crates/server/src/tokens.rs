@@ -73,7 +73,7 @@ fn check(caller: &Caller, account: &str, name: Option<&str>, scopes: &[String]) 
     let more = scopes.iter().any(|word| !caller.scopes.contains(word));
     if more || !reaches(caller, account) {
         let said = "a token can only be given what the caller has itself";
-        let failure = Failure::new(Problem::Forbidden, "token.scope", said);
+        let failure = Failure::about(Problem::Forbidden, "token.scope", said);
         return Err(failure.hint("leave out scopes and accounts that the caller does not have"));
     }
     Ok(())
@@ -93,7 +93,7 @@ async fn revoke(
     let own = all.iter().any(|record| record.id == id && reaches(&caller, &record.account));
     if !own {
         let said = format!("there is no token {id:?}");
-        let failure = Failure::new(Problem::NotFound, "token.not_found", said);
+        let failure = Failure::about(Problem::NotFound, "token.not_found", said);
         return Err(failure.hint("`stasis token list` shows those there are"));
     }
     let gone = id.clone();

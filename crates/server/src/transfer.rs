@@ -75,7 +75,7 @@ async fn export(
     let first = match told.recv().await {
         Some(Ok(piece)) => piece,
         Some(Err(error)) => {
-            let failure = Failure::new(Problem::Conflict, "export.failed", error.to_string());
+            let failure = Failure::about(Problem::Conflict, "export.failed", error.to_string());
             return Err(failure.hint("`stasis store check` finds what is damaged"));
         }
         None => Bytes::new(),
