@@ -108,7 +108,7 @@ impl Drop for Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Problem;
+    use stasis_api::Problem;
 
     #[tokio::test]
     async fn turns_come_back() {
