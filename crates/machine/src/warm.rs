@@ -1,11 +1,11 @@
 //! Images held in memory, in parked processes, so that restores of them are fast and share pages.
 //!
-//!   an image is wanted ─┬─ parked ──────────► restored from there
-//!                       ├─ nobody asked yet ─► restored from its files alone, at once
-//!                       └─ asked before ────► waits until the thread here has parked it
+//!   an image is wanted ─┬─ parked ────────────► restored from there
+//!                       ├─ few asked so far ──► restored from its files alone, at once
+//!                       └─ many asked so far ─► waits until the thread here has parked it
 //!
-//! Whoever is first at a service that has just started does not wait for a template to be built;
-//! a burst does, so that it shares one copy. What many branches start from is parked for as long
+//! The first ones at a service that has just started do not wait for a template to be built; a
+//! burst does, so that it shares one copy. What many branches start from is parked for as long
 //! as it is used. If parking fails, the next one is the first again, and meets what is wrong.
 
 use crate::error::Result;
@@ -17,8 +17,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long after the first of them others may come before it is worth a parked process.
+/// How long after the first of them others may come before it is worth a parked process, and how
+/// many do without one: each has a copy of its own.
 const QUIET: Duration = Duration::from_millis(150);
+const ALONE: u32 = 4;
 /// States that branches started from: how many are held, and for how long after their last use.
 const BRANCHED: usize = 4;
 const LULL: Duration = Duration::from_secs(20);
@@ -37,9 +39,14 @@ struct All<T> {
 }
 
 enum State<T> {
-    /// Somebody asked for it; it is parked from then on.
-    Wanted(Instant),
-    Parking,
+    /// So many asked for it; it is parked from then on.
+    Wanted {
+        from: Instant,
+        asked: u32,
+    },
+    Parking {
+        asked: u32,
+    },
     Parked {
         image: T,
         /// When it was last used, if it is held only for a while.
@@ -55,14 +62,22 @@ impl<T> Default for All<T> {
 
 impl<T> All<T> {
     fn due(&self, now: Instant) -> Option<ImageId> {
-        let is_due = |state: &State<T>| matches!(state, State::Wanted(from) if *from <= now);
+        let is_due = |state: &State<T>| matches!(state, State::Wanted { from, .. } if *from <= now);
         self.images.iter().find(|(_, state)| is_due(state)).map(|(id, _)| *id)
+    }
+
+    fn begin(&mut self, id: ImageId) {
+        if let Some(state) = self.images.get_mut(&id)
+            && let State::Wanted { asked, .. } = *state
+        {
+            *state = State::Parking { asked };
+        }
     }
 
     /// When there is something to do next.
     fn next(&self, now: Instant) -> Duration {
         let wanted = self.images.values().filter_map(|state| match state {
-            State::Wanted(from) => Some(from.saturating_duration_since(now)),
+            State::Wanted { from, .. } => Some(from.saturating_duration_since(now)),
             _ => None,
         });
         wanted.min().unwrap_or(LOOK)
@@ -108,22 +123,25 @@ impl Warm {
         self.parked(id).is_some()
     }
 
-    /// Says that an image is in use, and waits until it is parked unless this is the first to say
-    /// so.
+    /// Says that an image is in use, and waits until it is parked unless few have said so.
     fn want(&self, id: ImageId) {
         let mut all = self.all();
         while !all.over {
             let now = Instant::now();
             match all.images.get_mut(&id) {
                 Some(State::Parked { .. }) => return,
+                Some(State::Wanted { asked, .. } | State::Parking { asked }) if *asked < ALONE => {
+                    *asked += 1;
+                    return;
+                }
                 // told once: those who wait would otherwise keep waking each other
-                Some(State::Wanted(from)) if *from > now => {
+                Some(State::Wanted { from, .. }) if *from > now => {
                     *from = now;
                     self.changed.notify_all();
                 }
-                Some(State::Wanted(_) | State::Parking) => {}
+                Some(State::Wanted { .. } | State::Parking { .. }) => {}
                 None => {
-                    all.images.insert(id, State::Wanted(now + QUIET));
+                    all.images.insert(id, State::Wanted { from: now + QUIET, asked: 1 });
                     self.changed.notify_all();
                     return;
                 }
@@ -201,7 +219,7 @@ fn keep_warm(host: &Weak<Inner>) {
         }
         let (gone, due) = (all.thin_out(now), all.due(now));
         match due {
-            Some(id) => drop(all.images.insert(id, State::Parking)),
+            Some(id) => all.begin(id),
             None if gone.is_empty() => {
                 let wait = all.next(now);
                 drop(host.warm.changed.wait_timeout(all, wait));
@@ -243,10 +261,10 @@ mod tests {
         let now = Instant::now();
         let mut all: All<()> = All::default();
         assert_eq!((all.due(now), all.next(now)), (None, LOOK));
-        all.images.insert(id(1), State::Wanted(now + QUIET));
+        all.images.insert(id(1), State::Wanted { from: now + QUIET, asked: 1 });
         assert_eq!((all.due(now), all.next(now)), (None, QUIET));
         assert_eq!(all.due(now + QUIET), Some(id(1)));
-        all.images.insert(id(1), State::Parking);
+        all.begin(id(1));
         assert_eq!(all.due(now + QUIET), None);
     }
 

@@ -25,8 +25,9 @@ const HEAD_IN_TIME: Duration = Duration::from_secs(30);
 const HANDSHAKE_IN_TIME: Duration = Duration::from_secs(10);
 const BUFFER: usize = 64 << 10;
 const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
-                    retry-after: 1\r\nconnection: close\r\ncontent-length: 62\r\n\r\n\
-                    {\"code\":\"service.overloaded\",\"message\":\"too many connections\"}";
+                    retry-after: 1\r\nconnection: close\r\ncontent-length: 120\r\n\r\n\
+                    {\"code\":\"service.overloaded\",\"message\":\"too many connections\",\
+                    \"hint\":\"ask again after `retry-after`; nothing was begun\"}";
 
 /// Where a request comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,6 +29,7 @@ fn one_connection_too_many_is_sent_away_and_comes_back_later() {
     assert_eq!(away.status, 503);
     assert!(away.head.contains("retry-after"), "{}", away.head);
     assert_eq!(away.json()["code"], "service.overloaded");
+    assert!(away.json()["hint"].as_str().is_some_and(|hint| hint.contains("retry-after")));
     drop(open);
     while client.get("/health").status != 200 {
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -7,11 +7,11 @@ use crate::bench::samples::Samples;
 use crate::failure::Result;
 use std::time::Duration;
 
-/// A thread that writes without end, and keeps the longest time between two writes.
+/// A thread that writes all over 1 MiB without end, and keeps the longest time between two writes.
 const WRITER: &str = "import threading, time\n\
     seen = [0.0]\n\
     def write():\n\
-    \x20   block = bytearray(8 << 20)\n\
+    \x20   block = bytearray(1 << 20)\n\
     \x20   at, last = 0, time.perf_counter()\n\
     \x20   while True:\n\
     \x20       at = (at + 4096) % len(block)\n\
