@@ -62,10 +62,10 @@ struct Unsaved {
 
 /// A refused checkpoint is tried again after this long, or after the next instruction.
 const RETRY: Duration = Duration::from_secs(60);
-/// How long a checkpoint gives way to others, how much work may be at risk for that, and how long
-/// it is put off at most when the machine itself is asked again and again.
-const GIVE_WAY: Duration = Duration::from_millis(500);
-const PUT_OFF: Duration = Duration::from_secs(2);
+/// How long a checkpoint gives way to others, whether its machine is asked again meanwhile or not,
+/// and how much more work may be at risk for that.
+const GIVE_WAY: Duration = Duration::from_secs(2);
+const MORE_RISK: Duration = Duration::from_millis(500);
 /// How often a checkpoint that gives way looks whether it still must.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -182,8 +182,8 @@ impl<W> Queue<W> {
         match crowded {
             false => unsaved.work >= self.rules.at_risk,
             true => {
-                unsaved.work >= self.rules.at_risk.saturating_add(GIVE_WAY)
-                    || now >= unsaved.since + PUT_OFF
+                unsaved.work >= self.rules.at_risk.saturating_add(MORE_RISK)
+                    || now >= unsaved.since + GIVE_WAY
             }
         }
     }
@@ -267,9 +267,9 @@ mod tests {
         assert!(queue.offer(1) && queue.offer(2));
         assert_eq!(queue.next(due, crowd), Next::Run(1));
         queue.ran(due, Duration::from_millis(1));
-        assert_eq!(queue.next(now + PUT_OFF, crowd), Next::Checkpoint);
+        assert_eq!(queue.next(now + GIVE_WAY, crowd), Next::Checkpoint);
         queue.saved();
-        queue.ran(due, GIVE_WAY + RULES.at_risk);
+        queue.ran(due, MORE_RISK + RULES.at_risk);
         assert_eq!(queue.next(due, crowd), Next::Checkpoint);
     }
 
