@@ -51,7 +51,9 @@ impl World {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let home = self.dir.path();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+        // whoever runs the tests in the background has Ctrl-C ignored, and what it starts as well
+        let mut command = Command::new("/usr/bin/env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_stasis")]);
         command.args(args).env_clear().current_dir(home).env("HOME", home);
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.envs(self.env.iter().cloned());
