@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use stasis_server::{Listen, Options};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Against hangs only.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn put(client: &Client, machine: &str, path: &str, bytes: &[u8]) -> Value {
     client.send("PUT", &format!("/v1/machine/{machine}/file?path={path}"), &[], bytes).good()
@@ -258,7 +261,7 @@ fn changes_are_watched_over_a_swap() {
 /// Opens a watch; waits for one event after the other.
 fn watching(client: &Client, name: &str, query: &str) -> impl FnMut(Value) + use<> {
     let mut stream = TcpStream::connect(client.address).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let head = format!(
         "GET /v1/machine/{name}/file/watch?{query} HTTP/1.1\r\nhost: {}\r\n\
          authorization: Bearer {}\r\n\r\n",
@@ -267,8 +270,11 @@ fn watching(client: &Client, name: &str, query: &str) -> impl FnMut(Value) + use
     stream.write_all(head.as_bytes()).expect("sent");
     let mut lines = BufReader::new(stream).lines();
     move |wanted| {
-        let wanted = format!("data: {wanted}");
-        while lines.next().expect("a line").expect("text") != wanted {}
+        let (wanted, end) = (format!("data: {wanted}"), Instant::now() + PATIENCE);
+        // the service says something now and then, so that reading alone would never give up
+        while lines.next().expect("a line").expect("text") != wanted {
+            assert!(Instant::now() < end, "not told: {wanted}");
+        }
     }
 }
 
@@ -278,9 +284,10 @@ fn all_below_a_directory_is_watched() {
     let name = client.machine();
     client.run(&name, "import os; os.makedirs('/tmp/w/old/older')");
     let mut until = watching(&client, &name, "path=/tmp/w&recursive=true");
+    until(json!({ "kind": "watching" }));
     let mut told = |kind: &str, name: &str| until(json!({ "kind": kind, "name": name }));
     let run = |code: &str| assert!(client.run(&name, code)["error"].is_null(), "{code}");
-    // as soon as it was there, and what comes with its directories
+    // what is there, and what comes with its directories
     run("open('/tmp/w/old/older/a', 'w').write('x')");
     told("created", "old/older/a");
     told("written", "old/older/a");
