@@ -4,8 +4,8 @@
 //!                       ├─ few asked so far ──► restored from its files alone, at once
 //!                       └─ many asked so far ─► waits until the thread here has parked it
 //!
-//! The first ones at a service that has just started do not wait for a template to be built; a
-//! burst does, so that it shares one copy. What many branches start from is parked for as long
+//! The first one at a service that has just started does not wait for a template to be built; those
+//! behind it do, so that they share one copy. What many branches start from is parked for as long
 //! as it is used. If parking fails, the next one is the first again, and meets what is wrong.
 
 use crate::error::Result;
@@ -18,9 +18,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long after the first of them others may come before it is worth a parked process, and how
-/// many do without one: each has a copy of its own.
+/// many do without one: each has a copy of its own, and damage in it is met only when it is read.
 const QUIET: Duration = Duration::from_millis(150);
-const ALONE: u32 = 4;
+const ALONE: u32 = 1;
 /// States that branches started from: how many are held, and for how long after their last use.
 const BRANCHED: usize = 4;
 const LULL: Duration = Duration::from_secs(20);
