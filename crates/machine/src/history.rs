@@ -70,9 +70,6 @@ impl Host {
             None => source.ask(|driver| driver.current_image())?,
         };
         fault::point("branch.captured")?;
-        if branch.names.len() > 1 {
-            self.inner().park_for_branches(&image)?;
-        }
         let made = source.record().made.clone();
         let one = |name: Option<Name>| {
             let mut tags = made.tags.clone();
@@ -88,10 +85,14 @@ impl Host {
                 ..made.clone()
             })
         };
-        self.inner().in_turn(&made.account, || {
+        let machines = self.inner().in_turn(&made.account, || {
             self.inner().admit_machines(&made.account, branch.names.len())?;
             self.add_all(branch.names.into_iter().map(one))
-        })
+        })?;
+        if machines.len() > 1 {
+            self.inner().park_for_branches(&image);
+        }
+        Ok(machines)
     }
 
     /// All or none: a taken name leaves nothing behind.

@@ -1,12 +1,13 @@
 //! Images held in memory, in parked processes, so that restores of them are fast and share pages.
 //!
-//!   an image is wanted ─┬─ parked ────────────► restored from there
-//!                       ├─ few asked so far ──► restored from its files alone, at once
-//!                       └─ many asked so far ─► waits until the thread here has parked it
+//!   an image is wanted ─┬─ parked ──────────► restored from there
+//!                       ├─ nobody asked yet ─► restored from its files alone, at once
+//!                       └─ asked before ────► waits until the thread here has parked it
 //!
-//! The first one at a service that has just started does not wait for a template to be built; those
-//! behind it do, so that they share one copy. What many branches start from is parked for as long
-//! as it is used. If parking fails, the next one is the first again, and meets what is wrong.
+//! The first one at a service that has just started does not wait for a template to be built. Those
+//! behind it do, so that they share one copy, and meet damage before they run. What many branches
+//! start from is parked for as long as it is used. If parking fails, the next one is the first
+//! again, and meets what is wrong.
 
 use crate::error::Result;
 use crate::host::Inner;
@@ -17,10 +18,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long after the first of them others may come before it is worth a parked process, and how
-/// many do without one: each has a copy of its own, and damage in it is met only when it is read.
+/// How long the first one has the processors for itself, unless others come.
 const QUIET: Duration = Duration::from_millis(150);
-const ALONE: u32 = 1;
 /// States that branches started from: how many are held, and for how long after their last use.
 const BRANCHED: usize = 4;
 const LULL: Duration = Duration::from_secs(20);
@@ -39,14 +38,9 @@ struct All<T> {
 }
 
 enum State<T> {
-    /// So many asked for it; it is parked from then on.
-    Wanted {
-        from: Instant,
-        asked: u32,
-    },
-    Parking {
-        asked: u32,
-    },
+    /// Somebody asked for it; it is parked from then on.
+    Wanted(Instant),
+    Parking,
     Parked {
         image: T,
         /// When it was last used, if it is held only for a while.
@@ -62,22 +56,14 @@ impl<T> Default for All<T> {
 
 impl<T> All<T> {
     fn due(&self, now: Instant) -> Option<ImageId> {
-        let is_due = |state: &State<T>| matches!(state, State::Wanted { from, .. } if *from <= now);
+        let is_due = |state: &State<T>| matches!(state, State::Wanted(from) if *from <= now);
         self.images.iter().find(|(_, state)| is_due(state)).map(|(id, _)| *id)
-    }
-
-    fn begin(&mut self, id: ImageId) {
-        if let Some(state) = self.images.get_mut(&id)
-            && let State::Wanted { asked, .. } = *state
-        {
-            *state = State::Parking { asked };
-        }
     }
 
     /// When there is something to do next.
     fn next(&self, now: Instant) -> Duration {
         let wanted = self.images.values().filter_map(|state| match state {
-            State::Wanted { from, .. } => Some(from.saturating_duration_since(now)),
+            State::Wanted(from) => Some(from.saturating_duration_since(now)),
             _ => None,
         });
         wanted.min().unwrap_or(LOOK)
@@ -123,25 +109,21 @@ impl Warm {
         self.parked(id).is_some()
     }
 
-    /// Says that an image is in use, and waits until it is parked unless few have said so.
+    /// Says that an image is in use, and waits until it is parked unless nobody said so before.
     fn want(&self, id: ImageId) {
         let mut all = self.all();
         while !all.over {
             let now = Instant::now();
             match all.images.get_mut(&id) {
                 Some(State::Parked { .. }) => return,
-                Some(State::Wanted { asked, .. } | State::Parking { asked }) if *asked < ALONE => {
-                    *asked += 1;
-                    return;
-                }
                 // told once: those who wait would otherwise keep waking each other
-                Some(State::Wanted { from, .. }) if *from > now => {
+                Some(State::Wanted(from)) if *from > now => {
                     *from = now;
                     self.changed.notify_all();
                 }
-                Some(State::Wanted { .. } | State::Parking { .. }) => {}
+                Some(State::Wanted(_) | State::Parking) => {}
                 None => {
-                    all.images.insert(id, State::Wanted { from: now + QUIET, asked: 1 });
+                    all.images.insert(id, State::Wanted(now + QUIET));
                     self.changed.notify_all();
                     return;
                 }
@@ -180,19 +162,18 @@ impl Inner {
 
     /// Holds a state that many branches are about to start from. They start without, only slower,
     /// if that cannot be done.
-    pub fn park_for_branches(&self, name: &str) -> Result<()> {
-        let image = self.image(name)?;
-        if self.warm.is_parked(image.id) {
-            return Ok(());
-        }
-        match self.engine.park(&image) {
-            Ok(()) => {
-                let used = Some(Instant::now());
-                self.warm.ended(image.id, Some(State::Parked { image, used }));
+    pub fn park_for_branches(&self, name: &str) {
+        let parked = self.image(name).and_then(|image| {
+            if !self.warm.is_parked(image.id) {
+                self.engine.park(&image)?;
+                let (id, used) = (image.id, Some(Instant::now()));
+                self.warm.ended(id, Some(State::Parked { image, used }));
             }
-            Err(error) => tracing::warn!(%error, image = name, "branches start without a template"),
+            Ok(())
+        });
+        if let Err(error) = parked {
+            tracing::warn!(%error, image = name, "branches start without a template");
         }
-        Ok(())
     }
 
     /// Lets go of an image that is no template any more.
@@ -219,7 +200,7 @@ fn keep_warm(host: &Weak<Inner>) {
         }
         let (gone, due) = (all.thin_out(now), all.due(now));
         match due {
-            Some(id) => all.begin(id),
+            Some(id) => drop(all.images.insert(id, State::Parking)),
             None if gone.is_empty() => {
                 let wait = all.next(now);
                 drop(host.warm.changed.wait_timeout(all, wait));
@@ -261,10 +242,10 @@ mod tests {
         let now = Instant::now();
         let mut all: All<()> = All::default();
         assert_eq!((all.due(now), all.next(now)), (None, LOOK));
-        all.images.insert(id(1), State::Wanted { from: now + QUIET, asked: 1 });
+        all.images.insert(id(1), State::Wanted(now + QUIET));
         assert_eq!((all.due(now), all.next(now)), (None, QUIET));
         assert_eq!(all.due(now + QUIET), Some(id(1)));
-        all.begin(id(1));
+        all.images.insert(id(1), State::Parking);
         assert_eq!(all.due(now + QUIET), None);
     }
 
