@@ -14,6 +14,7 @@ import select
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 cli, base, token = sys.argv[1:]
@@ -21,6 +22,7 @@ home = tempfile.mkdtemp(prefix="forevervm-")
 config = os.path.join(home, ".config/forevervm/config.json")
 environment = {"HOME": home, "PATH": os.environ["PATH"], "TERM": "xterm"}
 PATIENCE = 120
+TOKEN = "Enter your token"
 
 
 def plain(text):
@@ -46,7 +48,13 @@ def on_terminal(args, talk=()):
         said += piece.decode(errors="replace")
         while talk and (found := re.compile(talk[0][0]).search(plain(said), heard)):
             heard = found.end()
-            os.write(terminal, talk.pop(0)[1].encode() + b"\r")
+            pattern, typed = talk.pop(0)
+            if pattern == TOKEN:
+                # what is typed before it stops the echo is thrown away by the CLI
+                while termios.tcgetattr(terminal)[3] & termios.ECHO:
+                    assert time.monotonic() < end, f"{args} echoes what is secret: {said}"
+                    time.sleep(0.01)
+            os.write(terminal, typed.encode() + b"\r")
     os.close(terminal)
     assert not talk, f"{args} never said {talk[0][0]!r}: {said}"
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), plain(said)
@@ -67,9 +75,9 @@ def signing_up_and_in():
         [("Enter your email", "me@example.com"), ("Give your account a name", "somebody")],
     )
     assert code == 1 and "account.signup" in said, said
-    code, said = on_terminal(["login", "--api-base-url", base], [("Enter your token", "a.b")])
+    code, said = on_terminal(["login", "--api-base-url", base], [(TOKEN, "a.b")])
     assert code == 1 and "token.unknown" in said and not os.path.exists(config), said
-    code, said = on_terminal(["login", "--api-base-url", base], [("Enter your token", token)])
+    code, said = on_terminal(["login", "--api-base-url", base], [(TOKEN, token)])
     assert code == 0 and "Logged in as root" in said, said
     written = json.load(open(config))
     assert written == {"token": token, "server_url": base + "/"}, written

@@ -117,6 +117,8 @@ def count():
             resets, heard, stream = resets + 1, n, connect()
 thread = threading.Thread(target=count)
 thread.start()
+while not heard:
+    time.sleep(0.01)
 """,
 )
 look = "stop = True; thread.join(); ok = int(os.pread(file, 12, 0)) == n == heard > 0"
