@@ -162,10 +162,10 @@ impl Inner {
 
     /// Holds a state that many branches are about to start from. They start without, only slower,
     /// if that cannot be done.
-    pub fn park_for_branches(&self, name: &str) {
+    pub fn park_for_branches(&self, name: &str, branches: usize) {
         let parked = self.image(name).and_then(|image| {
             if !self.warm.is_parked(image.id) {
-                self.engine.park(&image)?;
+                self.engine.park_for_burst(&image, branches)?;
                 let (id, used) = (image.id, Some(Instant::now()));
                 self.warm.ended(id, Some(State::Parked { image, used }));
             }
