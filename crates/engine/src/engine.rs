@@ -266,17 +266,19 @@ impl Engine {
     /// Lets a parked process go. Its image stays.
     pub fn evict(&self, image: ImageId) -> bool {
         let evicted = self.parked.remove(image);
+        self.store.forget_pages();
         self.spares.forget(image);
         evicted
     }
 
     pub fn evict_all(&self) {
         self.parked.clear();
-        self.spares.clear();
+        self.drop_spares();
     }
 
-    /// Lets go of what was forked ahead, when memory is short.
+    /// Lets go of what was forked and read ahead, when memory is short.
     pub fn drop_spares(&self) {
+        self.store.forget_pages();
         self.spares.clear();
     }
 

@@ -264,9 +264,26 @@ impl Copied {
         self.mappings.iter().filter(nameless).map(Listed::to_mapping).collect()
     }
 
+    /// The mapping that began at an address.
+    fn listed(&self, start: u64) -> Option<&Listed> {
+        let index = self.mappings.partition_point(|listed| listed.raw.start < start);
+        self.mappings.get(index).filter(|listed| listed.raw.start == start)
+    }
+
+    /// Which file system what is mapped at an address is on.
+    pub fn device_at(&self, start: u64) -> Option<(u32, u32)> {
+        self.listed(start).map(|listed| listed.backing.device)
+    }
+
+    /// Which file system a mapped file is on.
+    pub fn device_of(&self, path: &str) -> Option<(u32, u32)> {
+        let found = self.mappings.iter().find(|listed| listed.backing.name == path);
+        found.map(|listed| listed.backing.device)
+    }
+
     /// Whether a file is mapped at an address as it was in the pause.
     pub fn still_maps(&self, vmas: &Vmas, start: u64) -> bool {
-        let listed = self.mappings.iter().find(|listed| listed.raw.start == start);
+        let listed = self.listed(start);
         let told = vmas.describe(start).ok();
         listed.zip(told).is_some_and(|(listed, told)| {
             let backing = &listed.backing;

@@ -19,6 +19,7 @@ mod filters;
 mod held;
 mod inherited;
 mod jobs;
+mod lasting;
 mod mappings;
 mod pages;
 mod process;
@@ -38,7 +39,8 @@ use crate::freeze::{Frozen, FrozenProcess};
 use crate::store::{Image, Store};
 use crate::tree::Tree;
 use copied::Room;
-use mappings::Completeness;
+use lasting::Lasting;
+use mappings::{Around, Completeness};
 use stasis_image::model::*;
 use stasis_sandbox::cgroup;
 use stasis_sys::{arch, libc, process as sysprocess};
@@ -153,7 +155,10 @@ fn pause(
     fault::point("capture.thawed")?;
     inherited::read_all(&stills, &mut processes)?;
     let mut mapped_files = Vec::new();
-    let read = mappings::read_all(&stills, &mut processes, &mut mapped_files, &segments, closer)?;
+    let parent = tree.last_image();
+    let around =
+        Around { segments: &segments, closer, lasting: Lasting::of(parent.as_ref(), &files) };
+    let read = mappings::read_all(&stills, &mut processes, &mut mapped_files, &around)?;
     match read {
         Completeness::Whole => {}
         Completeness::Lacking => tree.memo().look_closer = true,

@@ -25,6 +25,7 @@ mod keepers;
 mod known;
 mod marks;
 mod names;
+mod recent;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -42,6 +43,7 @@ use crate::error::{Doing, Error, Result};
 use crate::fault;
 use codec::{decode, encode};
 use known::Known;
+use recent::Recent;
 use stasis_image::model::Manifest;
 use stasis_image::{Form, ImageId, PackReader, PackRoot, PageHash};
 use stasis_sys::{files as sysfiles, libc};
@@ -68,6 +70,7 @@ pub struct Store {
     dir: PathBuf,
     next: AtomicU64,
     known: Mutex<Known>,
+    recent: Recent,
     keepers: Arc<Keepers>,
     /// Held by whoever removes or replaces files.
     turn: Mutex<()>,
@@ -93,6 +96,7 @@ impl Store {
             dir: dir.to_owned(),
             next: AtomicU64::new(0),
             known: Mutex::default(),
+            recent: Recent::default(),
             keepers,
             turn: Mutex::default(),
             _lock: lock,
@@ -157,6 +161,26 @@ impl Store {
         }
         let path = self.pack_path(root, Form::Plain);
         Err(missing()).doing(|| format!("open {}", path.display()))
+    }
+
+    /// Fills `buf` with pages of a pack, verified; `again` says whether they may be wanted soon.
+    pub fn read_pages(&self, root: PackRoot, slot: u64, buf: &mut [u8], again: bool) -> Result<()> {
+        let key = (root, slot, buf.len());
+        if let Some(pages) = self.recent.get(&key).filter(|_| again) {
+            buf.copy_from_slice(&pages);
+            return Ok(());
+        }
+        let read = self.pack(root)?.read(slot, buf);
+        read.map_err(|source| Error::Pack { root: root.to_string(), source })?;
+        if again {
+            self.recent.add(key, buf);
+        }
+        Ok(())
+    }
+
+    /// Lets go of pages in memory.
+    pub fn forget_pages(&self) {
+        self.recent.clear();
     }
 
     /// Where a page with this content is already kept. The pack stays while its reader lives.
