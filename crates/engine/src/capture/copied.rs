@@ -8,7 +8,7 @@
 
 use super::inherited::{self, Asked};
 use super::mappings::{self, Nameless};
-use super::pages::{self, Own, split_changed};
+use super::pages::{self, Own, Range, split_changed};
 use super::still::with_untracked;
 use crate::error::{Doing, Result};
 use crate::freeze::FrozenProcess;
@@ -90,19 +90,34 @@ pub fn may_be_small(written: &[Region]) -> bool {
     size <= MOST && lister().is_some()
 }
 
-/// What can be seen of a process that stands still without calling into it.
+/// The mappings of a process that stands still, as they can be seen without calling into it.
+pub struct Outline {
+    pid: i32,
+    mappings: Vec<Listed>,
+    large: Vec<Range>,
+}
+
+/// Those, and the pages in them.
 pub struct Seen {
     mappings: Vec<Listed>,
     own: Own,
 }
 
-/// Looks at a process; `None` when something is not understood, and a twin is to be made.
-pub fn see(pid: i32) -> Result<Option<Seen>> {
-    let Some(mappings) = lister().and_then(|lister| list(lister, pid).ok()) else {
-        return Ok(None);
-    };
-    let own = pages::own_pages(pid, &large_anonymous(&mappings))?;
-    Ok(Some(Seen { mappings, own }))
+impl Outline {
+    /// Looks at a process; `None` when something is not understood, and a twin is to be made.
+    pub fn of(pid: i32) -> Option<Outline> {
+        let mappings = lister().and_then(|lister| list(lister, pid).ok())?;
+        let large = large_anonymous(&mappings);
+        Some(Outline { pid, mappings, large })
+    }
+
+    pub fn pages(&self, within: Range) -> Result<Own> {
+        pages::own_pages(self.pid, &self.large, within)
+    }
+
+    pub fn with(self, own: Own) -> Seen {
+        Seen { mappings: self.mappings, own }
+    }
 }
 
 /// Copies what is needed; `None` when that is too much, or something is not understood, and a
@@ -191,9 +206,9 @@ impl Listed {
 }
 
 /// Ranges of anonymous memory that are worth a look of their own.
-fn large_anonymous(mappings: &[Listed]) -> Vec<(u64, u64)> {
+fn large_anonymous(mappings: &[Listed]) -> Vec<Range> {
     const LARGE: u64 = 256 << 10;
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let mut ranges: Vec<Range> = Vec::new();
     let anonymous = mappings.iter().filter(|listed| listed.raw.file == 0 && !listed.raw.special);
     for RawVma { start, end, .. } in anonymous.map(|listed| listed.raw) {
         match ranges.last_mut() {

@@ -44,6 +44,7 @@ use mappings::{Around, Completeness};
 use stasis_image::model::*;
 use stasis_sandbox::cgroup;
 use stasis_sys::{arch, libc, process as sysprocess};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use still::{Look, Means, Still};
 
@@ -220,21 +221,26 @@ fn beside_a_look(
     frozen: &Frozen,
     read: impl FnOnce() -> Result<State>,
 ) -> Result<(State, Look, Option<sysprocess::Pinned>)> {
-    std::thread::scope(|scope| {
+    let middle = still::middle(tree);
+    let (tell, told) = mpsc::channel();
+    let (state, below, above, pinned) = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("stasis-look".into());
         let near = last_processor(frozen);
         let look = move || {
             let _elsewhere = near.map(sysprocess::Pinned::away_from);
-            still::look(tree)
+            still::look_below(tree, middle, &tell)
         };
         let looking = thread.spawn_scoped(scope, look).doing(|| "start a thread".into())?;
         // Every call made in the root is a switch there and back, which between processors costs
         // several times as much. Not before the other thread is there, which would inherit it.
         let pinned = near.and_then(|near| sysprocess::Pinned::to(near).ok());
         let state = read();
-        let look = looking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok((state?, look?, pinned))
-    })
+        let above = if state.is_ok() { still::look_above(middle, &told) } else { Ok(None) };
+        let below = looking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok::<_, Error>((state?, below?, above?, pinned))
+    })?;
+    drop(told);
+    Ok((state, Look::join(tree, below, above), pinned))
 }
 
 /// A session or group that nobody leads cannot always be entered again: better no image than one
