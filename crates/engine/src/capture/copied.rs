@@ -90,33 +90,48 @@ pub fn may_be_small(written: &[Region]) -> bool {
     size <= MOST && lister().is_some()
 }
 
-/// The mappings of a process that stands still, as they can be seen without calling into it.
-pub struct Outline {
-    pid: i32,
-    mappings: Vec<Listed>,
-    large: Vec<Range>,
-}
-
-/// Those, and the pages in them.
+/// What can be seen of a process that stands still without calling into it.
 pub struct Seen {
     mappings: Vec<Listed>,
     own: Own,
 }
 
+/// The mappings of a process, which one thread looks at while another looks at its pages.
+pub struct Outline(Vec<Listed>);
+
 impl Outline {
     /// Looks at a process; `None` when something is not understood, and a twin is to be made.
     pub fn of(pid: i32) -> Option<Outline> {
-        let mappings = lister().and_then(|lister| list(lister, pid).ok())?;
-        let large = large_anonymous(&mappings);
-        Some(Outline { pid, mappings, large })
+        lister().and_then(|lister| list(lister, pid).ok()).map(Outline)
     }
 
-    pub fn pages(&self, within: Range) -> Result<Own> {
-        pages::own_pages(self.pid, &self.large, within)
+    /// Puts pages into the mappings. They are looked at again if they were looked for in other
+    /// ranges than those that are anonymous now.
+    pub fn with(self, pid: i32, Pages { anonymous, own }: Pages) -> Result<Seen> {
+        let listed = self.0.iter().filter(|one| one.raw.file == 0 && !one.raw.special);
+        let now = large(listed.map(|one| (one.raw.start, one.raw.end)));
+        let is_in = |(start, end): &Range| now.iter().any(|own| own.0 <= *start && *end <= own.1);
+        let own = match anonymous.iter().all(is_in) {
+            true => own,
+            false => pages::own_pages(pid, &now)?,
+        };
+        Ok(Seen { mappings: self.0, own })
     }
+}
 
-    pub fn with(self, own: Own) -> Seen {
-        Seen { mappings: self.mappings, own }
+/// The pages of a process, looked for in the mappings its last image has: anonymous ranges are
+/// looked at in another way than files, and few have changed.
+pub struct Pages {
+    anonymous: Vec<Range>,
+    own: Own,
+}
+
+impl Pages {
+    pub fn of(pid: i32, last: &Live) -> Result<Pages> {
+        let vmas = last.vmas.iter().filter(|vma| vma.backing == Backing::Anonymous);
+        let anonymous = large(vmas.map(|vma| (vma.start, vma.end)));
+        let own = pages::own_pages(pid, &anonymous)?;
+        Ok(Pages { anonymous, own })
     }
 }
 
@@ -206,11 +221,10 @@ impl Listed {
 }
 
 /// Ranges of anonymous memory that are worth a look of their own.
-fn large_anonymous(mappings: &[Listed]) -> Vec<Range> {
+fn large(anonymous: impl Iterator<Item = Range>) -> Vec<Range> {
     const LARGE: u64 = 256 << 10;
     let mut ranges: Vec<Range> = Vec::new();
-    let anonymous = mappings.iter().filter(|listed| listed.raw.file == 0 && !listed.raw.special);
-    for RawVma { start, end, .. } in anonymous.map(|listed| listed.raw) {
+    for (start, end) in anonymous {
         match ranges.last_mut() {
             Some(last) if last.1 == start => last.1 = end,
             _ => ranges.push((start, end)),

@@ -38,7 +38,7 @@ use crate::fault;
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::store::{Image, Store};
 use crate::tree::Tree;
-use copied::Room;
+use copied::{Outline, Room};
 use lasting::Lasting;
 use mappings::{Around, Completeness};
 use stasis_image::model::*;
@@ -46,7 +46,7 @@ use stasis_sandbox::cgroup;
 use stasis_sys::{arch, libc, process as sysprocess};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use still::{Look, Means, Still};
+use still::{Glance, Look, Means, Still};
 
 /// What a capture did.
 #[derive(Debug, Clone)]
@@ -214,33 +214,32 @@ impl State {
     }
 }
 
-/// Reads state while another thread looks at the root's memory. The one that reads stays near the
-/// root from then on, until the last of what is returned is dropped.
+/// Reads state, and then mappings, while another thread looks at the root's pages. The one that
+/// reads stays near the root from then on, until the last of what is returned is dropped.
 fn beside_a_look(
     tree: &Tree,
     frozen: &Frozen,
     read: impl FnOnce() -> Result<State>,
 ) -> Result<(State, Look, Option<sysprocess::Pinned>)> {
-    let middle = still::middle(tree);
     let (tell, told) = mpsc::channel();
-    let (state, below, above, pinned) = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("stasis-look".into());
         let near = last_processor(frozen);
-        let look = move || {
+        let glance = move || {
             let _elsewhere = near.map(sysprocess::Pinned::away_from);
-            still::look_below(tree, middle, &tell)
+            Glance::at(tree, &tell)
         };
-        let looking = thread.spawn_scoped(scope, look).doing(|| "start a thread".into())?;
+        let glancing = thread.spawn_scoped(scope, glance).doing(|| "start a thread".into())?;
         // Every call made in the root is a switch there and back, which between processors costs
         // several times as much. Not before the other thread is there, which would inherit it.
         let pinned = near.and_then(|near| sysprocess::Pinned::to(near).ok());
         let state = read();
-        let above = if state.is_ok() { still::look_above(middle, &told) } else { Ok(None) };
-        let below = looking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok::<_, Error>((state?, below?, above?, pinned))
-    })?;
-    drop(told);
-    Ok((state, Look::join(tree, below, above), pinned))
+        // nothing is told when what was written is too much to be copied
+        let wanted = state.is_ok() && told.recv().is_ok();
+        let outline = wanted.then(|| Outline::of(tree.root)).flatten();
+        let glance = glancing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok((state?, glance?.with(tree, outline)?, pinned))
+    })
 }
 
 /// A session or group that nobody leads cannot always be entered again: better no image than one

@@ -13,7 +13,6 @@ use stasis_sys::pagemap::{
 const CHUNK: u64 = 256 << 10;
 const PAGE: u64 = PAGE_SIZE as u64;
 const TOP: u64 = 0x7fff_ffff_f000;
-pub const ALL: Range = (0, TOP);
 
 pub fn write_all(paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>> {
     let write = |still: &Still| {
@@ -24,7 +23,7 @@ pub fn write_all(paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>>
         let own = match still {
             Still::Copied(copied) => &copied.own,
             Still::Twin(twin) => {
-                scanned = own_pages(twin.pid, &[], ALL)?;
+                scanned = own_pages(twin.pid, &[])?;
                 &scanned
             }
         };
@@ -47,22 +46,11 @@ pub struct Own {
     pub guards: Vec<Range>,
 }
 
-impl Own {
-    /// This and what comes right after it.
-    pub fn and(mut self, next: Own) -> Own {
-        self.pages.extend(next.pages);
-        self.untracked.extend(next.untracked);
-        self.guards.extend(next.guards);
-        Own { pages: joined(self.pages), ..self }
-    }
-}
-
 /// `anonymous` are ranges in which no page can be a file's: looking at the page tables alone is
 /// several times faster than looking at every page.
-pub fn own_pages(pid: i32, anonymous: &[Range], within: Range) -> Result<Own> {
+pub fn own_pages(pid: i32, anonymous: &[Range]) -> Result<Own> {
     let report = PRESENT | WP_ALLOWED;
-    let told = scan(pid, anonymous, within, report | GUARD)
-        .or_else(|_| scan(pid, anonymous, within, report))?;
+    let told = scan(pid, anonymous, report | GUARD).or_else(|_| scan(pid, anonymous, report))?;
     let (guards, pages): (Vec<_>, Vec<_>) =
         told.into_iter().partition(|region| region.categories & GUARD != 0);
     let untracked = pages.iter().filter(|region| region.categories & WP_ALLOWED == 0);
@@ -101,7 +89,7 @@ fn joined(regions: Vec<Region>) -> Vec<Region> {
     joined
 }
 
-fn scan(pid: i32, anonymous: &[Range], within: Range, report: u64) -> Result<Vec<Region>> {
+fn scan(pid: i32, anonymous: &[Range], report: u64) -> Result<Vec<Region>> {
     let query = |not: u64| Query {
         all: not,
         inverted: not,
@@ -112,15 +100,13 @@ fn scan(pid: i32, anonymous: &[Range], within: Range, report: u64) -> Result<Vec
     let mut regions = Vec::new();
     let mut walk = || -> std::io::Result<()> {
         let mut pagemap = Pagemap::open(pid)?;
-        let (from, until) = within;
-        let mut at = from;
-        for (start, end) in anonymous.iter().filter(|(start, end)| *end > from && *start < until) {
-            let (start, end) = ((*start).max(at), (*end).min(until));
-            pagemap.scan(at, start, query(FILE | ZERO_PAGE), &mut regions)?;
-            pagemap.scan(start, end, query(ZERO_PAGE), &mut regions)?;
-            at = end;
+        let mut at = 0;
+        for (start, end) in anonymous {
+            pagemap.scan(at, *start, query(FILE | ZERO_PAGE), &mut regions)?;
+            pagemap.scan(*start, *end, query(ZERO_PAGE), &mut regions)?;
+            at = *end;
         }
-        pagemap.scan(at, until, query(FILE | ZERO_PAGE), &mut regions)
+        pagemap.scan(at, TOP, query(FILE | ZERO_PAGE), &mut regions)
     };
     walk().doing(|| format!("scan pages of {pid}"))?;
     Ok(regions)

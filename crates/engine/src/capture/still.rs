@@ -1,8 +1,7 @@
 //! A process as it was in the pause: what changed was copied then, if it was little; or a twin
 //! holds all of it.
 
-use super::copied::{Copied, Outline, Room, Seen};
-use super::pages::Own;
+use super::copied::{Copied, Outline, Pages, Room, Seen};
 use super::twin::Twin;
 use super::{copied, pages, twin};
 use crate::error::{Doing, Error, Result};
@@ -11,10 +10,8 @@ use crate::plan;
 use crate::tree::Tree;
 use stasis_image::model::{Process, ProcessState};
 use stasis_sandbox::cgroup;
-use stasis_sys::PAGE;
 use stasis_sys::pagemap::Region;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Sender;
 
 pub enum Still {
     Copied(Box<Copied>),
@@ -28,58 +25,37 @@ pub struct Means<'a> {
 }
 
 /// What the root's memory shows from outside: what was written since the last image, and, if that
-/// may be little enough to copy, where everything is. Looked at in a thread of its own while the
-/// other reads state, and then helps with the second half of the pages: together they are most of
-/// a pause.
+/// may be little enough to copy, where everything is.
 pub struct Look {
     pid: i32,
     written: Option<Vec<Region>>,
     seen: Option<Seen>,
 }
 
-/// What the one thread sees: what was written, and where everything is below the middle.
-pub type Below = (Option<Vec<Region>>, Option<(Arc<Outline>, Own)>);
-
-/// Looks at what was written, at the mappings, which it tells the other thread of, and at the pages
-/// below `middle`.
-pub fn look_below(tree: &Tree, middle: u64, tell: &Sender<Arc<Outline>>) -> Result<Below> {
-    let written = tree.take_changed(tree.root)?;
-    let small = written.as_deref().is_some_and(copied::may_be_small) && !tree.memo().twins_only;
-    let Some(outline) = small.then(|| Outline::of(tree.root)).flatten().map(Arc::new) else {
-        return Ok((written, None));
-    };
-    let _ = tell.send(outline.clone());
-    let pages = outline.pages((pages::ALL.0, middle))?;
-    Ok((written, Some((outline, pages))))
+/// What a thread of its own sees while another reads state and mappings: together they are most of
+/// a pause.
+pub struct Glance {
+    written: Option<Vec<Region>>,
+    pages: Option<Pages>,
 }
 
-/// Looks at the pages above `middle`, once the mappings are told.
-pub fn look_above(middle: u64, told: &Receiver<Arc<Outline>>) -> Result<Option<Own>> {
-    let outline = told.recv().ok();
-    outline.map(|outline| outline.pages((middle, pages::ALL.1))).transpose()
-}
-
-impl Look {
-    pub fn join(tree: &Tree, (written, below): Below, above: Option<Own>) -> Look {
-        let seen = below.zip(above).and_then(|((outline, below), above)| {
-            Some(Arc::into_inner(outline)?.with(below.and(above)))
-        });
-        Look { pid: tree.root, written, seen }
+impl Glance {
+    /// Looks at what was written and, if that is little, says so to the other and looks at pages.
+    pub fn at(tree: &Tree, tell: &Sender<()>) -> Result<Glance> {
+        let written = tree.take_changed(tree.root)?;
+        let small = written.as_deref().is_some_and(copied::may_be_small);
+        let last = tree.last_image().filter(|_| small && !tree.memo().twins_only);
+        let Some(last) = last else { return Ok(Glance { written, pages: None }) };
+        let _ = tell.send(());
+        let live = plan::root_of(&last.manifest)?.live().ok_or(Error::Gone)?;
+        Ok(Glance { written, pages: Some(Pages::of(tree.root, live)?) })
     }
-}
 
-/// An address with about as many of the root's pages below as above, going by the last image.
-pub fn middle(tree: &Tree) -> u64 {
-    let Some(image) = tree.last_image() else { return pages::ALL.1 };
-    let root = plan::root_of(&image.manifest).map_or(0, |root| root.pid);
-    let runs = image.manifest.runs_of(root);
-    let half = runs.iter().map(|run| u64::from(run.count)).sum::<u64>() / 2;
-    let mut below = 0;
-    let run = runs.iter().find(|run| {
-        below += u64::from(run.count);
-        below >= half
-    });
-    run.map_or(pages::ALL.1, |run| run.end() * PAGE)
+    pub fn with(self, tree: &Tree, outline: Option<Outline>) -> Result<Look> {
+        let (pid, seen) = (tree.root, self.pages.zip(outline));
+        let seen = seen.map(|(pages, outline)| outline.with(pid, pages)).transpose()?;
+        Ok(Look { pid, written: self.written, seen })
+    }
 }
 
 /// Makes every live process stand still for good.
