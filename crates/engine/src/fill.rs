@@ -83,7 +83,8 @@ pub fn while_reading<T>(
     })
 }
 
-/// Puts pages in their places in a clone, which gave back what was there and waits.
+/// Puts pages in their places in a clone, which gave back what was there. They are protected as the
+/// rest is: the clone may be done with that already.
 pub fn install(uffd: &OwnedFd, installs: &[Run], pages: &[u8]) -> Result<()> {
     let mut rest = pages;
     for run in installs {
@@ -91,7 +92,7 @@ pub fn install(uffd: &OwnedFd, installs: &[Run], pages: &[u8]) -> Result<()> {
         rest = after;
         let mut at = run.page * PAGE;
         while !bytes.is_empty() {
-            let done = uffd::copy(uffd.as_fd(), at, bytes)
+            let done = uffd::copy_protected(uffd.as_fd(), at, bytes)
                 .doing(|| format!("install pages at {at:#x}"))?;
             at += done;
             bytes = &bytes[done as usize..];
