@@ -192,7 +192,7 @@ fn list(lister: &VmaLister, pid: i32) -> io::Result<Vec<Listed>> {
             None => vmas.describe(raw.start)?,
         };
         // what smaps would show as an escape, and flags we do not know, are for the other way
-        if backing.name.contains('\n') || raw.letters().is_none() {
+        if backing.name.contains('\n') || !raw.is_understood() {
             return Err(io::ErrorKind::Unsupported.into());
         }
         if raw.file != 0 {
@@ -215,7 +215,7 @@ impl Listed {
             offset: if self.raw.file == 0 { 0 } else { self.raw.offset * PAGE },
             inode: self.backing.inode,
             path: self.backing.name.clone(),
-            flags: letters.into_iter().map(str::to_owned).collect(),
+            flags: letters.iter().filter_map(|own| own.as_bytes().try_into().ok()).collect(),
         }
     }
 }
