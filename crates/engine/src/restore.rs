@@ -148,13 +148,15 @@ fn made_numbers(made: &Made, high: i32) -> (Vec<Option<i32>>, Vec<i32>) {
     (objects, segments)
 }
 
-/// Builds a template that holds an image's root memory.
+/// Builds a template that holds an image's root memory; for a `burst` of forks, so that each takes
+/// as little time as can be.
 pub fn park(
     store: &Store,
     host: &Host,
     image: &Image,
     from: &Template,
     root_dirs: &[OwnedFd],
+    burst: bool,
 ) -> Result<Template> {
     let manifest = &*image.manifest;
     check_fit(host, manifest)?;
@@ -173,7 +175,7 @@ pub fn park(
         segments: &[],
         batches: &made.batches(),
         rlimits: &host.rlimits,
-        purpose: Purpose::Park { first_file: high + plan::OWN_OBJECTS },
+        purpose: Purpose::Park { first_file: high + plan::OWN_OBJECTS, burst },
         lazy: &[],
         track: false,
         timer_ids: host.timer_ids,

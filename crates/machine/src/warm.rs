@@ -155,7 +155,7 @@ impl Inner {
         if let Some(image) = self.warm.parked(id) {
             return Ok(image);
         }
-        let image = self.engine.store().read_image(id)?;
+        let image = self.engine.store().image(id)?;
         self.warm.want(image.manifest.meta.origin.unwrap_or(image.id));
         Ok(image)
     }

@@ -247,6 +247,22 @@ impl Store {
             .doing(|| format!("sync {}", path.display()))
     }
 
+    /// An image, from memory if somebody has it.
+    pub fn image(&self, id: ImageId) -> Result<Image> {
+        let mut known = self.known();
+        match known.living(id).filter(|_| self.image_path(id).exists()) {
+            Some(manifest) => {
+                known.hold(id, &manifest);
+                Ok(Image { id, manifest })
+            }
+            None => {
+                drop(known);
+                self.read_image(id)
+            }
+        }
+    }
+
+    /// An image as its file has it.
     pub fn read_image(&self, id: ImageId) -> Result<Image> {
         let manifest = Arc::new(self.read_manifest(id)?);
         let path = self.image_path(id);
