@@ -206,7 +206,7 @@ impl Engine {
     /// Holds an image's memory in a parked process, from which restores are fastest.
     pub fn park(&self, image: &Image) -> Result<()> {
         if !self.parked.holds(image.id) {
-            let template = self.parked_copy(image, false)?;
+            let template = self.parked_copy(image)?;
             self.parked.insert(image.id, vec![template]);
         }
         Ok(())
@@ -226,7 +226,7 @@ impl Engine {
         let faults = fault::owner();
         let park = || {
             fault::adopt(faults);
-            self.parked_copy(image, copies > 1).map(Template::for_a_while)
+            self.parked_copy(image).map(Template::for_a_while)
         };
         let templates = std::thread::scope(|scope| {
             let parking: Vec<_> = (1..copies).map(|_| scope.spawn(park)).collect();
@@ -239,10 +239,10 @@ impl Engine {
         Ok(())
     }
 
-    fn parked_copy(&self, image: &Image, burst: bool) -> Result<Template> {
+    fn parked_copy(&self, image: &Image) -> Result<Template> {
         let trunk = self.parked.trunk(image, &self.store);
         let from = trunk.as_deref().unwrap_or(&*self.blank);
-        restore::park(&self.store, &self.host, image, from, &self.roots(image)?, burst)
+        restore::park(&self.store, &self.host, image, from, &self.roots(image)?)
     }
 
     /// Rewrites an image so that all its pages are in one pack of its own.

@@ -148,15 +148,13 @@ fn made_numbers(made: &Made, high: i32) -> (Vec<Option<i32>>, Vec<i32>) {
     (objects, segments)
 }
 
-/// Builds a template that holds an image's root memory; for a `burst` of forks, so that each takes
-/// as little time as can be.
+/// Builds a template that holds an image's root memory.
 pub fn park(
     store: &Store,
     host: &Host,
     image: &Image,
     from: &Template,
     root_dirs: &[OwnedFd],
-    burst: bool,
 ) -> Result<Template> {
     let manifest = &*image.manifest;
     check_fit(host, manifest)?;
@@ -175,7 +173,7 @@ pub fn park(
         segments: &[],
         batches: &made.batches(),
         rlimits: &host.rlimits,
-        purpose: Purpose::Park { first_file: high + plan::OWN_OBJECTS, burst },
+        purpose: Purpose::Park { first_file: high + plan::OWN_OBJECTS },
         lazy: &[],
         track: false,
         timer_ids: host.timer_ids,

@@ -45,8 +45,8 @@ pub enum Purpose {
     /// Become the program, inside the machine's walls.
     Run,
     /// Stay as a template; files to map come as descriptors, from this number on, in the order
-    /// of the manifest's mapped files. Before a burst of forks it is worth it to gather its pages.
-    Park { first_file: i32, burst: bool },
+    /// of the manifest's mapped files.
+    Park { first_file: i32 },
 }
 
 /// Numbers of our own descriptors, relative to `Prepared::high`.
@@ -217,11 +217,7 @@ impl<'a> Builder<'a> {
         let live = root.live().ok_or(Error::Gone)?;
         let vmas = parked(live);
         self.memory(self.prepared.root_plan, &vmas, &[])?;
-        let manifest = self.prepared.manifest;
-        match self.prepared.purpose {
-            Purpose::Park { burst: true, .. } => self.collapse(manifest.runs_of(root.pid), &vmas),
-            _ => self.collapse(&self.prepared.root_plan.fills, &vmas),
-        }
+        self.collapse(&self.prepared.root_plan.fills, &vmas);
         self.mm(live);
         self.loop_again();
         Ok(())
@@ -448,7 +444,7 @@ impl<'a> Builder<'a> {
     fn map_file(&mut self, file: u32, range: [u64; 3], flags: u64, offset: u64) {
         let path = &self.prepared.manifest.meta.mapped_files[file as usize].path;
         match self.prepared.purpose {
-            Purpose::Park { first_file, .. } => {
+            Purpose::Park { first_file } => {
                 let fd = first_file as u64 + u64::from(file);
                 let args = [range[0], range[1], range[2], flags, fd, offset];
                 self.program.must("map a file", libc::SYS_mmap, &args);
@@ -525,7 +521,7 @@ impl<'a> Builder<'a> {
         let auxv = self.program.words(&live.mm.auxv);
         let exe = &self.prepared.manifest.meta.mapped_files[live.exe as usize].path;
         let fd = match self.prepared.purpose {
-            Purpose::Park { first_file, .. } => first_file as u32 + live.exe,
+            Purpose::Park { first_file } => first_file as u32 + live.exe,
             Purpose::Run => {
                 self.open(exe, libc::O_RDONLY);
                 0
