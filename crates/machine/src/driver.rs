@@ -8,7 +8,6 @@
 //! instruction finds the last checkpoint. Whatever happens is in the instruction's receipt.
 
 use crate::error::{Doing, Result};
-use crate::feed::Feed;
 use crate::host::Inner;
 use crate::life::{Ahead, Fall};
 use crate::lines::Lines;
@@ -32,9 +31,10 @@ use std::time::{Duration, Instant};
 /// Something to do between two instructions.
 pub type Wish = Box<dyn FnOnce(&mut Driver) + Send>;
 
-/// After an interrupt, until another is sent, and until the tree is ended.
+/// Interrupts that are sent before the tree is ended, and the least time between two: one that comes
+/// while the agent is about to start the code is not heeded.
+const INTERRUPTS: u32 = 3;
 const REMIND: Duration = Duration::from_secs(1);
-const GRACE: Duration = Duration::from_secs(3);
 /// Output is written to the records in batches of at most this many lines.
 const BATCH: usize = 512;
 
@@ -77,8 +77,9 @@ enum End {
 
 /// An interrupt on its way.
 struct Interrupt {
+    /// When the last signal was sent, and how many were.
     at: Instant,
-    reminded: bool,
+    sent: u32,
     why: Option<Duration>,
 }
 
@@ -114,11 +115,14 @@ impl Driver {
             let mut work = self.machine.work();
             let crowded = self.host.traffic.is_crowded(now);
             let next = work.queue.next(now, Around { live: self.live.is_some(), crowded });
-            if let Next::Wait(_) = next
-                && self.live.is_none()
-            {
-                self.machine.dismiss(&mut work);
-                return;
+            match &next {
+                Next::Wait(_) if self.live.is_none() => {
+                    self.machine.dismiss(&mut work);
+                    return;
+                }
+                // before anybody else looks: it waits or runs, and is never neither
+                Next::Run(seq) => work.begin(*seq),
+                _ => {}
             }
             drop(work);
             match next {
@@ -187,12 +191,7 @@ impl Driver {
     /// Runs one instruction to its end, whichever that is.
     fn instruction(&mut self, seq: u64) {
         let started = Instant::now();
-        let exec = {
-            let mut work = self.machine.work();
-            work.running = Some(seq);
-            work.feed = Some(Feed::new(seq));
-            work.execs.remove(&seq).unwrap_or_default()
-        };
+        let exec = self.machine.work().execs.remove(&seq).unwrap_or_default();
         let (room, most) = (self.host.settings.max_output, self.host.settings.max_artifact);
         let mut lines = Lines::keeping(room, self.host.shelf.parts(most));
         self.artifacts.clear();
@@ -272,8 +271,7 @@ impl Driver {
         loop {
             let wake = match &interrupt {
                 None => deadline,
-                Some(sent) if !sent.reminded => Some(sent.at + REMIND),
-                Some(sent) => Some(sent.at + GRACE),
+                Some(last) => Some(last.at + REMIND),
             };
             let Some(live) = &mut self.live else {
                 return Ok((End::Fell("its process ended".into()), interrupt));
@@ -289,17 +287,18 @@ impl Driver {
                 None if asked || timed_out => {
                     self.signal();
                     let why = limit.filter(|_| !asked);
-                    Some(Interrupt { at: now, reminded: false, why })
+                    Some(Interrupt { at: now, sent: 1, why })
                 }
-                Some(sent) if !sent.reminded && now >= sent.at + REMIND => {
+                Some(last) if now < last.at + REMIND => Some(last),
+                Some(last) if last.sent < INTERRUPTS => {
                     self.signal();
-                    Some(Interrupt { reminded: true, ..sent })
+                    Some(Interrupt { at: now, sent: last.sent + 1, ..last })
                 }
-                Some(sent) if sent.reminded && now >= sent.at + GRACE => {
+                Some(last) => {
                     let why = "it did not heed an interrupt and was ended".to_owned();
-                    return Ok((End::Fell(why), Some(sent)));
+                    return Ok((End::Fell(why), Some(last)));
                 }
-                other => other,
+                None => None,
             };
         }
     }

@@ -78,6 +78,8 @@ impl Live {
         if !out && !err {
             return Ok(());
         }
+        // what was put out before an error may have come between two looks: it is told first
+        let out = out || err;
         let mut buffer = vec![0; 256 << 10];
         if out && let Read1::Bytes(read) = self.line.read_stdout(&mut buffer)? {
             heard.push(Heard::Stdout(buffer[..read].to_vec()));

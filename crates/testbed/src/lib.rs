@@ -107,7 +107,7 @@ impl Bed {
         let Bed { host, dir } = self;
         drop(host);
         // the last driver's thread may still be on its way out
-        let patience = Instant::now() + Duration::from_secs(30);
+        let patience = Instant::now() + Duration::from_secs(600);
         loop {
             match Host::open(settings(dir.path())) {
                 Ok(host) => return Bed { host: Arc::new(host), dir },
