@@ -31,8 +31,8 @@ use std::time::{Duration, Instant};
 /// Something to do between two instructions.
 pub type Wish = Box<dyn FnOnce(&mut Driver) + Send>;
 
-/// Interrupts that are sent before the tree is ended, and the least time between two: one that comes
-/// while the agent is about to start the code is not heeded.
+/// Interrupts that are sent before the tree is ended, and the least time between two: one that
+/// comes while the agent is about to start the code is not heeded.
 const INTERRUPTS: u32 = 3;
 const REMIND: Duration = Duration::from_secs(1);
 /// Output is written to the records in batches of at most this many lines.

@@ -70,8 +70,8 @@ pub enum Progress {
 }
 
 impl Work {
-    /// An instruction that waited runs from now on. Those who cancel and interrupt look at the queue
-    /// and at this under one lock, so nothing is missed in between.
+    /// An instruction that waited runs from now on. Those who cancel and interrupt look at the
+    /// queue and at this under one lock, so nothing is missed in between.
     pub(crate) fn begin(&mut self, seq: u64) {
         self.running = Some(seq);
         self.feed = Some(Feed::new(seq));
