@@ -35,6 +35,8 @@ pub type Wish = Box<dyn FnOnce(&mut Driver) + Send>;
 /// After an interrupt, until another is sent, and until the tree is ended.
 const REMIND: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(3);
+/// How long an agent that comes into memory may take before it is interrupted all the same.
+const WAKING: Duration = Duration::from_secs(5);
 /// Output is written to the records in batches of at most this many lines.
 const BATCH: usize = 512;
 
@@ -78,7 +80,8 @@ enum End {
 /// An interrupt on its way.
 struct Interrupt {
     at: Instant,
-    reminded: bool,
+    /// When it is said again: one that comes before the code begins is not heard.
+    again: Instant,
     why: Option<Duration>,
 }
 
@@ -119,6 +122,10 @@ impl Driver {
             {
                 self.machine.dismiss(&mut work);
                 return;
+            }
+            // where it leaves the queue: whoever wants to stop it finds it waiting or running
+            if let Next::Run(seq) = next {
+                work.running = Some(seq);
             }
             drop(work);
             match next {
@@ -189,7 +196,6 @@ impl Driver {
         let started = Instant::now();
         let exec = {
             let mut work = self.machine.work();
-            work.running = Some(seq);
             work.feed = Some(Feed::new(seq));
             work.execs.remove(&seq).unwrap_or_default()
         };
@@ -260,23 +266,25 @@ impl Driver {
         self.listen(seq, limit, lines)
     }
 
-    /// Listens until the instruction is over.
+    /// Listens until the instruction is over. An interrupt waits until the agent is awake: it
+    /// would not hear it.
     fn listen(
         &mut self,
         seq: u64,
         limit: Option<Duration>,
         lines: &mut Lines,
     ) -> Result<(End, Option<Interrupt>)> {
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let begun = Instant::now();
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let mut interrupt: Option<Interrupt> = None;
         loop {
-            let wake = match &interrupt {
-                None => deadline,
-                Some(sent) if !sent.reminded => Some(sent.at + REMIND),
-                Some(sent) => Some(sent.at + GRACE),
-            };
             let Some(live) = &mut self.live else {
                 return Ok((End::Fell("its process ended".into()), interrupt));
+            };
+            let wake = match &interrupt {
+                None if !live.awake && begun.elapsed() < WAKING => Some(begun + WAKING),
+                None => deadline,
+                Some(sent) => Some(sent.again.min(sent.at + GRACE)),
             };
             let heard = live.wait(&self.bell, wake)?;
             if let Some(end) = self.digest(seq, heard, lines) {
@@ -285,19 +293,20 @@ impl Driver {
             let now = Instant::now();
             let asked = self.machine.work().interrupt == Some(seq);
             let timed_out = deadline.is_some_and(|deadline| now >= deadline);
+            let deaf = self.live.as_ref().is_some_and(|live| !live.awake) && now < begun + WAKING;
             interrupt = match interrupt {
-                None if asked || timed_out => {
+                None if (asked || timed_out) && !deaf => {
                     self.signal();
                     let why = limit.filter(|_| !asked);
-                    Some(Interrupt { at: now, reminded: false, why })
+                    Some(Interrupt { at: now, again: now + REMIND, why })
                 }
-                Some(sent) if !sent.reminded && now >= sent.at + REMIND => {
-                    self.signal();
-                    Some(Interrupt { reminded: true, ..sent })
-                }
-                Some(sent) if sent.reminded && now >= sent.at + GRACE => {
+                Some(sent) if now >= sent.at + GRACE => {
                     let why = "it did not heed an interrupt and was ended".to_owned();
                     return Ok((End::Fell(why), Some(sent)));
+                }
+                Some(sent) if now >= sent.again => {
+                    self.signal();
+                    Some(Interrupt { again: now + REMIND, ..sent })
                 }
                 other => other,
             };

@@ -348,7 +348,7 @@ impl Machine {
     }
 
     /// Ends one instruction and no other, whether it waits or runs; the state is kept. Whether it
-    /// did either: one that is just about to start does neither.
+    /// did either.
     pub fn stop(self: &Arc<Self>, seq: u64) -> Result<bool> {
         if self.cancel(seq)? {
             return Ok(true);

@@ -129,28 +129,10 @@ pub async fn cancel(call: &Call, id: &str) -> std::result::Result<(), ErrorData>
     let text = id.to_owned();
     let stopped = call.block(move |call| {
         let found = TaskId::parse(&text).and_then(|id| find(call, &id));
-        let Some((machine, instruction)) = found else { return Ok(None) };
-        let over = instruction.status.is_over() || machine.stop(instruction.seq)?;
-        Ok(Some((machine, instruction.seq, over)))
+        Ok(found.map(|(machine, one)| machine.stop(one.seq)).transpose()?)
     });
     let stopped = stopped.await.map_err(|error| broken(&error))?;
-    let (machine, seq, over) = stopped.ok_or_else(|| unknown(id))?;
-    if !over {
-        tokio::spawn(stop_when_it_starts(call.clone(), machine, seq));
-    }
-    Ok(())
-}
-
-/// An instruction that is just about to start neither waits nor runs: it is stopped a moment later.
-async fn stop_when_it_starts(call: Call, machine: Arc<Machine>, seq: u64) {
-    for _ in 0..100 {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        let own = machine.clone();
-        let job = move |_: &Call| Ok(own.instruction(seq)?.status.is_over() || own.stop(seq)?);
-        if call.block(job).await.unwrap_or(true) {
-            return;
-        }
-    }
+    stopped.map(drop).ok_or_else(|| unknown(id))
 }
 
 #[cfg(test)]
