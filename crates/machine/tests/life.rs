@@ -9,8 +9,8 @@ fn timeout(code: &str, seconds: f64) -> Exec {
     Exec { code: code.into(), timeout: Timeout::Seconds(seconds), ..Exec::default() }
 }
 
-/// Timeouts for code that does not end by itself: where one is too short for it to come as far as it
-/// should, the next one is not.
+/// Timeouts for code that does not end by itself: where one is too short for it to come as far as
+/// it should, the next one is not.
 const TRIES: [f64; 4] = [0.3, 3.0, 30.0, 300.0];
 
 #[test]

@@ -6,8 +6,8 @@
 //!
 //! One test per module. Instants are chosen by a generator seeded with the module's name. A capture
 //! that is refused is tried again a little later. What is known to differ is in `differences.toml`,
-//! with the reason; an entry of a test that is no more, or a test that differs every time without an
-//! entry, fails. `STASIS_SOAK=1` runs the whole list, otherwise the short modules run.
+//! with the reason; an entry of a test that is no more fails, and so does a test that differs every
+//! time without an entry. `STASIS_SOAK=1` runs the whole list, otherwise the short modules run.
 
 #[path = "../common/mod.rs"]
 mod common;
