@@ -35,6 +35,8 @@ pub type Wish = Box<dyn FnOnce(&mut Driver) + Send>;
 /// comes while the agent is about to start the code is not heeded.
 const INTERRUPTS: u32 = 3;
 const REMIND: Duration = Duration::from_secs(1);
+/// How long an agent that comes into memory may take before it is interrupted all the same.
+const WAKING: Duration = Duration::from_secs(5);
 /// Output is written to the records in batches of at most this many lines.
 const BATCH: usize = 512;
 
@@ -259,22 +261,25 @@ impl Driver {
         self.listen(seq, limit, lines)
     }
 
-    /// Listens until the instruction is over.
+    /// Listens until the instruction is over. An interrupt waits until the agent is awake: it
+    /// would not hear it.
     fn listen(
         &mut self,
         seq: u64,
         limit: Option<Duration>,
         lines: &mut Lines,
     ) -> Result<(End, Option<Interrupt>)> {
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let begun = Instant::now();
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let mut interrupt: Option<Interrupt> = None;
         loop {
-            let wake = match &interrupt {
-                None => deadline,
-                Some(last) => Some(last.at + REMIND),
-            };
             let Some(live) = &mut self.live else {
                 return Ok((End::Fell("its process ended".into()), interrupt));
+            };
+            let wake = match &interrupt {
+                None if !live.awake && begun.elapsed() < WAKING => Some(begun + WAKING),
+                None => deadline,
+                Some(last) => Some(last.at + REMIND),
             };
             let heard = live.wait(&self.bell, wake)?;
             if let Some(end) = self.digest(seq, heard, lines) {
@@ -283,8 +288,9 @@ impl Driver {
             let now = Instant::now();
             let asked = self.machine.work().interrupt == Some(seq);
             let timed_out = deadline.is_some_and(|deadline| now >= deadline);
+            let deaf = self.live.as_ref().is_some_and(|live| !live.awake) && now < begun + WAKING;
             interrupt = match interrupt {
-                None if asked || timed_out => {
+                None if (asked || timed_out) && !deaf => {
                     self.signal();
                     let why = limit.filter(|_| !asked);
                     Some(Interrupt { at: now, sent: 1, why })

@@ -309,7 +309,7 @@ pub(crate) fn check(
 }
 
 /// A lock that was let go of can be held a moment longer by a child that is just being started.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// One process at a time: whoever holds the lock. It goes with the process, however that ends.
 fn take_lock(dirs: &Dirs) -> Result<File> {

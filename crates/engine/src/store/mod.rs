@@ -342,7 +342,7 @@ fn missing() -> io::Error {
 
 /// A lock that was let go of can be held a moment longer by a child that is just being started
 /// and has not come to close what it inherited.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A second program would empty tmp and remove layers under the first.
 fn lock(dir: &Path) -> Result<File> {

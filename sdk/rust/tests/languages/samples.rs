@@ -94,7 +94,7 @@ fn in_shell(name: &str, script: &str) -> Result<String, Failed> {
     let command = |line: &str| {
         let mut command = Command::new("bash");
         command.args(["-euo", "pipefail", "-c", line]).env_clear().current_dir(&home);
-        command.env("PATH", &path).env("HOME", &home);
+        command.env("PATH", &path).env("HOME", &home).env("STASIS_TIMEOUT_SECONDS", "300");
         command
     };
     let said = output(&mut command(script));
