@@ -139,7 +139,13 @@ async fn handle(
         },
         false => request,
     };
-    owned.service.handle(request).await.map(Body::new)
+    let ends = request.method() == Method::DELETE;
+    let mut answer = owned.service.handle(request).await.map(Body::new);
+    // clients take anything but 200 and 204 for a failure, and say so
+    if ends && answer.status() == StatusCode::ACCEPTED {
+        *answer.status_mut() = StatusCode::NO_CONTENT;
+    }
+    answer
 }
 
 fn of_earlier_revision(headers: &HeaderMap) -> bool {

@@ -78,7 +78,7 @@ impl Session<'_> {
         let headers =
             [&*format!("mcp-session-id: {}", self.id), "mcp-protocol-version: 2025-11-25"];
         let ended = self.client.send("DELETE", "/mcp", &headers, b"");
-        assert!(ended.status < 300, "{}", ended.head);
+        assert_eq!(ended.status, 204, "{}", ended.head);
     }
 }
 
