@@ -74,7 +74,7 @@ impl Host {
         let one = |name: Option<Name>| {
             let mut tags = made.tags.clone();
             tags.extend(branch.tags.clone());
-            self.add(NewRecord {
+            NewRecord {
                 name: name.unwrap_or_else(fresh_name),
                 created_at: Timestamp::now(),
                 tags,
@@ -83,35 +83,15 @@ impl Host {
                 parent_id: Some(source.id),
                 reseed: branch.reseed,
                 ..made.clone()
-            })
+            }
         };
         let machines = self.inner().in_turn(&made.account, || {
             self.inner().admit_machines(&made.account, branch.names.len())?;
-            self.add_all(branch.names.into_iter().map(one))
+            self.add_all(branch.names.into_iter().map(one).collect())
         })?;
+        fault::point("branch.recorded")?;
         if machines.len() > 1 {
             self.inner().park_for_branches(&image, machines.len());
-        }
-        Ok(machines)
-    }
-
-    /// All or none: a taken name leaves nothing behind.
-    fn add_all(
-        &self,
-        adding: impl Iterator<Item = Result<Arc<Machine>>>,
-    ) -> Result<Vec<Arc<Machine>>> {
-        let mut machines = Vec::new();
-        for added in adding {
-            match added {
-                Ok(machine) => {
-                    machines.push(machine);
-                    fault::point("branch.recorded")?;
-                }
-                Err(error) => {
-                    machines.iter().try_for_each(|machine| self.remove(machine))?;
-                    return Err(error);
-                }
-            }
         }
         Ok(machines)
     }

@@ -142,12 +142,17 @@ impl Host {
         };
         self.inner.in_turn(account, || {
             self.inner.admit_machines(account, 1)?;
-            self.add(record)
+            Ok(self.announce(self.inner.store.add_machine(record)?))
         })
     }
 
-    pub(crate) fn add(&self, record: NewRecord) -> Result<Arc<Machine>> {
-        let record = self.inner.store.add_machine(record)?;
+    /// All or none: a taken name leaves nothing behind.
+    pub(crate) fn add_all(&self, records: Vec<NewRecord>) -> Result<Vec<Arc<Machine>>> {
+        let records = self.inner.store.add_machines(records)?;
+        Ok(records.into_iter().map(|record| self.announce(record)).collect())
+    }
+
+    fn announce(&self, record: MachineRecord) -> Arc<Machine> {
         let machine = self.insert(record);
         let parent = machine.record().made.parent.clone();
         let about = parent.map(|parent| match parent.seq {
@@ -155,7 +160,7 @@ impl Host {
             None => parent.machine.to_string(),
         });
         machine.event(EventKind::MachineCreated, About { about, ..About::default() });
-        Ok(machine)
+        machine
     }
 
     /// Makes a machine known that is recorded.

@@ -55,16 +55,16 @@ const COLUMNS: &str = "id, name, account, template, created_ms, expires_ms, tags
 
 impl Store {
     pub fn add_machine(&self, new: NewRecord) -> Result<MachineRecord> {
-        let id = insert(&self.lock(), &new)?;
-        let head_image = new.image.clone();
-        Ok(MachineRecord {
-            id,
-            made: new,
-            next_seq: 0,
-            head_image,
-            head_seq: None,
-            freed_seq: None,
-        })
+        add(&self.lock(), new)
+    }
+
+    /// Adds machines, all or none: a name that is taken leaves nothing behind.
+    pub fn add_machines(&self, all: Vec<NewRecord>) -> Result<Vec<MachineRecord>> {
+        let mut connection = self.lock();
+        let transaction = connection.transaction()?;
+        let added = all.into_iter().map(|new| add(&transaction, new)).collect::<Result<_>>()?;
+        transaction.commit()?;
+        Ok(added)
     }
 
     pub fn machines(&self) -> Result<Vec<MachineRecord>> {
@@ -138,6 +138,13 @@ impl Store {
             Ok(())
         })
     }
+}
+
+fn add(connection: &Connection, new: NewRecord) -> Result<MachineRecord> {
+    let id = insert(connection, &new)?;
+    let head_image = new.image.clone();
+    let (head_seq, freed_seq) = (None, None);
+    Ok(MachineRecord { id, made: new, next_seq: 0, head_image, head_seq, freed_seq })
 }
 
 pub(crate) fn insert(connection: &Connection, new: &NewRecord) -> Result<MachineId> {

@@ -69,6 +69,9 @@ fn machines_are_as_they_were_written() {
     let store = reopen(dir.path(), store);
     assert_eq!(store.machines().expect("list"), std::slice::from_ref(&made));
     assert!(matches!(store.add_machine(record("one")), Err(Error::NameTaken(_))));
+    let both = store.add_machines(vec![record("two"), record("one")]);
+    assert!(matches!(both, Err(Error::NameTaken(_))));
+    assert_eq!(store.machines().expect("list").len(), 1, "all or none");
     let changed = NewRecord { tags: Default::default(), ..made.made.clone() };
     store.set_machine(made.id, &changed).expect("change");
     assert_eq!(store.machine(made.id).expect("one").made, changed);
