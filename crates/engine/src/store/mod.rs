@@ -247,19 +247,20 @@ impl Store {
             .doing(|| format!("sync {}", path.display()))
     }
 
-    /// An image, from memory if somebody has it.
+    /// An image, from memory if somebody has it, and checked as one that is read: what was captured
+    /// is no more to be trusted for that.
     pub fn image(&self, id: ImageId) -> Result<Image> {
+        let living = self.living(id);
+        let Some(image) = living else { return self.read_image(id) };
+        crate::validate::manifest(&image.manifest)?;
+        Ok(image)
+    }
+
+    fn living(&self, id: ImageId) -> Option<Image> {
         let mut known = self.known();
-        match known.living(id).filter(|_| self.image_path(id).exists()) {
-            Some(manifest) => {
-                known.hold(id, &manifest);
-                Ok(Image { id, manifest })
-            }
-            None => {
-                drop(known);
-                self.read_image(id)
-            }
-        }
+        let manifest = known.living(id).filter(|_| self.image_path(id).exists())?;
+        known.hold(id, &manifest);
+        Some(Image { id, manifest })
     }
 
     /// An image as its file has it.
