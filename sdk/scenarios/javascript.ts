@@ -6,6 +6,8 @@ declare const process: { argv: string[]; env: Record<string, string>; exit(code:
 
 const HTML = "class Bold:\n    def _repr_html_(self): return '<b>x</b>'\n";
 const LONG = "for n in range(6000): print(' ' * 1000 + 'line', n)";
+// goes on when there is a file `go`
+const GATED = "import os, time\nprint(0)\nwhile not os.path.exists('go'): time.sleep(0.01)\n";
 // runtimes throw pieces away that came right before a break, so a busy host needs many tries
 const FLAKY = { baseUrl: process.env.STASIS_FLAKY_URL, retry: { resumes: 1000, longestMs: 200 } };
 const client = new stasis.Client();
@@ -43,7 +45,7 @@ async function first<T>(items: AsyncIterable<T>): Promise<T> {
 }
 
 async function until(condition: () => Promise<boolean>): Promise<void> {
-  for (let tries = 0; tries < 600; tries += 1) {
+  for (let tries = 0; tries < 6000; tries += 1) {
     if (await condition()) return;
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
@@ -107,11 +109,10 @@ const scenarios: Record<string, () => Promise<void>> = {
     same(seen.map((chunk) => chunk.seq), [0, 1, 2, 3, 4]);
     same(result.stdout, [0, 1, 2].map((i) => `line ${i} é漢🦀\n`).join("") + "\n");
     same([result.stderr, result.output], ["bad\n", seen]);
-    const slow = await machine.exec(
-      "import time\nfor i in range(4): print(i); time.sleep(0.3)",
-    );
+    const slow = await machine.exec(`${GATED}for i in range(1, 4): print(i)`);
     same((await first(slow.output)).data, "0");
     same((await slow.info()).status, "running");
+    await machine.files.write("go", "");
     same(lines(await all(slow.output)), ["0", "1", "2", "3"]);
   },
 
@@ -168,9 +169,10 @@ const scenarios: Record<string, () => Promise<void>> = {
 
   async waiting() {
     await using machine = await client.createMachine();
-    const instruction = await machine.exec("import time; time.sleep(1.5); 5");
+    const instruction = await machine.exec(`${GATED}5`);
     const error = await fails(stasis.WaitTimeout, () => instruction.wait({ waitSeconds: 0.3 }));
     holds(error.code === "client.wait_timeout" && error.hint);
+    await machine.files.write("go", "");
     same((await instruction.result).value, "5");
   },
 

@@ -15,6 +15,8 @@ FLAKY = os.environ["STASIS_FLAKY_URL"]
 NAMES = sys.argv[1:] or pathlib.Path(__file__).with_name("names.txt").read_text().splitlines()
 HTML = "class Bold:\n    def _repr_html_(self): return '<b>x</b>'\n"
 LONG = "for n in range(6000): print(' ' * 1000 + 'line', n)"
+# goes on when there is a file `go`
+GATED = "import os, time\nprint(0)\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
 
 client = stasis.Client()
 
@@ -28,7 +30,7 @@ def fails(kind, call):
 
 
 def until(condition):
-    for _ in range(600):
+    for _ in range(6000):
         if condition():
             return
         time.sleep(0.05)
@@ -92,9 +94,10 @@ def output():
         assert [chunk.seq for chunk in seen] == [0, 1, 2, 3, 4], seen
         assert result.stdout == "".join(f"line {i} é漢🦀\n" for i in range(3)) + "\n"
         assert result.stderr == "bad\n" and result.output == seen
-        instruction = machine.exec("import time\nfor i in range(4): print(i); time.sleep(0.3)")
+        instruction = machine.exec(GATED + "for i in range(1, 4): print(i)")
         assert next(iter(instruction.output)).data == "0"
         assert instruction.info().status == "running", "the first line came before the end"
+        machine.files.write("go", "")
         assert [chunk.data for chunk in instruction.output] == ["0", "1", "2", "3"]
 
     async def awaited():
@@ -162,9 +165,10 @@ def cancel():
 
 def waiting():
     with client.create_machine() as machine:
-        instruction = machine.exec("import time; time.sleep(1.5); 5")
+        instruction = machine.exec(GATED + "5")
         error = fails(errors.WaitTimeout, lambda: instruction.wait(wait_seconds=0.3))
         assert error.code == "client.wait_timeout" and error.hint
+        machine.files.write("go", "")
         assert instruction.result.value == "5"
 
 

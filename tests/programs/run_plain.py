@@ -19,7 +19,7 @@ import time
 import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
-PATIENCE = 60  # seconds for any one answer; importing large libraries on a cold disk is slow
+PATIENCE = 180  # seconds for any one answer; importing large libraries on a cold disk is slow
 SCRIPT = [
     ("check", "ok"),
     ("step", "stepped"),

@@ -35,7 +35,8 @@ fn quick_restore_prints_one_json_object() {
     assert!(0.0 < p50 && p50 <= p95, "{restore}");
     assert_eq!(restore["runs"], 5);
     assert_eq!(restore["bar"], 5.0);
-    assert_eq!(restore["met"], p50 <= 5.0);
+    // what is said is rounded
+    assert!(restore["met"] == (p50 <= 5.0) || p50 == 5.0, "{restore}");
     assert_eq!(json["quick"], true);
     assert!(json["host"]["kernel"].as_str().is_some_and(|kernel| !kernel.is_empty()));
     // nothing that was not asked for

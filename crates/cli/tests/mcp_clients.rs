@@ -30,7 +30,8 @@ fn well(program: &Path, change: impl FnOnce(&mut Command)) -> String {
     let mut command = Command::new("timeout");
     command.arg(PATIENCE.as_secs().to_string()).arg(program);
     command.env("STASIS", STASIS).env("STASIS_TEST_MCP", prepared("STASIS_TEST_MCP"));
-    command.env("STASIS_CONFIG", "/dev/null").stdin(Stdio::null());
+    command.env("STASIS_CONFIG", "/dev/null").env("STASIS_TIMEOUT_SECONDS", "300");
+    command.stdin(Stdio::null());
     change(&mut command);
     let done = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -56,6 +57,7 @@ impl Drop for Service {
 fn start(dir: &Path) -> (Child, String) {
     let mut command = Command::new(STASIS);
     command.arg("--data-dir").arg(dir).args(["serve", "--listen", "127.0.0.1:0"]);
+    command.env("STASIS_CONFIG", "/dev/null").env("STASIS_TIMEOUT_SECONDS", "300");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("stasis runs");
     let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();

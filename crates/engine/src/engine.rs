@@ -7,6 +7,7 @@ use crate::fault;
 use crate::flatten;
 use crate::held;
 use crate::layers;
+use crate::parked::Parked;
 use crate::plan;
 use crate::restore::{self, Ground, Host, Lazy};
 use crate::spares::{Spares, Use};
@@ -21,10 +22,10 @@ use stasis_image::model::{Manifest, ObjectKind};
 use stasis_sandbox::WallsConfig;
 use stasis_spawner::protocol::{LaunchSpec, Link};
 use stasis_sys::{mount, probe, process};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// How an engine is set up.
 #[derive(Debug, Clone)]
@@ -43,9 +44,6 @@ pub struct Config {
     pub walls: WallsConfig,
 }
 
-/// Templates forked from templates, at most; beyond, one is built from its image alone.
-const DEEPEST: u32 = 8;
-
 /// Outside descriptors of a tree: what they are, and their numbers inside.
 pub struct Outside {
     pub fds: Vec<OwnedFd>,
@@ -61,7 +59,7 @@ pub struct Engine {
     store: Store,
     host: Host,
     blank: Arc<Template>,
-    parked: Mutex<HashMap<ImageId, Arc<Template>>>,
+    parked: Parked,
     captures: Arc<Turns>,
 }
 
@@ -85,7 +83,7 @@ impl Engine {
         let walls = Arc::new(walls);
         let spares = Spares::start(walls.clone(), captures.clone())?;
         let host = Host::probe(config.lazy)?;
-        let parked = Mutex::default();
+        let parked = Parked::default();
         Ok(Engine { config, spares, walls, confinement, store, host, blank, parked, captures })
     }
 
@@ -165,7 +163,8 @@ impl Engine {
             let walls = self.walls.make(lower, |upper| held.place(upper))?;
             return Ok(Ground { walls, spare: None });
         }
-        if let Some(held) = template.image().filter(|_| !needs_its_pids(&image.manifest)) {
+        let ahead = template.stays && !needs_its_pids(&image.manifest);
+        if let Some(held) = template.image().filter(|_| ahead) {
             let pid = plan::root_of(&image.manifest)?.pid;
             let fit = Use { template: held.id, lower: lower.clone(), pid };
             if let Some(ground) = self.spares.take(&fit, template) {
@@ -188,7 +187,7 @@ impl Engine {
     }
 
     fn template_for(&self, image: &Image) -> Arc<Template> {
-        self.nearest(image).unwrap_or_else(|| self.blank.clone())
+        self.parked.nearest(image, &self.store).unwrap_or_else(|| self.blank.clone())
     }
 
     /// Whether processor, kernel and walls are such that an image could come back here; otherwise
@@ -206,16 +205,44 @@ impl Engine {
 
     /// Holds an image's memory in a parked process, from which restores are fastest.
     pub fn park(&self, image: &Image) -> Result<()> {
-        let nearest = self.nearest(image);
-        if nearest.as_ref().and_then(|t| t.image()).is_some_and(|held| held.id == image.id) {
+        if !self.parked.holds(image.id) {
+            let template = self.parked_copy(image)?;
+            self.parked.insert(image.id, vec![template]);
+        }
+        Ok(())
+    }
+
+    /// The same for a while, for this many restores at once. Forks of one process come one after
+    /// another, so there is one for each processor; none are forked ahead, which would be for
+    /// nothing.
+    pub fn park_for_burst(&self, image: &Image, restores: usize) -> Result<()> {
+        /// Fewer than this are forked in the time that a copy takes.
+        const WORTH_A_COPY: usize = 16;
+        if self.parked.holds(image.id) {
             return Ok(());
         }
-        let shallow = nearest.as_deref().filter(|template| template.depth < DEEPEST);
-        let from = shallow.unwrap_or(&*self.blank);
-        let roots = self.roots(image)?;
-        let template = restore::park(&self.store, &self.host, image, from, &roots)?;
-        self.parked().insert(image.id, Arc::new(template));
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let copies = processors.min(restores.div_ceil(WORTH_A_COPY)).max(1);
+        let faults = fault::owner();
+        let park = || {
+            fault::adopt(faults);
+            self.parked_copy(image).map(Template::for_a_while)
+        };
+        let templates = std::thread::scope(|scope| {
+            let parking: Vec<_> = (1..copies).map(|_| scope.spawn(park)).collect();
+            let mut templates = vec![park()?];
+            // one is enough, if need be
+            templates.extend(parking.into_iter().filter_map(|parking| parking.join().ok()?.ok()));
+            Ok(templates)
+        })?;
+        self.parked.insert(image.id, templates);
         Ok(())
+    }
+
+    fn parked_copy(&self, image: &Image) -> Result<Template> {
+        let trunk = self.parked.trunk(image, &self.store);
+        let from = trunk.as_deref().unwrap_or(&*self.blank);
+        restore::park(&self.store, &self.host, image, from, &self.roots(image)?)
     }
 
     /// Rewrites an image so that all its pages are in one pack of its own.
@@ -238,37 +265,21 @@ impl Engine {
 
     /// Lets a parked process go. Its image stays.
     pub fn evict(&self, image: ImageId) -> bool {
-        let evicted = self.parked().remove(&image).is_some();
+        let evicted = self.parked.remove(image);
+        self.store.forget_pages();
         self.spares.forget(image);
         evicted
     }
 
     pub fn evict_all(&self) {
-        self.parked().clear();
-        self.spares.clear();
+        self.parked.clear();
+        self.drop_spares();
     }
 
-    /// Lets go of what was forked ahead, when memory is short.
+    /// Lets go of what was forked and read ahead, when memory is short.
     pub fn drop_spares(&self) {
+        self.store.forget_pages();
         self.spares.clear();
-    }
-
-    fn parked(&self) -> std::sync::MutexGuard<'_, HashMap<ImageId, Arc<Template>>> {
-        self.parked.lock().unwrap_or_else(|poison| poison.into_inner())
-    }
-
-    /// The parked template with the most in common: the image's own, or that of an ancestor.
-    fn nearest(&self, image: &Image) -> Option<Arc<Template>> {
-        let parked = self.parked();
-        let mut next = Some(image.id);
-        while let Some(id) = next {
-            if let Some(template) = parked.get(&id) {
-                return Some(template.clone());
-            }
-            let meta = &image.manifest.meta;
-            next = if id == image.id { meta.parent } else { self.store.parent_if_known(id) };
-        }
-        parked.get(&image.manifest.meta.origin?).cloned()
     }
 
     /// Directories an image's mapped files come from, topmost first, as detached mounts, so that

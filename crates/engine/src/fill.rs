@@ -5,7 +5,7 @@
 //!
 //! All are verified before anybody sees them.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result};
 use crate::store::Store;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::{Manifest, Run};
@@ -32,7 +32,7 @@ pub fn write_fills(
     let doing = || "write a fill file".to_owned();
     let mut gathered = Vec::new();
     for run in fills {
-        gather(store, manifest, run, &mut gathered)?;
+        gather(store, manifest, run, &mut gathered, false)?;
         if gathered.len() >= PIECE {
             file.write_all(&gathered).doing(doing)?;
             gathered.clear();
@@ -42,12 +42,17 @@ pub fn write_fills(
 }
 
 /// Appends the contents of a run, verified.
-fn gather(store: &Store, manifest: &Manifest, run: &Run, all: &mut Vec<u8>) -> Result<()> {
-    let pack = store.pack(manifest.meta.packs[run.pack as usize].root)?;
+fn gather(
+    store: &Store,
+    manifest: &Manifest,
+    run: &Run,
+    all: &mut Vec<u8>,
+    again: bool,
+) -> Result<()> {
+    let root = manifest.meta.packs[run.pack as usize].root;
     let at = all.len();
     all.resize(at + run.count as usize * PAGE_SIZE, 0);
-    pack.read(run.slot, &mut all[at..])
-        .map_err(|source| Error::Pack { root: pack.root().to_string(), source })
+    store.read_pages(root, run.slot, &mut all[at..], again)
 }
 
 /// Does something while the pages to install are read: forking a template takes as long.
@@ -60,9 +65,13 @@ pub fn while_reading<T>(
     if installs.is_empty() {
         return Ok((something()?, Vec::new()));
     }
+    // what a state adds to its template is wanted again with the next state; much of it is data
+    const LITTLE: u64 = 8 << 20;
+    let size = installs.iter().map(|run| u64::from(run.count) * PAGE).sum::<u64>();
     let read = || -> Result<Vec<u8>> {
-        let mut all = Vec::new();
-        installs.iter().try_for_each(|run| gather(store, manifest, run, &mut all))?;
+        let mut all = Vec::with_capacity(size as usize);
+        let again = size <= LITTLE;
+        installs.iter().try_for_each(|run| gather(store, manifest, run, &mut all, again))?;
         Ok(all)
     };
     std::thread::scope(|scope| {
@@ -74,7 +83,8 @@ pub fn while_reading<T>(
     })
 }
 
-/// Puts pages in their places in a clone, which gave back what was there and waits.
+/// Puts pages in their places in a clone, which gave back what was there. They are protected as the
+/// rest is: the clone may be done with that already.
 pub fn install(uffd: &OwnedFd, installs: &[Run], pages: &[u8]) -> Result<()> {
     let mut rest = pages;
     for run in installs {
@@ -82,7 +92,7 @@ pub fn install(uffd: &OwnedFd, installs: &[Run], pages: &[u8]) -> Result<()> {
         rest = after;
         let mut at = run.page * PAGE;
         while !bytes.is_empty() {
-            let done = uffd::copy(uffd.as_fd(), at, bytes)
+            let done = uffd::copy_protected(uffd.as_fd(), at, bytes)
                 .doing(|| format!("install pages at {at:#x}"))?;
             at += done;
             bytes = &bytes[done as usize..];

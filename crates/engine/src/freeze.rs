@@ -57,7 +57,7 @@ const OPTIONS: u64 = ptrace::OPT_TRACECLONE | ptrace::OPT_TRACEFORK | ptrace::OP
 /// See through the target's seccomp filters, where we may.
 const THROUGH: u64 = ptrace::OPT_SUSPEND_SECCOMP;
 /// A thread that does not stop in this time waits in a call that nothing interrupts.
-const STOP_LIMIT: Duration = Duration::from_secs(2);
+const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// How long a thread that job control had stopped may take to stop again; it may be killed instead.
 const STAND_LIMIT: Duration = Duration::from_millis(100);
 
@@ -223,9 +223,10 @@ fn traced(pid: i32) -> String {
 }
 
 /// False when a process whose first thread has ended is a zombie. While it is ending its other
-/// threads are still there for a moment; if they stay, they run on without it.
+/// threads are still there for a moment, a long one on a busy host; if they stay, they run on
+/// without it.
 fn ended(pid: i32) -> Result<bool> {
-    const LOOKS: u32 = 50;
+    const LOOKS: u32 = 500;
     for _ in 0..LOOKS {
         let threads = proc::threads(pid).unwrap_or_default();
         if threads.into_iter().all(|tid| is_dead(pid, tid)) {

@@ -248,12 +248,13 @@ impl<'a> Injector<'a> {
     }
 
     /// Waits for the end of what was started. A thread that job control had stopped reports that
-    /// once more before it runs, and is sent on by `again`.
+    /// once more before it runs, and so does one that stopped for something else a moment before
+    /// it was interrupted; both are sent on by `again`.
     fn wait(&self, again: fn(i32) -> std::io::Result<()>) -> Result<Stop> {
         let doing = || format!("wait for thread {}", self.tid);
         loop {
             match ptrace::wait_stop(self.tid).doing(doing)? {
-                Stop::Group(_) => again(self.tid).doing(doing)?,
+                Stop::Group(_) | Stop::Interrupted => again(self.tid).doing(doing)?,
                 stop => return Ok(stop),
             }
         }

@@ -29,6 +29,7 @@ mod layers;
 mod lazy;
 mod objects;
 mod origin;
+mod parked;
 mod plan;
 mod proc;
 mod restore;

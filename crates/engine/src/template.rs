@@ -25,6 +25,8 @@ pub struct Template {
     /// How many templates it was forked from, one from another. The kernel's bookkeeping of
     /// shared pages grows with it.
     pub depth: u32,
+    /// Whether it will be forked again and again, so that forks ahead are worth it.
+    pub stays: bool,
     /// How the image restored last is reached from here: many are made of one in a row.
     last_plan: Mutex<Option<(ImageId, Arc<MemoryPlan>)>>,
 }
@@ -67,7 +69,12 @@ impl Template {
 
     pub fn new(pid: i32, pidfd: OwnedFd, control: OwnedFd, memory: Held, depth: u32) -> Template {
         let (control, last_plan) = (Mutex::new(control), Mutex::default());
-        Template { pid, pidfd, control, memory, depth, last_plan }
+        Template { pid, pidfd, control, memory, depth, stays: true, last_plan }
+    }
+
+    pub fn for_a_while(mut self) -> Template {
+        self.stays = false;
+        self
     }
 
     pub fn image(&self) -> Option<&Image> {

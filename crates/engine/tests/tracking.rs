@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[test]
 fn memory_that_came_on_demand_is_tracked_from_the_first_capture_on() {
-    within(Duration::from_secs(120), |watch| capture_twice(&watch, "python_pandas_frames"))
+    within(Duration::from_secs(600), |watch| capture_twice(&watch, "python_pandas_frames"))
         .unwrap();
 }
 

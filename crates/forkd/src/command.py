@@ -127,6 +127,8 @@ def converse(master, child):
     end = time.monotonic() + spec["timeout"]
     late = False
     while not late:
+        # asked before: what it said until then can be read
+        ended = child.poll() is not None
         readable, writable, _ = select.select([master], [master] if left else [], [], 0.05)
         try:
             if readable:
@@ -135,7 +137,7 @@ def converse(master, child):
                 if spec["stream"]:
                     sys.stdout.write(piece.decode("utf-8", "replace"))
                     sys.stdout.flush()
-            elif child.poll() is not None:
+            elif ended:
                 break
             if writable:
                 left = left[os.write(master, left[:1024]):]

@@ -8,7 +8,6 @@
 //! instruction finds the last checkpoint. Whatever happens is in the instruction's receipt.
 
 use crate::error::{Doing, Result};
-use crate::feed::Feed;
 use crate::host::Inner;
 use crate::life::{Ahead, Fall};
 use crate::lines::Lines;
@@ -32,9 +31,12 @@ use std::time::{Duration, Instant};
 /// Something to do between two instructions.
 pub type Wish = Box<dyn FnOnce(&mut Driver) + Send>;
 
-/// After an interrupt, until another is sent, and until the tree is ended.
+/// Interrupts that are sent before the tree is ended, and the least time between two: one that
+/// comes while the agent is about to start the code is not heeded.
+const INTERRUPTS: u32 = 3;
 const REMIND: Duration = Duration::from_secs(1);
-const GRACE: Duration = Duration::from_secs(3);
+/// How long an agent that comes into memory may take before it is interrupted all the same.
+const WAKING: Duration = Duration::from_secs(5);
 /// Output is written to the records in batches of at most this many lines.
 const BATCH: usize = 512;
 
@@ -77,8 +79,9 @@ enum End {
 
 /// An interrupt on its way.
 struct Interrupt {
+    /// When the last signal was sent, and how many were.
     at: Instant,
-    reminded: bool,
+    sent: u32,
     why: Option<Duration>,
 }
 
@@ -114,11 +117,14 @@ impl Driver {
             let mut work = self.machine.work();
             let crowded = self.host.traffic.is_crowded(now);
             let next = work.queue.next(now, Around { live: self.live.is_some(), crowded });
-            if let Next::Wait(_) = next
-                && self.live.is_none()
-            {
-                self.machine.dismiss(&mut work);
-                return;
+            match &next {
+                Next::Wait(_) if self.live.is_none() => {
+                    self.machine.dismiss(&mut work);
+                    return;
+                }
+                // before anybody else looks: it waits or runs, and is never neither
+                Next::Run(seq) => work.begin(*seq),
+                _ => {}
             }
             drop(work);
             match next {
@@ -187,12 +193,7 @@ impl Driver {
     /// Runs one instruction to its end, whichever that is.
     fn instruction(&mut self, seq: u64) {
         let started = Instant::now();
-        let exec = {
-            let mut work = self.machine.work();
-            work.running = Some(seq);
-            work.feed = Some(Feed::new(seq));
-            work.execs.remove(&seq).unwrap_or_default()
-        };
+        let exec = self.machine.work().execs.remove(&seq).unwrap_or_default();
         let (room, most) = (self.host.settings.max_output, self.host.settings.max_artifact);
         let mut lines = Lines::keeping(room, self.host.shelf.parts(most));
         self.artifacts.clear();
@@ -260,23 +261,25 @@ impl Driver {
         self.listen(seq, limit, lines)
     }
 
-    /// Listens until the instruction is over.
+    /// Listens until the instruction is over. An interrupt waits until the agent is awake: it
+    /// would not hear it.
     fn listen(
         &mut self,
         seq: u64,
         limit: Option<Duration>,
         lines: &mut Lines,
     ) -> Result<(End, Option<Interrupt>)> {
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let begun = Instant::now();
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let mut interrupt: Option<Interrupt> = None;
         loop {
-            let wake = match &interrupt {
-                None => deadline,
-                Some(sent) if !sent.reminded => Some(sent.at + REMIND),
-                Some(sent) => Some(sent.at + GRACE),
-            };
             let Some(live) = &mut self.live else {
                 return Ok((End::Fell("its process ended".into()), interrupt));
+            };
+            let wake = match &interrupt {
+                None if !live.awake && begun.elapsed() < WAKING => Some(begun + WAKING),
+                None => deadline,
+                Some(last) => Some(last.at + REMIND),
             };
             let heard = live.wait(&self.bell, wake)?;
             if let Some(end) = self.digest(seq, heard, lines) {
@@ -285,21 +288,23 @@ impl Driver {
             let now = Instant::now();
             let asked = self.machine.work().interrupt == Some(seq);
             let timed_out = deadline.is_some_and(|deadline| now >= deadline);
+            let deaf = self.live.as_ref().is_some_and(|live| !live.awake) && now < begun + WAKING;
             interrupt = match interrupt {
-                None if asked || timed_out => {
+                None if (asked || timed_out) && !deaf => {
                     self.signal();
                     let why = limit.filter(|_| !asked);
-                    Some(Interrupt { at: now, reminded: false, why })
+                    Some(Interrupt { at: now, sent: 1, why })
                 }
-                Some(sent) if !sent.reminded && now >= sent.at + REMIND => {
+                Some(last) if now < last.at + REMIND => Some(last),
+                Some(last) if last.sent < INTERRUPTS => {
                     self.signal();
-                    Some(Interrupt { reminded: true, ..sent })
+                    Some(Interrupt { at: now, sent: last.sent + 1, ..last })
                 }
-                Some(sent) if sent.reminded && now >= sent.at + GRACE => {
+                Some(last) => {
                     let why = "it did not heed an interrupt and was ended".to_owned();
-                    return Ok((End::Fell(why), Some(sent)));
+                    return Ok((End::Fell(why), Some(last)));
                 }
-                other => other,
+                None => None,
             };
         }
     }

@@ -90,7 +90,7 @@ impl Host {
             self.add_all(branch.names.into_iter().map(one))
         })?;
         if machines.len() > 1 {
-            self.inner().park_for_branches(&image);
+            self.inner().park_for_branches(&image, machines.len());
         }
         Ok(machines)
     }

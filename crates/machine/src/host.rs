@@ -240,8 +240,12 @@ impl Host {
     /// Saves every machine and lets its memory go: what a good end of the process does. Machines
     /// that cannot be saved are named.
     pub fn close(&self) -> Vec<(Name, Error)> {
-        let live = |machine: &Arc<Machine>| machine.work().live;
-        let all: Vec<_> = self.machines().into_iter().filter(live).collect();
+        // one on its way into memory has a driver
+        let awake = |machine: &Arc<Machine>| {
+            let work = machine.work();
+            work.live || work.has_driver()
+        };
+        let all: Vec<_> = self.machines().into_iter().filter(awake).collect();
         std::thread::scope(|scope| {
             let swaps: Vec<_> = all
                 .iter()
@@ -305,7 +309,7 @@ pub(crate) fn check(
 }
 
 /// A lock that was let go of can be held a moment longer by a child that is just being started.
-const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// One process at a time: whoever holds the lock. It goes with the process, however that ends.
 fn take_lock(dirs: &Dirs) -> Result<File> {

@@ -15,13 +15,15 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// The longest an agent may take to answer anything but an instruction.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Live {
     pub tree: Tree,
     pub line: Line,
     /// Its way outside, if it has one.
     pub _egress: Option<Egress>,
+    /// Its agent has answered since it came into memory.
+    pub awake: bool,
 }
 
 /// What came from a machine.
@@ -43,7 +45,7 @@ impl Live {
         ready: Option<Stood>,
     ) -> Result<Live> {
         let (Stood { tree, line }, egress) = network::stand(host, record, ready)?;
-        let mut live = Live { tree, line, _egress: egress };
+        let mut live = Live { tree, line, _egress: egress, awake: false };
         let fresh = matches!(reason, Reason::New | Reason::Branch);
         live.line.send(&Order::Wake(Wake {
             reason,
@@ -78,6 +80,8 @@ impl Live {
         if !out && !err {
             return Ok(());
         }
+        // what was put out before an error may have come between two looks: it is told first
+        let out = out || err;
         let mut buffer = vec![0; 256 << 10];
         if out && let Read1::Bytes(read) = self.line.read_stdout(&mut buffer)? {
             heard.push(Heard::Stdout(buffer[..read].to_vec()));
@@ -96,7 +100,10 @@ impl Live {
         };
         loop {
             match self.line.report() {
-                Ok(Some(report)) => heard.push(Heard::Report(report)),
+                Ok(Some(report)) => {
+                    self.awake |= matches!(report, Report::Awake { .. });
+                    heard.push(Heard::Report(report));
+                }
                 Ok(None) => break,
                 Err(error) => {
                     heard.push(Heard::Gone(error.to_string()));

@@ -70,6 +70,13 @@ pub enum Progress {
 }
 
 impl Work {
+    /// An instruction that waited runs from now on. Those who cancel and interrupt look at the
+    /// queue and at this under one lock, so nothing is missed in between.
+    pub(crate) fn begin(&mut self, seq: u64) {
+        self.running = Some(seq);
+        self.feed = Some(Feed::new(seq));
+    }
+
     pub(crate) fn has_driver(&self) -> bool {
         self.bell.is_some()
     }
@@ -245,9 +252,9 @@ impl Machine {
         // before the driver can hear of it
         self.observe_queued(seq, &record.made.name, &record.made.account);
         drop(record);
-        self.ring(&mut work)?;
-        drop(work);
+        // before the driver can tell that it started
         self.event_at(EventKind::InstructionQueued, Some(seq));
+        self.ring(&mut work)?;
         Ok(seq)
     }
 
@@ -338,8 +345,11 @@ impl Machine {
     pub fn cancel(self: &Arc<Self>, seq: u64) -> Result<bool> {
         let waited = {
             let mut work = self.work();
-            work.execs.remove(&seq);
-            work.queue.cancel(seq)
+            let waited = work.queue.cancel(seq);
+            if waited {
+                work.execs.remove(&seq);
+            }
+            waited
         };
         if waited {
             self.record_cancelled(seq, "it was cancelled before it ran")?;
@@ -348,7 +358,7 @@ impl Machine {
     }
 
     /// Ends one instruction and no other, whether it waits or runs; the state is kept. Whether it
-    /// did either: one that is just about to start does neither.
+    /// did either.
     pub fn stop(self: &Arc<Self>, seq: u64) -> Result<bool> {
         if self.cancel(seq)? {
             return Ok(true);
@@ -365,13 +375,20 @@ impl Machine {
     fn interrupt_all(self: &Arc<Self>) -> Result<()> {
         let waiting = {
             let mut work = self.work();
-            work.execs.clear();
-            work.queue.cancel_all()
+            let waiting = work.queue.cancel_all();
+            for seq in &waiting {
+                work.execs.remove(seq);
+            }
+            if let Some(seq) = work.running {
+                work.interrupt = Some(seq);
+                self.ring(&mut work)?;
+            }
+            waiting
         };
         for seq in waiting {
             self.record_cancelled(seq, "another instruction came first")?;
         }
-        self.interrupt().map(drop)
+        Ok(())
     }
 
     /// What an instruction has put out since chunk `from`, or how it ended.

@@ -142,7 +142,11 @@ impl Standby {
 
     /// Ends everything that stands; nothing is made after this.
     pub fn end(&self) {
-        self.over.store(true, Ordering::Relaxed);
+        {
+            // not between the thread's last look and its wait, which would then be a long one
+            let _shelves = self.shelves();
+            self.over.store(true, Ordering::Relaxed);
+        }
         self.asked.notify_one();
         self.clear();
     }

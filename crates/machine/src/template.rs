@@ -99,7 +99,7 @@ impl Host {
         let outside = Outside { fds, numbers: NUMBERS.to_vec() };
         let engine = &self.inner().engine;
         let tree = engine.launch(own_root, program, outside)?;
-        let mut live = Live { tree, line, _egress: None };
+        let mut live = Live { tree, line, _egress: None, awake: false };
         let ready = |report| matches!(report, Report::Ready { .. }).then_some(());
         live.expect_within(PATIENCE, ready)?;
         warm_up(&mut live, code)?;

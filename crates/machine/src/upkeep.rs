@@ -104,7 +104,13 @@ impl Host {
         };
         let store = inner.engine.store();
         let checked = store.check(&keep, repair, |_| ControlFlow::Continue(()))?;
-        let mut findings: Vec<Found> = checked.findings.iter().map(|one| self.name(one)).collect();
+        // what was given up meanwhile may have been collected, which is no damage
+        let now = inner.images_in_use()?;
+        let concerns = |one: &&stasis_engine::Finding| {
+            one.images.is_empty() || one.images.iter().any(|id| now.contains(id))
+        };
+        let findings = checked.findings.iter().filter(concerns);
+        let mut findings: Vec<Found> = findings.map(|one| self.name(one)).collect();
         if let Some(said) = inner.store.check()? {
             findings.push(Found {
                 code: "store.database".into(),
@@ -136,8 +142,15 @@ impl Host {
     }
 
     pub fn store_stats(&self) -> Result<stasis_engine::Stats> {
-        let keep = self.inner().images_in_use()?;
-        Ok(self.inner().engine.store().stats(&keep)?)
+        let (inner, mut keep) = (self.inner(), HashSet::new());
+        loop {
+            let before = std::mem::replace(&mut keep, inner.images_in_use()?);
+            match inner.engine.store().stats(&keep) {
+                // one of them may have been given up and collected meanwhile
+                Err(_) if keep != before => {}
+                counted => return Ok(counted?),
+            }
+        }
     }
 }
 

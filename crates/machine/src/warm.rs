@@ -155,17 +155,17 @@ impl Inner {
         if let Some(image) = self.warm.parked(id) {
             return Ok(image);
         }
-        let image = self.engine.store().read_image(id)?;
+        let image = self.engine.store().image(id)?;
         self.warm.want(image.manifest.meta.origin.unwrap_or(image.id));
         Ok(image)
     }
 
     /// Holds a state that many branches are about to start from. They start without, only slower,
     /// if that cannot be done.
-    pub fn park_for_branches(&self, name: &str) {
+    pub fn park_for_branches(&self, name: &str, branches: usize) {
         let parked = self.image(name).and_then(|image| {
             if !self.warm.is_parked(image.id) {
-                self.engine.park(&image)?;
+                self.engine.park_for_burst(&image, branches)?;
                 let (id, used) = (image.id, Some(Instant::now()));
                 self.warm.ended(id, Some(State::Parked { image, used }));
             }

@@ -3,7 +3,7 @@
 
 use stasis_api::{Durability, Exec, Name, NewMachine, Timeout, Vary};
 use stasis_machine::{Branch, Export, Host, Machine, Varied, Wanted};
-use stasis_testbed::{Bed, data_dir, run, settings, value};
+use stasis_testbed::{Bed, data_dir, open, run, value};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -36,7 +36,7 @@ fn values(bed: &Bed, source: &Arc<Machine>, codes: Vec<String>) -> Vec<String> {
     let names = vec![None; codes.len()];
     let vary = codes.into_iter().map(|code| Vary { code: Some(code), ..Vary::default() }).collect();
     let branch = Branch { names, ..Branch::default() };
-    let varied = Varied { branch, vary, timeout: Timeout::Seconds(120.0) };
+    let varied = Varied { branch, vary, timeout: Timeout::Seconds(300.0) };
     let (machines, told) = bed.host.branch_varied(source, varied).expect("branches");
     let mut ends: Vec<_> = told.into_iter().collect();
     ends.sort_by_key(|end| end.index);
@@ -100,11 +100,12 @@ fn memory_files_and_processes_are_one_instant() {
          os.pwrite(file, b'%12d' % n, 0)\n        other.stdin.write(f'{n}\\n')\n        \
          other.stdin.flush()\n        echoed = int(other.stdout.readline())\n        \
          time.sleep(0.0005)\n\
-         thread = threading.Thread(target=count)\nthread.start()",
+         thread = threading.Thread(target=count)\nthread.start()\n\
+         while not echoed: time.sleep(0.001)",
     );
     let look = "stop = True\nthread.join()\nlast = n\nassert int(os.pread(file, 12, 0)) == n\n\
                 assert echoed == n, (echoed, n)\nstop = False\nthread = threading.Thread(\
-                target=count)\nthread.start()\ntime.sleep(0.05)\nn > last";
+                target=count)\nthread.start()\nwhile n == last: time.sleep(0.001)\nn > last";
     let rounds = if soak() { 40 } else { 6 };
     for _ in 0..rounds {
         assert_eq!(values(&bed, &machine, vec![look.to_owned(); 2]), ["True", "True"]);
@@ -217,7 +218,7 @@ const OTHERS: [(&str, &str); 12] = [
 /// A machine `m` with a branch `b`, and a file with a machine from elsewhere.
 fn prepared() -> tempfile::TempDir {
     let (dir, elsewhere) = (data_dir(), Bed::start());
-    let host = Host::open(settings(dir.path())).expect("open");
+    let host = open(dir.path());
     let new = NewMachine { name: Some(named("m")), ..NewMachine::default() };
     let machine = host.create("test", new).expect("create");
     keep(&machine, "x = 1");
@@ -266,7 +267,7 @@ fn killed_at_any_moment_it_is_as_before_or_after() {
 
 /// Opens what was left, looks at it, and puts it back as it was.
 fn as_before_or_after(dir: &Path, step: &str) {
-    let host = open(dir);
+    let host = Arc::new(open(dir));
     assert!(host.check_store(false).expect("check").findings.is_empty(), "{step}");
     let machine = |name: &str| host.machine(name).unwrap_or_else(|_| panic!("{step}: no {name}"));
     let x = |name: &str| value(&machine(name), "x");
@@ -296,15 +297,6 @@ fn as_before_or_after(dir: &Path, step: &str) {
     assert!(host.close().is_empty());
 }
 
-/// The killed one's processes may still be on their way out.
-fn open(dir: &Path) -> Arc<Host> {
-    let opened = (0..200).find_map(|_| {
-        let opened = Host::open(settings(dir));
-        opened.inspect_err(|_| std::thread::sleep(Duration::from_millis(50))).ok()
-    });
-    Arc::new(opened.expect("open"))
-}
-
 /// A host in a process of its own, about to do something.
 struct Worker(Child);
 
@@ -330,7 +322,7 @@ impl Worker {
 fn worker() {
     let Some(dir) = std::env::var_os("WORKER_DIR") else { return };
     let step = std::env::var("WORKER_STEP").expect("a step");
-    let host = open(Path::new(&dir));
+    let host = Arc::new(open(Path::new(&dir)));
     let (machine, other) = (host.machine("m").expect("m"), host.machine("b").expect("b"));
     // awake, so that the step itself is what takes the time
     value(&machine, "x");

@@ -5,8 +5,8 @@
 //! thing: SIGKILL right after an instruction was acknowledged at durability `local`.
 
 use stasis_api::{Durability, Exec, Instruction, NewMachine};
-use stasis_machine::{Branch, Host, Machine};
-use stasis_testbed::{Bed, data_dir, exec, lines, settings};
+use stasis_machine::{Branch, Machine};
+use stasis_testbed::{Bed, data_dir, exec, lines, open};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -76,7 +76,7 @@ fn the_same_answers_whatever_happens_in_between() {
 fn killed() -> Vec<String> {
     let dir = data_dir();
     let name = {
-        let host = Host::open(settings(dir.path())).expect("open");
+        let host = open(dir.path());
         host.create("test", NewMachine::default()).expect("create").name().to_string()
     };
     let codes = instructions();
@@ -117,14 +117,12 @@ fn worker() {
     let Some(dir) = std::env::var_os("WORKER_DIR") else { return };
     let name = std::env::var("WORKER_MACHINE").expect("a name");
     // the killed one's processes may still be on their way out
-    let host = (0..100).find_map(|_| {
-        let opened = Host::open(settings(Path::new(&dir)));
-        opened.inspect_err(|_| std::thread::sleep(std::time::Duration::from_millis(50))).ok()
-    });
-    let machine = host.as_ref().expect("open").machine(&name).expect("the machine");
+    let host = open(Path::new(&dir));
+    let machine = host.machine(&name).expect("the machine");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("a number");
     let index: usize = line.trim().parse().expect("a number");
     println!("ANSWER {}", ask(&machine, instructions()[index]));
-    std::thread::sleep(std::time::Duration::from_secs(60));
+    // until it is killed, or nobody is there any more to do so
+    let _ = std::io::stdin().read_line(&mut line);
 }

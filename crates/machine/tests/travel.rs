@@ -227,7 +227,7 @@ fn branches_vary_and_fail_one_by_one() {
         })
         .collect();
     let wanted = Branch { names: vec![None; 5], ..Branch::default() };
-    let varied = Varied { branch: wanted, vary, timeout: Timeout::Seconds(60.0) };
+    let varied = Varied { branch: wanted, vary, timeout: Timeout::Seconds(300.0) };
     let (machines, told) = bed.host.branch_varied(&machine, varied).expect("branches");
     assert_eq!(machines.len(), 5);
     let mut ends: Vec<_> = told.into_iter().collect();
@@ -282,7 +282,7 @@ fn reseeded_branches_differ_and_others_do_not() {
     let drawn = |reseed: bool, count: usize| -> Vec<(String, String)> {
         let wanted = Branch { names: vec![None; count], reseed, ..Branch::default() };
         let vary = vec![Vary { code: Some(draw.into()), ..Vary::default() }; count];
-        let varied = Varied { branch: wanted, vary, timeout: Timeout::Seconds(120.0) };
+        let varied = Varied { branch: wanted, vary, timeout: Timeout::Seconds(300.0) };
         let (machines, told) = bed.host.branch_varied(&machine, varied).expect("branches");
         let values = told.into_iter().map(|end| {
             let outcome = end.instruction.expect("an end").outcome.expect("an outcome");
@@ -563,7 +563,7 @@ fn a_branch_is_told_who_it_is_and_what_time_it_is() {
     let before = Timestamp::now().as_second();
     let vary = vec![Vary { code: Some(look.into()), ..Vary::default() }; count];
     let wanted = Branch { names: vec![None; count], ..Branch::default() };
-    let varied = Varied { branch: wanted, vary, timeout: Timeout::Seconds(120.0) };
+    let varied = Varied { branch: wanted, vary, timeout: Timeout::Seconds(300.0) };
     let (_, told) = bed.host.branch_varied(&machine, varied).expect("branches");
     let (mut tokens, mut kept) = (std::collections::HashSet::new(), Vec::new());
     for end in told {

@@ -1,8 +1,8 @@
 //! What a host does by itself: room in memory, room on disk, trees that stand ready.
 
 use stasis_api::{Exec, State, Status, Timeout};
-use stasis_testbed::{Bed, run, value};
-use std::time::{Duration, Instant};
+use stasis_testbed::{Bed, run, until, value};
+use std::time::Duration;
 
 #[test]
 fn when_memory_is_short_idle_machines_leave_it_and_busy_ones_stay() {
@@ -13,10 +13,7 @@ fn when_memory_is_short_idle_machines_leave_it_and_busy_ones_stay() {
     let wait = "import time\nwhile not __import__('os').path.exists('/tmp/go'): time.sleep(0.01)";
     let code = Exec { code: wait.into(), timeout: Timeout::Never, ..Exec::default() };
     let seq = busy.submit(code).expect("accepted");
-    let patience = Instant::now() + Duration::from_secs(30);
-    while busy.describe().state != State::Running && Instant::now() < patience {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("it runs", || busy.describe().state == State::Running);
     assert_eq!(bed.host.relieve().expect("room is made"), 1);
     assert_eq!(idle.describe().state, State::Swapped);
     assert_eq!(busy.describe().state, State::Running);

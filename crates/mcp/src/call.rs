@@ -28,7 +28,7 @@ use tokio::time::Instant;
 const MAX_MESSAGE: usize = 4000;
 /// Between two notifications of one call, so that a chatty program does not flood its client.
 const BREATH: Duration = Duration::from_millis(20);
-/// Between two tries to stop an instruction that is about to start.
+/// Between two looks whether an instruction that was stopped has ended.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// How long the caller is kept waiting before a call goes on as a task.

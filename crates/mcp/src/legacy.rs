@@ -28,7 +28,7 @@ const RELATED: &str = "io.modelcontextprotocol/related-task";
 /// Tasks on one page of the list.
 const PAGE: usize = 100;
 /// How long a cancelled instruction may take to stop before the client is answered.
-const STOPPING: Duration = Duration::from_secs(10);
+const STOPPING: Duration = Duration::from_secs(30);
 
 type Answer = std::result::Result<Value, ErrorData>;
 

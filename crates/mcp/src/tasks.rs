@@ -127,30 +127,14 @@ fn object(value: &impl serde::Serialize) -> JsonObject {
 /// Ends a task's instruction, whether it waits or runs; one that is over stays as it is.
 pub async fn cancel(call: &Call, id: &str) -> std::result::Result<(), ErrorData> {
     let text = id.to_owned();
-    let stopped = call.block(move |call| {
+    let found = call.block(move |call| {
         let found = TaskId::parse(&text).and_then(|id| find(call, &id));
-        let Some((machine, instruction)) = found else { return Ok(None) };
-        let over = instruction.status.is_over() || machine.stop(instruction.seq)?;
-        Ok(Some((machine, instruction.seq, over)))
+        let Some((machine, instruction)) = found else { return Ok(false) };
+        machine.stop(instruction.seq)?;
+        Ok(true)
     });
-    let stopped = stopped.await.map_err(|error| broken(&error))?;
-    let (machine, seq, over) = stopped.ok_or_else(|| unknown(id))?;
-    if !over {
-        tokio::spawn(stop_when_it_starts(call.clone(), machine, seq));
-    }
-    Ok(())
-}
-
-/// An instruction that is just about to start neither waits nor runs: it is stopped a moment later.
-async fn stop_when_it_starts(call: Call, machine: Arc<Machine>, seq: u64) {
-    for _ in 0..100 {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        let own = machine.clone();
-        let job = move |_: &Call| Ok(own.instruction(seq)?.status.is_over() || own.stop(seq)?);
-        if call.block(job).await.unwrap_or(true) {
-            return;
-        }
-    }
+    let found = found.await.map_err(|error| broken(&error))?;
+    found.then_some(()).ok_or_else(|| unknown(id))
 }
 
 #[cfg(test)]

@@ -82,14 +82,15 @@ async fn a_call_that_is_given_up_interrupts() {
     let service = Service::start().await;
     let client = at(&service, "root");
     let id = spawn(&client).await;
-    let arguments = json!({ "sandbox_id": id, "code": "kept = 1\nwhile True: pass" });
+    let code = "kept = 1\nprint('on', flush=True)\nwhile True: pass";
+    let arguments = json!({ "sandbox_id": id, "code": code });
     let params = json!({ "name": "eval_code", "arguments": arguments });
     let message = client.message(5, "tools/call", params);
     let machine = service.bed.host.machine(&id).expect("the machine");
     let (caller, status) = (client.clone(), || machine.instruction(0).map(|one| one.status));
     let calling = tokio::spawn(async move { drop(caller.send(&message).await) });
     let patience = Instant::now() + common::PATIENCE;
-    while status().ok() != Some(stasis_api::Status::Running) {
+    while machine.outputs(0, 0).map_or(true, |lines| lines.is_empty()) {
         assert!(Instant::now() < patience, "it never ran");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

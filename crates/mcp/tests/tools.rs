@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{NEW, Service, text};
+use common::{NEW, PATIENCE, Service, text};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -57,8 +57,9 @@ async fn state_stays_and_history_turns() {
         let past = client.call("show_history", json!({ "machine": machine })).await;
         past["structuredContent"]["instructions"][0]["checkpoint"] == true
     };
-    let patience = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while !saved().await && std::time::Instant::now() < patience {
+    let patience = std::time::Instant::now() + PATIENCE;
+    while !saved().await {
+        assert!(std::time::Instant::now() < patience, "there is no checkpoint");
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     let second = client.run(machine, "x += 2\nx").await;

@@ -5,6 +5,7 @@ mod common;
 use common::{Client, PATIENCE, Service, text};
 use http_body_util::BodyExt;
 use hyper::StatusCode;
+use hyper::body::Incoming;
 use serde_json::{Value, json};
 use stasis_api::Status;
 use stasis_mcp::McpOptions;
@@ -92,6 +93,19 @@ async fn sleeper(client: &Client, name: &str) -> Value {
     client.message(77, "tools/call", params)
 }
 
+/// The answer to a sleeper's call, from where it says that it has started.
+async fn started(client: &Client, message: &Value) -> Incoming {
+    let mut body = client.send(message).await.into_body();
+    let mut seen = String::new();
+    while !seen.contains("started") {
+        let frame = tokio::time::timeout(PATIENCE, body.frame()).await.expect("progress in time");
+        let frame = frame.expect("more to come").expect("a frame");
+        seen += &String::from_utf8_lossy(frame.data_ref().expect("data"));
+    }
+    assert!(seen.contains("notifications/progress"), "{seen}");
+    body
+}
+
 async fn is_interrupted(service: &Service, client: &Client, name: &str) {
     let machine = service.bed.host.machine(name).expect("the machine");
     let start = Instant::now();
@@ -107,14 +121,7 @@ async fn a_cancelled_call_interrupts_and_keeps_the_state() {
     let service = Service::start().await;
     let client = service.session("/mcp", "root").await;
     let message = sleeper(&client, "told").await;
-    let mut body = client.send(&message).await.into_body();
-    let mut seen = String::new();
-    while !seen.contains("started") {
-        let frame = tokio::time::timeout(PATIENCE, body.frame()).await.expect("progress in time");
-        let frame = frame.expect("more to come").expect("a frame");
-        seen += &String::from_utf8_lossy(frame.data_ref().expect("data"));
-    }
-    assert!(seen.contains("notifications/progress"), "{seen}");
+    let _body = started(&client, &message).await;
     let cancel = json!({
         "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 77 },
     });
@@ -127,11 +134,7 @@ async fn hanging_up_on_a_call_without_session_interrupts() {
     let service = Service::start().await;
     let client = service.client();
     let message = sleeper(&client, "left").await;
-    let response = client.send(&message).await;
-    let mut body = response.into_body();
-    let frame = tokio::time::timeout(PATIENCE, body.frame()).await.expect("progress in time");
-    assert!(frame.is_some_and(|frame| frame.is_ok()));
-    drop(body);
+    drop(started(&client, &message).await);
     is_interrupted(&service, &client, "left").await;
 }
 

@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
 const HEAD_IN_TIME: Duration = Duration::from_secs(30);
-const HANDSHAKE_IN_TIME: Duration = Duration::from_secs(10);
+const HANDSHAKE_IN_TIME: Duration = Duration::from_secs(30);
 const BUFFER: usize = 64 << 10;
 const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
                     retry-after: 1\r\nconnection: close\r\ncontent-length: 120\r\n\r\n\

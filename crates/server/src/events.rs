@@ -86,6 +86,7 @@ impl Follower {
                 return Some(events);
             }
             tokio::select! {
+                biased;
                 () = listener => {}
                 () = self.app.reached(Phase::Closed) => return None,
             }

@@ -41,6 +41,8 @@ impl Follower {
                 Progress::Wait(listener) => listener,
             };
             tokio::select! {
+                // what ended before the service closed is told, however late this is looked at
+                biased;
                 () = wait => {}
                 () = self.app.reached(Phase::Closed) => return Err(Failure::stopping()),
             }

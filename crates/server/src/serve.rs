@@ -28,7 +28,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// How long answers may take after the machines are saved.
-const FAREWELL: Duration = Duration::from_secs(2);
+const FAREWELL: Duration = Duration::from_secs(5);
 /// How often machines whose time is over are looked for.
 const EXPIRY: Duration = Duration::from_secs(5);
 /// How often checkpoints that no rule keeps are looked for, and the least time between two

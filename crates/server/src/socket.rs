@@ -32,7 +32,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// A ping that is a message, too, for those who cannot tell.
 const PING: &str = r#"{"type":"message","message":"ping","level":"info"}"#;
 /// Messages that a Rust client gets before it has to answer.
-const BURST: usize = 20;
+const BURST: usize = 16;
 /// The time it then gets: a few times what its answer took, within these.
 const BREATH: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
 

@@ -72,7 +72,17 @@ pub fn read_event(uffd: BorrowedFd) -> io::Result<Option<Event>> {
 
 /// Installs `bytes` at `address`. Bytes installed; less than asked for when part was there.
 pub fn copy(uffd: BorrowedFd, address: u64, bytes: &[u8]) -> io::Result<u64> {
-    let mut argument = [address, bytes.as_ptr() as u64, bytes.len() as u64, 0, 0];
+    copy_as(uffd, address, bytes, 0)
+}
+
+/// The same, protected: what is written from then on is noted.
+pub fn copy_protected(uffd: BorrowedFd, address: u64, bytes: &[u8]) -> io::Result<u64> {
+    const UFFDIO_COPY_MODE_WP: u64 = 2;
+    copy_as(uffd, address, bytes, UFFDIO_COPY_MODE_WP)
+}
+
+fn copy_as(uffd: BorrowedFd, address: u64, bytes: &[u8], mode: u64) -> io::Result<u64> {
+    let mut argument = [address, bytes.as_ptr() as u64, bytes.len() as u64, mode, 0];
     // SAFETY: the argument has the layout of struct uffdio_copy and points at `bytes`.
     let result =
         check(unsafe { libc::ioctl(uffd.as_raw_fd(), IOCTL_COPY, argument.as_mut_ptr()) }.into());

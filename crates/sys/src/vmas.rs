@@ -48,6 +48,15 @@ const LETTERS: [(u32, &str); 27] = [
 /// Set by the kernel for purposes of its own; says nothing about the mapping.
 const SOFT_DIRTY: u64 = 1 << 27;
 
+const KNOWN: u64 = {
+    let (mut known, mut index) = (SOFT_DIRTY, 0);
+    while index < LETTERS.len() {
+        known |= 1 << LETTERS[index].0;
+        index += 1;
+    }
+    known
+};
+
 /// One mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawVma {
@@ -72,11 +81,15 @@ impl RawVma {
         RawVma { start, end, flags, offset, file, special }
     }
 
+    /// Whether all flags are known.
+    pub fn is_understood(&self) -> bool {
+        self.flags & !KNOWN == 0
+    }
+
     /// The flags as smaps prints them; `None` if one is not known.
     pub fn letters(&self) -> Option<Vec<&'static str>> {
         let set = LETTERS.iter().filter(|(bit, _)| self.flags >> bit & 1 == 1);
-        let known = set.clone().fold(SOFT_DIRTY, |known, (bit, _)| known | 1 << bit);
-        (self.flags & !known == 0).then(|| set.map(|(_, letters)| *letters).collect())
+        self.is_understood().then(|| set.map(|(_, letters)| *letters).collect())
     }
 }
 

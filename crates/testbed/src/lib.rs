@@ -77,9 +77,33 @@ pub fn data_dir() -> TempDir {
     dir
 }
 
-/// Settings with which a test need not wait for anything.
+/// Against hangs only: longer than anything takes on a slow machine.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Settings with which a test need not wait for anything, and an instruction may take its time.
 pub fn settings(dir: &Path) -> Settings {
-    Settings::new(dir.to_owned(), spawner())
+    Settings { timeout: Some(PATIENCE), ..Settings::new(dir.to_owned(), spawner()) }
+}
+
+/// Opens a host where another may still be on its way out.
+pub fn open(dir: &Path) -> Host {
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        match Host::open(settings(dir)) {
+            Ok(host) => return host,
+            Err(error) => assert!(Instant::now() < patience, "open a host: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until something holds.
+pub fn until(what: &str, holds: impl Fn() -> bool) {
+    let patience = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < patience, "it never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A host in a directory of its own.
@@ -106,15 +130,7 @@ impl Bed {
     pub fn reopen(self) -> Bed {
         let Bed { host, dir } = self;
         drop(host);
-        // the last driver's thread may still be on its way out
-        let patience = Instant::now() + Duration::from_secs(30);
-        loop {
-            match Host::open(settings(dir.path())) {
-                Ok(host) => return Bed { host: Arc::new(host), dir },
-                Err(error) => assert!(Instant::now() < patience, "open a host again: {error}"),
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        Bed { host: Arc::new(open(dir.path())), dir }
     }
 
     pub fn machine(&self) -> Arc<Machine> {

@@ -75,7 +75,7 @@ static void *short_call(void *which_) {
 }
 
 static int pipes[LONG][2];
-static int futex_word;
+static int futex_word, other_futex_word; // who waits for one must not be woken in place of who waits for the other
 static sem_t posted;
 static pthread_t long_threads[LONG];
 static const char *const long_names[LONG] = {"poll",          "select",    "read", "futex wait", "futex wait until",
@@ -99,7 +99,7 @@ static bool ended_well(long which) { // blocks, and says whether the call return
     case 4:
         clock_gettime(CLOCK_MONOTONIC, &at);
         at.tv_sec += LONG_S;
-        return syscall(SYS_futex, &futex_word, FUTEX_WAIT_BITSET_PRIVATE, 0, &at, NULL, 2) == 0;
+        return syscall(SYS_futex, &other_futex_word, FUTEX_WAIT_BITSET_PRIVATE, 0, &at, NULL, 2) == 0;
     case 5:
         clock_gettime(CLOCK_REALTIME, &at);
         at.tv_sec += 100L * 365 * 86400; // a wall clock that jumps must not end it
@@ -126,7 +126,7 @@ static void wake(long which) {
         CHECK(WITHIN_PATIENCE(syscall(SYS_futex, &futex_word, FUTEX_WAKE_BITSET_PRIVATE, 1, NULL, NULL, 1) == 1),
               "futex wake");
     if (which == 4)
-        CHECK(WITHIN_PATIENCE(syscall(SYS_futex, &futex_word, FUTEX_WAKE_BITSET_PRIVATE, 1, NULL, NULL, 2) == 1),
+        CHECK(WITHIN_PATIENCE(syscall(SYS_futex, &other_futex_word, FUTEX_WAKE_BITSET_PRIVATE, 1, NULL, NULL, 2) == 1),
               "futex wake until");
     if (which == 5) sem_post(&posted);
     // A signal can come too early, between the announcement and the call, and then wakes nobody: so again until it
@@ -137,7 +137,9 @@ static void wake(long which) {
 }
 static void wake_all(void) {
     for (long i = 0; i < LONG; i++)
-        CHECK_EQ(long_rounds[i] + 1, long_blocking[i], "long %s woken when nobody did", long_names[i]);
+        // A second signal may still be on its way to who was woken by one.
+        CHECK(WITHIN_PATIENCE(long_rounds[i] + 1 == long_blocking[i]), "long %s, expected to block again",
+              long_names[i]);
     for (long i = 0; i < LONG; i++) {
         uint64_t before = long_blocking[i];
         wake(i);

@@ -77,7 +77,8 @@ static void setup(int argc, char **argv) {
         NEED(!pthread_create(&thread, NULL, short_call, (void *)i), "thread");
         NEED(!pthread_create(&long_threads[i], NULL, long_call, (void *)i), "thread");
     }
-    sleep_ms(20);
+    for (long i = 0; i < CALLS; i++) NEED(WITHIN_PATIENCE(long_blocking[i] == 1), "begin");
+    sleep_ms(20); // until they are really blocked
 }
 static void wake_all(void) {
     for (long i = 0; i < CALLS; i++)

@@ -93,6 +93,7 @@ static void arrange(void) {
     stop(&a, SIGSTOP), take(a.pid, WSTOPPED), send_waiting();
     stop(&b, SIGTSTP);
     stop(&c, SIGSTOP), take(c.pid, WSTOPPED);
+    sleep_ms(50); // the kernel shows a stop before it tells of it
     told = 0;
 }
 static void setup(int argc, char **argv) {

@@ -32,7 +32,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 20000 // the longest anything may take before it counts as lost
+#define PATIENCE_MS 60000 // the longest anything may take before it counts as lost
+#define SLOW_MS 5000 // what a clock may be ahead of a timer after a restore on a busy machine
 #define PAGE 4096UL
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define unused __attribute__((unused))

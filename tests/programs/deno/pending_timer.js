@@ -4,7 +4,7 @@
 // `deno run --allow-read --allow-write`.
 let steps = 0, ticks = 0, fired = false, failure = null, open, waiter, file;
 const encoder = new TextEncoder(), decoder = new TextDecoder();
-const PATIENCE = 5000;
+const PATIENCE = 60000;
 
 const say = (line) => Deno.stdout.write(encoder.encode(line + '\n'));
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

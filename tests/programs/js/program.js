@@ -3,7 +3,7 @@
 'use strict';
 const crypto = require('crypto');
 
-const PATIENCE = 5000; // ms; the longest anything may take before it counts as lost
+const PATIENCE = 60000; // ms; the longest anything may take before it counts as lost
 let failure = null;
 
 function expect(what, got, expected = true) {

@@ -8,6 +8,11 @@ import subprocess
 import program
 
 steps = 0
+# A job that has to be ready for a signal says so: one that came before would end it.
+JOB = """
+    (trap 'echo job-trapped > got; exit 5' USR2; : > armed; while :; do sleep 0.05; done) & job=$!
+    until [ -e armed ]; do sleep 0.01; done; rm armed
+"""
 
 
 def tell(commands):
@@ -25,17 +30,17 @@ def tell(commands):
 def setup():
     global bash
     bash = subprocess.Popen(["bash", "--norc", "--noprofile"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    tell("""
+    tell(f"""
         mkdir -p inner && cd inner
         count=0; words=(one two "three four"); declare -A map=([a]=1 [b]=2)
-        add() { count=$((count + $1)); }
+        add() {{ count=$((count + $1)); }}
         umask 027
         exec 7> log
         trap 'echo trapped' USR1
-        (trap 'echo job-trapped > got; exit 5' USR2; while :; do sleep 0.05; done) & job=$!
+        {JOB}
         sleep 3000 & sleeper=$!
-        coproc CAT { cat; }
-        cat_in=${CAT[1]} cat_out=${CAT[0]}
+        coproc CAT {{ cat; }}
+        cat_in=${{CAT[1]}} cat_out=${{CAT[0]}}
     """)
 
 
@@ -48,13 +53,11 @@ def check():
     program.expect("umask", tell("umask"), ["0027"])
     program.expect("jobs", tell("jobs -rp | wc -l | tr -d ' '"), ["3"])
     program.expect("signal to itself", tell("kill -USR1 $$"), ["trapped"])
-    program.expect("coprocess", tell('echo through >&$cat_in; read -t 5 -u $cat_out line; echo "$line"'), ["through"])
+    program.expect("coprocess", tell('echo through >&$cat_in; read -t 60 -u $cat_out line; echo "$line"'), ["through"])
     program.expect("log", tell("cat log"), [f"step {n}" for n in range(1, steps + 1)])
     program.expect(
         "signal to a job",
-        tell("""kill -USR2 $job; wait $job; echo $?; cat got
-        (trap 'echo job-trapped > got; exit 5' USR2; while :; do sleep 0.05; done) & job=$!
-        sleep 0.1"""),
+        tell("kill -USR2 $job; wait $job; echo $?; cat got" + JOB),
         ["5", "job-trapped"],
     )
     program.expect(

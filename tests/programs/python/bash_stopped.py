@@ -13,40 +13,40 @@ import program
 PROMPT = b"<ready>"
 WORKER = "bash -c ': > ran-%d; echo begun; while :; do echo >> ran-%d; sleep 0.02; done'"
 steps = 0
+shown = b""
 
 
 def read_until(word, patience=program.PATIENCE):
-    """What the terminal shows up to a word; None when that does not come."""
-    text, end = b"", time.monotonic() + patience
-    while word not in text:
+    """What the terminal shows up to a word; None when that does not come, and then nothing of it is lost."""
+    global shown
+    end = time.monotonic() + patience
+    while word not in shown:
         ready, _, _ = select.select([terminal], [], [], max(0, end - time.monotonic()))
         if not ready:
             return None
-        text += os.read(terminal, 4096)
+        shown += os.read(terminal, 4096)
+    text, shown = shown, b""
     return text.decode().replace("\r", "")
 
 
 def tell(command):
     """Runs a command and returns what it shows, without the prompt."""
     os.write(terminal, command.encode() + b"\n")
-    shown = read_until(PROMPT)
-    if shown is None:
+    said = read_until(PROMPT)
+    if said is None:
         raise TimeoutError(f"no prompt after {command}")
-    return shown.removesuffix(PROMPT.decode()).strip()
+    return said.removesuffix(PROMPT.decode()).strip()
 
 
 def suspend(command, sign):
     """Runs a command in the foreground and types Ctrl-Z until the shell is back: one that comes before the job has
     the terminal goes to the shell, which does not mind."""
     os.write(terminal, command.encode() + b"\n")
-    begun = read_until(sign)
-    shown = None
-    for _ in range(20):
+    begun, back, end = read_until(sign), None, time.monotonic() + program.PATIENCE
+    while back is None and time.monotonic() < end:
         os.write(terminal, b"\x1a")
-        shown = shown or read_until(PROMPT, 0.25)
-        if shown:
-            break
-    program.expect(f"suspended by the terminal: {command}", begun is not None and shown is not None)
+        back = read_until(PROMPT, 0.25)
+    program.expect(f"suspended by the terminal: {command}", begun is not None and back is not None)
 
 
 def jobs():
@@ -69,7 +69,7 @@ def setup():
         os.environ.update(PS1=PROMPT.decode(), PS2="", TERM="dumb")
         os.execvp("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"])
     read_until(PROMPT)
-    tell("stty -echo")
+    tell("stty -echo noflsh")  # what the shell shows stays when Ctrl-Z is typed once more
     for job in (1, 2):
         suspend(WORKER % (job, job), b"begun")
 

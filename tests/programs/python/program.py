@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-PATIENCE = 20.0  # seconds; the longest anything may take before it counts as lost
+PATIENCE = 60.0  # seconds; the longest anything may take before it counts as lost
 
 _failures = []
 

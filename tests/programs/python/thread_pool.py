@@ -16,7 +16,7 @@ results = queue.Queue()
 
 def wait_at(gate, n):
     local.n = n
-    if not gate.wait(60 if n % 2 else None):
+    if not gate.wait(3600 if n % 2 else None):
         raise TimeoutError
     results.put(n)
     return local.n * n
@@ -44,6 +44,7 @@ def submit():
     global gate, futures
     gate = threading.Event()
     futures = [pool.submit(wait_at, gate, n) for n in range(10)]
+    program.within_patience(lambda: sum(future.running() for future in futures) == 3)
     time.sleep(0.02)
 
 

@@ -107,7 +107,7 @@ class Channel:
         with self.lock:
             self.socket.sendall(line)
 
-    def settle(self, seconds=0.05):
+    def settle(self, seconds=1.0):
         """Waits, for a bounded time, until the host has read everything."""
         wait_empty(self.copy, TIOCOUTQ, seconds)
 

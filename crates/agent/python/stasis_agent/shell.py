@@ -16,7 +16,8 @@ from subprocess import PIPE, Popen, TimeoutExpired
 
 _FIELD = pattern(r"(?<!\$)\{([A-Za-z_]\w*)((?:\.\w+|\[[\w'\"-]+\])*)\}")
 _PIP = pattern(r"\s*pip3?(?=\s)")
-GRACE = 0.5
+# How long what is asked politely may take, and what is killed on a busy host.
+GRACE, DEATH = 0.5, 10
 
 
 def expand(command, scope):
@@ -75,9 +76,9 @@ def run(arguments, env=None, capture=False):
 
 def end(child):
     """Ends a command and what it started: politely, then for certain."""
-    for number in (SIGTERM, SIGKILL):
+    for number, patience in ((SIGTERM, GRACE), (SIGKILL, DEATH)):
         try:
             killpg(child.pid, number)
-            child.wait(GRACE)
+            child.wait(patience)
         except (OSError, TimeoutExpired):
             continue

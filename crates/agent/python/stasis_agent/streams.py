@@ -17,7 +17,9 @@ from os import dup2, get_blocking, set_blocking
 from termios import FIONREAD
 from time import monotonic
 
+# How long a piece of a line stays, and how long the host may take to read.
 PATIENCE = 0.05
+READ = 1.0
 
 try:
     from ctypes import CDLL, c_void_p
@@ -107,7 +109,8 @@ class Streams:
             self.wait(1 if last is self.out else 2)
 
     def wait(self, descriptor):
-        wait_empty(descriptor, FIONREAD, PATIENCE)
+        # through the copy: what user code put in its place is not for the host to read
+        wait_empty(self.copies[descriptor], FIONREAD, READ)
 
     def flush(self):
         """Empties all buffers of this process."""

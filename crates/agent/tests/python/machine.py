@@ -11,7 +11,7 @@ import tempfile
 import time
 
 AGENT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
-LIMIT = 20.0
+LIMIT = 120.0  # against hangs only
 
 # Makes the passed descriptor number 3 before the interpreter under test starts.
 START = """

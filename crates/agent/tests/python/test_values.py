@@ -2,7 +2,7 @@
 
 import unittest
 
-from machine import OneMachine
+from machine import LIMIT, OneMachine
 
 
 class Values(OneMachine, unittest.TestCase):
@@ -165,7 +165,7 @@ class Orders(OneMachine, unittest.TestCase):
             self.machine.output = []
             self.machine.socket.sendall(line)
             while not self.machine.stream("stderr").endswith("\n"):
-                self.assertTrue(self.machine.pump(20), line)
+                self.assertTrue(self.machine.pump(LIMIT), line)
             self.assertIn("order not understood", self.machine.stream("stderr"))
         self.assertEqual(self.machine.value("1"), "1")
 

@@ -114,7 +114,7 @@ copy(source)
 class OpenSSL(unittest.TestCase):
     def test_twins_with_one_process_id(self):
         run = subprocess.run(
-            [sys.executable, "-B", "-c", TWINS, AGENT], stdout=subprocess.PIPE, timeout=60
+            [sys.executable, "-B", "-c", TWINS, AGENT], stdout=subprocess.PIPE, timeout=300
         )
         if run.returncode == 77:
             self.skipTest("process namespaces are not allowed here")

@@ -232,6 +232,8 @@ const fn extra(key: &'static str, group: Group, is: &'static str) -> Metric {
 
 /// What `bench service` measures, likewise.
 pub const SERVICE_METRICS: &[Metric] = &[
+    // first: later, connections would find memory that others let go of
+    barred("idle_conn_kib", Group::Service(Services::Idle), 64.0, "memory per idle WebSocket"),
     barred("exec_ms", Group::Service(Services::Exec), 1.5, "`1+1` over one WebSocket"),
     barred("exec_http_ms", Group::Service(Services::Exec), 3.0, "through HTTP exec + result"),
     barred(
@@ -267,7 +269,6 @@ pub const SERVICE_METRICS: &[Metric] = &[
     ),
     extra("file_put_mib_per_s", Group::Service(Services::Files), "the upload alone"),
     extra("file_get_mib_per_s", Group::Service(Services::Files), "the download right after it"),
-    barred("idle_conn_kib", Group::Service(Services::Idle), 64.0, "memory per idle WebSocket"),
 ];
 
 /// In the order they are measured and printed.

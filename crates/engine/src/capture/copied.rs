@@ -8,7 +8,7 @@
 
 use super::inherited::{self, Asked};
 use super::mappings::{self, Nameless};
-use super::pages::{self, Own, split_changed};
+use super::pages::{self, Own, Range, split_changed};
 use super::still::with_untracked;
 use crate::error::{Doing, Result};
 use crate::freeze::FrozenProcess;
@@ -96,13 +96,43 @@ pub struct Seen {
     own: Own,
 }
 
-/// Looks at a process; `None` when something is not understood, and a twin is to be made.
-pub fn see(pid: i32) -> Result<Option<Seen>> {
-    let Some(mappings) = lister().and_then(|lister| list(lister, pid).ok()) else {
-        return Ok(None);
-    };
-    let own = pages::own_pages(pid, &large_anonymous(&mappings))?;
-    Ok(Some(Seen { mappings, own }))
+/// The mappings of a process, which one thread looks at while another looks at its pages.
+pub struct Outline(Vec<Listed>);
+
+impl Outline {
+    /// Looks at a process; `None` when something is not understood, and a twin is to be made.
+    pub fn of(pid: i32) -> Option<Outline> {
+        lister().and_then(|lister| list(lister, pid).ok()).map(Outline)
+    }
+
+    /// Puts pages into the mappings. They are looked at again if they were looked for in other
+    /// ranges than those that are anonymous now.
+    pub fn with(self, pid: i32, Pages { anonymous, own }: Pages) -> Result<Seen> {
+        let listed = self.0.iter().filter(|one| one.raw.file == 0 && !one.raw.special);
+        let now = large(listed.map(|one| (one.raw.start, one.raw.end)));
+        let is_in = |(start, end): &Range| now.iter().any(|own| own.0 <= *start && *end <= own.1);
+        let own = match anonymous.iter().all(is_in) {
+            true => own,
+            false => pages::own_pages(pid, &now)?,
+        };
+        Ok(Seen { mappings: self.0, own })
+    }
+}
+
+/// The pages of a process, looked for in the mappings its last image has: anonymous ranges are
+/// looked at in another way than files, and few have changed.
+pub struct Pages {
+    anonymous: Vec<Range>,
+    own: Own,
+}
+
+impl Pages {
+    pub fn of(pid: i32, last: &Live) -> Result<Pages> {
+        let vmas = last.vmas.iter().filter(|vma| vma.backing == Backing::Anonymous);
+        let anonymous = large(vmas.map(|vma| (vma.start, vma.end)));
+        let own = pages::own_pages(pid, &anonymous)?;
+        Ok(Pages { anonymous, own })
+    }
 }
 
 /// Copies what is needed; `None` when that is too much, or something is not understood, and a
@@ -162,7 +192,7 @@ fn list(lister: &VmaLister, pid: i32) -> io::Result<Vec<Listed>> {
             None => vmas.describe(raw.start)?,
         };
         // what smaps would show as an escape, and flags we do not know, are for the other way
-        if backing.name.contains('\n') || raw.letters().is_none() {
+        if backing.name.contains('\n') || !raw.is_understood() {
             return Err(io::ErrorKind::Unsupported.into());
         }
         if raw.file != 0 {
@@ -185,17 +215,16 @@ impl Listed {
             offset: if self.raw.file == 0 { 0 } else { self.raw.offset * PAGE },
             inode: self.backing.inode,
             path: self.backing.name.clone(),
-            flags: letters.into_iter().map(str::to_owned).collect(),
+            flags: letters.iter().filter_map(|own| own.as_bytes().try_into().ok()).collect(),
         }
     }
 }
 
 /// Ranges of anonymous memory that are worth a look of their own.
-fn large_anonymous(mappings: &[Listed]) -> Vec<(u64, u64)> {
+fn large(anonymous: impl Iterator<Item = Range>) -> Vec<Range> {
     const LARGE: u64 = 256 << 10;
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    let anonymous = mappings.iter().filter(|listed| listed.raw.file == 0 && !listed.raw.special);
-    for RawVma { start, end, .. } in anonymous.map(|listed| listed.raw) {
+    let mut ranges: Vec<Range> = Vec::new();
+    for (start, end) in anonymous {
         match ranges.last_mut() {
             Some(last) if last.1 == start => last.1 = end,
             _ => ranges.push((start, end)),
@@ -264,9 +293,26 @@ impl Copied {
         self.mappings.iter().filter(nameless).map(Listed::to_mapping).collect()
     }
 
+    /// The mapping that began at an address.
+    fn listed(&self, start: u64) -> Option<&Listed> {
+        let index = self.mappings.partition_point(|listed| listed.raw.start < start);
+        self.mappings.get(index).filter(|listed| listed.raw.start == start)
+    }
+
+    /// Which file system what is mapped at an address is on.
+    pub fn device_at(&self, start: u64) -> Option<(u32, u32)> {
+        self.listed(start).map(|listed| listed.backing.device)
+    }
+
+    /// Which file system a mapped file is on.
+    pub fn device_of(&self, path: &str) -> Option<(u32, u32)> {
+        let found = self.mappings.iter().find(|listed| listed.backing.name == path);
+        found.map(|listed| listed.backing.device)
+    }
+
     /// Whether a file is mapped at an address as it was in the pause.
     pub fn still_maps(&self, vmas: &Vmas, start: u64) -> bool {
-        let listed = self.mappings.iter().find(|listed| listed.raw.start == start);
+        let listed = self.listed(start);
         let told = vmas.describe(start).ok();
         listed.zip(told).is_some_and(|(listed, told)| {
             let backing = &listed.backing;

@@ -3,6 +3,7 @@
 use super::copied::Copied;
 use super::fds::Objects;
 use super::fds::names::Inode;
+use super::lasting::Lasting;
 use super::sink::Sink;
 use super::still::Still;
 use super::twin::{Marks, Twin};
@@ -149,15 +150,23 @@ pub enum Completeness {
     Moved,
 }
 
+/// What is known beside a process's own list of mappings.
+pub struct Around<'a> {
+    pub segments: &'a Segments,
+    /// Whether shared memory was looked for wherever it may be.
+    pub closer: bool,
+    pub lasting: Lasting<'a>,
+}
+
 /// Fills in the mappings of every live process.
 pub fn read_all(
     stills: &[Still],
     processes: &mut [Process],
     files: &mut Vec<MappedFile>,
-    segments: &Segments,
-    closer: bool,
+    around: &Around,
 ) -> Result<Completeness> {
-    let mut table = Table { files, by_path: HashMap::new(), moved: false };
+    let Around { segments, closer, lasting } = around;
+    let mut table = Table { files, by_path: HashMap::new(), lasting, moved: false };
     for still in stills {
         let process = processes.iter_mut().find(|process| process.pid == still.own_pid());
         let Some(Process { state: ProcessState::Live(live), .. }) = process else { continue };
@@ -166,7 +175,7 @@ pub fn read_all(
             Still::Copied(copied) => of_copied(copied)?,
         };
         for map in &maps {
-            if still.twin().is_some() && !closer && lacks(&shown, map, segments) {
+            if still.twin().is_some() && !*closer && lacks(&shown, map, segments) {
                 return Ok(Completeness::Lacking);
             }
             if let Some(vma) = convert(&shown, map, &mut table, segments)? {
@@ -261,6 +270,7 @@ impl Nameless {
 struct Table<'a> {
     files: &'a mut Vec<MappedFile>,
     by_path: HashMap<String, u32>,
+    lasting: &'a Lasting<'a>,
     moved: bool,
 }
 
@@ -274,6 +284,12 @@ impl Table<'_> {
     fn add(&mut self, shown: &Shown, path: &str, seen: Seen) -> Result<u32> {
         if let Some(index) = self.by_path.get(path) {
             return Ok(*index);
+        }
+        if let (Some((copied, _)), Seen::Mapped(map)) = (&shown.running, &seen)
+            && map.path == path
+            && let Some(file) = self.lasting.find(copied, path, map.start)
+        {
+            return Ok(self.record(file.clone()));
         }
         let link = match &seen {
             Seen::Exe => format!("/proc/{}/exe", shown.pid),
@@ -295,15 +311,19 @@ impl Table<'_> {
     }
 
     fn insert(&mut self, path: &str, meta: &Metadata) -> u32 {
+        self.record(MappedFile {
+            path: path.to_owned(),
+            size: meta.len(),
+            mtime_s: meta.mtime(),
+            mtime_ns: meta.mtime_nsec(),
+        })
+    }
+
+    fn record(&mut self, file: MappedFile) -> u32 {
         let next = self.files.len() as u32;
-        let index = *self.by_path.entry(path.to_owned()).or_insert(next);
+        let index = *self.by_path.entry(file.path.clone()).or_insert(next);
         if index == next {
-            self.files.push(MappedFile {
-                path: path.to_owned(),
-                size: meta.len(),
-                mtime_s: meta.mtime(),
-                mtime_ns: meta.mtime_nsec(),
-            });
+            self.files.push(file);
         }
         index
     }

@@ -19,6 +19,7 @@ mod filters;
 mod held;
 mod inherited;
 mod jobs;
+mod lasting;
 mod mappings;
 mod pages;
 mod process;
@@ -37,13 +38,15 @@ use crate::fault;
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::store::{Image, Store};
 use crate::tree::Tree;
-use copied::Room;
-use mappings::Completeness;
+use copied::{Outline, Room};
+use lasting::Lasting;
+use mappings::{Around, Completeness};
 use stasis_image::model::*;
 use stasis_sandbox::cgroup;
 use stasis_sys::{arch, libc, process as sysprocess};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use still::{Look, Means, Still};
+use still::{Glance, Look, Means, Still};
 
 /// What a capture did.
 #[derive(Debug, Clone)]
@@ -153,7 +156,10 @@ fn pause(
     fault::point("capture.thawed")?;
     inherited::read_all(&stills, &mut processes)?;
     let mut mapped_files = Vec::new();
-    let read = mappings::read_all(&stills, &mut processes, &mut mapped_files, &segments, closer)?;
+    let parent = tree.last_image();
+    let around =
+        Around { segments: &segments, closer, lasting: Lasting::of(parent.as_ref(), &files) };
+    let read = mappings::read_all(&stills, &mut processes, &mut mapped_files, &around)?;
     match read {
         Completeness::Whole => {}
         Completeness::Lacking => tree.memo().look_closer = true,
@@ -208,27 +214,31 @@ impl State {
     }
 }
 
-/// Reads state while another thread looks at the root's memory. The one that reads stays near the
-/// root from then on, until the last of what is returned is dropped.
+/// Reads state, and then mappings, while another thread looks at the root's pages. The one that
+/// reads stays near the root from then on, until the last of what is returned is dropped.
 fn beside_a_look(
     tree: &Tree,
     frozen: &Frozen,
     read: impl FnOnce() -> Result<State>,
 ) -> Result<(State, Look, Option<sysprocess::Pinned>)> {
+    let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("stasis-look".into());
         let near = last_processor(frozen);
-        let look = move || {
+        let glance = move || {
             let _elsewhere = near.map(sysprocess::Pinned::away_from);
-            still::look(tree)
+            Glance::at(tree, &tell)
         };
-        let looking = thread.spawn_scoped(scope, look).doing(|| "start a thread".into())?;
+        let glancing = thread.spawn_scoped(scope, glance).doing(|| "start a thread".into())?;
         // Every call made in the root is a switch there and back, which between processors costs
         // several times as much. Not before the other thread is there, which would inherit it.
         let pinned = near.and_then(|near| sysprocess::Pinned::to(near).ok());
         let state = read();
-        let look = looking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok((state?, look?, pinned))
+        // nothing is told when what was written is too much to be copied
+        let wanted = state.is_ok() && told.recv().is_ok();
+        let outline = wanted.then(|| Outline::of(tree.root)).flatten();
+        let glance = glancing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok((state?, glance?.with(tree, outline)?, pinned))
     })
 }
 

@@ -35,7 +35,7 @@ pub fn write_all(paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>>
 }
 
 /// First address and end.
-type Range = (u64, u64);
+pub type Range = (u64, u64);
 
 /// What is a process's own (there, not a file's, not the shared zero page).
 pub struct Own {

@@ -1,15 +1,17 @@
 //! A process as it was in the pause: what changed was copied then, if it was little; or a twin
 //! holds all of it.
 
-use super::copied::{Copied, Room, Seen};
+use super::copied::{Copied, Outline, Pages, Room, Seen};
 use super::twin::Twin;
 use super::{copied, pages, twin};
 use crate::error::{Doing, Error, Result};
 use crate::freeze::{Frozen, FrozenProcess};
+use crate::plan;
 use crate::tree::Tree;
 use stasis_image::model::{Process, ProcessState};
 use stasis_sandbox::cgroup;
 use stasis_sys::pagemap::Region;
+use std::sync::mpsc::Sender;
 
 pub enum Still {
     Copied(Box<Copied>),
@@ -23,20 +25,37 @@ pub struct Means<'a> {
 }
 
 /// What the root's memory shows from outside: what was written since the last image, and, if that
-/// may be little enough to copy, where everything is. Looked at in a thread of its own while the
-/// other reads state: together they are most of a pause.
+/// may be little enough to copy, where everything is.
 pub struct Look {
     pid: i32,
     written: Option<Vec<Region>>,
     seen: Option<Seen>,
 }
 
-pub fn look(tree: &Tree) -> Result<Look> {
-    let pid = tree.root;
-    let written = tree.take_changed(pid)?;
-    let small = written.as_deref().is_some_and(copied::may_be_small) && !tree.memo().twins_only;
-    let seen = if small { copied::see(pid)? } else { None };
-    Ok(Look { pid, written, seen })
+/// What a thread of its own sees while another reads state and mappings: together they are most of
+/// a pause.
+pub struct Glance {
+    written: Option<Vec<Region>>,
+    pages: Option<Pages>,
+}
+
+impl Glance {
+    /// Looks at what was written and, if that is little, says so to the other and looks at pages.
+    pub fn at(tree: &Tree, tell: &Sender<()>) -> Result<Glance> {
+        let written = tree.take_changed(tree.root)?;
+        let small = written.as_deref().is_some_and(copied::may_be_small);
+        let last = tree.last_image().filter(|_| small && !tree.memo().twins_only);
+        let Some(last) = last else { return Ok(Glance { written, pages: None }) };
+        let _ = tell.send(());
+        let live = plan::root_of(&last.manifest)?.live().ok_or(Error::Gone)?;
+        Ok(Glance { written, pages: Some(Pages::of(tree.root, live)?) })
+    }
+
+    pub fn with(self, tree: &Tree, outline: Option<Outline>) -> Result<Look> {
+        let (pid, seen) = (tree.root, self.pages.zip(outline));
+        let seen = seen.map(|(pages, outline)| outline.with(pid, pages)).transpose()?;
+        Ok(Look { pid, written: self.written, seen })
+    }
 }
 
 /// Makes every live process stand still for good.

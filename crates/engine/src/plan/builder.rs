@@ -89,6 +89,8 @@ pub(super) struct Builder<'a> {
     pub leave: thread::LeaveArea,
     pub fills: Vec<Run>,
     installs: Vec<Run>,
+    /// They were asked for and not waited for yet.
+    waits: bool,
     /// Capabilities that some thread may still get from a program it starts.
     pub bounding: u64,
     filled: u64,
@@ -104,6 +106,7 @@ pub fn build(prepared: &Prepared) -> Result<Built> {
         leave: thread::LeaveArea::default(),
         fills: Vec::new(),
         installs: Vec::new(),
+        waits: false,
         bounding: super::confine::bounding(prepared.manifest),
         filled: 0,
         open_file: None,
@@ -272,7 +275,7 @@ impl<'a> Builder<'a> {
         self.begin_session(process);
         match parent {
             None if self.prepared.track && lazy.is_empty() => {
-                self.tracked_memory(&live.vmas, target.runs)?
+                self.tracked_memory(process.pid, &live.vmas, target.runs)?
             }
             None => self.memory(self.prepared.root_plan, &live.vmas, lazy)?,
             Some(parent) => self.memory(&memory::plan(parent, target), &live.vmas, lazy)?,
@@ -283,6 +286,7 @@ impl<'a> Builder<'a> {
             self.register_lazy(&live.vmas, lazy);
         } else if is_root && self.prepared.track {
             self.arm_tracking();
+            self.await_installed();
         }
         self.finish_process(process, live, is_root)?;
         let there = without_lazy(target.runs, &live.vmas, lazy);
@@ -303,7 +307,7 @@ impl<'a> Builder<'a> {
 
     /// The same for a root whose writes are tracked. Pages of anonymous memory are given back here
     /// and installed by the engine: each is copied once, and nobody meets a fault.
-    fn tracked_memory(&mut self, vmas: &[Vma], runs: &[Run]) -> Result<()> {
+    fn tracked_memory(&mut self, pid: i32, vmas: &[Vma], runs: &[Run]) -> Result<()> {
         let plan = self.prepared.root_plan;
         let (installs, fills) = split_anonymous(&plan.fills, vmas);
         self.before_filling(plan, vmas, &plan.fills)?;
@@ -313,12 +317,23 @@ impl<'a> Builder<'a> {
             self.program.must("give pages back", libc::SYS_madvise, &args);
         }
         self.hand_over_uffd(HAND_PAGES);
-        if !installs.is_empty() {
-            self.program.await_word(INSTALLED, 1);
-        }
+        self.waits = !installs.is_empty();
         self.installs = installs;
+        // children begin with these pages, and locking them would bring others in their place
+        let needed = self.prepared.manifest.processes.iter().any(|other| other.ppid == pid)
+            || vmas.iter().any(|vma| vma.traits.locked);
+        if needed {
+            self.await_installed();
+        }
         self.fill(&fills);
         self.after_filling(plan, vmas, &plan.fills)
+    }
+
+    /// Waits for pages that come while the root does other things: nothing may touch them before.
+    fn await_installed(&mut self) {
+        if std::mem::take(&mut self.waits) {
+            self.program.await_word(INSTALLED, 1);
+        }
     }
 
     fn before_filling(&mut self, plan: &MemoryPlan, vmas: &[Vma], fills: &[Run]) -> Result<()> {

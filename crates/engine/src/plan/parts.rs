@@ -18,9 +18,25 @@ pub fn layout_of<'a>(manifest: &'a Manifest, pid: i32, live: &'a Live) -> Layout
     }
 }
 
-/// The mappings a template of this process holds.
+/// The mappings a template of this process holds. Where a file is mapped in pieces that could be
+/// one, the kernel makes them one some day: a template in one piece is of use before and after.
 pub fn parked(live: &Live) -> Vec<Vma> {
-    live.vmas.iter().filter(|vma| parks(vma)).cloned().collect()
+    let mut held: Vec<Vma> = Vec::with_capacity(live.vmas.len());
+    for vma in live.vmas.iter().filter(|vma| parks(vma)) {
+        match held.last_mut() {
+            Some(last) if goes_on(last, vma) => last.end = vma.end,
+            _ => held.push(vma.clone()),
+        }
+    }
+    held
+}
+
+/// Whether a mapping of a file is like the one before it, and begins where that ends.
+fn goes_on(last: &Vma, next: &Vma) -> bool {
+    let Backing::PrivateFile { file, offset } = last.backing else { return false };
+    let backing = Backing::PrivateFile { file, offset: offset + last.len() };
+    let alike = (last.prot, last.traits, &last.name) == (next.prot, next.traits, &next.name);
+    alike && last.end == next.start && next.backing == backing
 }
 
 /// Whether a template holds this mapping. Shared ones belong to a tree.
@@ -113,4 +129,23 @@ pub(super) fn dense_ranges(fills: &[Run], vmas: &[Vma]) -> Vec<u64> {
     };
     let dense = filled.into_iter().filter(|(start, pages)| *pages >= DENSE && inside(*start));
     dense.map(|(start, _)| start).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vma(start: u64, end: u64, prot: u8, offset: u64) -> Vma {
+        let backing = Backing::PrivateFile { file: 1, offset };
+        Vma { start, end, prot, backing, traits: VmaTraits::default(), name: None }
+    }
+
+    #[test]
+    fn pieces_go_on_if_they_are_alike_and_without_a_gap() {
+        let first = vma(0x1000, 0x2000, 3, 0x5000);
+        assert!(goes_on(&first, &vma(0x2000, 0x4000, 3, 0x6000)));
+        assert!(!goes_on(&first, &vma(0x2000, 0x4000, 1, 0x6000)));
+        assert!(!goes_on(&first, &vma(0x2000, 0x4000, 3, 0x7000)));
+        assert!(!goes_on(&first, &vma(0x3000, 0x4000, 3, 0x6000)));
+    }
 }

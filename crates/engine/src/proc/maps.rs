@@ -11,8 +11,8 @@ pub struct Mapping {
     pub inode: u64,
     /// As the kernel prints it, with newlines escaped.
     pub path: String,
-    /// Two-letter flags; empty when read from maps.
-    pub flags: Vec<String>,
+    /// Two-letter flags; none when read from maps.
+    pub flags: Vec<[u8; 2]>,
 }
 
 /// Parses maps or smaps.
@@ -20,7 +20,8 @@ pub fn parse_maps(text: &str) -> Option<Vec<Mapping>> {
     let mut mappings: Vec<Mapping> = Vec::new();
     for line in text.lines() {
         if let Some(flags) = line.strip_prefix("VmFlags:") {
-            mappings.last_mut()?.flags = flags.split_whitespace().map(str::to_owned).collect();
+            let flags = flags.split_whitespace().map(|flag| flag.as_bytes().try_into().ok());
+            mappings.last_mut()?.flags = flags.collect::<Option<_>>()?;
         } else if line.starts_with(|c: char| c.is_ascii_digit() || c.is_ascii_lowercase()) {
             mappings.push(parse_line(line)?);
         }
@@ -57,7 +58,7 @@ fn parse_line(line: &str) -> Option<Mapping> {
 
 impl Mapping {
     pub fn has_flag(&self, flag: &str) -> bool {
-        self.flags.iter().any(|own| own == flag)
+        self.flags.iter().any(|own| own == flag.as_bytes())
     }
 }
 

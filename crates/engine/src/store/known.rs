@@ -128,7 +128,10 @@ impl Known {
             self.prune();
         }
         self.parents.insert(id, manifest.meta.parent);
-        self.held.entry(id).or_default().push(Arc::downgrade(manifest));
+        let copies = self.held.entry(id).or_default();
+        if !copies.iter().any(|copy| std::ptr::eq(copy.as_ptr(), Arc::as_ptr(manifest))) {
+            copies.push(Arc::downgrade(manifest));
+        }
         if let Some(journal) = &mut self.journal {
             journal.insert(id, manifest.clone());
         }

@@ -25,6 +25,7 @@ mod keepers;
 mod known;
 mod marks;
 mod names;
+mod recent;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -42,6 +43,7 @@ use crate::error::{Doing, Error, Result};
 use crate::fault;
 use codec::{decode, encode};
 use known::Known;
+use recent::Recent;
 use stasis_image::model::Manifest;
 use stasis_image::{Form, ImageId, PackReader, PackRoot, PageHash};
 use stasis_sys::{files as sysfiles, libc};
@@ -68,6 +70,7 @@ pub struct Store {
     dir: PathBuf,
     next: AtomicU64,
     known: Mutex<Known>,
+    recent: Recent,
     keepers: Arc<Keepers>,
     /// Held by whoever removes or replaces files.
     turn: Mutex<()>,
@@ -93,6 +96,7 @@ impl Store {
             dir: dir.to_owned(),
             next: AtomicU64::new(0),
             known: Mutex::default(),
+            recent: Recent::default(),
             keepers,
             turn: Mutex::default(),
             _lock: lock,
@@ -159,6 +163,26 @@ impl Store {
         Err(missing()).doing(|| format!("open {}", path.display()))
     }
 
+    /// Fills `buf` with pages of a pack, verified; `again` says whether they may be wanted soon.
+    pub fn read_pages(&self, root: PackRoot, slot: u64, buf: &mut [u8], again: bool) -> Result<()> {
+        let key = (root, slot, buf.len());
+        if let Some(pages) = self.recent.get(&key).filter(|_| again) {
+            buf.copy_from_slice(&pages);
+            return Ok(());
+        }
+        let read = self.pack(root)?.read(slot, buf);
+        read.map_err(|source| Error::Pack { root: root.to_string(), source })?;
+        if again {
+            self.recent.add(key, buf);
+        }
+        Ok(())
+    }
+
+    /// Lets go of pages in memory.
+    pub fn forget_pages(&self) {
+        self.recent.clear();
+    }
+
     /// Where a page with this content is already kept. The pack stays while its reader lives.
     pub fn find_page(&self, hash: &PageHash) -> Option<(Arc<Pack>, u64)> {
         self.known().find_page(hash)
@@ -223,6 +247,22 @@ impl Store {
             .doing(|| format!("sync {}", path.display()))
     }
 
+    /// An image, from memory if somebody has it.
+    pub fn image(&self, id: ImageId) -> Result<Image> {
+        let mut known = self.known();
+        match known.living(id).filter(|_| self.image_path(id).exists()) {
+            Some(manifest) => {
+                known.hold(id, &manifest);
+                Ok(Image { id, manifest })
+            }
+            None => {
+                drop(known);
+                self.read_image(id)
+            }
+        }
+    }
+
+    /// An image as its file has it.
     pub fn read_image(&self, id: ImageId) -> Result<Image> {
         let manifest = Arc::new(self.read_manifest(id)?);
         let path = self.image_path(id);
@@ -302,7 +342,7 @@ fn missing() -> io::Error {
 
 /// A lock that was let go of can be held a moment longer by a child that is just being started
 /// and has not come to close what it inherited.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A second program would empty tmp and remove layers under the first.
 fn lock(dir: &Path) -> Result<File> {

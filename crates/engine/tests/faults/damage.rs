@@ -171,7 +171,7 @@ fn a_damaged_page_of_memory_filled_on_demand_ends_the_tree() {
                 let error = bench.engine.capture(&program.tree).expect_err("capture");
                 assert_eq!(error.code(), "pack.page", "{error}");
                 assert!(error.to_string().contains(&pack.root.to_string()), "{error}");
-                let end = Instant::now() + Duration::from_secs(5);
+                let end = Instant::now() + own::PATIENCE;
                 while program.tree.is_alive() {
                     assert!(Instant::now() < end, "a tree without its memory lives on");
                     std::thread::sleep(Duration::from_millis(5));

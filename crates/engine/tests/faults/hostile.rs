@@ -9,7 +9,7 @@ use stasis_engine::{Error, Image};
 use std::time::{Duration, Instant};
 
 /// No single capture or restore may take longer.
-const LIMIT: Duration = Duration::from_secs(15);
+const LIMIT: Duration = Duration::from_secs(120);
 
 enum Then {
     /// It comes back right.

@@ -48,9 +48,9 @@ fn a_twin_never_speaks() {
             let dir = temp_dir();
             let path = dir.path().to_str().expect("a plain path");
             let victim = own::start(NAME, "victim", &[("VICTIM_DIR", path), ("POINT", point)]);
-            let status = own::wait(victim, Duration::from_secs(30));
+            let status = own::wait(victim, own::PATIENCE);
             assert!(own::was_killed(status), "{point}: the victim was to be killed: {status}");
-            assert_eq!(own::left_behind(Duration::from_secs(5)), [""; 0], "{point}");
+            assert_eq!(own::left_behind(), [""; 0], "{point}");
             let said = std::fs::read_to_string(dir.path().join("said")).expect("what was said");
             let numbers: Vec<u64> = said.lines().filter_map(|line| line.parse().ok()).collect();
             assert!(numbers.len() > 10, "{point}: nothing was said");
@@ -64,9 +64,13 @@ fn counting_victim() {
     let variable = |name: &str| std::env::var(name).expect("set by the test");
     let dir = variable("VICTIM_DIR");
     let bench = Bench::at(Path::new(&dir), root::shared());
-    let said = std::fs::File::create(Path::new(&dir).join("said")).expect("a file for its words");
+    let path = Path::new(&dir).join("said");
+    let said = std::fs::File::create(&path).expect("a file for its words");
     let source = bench.try_launch_with(&["counter"], said.into()).expect("launch");
-    std::thread::sleep(Duration::from_millis(100));
+    // it is killed, in the end, by whoever waits for it
+    while std::fs::read_to_string(&path).expect("its words").lines().count() < 20 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let _guard = arm(&variable("POINT"), Fault::Kill);
     drop(bench.engine.capture(&source.tree));
     panic!("the point was not passed");
@@ -80,9 +84,9 @@ fn survive(test: &str, what: &str, point: &str) {
     let mounts = own::mounts();
     let victim =
         own::start(test, "victim", &[("VICTIM_DIR", path), ("VICTIM", what), ("POINT", point)]);
-    let status = own::wait(victim, Duration::from_secs(30));
+    let status = own::wait(victim, own::PATIENCE);
     assert!(own::was_killed(status), "{point}: the victim was to be killed: {status}");
-    let left = own::left_behind(Duration::from_secs(5));
+    let left = own::left_behind();
     assert_eq!(left, [""; 0], "{point}: processes left behind");
     assert_eq!(own::mounts(), mounts, "{point}: mounts left behind");
 
@@ -102,7 +106,7 @@ fn survive(test: &str, what: &str, point: &str) {
         }
     }
     drop(bench);
-    assert_eq!(own::left_behind(Duration::from_secs(5)), [""; 0], "{point}: after an orderly end");
+    assert_eq!(own::left_behind(), [""; 0], "{point}: after an orderly end");
 }
 
 fn images(store: &Path) -> Vec<ImageId> {

@@ -7,7 +7,6 @@ use stasis_engine::fault::{Fault, arm};
 use stasis_engine::{Error, ImageId};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 const KILLED: &str = "numbers::killed_before_the_directory_was_removed";
 
@@ -30,9 +29,9 @@ fn killed_before_the_directory_was_removed() {
             let dir = temp_dir();
             let path = dir.path().to_str().expect("a plain path");
             let victim = own::start(KILLED, "victim", &[("VICTIM_DIR", path), ("POINT", point)]);
-            let status = own::wait(victim, Duration::from_secs(30));
+            let status = own::wait(victim, own::PATIENCE);
             assert!(own::was_killed(status), "{point}: the victim was to be killed: {status}");
-            assert_eq!(own::left_behind(Duration::from_secs(5)), [""; 0], "{point}");
+            assert_eq!(own::left_behind(), [""; 0], "{point}");
 
             let bench = Bench::at(dir.path(), root::shared());
             let noted = names(&keepers(&bench)).into_iter().filter(|name| name.ends_with(".at"));

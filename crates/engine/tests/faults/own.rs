@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 const ROLE: &str = "STASIS_FAULTS_ROLE";
 /// No test takes this long: one that does hangs, and that is a failure.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(900);
+/// Nor does anything a test waits for.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs `body` in a process of its own; `name` is the test's full name.
 pub fn process(name: &str, body: impl FnOnce()) {
@@ -62,9 +64,9 @@ fn adopt_orphans() {
     process::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0).expect("become a subreaper");
 }
 
-/// Waits until this process has no descendants; those that are left after `limit`.
-pub fn left_behind(limit: Duration) -> Vec<String> {
-    let end = Instant::now() + limit;
+/// Waits until this process has no descendants; those that are left after a long time.
+pub fn left_behind() -> Vec<String> {
+    let end = Instant::now() + PATIENCE;
     loop {
         while let Ok(Some(_)) = process::wait(-1, libc::WNOHANG | libc::__WALL) {}
         let left = descendants();
@@ -114,9 +116,18 @@ pub fn living() -> Vec<String> {
     descendants().into_iter().filter(counts).collect()
 }
 
+/// Waits until something holds.
+pub fn until(holds: impl Fn() -> bool, what: impl Fn() -> String) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "{}", what());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Waits until this many descendants live.
 pub fn settles_at(count: usize) -> Result<(), String> {
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + PATIENCE;
     loop {
         let now = living();
         if now.len() == count {

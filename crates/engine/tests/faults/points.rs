@@ -4,7 +4,7 @@ use crate::bench::Bench;
 use crate::own;
 use stasis_engine::fault::{Fault, POINTS, arm};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Points a capture passes, or (`false`) those of restore and park.
 pub fn points(of_capture: bool) -> impl Iterator<Item = &'static str> {
@@ -92,7 +92,7 @@ fn fails_and_recovers(
     } else {
         assert!(error.to_string().contains("injected"), "{point}: {error}");
     }
-    assert_eq!(source.living(), before, "{point}: processes");
+    own::until(|| source.living() == before, || format!("{point}: processes"));
     assert_eq!(bench.unfinished(), [""; 0], "{point}: files left in tmp");
     source.check();
     bench.proves_capture(source);
@@ -125,7 +125,7 @@ fn a_failed_restore_leaves_nothing_behind() {
         bench.restore(&image).expect("restore from the template").check();
         source.check();
         drop((source, bench));
-        assert_eq!(own::left_behind(std::time::Duration::from_secs(5)), [""; 0]);
+        assert_eq!(own::left_behind(), [""; 0]);
     });
 }
 
@@ -136,27 +136,29 @@ fn a_tree_that_ends_during_its_capture() {
         for point in points(true) {
             let source = bench.launch("threads_futex");
             let pid = source.tree.pid();
-            let guard = arm(point, Fault::Call(Arc::new(move || kill_and_wait(pid))));
+            let guard = arm(point, Fault::Call(Arc::new(move || kill(pid))));
             let started = Instant::now();
             match bench.engine.capture(&source.tree) {
                 // once its copy is made the tree is no longer needed
                 Ok(captured) => bench.restore(&captured.image).expect("restore").check(),
                 Err(error) => eprintln!("{point}: {error}"),
             }
-            assert!(
-                started.elapsed() < Duration::from_secs(10),
-                "{point}: {:?}",
-                started.elapsed()
-            );
+            assert!(started.elapsed() < own::PATIENCE, "{point}: {:?}", started.elapsed());
             assert!(guard.fired(), "{point} was not passed");
             assert_eq!(bench.unfinished(), [""; 0], "{point}: files left in tmp");
         }
     });
 }
 
-fn kill_and_wait(pid: i32) {
+fn kill(pid: i32) {
     let _ = stasis_sys::process::kill(pid, stasis_sys::libc::SIGKILL);
-    std::thread::sleep(Duration::from_millis(20));
+    own::until(|| has_ended(pid), || format!("{pid} lives on"));
+}
+
+/// Whether nothing of a process is left but, maybe, that somebody has to wait for it.
+fn has_ended(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, after)| after.starts_with(['Z', 'X']))
 }
 
 #[test]
@@ -170,7 +172,7 @@ fn a_twin_that_is_killed_never_becomes_an_image() {
             let own = own.clone();
             let kill_one = move || {
                 let twin = children_of(init).into_iter().find(|pid| !own.contains(pid));
-                kill_and_wait(twin.expect("a twin"));
+                kill(twin.expect("a twin"));
             };
             let guard = arm(point, Fault::Call(Arc::new(kill_one)));
             let error = bench.engine.capture(&source.tree).expect_err(point);

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const KILLED: &str = "upkeep::killed_half_way";
+/// How long much is done at the same time.
+const WHILE: Duration = Duration::from_secs(4);
 
 fn packs(bench: &Bench) -> Vec<PackRoot> {
     let name = |name: String| name.split_once('.')?.0.parse().ok();
@@ -45,9 +47,9 @@ fn survive(what: &str, point: &str) {
     let dir = temp_dir();
     let path = dir.path().to_str().expect("a plain path");
     let environment = [("VICTIM_DIR", path), ("VICTIM", what), ("POINT", point)];
-    let status = own::wait(own::start(KILLED, "victim", &environment), Duration::from_secs(30));
+    let status = own::wait(own::start(KILLED, "victim", &environment), own::PATIENCE);
     assert!(own::was_killed(status), "{what} {point}: the victim was to be killed: {status}");
-    assert_eq!(own::left_behind(Duration::from_secs(5)), [""; 0], "{what} {point}");
+    assert_eq!(own::left_behind(), [""; 0], "{what} {point}");
 
     let bench = Bench::at(dir.path(), root::shared());
     assert_eq!(bench.unfinished(), [""; 0], "{what} {point}: a new engine tidies up");
@@ -152,7 +154,7 @@ impl Service {
     fn captures(&self, program: &str) {
         let mut source = self.bench.launch(program);
         let mut own: Vec<ImageId> = Vec::new();
-        while !self.over.load(Ordering::Relaxed) {
+        loop {
             source.step();
             let captured = self.bench.engine.capture(&source.tree).expect("capture");
             self.records.lock().expect("records").push(captured.image.id);
@@ -162,6 +164,9 @@ impl Service {
                 self.records.lock().expect("records").retain(|id| *id != old);
             }
             source.check();
+            if self.over.load(Ordering::Relaxed) {
+                break;
+            }
         }
         let last = self.read(own[own.len() - 1]).expect("recorded");
         let mut copy = self.bench.restore(&last).expect("restore");
@@ -189,10 +194,12 @@ impl Service {
         }
     }
 
-    fn collects(&self, until: Instant) -> u64 {
-        let mut removed = 0;
-        let mut turn = 0;
-        while Instant::now() < until {
+    /// For a while at least, and until enough has happened.
+    fn collects(&self) -> u64 {
+        let (until, patience) = (Instant::now() + WHILE, Instant::now() + own::PATIENCE);
+        let (mut removed, mut turn) = (0, 0);
+        let enough = |removed| removed > 3 && self.restores.load(Ordering::Relaxed) > 3;
+        while Instant::now() < until || (!enough(removed) && Instant::now() < patience) {
             let keep = || -> Result<HashSet<ImageId>, Error> {
                 Ok(self.records.lock().expect("records").iter().copied().collect())
             };
@@ -223,12 +230,11 @@ fn captures_restores_and_collections_at_the_same_time() {
         let mut first = service.bench.launch("children");
         let first = service.bench.proves_capture(&mut first);
         service.records.lock().expect("records").push(first.id);
-        let until = Instant::now() + Duration::from_secs(4);
         let removed = std::thread::scope(|scope| {
             scope.spawn(|| service.captures("files_offsets"));
             scope.spawn(|| service.captures("children"));
             scope.spawn(|| service.restores());
-            service.collects(until)
+            service.collects()
         });
         let restores = service.restores.load(Ordering::Relaxed);
         eprintln!("{removed} images collected, {restores} restores");

@@ -6,8 +6,8 @@
 //!
 //! One test per module. Instants are chosen by a generator seeded with the module's name. A capture
 //! that is refused is tried again a little later. What is known to differ is in `differences.toml`,
-//! with the reason; an entry of a test that is no more, or a test that differs without an entry,
-//! fails. `STASIS_SOAK=1` runs the whole list, otherwise the short modules run.
+//! with the reason; an entry of a test that is no more fails, and so does a test that differs every
+//! time without an entry. `STASIS_SOAK=1` runs the whole list, otherwise the short modules run.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -22,6 +22,10 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use run::{Outcome, Outcomes};
 use std::process::ExitCode;
 use std::time::Duration;
+
+/// Some tests bound how long a call may take, and a capture that falls into it on a busy host takes
+/// longer. What differs every time is ours.
+const TRIES: u32 = 3;
 
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();
@@ -50,17 +54,24 @@ fn check(module: modules::Module, watch: &Watch) -> Result<()> {
     if undisturbed.values().any(|outcome| *outcome == Outcome::Missing) {
         return Err(Failure::Skip("this Python comes without it".into()));
     }
-    let (disturbed, told) = disturbed(module, watch)?;
-    eprintln!("    {}: {} tests, {told}", module.name, undisturbed.len());
-    known
-        .compare(module.name, &undisturbed, &disturbed)
-        .map_err(|failure| Failure::Program(format!("{failure}\n{}", told.complaints)))
+    let mut last = Ok(());
+    for _ in 0..TRIES {
+        let (disturbed, told) = disturbed(module, watch)?;
+        eprintln!("    {}: {} tests, {told}", module.name, undisturbed.len());
+        last = known
+            .compare(module.name, &undisturbed, &disturbed)
+            .map_err(|failure| Failure::Program(format!("{failure}\n{}", told.complaints)));
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
 }
 
 /// On a busy host a quick module may be over before it is first captured, and begins again.
 fn disturbed(module: modules::Module, watch: &Watch) -> Result<(Outcomes, disturb::Told)> {
-    const TRIES: u32 = 5;
-    for _ in 0..TRIES {
+    const STARTS: u32 = 20;
+    for _ in 0..STARTS {
         let (outcomes, told) = disturb::run(module, watch)?;
         if told.restores > 0 {
             return Ok((outcomes, told));
@@ -72,6 +83,6 @@ fn disturbed(module: modules::Module, watch: &Watch) -> Result<(Outcomes, distur
 /// How long the whole of one module may take, undisturbed and disturbed.
 impl modules::Module {
     fn limit(self) -> Duration {
-        Duration::from_secs(self.seconds * 20 + 300)
+        Duration::from_secs(self.seconds * 20 + 900)
     }
 }

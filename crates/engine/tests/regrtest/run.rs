@@ -149,7 +149,10 @@ impl Stage {
         while !self.heard.is_done() {
             if !copy.tree.is_alive() {
                 // what it said last may still be under way
-                std::thread::sleep(Duration::from_millis(100));
+                let patience = Instant::now() + Duration::from_secs(60);
+                while !copy.hearing.is_finished() && Instant::now() < patience {
+                    std::thread::sleep(LOOK);
+                }
                 let current = self.heard.current();
                 return if self.heard.is_done() {
                     Ok(true)

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 pub const OLD: &str = "2025-11-25";
 pub const NEW: &str = "2026-07-28";
 /// Against hangs only.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 pub struct Service {
     pub bed: Bed,
@@ -34,7 +34,8 @@ impl Service {
 
     pub async fn with(options: McpOptions) -> Service {
         // on this thread, which lives as long as the test: what it starts may die with it
-        let bed = tokio::task::block_in_place(Bed::start);
+        let bed = || Bed::with(|settings| settings.timeout = Some(PATIENCE));
+        let bed = tokio::task::block_in_place(bed);
         Service::over(bed, options).await
     }
 

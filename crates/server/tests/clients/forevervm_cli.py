@@ -21,7 +21,7 @@ cli, base, token = sys.argv[1:]
 home = tempfile.mkdtemp(prefix="forevervm-")
 config = os.path.join(home, ".config/forevervm/config.json")
 environment = {"HOME": home, "PATH": os.environ["PATH"], "TERM": "xterm"}
-PATIENCE = 120
+PATIENCE = 300
 TOKEN = "Enter your token"
 
 

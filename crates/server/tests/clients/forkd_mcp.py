@@ -14,14 +14,14 @@ base, token, service = sys.argv[1:4]
 
 
 def published():
-    env = {**os.environ, "FORKD_URL": base, "FORKD_TOKEN": token}
+    env = {**os.environ, "FORKD_URL": base, "FORKD_TOKEN": token, "FORKD_HTTP_TIMEOUT": "600"}
     program = os.path.join(os.path.dirname(sys.executable), "forkd-mcp")
     return stdio_client(StdioServerParameters(command=program, args=[], env=env))
 
 
 def ours():
     headers = {"authorization": f"Bearer {token}"}
-    client = httpx.AsyncClient(headers=headers, timeout=240)
+    client = httpx.AsyncClient(headers=headers, timeout=600)
     return streamable_http_client(f"{service}/mcp/forkd", http_client=client)
 
 
@@ -61,7 +61,7 @@ async def drive(session, prefix):
     assert (await call("eval_code", sandbox_id=box, code="1/0"))["exit_code"] == 1
     await call("exec_command", sandbox_id=box, args=["sh", "-c", "echo ready > /tmp/log"])
     wait = {"sandbox_id": box, "path": "/tmp/log"}
-    found = await call("wait_for_text", marker="ready", timeout_secs=60, **wait)
+    found = await call("wait_for_text", marker="ready", timeout_secs=600, **wait)
     assert found["found"] is True and found["last_excerpt"] == "ready\n", found
     found = await call("wait_for_text", marker="never", timeout_secs=0.3, **wait)
     assert found["found"] is False, found

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Against hangs only.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Clone)]
 pub struct Client {
@@ -90,7 +90,7 @@ impl Client {
 
     /// Submits code; its number.
     pub fn submit(&self, machine: &str, code: &str) -> u64 {
-        let body = serde_json::json!({ "instruction": { "code": code, "timeout_seconds": 60 } });
+        let body = serde_json::json!({ "instruction": { "code": code, "timeout_seconds": 600 } });
         let accepted = self.post(&format!("/v1/machine/{machine}/exec"), &body).good();
         accepted["instruction_seq"].as_u64().expect("a number")
     }

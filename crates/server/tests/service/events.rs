@@ -1,12 +1,11 @@
 //! Everything that changes is told, to those it concerns, and again to who was away.
 
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 use crate::server::{fresh_data, root, start};
 use serde_json::{Value, json};
 use stasis_server::{Listen, Options};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 /// Somebody who follows events.
 pub struct Follower {
@@ -16,7 +15,7 @@ pub struct Follower {
 impl Follower {
     pub fn new(client: &Client, query: &str, header: &str) -> Follower {
         let mut stream = TcpStream::connect(client.address).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let head = format!(
             "GET /v1/events?{query} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
              {header}\r\n",

@@ -1,16 +1,13 @@
 //! Files of machines: in, out, over every event of a machine's life, and against machines that
 //! set traps.
 
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 use crate::server::{fresh_data, root, start};
 use serde_json::{Value, json};
 use stasis_server::{Listen, Options};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-
-/// Against hangs only.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn put(client: &Client, machine: &str, path: &str, bytes: &[u8]) -> Value {
     client.send("PUT", &format!("/v1/machine/{machine}/file?path={path}"), &[], bytes).good()

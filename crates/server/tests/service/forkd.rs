@@ -83,8 +83,14 @@ fn commands_with_input_environment_directory_terminal_stream_and_jobs() {
 
     let job = run(json!({ "args": ["sh", "-c", "echo begun; sleep 600"], "background": true }));
     let path = format!("/v1/sandboxes/{id}/jobs/{}", job["job"].as_str().expect("a number"));
-    let seen = client.get(&path).good();
-    assert_eq!(seen["running"], true);
+    let begun = || {
+        let seen = client.get(&path).good();
+        assert_eq!(seen["running"], true);
+        seen["stdout"] == "begun\n"
+    };
+    while !begun() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let ended = client.delete(&path).good();
     assert_eq!((&ended["running"], &ended["exit_code"]), (&json!(false), &json!(137)));
     assert_eq!(ended["stdout"], "begun\n");

@@ -38,21 +38,14 @@ fn many_connections_on_many_machines() {
     let names: Vec<String> = (0..load.machines).map(|_| client.machine()).collect();
     // what is allocated once is allocated before the first look
     round(&worker, &names, load.connections, Duration::from_secs(1));
-    let look = || {
-        std::thread::sleep(Duration::from_secs(1));
-        (worker.count("fd"), worker.count("task"), worker.resident_mib())
-    };
-    let before = look();
+    let before = worker.look();
     let count = round(&worker, &names, load.connections, load.time);
-    let after = look();
     assert!(count >= load.connections as u64, "{count} instructions");
     // machines may leave or enter memory meanwhile, each with a few descriptors and a thread
     let slack = 2 * load.machines + 16;
     // walls and trees that stand ready for the next, of which there are at most 160
     let ready = 160 * 12;
-    assert!(after.0 <= before.0 + 4 * slack + ready, "descriptors: {before:?} {after:?}");
-    assert!(after.1 <= before.1 + slack, "threads: {before:?} {after:?}");
-    assert!(after.2 <= before.2 + 64, "MiB: {before:?} {after:?}");
+    worker.comes_down_to(before, (4 * slack + ready, slack, 64));
 }
 
 /// Every connection asks again and again; how many answers there were, all of them right.

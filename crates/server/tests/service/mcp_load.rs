@@ -2,7 +2,7 @@
 //!
 //! The short form is part of every run; `STASIS_SOAK=1` makes it the long one.
 
-use crate::client::{Client, Reply};
+use crate::client::{Client, PATIENCE, Reply};
 use crate::server::fresh_data;
 use crate::worker::Worker;
 use serde_json::{Value, json};
@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 const SESSIONS: usize = 200;
 const MACHINES: usize = 8;
 const VERSION: &str = "2025-11-25";
-/// Against hangs only.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn length() -> Duration {
     Duration::from_secs(if std::env::var_os("STASIS_SOAK").is_some() { 60 } else { 3 })
@@ -113,22 +111,10 @@ fn many_sessions_leave_nothing_behind() {
     let names: Vec<String> = (0..MACHINES).map(|_| worker.client.machine()).collect();
     // what is allocated once is allocated before the first look
     round(&worker, &names, SESSIONS, Duration::from_secs(1));
-    let look = || (worker.count("fd"), worker.count("task"), worker.resident_mib());
-    let before = look();
+    let before = worker.look();
     let count = round(&worker, &names, SESSIONS, length());
     assert!(count >= SESSIONS as u64, "{count} calls");
     // machines may leave or enter memory meanwhile, and walls and trees stand ready for the next
     let (descriptors, threads) = (4 * (2 * MACHINES + 16) + 160 * 12, 2 * MACHINES + 16);
-    let patience = Instant::now() + PATIENCE;
-    loop {
-        let after = look();
-        let good = after.0 <= before.0 + descriptors
-            && after.1 <= before.1 + threads
-            && after.2 <= before.2 + 64;
-        if good {
-            break;
-        }
-        assert!(Instant::now() < patience, "descriptors, threads, MiB: {before:?} {after:?}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    worker.comes_down_to(before, (descriptors, threads, 64));
 }

@@ -1,9 +1,10 @@
 //! The private socket, the end of a service, and the next one on the same data.
 
-use crate::client::{Reply, exchange};
+use crate::client::{PATIENCE, Patient, Reply, exchange};
 use crate::server::{fresh_data, start};
 use serde_json::{Value, json};
 use stasis_server::{Listen, Options};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -33,10 +34,12 @@ fn alone_it_ends_by_itself_and_the_next_one_has_all_that_was() {
     let socket = data.join("stasis.sock");
     let options = Options {
         listen: vec![Listen::Unix(socket.clone())],
-        linger: Some(Duration::from_millis(300)),
+        linger: Some(Duration::from_secs(5)),
         ..Options::default()
     };
     let (_, running) = start(&data, options.clone());
+    // it is not left alone before all was asked, however long that takes
+    let here = UnixStream::connect(&socket).expect("a connection");
     let mode = std::fs::metadata(&socket).expect("the socket").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(ask(&socket, "GET", "/v1/whoami", &json!({})).good()["account"], "root");
@@ -44,12 +47,13 @@ fn alone_it_ends_by_itself_and_the_next_one_has_all_that_was() {
     let made = ask(&socket, "POST", "/v1/machine/new", &json!({ "name": "kept" })).good();
     assert_eq!(made["machine_name"], "kept");
     run(&socket, "kept", "x = 'still here'");
+    drop(here);
     running.join().expect("a thread").expect("a good end");
     assert!(!socket.exists());
 
     // what a killed service leaves behind does not stop the next one
     drop(std::os::unix::net::UnixListener::bind(&socket).expect("a socket"));
-    let (bound, running) = start(&data, options);
+    let (bound, running) = start(&data, Options { linger: None, ..options });
     let before = ask(&socket, "GET", "/v1/machine/kept", &json!({})).good();
     assert_eq!(before["state"], "swapped", "it wakes when it is needed");
     assert_eq!(run(&socket, "kept", "x")["value"], "'still here'");
@@ -64,19 +68,18 @@ fn a_stop_lets_what_runs_end_and_tells_those_who_wait() {
     let listen = vec![Listen::Unix(socket.clone())];
     let (bound, running) = start(&data, Options { listen, ..Options::default() });
     ask(&socket, "POST", "/v1/machine/new", &json!({ "name": "busy" })).good();
-    let code = "import time; print('up', flush=True); time.sleep(1); 'whole'";
+    let code = "import time; print('up', flush=True); time.sleep(3); 'whole'";
     let body = json!({ "instruction": { "code": code } });
     ask(&socket, "POST", "/v1/machine/busy/exec", &body).good();
-    let output = "/v1/machine/busy/exec/0/output";
-    while ask(&socket, "GET", output, &json!({})).good()["chunks"] == json!([]) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let path = socket.clone();
-    let waiting =
-        std::thread::spawn(move || ask(&path, "GET", "/v1/machine/busy/exec/0/result", &json!({})));
-    // until the request is in
-    std::thread::sleep(Duration::from_millis(300));
+    let mut waiting = UnixStream::connect(&socket).expect("a connection");
+    waiting.patient(PATIENCE);
+    let path = "/v1/machine/busy/exec/0/stream-result";
+    let head = format!("GET {path} HTTP/1.1\r\nhost: stasis\r\nconnection: close\r\n\r\n");
+    waiting.write_all(head.as_bytes()).expect("sent");
+    // the code runs, and the request is in: it hears what is put out
+    let mut lines = BufReader::new(waiting).lines().map(|line| line.expect("text"));
+    assert!(lines.any(|line| line.contains("\"up\"")));
     bound.stop.stop();
-    assert_eq!(waiting.join().expect("a thread").good()["result"]["value"], "'whole'");
+    assert!(lines.any(|line| line.contains("\"'whole'\"")), "the result is told");
     running.join().expect("a thread").expect("a good end");
 }

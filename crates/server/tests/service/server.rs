@@ -1,6 +1,6 @@
 //! A service for all tests of this program, on a copy of a data directory that is made once.
 
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 use stasis_machine::{Host, Settings};
 use stasis_server::{Bound, Listen, Options, serve};
 use stasis_template::{Recipe, Silent};
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Python and nothing else: quick to build.
 const RECIPE: &str = "name = \"python\"\nbase = \"host\"\n";
@@ -60,12 +61,21 @@ pub fn serve_on(host: Arc<Host>, options: Options) -> (Bound, Running) {
     (told.recv().expect("the service starts"), running)
 }
 
+/// Opens a data directory. Threads or processes of the one before may still be on their way out.
 pub fn open(data: &Path) -> Host {
-    Host::open(settings(data)).expect("a data directory")
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match Host::open(settings(data)) {
+            Ok(host) => return host,
+            Err(error) => assert!(Instant::now() < end, "a data directory: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
+/// As users have it, but that code of which nobody says how long it may take may take its time.
 pub fn settings(data: &Path) -> Settings {
-    Settings::new(data.to_owned(), spawner())
+    Settings { timeout: Some(PATIENCE), ..Settings::new(data.to_owned(), spawner()) }
 }
 
 /// The spawner of the same build: tests are at `target/<profile>/deps/`, binaries one above.

@@ -1,6 +1,6 @@
 //! WebSockets, with the quirks of each published client.
 
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 use crate::server::{root, shared};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, TcpStream};
@@ -33,7 +33,7 @@ fn open(path: &str, headers: &[(&'static str, &str)]) -> Result<Socket, u16> {
 
 fn open_at(at: SocketAddr, path: &str, headers: &[(&'static str, &str)]) -> Result<Socket, u16> {
     let stream = TcpStream::connect(at).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let address = format!("ws://{at}{path}");
     let mut request = address.into_client_request().expect("a request");
     for (name, value) in headers {
@@ -255,13 +255,21 @@ fn what_is_not_understood_is_said_and_harms_nothing() {
 #[test]
 fn pings_are_answered_while_code_runs() {
     let mut socket = of_sdk("new", "python").expect("a socket");
-    socket.connected();
-    socket.exec(0, "import time; time.sleep(1)");
+    let name = socket.connected();
+    socket.exec(0, "import time; time.sleep(600)");
     assert_eq!(socket.hear()["type"], "exec_received");
     socket.0.send(Message::Ping("x".into())).expect("sent");
-    match socket.0.read().expect("a frame") {
-        Message::Pong(payload) => assert_eq!(&payload[..], b"x"),
-        other => panic!("{other:?}"),
+    loop {
+        match socket.0.read().expect("a frame") {
+            Message::Pong(payload) => break assert_eq!(&payload[..], b"x"),
+            // the service looks now and then whether somebody is there, too
+            Message::Ping(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let interrupt = format!("/v1/machine/{name}/interrupt");
+    while root().post(&interrupt, &json!({})).good()["interrupted"] == false {
+        std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(socket.hear()["type"], "result");
 }

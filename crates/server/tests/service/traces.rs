@@ -1,6 +1,6 @@
 //! Traces: what a caller's trace gets, from a real collector; and a collector that is not there.
 
-use crate::client::{Client, Reply};
+use crate::client::{Client, PATIENCE, Reply};
 use crate::server::{Running, fresh_data, serve_on, settings};
 use crate::socket::of_traced;
 use serde_json::{Value, json};
@@ -11,8 +11,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Against hangs only.
-const PATIENCE: Duration = Duration::from_secs(120);
 const CALLER: &str = "00f067aa0ba902b7";
 
 struct Traced {
@@ -55,7 +53,7 @@ fn parent(letter: char) -> String {
 
 impl Traced {
     fn exec(&self, machine: &str, code: &str, header: &str) -> (u64, Reply) {
-        let body = json!({ "instruction": { "code": code, "timeout_seconds": 60 } }).to_string();
+        let body = json!({ "instruction": { "code": code, "timeout_seconds": 600 } }).to_string();
         let path = format!("/v1/machine/{machine}/exec");
         let reply = self.client.send("POST", &path, &[header], body.as_bytes());
         (reply.good()["instruction_seq"].as_u64().expect("a number"), reply)

@@ -1,16 +1,15 @@
 //! A service in a process of its own, which can be killed and whose memory, descriptors and
 //! threads are its own: this test program, started again.
 
-use crate::client::Client;
-use crate::server::{serve_on, settings};
-use stasis_machine::Host;
+use crate::client::{Client, PATIENCE};
+use crate::server::{open, serve_on};
 use stasis_server::{Listen, Options};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Killed when it is dropped, without a word.
 pub struct Worker {
@@ -40,8 +39,30 @@ impl Worker {
         format!("/proc/{}/{name}", self.child.id())
     }
 
+    /// Descriptors, threads and MiB of memory.
+    pub fn look(&self) -> (usize, usize, u64) {
+        (self.count("fd"), self.count("task"), self.resident_mib())
+    }
+
+    /// Waits until there is no more than there was before, and as much more of each.
+    pub fn comes_down_to(&self, before: (usize, usize, u64), more: (usize, usize, u64)) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let after = self.look();
+            if after.0 <= before.0 + more.0
+                && after.1 <= before.1 + more.1
+                && after.2 <= before.2 + more.2
+            {
+                return;
+            }
+            let said = "descriptors, threads, MiB:";
+            assert!(Instant::now() < end, "{said} {before:?} {after:?}, with {more:?} allowed");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
     /// How many entries a directory of the process in /proc has.
-    pub fn count(&self, name: &str) -> usize {
+    fn count(&self, name: &str) -> usize {
         std::fs::read_dir(self.place(name)).expect("a process").count()
     }
 
@@ -64,14 +85,9 @@ impl Drop for Worker {
 #[ignore = "started by other tests"]
 fn serve_here() {
     let Some(data) = std::env::var_os("WORKER_DATA") else { return };
-    // the killed one's processes may still be on their way out
-    let host = (0..200).find_map(|_| {
-        let opened = Host::open(settings(Path::new(&data)));
-        opened.inspect_err(|_| std::thread::sleep(Duration::from_millis(50))).ok()
-    });
     let listen = vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))];
     let options = Options { listen, ..Options::default() };
-    let (bound, running) = serve_on(Arc::new(host.expect("a host")), options);
+    let (bound, running) = serve_on(Arc::new(open(Path::new(&data))), options);
     println!("LISTENS {}", bound.tcp().expect("an address"));
     let _ = running.join();
 }

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 const HTML: &str = "class Bold:\n    def _repr_html_(self): return '<b>x</b>'\n";
 const LONG: &str = "for n in range(6000): print(' ' * 1000 + 'line', n)";
+/// Goes on when there is a file `go`.
+const GATED: &str = "import os, time\nprint(0)\nwhile not os.path.exists('go'): time.sleep(0.01)\n";
 const SPIN: &str = "x = 7\nprint('on')\nwhile True: pass";
 
 #[tokio::main]
@@ -166,9 +168,10 @@ async fn output(client: &Client) -> Result<()> {
     let lines: String = (0..3).map(|i| format!("line {i} é漢🦀\n")).collect();
     assert_eq!(result.stdout(), lines + "\n");
     assert_eq!((result.stderr().as_str(), &result.output), ("bad\n", &seen));
-    let slow = machine.exec("import time\nfor i in range(4): print(i); time.sleep(0.3)").await?;
+    let slow = machine.exec(format!("{GATED}for i in range(1, 4): print(i)")).await?;
     assert_eq!(first(slow.output()).await?.data, "0");
     assert_eq!(slow.info().await?.status, Status::Running);
+    machine.files().write("go", "").await?;
     let lines: Vec<String> =
         all(slow.output()).await?.into_iter().map(|chunk| chunk.data).collect();
     assert_eq!(lines, ["0", "1", "2", "3"]);
@@ -237,9 +240,10 @@ async fn cancel(client: &Client) -> Result<()> {
 
 async fn waiting(client: &Client) -> Result<()> {
     let machine = fresh(client).await?;
-    let instruction = machine.exec("import time; time.sleep(1.5); 5").await?;
+    let instruction = machine.exec(format!("{GATED}5")).await?;
     let error = instruction.wait(Duration::from_millis(300)).await.expect_err("too early");
     assert!(error.code() == "client.wait_timeout" && error.hint().is_some());
+    machine.files().write("go", "").await?;
     assert_eq!(instruction.result().await?.value(), Some("5"));
     machine.remove().await
 }
@@ -307,7 +311,7 @@ async fn history(client: &Client) -> Result<()> {
     let seqs = async || -> Result<Vec<u64>> {
         Ok(machine.history().await?.iter().map(|point| point.seq).collect())
     };
-    let mut patience = 600;
+    let mut patience = 6000;
     while seqs().await? != [0, 1, 2] {
         patience -= 1;
         assert!(patience > 0, "the history never was complete");

@@ -40,7 +40,7 @@ fn copy(from: &Path, to: &Path, names: &[&str]) {
 /// is no such interpreter to run it with.
 pub fn check_python() -> Result<(), Failed> {
     let at = root().join("sdk/python");
-    let cache = std::env::temp_dir().join("stasis-sdk-mypy");
+    let cache = root().join("target/tmp/sdk-mypy");
     let python = tool("python/bin/python");
     run(Command::new(&python).args(["-m", "mypy", "--cache-dir"]).arg(cache).current_dir(&at))?;
     run(Command::new(&python).args(["-m", "ruff", "check", "--no-cache"]).current_dir(&at))?;

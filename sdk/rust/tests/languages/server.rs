@@ -20,6 +20,8 @@ impl Server {
             .arg("--data-dir")
             .arg(data.path())
             .args(["serve", "--listen", "127.0.0.1:0"])
+            // against hangs only: all languages are served at once
+            .env("STASIS_TIMEOUT_SECONDS", "300")
             .stderr(Stdio::piped())
             .spawn()
             .expect("`cargo build --workspace` makes the program");

@@ -136,6 +136,8 @@ impl Host {
         command.env("BIN", bin).env("PATH", &plain).env("PLAIN_PATH", &plain);
         command.env("STANDINS", &*STANDINS).env("REPOSITORY", root()).env("WORK", WORK.path());
         command.env("PYTHON", tool("python/bin/python"));
+        // a busy machine takes its time
+        command.env("STASIS_TIMEOUT_SECONDS", "300");
         output(&mut command)
     }
 }

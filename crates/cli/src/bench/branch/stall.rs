@@ -5,51 +5,53 @@ use super::place::{Place, wrong};
 use crate::bench::report::Results;
 use crate::bench::samples::Samples;
 use crate::failure::Result;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A thread that writes all over 1 MiB without end, and keeps the longest time between two writes.
+/// A thread that writes all over 1 MiB without end and notes every time between two writes that is
+/// longer than usual, with when it ended. Nobody else wants the interpreter's lock while it is
+/// looked at: what is asked before and after is not counted.
 const WRITER: &str = "import threading, time\n\
-    seen = [0.0]\n\
+    seen = []\n\
     def write():\n\
     \x20   block = bytearray(1 << 20)\n\
-    \x20   at, last = 0, time.perf_counter()\n\
+    \x20   at, last = 0, time.time()\n\
     \x20   while True:\n\
     \x20       at = (at + 4096) % len(block)\n\
     \x20       block[at] = (block[at] + 1) & 255\n\
-    \x20       now = time.perf_counter()\n\
-    \x20       if now - last > seen[0]:\n\
-    \x20           seen[0] = now - last\n\
+    \x20       now = time.time()\n\
+    \x20       if now - last > 0.0002:\n\
+    \x20           seen.append((now - last, now))\n\
     \x20       last = now\n\
     threading.Thread(target=write, daemon=True).start()";
-const RESET: &str = "seen[0] = 0.0";
-const READ: &str = "seen[0]";
 const ARRAY: &str = "import numpy as np\nbig = np.zeros(1536 << 17)\nbig += 1\nlen(big)";
 
+/// The longest stall while `act` runs.
 fn stall(place: &Place, machine: &str, act: impl FnOnce() -> Result<()>) -> Result<f64> {
-    place.ask(machine, RESET)?;
-    place.settle(machine)?;
-    place.ask(machine, RESET)?;
+    let from = now();
     act()?;
-    let (value, _) = place.ask(machine, READ)?;
-    let seconds: f64 = value.parse().map_err(|_| wrong(READ, &value))?;
+    let until = now();
+    let longest = format!("max([took for took, at in seen if {from} < at < {until}] or [0.0])");
+    let (value, _) = place.ask(machine, &longest)?;
+    let seconds: f64 = value.parse().map_err(|_| wrong(&longest, &value))?;
     Ok(seconds * 1e3)
 }
 
-fn measure(
-    place: &Place,
-    runs: usize,
-    before: Option<&str>,
-    machine: &str,
-) -> Result<(Samples, Samples)> {
+/// The time of day, which is the same inside and outside.
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// Stalls when a machine is branched that has just run `code`, and when nothing is done to it.
+fn measure(place: &Place, runs: usize, machine: &str, code: &str) -> Result<(Samples, Samples)> {
     let (mut stalls, mut quiet) = (Samples::default(), Samples::default());
     for _ in 0..runs {
-        if let Some(code) = before {
-            place.ask(machine, code)?;
-        }
+        place.settle(machine)?;
+        place.ask(machine, &format!("{code}\nseen.clear()"))?;
         stalls.push(stall(place, machine, || {
             place.remove(&place.branch(machine, 1, "1 + 1")?)?;
             place.settle(machine)
         })?);
+        place.settle(machine)?;
         quiet.push(stall(place, machine, || {
             std::thread::sleep(Duration::from_millis(50));
             Ok(())
@@ -61,7 +63,7 @@ fn measure(
 pub fn small(bed: &Bed, place: &Place, results: &mut Results) -> Result<()> {
     let machine = place.machine()?;
     place.ask(&machine, WRITER)?;
-    let (stalls, quiet) = measure(place, bed.runs, Some("n = [0] * 1000"), &machine)?;
+    let (stalls, quiet) = measure(place, bed.runs, &machine, "n = [0] * 1000")?;
     results.add("branch_pause_ms", stalls);
     results.add("branch_pause_baseline_ms", quiet);
     Ok(())
@@ -75,7 +77,7 @@ pub fn large(bed: &Bed, place: &Place, results: &mut Results) -> Result<()> {
     let runs = bed.runs.min(5);
     let mut stalls = Samples::default();
     for _ in 0..runs {
-        let (one, _) = measure(place, 1, Some("big += 1"), &machine)?;
+        let (one, _) = measure(place, 1, &machine, "big += 1")?;
         stalls.push(one.p50().unwrap_or_default());
         place.host.prune_all(&place.host.machine(&machine)?)?;
         place.host.collect()?;

@@ -44,7 +44,8 @@ case "$as $*" in
     shift
     cd "$HOST/there"
     # as words for a shell over there
-    exec env -i PATH="$PATH" HOME="$HOST/there" bash -c "$*"
+    exec env -i PATH="$PATH" HOME="$HOST/there" STASIS_TIMEOUT_SECONDS="$STASIS_TIMEOUT_SECONDS" \
+      bash -c "$*"
     ;;
 
   # packages that are not published yet, as this build makes them

@@ -32,7 +32,11 @@ def settings(section):
 
 
 def environment(service):
-    found = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    found = {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        # a busy machine takes its time
+        "STASIS_TIMEOUT_SECONDS": os.environ["STASIS_TIMEOUT_SECONDS"],
+    }
     words = [word for line in service["Environment"] for word in shlex.split(line)]
     for name in service["EnvironmentFile"]:
         file = pathlib.Path(name.lstrip("-"))

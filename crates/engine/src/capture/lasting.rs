@@ -1,0 +1,38 @@
+//! Mapped files that nobody in the machine can change, and which the last image describes already.
+//!
+//! A program maps hundreds of libraries. To look at each of them again takes longer than to write
+//! down what it changed. Below the machine's own files is a root that nobody writes to: a file that
+//! is mapped under the name it had in the last image, on the root's file system, and is not among
+//! the machine's own, is what it was then.
+
+use super::copied::Copied;
+use crate::store::Image;
+use stasis_image::model::{FileTree, MappedFile};
+use std::collections::{HashMap, HashSet};
+
+#[derive(Default)]
+pub struct Lasting<'a> {
+    known: HashMap<&'a str, &'a MappedFile>,
+    /// The machine's own files, then and now, by their paths below the root.
+    own: HashSet<&'a str>,
+}
+
+impl<'a> Lasting<'a> {
+    pub fn of(parent: Option<&'a Image>, files: &'a FileTree) -> Lasting<'a> {
+        let Some(parent) = parent else { return Lasting::default() };
+        let known = parent.manifest.meta.mapped_files.iter();
+        let trees = [files, &parent.manifest.files];
+        let own = trees.into_iter().flat_map(|tree| &tree.entries);
+        Lasting {
+            known: known.map(|file| (file.path.as_str(), file)).collect(),
+            own: own.map(|entry| entry.path.as_str()).collect(),
+        }
+    }
+
+    /// What is mapped at an address under that name, if it is known without looking.
+    pub fn find(&self, copied: &Copied, path: &str, start: u64) -> Option<&'a MappedFile> {
+        let known = self.known.get(path).filter(|_| !self.own.contains(&path[1..]))?;
+        let root = copied.device_of(&copied.exe.0)?;
+        (copied.device_at(start) == Some(root)).then_some(known)
+    }
+}
