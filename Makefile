@@ -30,7 +30,7 @@ help: ## say what can be made
 	@awk -F ': .*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 run: ## build what is not built, and serve machines on 127.0.0.1:7717
-	@bash dev/run.sh
+	@built='$(built)' build='$(build)' bash dev/run.sh
 
 bench: setup ## measure the engine on this machine
 	cargo build --release --locked --bin stasis --bin stasis-spawner

@@ -1,20 +1,24 @@
 #!/usr/bin/env bash
 # Serves machines on 127.0.0.1:7717. What is built is not built again: a second start takes as long as
 # opening the data directory. The first one compiles, and `serve` prepares the default template.
+#
+#   built  where the programs are;  build  what makes them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-program=target/release/stasis
+built=${built:-target/release}
+build=${build:-cargo build --release --locked --bin stasis --bin stasis-spawner}
+program=$built/stasis
 
 # Whether a source is newer than the program, or the program is not there.
 stale() {
-  [[ -x $program && -x target/release/stasis-spawner ]] || return 0
+  [[ -x $program && -x $built/stasis-spawner ]] || return 0
   [[ -n $(find Cargo.toml Cargo.lock crates -newer "$program" -type f -print -quit) ]]
 }
 
 if stale; then
   bash dev/setup.sh packages
-  cargo build --release --locked --bin stasis --bin stasis-spawner
+  $build
   # cargo leaves a program alone that it finds unchanged
   touch "$program"
 fi

@@ -260,6 +260,8 @@ const scenarios: Record<string, () => Promise<void>> = {
     same((await machine.lineage()).tree.machine, machine.name);
     holds((await client.lineage()).some((family) => family.machine === machine.name));
     holds((await machine.disk()).checkpoints >= 2);
+    holds((await machine.history({ files: true }))[1]?.files?.names.some((name) => name.endsWith("note")));
+    same((await machine.history())[1]?.files, undefined);
   },
 
   async "compare and adopt"() {
@@ -458,17 +460,30 @@ const scenarios: Record<string, () => Promise<void>> = {
   async moving() {
     await using machine = await client.createMachine();
     await machine.run("x = 7");
-    const whole = new Blob((await all(machine.export({ history: true }))) as never[]);
-    await fails(stasis.Conflict, () => client.importMachine(whole));
+    const whole = new Blob((await all(machine.export())) as never[]);
     {
       await using copy = await client.importMachine(whole, { name: `${machine.name}-copy` });
-      same(copy.name, `${machine.name}-copy`);
+      same([copy.name, await value(copy, "x")], [`${machine.name}-copy`, "7"]);
+    }
+    const fs = await import(["node", "fs/promises"].join(":"));
+    const local: string = await fs.mkdtemp(`${process.env.TMPDIR ?? "/tmp"}/stasis-scenario-`);
+    try {
+      const file = `${local}/machine`;
+      await machine.exportTo(file, { history: true, root: false });
+      holds((await fs.stat(file)).size < whole.size, "its template's files are in it");
+      same(await fs.readdir(local), ["machine"]);
+      await fails(stasis.Conflict, () => client.importMachine(file));
+      await using copy = await client.importMachine(file, { name: `${machine.name}-file` });
       same((await all(copy.instructions())).map((one) => one.code), ["x = 7"]);
-      same(await value(copy, "x"), "7");
+      await fails(stasis.NotFound, () => client.machine("nobody").exportTo(`${local}/none`));
+      same(await fs.readdir(local), ["machine"]);
+      await fails(Error, () => client.importMachine(`${local}/none`));
+    } finally {
+      await fs.rm(local, { recursive: true });
     }
     {
       const name = `${machine.name}-piped`;
-      await using piped = await client.importMachine(machine.export(), { name });
+      await using piped = await client.importMachine(machine.export({ root: false }), { name });
       same(await value(piped, "x + 1"), "8");
     }
     const nothing = new TextEncoder().encode("no machine");

@@ -52,6 +52,12 @@ def machines():
     ]
     assert [m.name for m in client.list_machines({"suite": tag, "n": "2"})] == [second.name]
     assert second.update(tags={"suite": tag}).tags == {"suite": tag}
+    small = client.list_machines({"suite": tag}, memory_mb_min=256, memory_mb_max=512)
+    assert [machine.name for machine in small] == [first.name]
+    since = client.list_machines({"suite": tag}, created_after=second.info.created_at)
+    assert first.name not in [machine.name for machine in since]
+    assert second.update(retention=stasis.types.Retention(last=3)).retention.last == 3
+    assert second.update(retention=None).retention is None
     assert client.get_machine(first.name).info.limits.memory_mb == 512
     first.run("x = 1", quiet=True)
     assert first.swap().state == "swapped"
@@ -260,6 +266,9 @@ def the_past():
         assert machine.lineage().tree.machine == machine.name
         assert machine.name in [family.machine for family in client.lineage()]
         assert machine.disk().checkpoints >= 2
+        changed = machine.history(files=True)[1].files
+        assert any(name.endswith("note") for name in changed.names), changed
+        assert machine.history()[1].files is None
 
 
 def compare_and_adopt():
@@ -474,16 +483,22 @@ def events():
 def moving():
     with client.create_machine() as machine, tempfile.TemporaryDirectory() as local:
         machine.run("x = 7")
-        copy = client.import_machine(b"".join(machine.export()), name=f"{machine.name}-copy")
+        content = b"".join(machine.export())
+        copy = client.import_machine(content, name=f"{machine.name}-copy")
         assert copy.name == f"{machine.name}-copy" and copy.run("x").value == "7"
         copy.remove()
         file = pathlib.Path(local, "machine")
-        machine.export_to(file, history=True)
+        machine.export_to(file, history=True, root=False)
+        assert file.stat().st_size < len(content), "its template's files are in it"
         assert [path.name for path in pathlib.Path(local).iterdir()] == ["machine"]
         fails(errors.Conflict, lambda: client.import_machine(file))
+        fails(errors.NotFound, lambda: client.machine("nobody").export_to(f"{local}/none"))
+        fails(FileNotFoundError, lambda: client.import_machine(f"{local}/none"))
+        assert [path.name for path in pathlib.Path(local).iterdir()] == ["machine"]
         with client.import_machine(file, name=f"{machine.name}-file") as whole:
             assert [one.code for one in whole.instructions()] == ["x = 7"]
-        with client.import_machine(machine.export(), name=f"{machine.name}-piped") as piped:
+        pieces = machine.export(root=False)
+        with client.import_machine(pieces, name=f"{machine.name}-piped") as piped:
             assert piped.run("x + 1").value == "8"
         fails(errors.ApiError, lambda: client.import_machine(b"no machine"))
 

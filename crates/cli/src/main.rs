@@ -15,6 +15,8 @@ mod context;
 mod doctor;
 mod failure;
 #[cfg(test)]
+mod pages;
+#[cfg(test)]
 mod reference;
 mod repl;
 mod session;
@@ -22,6 +24,7 @@ mod show;
 
 use clap::Parser;
 use context::{Context, Global};
+use failure::Failure;
 use std::process::ExitCode;
 
 /// Stateful code machines: they keep their variables, files and processes until you remove them.
@@ -35,7 +38,10 @@ pub struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
     let json = cli.global.json;
     let signed_in = cli.command.is_signed_in();
     let done = Context::new(cli.global, signed_in).and_then(|context| cli.command.run(&context));
@@ -47,4 +53,21 @@ fn main() -> ExitCode {
         }
         failure.exit.into()
     })
+}
+
+/// What to say to a command that makes no sense, or that asks for help.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let asked = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    if !asked || !error.use_stderr() {
+        // a reader that went away is no matter of ours
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1));
+    }
+    let text = error.to_string();
+    let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
+    let said = lines.collect::<Vec<_>>().join(" ");
+    let message = said.trim_start_matches("error: ");
+    let failure = Failure::usage(message).hint("--help says what it takes");
+    println!("{}", failure.json());
+    failure.exit.into()
 }

@@ -14,8 +14,10 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::session::{self, Order, Timeout};
-use crate::show::{Screen, show_chunk};
+use crate::show::{self, Screen, show_chunk};
 use editor::{Next, Terminal};
+use serde_json::json;
+use stasis_api::Chunk;
 use std::io::{BufRead, IsTerminal};
 use words::Word;
 
@@ -102,7 +104,21 @@ impl Repl<'_> {
 
     fn run(&self, code: &str) -> Result<bool> {
         let order = Order { code: code.to_owned(), timeout: self.timeout, ..Order::default() };
+        if self.context.json {
+            return self.run_for_program(&order);
+        }
         let instruction = session::run(self.client, &self.machine, &order, show_chunk)?;
         Screen::new().show(&self.machine, &instruction)
+    }
+
+    /// A line for each instruction, so that programs can follow.
+    fn run_for_program(&self, order: &Order) -> Result<bool> {
+        let mut outputs = Vec::new();
+        let each = |chunk: &Chunk| outputs.push(chunk.clone());
+        let instruction = session::run(self.client, &self.machine, order, each)?;
+        let (machine, well) = (&self.machine, show::went_well(&instruction));
+        let line = json!({ "machine": machine, "instruction": instruction, "outputs": outputs });
+        show::say(&line.to_string());
+        Ok(well)
     }
 }

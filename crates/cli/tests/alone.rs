@@ -15,9 +15,11 @@ fn help_of_every_command() {
         "machine",
         "machine new",
         "machine list",
+        "machine get",
         "machine set",
         "machine watch",
         "exec",
+        "cp",
         "history",
         "undo",
         "rollback",
@@ -35,15 +37,19 @@ fn help_of_every_command() {
         "template build",
         "store",
         "token",
+        "token new",
         "login",
         "logout",
         "whoami",
         "status",
         "stop",
         "serve",
+        "mcp",
+        "mcp install",
         "config",
         "completions",
         "doctor",
+        "bench",
     ];
     let mut text = String::new();
     for command in commands {
@@ -60,7 +66,7 @@ fn mistakes_are_told_before_anything_is_started() {
     world.set("NO_COLOR", "1");
     std::fs::write(world.path("bad.toml"), "timeout_second = 3\n").unwrap();
     std::fs::write(world.path("recipe.toml"), "name = 'x'\nbase = 'host'\npackges = []\n").unwrap();
-    let tries: [&[&str]; 18] = [
+    let tries: [&[&str]; 21] = [
         &[],
         &["run"],
         &["run", "-c", "1", "file.py"],
@@ -79,6 +85,9 @@ fn mistakes_are_told_before_anything_is_started() {
         &["config", "--config", "bad.toml"],
         &["template", "build", "recipe.toml"],
         &["stop", "--url", "http://127.0.0.1:1"],
+        &["--json"],
+        &["--json", "run"],
+        &["exec", "work", "1", "--never", "--json"],
     ];
     let mut text = String::new();
     for args in tries {

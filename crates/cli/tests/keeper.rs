@@ -130,6 +130,26 @@ fn a_conversation_goes_on_later() {
 }
 
 #[test]
+fn programs_get_json_where_people_get_talk() {
+    let kept = Kept::new();
+    kept.well(&["machine", "new", "work"]);
+    let said = kept.world.run_with(&["repl", "work", "--json"], "print('x')\n1 / 0\n6 * 7\n");
+    let lines: Vec<Value> =
+        said.stdout().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines.len(), 3, "{}", said.stderr());
+    assert_eq!(lines[0]["outputs"][0]["data"], "x");
+    assert_eq!(lines[1]["instruction"]["outcome"]["error"]["name"], "ZeroDivisionError");
+    assert_eq!(lines[2]["instruction"]["outcome"]["value"], "42");
+    let written = kept.run(&["export", "work", "work.machine", "--json"]).json();
+    assert_eq!((&written["machine"], &written["file"]), (&"work".into(), &"work.machine".into()));
+    let len = std::fs::metadata(kept.world.path("work.machine")).expect("a file").len();
+    assert_eq!(written["bytes"], len);
+    assert_eq!(kept.run(&["import", "work.machine", "--json"]).code(), 4);
+    let copy = kept.run(&["import", "work.machine", "--name", "copy", "--json"]).json();
+    assert_eq!(copy["name"], "copy");
+}
+
+#[test]
 fn a_timeout_keeps_the_state() {
     let kept = Kept::new();
     kept.well(&["machine", "new", "work"]);

@@ -154,6 +154,21 @@ fn what_was_said_goes_along() {
 }
 
 #[test]
+fn a_program_is_told_what_changed() {
+    let home = Home::new();
+    let told = |verb: &str| -> Value {
+        let said = home.done(&[verb, "--client", "cursor", "--json"]);
+        serde_json::from_str(&said).expect("JSON")
+    };
+    let changed = ["install", "install", "uninstall", "uninstall"].map(|verb| {
+        let said = told(verb);
+        assert!(said["file"].as_str().expect("a file").ends_with(".cursor/mcp.json"), "{said}");
+        said["changed"].as_bool().expect("yes or no")
+    });
+    assert_eq!(changed, [true, false, true, false]);
+}
+
+#[test]
 fn settings_that_are_not_understood_are_left_alone() {
     let home = Home::new();
     let path = home.file(".cursor/mcp.json", "{ \"mcpServers\": [ }");

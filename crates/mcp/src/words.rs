@@ -108,6 +108,14 @@ mod tests {
     }
 
     #[test]
+    fn the_words_in_the_reference_are_taken() {
+        let page = include_str!("../../../docs/reference/mcp.md");
+        let sample = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+        let words = Words::parse(sample.expect("a sample")).expect("words");
+        assert!(words.instructions(ToolSet::Stasis).is_some());
+    }
+
+    #[test]
     fn what_has_no_effect_is_refused() {
         for text in ["[other]", "[stasis.tools.nothing]", "[stasis]\ninstruction = 'x'", "x"] {
             assert!(Words::parse(text).is_err(), "{text}");

@@ -26,8 +26,9 @@ use utoipa_axum::routes;
 /// Pieces on their way, and the size of one.
 const PIECES: usize = 8;
 const PIECE: usize = 256 << 10;
-/// How long the rest of a file may take to arrive that was refused already.
-const REST: Duration = Duration::from_secs(10);
+/// How long the rest of a file may take to arrive that was refused already, as long as it comes. A
+/// machine with its template is hundreds of megabytes, which take a slow client minutes.
+const REST: Duration = Duration::from_secs(300);
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(export)).routes(routes!(import))

@@ -7,6 +7,7 @@
 import { Conflict, refusal } from "./errors.js";
 import { type EventOptions, listen } from "./events.js";
 import type { Instruction } from "./instruction.js";
+import { load } from "./local.js";
 import { Machine } from "./machine.js";
 import { Repl } from "./repl.js";
 import { RETRY, type Retry } from "./retry.js";
@@ -162,15 +163,22 @@ export class Client {
   }
 
   /**
-   * Takes a machine in that `export` gave: its bytes, or its pieces. Only what a service of your
-   * own gave: such a file is memory, and runs.
+   * Takes a machine in that `export` gave: its bytes, its pieces, or the path of its file. Only what
+   * a service of your own gave: such a file is memory, and runs.
    */
-  async importMachine(
-    source: Uint8Array<ArrayBuffer> | Blob | AsyncIterable<Uint8Array>,
+  importMachine(
+    source: string | Uint8Array<ArrayBuffer> | Blob | AsyncIterable<Uint8Array>,
     { name }: { name?: string | undefined } = {},
   ): Promise<Machine> {
+    if (typeof source === "string") return load(source, (file) => this.#import(file, name));
     const whole = source instanceof Uint8Array || source instanceof Blob;
-    const content = whole ? source : flow(source);
+    return this.#import(whole ? source : flow(source), name);
+  }
+
+  async #import(
+    content: Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array>,
+    name: string | undefined,
+  ): Promise<Machine> {
     const call = { ...post("/v1/import"), content, query: { name }, timeoutMs: LONG_SILENCE_MS };
     const { machine } = await this.#transport.json<Made>(call);
     return new Machine(this.#transport, machine.name, machine);

@@ -43,11 +43,25 @@ async function disk(): Promise<Disk> {
   }
 }
 
-export async function upload(files: Files, local: string, path: string): Promise<FileInfo> {
+export function upload(files: Files, local: string, path: string): Promise<FileInfo> {
+  return opened(local, async (handle) => {
+    const mode = ((await handle.stat()).mode & 0o777).toString(8);
+    return files.write(path, pieces(handle), { mode });
+  });
+}
+
+/** The bytes of a file, for as long as `use` takes. */
+export function load<T>(
+  local: string,
+  use: (content: ReadableStream<Uint8Array>) => Promise<T>,
+): Promise<T> {
+  return opened(local, (handle) => use(pieces(handle)));
+}
+
+async function opened<T>(local: string, use: (handle: Handle) => Promise<T>): Promise<T> {
   const handle = await (await disk()).open(local, "r");
   try {
-    const mode = ((await handle.stat()).mode & 0o777).toString(8);
-    return await files.write(path, pieces(handle), { mode });
+    return await use(handle);
   } finally {
     await handle.close();
   }

@@ -8,6 +8,7 @@ import { asyncDispose } from "./dispose.js";
 import { type EventOptions, listen } from "./events.js";
 import { Files, resumed, type Span } from "./files.js";
 import { Instruction, type WaitOptions } from "./instruction.js";
+import { save } from "./local.js";
 import { Past } from "./past.js";
 import type { Result } from "./result.js";
 import { at, type Call, get, LONG_SILENCE_MS, post, randomName, segment, type Transport } from "./transport.js";
@@ -275,18 +276,29 @@ export class Machine {
     return new Machine(this.#transport, former.name, former);
   }
 
-  /** It as one file, piece by piece: its state now, or all its checkpoints and its log. */
-  export({ history = false } = {}): AsyncGenerator<Uint8Array, void, void> {
-    const call = get(this.#path("/export"), { history });
+  /**
+   * It as one file, piece by piece: its state now, or all its checkpoints and its log. With
+   * `root: false` without the files of its template, for a host that has them.
+   */
+  export({ history = false, root = true } = {}): AsyncGenerator<Uint8Array, void, void> {
+    const call = get(this.#path("/export"), { history, root });
     return this.#transport.stream({ ...call, timeoutMs: LONG_SILENCE_MS });
+  }
+
+  /** Writes it to a file of this computer, which has its name when it is whole. Not in browsers. */
+  exportTo(local: string, options: { history?: boolean; root?: boolean } = {}): Promise<void> {
+    return save(this.export(options), local);
   }
 
   /**
    * Works on a branch. If the work ends well the branch takes this machine's name, and the machine
    * as it was stays under the branch's; if it fails the branch goes.
    */
-  async attempt<T>(work: (branch: Machine) => Promise<T>): Promise<{ value: T; former: Machine }> {
-    const branch = await this.branch();
+  async attempt<T>(
+    work: (branch: Machine) => Promise<T>,
+    { reseed = false } = {},
+  ): Promise<{ value: T; former: Machine }> {
+    const branch = await this.branch({ reseed });
     let value: T;
     try {
       value = await work(branch);

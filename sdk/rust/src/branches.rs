@@ -117,6 +117,10 @@ pub struct Past {
 }
 
 impl Past {
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
     /// Variables as they were.
     pub async fn variables(&self) -> Result<Vec<crate::types::Var>> {
         let call = Call::get(self.path("/vars")?);

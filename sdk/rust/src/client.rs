@@ -3,9 +3,10 @@
 use crate::retry::unique;
 use crate::transport::{Call, Transport, at, segment};
 use crate::types::{
-    BuildLine, BuildTemplate, CheckStore, CompareRequest, Comparison, ExecResult, Families, Filter,
-    Health, MachineList, Made, MadeToken, NewMachine, NewToken, Relative, Removed, ResultBody,
-    StoreChecked, StoreFreed, StoreStats, Template, TemplateList, Token, TokenList, Whoami,
+    BuildLine, BuildTemplate, CheckStore, Chunk, CompareRequest, Comparison, ExecResult, Families,
+    Filter, Health, MachineList, Made, MadeToken, NewMachine, NewToken, Relative, Removed,
+    ResultBody, StoreChecked, StoreFreed, StoreStats, Template, TemplateList, Token, TokenList,
+    Whoami,
 };
 use crate::{Error, Exec, Instruction, Kind, Machine, Repl, Result, Retry, Streamed};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -18,6 +19,13 @@ const DEFAULT_URL: &str = "http://127.0.0.1:7717";
 #[derive(Debug, Clone)]
 pub struct Client {
     transport: Arc<Transport>,
+}
+
+/// A line of output, or the result in foreverVM's form.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StreamedResult {
+    Output(Chunk),
+    Result(Box<ExecResult>),
 }
 
 /// What a client is told once.
@@ -174,6 +182,17 @@ impl Client {
         self.machine(machine_name).instruction(seq).result().await?;
         let call = Call::get(at(machine_name, &format!("/exec/{seq}/result"))?);
         Ok(self.transport.json::<ResultBody>(call).await?.result)
+    }
+
+    /// Output as it comes, and at last the result in foreverVM's form.
+    pub fn exec_result_stream(&self, machine_name: &str, seq: u64) -> Streamed<StreamedResult> {
+        let (client, name) = (self.clone(), machine_name.to_owned());
+        let result = async move {
+            let result = client.exec_result(&name, seq).await?;
+            Ok(StreamedResult::Result(Box::new(result)))
+        };
+        let output = self.machine(machine_name).instruction(seq).output();
+        output.map_ok(StreamedResult::Output).chain(stream::once(result)).boxed()
     }
 
     /// A conversation with a machine; with a new one if none is named.

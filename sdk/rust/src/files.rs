@@ -58,6 +58,14 @@ impl Files {
         self.stream(path, 0..u64::MAX).try_concat().await
     }
 
+    /// A file as text; [`Error::Local`] if it is not UTF-8.
+    pub async fn read_text(&self, path: &str) -> Result<String> {
+        String::from_utf8(self.read(path).await?).map_err(|error| Error::Local {
+            message: format!("{path} is no text"),
+            source: std::io::Error::new(std::io::ErrorKind::InvalidData, error),
+        })
+    }
+
     /// Bytes of a file as they come, over as many connections as it takes. `0..u64::MAX` is all.
     pub fn stream(&self, path: &str, bytes: Range<u64>) -> Streamed<Vec<u8>> {
         let call = self.at("/file").map(|at| Call::get(at).query("path", path));

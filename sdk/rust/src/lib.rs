@@ -29,7 +29,7 @@ mod transport;
 pub mod types;
 
 pub use branches::Past;
-pub use client::{Builder, Client};
+pub use client::{Builder, Client, StreamedResult};
 pub use error::{ApiError, Error, Kind, Result};
 pub use events::Wanted;
 pub use exec::{Exec, Run};
@@ -39,6 +39,7 @@ pub use futures_util::StreamExt;
 pub use instruction::{Instruction, Progress, Streamed};
 pub use jiff::Timestamp;
 pub use machine::Machine;
+pub use moving::Export;
 pub use repl::Repl;
 pub use result::RunResult;
 pub use retry::Retry;

@@ -96,7 +96,7 @@ fn below(local: &Path, path: &str) -> Option<PathBuf> {
     (name.file_name() == Some(name.as_os_str())).then(|| local.join(name))
 }
 
-async fn save(mut pieces: Streamed<Vec<u8>>, local: &Path) -> Result<()> {
+pub(crate) async fn save(mut pieces: Streamed<Vec<u8>>, local: &Path) -> Result<()> {
     let mut part = local.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
@@ -115,7 +115,10 @@ async fn save(mut pieces: Streamed<Vec<u8>>, local: &Path) -> Result<()> {
     done
 }
 
-fn pieces(file: File, path: PathBuf) -> impl Stream<Item = Result<Vec<u8>>> + Send + 'static {
+pub(crate) fn pieces(
+    file: File,
+    path: PathBuf,
+) -> impl Stream<Item = Result<Vec<u8>>> + Send + 'static {
     stream::try_unfold((file, path), |(mut file, path)| async move {
         let mut piece = vec![0; PIECE];
         let len = file.read(&mut piece).await.map_err(failed("read", &path))?;
@@ -135,7 +138,7 @@ fn mode(_: &Metadata) -> Option<String> {
     None
 }
 
-fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+pub(crate) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::Local { message: format!("cannot {doing} {}", path.display()), source }
 }

@@ -111,6 +111,12 @@ impl Machine {
         Ok(self.transport.json::<History>(call).await?.checkpoints)
     }
 
+    /// The same with the files that each changed.
+    pub async fn history_with_files(&self) -> Result<Vec<Point>> {
+        let call = Call::get(self.path("/history")?).query("files", true);
+        Ok(self.transport.json::<History>(call).await?.checkpoints)
+    }
+
     /// Names the state after an instruction, or takes its name away; the history then.
     pub async fn label(&self, seq: u64, label: Option<&str>) -> Result<Vec<Point>> {
         let asked = json!({ "seq": seq, "label": label });

@@ -1,20 +1,39 @@
-//! Machines out of a service and into one, as one stream of bytes each.
+//! Machines out of a service and into one, as one stream of bytes or one file each.
 
+use crate::local::{failed, pieces, save};
 use crate::transport::Call;
 use crate::types::Made;
 use crate::{Client, Machine, Result, Streamed};
 use futures_util::stream::{self, Stream, StreamExt, TryStreamExt};
+use std::path::Path;
+use tokio::fs::File;
+
+/// What goes along with an exported machine. The default is its state now, with all it needs on
+/// another host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Export {
+    /// All its checkpoints and its log too.
+    pub history: bool,
+    /// Not the files of its template: smaller, for a host that has them.
+    pub without_root: bool,
+}
 
 impl Machine {
-    /// It as one file, piece by piece: its state now, or with `history` all its checkpoints and its
-    /// log too. It is made while it is read, so a connection that breaks is an error.
-    pub fn export(&self, history: bool) -> Streamed<Vec<u8>> {
+    /// It as one file, piece by piece. It is made while it is read, so a connection that breaks is
+    /// an error.
+    pub fn export(&self, what: Export) -> Streamed<Vec<u8>> {
         let (machine, transport) = (self.clone(), self.transport().clone());
         let opened = async move {
-            let call = Call::get(machine.path("/export")?).query("history", history).patient();
+            let call = Call::get(machine.path("/export")?).patient();
+            let call = call.query("history", what.history).query("root", !what.without_root);
             transport.stream(&call).await
         };
         stream::once(opened).try_flatten().boxed()
+    }
+
+    /// Writes it to a file of this computer, which has its name only once it is whole.
+    pub async fn export_to(&self, local: impl AsRef<Path>, what: Export) -> Result<()> {
+        save(self.export(what), local.as_ref()).await
     }
 }
 
@@ -32,5 +51,17 @@ impl Client {
         }
         let made: Made = self.transport().upload(&call, pieces).await?;
         Ok(self.machine(made.machine_name))
+    }
+
+    /// As [`import_machine`](Client::import_machine), from a file of this computer that
+    /// [`Machine::export_to`] or `stasis export` wrote.
+    pub async fn import_from(
+        &self,
+        local: impl AsRef<Path>,
+        name: Option<&str>,
+    ) -> Result<Machine> {
+        let local = local.as_ref();
+        let file = File::open(local).await.map_err(failed("read", local))?;
+        self.import_machine(pieces(file, local.to_owned()), name).await
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::context::Context;
 use crate::failure::{At, Failure, Result};
-use crate::show::Transfer;
+use crate::show::{self, Transfer};
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use stasis_api::Name;
 use std::fs::File;
 use std::io::Write;
@@ -28,7 +28,9 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let client = context.client()?;
     let (history, root) = (args.history, !args.no_root);
     let path = format!("/v1/machine/{}/export?history={history}&root={root}", args.machine);
-    let part = args.file.with_extension("part");
+    let mut part = args.file.clone().into_os_string();
+    part.push(".part");
+    let part = PathBuf::from(part);
     if args.file.exists() {
         return Err(Failure::usage(format!("{} is there already", args.file.display())));
     }
@@ -53,6 +55,9 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     }
     std::fs::rename(&part, &args.file).at("name", &args.file)?;
     let len = std::fs::metadata(&args.file).map_or(0, |about| about.len());
-    eprintln!("{} is in {}, {} KiB", args.machine, args.file.display(), len / 1024);
+    match context.json {
+        true => show::json(&json!({ "machine": args.machine, "file": args.file, "bytes": len })),
+        false => eprintln!("{} is in {}, {} KiB", args.machine, args.file.display(), len / 1024),
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -19,7 +19,12 @@ pub enum Machine {
     /// List machines, newest first
     List(List),
     /// Show one machine
-    Get { name: Name },
+    Get {
+        name: Name,
+        /// Show it again whenever something changes
+        #[arg(long)]
+        watch: bool,
+    },
     /// Change a machine
     Set(Set),
     /// Remove machines and all they hold
@@ -149,9 +154,7 @@ impl Machine {
         match self {
             Machine::New(args) => new(args, &client, context.json)?,
             Machine::List(args) => return list(args, &client, context.json),
-            Machine::Get { name } => {
-                show_value(&client.get(&format!("/v1/machine/{name}"))?, context.json);
-            }
+            Machine::Get { name, watch } => return get(&name, watch, &client, context.json),
             Machine::Set(args) => set(args, &client, context.json)?,
             Machine::Rm { names } => remove(&names, &client, context.json)?,
             Machine::Swap { name } => tell(&client, &name, "swap", context.json)?,
@@ -183,6 +186,18 @@ fn new(args: New, client: &Client, as_json: bool) -> Result<()> {
         false => show::say(machine.name.as_str()),
     }
     Ok(())
+}
+
+fn get(name: &Name, watch: bool, client: &Client, as_json: bool) -> Result<ExitCode> {
+    let look = || {
+        show_value(&client.get(&format!("/v1/machine/{name}"))?, as_json);
+        Ok(())
+    };
+    if watch {
+        return super::watch::again(client, format!("&machine={name}"), look);
+    }
+    look()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[derive(Deserialize)]

@@ -33,7 +33,7 @@ enum Command {
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     match &args.command {
         Some(Command::Install(own)) => install::install(own, &args.tools, context),
-        Some(Command::Uninstall(own)) => install::uninstall(own),
+        Some(Command::Uninstall(own)) => install::uninstall(own, context),
         None => carry(&args.tools, context),
     }
 }

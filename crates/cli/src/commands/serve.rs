@@ -10,11 +10,16 @@ use crate::client::Keeper;
 use crate::config::Config;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::show::Progress;
+use crate::show::{self, Progress};
+use serde_json::json;
 use stasis_machine::{Host, Quota, Settings};
 use stasis_server::{Bound, JwtOptions, Listen, Options, Traces};
 use stasis_sys::{files, process};
 use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -81,7 +86,17 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
         prepare(&host)?;
     }
     let data = config.data_dir();
-    stasis_server::serve(host, options, move |bound| announce(bound, &data)).map_err(failed)?;
+    let (as_json, is_secure) = (context.json, options.tls.is_some());
+    let ready = move |bound: &Bound| {
+        match Place::of(bound, &data, is_secure) {
+            // a line, so that programs can read on
+            Some(place) if as_json => show::say(&json!(place).to_string()),
+            Some(place) => place.announce(),
+            None => {}
+        }
+        tell_manager();
+    };
+    stasis_server::serve(host, options, ready).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -201,23 +216,55 @@ impl stasis_template::Progress for Shown {
     }
 }
 
-/// Where it is, and what to do with it.
-fn announce(bound: &Bound, data: &Path) {
-    let Some(address) = bound.tcp() else { return };
-    let token = data.join("token");
-    eprintln!("listening on http://{address}");
-    if let Some(stasis_server::Listen::Tcp(address)) = &bound.forkd {
-        eprintln!("forkd at     http://{address}");
+/// Tells a service manager that asked for it (systemd's `Type=notify`) that requests are taken.
+fn tell_manager() {
+    let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let place = place.as_bytes();
+    let address = match place.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(OsStr::from_bytes(place)),
+    };
+    let told = address.and_then(|to| UnixDatagram::unbound()?.send_to_addr(b"READY=1", &to));
+    if let Err(error) = told {
+        tracing::warn!("NOTIFY_SOCKET: {error}");
     }
-    if std::env::var_os("STASIS_ROOT_TOKEN").is_none() {
-        let token = token.display();
+}
+
+/// Where it is.
+#[derive(serde::Serialize)]
+struct Place {
+    url: String,
+    forkd_url: Option<String>,
+    /// Absent where the token was given from outside.
+    token_file: Option<PathBuf>,
+}
+
+impl Place {
+    fn of(bound: &Bound, data: &Path, is_secure: bool) -> Option<Place> {
+        let scheme = if is_secure { "https" } else { "http" };
+        let forkd_url = match &bound.forkd {
+            Some(Listen::Tcp(address)) => Some(format!("{scheme}://{address}")),
+            _ => None,
+        };
+        let given = std::env::var_os("STASIS_ROOT_TOKEN").is_some();
+        let token_file = (!given).then(|| data.join("token"));
+        Some(Place { url: format!("{scheme}://{}", bound.tcp()?), forkd_url, token_file })
+    }
+
+    /// Says where it is, and what to do with it.
+    fn announce(&self) {
+        let url = &self.url;
+        eprintln!("listening on {url}");
+        if let Some(forkd) = &self.forkd_url {
+            eprintln!("forkd at     {forkd}");
+        }
+        let Some(token) = self.token_file.as_ref().map(|file| file.display()) else { return };
         eprintln!("token in     {token}");
-        eprintln!("try          curl -sS -X POST http://{address}/v1/machine/new \\");
+        eprintln!("try          curl -sS -X POST {url}/v1/machine/new \\");
         eprintln!("               -H \"authorization: Bearer $(cat {token})\"");
-        let headers = serde_json::json!({ "Authorization": "Bearer ${STASIS_TOKEN}" });
-        let server =
-            serde_json::json!({ "url": format!("http://{address}/mcp"), "headers": headers });
-        let paste = serde_json::json!({ "mcpServers": { "stasis": server } });
+        let headers = json!({ "Authorization": "Bearer ${STASIS_TOKEN}" });
+        let server = json!({ "url": format!("{url}/mcp"), "headers": headers });
+        let paste = json!({ "mcpServers": { "stasis": server } });
         eprintln!("MCP client   {paste}");
         eprintln!("               with STASIS_TOKEN set to what is in that file, or written there");
     }

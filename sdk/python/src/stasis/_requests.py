@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Union
 from urllib.parse import quote
 
 from .errors import InvalidRequest
-from .types import Durability, Limits, Network
+from .types import Durability, Limits, Network, Retention
 
 LETTERS = string.ascii_lowercase + string.digits
 
@@ -89,6 +89,11 @@ def limits_body(limits: Optional[Limits]) -> Optional[Dict[str, Any]]:
     return None if limits is None else present(limits.to_dict())
 
 
+def word(flag: bool) -> str:
+    """As part of an address."""
+    return "true" if flag else "false"
+
+
 def present(fields: Dict[str, Any]) -> Dict[str, Any]:
     """Without what was not said."""
     return {key: value for key, value in fields.items() if value is not None}
@@ -125,6 +130,7 @@ def update_body(
     limits: Optional[Limits],
     durability: Optional[Durability],
     expires_at: Union[datetime, str, None, ServiceDefault],
+    retention: Union[Retention, None, ServiceDefault],
 ) -> Dict[str, Any]:
     body = present(
         {
@@ -135,6 +141,8 @@ def update_body(
     )
     if not isinstance(expires_at, ServiceDefault):
         body["expires_at"] = when(expires_at)
+    if not isinstance(retention, ServiceDefault):
+        body["retention"] = retention and present(retention.to_dict())
     return body
 
 

@@ -5,13 +5,18 @@ use stasis_sdk::{Client, Error, Result};
 use std::path::{Path, PathBuf};
 
 /// A directory of this run's own.
-struct Here(PathBuf);
+pub struct Here(pub PathBuf);
 
 impl Here {
-    fn new() -> Here {
-        let dir = std::env::temp_dir().join(format!("stasis-scenario-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join("in/sub")).expect("a directory");
+    pub fn new(what: &str) -> Here {
+        let name = format!("stasis-scenario-{}-{what}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).expect("a directory");
         Here(dir)
+    }
+
+    pub fn size(&self, name: &str) -> u64 {
+        std::fs::metadata(self.0.join(name)).expect("a file").len()
     }
 }
 
@@ -21,7 +26,7 @@ impl Drop for Here {
     }
 }
 
-fn names(dir: &Path) -> Vec<String> {
+pub fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("a list").flatten();
     let mut names: Vec<_> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -30,8 +35,9 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 pub async fn directories(client: &Client) -> Result<()> {
-    let (here, machine) = (Here::new(), fresh(client).await?);
+    let (here, machine) = (Here::new("directories"), fresh(client).await?);
     let (dir, files) = (&here.0, machine.files());
+    std::fs::create_dir_all(dir.join("in/sub")).expect("a directory");
     let large: Vec<u8> = (0..=255).cycle().take(3_000_000).collect();
     std::fs::write(dir.join("in/large.bin"), &large).expect("a file");
     std::fs::write(dir.join("in/sub/small"), "é").expect("a file");

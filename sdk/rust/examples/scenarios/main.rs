@@ -7,7 +7,9 @@ use stasis_sdk::types::{
     AdoptRequest, BranchRequest, Change, Durability, ExploreRequest, FileChange, Filter,
     NewMachine, Status, Update, Vary,
 };
-use stasis_sdk::{Client, Error, Exec, Kind, Machine, Result, Retry, StreamExt, Streamed};
+use stasis_sdk::{
+    Client, Error, Exec, Kind, Machine, Result, Retry, StreamExt, Streamed, StreamedResult,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -367,6 +369,9 @@ async fn the_past(client: &Client) -> Result<()> {
     let families = client.lineage().await?;
     assert!(families.iter().any(|family| family.machine == machine.name()));
     assert!(machine.disk().await?.checkpoints >= 2);
+    let changed = machine.history_with_files().await?.remove(1).files.expect("files");
+    assert!(changed.names.iter().any(|name| name.ends_with("note")), "{changed:?}");
+    assert!(machine.history().await?[1].files.is_none());
     machine.remove().await
 }
 
@@ -465,12 +470,14 @@ async fn files(client: &Client) -> Result<()> {
     let info = files.write_as("data/a.txt", "é\n", Some("600"), None).await?;
     assert_eq!(info.mode, "600");
     assert_eq!(value(&machine, "open('data/a.txt').read()").await?, "'é\\n'");
-    assert_eq!(files.read("data/a.txt").await?, "é\n".as_bytes());
+    assert_eq!(files.read_text("data/a.txt").await?, "é\n");
     assert_eq!(all(files.stream("data/a.txt", 2..3)).await?.concat(), b"\n");
     machine.run("open('data/b.bin', 'wb').write(bytes(range(256)) * 40)").await?;
     let large: Vec<u8> = (0..=255).cycle().take(256 * 40).collect();
     let far = flaky()?.machine(machine.name()).files();
     assert_eq!(far.read("data/b.bin").await?, large);
+    let no_text = files.read_text("data/b.bin").await.expect_err("bytes");
+    assert_eq!(no_text.code(), "client.file");
     assert_eq!(files.write("data/c.bin", large).await?.size, 256 * 40);
     let found = all(files.list("data")).await?;
     let names = found.iter().filter_map(|info| info.path.rsplit('/').next());
@@ -528,6 +535,11 @@ async fn forevervm(client: &Client) -> Result<()> {
     let instruction = client.exec("print(123) or 567", None).await?;
     let name = instruction.machine();
     assert_eq!(client.exec_result(name, 0).await?.value.as_deref(), Some("567"));
+    let told = all(client.exec_result_stream(name, 0)).await?;
+    let [StreamedResult::Output(line), StreamedResult::Result(end)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!((line.data.as_str(), end.value.as_deref()), ("123", Some("567")));
     let repl = client.repl(None).await?;
     let asked = repl.exec("for i in range(2): print(i)\n'done'").await?;
     let lines = all(asked.output()).await?;

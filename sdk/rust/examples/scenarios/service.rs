@@ -1,8 +1,9 @@
 //! Scenarios of the service itself: what it refuses, tells, takes in, and looks after.
 
 use super::{all, first, flaky, fresh, refused, tags, value};
+use crate::local::{Here, names};
 use stasis_sdk::types::{NewMachine, NewToken};
-use stasis_sdk::{Client, Error, Kind, Result, StreamExt, Wanted};
+use stasis_sdk::{Client, Error, Export, Kind, Result, StreamExt, Wanted};
 
 pub async fn refusals(client: &Client) -> Result<()> {
     let error = refused(client.get_machine("nobody").await, Kind::NotFound);
@@ -45,19 +46,31 @@ pub async fn events(client: &Client) -> Result<()> {
 pub async fn moving(client: &Client) -> Result<()> {
     let machine = fresh(client).await?;
     machine.run("x = 7").await?;
-    let whole = all(machine.export(true)).await?;
-    let pieces = || futures_util::stream::iter(whole.clone().into_iter().map(Ok));
-    refused(client.import_machine(pieces(), None).await, Kind::Conflict);
+    let here = Here::new("moving");
+    let file = here.0.join("machine");
+    let small = Export { history: true, without_root: true };
+    machine.export_to(&file, small).await?;
+    assert_eq!(names(&here.0), ["machine"]);
+    refused(client.import_from(&file, None).await, Kind::Conflict);
     let name = format!("{}-copy", machine.name());
-    let copy = client.import_machine(pieces(), Some(&name)).await?;
+    let copy = client.import_from(&file, Some(&name)).await?;
     assert_eq!(copy.name(), name);
     assert_eq!(all(copy.instructions(0)).await?[0].code, "x = 7");
     assert_eq!(value(&copy, "x").await?, "7");
     copy.remove().await?;
+    let whole = all(machine.export(Export::default())).await?;
+    let len: usize = whole.iter().map(Vec::len).sum();
+    assert!(here.size("machine") < len as u64, "its template's files are in it");
     let name = format!("{}-piped", machine.name());
-    let piped = client.import_machine(machine.export(false), Some(&name)).await?;
+    let pieces = futures_util::stream::iter(whole.into_iter().map(Ok));
+    let piped = client.import_machine(pieces, Some(&name)).await?;
     assert_eq!(value(&piped, "x + 1").await?, "8");
     piped.remove().await?;
+    let nobody = client.machine("nobody").export_to(here.0.join("none"), small).await;
+    refused(nobody, Kind::NotFound);
+    assert_eq!(names(&here.0), ["machine"]);
+    let missing = client.import_from(here.0.join("none"), None).await.expect_err("no file");
+    assert_eq!(missing.code(), "client.file");
     let nothing = futures_util::stream::iter([Ok(b"no machine".to_vec())]);
     assert!(client.import_machine(nothing, None).await.expect_err("refused").kind().is_some());
     machine.remove().await

@@ -15,9 +15,10 @@ mod packages;
 mod relay;
 mod samples;
 mod server;
+mod shell;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use packages::{Javascript, Python, tool};
+use packages::{Javascript, Python, Rust, tool};
 use relay::Relay;
 use server::Server;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,7 @@ static WORK: LazyLock<tempfile::TempDir> =
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
 static PYTHON: LazyLock<Python> = LazyLock::new(|| Python::install(WORK.path()));
 static JAVASCRIPT: LazyLock<Javascript> = LazyLock::new(|| Javascript::install(WORK.path()));
+static RUST: LazyLock<Rust> = LazyLock::new(|| Rust::install(WORK.path()));
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -47,7 +49,8 @@ fn main() {
         trial("node", || scenarios(&mut JAVASCRIPT.node())),
         trial("deno", || scenarios(&mut JAVASCRIPT.deno("javascript.ts"))),
         trial("bun", || scenarios(&mut JAVASCRIPT.bun())),
-        trial("rust", || scenarios(&mut packages::crate_scenarios(WORK.path()))),
+        trial("rust", || scenarios(&mut RUST.scenarios())),
+        trial("samples::left_out_commands_are_there", || shell::check_lists(&samples::pages())),
     ];
     trials.extend(samples::pages().into_iter().map(|page| {
         let name = page.strip_prefix(root()).expect("ours").display().to_string();

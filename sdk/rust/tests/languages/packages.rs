@@ -145,29 +145,54 @@ fn typescript(project: &Path) {
 }
 
 /// The crate, built from its package outside of the repository.
-pub fn crate_scenarios(work: &Path) -> Command {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+pub struct Rust {
+    examples: PathBuf,
+}
+
+impl Rust {
+    pub fn install(work: &Path) -> Rust {
+        let unpacked = unpacked_crate(work);
+        let page = std::fs::read_to_string(unpacked.join("README.md")).expect("a page");
+        let sample = crate::samples::program(&page, "rust,no_run");
+        std::fs::write(unpacked.join("examples/sample.rs"), sample).expect("written");
+        // a packed manifest names all it has
+        let manifest = std::fs::read_to_string(unpacked.join("Cargo.toml")).expect("a manifest");
+        let example = "\n[[example]]\nname = \"sample\"\npath = \"examples/sample.rs\"\n";
+        std::fs::write(unpacked.join("Cargo.toml"), manifest + example).expect("written");
+        let target = root().join("target");
+        let build = ["build", "--quiet", "--offline", "--examples", "--target-dir"];
+        must(
+            Command::new(cargo())
+                .args(build)
+                .arg(&target)
+                .current_dir(&unpacked)
+                // as in the workspace, so that what others are made of is not built again
+                .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only"),
+        );
+        Rust { examples: target.join("debug/examples") }
+    }
+
+    pub fn scenarios(&self) -> Command {
+        Command::new(self.examples.join("scenarios"))
+    }
+
+    /// The program of its README.
+    pub fn sample(&self) -> Command {
+        Command::new(self.examples.join("sample"))
+    }
+}
+
+fn cargo() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn unpacked_crate(work: &Path) -> PathBuf {
     let (packed, unpacked) = (work.join("packed"), work.join("crate"));
     let package = ["package", "-p", "stasis-sdk", "--offline", "--allow-dirty", "--no-verify"];
-    must(Command::new(&cargo).args(package).arg("--target-dir").arg(&packed).current_dir(root()));
+    must(Command::new(cargo()).args(package).arg("--target-dir").arg(&packed).current_dir(root()));
     std::fs::create_dir_all(&unpacked).expect("a directory");
     let file = only(&packed.join("package"), ".crate");
-    must(
-        Command::new("tar")
-            .arg("xzmf")
-            .arg(file)
-            .args(["--strip-components", "1", "-C"])
-            .arg(&unpacked),
-    );
-    let target = root().join("target");
-    let build = ["build", "--quiet", "--offline", "--example", "scenarios", "--target-dir"];
-    must(
-        Command::new(&cargo)
-            .args(build)
-            .arg(&target)
-            .current_dir(&unpacked)
-            // as in the workspace, so that what others are made of is not built again
-            .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only"),
-    );
-    Command::new(target.join("debug/examples/scenarios"))
+    let out = ["--strip-components", "1", "-C"];
+    must(Command::new("tar").arg("xzmf").arg(file).args(out).arg(&unpacked));
+    unpacked
 }

@@ -2,32 +2,29 @@
 //! what is promised beside them has to be said.
 //!
 //!   python, ts   against the service; a comment beside `print` or `console.log` is what it prints
-//!   sh           with a home and machines of their own; `#=> text` is what the line prints
-//!   console      not run, since it changes the host; its commands have to exist
+//!   rust         the same, built as whoever uses the crate builds it
+//!   sh, console  on a host of the page's own (shell.rs); `#=> text` is what the line prints
 //!   json         has to be JSON
-//!   rust         run by rustdoc, or an excerpt
+//!   toml         read by the tests of the crate that reads it
 //!
-//! A block of any other kind but `text` is an error: nothing gets into a page unread.
+//! `...` in what is promised is whatever is said there. A block of any other kind but `text` is an
+//! error: nothing gets into a page unread.
 
-use crate::{JAVASCRIPT, PYTHON, WORK, output, root, service};
+use crate::{JAVASCRIPT, PYTHON, RUST, WORK, output, root, service, shell};
 use libtest_mimic::Failed;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-const KINDS: [&str; 9] =
-    ["python", "ts", "sh", "console", "json", "rust,no_run", "text", "toml", "http"];
+const KINDS: [&str; 8] = ["python", "ts", "sh", "console", "json", "rust,no_run", "text", "toml"];
 
 /// Pages with samples: all there are.
 pub fn pages() -> Vec<PathBuf> {
     let sdks = ["python", "js", "rust"].map(|name| root().join("sdk").join(name).join("README.md"));
-    let mut pages = vec![root().join("README.md")];
-    pages.extend(sdks);
-    let mut dirs = vec![root().join("docs")];
+    let mut pages = sdks.to_vec();
+    let mut dirs = vec![root(), root().join("docs")];
     while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
             match entry.path() {
-                path if path.is_dir() => dirs.push(path),
+                path if path.is_dir() && dir != root() => dirs.push(path),
                 path if path.extension().is_some_and(|end| end == "md") => pages.push(path),
                 _ => {}
             }
@@ -40,9 +37,9 @@ pub fn pages() -> Vec<PathBuf> {
 pub fn check(page: &Path) -> Result<(), Failed> {
     let text = std::fs::read_to_string(page)?;
     kinds_are_known(&text)?;
-    let name = page.with_extension("").display().to_string().replace('/', "-");
+    let place = page.strip_prefix(root())?.display().to_string();
+    let name = place.replace(['/', '.'], "-");
     let (python, script) = (program(&text, "python"), program(&text, "ts"));
-    let shell = program(&text, "sh");
     if !python.is_empty() {
         let file = WORK.path().join(format!("sample{name}.py"));
         std::fs::write(&file, &python)?;
@@ -53,13 +50,19 @@ pub fn check(page: &Path) -> Result<(), Failed> {
         JAVASCRIPT.write(&file, &script);
         compare(&script, printed("// "), &output(service(&mut JAVASCRIPT.deno(&file)))?)?;
     }
-    if !shell.is_empty() {
-        compare(&shell, |line| Some(line.split_once("#=> ")?.1.trim()), &in_shell(&name, &shell)?)?;
+    if !program(&text, "rust,no_run").is_empty() {
+        output(service(&mut RUST.sample()))?;
     }
-    for block in blocks(&text).filter(|(kind, _)| *kind == "json") {
-        serde_json::from_str::<serde_json::Value>(&block.1).map_err(|error| format!("{error}"))?;
+    let commands = || blocks(&text).filter(|(kind, _)| ["sh", "console"].contains(kind));
+    if commands().next().is_some() {
+        let script: String = commands().map(|(_, body)| body).collect();
+        let said = shell::run(&place, commands())?;
+        compare(&script, |line| Some(line.split_once("#=> ")?.1.trim()), &said)?;
     }
-    commands_exist(&(program(&text, "console") + &shell))
+    for (_, body) in blocks(&text).filter(|(kind, _)| *kind == "json") {
+        serde_json::from_str::<serde_json::Value>(&body)?;
+    }
+    Ok(())
 }
 
 fn kinds_are_known(text: &str) -> Result<(), Failed> {
@@ -78,40 +81,8 @@ fn blocks(page: &str) -> impl Iterator<Item = (&str, String)> {
 }
 
 /// All blocks of a language as one program.
-fn program(page: &str, language: &str) -> String {
+pub fn program(page: &str, language: &str) -> String {
     blocks(page).filter(|(kind, _)| *kind == language).map(|(_, body)| body).collect()
-}
-
-/// Runs a page's commands in a home of its own, with machines of its own.
-fn in_shell(name: &str, script: &str) -> Result<String, Failed> {
-    let home = WORK.path().join(format!("home{name}"));
-    std::fs::create_dir_all(home.join(".local/share"))?;
-    let data = stasis_testbed::data_dir();
-    symlink(data.path(), home.join(".local/share/stasis"))?;
-    let bin = stasis_testbed::program();
-    let bin = bin.parent().ok_or("a program has a directory")?.display().to_string();
-    let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
-    let command = |line: &str| {
-        let mut command = Command::new("bash");
-        command.args(["-euo", "pipefail", "-c", line]).env_clear().current_dir(&home);
-        command.env("PATH", &path).env("HOME", &home).env("STASIS_TIMEOUT_SECONDS", "300");
-        command
-    };
-    let said = output(&mut command(script));
-    // whatever became of it, nobody keeps the directory afterwards
-    let _ = output(&mut command("stasis stop"));
-    said
-}
-
-/// Commands of pages that are read, not run, have to be ours.
-fn commands_exist(script: &str) -> Result<(), Failed> {
-    let lines = script.lines().map(|line| line.trim_start_matches("sudo "));
-    for line in lines.filter_map(|line| line.strip_prefix("stasis ")) {
-        let word = line.split(' ').find(|word| word.chars().all(|c| c.is_ascii_lowercase()));
-        let Some(word) = word else { continue };
-        output(Command::new(stasis_testbed::program()).args([word, "--help"]))?;
-    }
-    Ok(())
 }
 
 /// Lines that are promised have to be said, in this order; others may be between them.
@@ -122,11 +93,23 @@ fn compare<'a>(
 ) -> Result<(), Failed> {
     let mut lines = said.lines();
     for promised in program.lines().filter_map(promise) {
-        if !lines.any(|line| line == promised) {
+        if !lines.any(|line| fits(promised, line)) {
             return Err(format!("`{promised}` was not said, or not there:\n{said}").into());
         }
     }
     Ok(())
+}
+
+/// Whether a line is the promised one, with anything where that has `...`.
+fn fits(promised: &str, line: &str) -> bool {
+    let Some((head, last)) = promised.rsplit_once("...") else { return promised == line };
+    let mut parts = head.split("...");
+    let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    for part in parts {
+        let Some((_, after)) = rest.split_once(part) else { return false };
+        rest = after;
+    }
+    rest.ends_with(last)
 }
 
 /// What a comment of this kind beside a line that prints says.

@@ -6,6 +6,8 @@ use super::edit::Place;
 use crate::config::Source;
 use crate::context::Context;
 use crate::failure::{At, Exit, Failure, Result};
+use crate::show;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -34,6 +36,13 @@ pub struct Args {
     print: bool,
 }
 
+/// A file as it was and as it will be, and what that means.
+struct Change<'a> {
+    before: &'a str,
+    after: &'a str,
+    done: &'a str,
+}
+
 impl Args {
     fn place(&self) -> Place<'_> {
         Place { section: self.client.section(), name: &self.name }
@@ -53,14 +62,20 @@ impl Args {
         path.canonicalize().unwrap_or(path)
     }
 
-    fn settle(&self, path: &Path, before: &str, after: &str, done: &str) -> Result<ExitCode> {
+    fn settle(&self, path: &Path, change: Change, context: &Context) -> Result<ExitCode> {
+        let Change { before, after, done } = change;
         if self.dry_run {
             print!("{after}");
-        } else if before == after {
-            eprintln!("{} already says so", path.display());
-        } else {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let changed = before != after;
+        if changed {
             write(path, before, after)?;
-            eprintln!("{done} {}", path.display());
+        }
+        match (context.json, changed) {
+            (true, _) => show::json(&json!({ "file": path, "changed": changed })),
+            (false, true) => eprintln!("{done} {}", path.display()),
+            (false, false) => eprintln!("{} already says so", path.display()),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -78,20 +93,23 @@ pub fn install(args: &Args, tools: &str, context: &Context) -> Result<ExitCode> 
     let path = args.path();
     let before = read(&path)?;
     let after = format.put(&before, at, &entry).map_err(odd)?;
-    args.settle(&path, &before, &after, "installed in")
+    args.settle(&path, Change { before: &before, after: &after, done: "installed in" }, context)
 }
 
-pub fn uninstall(args: &Args) -> Result<ExitCode> {
+pub fn uninstall(args: &Args, context: &Context) -> Result<ExitCode> {
     args.check()?;
     let path = args.path();
     let before = read(&path)?;
     let after = args.client.format().take(&before, args.place());
     let after = after.map_err(|what| refused(&path, &what))?;
     let Some(after) = after else {
-        eprintln!("{} does not name {}", path.display(), args.name);
+        match context.json {
+            true => show::json(&json!({ "file": path, "changed": false })),
+            false => eprintln!("{} does not name {}", path.display(), args.name),
+        }
         return Ok(ExitCode::SUCCESS);
     };
-    args.settle(&path, &before, &after, "taken out of")
+    args.settle(&path, Change { before: &before, after: &after, done: "taken out of" }, context)
 }
 
 /// How a client starts us: this program, with what was said here about where to go.

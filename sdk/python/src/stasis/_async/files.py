@@ -13,7 +13,7 @@ import httpx
 
 from .. import types
 from .._json import decode
-from .._requests import Call, at, get, present, span
+from .._requests import Call, at, get, present, span, word
 from .._sse import Parser
 from ..errors import StasisError
 from .transport import AsyncTransport, judge
@@ -49,9 +49,10 @@ class AsyncFiles:
         mode: Optional[str] = None,
         durability: Optional[types.Durability] = None,
     ) -> types.FileInfo:
-        """Puts a file of this computer, piece by piece."""
+        """Puts a file of this computer, piece by piece, with its permissions unless told."""
         with open(local, "rb") as file:
-            return await self._put(path, pieces(file), mode, durability, repeatable=False)
+            given = mode or format(os.fstat(file.fileno()).st_mode & 0o777, "o")
+            return await self._put(path, pieces(file), given, durability, repeatable=False)
 
     async def upload_dir(self, local: Union[str, PathLike[str]], path: str = "") -> int:
         """Puts a directory of this computer with all that is in it; how many files.
@@ -65,7 +66,7 @@ class AsyncFiles:
             if stat.S_ISDIR(about.st_mode):
                 count += await self.upload_dir(here, there)
             elif stat.S_ISREG(about.st_mode):
-                await self.upload(here, there, mode=format(about.st_mode & 0o777, "o"))
+                await self.upload(here, there)
                 count += 1
         return count
 
@@ -91,15 +92,7 @@ class AsyncFiles:
 
     async def download(self, path: str, local: Union[str, PathLike[str]]) -> None:
         """Copies a file to this computer, piece by piece. It has its name when it is whole."""
-        part = f"{os.fspath(local)}.part"
-        try:
-            with open(part, "wb") as file:
-                async for piece in self.stream(path):
-                    file.write(piece)
-            os.replace(part, local)
-        except BaseException:
-            os.unlink(part)
-            raise
+        await save(self.stream(path), local)
 
     async def download_dir(self, path: str, local: Union[str, PathLike[str]]) -> int:
         """Copies a directory to this computer with all that is in it; how many files.
@@ -149,7 +142,7 @@ class AsyncFiles:
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         """Removes a file, or a directory; one with something in it if `recursive`."""
-        query = {"path": path, "recursive": "true" if recursive else "false"}
+        query = {"path": path, "recursive": word(recursive)}
         await self._transport.json(Call("DELETE", at(self._machine, "/file"), query=query))
 
     async def watch(
@@ -159,8 +152,8 @@ class AsyncFiles:
 
         `watching` comes first, and again after a connection broke: look at what is there then.
         """
-        where, below = at(self._machine, "/file/watch"), "true" if recursive else "false"
-        call, broken = get(where, path=path, recursive=below), 0
+        where = at(self._machine, "/file/watch")
+        call, broken = get(where, path=path, recursive=word(recursive)), 0
         while True:
             try:
                 async with self._transport.stream(call) as response:
@@ -202,6 +195,19 @@ async def resumed(
                 return
             await transport.breathe(error, broken)
             broken += 1
+
+
+async def save(content: AsyncIterator[bytes], local: Union[str, PathLike[str]]) -> None:
+    """Writes what comes to a file, which has its name when it is whole."""
+    part = f"{os.fspath(local)}.part"
+    with open(part, "wb") as file:
+        try:
+            async for piece in content:
+                file.write(piece)
+        except BaseException:
+            os.unlink(part)
+            raise
+    os.replace(part, local)
 
 
 async def download(transport: AsyncTransport, call: Call) -> AsyncIterator[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import datetime
-from os import PathLike, fspath, replace
+from os import PathLike
 from types import TracebackType
 from typing import Any, AsyncIterator, List, Mapping, Optional, Sequence, Type, Union
 
@@ -27,11 +27,12 @@ from .._requests import (
     timed,
     update_body,
     variation,
+    word,
 )
 from .._show import OnOutput, nowhere, to_own_streams
 from ..result import Result
 from .events import listen
-from .files import AsyncFiles, download, resumed
+from .files import AsyncFiles, download, resumed, save
 from .instruction import AsyncInstruction
 from .transport import AsyncTransport
 
@@ -170,7 +171,7 @@ class AsyncMachine:
 
     async def history(self, *, files: bool = False) -> List[types.Point]:
         """States that can be gone back to, oldest first; with the files each changed if asked."""
-        asked = get(self._path("/history"), files="true" if files else None)
+        asked = get(self._path("/history"), files=word(True) if files else None)
         return (await self._transport.ask(asked, types.History)).checkpoints
 
     async def label(self, seq: int, label: Optional[str]) -> List[types.Point]:
@@ -305,21 +306,20 @@ class AsyncMachine:
         self.info = promoted.machine
         return AsyncMachine(self._transport, promoted.former.name, promoted.former)
 
-    def export(self, *, history: bool = False) -> AsyncIterator[bytes]:
-        """It as one file, piece by piece: its state now, or all its checkpoints and its log."""
-        query = {"history": "true" if history else "false"}
+    def export(self, *, history: bool = False, root: bool = True) -> AsyncIterator[bytes]:
+        """It as one file, piece by piece: its state now, or all its checkpoints and its log.
+
+        With `root=False` without the files of its template, for a host that has them.
+        """
+        query = {"history": word(history), "root": word(root)}
         call = Call("GET", self._path("/export"), query=query, timeout=LONG_SILENCE)
         return download(self._transport, call)
 
     async def export_to(
-        self, local: Union[str, PathLike[str]], *, history: bool = False
+        self, local: Union[str, PathLike[str]], *, history: bool = False, root: bool = True
     ) -> None:
         """Writes it to a file of this computer, which has its name only once it is whole."""
-        part = f"{fspath(local)}.part"
-        with open(part, "wb") as file:
-            async for piece in self.export(history=history):
-                file.write(piece)
-        replace(part, local)
+        await save(self.export(history=history, root=root), local)
 
     def attempt(self, *, reseed: bool = False) -> AsyncAttempt:
         """A branch to work on in a `with` block: what it did counts if the block ends well."""
@@ -339,9 +339,13 @@ class AsyncMachine:
         limits: Optional[types.Limits] = None,
         durability: Optional[types.Durability] = None,
         expires_at: Union[datetime, str, None, ServiceDefault] = SERVICE_DEFAULT,
+        retention: Union[types.Retention, None, ServiceDefault] = SERVICE_DEFAULT,
     ) -> types.Machine:
-        """Changes what is given; `tags` replaces all, `expires_at=None` takes an expiry away."""
-        body = update_body(tags, limits, durability, expires_at)
+        """Changes what is given; `tags` replaces all, `expires_at=None` takes an expiry away.
+
+        `retention=None` goes back to the service's rule.
+        """
+        body = update_body(tags, limits, durability, expires_at, retention)
         return await self._change(Call("PATCH", self._path(), body=body, repeatable=True))
 
     async def swap(self) -> types.Machine:

@@ -27,6 +27,7 @@ from .._requests import (
     post,
     present,
     segment,
+    when,
 )
 from .._retry import Retry
 from ..errors import Conflict, refusal
@@ -129,10 +130,24 @@ class Client:
         tags: Optional[Mapping[str, str]] = None,
         *,
         state: Optional[types.State] = None,
+        created_after: When = None,
+        created_before: When = None,
+        memory_mb_min: Optional[int] = None,
+        memory_mb_max: Optional[int] = None,
         page_size: Optional[int] = None,
     ) -> Iterator[Machine]:
-        """Machines with all of these tags and in this state, newest first."""
-        given = present({"tags": dict(tags) if tags else None, "state": state, "limit": page_size})
+        """Machines that meet all that is said, newest first."""
+        given = present(
+            {
+                "tags": dict(tags) if tags else None,
+                "state": state,
+                "created_after": when(created_after),
+                "created_before": when(created_before),
+                "memory_mb_min": memory_mb_min,
+                "memory_mb_max": memory_mb_max,
+                "limit": page_size,
+            }
+        )
         cursor: Optional[str] = None
         while True:
             asked = post("/v1/machine/list", present({**given, "cursor": cursor}), repeatable=True)

@@ -15,7 +15,7 @@ import httpx
 
 from .. import types
 from .._json import decode
-from .._requests import Call, at, get, present, span
+from .._requests import Call, at, get, present, span, word
 from .._sse import Parser
 from ..errors import StasisError
 from .transport import Transport, judge
@@ -51,9 +51,10 @@ class Files:
         mode: Optional[str] = None,
         durability: Optional[types.Durability] = None,
     ) -> types.FileInfo:
-        """Puts a file of this computer, piece by piece."""
+        """Puts a file of this computer, piece by piece, with its permissions unless told."""
         with open(local, "rb") as file:
-            return self._put(path, pieces(file), mode, durability, repeatable=False)
+            given = mode or format(os.fstat(file.fileno()).st_mode & 0o777, "o")
+            return self._put(path, pieces(file), given, durability, repeatable=False)
 
     def upload_dir(self, local: Union[str, PathLike[str]], path: str = "") -> int:
         """Puts a directory of this computer with all that is in it; how many files.
@@ -67,7 +68,7 @@ class Files:
             if stat.S_ISDIR(about.st_mode):
                 count += self.upload_dir(here, there)
             elif stat.S_ISREG(about.st_mode):
-                self.upload(here, there, mode=format(about.st_mode & 0o777, "o"))
+                self.upload(here, there)
                 count += 1
         return count
 
@@ -93,15 +94,7 @@ class Files:
 
     def download(self, path: str, local: Union[str, PathLike[str]]) -> None:
         """Copies a file to this computer, piece by piece. It has its name when it is whole."""
-        part = f"{os.fspath(local)}.part"
-        try:
-            with open(part, "wb") as file:
-                for piece in self.stream(path):
-                    file.write(piece)
-            os.replace(part, local)
-        except BaseException:
-            os.unlink(part)
-            raise
+        save(self.stream(path), local)
 
     def download_dir(self, path: str, local: Union[str, PathLike[str]]) -> int:
         """Copies a directory to this computer with all that is in it; how many files.
@@ -151,7 +144,7 @@ class Files:
 
     def remove(self, path: str, *, recursive: bool = False) -> None:
         """Removes a file, or a directory; one with something in it if `recursive`."""
-        query = {"path": path, "recursive": "true" if recursive else "false"}
+        query = {"path": path, "recursive": word(recursive)}
         self._transport.json(Call("DELETE", at(self._machine, "/file"), query=query))
 
     def watch(
@@ -161,8 +154,8 @@ class Files:
 
         `watching` comes first, and again after a connection broke: look at what is there then.
         """
-        where, below = at(self._machine, "/file/watch"), "true" if recursive else "false"
-        call, broken = get(where, path=path, recursive=below), 0
+        where = at(self._machine, "/file/watch")
+        call, broken = get(where, path=path, recursive=word(recursive)), 0
         while True:
             try:
                 with self._transport.stream(call) as response:
@@ -204,6 +197,19 @@ def resumed(
                 return
             transport.breathe(error, broken)
             broken += 1
+
+
+def save(content: Iterator[bytes], local: Union[str, PathLike[str]]) -> None:
+    """Writes what comes to a file, which has its name when it is whole."""
+    part = f"{os.fspath(local)}.part"
+    with open(part, "wb") as file:
+        try:
+            for piece in content:
+                file.write(piece)
+        except BaseException:
+            os.unlink(part)
+            raise
+    os.replace(part, local)
 
 
 def download(transport: Transport, call: Call) -> Iterator[bytes]:
