@@ -31,6 +31,8 @@ use tokio::io::AsyncReadExt;
 
 /// How often a request is sent when the connection fails.
 const TRIES: usize = 4;
+/// How long a connection is kept without use: shorter than a service keeps it.
+const KEPT: Duration = Duration::from_secs(10);
 /// Of a file that is sent.
 const PIECE: usize = 256 << 10;
 /// An answer that is not a stream, at most.
@@ -90,7 +92,8 @@ impl Client {
             .build()
             .map_err(|error| broken(error.to_string()))?;
         let agent = concat!("stasis/", env!("CARGO_PKG_VERSION"));
-        let http = http.user_agent(agent).build().map_err(|error| broken(said(&error)))?;
+        let http = http.user_agent(agent).pool_idle_timeout(KEPT);
+        let http = http.build().map_err(|error| broken(said(&error)))?;
         Ok(Client { runtime, http, base, token, keeper })
     }
 
@@ -107,8 +110,16 @@ impl Client {
         })
     }
 
+    /// Does something and waits for it. Between two calls nobody listens to the connections that
+    /// are kept: those that the service closed meanwhile must be found out before one is used.
     pub fn block<T>(&self, work: impl Future<Output = T>) -> T {
-        self.runtime.block_on(work)
+        self.runtime.block_on(async {
+            // one turn for the news to come in, one for each connection to hear them
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            work.await
+        })
     }
 
     /// Where this client goes, in words.
@@ -314,4 +325,43 @@ async fn refusal(mut answer: Response) -> Result<Response> {
 fn foreign(path: &str, what: &str) -> Failure {
     Failure::new("service.foreign", format!("the answer to {path} makes no sense: {what}"))
         .hint("is the service of the same version as this program?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::sync::mpsc;
+
+    /// A service that answers once on each connection and closes it when it is told to, without a
+    /// word to the client.
+    fn curt(listener: TcpListener, close: mpsc::Receiver<()>, closed: mpsc::Sender<()>) {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut head = [0; 4096];
+            assert!(stream.read(&mut head).expect("a request") > 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n7").expect("answer");
+            let told = close.recv();
+            drop(stream);
+            if told.and_then(|()| closed.send(()).map_err(|_| mpsc::RecvError)).is_err() {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn a_connection_that_was_closed_meanwhile_is_not_used() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("its address"));
+        let (tell_close, close) = mpsc::channel();
+        let (tell_closed, closed) = mpsc::channel();
+        std::thread::spawn(move || curt(listener, close, tell_closed));
+        let client = Client::remote(&url, None).expect("a client");
+        for _ in 0..3 {
+            assert_eq!(client.post::<u64>("/", &0).expect("an answer"), 7);
+            tell_close.send(()).expect("a service");
+            closed.recv().expect("closed");
+        }
+    }
 }

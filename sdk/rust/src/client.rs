@@ -75,6 +75,8 @@ impl Builder {
             reqwest::Client::builder()
                 .user_agent(concat!("stasis-sdk-rust/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(self.timeout.min(Duration::from_secs(10)))
+                // shorter than a service keeps a connection that nobody uses
+                .pool_idle_timeout(Duration::from_secs(10))
         };
         let broken = |error: reqwest::Error| Error::Setup(error.to_string());
         let http = plain().read_timeout(self.timeout).build().map_err(broken)?;
