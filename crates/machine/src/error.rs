@@ -93,7 +93,10 @@ impl Error {
             | Error::NoTemplate(_) => Problem::NotFound,
             Error::File { fault, .. } => fault.problem(),
             Error::Invalid(_) | Error::Bundle(_) => Problem::Invalid,
-            Error::Unfit(_) => Problem::Conflict,
+            // what its code holds stands against it: nothing of ours is broken
+            Error::Unfit(_) | Error::Engine(stasis_engine::Error::Refused { .. }) => {
+                Problem::Conflict
+            }
             Error::Unsupported(..) => Problem::Unsupported,
             Error::QueueFull(..) | Error::OverQuota { .. } => Problem::TooMany,
             Error::Waiting(_) => Problem::Conflict,

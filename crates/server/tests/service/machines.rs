@@ -207,3 +207,25 @@ fn ten_megabytes_of_code_run() {
     let code = format!("x = '{}'\nlen(x)", "a".repeat(10 << 20));
     assert_eq!(client.run(&name, &code)["value"], (10 << 20).to_string());
 }
+
+/// What cannot be captured keeps its machine in memory, says why, and lets go when it is gone.
+#[test]
+fn a_machine_that_cannot_be_saved_is_pinned_and_goes_on() {
+    let client = root();
+    let name = client.machine();
+    let path = |rest: &str| format!("/v1/machine/{name}/{rest}");
+    client.run(&name, "x = 41");
+    client.run(&name, "import os; open(b'/tmp/\\xff', 'w').close()");
+    for ask in ["swap", "branch"] {
+        assert_eq!(client.post(&path(ask), &json!({})).code(409), "capture.refused");
+    }
+    let about = client.get(&format!("/v1/machine/{name}")).good();
+    assert_eq!(about["state"], "ready");
+    assert!(about["pinned"].as_str().is_some_and(|why| why.contains("UTF-8")), "{about}");
+    assert_eq!(client.run(&name, "x + 1")["value"], "42");
+    client.run(&name, "os.remove(b'/tmp/\\xff')");
+    client.post(&path("swap"), &json!({})).good();
+    let about = client.get(&format!("/v1/machine/{name}")).good();
+    assert_eq!((&about["state"], &about["pinned"]), (&json!("swapped"), &json!(null)));
+    assert_eq!(client.run(&name, "x + 1")["value"], "42");
+}
