@@ -72,7 +72,7 @@ fn a_root_token_that_is_none_stops_the_start() {
     let data = fresh_data("root-token");
     for wrong in ["", "x", "id.short", ".0123456789abcdef", "a b.0123456789abcdef"] {
         let options = Options { root_token: Some(wrong.to_owned()), ..on_loopback() };
-        let host = crate::server::open(&data);
+        let host = stasis_testbed::open(&data);
         let ended = stasis_server::serve(host.into(), options, |_| panic!("it serves"));
         assert!(matches!(ended, Err(Error::RootToken)), "{wrong:?} {ended:?}");
     }

@@ -1,7 +1,7 @@
 //! What accounts may have, and whose tokens are taken.
 
 use crate::client::{Client, PATIENCE};
-use crate::server::{fresh_data, serve_on, settings};
+use crate::server::{fresh_data, serve_on};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 use stasis_machine::{Host, Quota, Settings};
@@ -46,7 +46,7 @@ fn quotas_and_foreign_tokens() {
         instructions: Some(3),
         disk_mb: Some(10_000),
     };
-    let host = Host::open(Settings { quota, ..settings(&data) }).expect("a host");
+    let host = Host::open(Settings { quota, ..stasis_testbed::settings(&data) }).expect("a host");
     let jwt = JwtOptions {
         jwks: jwks.to_string_lossy().into_owned(),
         issuer: "https://issuer.example".into(),

@@ -1,7 +1,7 @@
 //! A service for all tests of this program, on a copy of a data directory that is made once.
 
-use crate::client::{Client, PATIENCE};
-use stasis_machine::{Host, Settings};
+use crate::client::Client;
+use stasis_machine::Host;
 use stasis_server::{Bound, Listen, Options, serve};
 use stasis_template::{Recipe, Silent};
 use std::net::SocketAddr;
@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 /// Python and nothing else: quick to build.
 const RECIPE: &str = "name = \"python\"\nbase = \"host\"\n";
@@ -50,7 +49,7 @@ pub type Running = JoinHandle<Result<(), stasis_server::Error>>;
 
 /// Starts a service and waits until it takes connections.
 pub fn start(data: &Path, options: Options) -> (Bound, Running) {
-    serve_on(Arc::new(open(data)), options)
+    serve_on(Arc::new(stasis_testbed::open(data)), options)
 }
 
 pub fn serve_on(host: Arc<Host>, options: Options) -> (Bound, Running) {
@@ -59,31 +58,6 @@ pub fn serve_on(host: Arc<Host>, options: Options) -> (Bound, Running) {
         serve(host, options, move |bound| tell.send(bound.clone()).expect("somebody waits"))
     });
     (told.recv().expect("the service starts"), running)
-}
-
-/// Opens a data directory. Threads or processes of the one before may still be on their way out.
-pub fn open(data: &Path) -> Host {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        match Host::open(settings(data)) {
-            Ok(host) => return host,
-            Err(error) => assert!(Instant::now() < end, "a data directory: {error}"),
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// As users have it, but that code of which nobody says how long it may take may take its time.
-pub fn settings(data: &Path) -> Settings {
-    Settings { timeout: Some(PATIENCE), ..Settings::new(data.to_owned(), spawner()) }
-}
-
-/// The spawner of the same build: tests are at `target/<profile>/deps/`, binaries one above.
-fn spawner() -> PathBuf {
-    let own = std::env::current_exe().expect("a test program");
-    let path = own.ancestors().nth(2).expect("a profile").join("stasis-spawner");
-    assert!(path.is_file(), "no {}: `cargo build -p stasis-spawner` makes it", path.display());
-    path
 }
 
 /// A data directory with a template, of this test's own.
@@ -109,7 +83,7 @@ fn seed() -> &'static Path {
         shell(&format!("rm -rf {}/service-*", tmp.display()));
         let seed = tmp.join("seed-of-service");
         let recipe = Recipe::parse(RECIPE).expect("a recipe");
-        let host = open(&seed);
+        let host = stasis_testbed::open(&seed);
         host.build_template(&recipe, &Silent).expect("a template");
         assert!(host.close().is_empty());
         seed

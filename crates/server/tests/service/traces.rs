@@ -1,7 +1,7 @@
 //! Traces: what a caller's trace gets, from a real collector; and a collector that is not there.
 
 use crate::client::{Client, PATIENCE, Reply};
-use crate::server::{Running, fresh_data, serve_on, settings};
+use crate::server::{Running, fresh_data, serve_on};
 use crate::socket::of_traced;
 use serde_json::{Value, json};
 use stasis_machine::Host;
@@ -23,7 +23,7 @@ struct Traced {
 fn serve(name: &str, collector: &Collector) -> Traced {
     let data = fresh_data(name);
     let traces = Traces::start(Some(&collector.endpoint())).expect("a way").expect("traces");
-    let mut settings = settings(&data);
+    let mut settings = stasis_testbed::settings(&data);
     settings.observer = Some(traces.observer());
     let host = Arc::new(Host::open(settings).expect("a data directory"));
     let listen = vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))];

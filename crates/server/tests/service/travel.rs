@@ -1,7 +1,7 @@
 //! The past and relatives of machines over HTTP.
 
 use crate::client::Client;
-use crate::server::{fresh_data, open, root};
+use crate::server::{fresh_data, root};
 use serde_json::{Value, json};
 
 /// Runs code whose checkpoint is on disk when this returns.
@@ -177,7 +177,7 @@ fn a_machine_comes_up_on_a_host_that_has_nothing_of_it() {
     assert_eq!(file.status, 200, "{}", file.head);
     let data = fresh_data("empty");
     std::fs::remove_dir_all(&data).expect("an empty place");
-    let host = open(&data);
+    let host = stasis_testbed::open(&data);
     let roots = || {
         let all = std::fs::read_dir(data.join("roots")).expect("a list").flatten();
         all.filter(|entry| entry.file_name().to_string_lossy().starts_with("host-")).count()

@@ -2,7 +2,7 @@
 //! threads are its own: this test program, started again.
 
 use crate::client::{Client, PATIENCE};
-use crate::server::{open, serve_on};
+use crate::server::serve_on;
 use stasis_server::{Listen, Options};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -87,7 +87,7 @@ fn serve_here() {
     let Some(data) = std::env::var_os("WORKER_DATA") else { return };
     let listen = vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))];
     let options = Options { listen, ..Options::default() };
-    let (bound, running) = serve_on(Arc::new(open(Path::new(&data))), options);
+    let (bound, running) = serve_on(Arc::new(stasis_testbed::open(Path::new(&data))), options);
     println!("LISTENS {}", bound.tcp().expect("an address"));
     let _ = running.join();
 }
