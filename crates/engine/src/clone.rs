@@ -49,6 +49,13 @@ pub enum Handed {
     Later(OwnedFd),
 }
 
+/// What only a clone in walls is given.
+pub struct Inside<'a> {
+    pub time: BorrowedFd<'a>,
+    /// What must hold before it may run, looked at while it maps its memory.
+    pub check: &'a dyn Fn() -> Result<()>,
+}
+
 impl Clone {
     /// Forks a clone into walls, with that number, and leaves it at its gate.
     pub fn fork_into(template: &Template, walls: &Walls, pid: i32) -> Result<Clone> {
@@ -89,22 +96,24 @@ impl Clone {
     }
 
     /// Opens its gate. Inside a machine it is given its time namespace, and maps its memory while
-    /// much that belongs there is still being read. Nothing of what was made for it stays here: a
-    /// pipe whose other end nobody holds must say so from the first moment on.
+    /// much that belongs there is still being read and looked at. Nothing of what was made for it
+    /// stays here: a pipe whose other end nobody holds must say so from the first moment on.
     pub fn begin(
         &self,
         store: &Store,
         manifest: &Manifest,
         built: &Built,
-        time: Option<BorrowedFd>,
+        inside: Option<Inside>,
         made: Made,
     ) -> Result<()> {
         let doing = || "stage a clone".to_owned();
-        // outside of walls, nobody would end a clone that waits for pages which cannot be read
-        let meanwhile = time.is_some() && fill::is_much(&built.fills);
+        let meanwhile = inside.is_some() && fill::is_much(&built.fills);
         let write_fills = || fill::write_fills(store, manifest, &built.fills, &self.fill);
         if !meanwhile {
             write_fills()?;
+        }
+        // outside of walls, nobody would end a clone that waits for what did not come
+        if inside.is_none() {
             self.tell(plan::FILLED);
         }
         let ops = built.program.ops_bytes();
@@ -118,8 +127,8 @@ impl Clone {
         fault::point("clone.staged")?;
         self.tell(plan::WRITTEN);
         socket::send(self.control.as_fd(), b"g", &[]).doing(doing)?;
-        if let Some(time) = time {
-            socket::send(self.control.as_fd(), b"t", &[time]).doing(doing)?;
+        if let Some(inside) = &inside {
+            socket::send(self.control.as_fd(), b"t", &[inside.time]).doing(doing)?;
         }
         let mut rest = &made.fds[..];
         for count in made.batches() {
@@ -129,8 +138,11 @@ impl Clone {
             rest = more;
         }
         drop(made);
-        if meanwhile {
-            write_fills()?;
+        if let Some(inside) = inside {
+            if meanwhile {
+                write_fills()?;
+            }
+            (inside.check)()?;
             self.tell(plan::FILLED);
         }
         Ok(())

@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Pages filled around a fault, and at a time behind the program's back.
-const AROUND: u64 = 16;
+const AROUND: u64 = 8;
 const MOST_AROUND: u64 = 512;
 const AHEAD: u64 = 64;
 /// How long nothing was asked for before the rest is filled: whoever waits comes first.

@@ -5,7 +5,7 @@
 //! If any step fails the clone reports which and ends, the walls are dropped with everything in
 //! them, and the error names the step. The image and the template are as they were.
 
-use crate::clone::{Clone, Handed};
+use crate::clone::{Clone, Handed, Inside};
 use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
@@ -82,7 +82,6 @@ pub fn restore(
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
     fault::point("restore.walls")?;
-    identity::check(manifest, root.pid, template.layout().files, init.pid)?;
     let time = begin_time(init, &manifest.meta.clocks)?;
     let root_plan = template.plan_for(image.id, plan::layout_of(manifest, root.pid, live));
     let time = time.answer()?.pop().ok_or(Error::Gone)?;
@@ -106,9 +105,11 @@ pub fn restore(
         confine: confinement.restore(walls.entrance),
     };
     let built = plan::build(&prepared)?;
+    let check = || identity::check(manifest, root.pid, template.layout().files, init.pid);
     let start = || -> Result<Clone> {
         let forked = spare.map_or_else(|| Clone::fork_into(template, &walls, root.pid), Ok)?;
-        forked.begin(store, manifest, &built, Some(time.as_fd()), made)?;
+        let inside = Inside { time: time.as_fd(), check: &check };
+        forked.begin(store, manifest, &built, Some(inside), made)?;
         Ok(forked)
     };
     let (mut clone, pages) = while_reading(store, manifest, &built.installs, start)?;

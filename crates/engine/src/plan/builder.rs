@@ -67,7 +67,7 @@ pub const PLACED: u64 = layout::REPORT + 84;
 pub const FILTERED: u64 = layout::REPORT + 88;
 /// The engine has installed the root's pages.
 pub const INSTALLED: u64 = layout::REPORT + 92;
-/// The fill file is written.
+/// The fill file is written, and what must hold was looked at.
 pub const FILLED: u64 = layout::REPORT + 104;
 
 /// A program ready to be staged.
@@ -477,13 +477,12 @@ impl<'a> Builder<'a> {
         self.program.must("open a file", libc::SYS_openat, &[here, path, flags, 0]);
     }
 
-    /// Reads pages from the fill file to where they belong, many at a time.
+    /// Reads pages from the fill file to where they belong, many at a time. With none to read it
+    /// waits as well: then, too, the engine has looked at what must hold.
     fn fill(&mut self, fills: &[Run]) {
         const MOST: usize = 1024;
         let fd = self.own(OWN_FILL);
-        if !fills.is_empty() {
-            self.program.await_word(FILLED, 1);
-        }
+        self.program.await_word(FILLED, 1);
         for group in fills.chunks(MOST) {
             let words: Vec<u64> = group
                 .iter()
