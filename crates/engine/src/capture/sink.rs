@@ -26,8 +26,10 @@ pub struct Sink<'a> {
     store: &'a Store,
     /// Whether pages already kept in other packs may be referred to.
     shares: bool,
+    /// It keeps its packs where they are.
     parent: Option<Image>,
-    parent_packs: Vec<Arc<Pack>>,
+    /// Those of its packs whose hashes were asked for, by their place in the parent.
+    parent_packs: HashMap<u32, Arc<Pack>>,
     /// Packs the new image refers to; its own gets its root when it is finished.
     packs: Vec<PackRef>,
     /// Readers of packs pages were found in: they must stay until the image has its name.
@@ -42,7 +44,7 @@ pub struct Sink<'a> {
 /// Packs for a new image, which stay at least until this is dropped.
 pub struct Finished {
     pub packs: Vec<PackRef>,
-    pub held: Vec<Arc<Pack>>,
+    pub held: (Option<Image>, Vec<Arc<Pack>>),
 }
 
 struct Own {
@@ -53,14 +55,12 @@ struct Own {
 
 impl<'a> Sink<'a> {
     pub fn new(store: &'a Store, parent: Option<&Image>) -> Result<Sink<'a>> {
-        let mut parent_packs = Vec::new();
         for pack in parent.iter().flat_map(|image| &image.manifest.meta.packs) {
-            parent_packs.push(store.pack(pack.root)?);
+            store.require_pack(pack.root)?;
         }
         let mut sink = Sink::alone(store);
         sink.shares = true;
         sink.parent = parent.cloned();
-        sink.parent_packs = parent_packs;
         Ok(sink)
     }
 
@@ -70,7 +70,7 @@ impl<'a> Sink<'a> {
             store,
             shares: false,
             parent: None,
-            parent_packs: Vec::new(),
+            parent_packs: HashMap::new(),
             packs: Vec::new(),
             found: Vec::new(),
             index: HashMap::new(),
@@ -89,14 +89,23 @@ impl<'a> Sink<'a> {
     }
 
     /// Content hash of a page that a run of the parent refers to.
-    fn parent_hash(&self, run: &Run) -> Option<PageHash> {
-        self.parent_packs.get(run.pack as usize)?.hash(run.slot)
+    fn parent_hash(&mut self, run: &Run) -> Option<PageHash> {
+        if !self.parent_packs.contains_key(&run.pack) {
+            let pack = self.parent_pack(run)?;
+            self.parent_packs.insert(run.pack, self.store.pack(pack.root).ok()?);
+        }
+        self.parent_packs.get(&run.pack)?.hash(run.slot)
+    }
+
+    /// The pack that a run of the parent refers to.
+    fn parent_pack(&self, run: &Run) -> Option<PackRef> {
+        let parent = self.parent.as_ref()?;
+        parent.manifest.meta.packs.get(run.pack as usize).copied()
     }
 
     /// Takes over a run of the parent as it is.
     pub fn inherit(&mut self, run: Run, runs: &mut Vec<Run>) {
-        let pack = self.parent_packs[run.pack as usize].as_ref();
-        let pack = PackRef { root: pack.root(), pages: pack.pages() };
+        let pack = self.parent_pack(&run).expect("a run of the parent is in one of its packs");
         let index = self.pack_index(pack);
         self.counts.shared += u64::from(run.count);
         push_run(runs, Run { pack: index, ..run });
@@ -208,8 +217,7 @@ impl<'a> Sink<'a> {
             })?;
             packs[own.index as usize] = PackRef { root: summary.root, pages: summary.pages };
         }
-        let mut held = std::mem::take(&mut self.found);
-        held.append(&mut self.parent_packs);
+        let held = (self.parent.take(), std::mem::take(&mut self.found));
         Ok(Finished { packs, held })
     }
 }

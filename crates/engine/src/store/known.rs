@@ -6,19 +6,33 @@
 //!   a pack      while anybody holds its reader: captures hold every pack they found a page in
 //! and, during a collection, whatever was in use at any time since it began (the journal).
 //!
+//! Only so many packs are open at a time: each is a descriptor and a list of hashes, and every
+//! checkpoint makes one. Those that nobody has used for longest are closed, and opened again when
+//! they are asked for.
+//!
 //! All of it is behind one lock, which nobody holds while reading or writing a file. Names come and
 //! go under it, so that what was seen under it is there.
 
 use super::Pack;
 use stasis_image::model::Manifest;
 use stasis_image::{ImageId, PackRoot, PageHash, PageLocation, PageSet};
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
+/// Packs that are open though nobody uses them, at most.
+const MOST_OPEN: usize = 512;
+
 #[derive(Default)]
 pub struct Known {
-    packs: HashMap<PackRoot, Arc<Pack>>,
+    packs: HashMap<PackRoot, Open>,
+    /// Those that were closed. The index still knows their pages.
+    closed: HashSet<PackRoot>,
+    /// How many may be open before idle ones are looked for.
+    close_at: usize,
+    /// Goes on by one with each use of a pack.
+    clock: Cell<u64>,
     /// Readers of files that were written anew since, perhaps still in use.
     superseded: Vec<(PackRoot, Weak<Pack>)>,
     index: Index,
@@ -30,6 +44,18 @@ pub struct Known {
     journal: Option<HashMap<ImageId, Arc<Manifest>>>,
     /// Layers by what they hold. All are this program's: opening a store removes older ones.
     pub layers: HashMap<String, PathBuf>,
+}
+
+struct Open {
+    pack: Arc<Pack>,
+    used: Cell<u64>,
+}
+
+/// Where a page is kept.
+pub enum Found {
+    Open(Arc<Pack>, u64),
+    /// In a pack that has to be opened first, and may have dropped the page.
+    Closed(PackRoot, u64),
 }
 
 /// Where pages with a given content are. It may say more than there is: whoever asks looks again.
@@ -48,26 +74,40 @@ impl Index {
 }
 
 impl Known {
+    /// A pack that is open.
     pub fn pack(&self, root: PackRoot) -> Option<&Arc<Pack>> {
-        self.packs.get(&root)
+        let open = self.packs.get(&root)?;
+        open.used.set(self.now());
+        Some(&open.pack)
+    }
+
+    /// Whether a pack was here when it was last looked for.
+    pub fn has_pack(&self, root: PackRoot) -> bool {
+        self.packs.contains_key(&root) || self.closed.contains(&root)
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.set(self.clock.get() + 1);
+        self.clock.get()
     }
 
     /// Takes in a pack that was opened, unless it is known already.
     pub fn remember(&mut self, pack: Arc<Pack>) -> Arc<Pack> {
-        if let Some(already) = self.packs.get(&pack.root()) {
+        if let Some(already) = self.pack(pack.root()) {
             return already.clone();
         }
-        self.index.insert(&pack);
-        self.packs.insert(pack.root(), pack.clone());
+        if !self.closed.contains(&pack.root()) {
+            self.index.insert(&pack);
+        }
+        self.open(pack.clone());
         pack
     }
 
     /// Takes in a pack in place of an older form of it.
     pub fn supersede(&mut self, pack: Arc<Pack>) {
-        let root = pack.root();
         self.superseded.retain(|(_, old)| old.strong_count() > 0);
-        if let Some(old) = self.packs.insert(root, pack.clone()) {
-            self.superseded.push((root, Arc::downgrade(&old)));
+        if let Some(old) = self.open(pack.clone()) {
+            self.superseded.push((pack.root(), Arc::downgrade(&old)));
             if old.dead().is_within(pack.dead()) {
                 return;
             }
@@ -75,15 +115,50 @@ impl Known {
         self.index.insert(&pack);
     }
 
+    /// Has a pack among the open ones; what was in its place.
+    fn open(&mut self, pack: Arc<Pack>) -> Option<Arc<Pack>> {
+        if self.packs.len() >= self.close_at.max(MOST_OPEN) {
+            self.close_idle();
+        }
+        let root = pack.root();
+        self.closed.remove(&root);
+        let used = Cell::new(self.now());
+        self.packs.insert(root, Open { pack, used }).map(|old| old.pack)
+    }
+
+    /// Closes packs that nobody has, those used last excepted.
+    fn close_idle(&mut self) {
+        let is_idle = |open: &&Open| Arc::strong_count(&open.pack) == 1;
+        let uses = self.packs.values().filter(is_idle).map(|open| open.used.get());
+        let mut uses: Vec<u64> = uses.collect();
+        uses.sort_unstable_by_key(|used| std::cmp::Reverse(*used));
+        let Some(oldest) = uses.get(MOST_OPEN / 2).copied() else {
+            self.close_at = self.packs.len() + MOST_OPEN / 2;
+            return;
+        };
+        let closed = &mut self.closed;
+        self.packs.retain(|root, open| {
+            let stays = !is_idle(&&*open) || open.used.get() > oldest;
+            if !stays {
+                closed.insert(*root);
+            }
+            stays
+        });
+        self.close_at = self.packs.len() + MOST_OPEN / 2;
+    }
+
     /// Where a page with this content is. The reader keeps the pack from being collected.
-    pub fn find_page(&self, hash: &PageHash) -> Option<(Arc<Pack>, u64)> {
+    pub fn find_page(&self, hash: &PageHash) -> Option<Found> {
         let PageLocation { pack, slot } = self.index.pages.get(hash)?;
-        let pack = self.packs.get(self.index.order.get(pack as usize)?)?;
-        (!pack.dead().contains(slot)).then(|| (pack.clone(), slot))
+        let root = self.index.order.get(pack as usize)?;
+        match self.pack(*root) {
+            Some(pack) => (!pack.dead().contains(slot)).then(|| Found::Open(pack.clone(), slot)),
+            None => self.closed.contains(root).then_some(Found::Closed(*root, slot)),
+        }
     }
 
     pub fn is_in_use(&self, root: PackRoot) -> bool {
-        let held = self.packs.get(&root).is_some_and(|pack| Arc::strong_count(pack) > 1);
+        let held = self.packs.get(&root).is_some_and(|open| Arc::strong_count(&open.pack) > 1);
         let older = |(own, pack): &(PackRoot, Weak<Pack>)| *own == root && pack.strong_count() > 0;
         held || self.superseded.iter().any(older)
     }
@@ -91,29 +166,34 @@ impl Known {
     /// A pack whose file is gone.
     pub fn remove_pack(&mut self, root: PackRoot) {
         self.packs.remove(&root);
+        self.closed.remove(&root);
     }
 
     /// Packs as they are, to make an index of them elsewhere.
     pub fn packs(&self) -> Vec<Arc<Pack>> {
-        let mut packs: Vec<_> = self.packs.values().cloned().collect();
+        let mut packs: Vec<_> = self.packs.values().map(|open| open.pack.clone()).collect();
         packs.sort_unstable_by_key(|pack| pack.root());
         packs
     }
 
-    /// Takes an index of `packs`; those opened meanwhile are added.
+    /// Takes an index of `packs`; those opened meanwhile are added, and those closed are forgotten:
+    /// an index of everything ever written would be in memory for ever.
     pub fn take_index(&mut self, mut index: Index, packs: &[Arc<Pack>]) {
-        for (root, pack) in &self.packs {
+        for (root, open) in &self.packs {
             if packs.binary_search_by_key(root, |pack| pack.root()).is_err() {
-                index.insert(pack);
+                index.insert(&open.pack);
             }
         }
+        self.closed.clear();
         self.index = index;
     }
 
     /// Lets go of opened packs; those in use are remembered as such.
     pub fn forget_packs(&mut self) {
         let old = std::mem::take(&mut self.packs);
-        self.superseded.extend(old.iter().map(|(root, pack)| (*root, Arc::downgrade(pack))));
+        let old = old.iter().map(|(root, open)| (*root, Arc::downgrade(&open.pack)));
+        self.superseded.extend(old);
+        self.closed.clear();
         self.index = Index::default();
         self.parents.clear();
     }

@@ -42,7 +42,7 @@ pub use usage::{Stats, Usage};
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use codec::{decode, encode};
-use known::Known;
+use known::{Found, Known};
 use recent::Recent;
 use stasis_image::model::Manifest;
 use stasis_image::{Form, ImageId, PackReader, PackRoot, PageHash};
@@ -185,7 +185,21 @@ impl Store {
 
     /// Where a page with this content is already kept. The pack stays while its reader lives.
     pub fn find_page(&self, hash: &PageHash) -> Option<(Arc<Pack>, u64)> {
-        self.known().find_page(hash)
+        let (root, slot) = match self.known().find_page(hash)? {
+            Found::Open(pack, slot) => return Some((pack, slot)),
+            Found::Closed(root, slot) => (root, slot),
+        };
+        let pack = self.pack(root).ok()?;
+        let holds = pack.hash(slot) == Some(*hash) && !pack.dead().contains(slot);
+        holds.then_some((pack, slot))
+    }
+
+    /// Sees that a pack is here, by opening it if nobody did so before.
+    pub fn require_pack(&self, root: PackRoot) -> Result<()> {
+        if self.known().has_pack(root) {
+            return Ok(());
+        }
+        self.pack(root).map(drop)
     }
 
     fn pack_path(&self, root: PackRoot, form: Form) -> PathBuf {

@@ -5,6 +5,7 @@ mod collecting;
 mod forms;
 mod importing;
 mod keepers;
+mod open;
 mod property;
 mod race;
 mod scale;
