@@ -37,6 +37,20 @@ step() {
   echo "$key" >".dev/stamps/$name"
 }
 
+# What needs nothing of each other is made at the same time: most of it waits for the network.
+jobs=()
+meanwhile() {
+  "$@" &
+  jobs+=($!)
+}
+finish() {
+  local job
+  for job in "${jobs[@]}"; do
+    wait "$job" || fail "a step failed; its own message is above"
+  done
+  jobs=()
+}
+
 missing_packages() {
   echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1 || echo gcc libc6-dev
   compgen -G '/usr/lib*/*/libjemalloc.so.2' >/dev/null || echo libjemalloc2
@@ -149,17 +163,18 @@ node=$(node -p process.execPath)
 ln -sfn "$node" .dev/node/node
 
 venv=$({ echo "$here $python $UV"; cat dev/requirements.txt; } | hash_of)
-step venv "$venv" make_venv
-step deno "$DENO" make_deno
+meanwhile step venv "$venv" make_venv
+meanwhile step deno "$DENO" make_deno
 for name in clients schemathesis; do
-  step "$name" "$({ echo "$here $python"; cat "dev/$name.txt"; } | hash_of)" make_python "$name"
+  meanwhile step "$name" "$({ echo "$here $python"; cat "dev/$name.txt"; } | hash_of)" make_python "$name"
 done
-step forevervm "$(cat dev/forevervm.sh crates/server/tests/clients/forevervm/{Cargo.*,src/*} | hash_of)" \
+meanwhile step forevervm "$(cat dev/forevervm.sh crates/server/tests/clients/forevervm/{Cargo.*,src/*} | hash_of)" \
   bash dev/forevervm.sh "$here/.dev/forevervm"
-step mcp "$({ echo "$here"; cat dev/mcp.txt; } | hash_of)" make_mcp
-step mcp2 "$({ echo "$here $python"; cat dev/mcp2.txt; } | hash_of)" make_mcp2
-step sdk "$({ echo "$here $python $TYPESCRIPT $BUN"; cat dev/sdk.txt; } | hash_of)" make_sdk
+meanwhile step mcp "$({ echo "$here"; cat dev/mcp.txt; } | hash_of)" make_mcp
+meanwhile step mcp2 "$({ echo "$here $python"; cat dev/mcp2.txt; } | hash_of)" make_mcp2
+meanwhile step sdk "$({ echo "$here $python $TYPESCRIPT $BUN"; cat dev/sdk.txt; } | hash_of)" make_sdk
 python3 tests/programs/run_plain.py --build-only --out .dev/programs
+finish
 rootfs=$({
   echo "$venv $DENO" && stat -c '%n %s %y' "$node"
   cat dev/rootfs.py dev/setup.sh /etc/ld.so.cache

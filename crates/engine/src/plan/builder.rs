@@ -4,7 +4,7 @@ use super::confine::Confine;
 use super::jobs::StoppedThread;
 use super::memory::{self, Layout, MemoryPlan, Step};
 use super::parts::{
-    HUGE, dense_ranges, inherited_spans, layout_of, parked, split_anonymous, without_lazy,
+    dense_ranges, inherited_spans, layout_of, parked, split_anonymous, without_lazy,
 };
 use super::uffd::HAND_PAGES;
 use super::{process, thread};
@@ -224,12 +224,13 @@ impl<'a> Builder<'a> {
     }
 
     /// Makes huge pages of what is densely filled: a fork then copies one entry in place of 512.
-    /// A clone that writes to one gets small pages back, copied one by one as before.
+    /// A clone that writes to one gets small pages back, copied one by one as before. Neighbours
+    /// are asked for at once: each call makes all processors put down what they hold.
     fn collapse(&mut self, fills: &[Run], vmas: &[Vma]) {
         const MADV_COLLAPSE: u64 = 25;
-        for start in dense_ranges(fills, vmas) {
-            let args = [start, HUGE, MADV_COLLAPSE];
-            self.program.any("make a huge page", libc::SYS_madvise, &args);
+        for (start, end) in dense_ranges(fills, vmas) {
+            let args = [start, end - start, MADV_COLLAPSE];
+            self.program.any("make huge pages", libc::SYS_madvise, &args);
         }
     }
 

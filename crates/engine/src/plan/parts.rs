@@ -108,8 +108,8 @@ pub(super) const HUGE: u64 = 2 << 20;
 /// Of the 512 pages of a huge page, how many must be filled for the rest not to be a waste.
 const DENSE: u64 = 192;
 
-/// Starts of aligned huge ranges inside anonymous mappings that are mostly filled.
-pub(super) fn dense_ranges(fills: &[Run], vmas: &[Vma]) -> Vec<u64> {
+/// Aligned huge ranges inside anonymous mappings that are mostly filled, neighbours in one piece.
+pub(super) fn dense_ranges(fills: &[Run], vmas: &[Vma]) -> Vec<(u64, u64)> {
     let mut filled: BTreeMap<u64, u64> = BTreeMap::new();
     for run in fills {
         let (mut page, end) = (run.page, run.end());
@@ -128,7 +128,14 @@ pub(super) fn dense_ranges(fills: &[Run], vmas: &[Vma]) -> Vec<u64> {
         })
     };
     let dense = filled.into_iter().filter(|(start, pages)| *pages >= DENSE && inside(*start));
-    dense.map(|(start, _)| start).collect()
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for (start, _) in dense {
+        match ranges.last_mut() {
+            Some((_, end)) if *end == start => *end += HUGE,
+            _ => ranges.push((start, start + HUGE)),
+        }
+    }
+    ranges
 }
 
 #[cfg(test)]

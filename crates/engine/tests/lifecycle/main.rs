@@ -24,8 +24,8 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();
-    // machines run threads of their own; more at once would only measure the scheduler
-    args.test_threads = Some(args.test_threads.map_or(2, |threads| threads.min(2)));
+    // many wait for a clock or for the disk; more at once would only measure the scheduler
+    args.test_threads = Some(args.test_threads.map_or(3, |threads| threads.min(3)));
     match trials() {
         Ok(trials) => libtest_mimic::run(&args, trials).exit_code(),
         Err(failure) => {
