@@ -6,7 +6,6 @@
 //! runs again are mapped files, by size and time; one that is no longer mapped as it was makes the
 //! whole capture start again with a twin.
 
-use super::inherited::{self, Asked};
 use super::mappings::{self, Nameless};
 use super::pages::{self, Own, Range, split_changed};
 use super::still::with_untracked;
@@ -142,7 +141,6 @@ pub fn copy(
     tree: &Tree,
     written: &[Region],
     Seen { mappings, own }: Seen,
-    live: &mut Live,
     room: &mut Room,
 ) -> Result<Option<Copied>> {
     let Some(frozen) = &source.live else { return Ok(None) };
@@ -151,8 +149,6 @@ pub fn copy(
     if wanted.iter().map(|(start, end)| end - start).sum::<u64>() > MOST {
         return Ok(None);
     }
-    let asked = Asked { pid: source.pid, stat: &source.stat, status: &source.status };
-    inherited::read(&asked, &frozen.memory, frozen.site, live)?;
     let vdso = mappings.iter().find(|listed| listed.backing.name == "[vdso]");
     let vdso = vdso.map(|listed| (listed.raw.start, listed.raw.end));
     let Ok(contents) = contents(&frozen.memory, wanted.into_iter().chain(vdso).collect(), room)

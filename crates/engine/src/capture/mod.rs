@@ -147,7 +147,7 @@ fn pause(
     let State { clocks, mut processes, filters, mut objects, files } = state;
     let held = held::look(tree, store, &objects.written);
     fault::point("capture.files")?;
-    let stills = still::make_all(&frozen, tree, &mut processes, look, &mut means)?;
+    let stills = still::make_all(&frozen, tree, look, &mut means)?;
     fault::point("capture.twins")?;
     let closer = tree.memo().look_closer;
     let segments = mappings::shared_segments(&frozen, &stills, tree, &mut objects, sink)?;
@@ -228,6 +228,19 @@ impl State {
         let files = files::read_upper(tree, sink)?;
         Ok(State { clocks, processes, filters, objects, files })
     }
+
+    /// Asks the root for what a twin of it would tell afterwards.
+    fn ask_root(&mut self, frozen: &Frozen, tree: &Tree) -> Result<()> {
+        let mut found = frozen.processes.iter().zip(&mut self.processes);
+        let root = found.find(|(source, _)| source.pid == tree.root).ok_or(Error::Gone)?;
+        let (source, Process { state: ProcessState::Live(live), .. }) = root else {
+            return Err(Error::Gone);
+        };
+        let own = source.live.as_ref().ok_or(Error::Gone)?;
+        let asked =
+            inherited::Asked { pid: source.pid, stat: &source.stat, status: &source.status };
+        inherited::read(&asked, &own.memory, own.site, live)
+    }
 }
 
 /// Asks threads for what only they know, where there are several: one that was on another processor
@@ -260,12 +273,15 @@ fn beside_a_look(
         // Every call made in the root is a switch there and back, which between processors costs
         // several times as much. Not before the other thread is there, which would inherit it.
         let pinned = near.and_then(|near| sysprocess::Pinned::to(near).ok());
-        let state = read();
+        let mut state = read()?;
         // nothing is told when what was written is too much to be copied
-        let wanted = state.is_ok() && told.recv().is_ok();
+        let wanted = told.recv().is_ok();
         let outline = wanted.then(|| Outline::of(tree.root)).flatten();
+        if outline.is_some() {
+            state.ask_root(frozen, tree)?;
+        }
         let glance = glancing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok((state?, glance?.with(tree, outline)?, pinned))
+        Ok((state, glance?.with(tree, outline)?, pinned))
     })
 }
 

@@ -8,7 +8,6 @@ use crate::error::{Doing, Error, Result};
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::plan;
 use crate::tree::Tree;
-use stasis_image::model::{Process, ProcessState};
 use stasis_sandbox::cgroup;
 use stasis_sys::pagemap::Region;
 use std::sync::mpsc::Sender;
@@ -59,18 +58,12 @@ impl Glance {
 }
 
 /// Makes every live process stand still for good.
-pub fn make_all(
-    frozen: &Frozen,
-    tree: &Tree,
-    processes: &mut [Process],
-    look: Look,
-    means: &mut Means,
-) -> Result<Vec<Still>> {
-    let live = frozen.processes.iter().zip(processes).filter(|(source, _)| source.live.is_some());
+pub fn make_all(frozen: &Frozen, tree: &Tree, look: Look, means: &mut Means) -> Result<Vec<Still>> {
+    let live = frozen.processes.iter().filter(|source| source.live.is_some());
     let mut look = Some(look);
-    live.map(|(source, process)| {
+    live.map(|source| {
         let look = look.take_if(|look| look.pid == source.pid);
-        make(source, tree, process, look, means)
+        make(source, tree, look, means)
     })
     .collect()
 }
@@ -79,14 +72,12 @@ pub fn make_all(
 fn make(
     source: &FrozenProcess,
     tree: &Tree,
-    process: &mut Process,
     look: Option<Look>,
     means: &mut Means,
 ) -> Result<Still> {
-    let ProcessState::Live(live) = &mut process.state else { return Err(Error::Gone) };
     let (written, seen) = look.map_or((None, None), |look| (look.written, look.seen));
     if let (Some(written), Some(seen)) = (&written, seen)
-        && let Some(copied) = copied::copy(source, tree, written, seen, live, &mut means.copies)?
+        && let Some(copied) = copied::copy(source, tree, written, seen, &mut means.copies)?
     {
         return Ok(Still::Copied(Box::new(copied)));
     }
