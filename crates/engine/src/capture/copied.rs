@@ -15,7 +15,7 @@ use crate::proc::{self, Mapping};
 use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_sys::PAGE;
-use stasis_sys::memory::{Described, ProcessMemory, Vmas};
+use stasis_sys::memory::{Described, ProcessMemory, Vmas, read_ranges};
 use stasis_sys::pagemap::Region;
 use stasis_sys::vmas::{RawVma, VmaLister};
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ pub struct Room(Vec<u8>);
 
 impl Room {
     pub fn make() -> Room {
-        const USUAL: usize = 2 << 20;
+        const USUAL: usize = 3 << 20;
         let used = u8::MAX;
         Room(if lister().is_some() { vec![used; USUAL] } else { Vec::new() })
     }
@@ -151,7 +151,8 @@ pub fn copy(
     }
     let vdso = mappings.iter().find(|listed| listed.backing.name == "[vdso]");
     let vdso = vdso.map(|listed| (listed.raw.start, listed.raw.end));
-    let Ok(contents) = contents(&frozen.memory, wanted.into_iter().chain(vdso).collect(), room)
+    let Ok(contents) =
+        contents(source.pid, &frozen.memory, wanted.into_iter().chain(vdso).collect(), room)
     else {
         return Ok(None);
     };
@@ -237,6 +238,7 @@ fn wanted(own: &[Region], changed: &[Region]) -> Vec<(u64, u64)> {
 }
 
 fn contents(
+    pid: i32,
     memory: &ProcessMemory,
     mut ranges: Vec<(u64, u64)>,
     room: &mut Room,
@@ -244,10 +246,13 @@ fn contents(
     ranges.sort_unstable();
     let mut bytes = room.take(ranges.iter().map(|(start, end)| (end - start) as usize).sum());
     let mut places = Vec::with_capacity(ranges.len());
+    let there = read_ranges(pid, &ranges, &mut bytes);
     let mut at = 0;
     for (start, end) in ranges {
         let next = at + (end - start) as usize;
-        memory.read(start, &mut bytes[at..next])?;
+        if next > there {
+            memory.read(start, &mut bytes[at..next])?;
+        }
         places.push((start, at, next));
         at = next;
     }
