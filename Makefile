@@ -13,6 +13,7 @@ export STASIS_TEST_MCP2 ?= $(dev)/mcp2/bin/python
 export STASIS_TEST_NODE ?= $(dev)/node/node
 export STASIS_TEST_DENO ?= $(dev)/deno/deno
 export STASIS_TEST_SDK ?= $(dev)/sdk
+export STASIS_TEST_BROWSER ?= $(dev)/browser
 export STASIS_TEST_PROGRAMS ?= $(dev)/programs
 
 # Where `make install` puts things; DESTDIR goes before all of it, for those who make packages.

@@ -10,6 +10,7 @@
 #   .dev/mcp       MCP's conformance suite and its official clients, with a Node that runs them
 #   .dev/mcp2      a Python with the second line of MCP's official client; the first is in clients
 #   .dev/sdk       what the SDKs are built and tested with: a Python, TypeScript, Bun
+#   .dev/browser   Chromium without windows, for the JavaScript SDK
 #   .dev/rootfs    a root file system to run all of them in, each at its own path
 #
 # A step that succeeded is not run again until what it was made from changes (.dev/stamps).
@@ -21,6 +22,7 @@ UV=0.13.7
 DENO=2.9.6
 TYPESCRIPT=7.0.2
 BUN=1.4.4
+CHROMIUM=153.0.0
 
 say() { echo "setup: $*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -173,6 +175,8 @@ meanwhile step forevervm "$(cat dev/forevervm.sh crates/server/tests/clients/for
 meanwhile step mcp "$({ echo "$here"; cat dev/mcp.txt; } | hash_of)" make_mcp
 meanwhile step mcp2 "$({ echo "$here $python"; cat dev/mcp2.txt; } | hash_of)" make_mcp2
 meanwhile step sdk "$({ echo "$here $python $TYPESCRIPT $BUN"; cat dev/sdk.txt; } | hash_of)" make_sdk
+meanwhile step browser "$({ echo "$here $CHROMIUM"; cat dev/browser.sh; } | hash_of)" \
+  bash dev/browser.sh "$CHROMIUM" "$here/.dev/browser"
 python3 tests/programs/run_plain.py --build-only --out .dev/programs
 finish
 rootfs=$({

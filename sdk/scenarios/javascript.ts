@@ -2,15 +2,26 @@
 
 import * as stasis from "@stasis/sdk";
 
-declare const process: { argv: string[]; env: Record<string, string>; exit(code: number): never };
+/** What a program is given; in a browser by the page, which is no process. */
+interface Given {
+  argv: string[];
+  env: Record<string, string>;
+  exit?(code: number): never;
+}
+
+const scope = globalThis as { process?: Given; page?: Given };
+const given = scope.process ?? scope.page ?? { argv: [], env: {} };
+const inBrowser = scope.process === undefined;
 
 const HTML = "class Bold:\n    def _repr_html_(self): return '<b>x</b>'\n";
 const LONG = "for n in range(6000): print(' ' * 1000 + 'line', n)";
 // goes on when there is a file `go`
 const GATED = "import os, time\nprint(0)\nwhile not os.path.exists('go'): time.sleep(0.01)\n";
+// programs find them in their environment
+const OWN = inBrowser ? { baseUrl: given.env.STASIS_URL, token: given.env.STASIS_TOKEN } : {};
 // runtimes throw pieces away that came right before a break, so a busy host needs many tries
-const FLAKY = { baseUrl: process.env.STASIS_FLAKY_URL, retry: { resumes: 1000, longestMs: 200 } };
-const client = new stasis.Client();
+const FLAKY = { ...OWN, baseUrl: given.env.STASIS_FLAKY_URL, retry: { resumes: 1000, longestMs: 200 } };
+const client = new stasis.Client(OWN);
 
 function same(left: unknown, right: unknown): void {
   const [a, b] = [JSON.stringify(left), JSON.stringify(right)];
@@ -50,6 +61,42 @@ async function until(condition: () => Promise<boolean>): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   throw new Error("it never happened");
+}
+
+/** A page has no files: it is told so, and what to do instead. */
+async function withoutFiles(): Promise<void> {
+  await using machine = await client.createMachine();
+  const calls = [
+    () => machine.files.upload("a", "a"),
+    () => machine.files.download("a", "a"),
+    () => machine.files.uploadDir("a"),
+    () => machine.exportTo("a"),
+    () => client.importMachine("a"),
+  ];
+  for (const call of calls) {
+    const error = await fails(stasis.StasisError, call);
+    holds(error.code === "client.file" && error.hint);
+  }
+}
+
+/** A machine as a file of this computer, and back. */
+async function movedInFile(machine: stasis.Machine, size: number): Promise<void> {
+  const fs = await import(["node", "fs/promises"].join(":"));
+  const local: string = await fs.mkdtemp(`${given.env.TMPDIR ?? "/tmp"}/stasis-scenario-`);
+  try {
+    const file = `${local}/machine`;
+    await machine.exportTo(file, { history: true, root: false });
+    holds((await fs.stat(file)).size < size, "its template's files are in it");
+    same(await fs.readdir(local), ["machine"]);
+    await fails(stasis.Conflict, () => client.importMachine(file));
+    await using copy = await client.importMachine(file, { name: `${machine.name}-file` });
+    same((await all(copy.instructions())).map((one) => one.code), ["x = 7"]);
+    await fails(stasis.NotFound, () => client.machine("nobody").exportTo(`${local}/none`));
+    same(await fs.readdir(local), ["machine"]);
+    await fails(Error, () => client.importMachine(`${local}/none`));
+  } finally {
+    await fs.rm(local, { recursive: true });
+  }
 }
 
 const lines = (chunks: stasis.types.Chunk[]) => chunks.map((chunk) => chunk.data);
@@ -205,7 +252,7 @@ const scenarios: Record<string, () => Promise<void>> = {
     same(await value(machine, "x"), "4");
     same((await client.getMachine(machine.name)).info?.instructions, 6);
     await client.machine(machine.name).remove();
-    const dead = new stasis.Client({ baseUrl: "http://127.0.0.1:1", retry: { attempts: 2 } });
+    const dead = new stasis.Client({ ...OWN, baseUrl: "http://127.0.0.1:1", retry: { attempts: 2 } });
     same((await fails(stasis.Unreachable, () => dead.whoami())).code, "service.unreachable");
   },
 
@@ -355,10 +402,11 @@ const scenarios: Record<string, () => Promise<void>> = {
   },
 
   async directories() {
+    if (inBrowser) return withoutFiles();
     // not a constant: this is checked without the types of Node
     const fs = await import(["node", "fs/promises"].join(":"));
     const large = new Uint8Array(3_000_000).map((_, i) => i % 256);
-    const local: string = await fs.mkdtemp(`${process.env.TMPDIR ?? "/tmp"}/stasis-scenario-`);
+    const local: string = await fs.mkdtemp(`${given.env.TMPDIR ?? "/tmp"}/stasis-scenario-`);
     await using machine = await client.createMachine();
     const { files } = machine;
     try {
@@ -432,7 +480,7 @@ const scenarios: Record<string, () => Promise<void>> = {
     await fails(stasis.InvalidRequest, () => client.createMachine({ name: "no/name" }));
     await fails(stasis.NotFound, () => machine.instruction(7).result);
     await fails(stasis.InvalidRequest, () => client.getMachine(".."));
-    await fails(stasis.Unauthorized, () => new stasis.Client({ token: "a.b" }).whoami());
+    await fails(stasis.Unauthorized, () => new stasis.Client({ ...OWN, token: "a.b" }).whoami());
   },
 
   async events() {
@@ -460,27 +508,13 @@ const scenarios: Record<string, () => Promise<void>> = {
   async moving() {
     await using machine = await client.createMachine();
     await machine.run("x = 7");
-    const whole = new Blob((await all(machine.export())) as never[]);
+    // a page has it in memory
+    const whole = new Blob((await all(machine.export({ root: !inBrowser }))) as never[]);
     {
       await using copy = await client.importMachine(whole, { name: `${machine.name}-copy` });
       same([copy.name, await value(copy, "x")], [`${machine.name}-copy`, "7"]);
     }
-    const fs = await import(["node", "fs/promises"].join(":"));
-    const local: string = await fs.mkdtemp(`${process.env.TMPDIR ?? "/tmp"}/stasis-scenario-`);
-    try {
-      const file = `${local}/machine`;
-      await machine.exportTo(file, { history: true, root: false });
-      holds((await fs.stat(file)).size < whole.size, "its template's files are in it");
-      same(await fs.readdir(local), ["machine"]);
-      await fails(stasis.Conflict, () => client.importMachine(file));
-      await using copy = await client.importMachine(file, { name: `${machine.name}-file` });
-      same((await all(copy.instructions())).map((one) => one.code), ["x = 7"]);
-      await fails(stasis.NotFound, () => client.machine("nobody").exportTo(`${local}/none`));
-      same(await fs.readdir(local), ["machine"]);
-      await fails(Error, () => client.importMachine(`${local}/none`));
-    } finally {
-      await fs.rm(local, { recursive: true });
-    }
+    if (!inBrowser) await movedInFile(machine, whole.size);
     {
       const name = `${machine.name}-piped`;
       await using piped = await client.importMachine(machine.export({ root: false }), { name });
@@ -501,7 +535,7 @@ const scenarios: Record<string, () => Promise<void>> = {
   async tokens() {
     const made = await client.createToken({ name: "suite", scopes: ["machines"] });
     holds((await client.listTokens()).some((token) => token.id === made.id));
-    const other = new stasis.Client({ token: made.token });
+    const other = new stasis.Client({ ...OWN, token: made.token });
     same((await other.whoami()).scopes, ["machines"]);
     await fails(stasis.Forbidden, () => other.listTokens());
     await client.revokeToken(made.id);
@@ -532,10 +566,10 @@ const scenarios: Record<string, () => Promise<void>> = {
   },
 };
 
-for (const name of process.argv.slice(2)) {
+for (const name of given.argv.slice(2)) {
   const scenario = scenarios[name];
   if (scenario === undefined) throw new Error(`no scenario ${name}`);
   await scenario();
   console.log("ok", name);
 }
-process.exit(0);
+given.exit?.(0);

@@ -106,11 +106,10 @@ pub fn restore(
     };
     let built = plan::build(&prepared)?;
     let check = || identity::check(manifest, root.pid, template.layout().files, init.pid);
+    let inside = Inside { time: time.as_fd(), check: &check };
     let start = || -> Result<Clone> {
         let forked = spare.map_or_else(|| Clone::fork_into(template, &walls, root.pid), Ok)?;
-        let inside = Inside { time: time.as_fd(), check: &check };
-        forked.begin(store, manifest, &built, Some(inside), made)?;
-        Ok(forked)
+        forked.begin(store, manifest, &built, Some(inside), made).map(|()| forked)
     };
     let (mut clone, pages) = while_reading(store, manifest, &built.installs, start)?;
     let mut memo = Memo { last: Some(image.clone()), ..Memo::default() };

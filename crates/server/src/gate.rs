@@ -155,7 +155,8 @@ fn decorate(headers: &mut HeaderMap, id: &str, foreign: Option<HeaderValue>) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(origin) = foreign {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        let shown = HeaderValue::from_static("mcp-session-id, traceparent, x-request-id");
+        let shown =
+            HeaderValue::from_static("mcp-session-id, retry-after, traceparent, x-request-id");
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, shown);
         headers.insert(header::VARY, HeaderValue::from_static("origin"));
     }

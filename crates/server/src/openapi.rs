@@ -67,7 +67,8 @@ const HEAD: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
 <meta name=\"viewport\" content=\"width=device-width\"><title>Stasis</title><style>\
 body{font:16px/1.5 system-ui,sans-serif;margin:0}main{max-width:50rem;margin:2rem auto;\
 padding:0 1rem}pre,code{font-family:ui-monospace,monospace;font-size:14px}pre{overflow-x:auto;\
-padding:.5rem;border:1px solid #8888}h3{margin-bottom:0}</style><main><h1>Stasis</h1>\
+padding:.5rem;border:1px solid #8888}h3{margin:2rem 0 0}p,ul{margin:.25rem 0}</style>\
+<main><h1>Stasis</h1>\
 <p>The same as data: <a href=\"/openapi.json\">openapi.json</a></p><h2>Routes</h2>\n";
 
 fn describe(page: &mut String, path: &str, method: &str, operation: &Value) {
@@ -77,8 +78,9 @@ fn describe(page: &mut String, path: &str, method: &str, operation: &Value) {
         "<h3><code>{} {}</code></h3><p>{}</p>",
         escape(&method.to_uppercase()),
         escape(path),
-        escape(said.unwrap_or_default()),
+        words(said.unwrap_or_default()),
     );
+    parameters(page, operation);
     for (what, schema) in [
         ("takes", &operation["requestBody"]["content"]["application/json"]["schema"]),
         ("gives", &operation["responses"]["200"]["content"]["application/json"]["schema"]),
@@ -90,11 +92,37 @@ fn describe(page: &mut String, path: &str, method: &str, operation: &Value) {
     }
 }
 
+/// What goes into its address and headers; the path shows its own.
+fn parameters(page: &mut String, operation: &Value) {
+    let all = operation["parameters"].as_array().into_iter().flatten();
+    let mut shown = all.filter(|one| one["in"] != "path").peekable();
+    if shown.peek().is_none() {
+        return;
+    }
+    page.push_str("<ul>\n");
+    for one in shown {
+        let [name, place, about] =
+            ["name", "in", "description"].map(|key| one[key].as_str().unwrap_or_default());
+        let (name, place) = (escape(name), escape(place));
+        let _ = writeln!(page, "<li><code>{name}</code> ({place}) {}</li>", words(about));
+    }
+    page.push_str("</ul>\n");
+}
+
 fn named(schema: &Value) -> Option<&str> {
     let one = |schema: &Value| schema["$ref"].as_str().is_some();
     let many = schema["oneOf"].as_array().into_iter().flatten();
     let found = std::iter::once(schema).chain(many).find(|schema| one(schema))?;
     found["$ref"].as_str()?.rsplit('/').next()
+}
+
+/// Text in which code stands between backticks.
+fn words(text: &str) -> String {
+    let parts = text.split('`').enumerate().map(|(index, part)| match index % 2 {
+        0 => escape(part),
+        _ => format!("<code>{}</code>", escape(part)),
+    });
+    parts.collect()
 }
 
 fn escape(text: &str) -> String {

@@ -26,7 +26,7 @@ use utoipa_axum::routes;
 /// Pieces on their way, and the size of one.
 const PIECES: usize = 8;
 const PIECE: usize = 256 << 10;
-/// How long the rest of a file may take to arrive that was refused already, as long as it comes. A
+/// How long the rest of a file may take to arrive that is answered already, as long as it comes. A
 /// machine with its template is hundreds of megabytes, which take a slow client minutes.
 const REST: Duration = Duration::from_secs(300);
 
@@ -123,10 +123,9 @@ async fn import(
     });
     let broke = |_| Failure::internal("service.broken", "a handler broke off");
     let machine = taken.await.map_err(broke)?;
-    if machine.is_err() {
-        // a client that is cut off while it sends may not hear why it was refused
-        let _ = tokio::time::timeout(REST, &mut feed).await;
-    }
+    // the file may be understood, or refused, before all of it came; a client that is cut off while
+    // it sends may not hear the answer, and browsers ask again by themselves then
+    let _ = tokio::time::timeout(REST, &mut feed).await;
     feed.abort();
     let machine = machine?.describe();
     Ok(Json(Made { machine_name: machine.name.clone(), machine }))

@@ -77,12 +77,23 @@ function wasSent(error: unknown): boolean {
   return !["ECONNREFUSED", "ENOTFOUND", "ConnectionRefused"].includes(String(code));
 }
 
+/**
+ * A request whose body this runtime can send. Browsers send one that comes piece by piece over
+ * HTTP/2 only, or not at all, so there it is gathered first: in a Blob, which may be on disk.
+ */
+async function sendable(call: Call): Promise<Call> {
+  const inBrowser = globalThis.navigator?.userAgent?.startsWith("Mozilla/");
+  if (!inBrowser || !(call.content instanceof ReadableStream)) return call;
+  return { ...call, content: await new Response(call.content).blob() };
+}
+
 export class Transport {
   constructor(readonly config: Config) {}
 
   /** The answer to a request, as JSON. */
-  async json<T>(call: Call): Promise<T> {
+  async json<T>(asked: Call): Promise<T> {
     const { retry } = this.config;
+    const call = await sendable(asked);
     for (let tries = 1; ; tries += 1) {
       try {
         return (await this.#once(call)) as T;

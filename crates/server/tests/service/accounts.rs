@@ -113,6 +113,12 @@ fn other_hosts_and_origins_are_refused() {
     assert_eq!(asked.status, 204);
     assert!(asked.head.contains("access-control-allow-origin: https://app.example"));
     assert!(asked.head.contains("x-forevervm-sdk"));
+    let refused = client.send("GET", "/v1/machine/nobody", &[allowed], b"");
+    assert!(refused.head.contains("access-control-allow-origin: https://app.example"));
+    let shown = refused.head.lines().find(|line| line.contains("access-control-expose-headers"));
+    assert!(
+        shown.is_some_and(|line| line.contains("retry-after") && line.contains("x-request-id"))
+    );
 }
 
 #[test]

@@ -34,6 +34,7 @@ fn it_is_served_and_readable_without_anything_from_elsewhere() {
     assert!(page.head.contains("content-type: text/html"), "{}", page.head);
     let text = page.text();
     assert!(text.contains("/v1/machine/{name}/exec") && text.contains("ExecRequest"));
+    assert!(text.contains("<code>durability</code> (query)") && text.contains("<code>host</code>"));
     for outside in ["<script", "src=", "http://", "https://", "@import", "url("] {
         assert!(!text.contains(outside), "{outside}");
     }

@@ -1,15 +1,16 @@
 //! The SDKs of all languages against a real service: each is built as a package, installed from
 //! it, and does the same scenarios (sdk/scenarios).
 //!
-//!   wheel ─► Python ─┐
-//!   tarball ─► Node, Deno, Bun ─┼─► service ◄─► proxy that loses answers and breaks streams
-//!   crate ─► Rust ─┘
+//!   wheel ─► Python ───────────────────────┐
+//!   tarball ─► Node, Deno, Bun, a browser ──┼─► service ◄─► proxy that loses answers
+//!   crate ─► Rust ──────────────────────────┘               and breaks streams
 //!
 //! What they ask for is held against the service's document: an operation that an SDK has no call
 //! for fails the test of its language.
 //!
 //! `STASIS_TEST_SDK` names the directory with the tools that dev/setup.sh prepares.
 
+mod browser;
 mod flaky;
 mod packages;
 mod relay;
@@ -17,6 +18,7 @@ mod samples;
 mod server;
 mod shell;
 
+use browser::Origin;
 use libtest_mimic::{Arguments, Failed, Trial};
 use packages::{Javascript, Python, Rust, tool};
 use relay::Relay;
@@ -34,7 +36,8 @@ fn root() -> PathBuf {
 /// A place of this run's own for what it builds.
 static WORK: LazyLock<tempfile::TempDir> =
     LazyLock::new(|| tempfile::tempdir().expect("a directory"));
-static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
+static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(&PAGE.url));
+static PAGE: LazyLock<Origin> = LazyLock::new(Origin::new);
 static PYTHON: LazyLock<Python> = LazyLock::new(|| Python::install(WORK.path()));
 static JAVASCRIPT: LazyLock<Javascript> = LazyLock::new(|| Javascript::install(WORK.path()));
 static RUST: LazyLock<Rust> = LazyLock::new(|| Rust::install(WORK.path()));
@@ -49,6 +52,7 @@ fn main() {
         trial("node", || scenarios(&mut JAVASCRIPT.node())),
         trial("deno", || scenarios(&mut JAVASCRIPT.deno("javascript.ts"))),
         trial("bun", || scenarios(&mut JAVASCRIPT.bun())),
+        trial("browser", in_browser),
         trial("rust", || scenarios(&mut RUST.scenarios())),
         trial("samples::left_out_commands_are_there", || shell::check_lists(&samples::pages())),
     ];
@@ -79,12 +83,28 @@ fn service(command: &mut Command) -> &mut Command {
     command.env("STASIS_FLAKY_URL", &SERVER.flaky_url)
 }
 
-/// Runs all scenarios; each has to say that it held, and together they ask for all there is.
 fn scenarios(command: &mut Command) -> Result<(), Failed> {
+    all_scenarios(|url, names| output(service(command).env("STASIS_URL", url).args(names)))
+}
+
+/// A page has neither arguments nor an environment.
+fn in_browser() -> Result<(), Failed> {
+    all_scenarios(|url, names| {
+        let env = serde_json::json!({
+            "STASIS_URL": url, "STASIS_TOKEN": SERVER.token, "STASIS_FLAKY_URL": SERVER.flaky_url,
+        });
+        // as programs have them: what they are, then the rest
+        let argv = [&["browser", "page"], names].concat();
+        let given = serde_json::json!({ "argv": argv, "env": env });
+        JAVASCRIPT.browser(&PAGE, &given)
+    })
+}
+
+/// Runs all scenarios; each has to say that it held, and together they ask for all there is.
+fn all_scenarios(run: impl FnOnce(&str, &[&str]) -> Result<String, Failed>) -> Result<(), Failed> {
     let names = std::fs::read_to_string(root().join("sdk/scenarios/names.txt"))?;
     let relay = Relay::start(SERVER.url.trim_start_matches("http://"));
-    let command = service(command).env("STASIS_URL", &relay.url);
-    let said = output(command.args(names.lines()))?;
+    let said = run(&relay.url, &names.lines().collect::<Vec<_>>())?;
     let wanted: String = names.lines().map(|name| format!("ok {name}\n")).collect();
     match said == wanted {
         true => relay.check(),

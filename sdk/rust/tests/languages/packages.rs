@@ -1,5 +1,6 @@
 //! Packages: built, installed from what was built, and run.
 
+use crate::browser::Origin;
 use crate::{must, root, run};
 use libtest_mimic::Failed;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ pub fn tool(name: &str) -> PathBuf {
 }
 
 /// A program that was prepared under a name of its own.
-fn prepared(variable: &str, otherwise: &str) -> PathBuf {
+pub fn prepared(variable: &str, otherwise: &str) -> PathBuf {
     std::env::var_os(variable).map_or_else(|| root().join(otherwise), PathBuf::from)
 }
 
@@ -128,6 +129,10 @@ impl Javascript {
         let mut command = Command::new(tool("js/bun"));
         command.args(["run", "javascript.ts"]).current_dir(&self.project);
         command
+    }
+
+    pub fn browser(&self, page: &Origin, given: &serde_json::Value) -> Result<String, Failed> {
+        page.run(&self.project, given)
     }
 
     pub fn write(&self, name: &str, text: &str) {

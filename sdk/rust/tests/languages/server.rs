@@ -14,12 +14,12 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start() -> Server {
+    pub fn start(page: &str) -> Server {
         let data = stasis_testbed::data_dir();
         let mut child = Command::new(stasis_testbed::program())
             .arg("--data-dir")
             .arg(data.path())
-            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--allow-origin", page])
             // against hangs only: all languages are served at once
             .env("STASIS_TIMEOUT_SECONDS", "300")
             .stderr(Stdio::piped())
