@@ -85,7 +85,7 @@ impl ProcessMemory {
 }
 
 /// Fills `buffer` with ranges of a process's memory, one after another, as far as the process
-/// itself may read them; how many bytes that was. Twice as fast as [`ProcessMemory`], which may
+/// itself may read them; how many bytes that was. Faster than [`ProcessMemory`], which may
 /// read all of it.
 pub fn read_ranges(pid: i32, ranges: &[(u64, u64)], buffer: &mut [u8]) -> usize {
     /// What the kernel takes at a time.
