@@ -4,7 +4,7 @@
 
 use crate::server::fresh_data;
 use crate::socket;
-use crate::worker::Worker;
+use crate::worker::{ALLOCATOR_MIB, Worker};
 use serde_json::json;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -36,16 +36,16 @@ fn many_connections_on_many_machines() {
     let worker = Worker::start(&data);
     let client = &worker.client;
     let names: Vec<String> = (0..load.machines).map(|_| client.machine()).collect();
-    // what is allocated once is allocated before the first look
-    round(&worker, &names, load.connections, Duration::from_secs(1));
-    let before = worker.look();
+    let before = worker.warmed_up(|| {
+        round(&worker, &names, load.connections, Duration::from_secs(1));
+    });
     let count = round(&worker, &names, load.connections, load.time);
     assert!(count >= load.connections as u64, "{count} instructions");
     // machines may leave or enter memory meanwhile, each with a few descriptors and a thread
     let slack = 2 * load.machines + 16;
     // walls and trees that stand ready for the next, of which there are at most 160
     let ready = 160 * 12;
-    worker.comes_down_to(before, (4 * slack + ready, slack, 64));
+    worker.comes_down_to(before, (4 * slack + ready, slack, ALLOCATOR_MIB));
 }
 
 /// Every connection asks again and again; how many answers there were, all of them right.

@@ -11,6 +11,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// What the allocator may keep more of from one time to another: some MiB for each of its arenas,
+/// of which there are eight for a processor, and what a table takes that doubles.
+pub const ALLOCATOR_MIB: u64 = 128;
+
 /// Killed when it is dropped, without a word.
 pub struct Worker {
     child: Child,
@@ -42,6 +46,22 @@ impl Worker {
     /// Descriptors, threads and MiB of memory.
     pub fn look(&self) -> (usize, usize, u64) {
         (self.count("fd"), self.count("task"), self.resident_mib())
+    }
+
+    /// What there is once caches are full and the allocator has what it keeps: a service that goes
+    /// on growing is found by what comes after.
+    pub fn warmed_up(&self, load: impl Fn()) -> (usize, usize, u64) {
+        let mut before = self.look();
+        for _ in 0..8 {
+            load();
+            let now = self.look();
+            let settled = now.2 <= before.2 + 8;
+            before = now;
+            if settled {
+                break;
+            }
+        }
+        before
     }
 
     /// Waits until there is no more than there was before, and as much more of each.
