@@ -141,8 +141,8 @@ fn pause(
     let mut means = Means { copies: Room::make(), twins };
     let start = Instant::now();
     let frozen = Frozen::stop(tree.walls.init.pid, &mut tree.memo().restarts)?;
-    let asked = ask_first(tree, &frozen)?;
-    let read = || State::read(tree, &frozen, sink, asked);
+    let first = ask_first(tree, &frozen)?;
+    let read = || State::read(tree, &frozen, sink, first);
     let (state, look, pinned) = beside_a_look(tree, &frozen, read)?;
     let State { clocks, mut processes, filters, mut objects, files } = state;
     let held = held::look(tree, store, &objects.written);
@@ -194,14 +194,14 @@ struct State {
     files: FileTree,
 }
 
-/// What the processes of a tree were asked, each on its own processor.
-struct Asked {
+/// What the processes of a tree told, each on its own processor.
+struct Told {
     clocks: Clocks,
     processes: Vec<Process>,
 }
 
-impl Asked {
-    fn of(tree: &Tree, frozen: &Frozen) -> Result<Asked> {
+impl Told {
+    fn of(tree: &Tree, frozen: &Frozen) -> Result<Told> {
         fault::point("capture.frozen")?;
         apart::check(frozen, tree)?;
         let clocks = clocks_of(tree)?;
@@ -210,14 +210,14 @@ impl Asked {
         if processes.iter().all(|process| process.ppid != 1 || process.live().is_none()) {
             return Err(Error::Gone); // nothing is left that could come back
         }
-        Ok(Asked { clocks, processes })
+        Ok(Told { clocks, processes })
     }
 }
 
 impl State {
-    fn read(tree: &Tree, frozen: &Frozen, sink: &mut Sink, asked: Option<Asked>) -> Result<State> {
-        let asked = asked.map_or_else(|| Asked::of(tree, frozen), Ok)?;
-        let Asked { clocks, mut processes } = asked;
+    fn read(tree: &Tree, frozen: &Frozen, sink: &mut Sink, first: Option<Told>) -> Result<State> {
+        let told = first.map_or_else(|| Told::of(tree, frozen), Ok)?;
+        let Told { clocks, mut processes } = told;
         check_families(&processes)?;
         let filters = filters::read_all(frozen, &mut processes)?;
         jobs::ask_parents(frozen, &mut processes)?;
@@ -245,13 +245,13 @@ impl State {
 
 /// Asks threads for what only they know, where there are several: one that was on another processor
 /// would have to wait there for the thread that looks at memory.
-fn ask_first(tree: &Tree, frozen: &Frozen) -> Result<Option<Asked>> {
+fn ask_first(tree: &Tree, frozen: &Frozen) -> Result<Option<Told>> {
     let threads = frozen.processes.iter().filter_map(|process| process.live.as_ref());
     if threads.map(|live| live.threads.len()).sum::<usize>() < 2 {
         return Ok(None);
     }
     let _pinned = last_processor(frozen).and_then(|near| sysprocess::Pinned::to(near).ok());
-    Asked::of(tree, frozen).map(Some)
+    Told::of(tree, frozen).map(Some)
 }
 
 /// Reads state, and then mappings, while another thread looks at the root's pages. The one that

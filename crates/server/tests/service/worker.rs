@@ -89,7 +89,9 @@ impl Worker {
     pub fn resident_mib(&self) -> u64 {
         let text = std::fs::read_to_string(self.place("statm")).expect("a process");
         let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-        (pages.expect("a number") * 4096) >> 20
+        let pages = pages.expect("a number");
+        assert!(pages > 0, "the service has ended");
+        (pages * 4096) >> 20
     }
 }
 
