@@ -18,6 +18,7 @@ pub const FILES: &[(&str, &str)] = &[
     file!("stasis.py"),
     file!("stasis_agent/__init__.py"),
     file!("stasis_agent/aio.py"),
+    file!("stasis_agent/arenas.py"),
     file!("stasis_agent/carry.py"),
     file!("stasis_agent/channel.py"),
     file!("stasis_agent/complete.py"),

@@ -8,6 +8,7 @@ import sys
 
 from .own import GENERATION, HERE, __builtins__
 from . import carry, complete, variables
+from .arenas import Reserve
 from .channel import Channel, decode
 from .display import describe
 from .errors import failure
@@ -21,6 +22,7 @@ from os.path import dirname
 
 class Server:
     def __init__(self):
+        self.reserve = Reserve()
         self.gate = Gate()
         self.gate.install()
         self.channel = Channel(self.gate)
@@ -98,6 +100,7 @@ class Server:
         import asyncio  # so that the first `await` of a machine finds it here
 
         self.guarded(self.waker.rehearse)
+        self.reserve.release()
         gc.collect()
         tidy_heap()
         gc.freeze()
