@@ -31,8 +31,10 @@ const ROOTS: usize = 2;
 /// over after the first, and few are left when it is not worth waiting for that.
 const QUIET: Duration = Duration::from_millis(15);
 const QUIET_WHEN_FEW: Duration = Duration::from_millis(3);
-/// A restore has the processors for this long.
+/// How long restores have the processors for themselves after walls were last asked for: a burst
+/// asks for all of them first.
 const HEAD_START: Duration = Duration::from_millis(60);
+const HEAD_START_EACH: Duration = Duration::from_millis(10);
 
 const UPPER: &str = "upper";
 
@@ -276,7 +278,8 @@ impl Shared {
         let ready = self.ready();
         let few = ready.roots.iter().any(|root| 4 * root.walls.len() < root.wanted);
         let since = ready.asked_at?.elapsed();
-        let restoring = self.restores.load(Ordering::Relaxed) > 0 && since < HEAD_START;
+        let restores = self.restores.load(Ordering::Relaxed) as u32;
+        let restoring = restores > 0 && since < HEAD_START.max(restores * HEAD_START_EACH);
         if restoring || (!few && self.captures.any_taken()) {
             return Some(QUIET_WHEN_FEW);
         }
