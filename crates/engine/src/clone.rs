@@ -39,14 +39,19 @@ pub struct Clone {
     pid: Option<i32>,
     /// Opened when it first speaks: once it has been let go it may have ended.
     pidfd: Option<OwnedFd>,
+    /// Tracks its memory, if its template's is tracked.
+    inherited: Option<OwnedFd>,
 }
 
-/// A userfaultfd that a clone made while it was allowed to.
+/// What a clone hands over: mostly a userfaultfd that it made while it was allowed to.
 pub enum Handed {
     /// Pages are put in place by it, now or on demand.
     Pages(OwnedFd),
     /// Nothing is registered with it yet: it is for tracking writes later.
     Later(OwnedFd),
+    /// Its memory is mapped: what is new is registered, and pages are put in place, by the
+    /// userfaultfd it inherited.
+    Memory,
 }
 
 /// What only a clone in walls is given.
@@ -85,9 +90,14 @@ impl Clone {
         let own = [namespace, stage.as_fd(), theirs.as_fd(), fill.as_fd()];
         let fds: Vec<BorrowedFd> =
             own.into_iter().chain(entrances.iter().map(AsFd::as_fd)).collect();
-        template.clone_process(order, &fds)?;
+        let inherited = template.clone_process(order, &fds)?;
         fault::point("clone.ordered")?;
-        Ok(Clone { control, stage, report, fill, pid: None, pidfd: None })
+        Ok(Clone { control, stage, report, fill, pid: None, pidfd: None, inherited })
+    }
+
+    /// The userfaultfd it inherited: what it forks waits until somebody has taken that.
+    pub fn take_inherited(&mut self) -> Option<OwnedFd> {
+        self.inherited.take()
     }
 
     /// Whether it is still at its gate: one that ended has closed its end.
@@ -163,11 +173,12 @@ impl Clone {
         self.report.raise((word - layout::STAGE) as usize);
     }
 
-    /// The userfaultfd it hands over, or `None` when all is ready.
+    /// What it hands over, or `None` when all is ready.
     pub fn next(&mut self, built: &Built) -> Result<Option<Handed>> {
         match self.message(built)? {
             (plan::HAND_PAGES, Some(fd)) => Ok(Some(Handed::Pages(fd))),
             (plan::HAND_LATER, Some(fd)) => Ok(Some(Handed::Later(fd))),
+            (plan::HAND_MEMORY, _) => Ok(Some(Handed::Memory)),
             _ => Ok(None),
         }
     }
@@ -181,8 +192,15 @@ impl Clone {
         Ok(())
     }
 
-    pub fn wait_parked(&mut self, built: &Built) -> Result<()> {
-        self.message(built).map(drop)
+    /// Waits until it is a template; the userfaultfd it made, if it was to make one.
+    pub fn wait_parked(&mut self, built: &Built) -> Result<Option<OwnedFd>> {
+        let mut made = None;
+        while let Some(handed) = self.next(built)? {
+            if let Handed::Pages(uffd) = handed {
+                made = Some(uffd);
+            }
+        }
+        Ok(made)
     }
 
     fn message(&mut self, built: &Built) -> Result<(u8, Option<OwnedFd>)> {

@@ -5,6 +5,7 @@ use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::flatten;
+use crate::forks::Forks;
 use crate::held;
 use crate::layers;
 use crate::parked::Parked;
@@ -60,6 +61,7 @@ pub struct Engine {
     host: Host,
     blank: Arc<Template>,
     parked: Parked,
+    forks: Forks,
     captures: Arc<Turns>,
 }
 
@@ -83,8 +85,19 @@ impl Engine {
         let walls = Arc::new(walls);
         let spares = Spares::start(walls.clone(), captures.clone())?;
         let host = Host::probe(config.lazy)?;
-        let parked = Parked::default();
-        Ok(Engine { config, spares, walls, confinement, store, host, blank, parked, captures })
+        let (parked, forks) = (Parked::default(), Forks::start()?);
+        Ok(Engine {
+            config,
+            spares,
+            walls,
+            confinement,
+            store,
+            host,
+            blank,
+            parked,
+            forks,
+            captures,
+        })
     }
 
     pub fn store(&self) -> &Store {
@@ -181,8 +194,12 @@ impl Engine {
         template: &Template,
         outside: Vec<OwnedFd>,
     ) -> Result<Tree> {
-        let scene =
-            restore::Scene { store: &self.store, host: &self.host, confinement: &self.confinement };
+        let scene = restore::Scene {
+            store: &self.store,
+            host: &self.host,
+            confinement: &self.confinement,
+            forks: &self.forks,
+        };
         restore::restore(&scene, image, template, ground, outside)
     }
 

@@ -50,11 +50,7 @@ pub fn check(manifest: &Manifest, root: i32, held: &[MappedFile], init: i32) -> 
 }
 
 fn files_of(live: &Live) -> impl Iterator<Item = u32> {
-    let mapped = live.vmas.iter().filter_map(|vma| match vma.backing {
-        Backing::PrivateFile { file, .. } => Some(file),
-        _ => None,
-    });
-    mapped.chain([live.exe])
+    live.vmas.iter().filter_map(Vma::file).chain([live.exe])
 }
 
 fn root_of(init: i32) -> Result<OwnedFd> {

@@ -19,6 +19,7 @@ mod error;
 pub mod fault;
 mod fill;
 mod flatten;
+mod forks;
 mod freeze;
 mod held;
 mod identity;

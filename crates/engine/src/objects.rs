@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 /// Descriptors in the order they are sent, and where each object and segment is among them.
+#[derive(Default)]
 pub struct Made {
     pub fds: Vec<OwnedFd>,
     pub objects: Vec<Option<usize>>,

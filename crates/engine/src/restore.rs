@@ -10,14 +10,15 @@ use crate::confine::Confinement;
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::fill::{install, while_reading};
+use crate::forks::Forks;
 use crate::identity;
 use crate::lazy::{Filling, HugeWishes};
 use crate::objects::{self, Made};
-use crate::plan::{self, Confine, Layout, MemoryPlan, Prepared, Purpose, root_of};
+use crate::plan::{self, Built, Confine, Layout, MemoryPlan, Prepared, Purpose, Track, root_of};
 use crate::spawner::{Asked, Init};
 use crate::store::{Image, Store};
 use crate::template::{Held, Template};
-use crate::track::Tracker;
+use crate::track::{self, Tracker};
 use crate::tree::{self, Memo, Tree};
 use crate::walls::Walls;
 use stasis_image::model::*;
@@ -25,9 +26,10 @@ use stasis_spawner::layout;
 use stasis_spawner::protocol::{InitRequest, Order};
 use stasis_sys::process as sysprocess;
 use stasis_sys::{PAGE, libc};
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// When memory is filled on demand.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +62,7 @@ pub struct Scene<'a> {
     pub store: &'a Store,
     pub host: &'a Host,
     pub confinement: &'a Confinement,
+    pub forks: &'a Forks,
 }
 
 /// Where a tree is restored: in walls, perhaps with a clone of the template waiting in them.
@@ -76,7 +79,7 @@ pub fn restore(
     Ground { walls, spare }: Ground,
     outside: Vec<OwnedFd>,
 ) -> Result<Tree> {
-    let Scene { store, host, confinement } = *scene;
+    let Scene { store, host, confinement, forks } = *scene;
     let (manifest, init) = (&*image.manifest, &walls.init);
     check_fit(host, manifest)?;
     let root = root_of(manifest)?;
@@ -100,32 +103,22 @@ pub fn restore(
         rlimits: &host.rlimits,
         purpose: Purpose::Run,
         lazy: &lazy,
-        track: host.track,
+        track: track(host, template),
         timer_ids: host.timer_ids,
         confine: confinement.restore(walls.entrance),
     };
     let built = plan::build(&prepared)?;
     let check = || identity::check(manifest, root.pid, template.layout().files, init.pid);
     let inside = Inside { time: time.as_fd(), check: &check };
-    let start = || -> Result<Clone> {
-        let forked = spare.map_or_else(|| Clone::fork_into(template, &walls, root.pid), Ok)?;
-        forked.begin(store, manifest, &built, Some(inside), made).map(|()| forked)
+    let start = || -> Result<(Clone, Option<Arc<OwnedFd>>)> {
+        let mut forked = spare.map_or_else(|| Clone::fork_into(template, &walls, root.pid), Ok)?;
+        let inherited = forked.take_inherited().map(|uffd| forks.watch(uffd)).transpose()?;
+        forked.begin(store, manifest, &built, Some(inside), made)?;
+        Ok((forked, inherited))
     };
-    let (mut clone, pages) = while_reading(store, manifest, &built.installs, start)?;
-    let mut memo = Memo { last: Some(image.clone()), ..Memo::default() };
-    while let Some(handed) = clone.next(&built)? {
-        match handed {
-            Handed::Later(uffd) => memo.tracker = Some(Tracker::later(uffd)),
-            Handed::Pages(uffd) if lazy.is_empty() => {
-                install(&uffd, &built.installs, &pages)?;
-                clone.tell(plan::INSTALLED);
-                memo.tracker = Some(Tracker::new(uffd));
-            }
-            Handed::Pages(uffd) => {
-                memo.filling = Some(start_filling(scene, image, init, clone.pid()?, uffd, &lazy)?);
-            }
-        }
-    }
+    let ((mut clone, inherited), pages) = while_reading(store, manifest, &built.installs, start)?;
+    let given = Given { built: &built, lazy: &lazy, pages: &pages, inherited };
+    let memo = give_memory(scene, image, init, &mut clone, given)?;
     fault::point("restore.cloned")?;
     clone.let_go(init, &built)?;
     let (pid, pidfd, _) = clone.known()?;
@@ -138,6 +131,57 @@ pub fn restore(
         externals: tree::externals(&outside)?,
         memo: Mutex::new(memo),
     })
+}
+
+/// What comes to a clone's memory from outside.
+struct Given<'a> {
+    built: &'a Built,
+    lazy: &'a [usize],
+    pages: &'a [u8],
+    /// The userfaultfd it has from its template.
+    inherited: Option<Arc<OwnedFd>>,
+}
+
+/// Gives a clone its pages, and starts to track or to fill it, until it is ready.
+fn give_memory(
+    scene: &Scene,
+    image: &Image,
+    init: &Init,
+    clone: &mut Clone,
+    Given { built, lazy, pages, inherited }: Given,
+) -> Result<Memo> {
+    let tracker = if lazy.is_empty() { Tracker::new } else { Tracker::later };
+    let mut memo = Memo { last: Some(image.clone()), ..Memo::default() };
+    memo.tracker = inherited.clone().map(tracker);
+    while let Some(handed) = clone.next(built)? {
+        match handed {
+            Handed::Memory => {
+                let uffd = inherited.as_ref().ok_or(Error::Gone)?;
+                track::register(uffd.as_fd(), &built.registers)?;
+                install(uffd, &built.installs, pages)?;
+                clone.tell(plan::INSTALLED);
+            }
+            Handed::Later(uffd) => memo.tracker = Some(Tracker::later(Arc::new(uffd))),
+            Handed::Pages(uffd) if lazy.is_empty() => {
+                install(&uffd, &built.installs, pages)?;
+                clone.tell(plan::INSTALLED);
+                memo.tracker = Some(Tracker::new(Arc::new(uffd)));
+            }
+            Handed::Pages(uffd) => {
+                memo.filling = Some(start_filling(scene, image, init, clone.pid()?, uffd, lazy)?);
+            }
+        }
+    }
+    Ok(memo)
+}
+
+/// How the clones of a template are tracked.
+fn track(host: &Host, template: &Template) -> Track {
+    match (host.track, template.is_tracked()) {
+        (false, _) => Track::No,
+        (true, false) => Track::Own,
+        (true, true) => Track::Inherited,
+    }
 }
 
 /// Under which numbers a clone has its objects and segments.
@@ -160,11 +204,13 @@ pub fn park(
     check_fit(host, manifest)?;
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
-    let made = mapped_files(manifest, root_dirs)?;
     let high = 1024.max(high_descriptor(manifest));
     let vmas = plan::parked(live);
     let target = Layout { vmas: &vmas, ..plan::layout_of(manifest, root.pid, live) };
     let root_plan = plan::plan_memory(from.layout(), target);
+    let mapped = root_plan.mapped.iter().filter_map(|index| vmas[*index].file());
+    let made = mapped_files(manifest, mapped.chain([live.exe]).collect(), root_dirs)?;
+    let (files, _) = made_numbers(&made, high);
     let prepared = Prepared {
         manifest,
         root_plan: &root_plan,
@@ -173,9 +219,9 @@ pub fn park(
         segments: &[],
         batches: &made.batches(),
         rlimits: &host.rlimits,
-        purpose: Purpose::Park { first_file: high + plan::OWN_OBJECTS },
+        purpose: Purpose::Park { files: &files },
         lazy: &[],
-        track: false,
+        track: track(host, from),
         timer_ids: host.timer_ids,
         confine: Confine::default(),
     };
@@ -185,11 +231,12 @@ pub fn park(
     let order = Order { helper_pid: None, clone_pid: None, into_cgroup: false };
     let mut clone = Clone::fork(from, &order, own.as_fd(), &[])?;
     clone.begin(store, manifest, &built, None, made)?;
-    clone.wait_parked(&built)?;
+    let inherited = clone.take_inherited();
+    let uffd = clone.wait_parked(&built)?.or(inherited);
     fault::point("park.cloned")?;
     let (pid, pidfd, control) = clone.known()?;
     let held = Held::Image { image: image.clone(), vmas, root: root.pid };
-    Ok(Template::new(pid, pidfd, control, held, from.depth + 1))
+    Ok(Template::new(pid, pidfd, control, held, from.depth + 1).tracked_by(uffd))
 }
 
 /// An image may only come back where its processes' choices hold.
@@ -297,9 +344,16 @@ fn lazy_runs(manifest: &Manifest, root: i32, live: &Live, lazy: &[usize]) -> Res
     Ok(runs)
 }
 
-/// Files a template maps, opened below the roots its image's files come from, and checked.
-fn mapped_files(manifest: &Manifest, root_dirs: &[OwnedFd]) -> Result<Made> {
-    let files = manifest.meta.mapped_files.iter();
-    let fds = files.map(|file| identity::open(root_dirs, file, libc::O_RDONLY));
-    Ok(Made { fds: fds.collect::<Result<_>>()?, objects: Vec::new(), segments: Vec::new() })
+/// Those of its files that a template maps itself, opened below the roots its image's files come
+/// from, and checked. What it inherits was checked when that was mapped.
+fn mapped_files(manifest: &Manifest, needed: HashSet<u32>, root_dirs: &[OwnedFd]) -> Result<Made> {
+    let mut made = Made::default();
+    for (file, index) in manifest.meta.mapped_files.iter().zip(0..) {
+        let place = needed.contains(&index).then_some(made.fds.len());
+        if place.is_some() {
+            made.fds.push(identity::open(root_dirs, file, libc::O_RDONLY)?);
+        }
+        made.objects.push(place);
+    }
+    Ok(made)
 }

@@ -8,11 +8,12 @@ use crate::error::{Doing, Error, Result};
 use crate::plan::{Layout, MemoryPlan, plan_memory};
 use crate::proc;
 use crate::store::Image;
+use crate::track;
 use stasis_image::ImageId;
 use stasis_image::model::{Backing, KernelMapping, MappedFile, PackRef, Run, Vma, VmaTraits};
 use stasis_spawner::layout;
 use stasis_spawner::protocol::Order;
-use stasis_sys::{libc, process, socket};
+use stasis_sys::{fds, libc, process, socket, uffd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
@@ -21,6 +22,8 @@ pub struct Template {
     pub pid: i32,
     pidfd: OwnedFd,
     control: Mutex<OwnedFd>,
+    /// Tracks its memory, and that of its forks with it.
+    uffd: Option<OwnedFd>,
     memory: Held,
     /// How many templates it was forked from, one from another. The kernel's bookkeeping of
     /// shared pages grows with it.
@@ -69,7 +72,20 @@ impl Template {
 
     pub fn new(pid: i32, pidfd: OwnedFd, control: OwnedFd, memory: Held, depth: u32) -> Template {
         let (control, last_plan) = (Mutex::new(control), Mutex::default());
-        Template { pid, pidfd, control, memory, depth, stays: true, last_plan }
+        Template { pid, pidfd, control, uffd: None, memory, depth, stays: true, last_plan }
+    }
+
+    /// Has its forks inherit that their writes are tracked; they do without if that fails.
+    pub fn tracked_by(mut self, uffd: Option<OwnedFd>) -> Template {
+        let Layout { vmas, runs, .. } = self.layout();
+        let ranges = track::ranges(vmas, runs);
+        let armed = |uffd: &OwnedFd| track::arm(uffd.as_fd(), self.pid, &ranges).is_ok();
+        self.uffd = uffd.filter(armed);
+        self
+    }
+
+    pub fn is_tracked(&self) -> bool {
+        self.uffd.is_some()
     }
 
     pub fn for_a_while(mut self) -> Template {
@@ -114,19 +130,23 @@ impl Template {
         plan
     }
 
-    /// Orders a clone. `fds` are what it finds at its start, the pid namespace first.
-    pub fn clone_process(&self, order: &Order, fds: &[BorrowedFd]) -> Result<()> {
+    /// Orders a clone, and takes the userfaultfd it inherits. `fds` are what it finds at its start,
+    /// the pid namespace first.
+    pub fn clone_process(&self, order: &Order, fds: &[BorrowedFd]) -> Result<Option<OwnedFd>> {
         let control = self.control.lock().unwrap_or_else(|poison| poison.into_inner());
-        let exchange = || -> io::Result<i64> {
+        let exchange = || -> io::Result<(Option<OwnedFd>, i64)> {
             socket::send(control.as_fd(), &order.to_bytes(layout::ORDER), fds)?;
+            let inherited = self.uffd.as_ref().map(|uffd| inherited(uffd, control.as_fd()));
+            let inherited = inherited.transpose()?.flatten();
             let mut answer = [0u8; 8];
             match socket::receive(control.as_fd(), &mut answer)?.len {
-                8 => Ok(i64::from_ne_bytes(answer)),
+                8 => Ok((inherited, i64::from_ne_bytes(answer))),
                 _ => Err(io::Error::other("the template has ended")),
             }
         };
-        match exchange().doing(|| "order a clone from a template".into())? {
-            pid if pid > 0 => Ok(()),
+        let (inherited, answer) = exchange().doing(|| "order a clone from a template".into())?;
+        match answer {
+            pid if pid > 0 => Ok(inherited),
             error => Err(Error::Step {
                 step: "fork from the template".into(),
                 source: io::Error::from_raw_os_error(-error as i32),
@@ -139,6 +159,18 @@ impl Drop for Template {
     fn drop(&mut self) {
         let _ = process::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
     }
+}
+
+/// The userfaultfd of the clone under way: it goes on when this is taken. None comes if the fork
+/// fails, which the template answers.
+fn inherited(uffd: &OwnedFd, control: BorrowedFd) -> io::Result<Option<OwnedFd>> {
+    const NO_END: i32 = -1;
+    let is_told = || fds::poll_many(&[uffd.as_fd(), control], NO_END);
+    while !is_told()?.contains(&true) {}
+    Ok(match uffd::read_event(uffd.as_fd())? {
+        Some(uffd::Event::Fork { fd }) => Some(fds::inherited(fd)),
+        _ => None,
+    })
 }
 
 fn kernel_vma(map: &proc::Mapping) -> Option<Vma> {

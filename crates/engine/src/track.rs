@@ -1,20 +1,23 @@
 //! Which pages a running tree writes, by write-protection that the kernel lifts by itself.
 //!
-//! A restored root process is registered with a userfaultfd in asynchronous write-protect mode.
-//! At each capture, in the pause, one walk of the page tables tells which pages were written since
-//! the last and protects them again. Memory mapped since then is not registered and counts as
-//! written. A tree whose memory came on demand cannot be registered before it is all there: its
-//! first capture does that, and compares contents. Where the kernel lacks all this (before 6.7)
-//! every capture compares contents.
+//! A template is registered with a userfaultfd in asynchronous write-protect mode, and hands that
+//! on to its forks (`forks`); only what a clone has beyond its template is registered for itself,
+//! or all of it if it was not forked from such a template. At each capture, in the pause, one walk
+//! of the page tables tells which pages were written since the last and protects them again. Memory
+//! mapped since then is not registered and counts as written. A tree whose memory came on demand
+//! cannot be registered before it is all there: its first capture does that, and compares contents.
+//! Where the kernel lacks all this (before 6.7) every capture compares contents.
 
 use crate::capture::untracked;
 use crate::error::{Doing, Result};
+use crate::plan::MemoryPlan;
 use crate::proc;
 use stasis_image::model::{Run, Vma};
 use stasis_spawner::layout;
 use stasis_sys::pagemap::{PRESENT, Pagemap, Query, Region, SWAPPED, WP_ALLOWED, WRITTEN};
 use stasis_sys::{PAGE, uffd};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 const TOP: u64 = 0x7fff_ffff_f000;
 const WRITABLE: u8 = 2;
@@ -23,14 +26,27 @@ const WRITABLE: u8 = 2;
 /// hold no page of the process's own are left out; should one be written to after all, it counts
 /// as written because it is not registered.
 pub fn ranges(vmas: &[Vma], runs: &[Run]) -> Vec<(u64, u64)> {
-    let holds_pages = |vma: &Vma| {
-        let next = runs.partition_point(|run| run.end() * PAGE <= vma.start);
-        runs.get(next).is_some_and(|run| run.page * PAGE < vma.end)
-    };
+    ranges_of(vmas, runs, |_| true)
+}
+
+/// Those of them in mappings that a template does not hand on as they are.
+pub fn new_ranges(vmas: &[Vma], runs: &[Run], plan: &MemoryPlan) -> Vec<(u64, u64)> {
+    let is_filled = |vma: &Vma| holds_pages(&plan.fills, vma);
+    let is_mapped = |vma: &Vma| plan.mapped.iter().any(|index| vmas[*index].start == vma.start);
+    ranges_of(vmas, runs, |vma| is_mapped(vma) || is_filled(vma))
+}
+
+fn holds_pages(runs: &[Run], vma: &Vma) -> bool {
+    let next = runs.partition_point(|run| run.end() * PAGE <= vma.start);
+    runs.get(next).is_some_and(|run| run.page * PAGE < vma.end)
+}
+
+fn ranges_of(vmas: &[Vma], runs: &[Run], wanted: impl Fn(&Vma) -> bool) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     let mut broken = true;
     for vma in vmas {
-        if !vma.has_private_pages() || (vma.prot & WRITABLE == 0 && !holds_pages(vma)) {
+        let may_be_written = vma.prot & WRITABLE != 0 || holds_pages(runs, vma);
+        if !vma.has_private_pages() || !may_be_written || !wanted(vma) {
             broken = true;
             continue;
         }
@@ -55,10 +71,36 @@ fn is_its_own(map: &proc::Mapping) -> bool {
     !ours && !map.shared && !map.path.starts_with("[v")
 }
 
+/// Registers ranges, and has all that is there and registered protected.
+pub fn arm(uffd: BorrowedFd, pid: i32, ranges: &[(u64, u64)]) -> Result<()> {
+    register(uffd, ranges)?;
+    protect(pid).map(drop)
+}
+
+pub fn register(uffd: BorrowedFd, ranges: &[(u64, u64)]) -> Result<()> {
+    let track = |(start, end): &(u64, u64)| uffd::register_writes(uffd, *start, end - start);
+    ranges.iter().try_for_each(track).doing(|| "track memory".into())
+}
+
+/// Which registered pages were written since they were protected; they are protected again.
+fn protect(pid: i32) -> Result<Vec<Region>> {
+    let written = Query {
+        all: WP_ALLOWED | WRITTEN,
+        any: PRESENT | SWAPPED,
+        inverted: 0,
+        report: WRITTEN,
+        protect: true,
+    };
+    let mut regions = Vec::new();
+    let mut pagemap = Pagemap::open(pid).doing(|| format!("open the page map of {pid}"))?;
+    pagemap.scan(0, TOP, written, &mut regions).doing(|| format!("scan pages of {pid}"))?;
+    Ok(regions)
+}
+
 /// Write tracking of one process.
 pub struct Tracker {
     /// Closing it would end the registration.
-    uffd: OwnedFd,
+    uffd: Arc<OwnedFd>,
     registered: bool,
     /// Whether every write since the last image was seen.
     complete: bool,
@@ -66,12 +108,12 @@ pub struct Tracker {
 
 impl Tracker {
     /// Of a process that is registered, and protected since its image was restored.
-    pub fn new(uffd: OwnedFd) -> Tracker {
+    pub fn new(uffd: Arc<OwnedFd>) -> Tracker {
         Tracker { uffd, registered: true, complete: true }
     }
 
     /// Of a process that is to be registered at its first capture.
-    pub fn later(uffd: OwnedFd) -> Tracker {
+    pub fn later(uffd: Arc<OwnedFd>) -> Tracker {
         Tracker { uffd, registered: false, complete: false }
     }
 
@@ -83,16 +125,7 @@ impl Tracker {
         if !self.registered {
             self.register(pid)?;
         }
-        let written = Query {
-            all: WP_ALLOWED | WRITTEN,
-            any: PRESENT | SWAPPED,
-            inverted: 0,
-            report: WRITTEN,
-            protect: true,
-        };
-        let mut regions = Vec::new();
-        let mut pagemap = Pagemap::open(pid).doing(|| format!("open the page map of {pid}"))?;
-        pagemap.scan(0, TOP, written, &mut regions).doing(|| format!("scan pages of {pid}"))?;
+        let regions = protect(pid)?;
         Ok(complete.then_some(regions))
     }
 

@@ -152,13 +152,26 @@ pub fn eventfd(initial: u32, flags: i32) -> io::Result<OwnedFd> {
 
 /// Takes up to `most` events that wait in an epoll set: what each is, and the data given with it.
 pub fn epoll_take(set: BorrowedFd, most: usize) -> io::Result<Vec<(u32, u64)>> {
+    epoll_wait(set, most, 0)
+}
+
+/// The same, after waiting for the first (-1: for as long as that takes).
+pub fn epoll_wait(set: BorrowedFd, most: usize, timeout_ms: i32) -> io::Result<Vec<(u32, u64)>> {
     let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; most.max(1)];
+    let len = events.len() as i32;
     // SAFETY: pointer and length describe the vector.
     let count = check(
-        unsafe { libc::epoll_wait(set.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, 0) }
-            .into(),
+        unsafe { libc::epoll_wait(set.as_raw_fd(), events.as_mut_ptr(), len, timeout_ms) }.into(),
     )?;
     Ok(events[..count as usize].iter().map(|event| (event.events, event.u64)).collect())
+}
+
+/// Has an epoll set tell when there is something to read; `data` comes with it.
+pub fn epoll_watch(set: BorrowedFd, fd: BorrowedFd, data: u64) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: data };
+    let (set, fd) = (set.as_raw_fd(), fd.as_raw_fd());
+    // SAFETY: the event outlives the call.
+    check(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, &raw mut event) }.into()).map(drop)
 }
 
 pub fn epoll() -> io::Result<OwnedFd> {

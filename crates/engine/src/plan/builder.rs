@@ -6,9 +6,10 @@ use super::memory::{self, Layout, MemoryPlan, Step};
 use super::parts::{
     dense_ranges, inherited_spans, layout_of, parked, split_anonymous, without_lazy,
 };
-use super::uffd::HAND_PAGES;
+use super::uffd::{HAND_PAGES, Track};
 use super::{process, thread};
 use crate::error::{Error, Result};
+use crate::track;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_spawner::layout;
@@ -29,24 +30,22 @@ pub struct Prepared<'a> {
     pub batches: &'a [usize],
     /// Limits a new process has by itself.
     pub rlimits: &'a [(u64, u64)],
-    pub purpose: Purpose,
+    pub purpose: Purpose<'a>,
     /// Target mappings of the root to be filled on demand.
     pub lazy: &'a [usize],
-    /// Track writes of the root: from the start, or from its first capture if it is filled on
-    /// demand.
-    pub track: bool,
+    pub track: Track,
     /// timer_create can be told which number to give.
     pub timer_ids: bool,
     pub confine: Confine<'a>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum Purpose<'a> {
     /// Become the program, inside the machine's walls.
     Run,
-    /// Stay as a template; files to map come as descriptors, from this number on, in the order
-    /// of the manifest's mapped files.
-    Park { first_file: i32 },
+    /// Stay as a template. Of the manifest's mapped files, those that are needed come as
+    /// descriptors with these numbers.
+    Park { files: &'a [Option<i32>] },
 }
 
 /// Numbers of our own descriptors, relative to `Prepared::high`.
@@ -77,6 +76,8 @@ pub struct Built {
     pub leave: Vec<u8>,
     /// Pages the fill file must hold, one after another.
     pub fills: Vec<Run>,
+    /// Memory the engine registers when the root has mapped it.
+    pub registers: Vec<(u64, u64)>,
     /// Pages of the root that the engine installs when it has the root's userfaultfd.
     pub installs: Vec<Run>,
     /// Threads the engine has to load before it lets the others go.
@@ -88,9 +89,10 @@ pub(super) struct Builder<'a> {
     pub program: Program,
     pub leave: thread::LeaveArea,
     pub fills: Vec<Run>,
-    installs: Vec<Run>,
+    pub registers: Vec<(u64, u64)>,
+    pub installs: Vec<Run>,
     /// They were asked for and not waited for yet.
-    waits: bool,
+    pub waits: bool,
     /// Capabilities that some thread may still get from a program it starts.
     pub bounding: u64,
     filled: u64,
@@ -105,6 +107,7 @@ pub fn build(prepared: &Prepared) -> Result<Built> {
         program: Program::new(layout::BEHIND_GATE, layout::DATA),
         leave: thread::LeaveArea::default(),
         fills: Vec::new(),
+        registers: Vec::new(),
         installs: Vec::new(),
         waits: false,
         bounding: super::confine::bounding(prepared.manifest),
@@ -125,8 +128,8 @@ pub fn build(prepared: &Prepared) -> Result<Built> {
     {
         return Err(Error::Unfit("it has more threads or mappings than a restore can hold".into()));
     }
-    let Builder { program, fills, installs, stopped, .. } = builder;
-    Ok(Built { program, leave, fills, installs, stopped })
+    let Builder { program, fills, registers, installs, stopped, .. } = builder;
+    Ok(Built { program, leave, fills, registers, installs, stopped })
 }
 
 /// The process everything else hangs on: the first child of init.
@@ -213,6 +216,7 @@ impl<'a> Builder<'a> {
     }
 
     fn park_root(&mut self, root: &'a Process) -> Result<()> {
+        self.make_template_uffd();
         self.take_objects();
         let live = root.live().ok_or(Error::Gone)?;
         let vmas = parked(live);
@@ -275,7 +279,7 @@ impl<'a> Builder<'a> {
         let lazy: &[usize] = if is_root { self.prepared.lazy } else { &[] };
         self.begin_session(process);
         match parent {
-            None if self.prepared.track && lazy.is_empty() => {
+            None if self.prepared.track != Track::No && lazy.is_empty() => {
                 self.tracked_memory(process.pid, &live.vmas, target.runs)?
             }
             None => self.memory(self.prepared.root_plan, &live.vmas, lazy)?,
@@ -285,9 +289,8 @@ impl<'a> Builder<'a> {
         let children = self.fork_children(process, is_root)?;
         if is_root && !lazy.is_empty() {
             self.register_lazy(&live.vmas, lazy);
-        } else if is_root && self.prepared.track {
-            self.arm_tracking();
-            self.await_installed();
+        } else if is_root && self.prepared.track != Track::No {
+            self.arm_tracking(&live.vmas);
         }
         self.finish_process(process, live, is_root)?;
         let there = without_lazy(target.runs, &live.vmas, lazy);
@@ -312,14 +315,21 @@ impl<'a> Builder<'a> {
         let plan = self.prepared.root_plan;
         let (installs, fills) = split_anonymous(&plan.fills, vmas);
         self.before_filling(plan, vmas, &plan.fills)?;
-        self.register(vmas, runs);
+        if self.prepared.track == Track::Own {
+            self.register(vmas, runs);
+        }
         for (start, end) in inherited_spans(&installs, vmas, &plan.mapped) {
             let args = [start, end - start, libc::MADV_DONTNEED as u64];
             self.program.must("give pages back", libc::SYS_madvise, &args);
         }
-        self.hand_over_uffd(HAND_PAGES);
-        self.waits = !installs.is_empty();
         self.installs = installs;
+        if self.prepared.track == Track::Own {
+            self.hand_over_uffd(HAND_PAGES);
+            self.waits = !self.installs.is_empty();
+        } else {
+            self.registers = track::new_ranges(vmas, runs, plan);
+            self.hand_over_memory();
+        }
         // children begin with these pages, and locking them would bring others in their place
         let needed = self.prepared.manifest.processes.iter().any(|other| other.ppid == pid)
             || vmas.iter().any(|vma| vma.traits.locked);
@@ -331,7 +341,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Waits for pages that come while the root does other things: nothing may touch them before.
-    fn await_installed(&mut self) {
+    pub(super) fn await_installed(&mut self) {
         if std::mem::take(&mut self.waits) {
             self.program.await_word(INSTALLED, 1);
         }
@@ -445,8 +455,8 @@ impl<'a> Builder<'a> {
     fn map_file(&mut self, file: u32, range: [u64; 3], flags: u64, offset: u64) {
         let path = &self.prepared.manifest.meta.mapped_files[file as usize].path;
         match self.prepared.purpose {
-            Purpose::Park { first_file } => {
-                let fd = first_file as u64 + u64::from(file);
+            Purpose::Park { files } => {
+                let fd = number_of(files, file) as u64;
                 let args = [range[0], range[1], range[2], flags, fd, offset];
                 self.program.must("map a file", libc::SYS_mmap, &args);
             }
@@ -521,7 +531,7 @@ impl<'a> Builder<'a> {
         let auxv = self.program.words(&live.mm.auxv);
         let exe = &self.prepared.manifest.meta.mapped_files[live.exe as usize].path;
         let fd = match self.prepared.purpose {
-            Purpose::Park { first_file } => first_file as u32 + live.exe,
+            Purpose::Park { files } => number_of(files, live.exe) as u32,
             Purpose::Run => {
                 self.open(exe, libc::O_RDONLY);
                 0
@@ -553,4 +563,9 @@ impl<'a> Builder<'a> {
     ) -> Result<Vec<(Label, &'a Process)>> {
         process::fork_children(self, process, is_root)
     }
+}
+
+/// The descriptor of a file that is to be mapped; what does not exist is refused by the kernel.
+fn number_of(files: &[Option<i32>], file: u32) -> i32 {
+    files.get(file as usize).copied().flatten().unwrap_or(-1)
 }

@@ -35,7 +35,7 @@ pub use memory::{Layout, MemoryPlan, plan as plan_memory};
 pub use parts::{layout_of, parked};
 pub use process::{HELPER_PID, INNER_HELPER_PID, is_leaderless};
 pub use thread::install_arguments;
-pub use uffd::{HAND_LATER, HAND_PAGES};
+pub use uffd::{HAND_LATER, HAND_MEMORY, HAND_PAGES, Track};
 
 use stasis_image::model::MmFields;
 

@@ -99,6 +99,19 @@ pub(super) fn inherited_spans(runs: &[Run], vmas: &[Vma], mapped: &[usize]) -> V
     spans
 }
 
+/// The mappings that runs lie in, neighbours in one piece.
+pub(super) fn spans(runs: &[Run], vmas: &[Vma]) -> Vec<(u64, u64)> {
+    let mut spans: Vec<(u64, u64)> = Vec::new();
+    for vma in runs.iter().filter_map(|run| mapping_at(vmas, run.page * PAGE)) {
+        match spans.last_mut() {
+            Some(last) if vma.start < last.1 => {}
+            Some(last) if vma.start == last.1 => last.1 = vma.end,
+            _ => spans.push((vma.start, vma.end)),
+        }
+    }
+    spans
+}
+
 fn mapping_at(vmas: &[Vma], address: u64) -> Option<&Vma> {
     let vma = vmas.get(vmas.partition_point(|vma| vma.end <= address))?;
     (vma.start <= address).then_some(vma)

@@ -1,24 +1,40 @@
 //! Steps with userfaultfds: memory that is filled on demand, and writes that are noted.
 //!
-//! A clone makes them while it is allowed to, and hands them to the engine.
+//! A clone makes them while it is allowed to, and hands them to the engine. One that inherited
+//! tracking from its template says when its memory is mapped, and the engine does what is left.
 
 use super::builder::{Builder, OWN_CONTROL, OWN_OBJECTS};
+use super::parts::spans;
+use crate::track;
 use stasis_image::model::*;
 use stasis_sys::{libc, pagemap, uffd};
 
 /// Bytes that come with a userfaultfd: pages are put in place by it, or it is for later.
 pub const HAND_PAGES: u8 = b'u';
 pub const HAND_LATER: u8 = b'w';
+/// A byte that comes alone: memory is mapped, and the inherited userfaultfd has work to do.
+pub const HAND_MEMORY: u8 = b'm';
+
+/// How writes of the root are tracked: from the start, or from its first capture if it is filled
+/// on demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Track {
+    No,
+    /// By a userfaultfd it makes.
+    Own,
+    /// By the one it has from its template, with which all that it inherits is registered.
+    Inherited,
+}
 
 impl Builder<'_> {
     /// Those that the root needs, at most one of them with it for longer than this.
     pub(super) fn make_uffds(&mut self) {
-        let (track, lazy) = (self.prepared.track, !self.prepared.lazy.is_empty());
-        if track {
+        let (own, lazy) = (self.prepared.track == Track::Own, !self.prepared.lazy.is_empty());
+        if own {
             self.make_uffd(uffd::FEATURE_WP_ASYNC);
         }
         if lazy {
-            if track {
+            if own {
                 self.hand_over_uffd(HAND_LATER);
             }
             self.make_uffd(
@@ -27,6 +43,14 @@ impl Builder<'_> {
                     | uffd::FEATURE_EVENT_REMOVE
                     | uffd::FEATURE_EVENT_UNMAP,
             );
+        }
+    }
+
+    /// The one of a template that does not inherit any; its forks will.
+    pub(super) fn make_template_uffd(&mut self) {
+        if self.prepared.track == Track::Own {
+            self.make_uffd(uffd::FEATURE_WP_ASYNC | uffd::FEATURE_EVENT_FORK);
+            self.hand_over_uffd(HAND_PAGES);
         }
     }
 
@@ -57,18 +81,43 @@ impl Builder<'_> {
     /// Registers what is or may be written.
     pub(super) fn register(&mut self, vmas: &[Vma], runs: &[Run]) {
         let fd = self.own(OWN_OBJECTS - 1);
-        for (start, end) in &crate::track::ranges(vmas, runs) {
+        for (start, end) in &track::ranges(vmas, runs) {
             let range = self.program.words(&[*start, end - start, uffd::MODE_WP, 0]);
             self.program.must("track memory", libc::SYS_ioctl, &[fd, uffd::IOCTL_REGISTER, range]);
         }
     }
 
-    /// Write-protects what is there: from here on the kernel notes what is written. Through the
-    /// page map, which touches only pages that exist; the userfaultfd call would make page tables
-    /// for all the rest.
-    pub(super) fn arm_tracking(&mut self) {
+    /// Says that memory is mapped, if there is something to do about it from outside.
+    pub(super) fn hand_over_memory(&mut self) {
+        if self.registers.is_empty() && self.installs.is_empty() {
+            return;
+        }
+        let control = self.own(OWN_CONTROL);
+        let byte = self.program.data(&[HAND_MEMORY]);
+        self.program.must("say that it is mapped", libc::SYS_sendto, &[control, byte, 1, 0, 0, 0]);
+        self.waits = true;
+    }
+
+    /// Has the kernel note what is written from here on.
+    pub(super) fn arm_tracking(&mut self, vmas: &[Vma]) {
+        if self.prepared.track == Track::Own {
+            self.protect(&track::AROUND_RESERVED);
+            self.await_installed();
+        } else {
+            // what was inherited is protected, and so is what is installed
+            self.await_installed();
+            self.protect(&spans(&self.fills, vmas));
+        }
+    }
+
+    /// Write-protects what is there. Through the page map, which touches only pages that exist; the
+    /// userfaultfd call would make page tables for all the rest.
+    fn protect(&mut self, ranges: &[(u64, u64)]) {
+        if ranges.is_empty() {
+            return;
+        }
         self.open("/proc/self/pagemap", libc::O_RDONLY);
-        for (start, end) in &crate::track::AROUND_RESERVED {
+        for (start, end) in ranges {
             let scan = self.program.words(&pagemap::arm_argument(*start, *end));
             self.program.must("arm tracking", libc::SYS_ioctl, &[0, pagemap::PAGEMAP_SCAN, scan]);
         }

@@ -63,6 +63,14 @@ impl Vma {
         self.end == self.start
     }
 
+    /// The file that is mapped privately, by its place among the mapped files.
+    pub fn file(&self) -> Option<u32> {
+        match self.backing {
+            Backing::PrivateFile { file, .. } => Some(file),
+            _ => None,
+        }
+    }
+
     /// Whether pages of this mapping are stored in the image's packs.
     pub fn has_private_pages(&self) -> bool {
         matches!(
