@@ -1,5 +1,6 @@
 // Proves: after a restore a process can do what it could before: fork, vfork and exec, spawn, start threads, popen.
-// How: a check does each and verifies results; memory from before must be seen by the children.
+// How: a check does each and verifies results; memory from before must be seen by the children, of which there are many
+// at once that write to their own copies.
 #include "program.h"
 #include <spawn.h>
 
@@ -21,7 +22,25 @@ static void *thread(void *argument) {
     free(memory);
     return (void *)(at + (long)argument);
 }
+static void crowd(void) {
+    enum { MANY = 80, OWN = 4 * PAGE };
+    int gate[2];
+    pid_t pids[MANY];
+    CHECK_EQ(pipe(gate), 0, "pipe");
+    for (int i = 0; i < MANY; i++) {
+        pids[i] = fork();
+        if (pids[i] > 0) continue;
+        char none;
+        close(gate[1]);
+        bool seen = read(gate[0], &none, 1) == 0 && differs(block, OWN, generation) == -1;
+        fill(block, OWN, generation + 1000 + i);
+        _exit(seen && differs(block, OWN, generation + 1000 + i) == -1 ? 9 : 1);
+    }
+    close(gate[0]), close(gate[1]);
+    for (int i = 0; i < MANY; i++) CHECK_EQ(WEXITSTATUS(status_of(pids[i])), 9, "one of many, code of child %d", i);
+}
 static void check(void) {
+    crowd();
     pid_t pid = fork();
     if (pid == 0) { // and a grandchild
         pid_t inner = fork();

@@ -8,8 +8,8 @@ import sys
 
 from .own import GENERATION, HERE, __builtins__
 from . import carry, complete, variables
-from .arenas import Reserve
 from .channel import Channel, decode
+from .compact import Arenas, join_libraries, tidy_heap
 from .display import describe
 from .errors import failure
 from .gate import Gate
@@ -22,7 +22,7 @@ from os.path import dirname
 
 class Server:
     def __init__(self):
-        self.reserve = Reserve()
+        self.arenas = Arenas()
         self.gate = Gate()
         self.gate.install()
         self.channel = Channel(self.gate)
@@ -100,9 +100,10 @@ class Server:
         import asyncio  # so that the first `await` of a machine finds it here
 
         self.guarded(self.waker.rehearse)
-        self.reserve.release()
+        self.arenas.release()
         gc.collect()
         tidy_heap()
+        join_libraries()
         gc.freeze()
         self.channel.send({"type": "frozen"})
 
@@ -116,17 +117,6 @@ class Server:
     def carried(self, found):
         names, failed = found or ([], {"*": "failed; standard error says why"})
         self.channel.send({"type": "carried", "names": names, "failed": failed})
-
-
-def tidy_heap():
-    """Has the C library join its free chunks now: each machine would do it at its first large
-    allocation, and copy hundreds of pages for it."""
-    try:
-        from ctypes import CDLL
-
-        CDLL(None).malloc_trim(0)
-    except (ImportError, OSError, AttributeError):
-        pass  # another C library
 
 
 def settle_in():
