@@ -67,7 +67,7 @@ const RETRY: Duration = Duration::from_secs(60);
 const GIVE_WAY: Duration = Duration::from_secs(2);
 const MORE_RISK: Duration = Duration::from_millis(500);
 /// How often a checkpoint that gives way looks whether it still must.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl<W> Queue<W> {
     pub fn new(rules: Rules, now: Instant) -> Queue<W> {

@@ -16,7 +16,8 @@ use super::metrics::{self, BRANCH_METRICS, Branches, Group};
 use super::report::{Report, Results};
 use crate::failure::{At, Result};
 use place::Place;
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
@@ -52,10 +53,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
             _ => past::history(&bed, &place, &mut results)?,
         }
         place.close()?;
+        // what one wrote must not be on its way to the disk while the next is measured
+        sync(&bed.dir)?;
         if group == Group::Branch(Branches::History) {
             past::overhead(&bed, &mut results)?;
         }
     }
     results.keep(|key| wanted.contains(&key));
     Ok(args.choice.say(&Report { metrics: BRANCH_METRICS, runs, host, results }))
+}
+
+fn sync(dir: &Path) -> Result<()> {
+    let open = std::fs::File::open(dir).at("open", dir)?;
+    stasis_sys::files::sync_file_system(open.as_fd()).at("write out", dir)
 }
