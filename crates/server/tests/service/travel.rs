@@ -3,6 +3,8 @@
 use crate::client::Client;
 use crate::server::{fresh_data, root};
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 /// Runs code whose checkpoint is on disk when this returns.
 fn keep(client: &Client, machine: &str, code: &str) {
@@ -163,6 +165,31 @@ fn a_machine_leaves_as_a_file_and_comes_back() {
         client.send("POST", "/v1/import", &[], b"no machine, but long").code(400),
         "bundle.magic"
     );
+}
+
+/// A client that is cut off while it sends may not hear why, and browsers then ask again.
+#[test]
+fn a_file_that_is_refused_at_its_beginning_is_read_to_its_end() {
+    let client = root();
+    let long = vec![b'x'; 32 << 20];
+    let mut stream = TcpStream::connect(client.address).expect("a connection");
+    let mut send = |method: &str, path: &str, body: &[u8]| {
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
+             content-length: {}\r\n\r\n",
+            client.address,
+            client.token,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).expect("all sent");
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).expect("an answer");
+        let mut rest = vec![0; 64 << 10];
+        let _ = stream.read(&mut rest).expect("the rest of the answer");
+        String::from_utf8_lossy(&status).into_owned()
+    };
+    assert_eq!(send("POST", "/v1/import", &long), "HTTP/1.1 400");
+    assert_eq!(send("GET", "/v1/machine/list", b""), "HTTP/1.1 200", "on the same connection");
 }
 
 /// Everything a machine stands on is in its file, so it comes up where there is no template. What
