@@ -280,7 +280,7 @@ impl<'a> Builder<'a> {
         self.begin_session(process);
         match parent {
             None if self.prepared.track != Track::No && lazy.is_empty() => {
-                self.tracked_memory(process.pid, &live.vmas, target.runs)?
+                self.tracked_memory(&live.vmas, target.runs)?
             }
             None => self.memory(self.prepared.root_plan, &live.vmas, lazy)?,
             Some(parent) => self.memory(&memory::plan(parent, target), &live.vmas, lazy)?,
@@ -311,7 +311,7 @@ impl<'a> Builder<'a> {
 
     /// The same for a root whose writes are tracked. Pages of anonymous memory are given back here
     /// and installed by the engine: each is copied once, and nobody meets a fault.
-    fn tracked_memory(&mut self, pid: i32, vmas: &[Vma], runs: &[Run]) -> Result<()> {
+    fn tracked_memory(&mut self, vmas: &[Vma], runs: &[Run]) -> Result<()> {
         let plan = self.prepared.root_plan;
         let (installs, fills) = split_anonymous(&plan.fills, vmas);
         self.before_filling(plan, vmas, &plan.fills)?;
@@ -330,10 +330,10 @@ impl<'a> Builder<'a> {
             self.registers = track::new_ranges(vmas, runs, plan);
             self.hand_over_memory();
         }
-        // children begin with these pages, and locking them would bring others in their place
-        let needed = self.prepared.manifest.processes.iter().any(|other| other.ppid == pid)
-            || vmas.iter().any(|vma| vma.traits.locked);
-        if needed {
+        // all others are forked from the root, whoever their parent is, and begin with these pages;
+        // and locking them would bring others in their place
+        let others = self.prepared.manifest.processes.len() > 1;
+        if others || vmas.iter().any(|vma| vma.traits.locked) {
             self.await_installed();
         }
         self.fill(&fills);
