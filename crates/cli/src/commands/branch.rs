@@ -36,6 +36,9 @@ pub struct Args {
     timeout: Option<f64>,
 }
 
+/// More than a service makes at once: it says so.
+const MOST: u64 = 10_000;
+
 #[derive(Serialize, Deserialize)]
 struct Made {
     machines: Vec<Machine>,
@@ -57,7 +60,15 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     }
     let path = format!("/v1/machine/{}/branch", args.address.machine);
     if !args.codes.is_empty() {
-        let vary: Vec<_> = args.codes.iter().map(|code| json!({ "code": code })).collect();
+        let codes = match args.codes.as_slice() {
+            [one] => vec![one; count.min(MOST) as usize],
+            several if several.len() as u64 == count => several.iter().collect(),
+            several => {
+                let message = format!("{count} machines and {} pieces of code", several.len());
+                return Err(Failure::usage(message).hint("give one for all, or one for each"));
+            }
+        };
+        let vary: Vec<_> = codes.iter().map(|code| json!({ "code": code })).collect();
         body["vary"] = json!(vary);
         body["stream"] = true.into();
         if let Some(seconds) = args.timeout {
