@@ -290,6 +290,8 @@ fn the_past_and_relatives_from_the_command_line() {
     let explored = kept.well(&["explore", "work", "-c", "x += 1", "-c", "x -= 1", "--score", "x"]);
     assert!(explored.contains("work is the best"), "{explored}");
     assert_eq!(kept.well(&["exec", "work", "x"]), "3\n");
+    let same = kept.well(&["branch", "work", "-n", "3", "-c", "x + 1"]);
+    assert_eq!(same.lines().count(), 3, "{same}");
     let varied = kept.well(&["branch", "work", "-c", "x * 10", "-c", "print('hi')"]);
     assert!(varied.contains("  30\n") && varied.contains("  hi\n"), "{varied}");
     let disk = kept.well(&["machine", "disk", "work"]);
