@@ -15,13 +15,16 @@ mod import;
 mod label;
 mod login;
 mod logout;
+mod logs;
 mod machine;
 mod making;
 mod mcp;
 mod pairs;
 mod peek;
 mod promote;
+mod ps;
 mod repl;
+mod rm;
 mod rollback;
 mod run;
 mod serve;
@@ -52,6 +55,14 @@ pub enum Command {
     Machine(machine::Machine),
     /// Run code on a machine
     Exec(exec::Args),
+    /// List machines, newest first
+    Ls(machine::List),
+    /// List the machines in memory, and what each runs
+    Ps,
+    /// Print the output and the end of an instruction, such as `work@3`
+    Logs(logs::Args),
+    /// Remove machines and all they hold
+    Rm(rm::Args),
     /// Copy files into a machine or out of it, as `machine:path`
     Cp(cp::Args),
     /// List a machine's instructions and checkpoints
@@ -126,6 +137,10 @@ impl Command {
             Command::Repl(args) => repl::run(args, context),
             Command::Machine(command) => command.run(context),
             Command::Exec(args) => exec::run(args, context),
+            Command::Ls(args) => machine::list(args, context),
+            Command::Ps => ps::run(context),
+            Command::Logs(args) => logs::run(args, context),
+            Command::Rm(args) => rm::run(args, context),
             Command::Cp(args) => cp::run(args, context),
             Command::History(args) => history::run(args, context),
             Command::Undo(args) => undo::run(args, context),

@@ -109,8 +109,19 @@ pub fn run(
 ) -> Result<Instruction> {
     client.block(async {
         let seq = send(client, machine, order).await?;
-        Follow { client, machine, seq, each, from: 0 }.until_end().await
+        Follow { client, machine, seq, each, from: 0, ours: true }.until_end().await
     })
+}
+
+/// Follows an instruction that was sent before. Ctrl-C leaves it to itself.
+pub fn follow(
+    client: &Client,
+    machine: &str,
+    seq: u64,
+    each: impl FnMut(&Chunk),
+) -> Result<Instruction> {
+    let follow = Follow { client, machine, seq, each, from: 0, ours: false };
+    client.block(follow.until_end())
 }
 
 struct Follow<'a, Each> {
@@ -120,6 +131,8 @@ struct Follow<'a, Each> {
     each: Each,
     /// The next line of output that is wanted.
     from: u64,
+    /// Whether this command sent it, so that the first Ctrl-C interrupts it.
+    ours: bool,
 }
 
 impl<Each: FnMut(&Chunk)> Follow<'_, Each> {
@@ -166,9 +179,9 @@ impl<Each: FnMut(&Chunk)> Follow<'_, Each> {
         }
     }
 
-    /// The first Ctrl-C interrupts the instruction; a further one leaves it to itself.
+    /// The first Ctrl-C interrupts an instruction of ours; a further one leaves it to itself.
     async fn interrupt(&self, asked: usize) -> Result<()> {
-        if asked > 1 {
+        if asked > 1 || !self.ours {
             let message = format!("left `{}@{}` while it runs", self.machine, self.seq);
             let hint = format!("`stasis history {}` shows what became of it", self.machine);
             return Err(Failure::new("interrupted", message).hint(hint));

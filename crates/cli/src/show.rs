@@ -14,7 +14,7 @@ mod transfer;
 pub use clean::clean;
 pub use progress::Progress;
 pub use result::{Screen, colours, show_chunk, went_well};
-pub use table::{Table, age, object, one_line};
+pub use table::{Table, age, object, one_line, size};
 pub use transfer::Transfer;
 
 use serde::Serialize;

@@ -115,6 +115,60 @@ fn a_machines_life_by_hand() {
 }
 
 #[test]
+fn what_ran_can_be_read_later() {
+    let kept = Kept::new();
+    kept.well(&["machine", "new", "work"]);
+    kept.well(&["exec", "work", "print('out')\n6 * 7"]);
+    assert_eq!(kept.well(&["logs", "work@0"]), "out\n42\n");
+    let code = "import time\nprint('begun', flush=True)\ntime.sleep(600)";
+    assert_eq!(kept.well(&["exec", "--detach", "work", code]), "work@1\n");
+    let end = Instant::now() + Duration::from_secs(60);
+    while !kept.well(&["logs", "work"]).contains("begun") {
+        assert!(Instant::now() < end, "no output within a minute");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let said = kept.run(&["logs", "work"]);
+    assert!(said.stderr().contains("work@1 has not ended"), "{}", said.stderr());
+    let table = kept.well(&["ps"]);
+    let row = table.lines().nth(1).expect("a row for `work`");
+    assert!(row.starts_with("work  running  1"), "{table}");
+    kept.well(&["exec", "--interrupt", "work", "'next'"]);
+    let said = kept.run(&["logs", "--follow", "work@1"]);
+    assert_eq!((said.code(), said.stdout().as_str()), (1, "begun\n"), "{}", said.stderr());
+    assert_eq!(kept.run(&["logs", "work@99"]).code(), 3);
+    kept.well(&["machine", "swap", "work"]);
+    assert_eq!(kept.well(&["ps"]).lines().count(), 1);
+}
+
+#[test]
+fn machines_are_removed_by_tag_by_state_or_all() {
+    let kept = Kept::new();
+    for (name, team) in [("a", "red"), ("b", "red"), ("c", "blue"), ("d", "blue")] {
+        kept.well(&["machine", "new", name, "--tag", &format!("team={team}")]);
+    }
+    let names = || -> Vec<String> {
+        let list = kept.run(&["ls", "--json"]).json();
+        let all = list["machines"].as_array().expect("a list");
+        let mut names: Vec<String> =
+            all.iter().map(|one| one["name"].as_str().expect("a name").to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(kept.run(&["rm"]).code(), 2);
+    assert_eq!(kept.run(&["rm", "a", "--tag", "team=red"]).code(), 2);
+    assert_eq!(kept.run(&["rm", "a", "--all"]).code(), 2);
+    assert_eq!(names(), ["a", "b", "c", "d"]);
+    kept.well(&["rm", "--tag", "team=red"]);
+    assert_eq!(names(), ["c", "d"]);
+    kept.well(&["exec", "c", "1"]);
+    kept.well(&["machine", "swap", "c"]);
+    kept.well(&["rm", "--state", "swapped", "--tag", "team=blue"]);
+    assert!(!names().contains(&"c".to_owned()));
+    kept.well(&["rm", "--all"]);
+    assert_eq!(names(), Vec::<String>::new());
+}
+
+#[test]
 fn a_conversation_goes_on_later() {
     let kept = Kept::new();
     kept.well(&["machine", "new", "work"]);

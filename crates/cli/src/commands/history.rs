@@ -59,7 +59,7 @@ fn show_all(client: &Client, machine: &str, limit: u64, files: bool, as_json: bo
     }
     let kept: BTreeMap<u64, Point> =
         checkpoints.into_iter().map(|point| (point.seq, point)).collect();
-    let head = ["SEQ", "WHEN", "STATUS", "MS", "CHECKPOINT", "KIB", "CHANGED", "CODE"];
+    let head = ["SEQ", "WHEN", "STATUS", "MS", "CHECKPOINT", "SIZE", "CHANGED", "CODE"];
     let mut table = Table::new(head);
     for instruction in instructions {
         table.row(row(&instruction, kept.get(&instruction.seq), machine));
@@ -76,7 +76,7 @@ fn row(instruction: &Instruction, kept: Option<&Point>, machine: &str) -> [Strin
         status(instruction).to_owned(),
         runtime.unwrap_or_default(),
         kept.map(|point| checkpoint(machine, point)).unwrap_or_default(),
-        kept.map(|point| point.bytes.div_ceil(1024).to_string()).unwrap_or_default(),
+        kept.map(|point| show::size(point.bytes)).unwrap_or_default(),
         kept.map(changed).unwrap_or_default(),
         one_line(&instruction.code, 60),
     ]

@@ -28,10 +28,7 @@ pub enum Machine {
     /// Change a machine
     Set(Set),
     /// Remove machines and all they hold
-    Rm {
-        #[arg(required = true)]
-        names: Vec<Name>,
-    },
+    Rm(super::rm::Args),
     /// Move a machine out of memory
     Swap { name: Name },
     /// Bring a machine into memory before it is spoken to
@@ -75,15 +72,41 @@ pub struct New {
 
 #[derive(clap::Args)]
 pub struct List {
-    /// Only those with this tag
-    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = pair)]
-    tags: Vec<(String, String)>,
-    /// Only those in this state
-    #[arg(long, value_name = "STATE")]
-    state: Option<InState>,
+    #[command(flatten)]
+    filter: Filter,
     /// List them again whenever something changes
     #[arg(long)]
     watch: bool,
+}
+
+/// Which machines are meant: those that fit everything given.
+#[derive(clap::Args)]
+pub struct Filter {
+    /// Only machines with this tag
+    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = pair)]
+    tags: Vec<(String, String)>,
+    /// Only machines in this state
+    #[arg(long, value_name = "STATE")]
+    state: Option<InState>,
+}
+
+impl Filter {
+    pub fn is_empty(&self) -> bool {
+        self.tags.is_empty() && self.state.is_none()
+    }
+
+    /// The query that lists these machines.
+    pub fn query(self) -> Value {
+        let mut query = json!({ "tags": map(self.tags) });
+        if let Some(state) = self.state {
+            query["state"] = json!(match state {
+                InState::Ready => State::Ready,
+                InState::Running => State::Running,
+                InState::Swapped => State::Swapped,
+            });
+        }
+        query
+    }
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -153,10 +176,10 @@ impl Machine {
         let client = context.client()?;
         match self {
             Machine::New(args) => new(args, &client, context.json)?,
-            Machine::List(args) => return list(args, &client, context.json),
+            Machine::List(args) => return list(args, context),
             Machine::Get { name, watch } => return get(&name, watch, &client, context.json),
             Machine::Set(args) => set(args, &client, context.json)?,
-            Machine::Rm { names } => remove(&names, &client, context.json)?,
+            Machine::Rm(args) => return super::rm::run(args, context),
             Machine::Swap { name } => tell(&client, &name, "swap", context.json)?,
             Machine::Wake { name } => tell(&client, &name, "wake", context.json)?,
             Machine::Watch(args) => return super::watch::run(args, context),
@@ -206,18 +229,12 @@ struct Page {
     next: Option<Value>,
 }
 
-fn list(args: List, client: &Client, as_json: bool) -> Result<ExitCode> {
-    let mut query = json!({ "tags": map(args.tags) });
-    if let Some(state) = args.state {
-        query["state"] = json!(match state {
-            InState::Ready => State::Ready,
-            InState::Running => State::Running,
-            InState::Swapped => State::Swapped,
-        });
-    }
-    let look = || look(client, query.clone(), as_json);
+pub fn list(args: List, context: &Context) -> Result<ExitCode> {
+    let client = context.client()?;
+    let query = args.filter.query();
+    let look = || look(&client, query.clone(), context.json);
     if args.watch {
-        return super::watch::again(client, String::new(), look);
+        return super::watch::again(&client, String::new(), look);
     }
     look()?;
     Ok(ExitCode::SUCCESS)
@@ -258,7 +275,7 @@ pub fn all(client: &Client, mut query: Value) -> Result<Vec<stasis_api::Machine>
     }
 }
 
-fn state_word(machine: &stasis_api::Machine) -> String {
+pub fn state_word(machine: &stasis_api::Machine) -> String {
     let word = match machine.state {
         State::Ready => "ready",
         State::Running => "running",
@@ -281,17 +298,6 @@ fn set(args: Set, client: &Client, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-fn remove(names: &[Name], client: &Client, as_json: bool) -> Result<()> {
-    for name in names {
-        let removed = client.delete(&format!("/v1/machine/{name}"))?;
-        match as_json {
-            true => show::json(&removed),
-            false => eprintln!("removed {name}"),
-        }
-    }
-    Ok(())
-}
-
 fn tell(client: &Client, name: &Name, verb: &str, as_json: bool) -> Result<()> {
     let machine: stasis_api::Machine =
         client.post(&format!("/v1/machine/{name}/{verb}"), &json!({}))?;
@@ -306,9 +312,19 @@ fn disk(client: &Client, name: &Name, as_json: bool) -> Result<()> {
     let used: DiskUse = client.get(&format!("/v1/machine/{name}/disk"))?;
     match as_json {
         true => show::json(&used),
-        false => show::object(&json!(used)),
+        false => show::object(&with_sizes(json!(used))),
     }
     Ok(())
+}
+
+/// Counts of bytes as people read them.
+fn with_sizes(mut value: Value) -> Value {
+    for (key, field) in value.as_object_mut().into_iter().flatten() {
+        if let (true, Some(bytes)) = (key.ends_with("bytes"), field.as_u64()) {
+            *field = show::size(bytes).into();
+        }
+    }
+    value
 }
 
 fn show_value(machine: &stasis_api::Machine, as_json: bool) {

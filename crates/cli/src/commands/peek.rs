@@ -49,9 +49,9 @@ fn vars(client: &Client, base: &str, as_json: bool) -> Result<()> {
         show::json(&list);
         return Ok(());
     }
-    let mut table = Table::new(["NAME", "TYPE", "SHAPE", "BYTES", "VALUE"]);
+    let mut table = Table::new(["NAME", "TYPE", "SHAPE", "SIZE", "VALUE"]);
     for var in list.vars {
-        let bytes = var.bytes.map(|bytes| bytes.to_string());
+        let bytes = var.bytes.map(show::size);
         let (shape, bytes) = (var.shape.unwrap_or_default(), bytes.unwrap_or_default());
         table.row([var.name, var.kind, shape, bytes, var.repr]);
     }
@@ -88,7 +88,7 @@ fn table(list: FileViews) {
         let at = one.modified_at.to_string();
         table.row([
             format!("{:04o}", one.mode),
-            one.size.to_string(),
+            show::size(one.size),
             at.split('.').next().unwrap_or_default().to_owned(),
             format!("/{}{slash}", one.path),
         ]);

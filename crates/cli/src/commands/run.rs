@@ -8,7 +8,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::session::{self, Order, Timeout};
 use crate::show::{self, Screen, show_chunk};
 use serde_json::json;
-use stasis_api::{Chunk, Machine, Name, Network, NewMachine};
+use stasis_api::{Chunk, Instruction, Machine, Name, Network, NewMachine};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
@@ -74,12 +74,20 @@ fn find(client: &Client, name: Option<&Name>, network: Option<Network>) -> Resul
 
 /// Runs an instruction and shows it; the exit code says whether it went well.
 pub fn instruct(client: &Client, machine: &str, order: &Order, as_json: bool) -> Result<ExitCode> {
+    show_run(machine, as_json, |each| session::run(client, machine, order, each))
+}
+
+/// Shows output as `run` hands it over, and then how the instruction ended.
+pub fn show_run(
+    machine: &str,
+    as_json: bool,
+    run: impl FnOnce(&mut dyn FnMut(&Chunk)) -> Result<Instruction>,
+) -> Result<ExitCode> {
     let mut outputs = Vec::new();
-    let each = |chunk: &Chunk| match as_json {
+    let instruction = run(&mut |chunk: &Chunk| match as_json {
         true => outputs.push(chunk.clone()),
         false => show_chunk(chunk),
-    };
-    let instruction = session::run(client, machine, order, each)?;
+    })?;
     let well = match as_json {
         true => {
             show::json(&json!({
