@@ -10,7 +10,7 @@ use stasis_sys::socket::MAX_FDS;
 use stasis_sys::{below, fds, files, libc, mount, namespace};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub struct Mounts {
     pub root: OwnedFd,
@@ -22,12 +22,17 @@ pub struct Mounts {
 /// Where the machine's shared memory files live in its root, so that they belong to its files.
 const SHM: [&str; 2] = [".stasis", "shm"];
 
+/// Numbers from here on are for the few descriptors that are ours.
+const OWN: i32 = 500;
+
 /// The init's whole life.
 pub fn run(started: io::Result<Mounts>, spec: &WallsSpec, socket: OwnedFd) -> ! {
-    let control = match keep_only(socket) {
-        Ok(control) => control,
+    let (started, control) = match keep_only(started, &socket) {
+        Ok(kept) => kept,
         Err(_) => process::exit_now(2),
     };
+    // its number was closed with all others
+    std::mem::forget(socket);
     let set_up = started.and_then(|mounts| enter_walls(spec, mounts));
     let tun = match set_up {
         Ok(tun) => tun,
@@ -43,11 +48,31 @@ pub fn run(started: io::Result<Mounts>, spec: &WallsSpec, socket: OwnedFd) -> ! 
     process::exit_now(i32::from(serve(&control, &tun).is_err()))
 }
 
-/// The spawner's other descriptors are not ours to hold: they would keep sockets open.
-fn keep_only(socket: OwnedFd) -> io::Result<OwnedFd> {
+/// Gives up the spawner's descriptors. They are not ours to hold: they would keep sockets open, and
+/// the spawner's own socket builds machines.
+fn keep_only(
+    started: io::Result<Mounts>,
+    socket: &OwnedFd,
+) -> io::Result<(io::Result<Mounts>, OwnedFd)> {
     process::default_signals();
     process::set_name("stasis-init")?;
-    fds::duplicate_above(socket.as_fd(), 500)
+    let control = fds::duplicate_above(socket.as_fd(), OWN)?;
+    let keep = |fd: OwnedFd| -> io::Result<OwnedFd> {
+        let copy = fds::duplicate_above(fd.as_fd(), OWN)?;
+        std::mem::forget(fd);
+        Ok(copy)
+    };
+    let keep_all = |mounts: Mounts| -> io::Result<Mounts> {
+        Ok(Mounts { root: keep(mounts.root)?, dev: keep(mounts.dev)?, tun: keep(mounts.tun)? })
+    };
+    let started = started.and_then(keep_all);
+    let nothing = File::open("/dev/null")?;
+    fds::place(nothing.as_fd(), 0)?;
+    std::mem::forget(nothing);
+    fds::close_range(3, OWN as u32 - 1)?;
+    let highest = started.as_ref().map_or(&control, |mounts| &mounts.tun).as_raw_fd();
+    fds::close_range(highest.max(control.as_raw_fd()) as u32 + 1, u32::MAX)?;
+    Ok((started, control))
 }
 
 /// Returns the device that makes interfaces, which is ours alone.

@@ -18,11 +18,12 @@ const LONG: Duration = Duration::from_secs(60);
 type Test = fn(&Lab) -> Result<(), Failed>;
 
 pub fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         ("a_root_with_a_link_for_shared_memory", root_with_links),
         ("an_image_with_a_link_for_shared_memory", image_with_links),
         ("an_image_that_opens_the_memory_of_init", memory_of_init),
         ("an_image_that_opens_a_pipe_nobody_writes", silent_pipe),
+        ("init_holds_nothing_of_the_spawner", held_by_init),
     ];
     let trial = |(name, run): (&str, Test)| {
         let lab = lab.clone();
@@ -142,4 +143,21 @@ fn silent_pipe(lab: &Lab) -> Result<(), Failed> {
         open_also(manifest, "/silent", 0);
     })?;
     expect("a FIFO as a file", error, "FIFO")
+}
+
+/// Its line to the engine and the device that makes interfaces, beside the three of every process.
+/// Whoever got hold of the init would have what it holds.
+fn held_by_init(lab: &Lab) -> Result<(), Failed> {
+    let machine = launch(&lab.engine(WallsConfig::default()));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", machine.tree().pid()))?;
+    let init = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap_or("").trim();
+    let mut held = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{init}/fd"))?.flatten() {
+        held.push((entry.file_name(), std::fs::read_link(entry.path()).unwrap_or_default()));
+    }
+    let sockets = held.iter().filter(|(_, to)| to.to_string_lossy().starts_with("socket:"));
+    if held.len() == 5 && sockets.count() == 1 {
+        return Ok(());
+    }
+    Err(format!("the init holds {held:?}").into())
 }
