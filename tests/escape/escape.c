@@ -10,16 +10,21 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -208,6 +213,25 @@ static long packet_socket(const char *a) { return family(AF_PACKET, SOCK_DGRAM, 
 static long generic_netlink(const char *a) { return family(AF_NETLINK, SOCK_RAW, 16); }
 static long vsock(const char *a) { return family(AF_VSOCK, SOCK_STREAM, 0); }
 static long route_netlink(const char *a) { return family(AF_NETLINK, SOCK_RAW, 0); }
+static long multipath(const char *a) { return family(AF_INET, SOCK_STREAM, 262); }
+static long partial_checksums(const char *a) { return family(AF_INET, SOCK_DGRAM, IPPROTO_UDPLITE); }
+static long socket_option(int level, int option, const void *value, socklen_t size) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    return setsockopt(fd, level, option, value, size);
+}
+static long upper_layer(const char *a) { // a kernel without the protocol, or a socket without a peer, was asked
+    long set = socket_option(IPPROTO_TCP, TCP_ULP, "tls", 3);
+    return set < 0 && (errno == ENOENT || errno == ENOTCONN) ? 0 : set;
+}
+static long socket_filter(const char *a) {
+    struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, 0xffff);
+    struct sock_fprog program = {1, &all};
+    return socket_option(SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+static long packet_tables(const char *a) { // needs rights in the namespace, if it arrives
+    long set = socket_option(IPPROTO_IP, 64 /* replace a table */, "", 0);
+    return set < 0 && errno == EPERM ? 0 : set;
+}
 static long connect_port(const char *port) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in to = {AF_INET, htons(atoi(port)), {htonl(INADDR_LOOPBACK)}};
@@ -218,6 +242,43 @@ static long connect_abstract(const char *name) {
     struct sockaddr_un to = {AF_UNIX};
     strncpy(to.sun_path + 1, name, sizeof to.sun_path - 2);
     return connect(fd, (struct sockaddr *)&to, offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+}
+
+// ---- arguments of calls that are allowed ----
+static long file_size(const char *a) { // a request that is harmless, and in no list
+    off_t size;
+    int fd = open("/tmp", O_RDONLY);
+    return ioctl(fd, 0x5460 /* FIOQSIZE */, &size);
+}
+static long line_discipline(const char *a) {
+    int number = 0, fd = open("/dev/ptmx", O_RDWR | O_NOCTTY);
+    return fd < 0 ? -1 : ioctl(fd, TIOCSETD, &number);
+}
+static long lease(const char *a) {
+    int fd = open("/tmp/escape-lease", O_CREAT | O_RDONLY, 0600);
+    long taken = fcntl(fd, F_SETLEASE, F_WRLCK);
+    int error = errno;
+    unlink("/tmp/escape-lease");
+    errno = error;
+    return taken;
+}
+static long hold_calls(const char *a) {
+    struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog program = {1, &all};
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program) < 0 ? -1 : 0;
+}
+static long divert_calls(const char *a) { // those made from nowhere
+    return prctl(59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, 0x1000, 0x7fffffffe000, 0);
+}
+static long set_core_limit(const char *bytes) {
+    struct rlimit limit = {atoi(bytes), atoi(bytes)}, before, after;
+    if (getrlimit(RLIMIT_CORE, &before) || setrlimit(RLIMIT_CORE, &limit) || getrlimit(RLIMIT_CORE, &after)) return -1;
+    errno = EPERM; // told that it was done
+    return before.rlim_max == after.rlim_max ? -1 : 0;
+}
+static long crash(const char *a) {
+    raise(SIGSEGV);
+    return 0;
 }
 
 // ---- using things up ----
@@ -288,7 +349,10 @@ static const struct {
     ATTEMPT(kernel_log),       ATTEMPT(own_landlock),     ATTEMPT(old_calls),       ATTEMPT(raw_socket),
     ATTEMPT(packet_socket),    ATTEMPT(generic_netlink),  ATTEMPT(vsock),           ATTEMPT(route_netlink),
     ATTEMPT(connect_port),     ATTEMPT(connect_abstract), ATTEMPT(processes),       ATTEMPT(memory),
-    ATTEMPT(descriptors),      ATTEMPT(one_file),         ATTEMPT(many_files),
+    ATTEMPT(descriptors),      ATTEMPT(one_file),         ATTEMPT(many_files),      ATTEMPT(multipath),
+    ATTEMPT(partial_checksums), ATTEMPT(upper_layer),     ATTEMPT(socket_filter),   ATTEMPT(packet_tables),
+    ATTEMPT(file_size),       ATTEMPT(line_discipline),  ATTEMPT(lease),           ATTEMPT(hold_calls),
+    ATTEMPT(divert_calls),     ATTEMPT(set_core_limit),   ATTEMPT(crash),
 };
 
 static void answer(const char *name, const char *argument) {

@@ -9,6 +9,7 @@ use crate::error::{Doing, Error, Result};
 use crate::plan;
 use stasis_image::model::*;
 use stasis_sandbox::{Cgroups, Group, IdRange, IdRanges, Limits, WallsConfig, cgroup, seccomp};
+use stasis_spawner::CORE_LIMIT;
 use stasis_spawner::protocol::{Confine, Entrance, LandlockRules};
 use stasis_sys::landlock::Ruleset;
 use stasis_sys::{landlock, libc};
@@ -73,16 +74,8 @@ impl Confinement {
             unprivileged: self.config.unprivileged,
             landlock: rules,
             filter: self.filter().to_vec(),
-            limits: self.limits(limits),
+            limits: own_limits(limits),
         }
-    }
-
-    fn limits(&self, limits: &Limits) -> Vec<(u32, u64)> {
-        let size = limits.disk.map(|disk| (libc::RLIMIT_FSIZE, disk.bytes));
-        let descriptors = limits.descriptors.map(|most| (libc::RLIMIT_NOFILE, most));
-        // a core would be written by the host, wherever that keeps them
-        let core = self.config.unprivileged.then_some((libc::RLIMIT_CORE, 0));
-        size.into_iter().chain(descriptors).chain(core).collect()
     }
 
     /// The filter every process of a machine must be under; empty for none.
@@ -96,7 +89,8 @@ impl Confinement {
             Entrance::Tasks(count) => count,
             Entrance::None | Entrance::Directory => 0,
         };
-        plan::Confine { filter: self.filter(), landlock: self.landlock.as_ref(), tasks }
+        let core = self.config.unprivileged.then_some(CORE_LIMIT);
+        plan::Confine { filter: self.filter(), landlock: self.landlock.as_ref(), tasks, core }
     }
 
     /// Whether an image's processes may come back behind these walls. Filters need no check: the
@@ -115,6 +109,13 @@ impl Confinement {
         }
         Ok(())
     }
+}
+
+/// Limits of a launched program's processes.
+fn own_limits(limits: &Limits) -> Vec<(u32, u64)> {
+    let size = limits.disk.map(|disk| (libc::RLIMIT_FSIZE, disk.bytes));
+    let descriptors = limits.descriptors.map(|most| (libc::RLIMIT_NOFILE, most));
+    size.into_iter().chain(descriptors).collect()
 }
 
 fn is_privileged(thread: &Thread) -> bool {

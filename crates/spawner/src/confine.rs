@@ -2,6 +2,7 @@
 //!
 //! Everything here fails closed: a step that does not succeed ends the start.
 
+use stasis_spawner::CORE_LIMIT;
 use stasis_spawner::protocol::{Confine, LandlockRules, User};
 use stasis_sys::landlock::{self, Ruleset};
 use stasis_sys::{libc, mount, process, seccomp};
@@ -17,6 +18,7 @@ pub fn apply(confine: &Confine, user: &User) -> io::Result<()> {
         process::lower_limit(*resource, *limit).map_err(named("set a limit"))?;
     }
     if confine.unprivileged {
+        process::fix_limit(libc::RLIMIT_CORE, CORE_LIMIT).map_err(named(NO_CORES))?;
         process::set_groups(&user.groups).map_err(named("set groups"))?;
         process::drop_bounding_set().map_err(named("narrow the bounding set"))?;
         process::set_ids(user.uid, user.gid).map_err(named("set ids"))?;
@@ -33,6 +35,8 @@ pub fn apply(confine: &Confine, user: &User) -> io::Result<()> {
     }
     Ok(())
 }
+
+const NO_CORES: &str = "limit core files to 1 byte (the service's hard limit must allow that much)";
 
 fn ruleset(rules: &LandlockRules) -> Ruleset {
     Ruleset { handled_files: rules.handled_files, scoped: rules.scoped, below: rules.below.clone() }

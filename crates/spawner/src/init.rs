@@ -7,10 +7,10 @@ use crate::{confine, network, objects, sockets};
 use stasis_spawner::protocol::{self, Confine, InitReply, InitRequest, LaunchSpec, WallsSpec};
 use stasis_sys::process::{self, Forked};
 use stasis_sys::socket::MAX_FDS;
-use stasis_sys::{fds, libc, mount, namespace};
+use stasis_sys::{below, fds, files, libc, mount, namespace};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub struct Mounts {
     pub root: OwnedFd,
@@ -20,14 +20,19 @@ pub struct Mounts {
 }
 
 /// Where the machine's shared memory files live in its root, so that they belong to its files.
-const SHM: &str = ".stasis/shm";
+const SHM: [&str; 2] = [".stasis", "shm"];
+
+/// Numbers from here on are for the few descriptors that are ours.
+const OWN: i32 = 500;
 
 /// The init's whole life.
 pub fn run(started: io::Result<Mounts>, spec: &WallsSpec, socket: OwnedFd) -> ! {
-    let control = match keep_only(socket) {
-        Ok(control) => control,
+    let (started, control) = match keep_only(started, &socket) {
+        Ok(kept) => kept,
         Err(_) => process::exit_now(2),
     };
+    // its number was closed with all others
+    std::mem::forget(socket);
     let set_up = started.and_then(|mounts| enter_walls(spec, mounts));
     let tun = match set_up {
         Ok(tun) => tun,
@@ -43,11 +48,31 @@ pub fn run(started: io::Result<Mounts>, spec: &WallsSpec, socket: OwnedFd) -> ! 
     process::exit_now(i32::from(serve(&control, &tun).is_err()))
 }
 
-/// The spawner's other descriptors are not ours to hold: they would keep sockets open.
-fn keep_only(socket: OwnedFd) -> io::Result<OwnedFd> {
+/// Gives up the spawner's descriptors. They are not ours to hold: they would keep sockets open, and
+/// the spawner's own socket builds machines.
+fn keep_only(
+    started: io::Result<Mounts>,
+    socket: &OwnedFd,
+) -> io::Result<(io::Result<Mounts>, OwnedFd)> {
     process::default_signals();
     process::set_name("stasis-init")?;
-    fds::duplicate_above(socket.as_fd(), 500)
+    let control = fds::duplicate_above(socket.as_fd(), OWN)?;
+    let keep = |fd: OwnedFd| -> io::Result<OwnedFd> {
+        let copy = fds::duplicate_above(fd.as_fd(), OWN)?;
+        std::mem::forget(fd);
+        Ok(copy)
+    };
+    let keep_all = |mounts: Mounts| -> io::Result<Mounts> {
+        Ok(Mounts { root: keep(mounts.root)?, dev: keep(mounts.dev)?, tun: keep(mounts.tun)? })
+    };
+    let started = started.and_then(keep_all);
+    let nothing = File::open("/dev/null")?;
+    fds::place(nothing.as_fd(), 0)?;
+    std::mem::forget(nothing);
+    fds::close_range(3, OWN as u32 - 1)?;
+    let highest = started.as_ref().map_or(&control, |mounts| &mounts.tun).as_raw_fd();
+    fds::close_range(highest.max(control.as_raw_fd()) as u32 + 1, u32::MAX)?;
+    Ok((started, control))
 }
 
 /// Returns the device that makes interfaces, which is ours alone.
@@ -57,33 +82,61 @@ fn enter_walls(spec: &WallsSpec, mounts: Mounts) -> io::Result<OwnedFd> {
     process::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0)?;
     process::setsid()?;
     mount::mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, None)?;
+    let Mounts { root, dev, tun } = mounts;
     // any directory serves: the overlay covers it only in this namespace, and becomes its root
-    mount::attach(mounts.root.as_fd(), "/tmp").map_err(named("attach the root"))?;
+    mount::attach(root.as_fd(), "/tmp").map_err(named("attach the root"))?;
+    mount_inside(&root, &dev, spec.mask_proc)?;
     std::env::set_current_dir("/tmp")?;
-    mount_inside(&mounts.dev, spec.mask_proc)?;
+    if spec.mask_proc {
+        confine::mask_proc().map_err(named("mask /proc"))?;
+    }
     namespace::pivot_to_cwd().map_err(named("pivot to the root"))?;
     mount::unmount_detached(".").map_err(named("leave the old root"))?;
     std::env::set_current_dir("/")?;
-    let Mounts { tun, .. } = mounts;
     namespace::loopback_up().map_err(named("bring up loopback"))?;
     process::set_hostname(&spec.hostname)?;
     namespace::unshare(libc::CLONE_NEWCGROUP).map_err(named("unshare the cgroup namespace"))?;
     Ok(tun)
 }
 
-/// File systems below the new root, which is the current directory.
-fn mount_inside(dev: &OwnedFd, mask_proc: bool) -> io::Result<()> {
-    let secure = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    let options = mask_proc.then_some("hidepid=invisible");
-    mount::mount("proc", "proc", "proc", secure, options).map_err(named("mount /proc"))?;
-    mount::attach(dev.as_fd(), "dev").map_err(named("attach /dev"))?;
-    let options = Some("newinstance,ptmxmode=0666,mode=0620");
-    mount::mount("devpts", "dev/pts", "devpts", libc::MS_NOSUID | libc::MS_NOEXEC, options)
-        .map_err(named("mount /dev/pts"))?;
-    std::fs::create_dir_all(SHM)?;
-    std::fs::set_permissions(SHM, std::os::unix::fs::PermissionsExt::from_mode(0o1777))?;
-    mount::mount(SHM, "dev/shm", "", libc::MS_BIND, None).map_err(named("bind /dev/shm"))?;
-    if mask_proc { confine::mask_proc().map_err(named("mask /proc")) } else { Ok(()) }
+/// File systems below the new root. The machine or its image chose what lies there, and until the
+/// pivot a link in it would lead to the host: every place is opened without following one.
+fn mount_inside(root: &OwnedFd, dev: &OwnedFd, mask_proc: bool) -> io::Result<()> {
+    let options: &[_] = if mask_proc { &[("hidepid", "invisible")] } else { &[] };
+    let quiet = mount::ATTR_NOSUID | mount::ATTR_NOEXEC;
+    let proc = mount::detached("proc", options, quiet | mount::ATTR_NODEV);
+    place(proc, root, "proc")?;
+    place(dev.try_clone(), root, "dev")?;
+    let options = [("ptmxmode", "0666"), ("mode", "0620")];
+    place(mount::detached("devpts", &options, quiet), dev, "pts")?;
+    place(shared_memory(root), dev, "shm")
+}
+
+fn place(tree: io::Result<OwnedFd>, dir: &OwnedFd, name: &'static str) -> io::Result<()> {
+    let attempt = || {
+        let flags = libc::O_PATH | libc::O_DIRECTORY;
+        let at = files::open_straight(dir.as_fd(), name, flags)?;
+        mount::attach_to(tree?.as_fd(), at.as_fd())
+    };
+    let failed = |error: io::Error| {
+        io::Error::new(error.kind(), format!("mount the machine's {name}: {error}"))
+    };
+    attempt().map_err(failed)
+}
+
+/// The directory that becomes `/dev/shm`.
+fn shared_memory(root: &OwnedFd) -> io::Result<OwnedFd> {
+    let mut dir = root.try_clone()?;
+    for name in SHM {
+        match below::make_dir(dir.as_fd(), name, 0o755) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        dir = files::open_straight(dir.as_fd(), name, libc::O_RDONLY | libc::O_DIRECTORY)?;
+    }
+    let dir = File::from(dir);
+    dir.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o1777))?;
+    mount::clone_dir(dir.as_fd())
 }
 
 fn named(what: &'static str) -> impl Fn(io::Error) -> io::Error {

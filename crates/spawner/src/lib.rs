@@ -13,6 +13,11 @@
 
 #![deny(unsafe_code)]
 
+/// The size of core file that a machine's processes may write, soft and hard. Less than a page, so
+/// that there is no file; and the one value under which the kernel starts no piped core handler,
+/// which would run as the host's root. Zero does not stop that.
+pub const CORE_LIMIT: u64 = 1;
+
 pub mod layout;
 pub mod program;
 pub mod protocol;

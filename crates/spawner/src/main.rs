@@ -10,6 +10,7 @@ mod objects;
 mod sockets;
 mod walls;
 
+use stasis_spawner::CORE_LIMIT;
 use stasis_spawner::protocol::{self, SpawnReply, SpawnRequest};
 use stasis_sys::process::{self, Forked};
 use stasis_sys::{fds, libc};
@@ -34,6 +35,7 @@ fn main() {
 fn serve(control: &OwnedFd) -> io::Result<()> {
     // templates are made by a process that ends at once; they come to us and are reaped here
     process::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)?;
+    allow_core_limit();
     let devices = walls::Devices::make()?;
     loop {
         if !fds::poll_readable(control.as_fd(), 1000)? {
@@ -54,6 +56,14 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
             SpawnRequest::Walls(spec) => walls::build(&spec, &devices, socket, &entrances),
         };
         reply(control, made)?;
+    }
+}
+
+/// A host may have lowered the hard limit to zero. Machines need one byte more, and a launch in
+/// which that does not work says so.
+fn allow_core_limit() {
+    if process::rlimit_of(0, libc::RLIMIT_CORE).is_ok_and(|(_, hard)| hard < CORE_LIMIT) {
+        let _ = process::fix_limit(libc::RLIMIT_CORE, CORE_LIMIT);
     }
 }
 

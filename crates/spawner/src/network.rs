@@ -8,14 +8,15 @@
 //! dropped by the engine.
 
 use stasis_spawner::protocol::Link;
-use stasis_sys::{files, libc, mount, net};
+use stasis_sys::{below, files, libc, mount, net};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 const NAME: &str = "tun0";
-const RESOLV_CONF: &str = "/etc/resolv.conf";
+const ETC: &str = "etc";
+const RESOLV_CONF: &str = "resolv.conf";
 
 /// A handle on the device, in a file system that is mounted nowhere.
 pub fn node() -> io::Result<OwnedFd> {
@@ -40,20 +41,37 @@ pub fn make(link: &Link, node: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(tun)
 }
 
-/// Says where names are asked for, in the machine's own files, unless it is said already. What
-/// was there may be a link of an image's; it is replaced, not followed.
+/// Writes the machine's resolv.conf unless it says the same already. An image chose what is there:
+/// no link is followed, nothing that could block is read, and what is no such file is replaced.
 fn name_server(link: &Link) -> io::Result<()> {
     let text = format!("nameserver {}\n", link.resolver);
-    let plain = std::fs::symlink_metadata(RESOLV_CONF).is_ok_and(|found| found.is_file());
-    if plain && std::fs::read(RESOLV_CONF).is_ok_and(|now| now == text.as_bytes()) {
+    let root = File::open("/")?;
+    match below::make_dir(root.as_fd(), ETC, 0o755) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let etc = files::open_straight(root.as_fd(), ETC, libc::O_PATH | libc::O_DIRECTORY)?;
+    if says(&etc, &text) {
         return Ok(());
     }
-    std::fs::create_dir_all("/etc")?;
-    match std::fs::remove_file(RESOLV_CONF) {
+    match below::remove(etc.as_fd(), RESOLV_CONF, 0) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    std::fs::write(RESOLV_CONF, text)
+    let new = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+    let file = below::open(etc.as_fd(), RESOLV_CONF, new, 0o644)?;
+    File::from(file).write_all(text.as_bytes())
+}
+
+fn says(etc: &OwnedFd, text: &str) -> bool {
+    let flags = libc::O_RDONLY | libc::O_NONBLOCK;
+    let Ok(file) = files::open_straight(etc.as_fd(), RESOLV_CONF, flags).map(File::from) else {
+        return false;
+    };
+    let mut now = Vec::new();
+    file.metadata().is_ok_and(|found| found.is_file())
+        && file.take(text.len() as u64 + 1).read_to_end(&mut now).is_ok()
+        && now == text.as_bytes()
 }
 
 fn named(what: &'static str) -> impl Fn(io::Error) -> io::Error {

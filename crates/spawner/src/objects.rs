@@ -5,10 +5,11 @@ mod ptys;
 
 use stasis_spawner::protocol::ObjectSpec;
 use stasis_sys::process::{self, Forked};
-use stasis_sys::{fds, files, libc};
+use stasis_sys::{below, fds, files, libc};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 
 pub fn make_all(specs: &[ObjectSpec]) -> io::Result<Vec<OwnedFd>> {
     let root: OwnedFd = File::open("/")?.into();
@@ -39,19 +40,35 @@ pub fn make_all(specs: &[ObjectSpec]) -> io::Result<Vec<OwnedFd>> {
     Ok(made)
 }
 
+/// Opens what an image names, as the machine's root and without its filter: so nothing of this
+/// process itself, and nothing that would make it wait.
 fn open(root: &OwnedFd, path: &str, flags: i32, offset: Option<u64>) -> io::Result<OwnedFd> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("open {path}: {error}"));
+    let look = libc::O_PATH | flags & (libc::O_DIRECTORY | libc::O_NOFOLLOW);
+    let place = files::open_in_root(root.as_fd(), path, look).map_err(named)?;
+    refuse(&place, flags).map_err(named)?;
+    if flags & libc::O_PATH != 0 {
+        return Ok(place);
+    }
     // flags that act at open time must not act again
-    let flags = if flags & libc::O_PATH != 0 {
-        flags & (libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW)
-    } else {
-        flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC) | libc::O_NOCTTY
-    };
-    let file = files::open_in_root(root.as_fd(), path, flags).map_err(named)?;
+    let flags = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC) | libc::O_NOCTTY;
+    let file = files::reopen(place.as_fd(), flags).map_err(named)?;
     if let Some(offset) = offset {
         fds::seek(&file, offset as i64, libc::SEEK_SET).map_err(named)?;
     }
     Ok(file)
+}
+
+fn refuse(place: &OwnedFd, flags: i32) -> io::Result<()> {
+    let name = std::fs::read_link(below::own_name(place.as_fd()))?;
+    if name.starts_with("/proc/1") {
+        return Err(io::Error::other("it belongs to the machine's init"));
+    }
+    let kind = File::from(place.try_clone()?).metadata()?.file_type();
+    if kind.is_fifo() && flags & (libc::O_PATH | libc::O_NONBLOCK) == 0 {
+        return Err(io::Error::other("it is a FIFO"));
+    }
+    Ok(())
 }
 
 fn ended_process() -> io::Result<OwnedFd> {

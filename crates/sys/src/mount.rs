@@ -10,6 +10,7 @@ const FSCONFIG_CMD_CREATE: u32 = 6;
 const FSOPEN_CLOEXEC: u32 = 1;
 const FSMOUNT_CLOEXEC: u32 = 1;
 const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
+const MOVE_MOUNT_T_EMPTY_PATH: u32 = 0x40;
 const OPEN_TREE_CLONE: u32 = 1;
 const OPEN_TREE_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
 const AT_RECURSIVE: u32 = 0x8000;
@@ -87,11 +88,20 @@ pub(crate) fn takes(kind: &str, key: &str, value: Value) -> bool {
 
 /// A detached copy of the mount (tree) at `path`.
 pub fn clone_tree(path: &str, recursive: bool) -> io::Result<OwnedFd> {
+    open_tree(libc::AT_FDCWD, path, if recursive { AT_RECURSIVE } else { 0 })
+}
+
+/// A detached mount of the directory that a descriptor stands for.
+pub fn clone_dir(dir: BorrowedFd) -> io::Result<OwnedFd> {
+    open_tree(dir.as_raw_fd(), "", libc::AT_EMPTY_PATH as u32)
+}
+
+fn open_tree(dir: i32, path: &str, flags: u32) -> io::Result<OwnedFd> {
     let path = c_string(path)?;
-    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | if recursive { AT_RECURSIVE } else { 0 };
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | flags;
     // SAFETY: the path outlives the call; the descriptor is new and ours.
     unsafe {
-        let fd = check(libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags))?;
+        let fd = check(libc::syscall(libc::SYS_open_tree, dir, path.as_ptr(), flags))?;
         Ok(OwnedFd::from_raw_fd(fd as i32))
     }
 }
@@ -134,6 +144,15 @@ pub fn make_read_only(mount: BorrowedFd) -> io::Result<()> {
 
 /// Attaches a detached mount at `path`.
 pub fn attach(mount: BorrowedFd, path: &str) -> io::Result<()> {
+    move_mount(mount, libc::AT_FDCWD, path, 0)
+}
+
+/// Attaches a detached mount to the directory that a descriptor stands for.
+pub fn attach_to(mount: BorrowedFd, dir: BorrowedFd) -> io::Result<()> {
+    move_mount(mount, dir.as_raw_fd(), "", MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+fn move_mount(mount: BorrowedFd, dir: i32, path: &str, flags: u32) -> io::Result<()> {
     let path = c_string(path)?;
     // SAFETY: both names are NUL-terminated and outlive the call.
     check(unsafe {
@@ -141,9 +160,9 @@ pub fn attach(mount: BorrowedFd, path: &str) -> io::Result<()> {
             libc::SYS_move_mount,
             mount.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_FDCWD,
+            dir,
             path.as_ptr(),
-            MOVE_MOUNT_F_EMPTY_PATH,
+            MOVE_MOUNT_F_EMPTY_PATH | flags,
         )
     })
     .map(drop)

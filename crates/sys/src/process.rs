@@ -249,6 +249,14 @@ pub fn lower_limit(resource: u32, most: u64) -> io::Result<()> {
         .map(drop)
 }
 
+/// Sets both limits of this process to exactly this.
+pub fn fix_limit(resource: u32, both: u64) -> io::Result<()> {
+    let limit = libc::rlimit64 { rlim_cur: both, rlim_max: both };
+    // SAFETY: `limit` outlives the call; no old limit is asked for.
+    check(unsafe { libc::prlimit64(0, resource, &raw const limit, std::ptr::null_mut()) }.into())
+        .map(drop)
+}
+
 pub fn setsid() -> io::Result<()> {
     // SAFETY: no arguments.
     check(unsafe { libc::setsid() }.into()).map(drop)

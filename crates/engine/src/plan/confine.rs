@@ -20,6 +20,8 @@ pub struct Confine<'a> {
     pub landlock: Option<&'a Ruleset>,
     /// Files of the cgroup to write to; they came with the order.
     pub tasks: u32,
+    /// The limit of core files, whatever the image says.
+    pub core: Option<u64>,
 }
 
 impl<'a> Confine<'a> {
@@ -49,6 +51,11 @@ impl Builder<'_> {
         let priority = self.program.words(&[0]);
         let args = [0, libc::SCHED_OTHER as u64, priority];
         self.program.any("be ordinary", libc::SYS_sched_setscheduler, &args);
+        if let Some(core) = self.prepared.confine.core {
+            let limit = self.program.words(&[core, core]);
+            let args = [0, libc::RLIMIT_CORE.into(), limit, 0];
+            self.program.must("limit core files", libc::SYS_prlimit64, &args);
+        }
         let zero = self.program.data(b"0");
         for index in 0..self.prepared.confine.tasks {
             let fd = layout::CLONE_ENTRANCE_FD as u64 + u64::from(index);

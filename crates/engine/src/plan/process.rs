@@ -299,8 +299,9 @@ impl<'a> Builder<'a> {
 
     fn rlimits(&mut self, live: &Live) {
         let own = self.prepared.rlimits;
+        let fixed = self.prepared.confine.core.map(|_| libc::RLIMIT_CORE as usize);
         for (resource, limit) in live.rlimits.iter().enumerate() {
-            if own.get(resource) != Some(limit) {
+            if own.get(resource) != Some(limit) && Some(resource) != fixed {
                 let at = self.program.words(&[limit.0, limit.1]);
                 let args = [0, resource as u64, at, 0];
                 self.program.must("set a limit", libc::SYS_prlimit64, &args);

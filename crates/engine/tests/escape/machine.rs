@@ -1,7 +1,7 @@
 //! Machines to ask, and what of the host they might reach for.
 
 use crate::attempts::With;
-use stasis_engine::{Config, Engine, Image, LaunchSpec, Outside, Tree, WallsConfig};
+use stasis_engine::{Config, Engine, Error, Image, LaunchSpec, Outside, Tree, WallsConfig};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -72,6 +72,10 @@ impl Lab {
         let socket = (name, UnixListener::bind_addr(&address).expect("listen"));
         let port = TcpListener::bind("127.0.0.1:0").expect("listen");
         Lab { dir, walled: OnceLock::new(), others: Mutex::default(), port, socket }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
     }
 
     pub fn engine(&self, walls: WallsConfig) -> Arc<Engine> {
@@ -199,6 +203,11 @@ fn is_ours(pid: i32) -> bool {
 }
 
 pub fn launch(engine: &Arc<Engine>) -> Machine {
+    launch_in(engine, "escape").expect("launch")
+}
+
+/// The same program in another root file system.
+pub fn launch_in(engine: &Arc<Engine>, root: &str) -> Result<Machine, Error> {
     let (ours, fds) = descriptors();
     let program = LaunchSpec {
         path: "/bin/escape".into(),
@@ -208,18 +217,22 @@ pub fn launch(engine: &Arc<Engine>) -> Machine {
     };
     let outside = Outside { fds, numbers: vec![0, 1, 2] };
     let mut machine = talk(ours);
-    machine.tree = Some(engine.launch("escape", program, outside).expect("launch"));
+    machine.tree = Some(engine.launch(root, program, outside)?);
     machine._engine = Some(engine.clone());
     assert_eq!(machine.hear().expect("a word"), "ready");
-    machine
+    Ok(machine)
 }
 
-fn restore(engine: &Arc<Engine>, image: &Image) -> Machine {
+pub fn restore(engine: &Arc<Engine>, image: &Image) -> Machine {
+    restore_here(engine, image).expect("restore")
+}
+
+pub fn restore_here(engine: &Arc<Engine>, image: &Image) -> Result<Machine, Error> {
     let (ours, fds) = descriptors();
     let mut machine = talk(ours);
-    machine.tree = Some(engine.restore(image, fds).expect("restore"));
+    machine.tree = Some(engine.restore(image, fds)?);
     machine._engine = Some(engine.clone());
-    machine
+    Ok(machine)
 }
 
 fn talk(ours: UnixStream) -> Machine {
@@ -227,11 +240,22 @@ fn talk(ours: UnixStream) -> Machine {
     Machine { tree: None, stream: BufReader::new(ours), child: None, _engine: None }
 }
 
-fn descriptors() -> (UnixStream, Vec<OwnedFd>) {
+pub fn descriptors() -> (UnixStream, Vec<OwnedFd>) {
     let (ours, theirs) = UnixStream::pair().expect("a socket");
     let copy = || theirs.try_clone().expect("a copy").into();
     let fds = vec![copy(), copy(), copy()];
     (ours, fds)
+}
+
+/// Another root file system with the program.
+pub fn copy_root(lab: &Lab, name: &str) -> PathBuf {
+    let root = lab.path().join("roots").join(name);
+    for name in ["bin", "etc", "proc", "dev", "tmp"] {
+        std::fs::create_dir_all(root.join(name)).expect("make a folder");
+    }
+    std::fs::set_permissions(root.join("tmp"), PermissionsExt::from_mode(0o1777)).expect("mode");
+    std::fs::copy(lab.program("escape"), root.join("bin/escape")).expect("copy the program");
+    root
 }
 
 /// A root file system with the program and little else.
@@ -242,17 +266,23 @@ fn make_root(dir: &Path) {
     }
     std::fs::set_permissions(root.join("tmp"), PermissionsExt::from_mode(0o1777)).expect("mode");
     std::fs::write(root.join("etc/roots"), "root's").expect("write");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/escape/escape.c");
-    let built = Command::new("cc")
-        .args(["-O1", "-static", "-o"])
-        .arg(root.join("bin/escape"))
-        .arg(source)
-        .status();
-    assert!(built.expect("run cc").success(), "compile escape.c");
+    for program in ["escape"] {
+        compile(program, &root.join("bin"));
+    }
     // machines and other users come here by name
     for place in [dir.to_owned(), dir.join("roots"), root] {
         std::fs::set_permissions(place, PermissionsExt::from_mode(0o755)).expect("mode");
     }
+}
+
+fn compile(program: &str, into: &Path) {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/escape");
+    let built = Command::new("cc")
+        .args(["-O1", "-static", "-pthread", "-w", "-o"])
+        .arg(into.join(program))
+        .arg(sources.join(format!("{program}.c")))
+        .status();
+    assert!(built.expect("run cc").success(), "compile {program}.c");
 }
 
 /// Of the same build: tests are in `target/<profile>/deps`, programs one above.

@@ -8,6 +8,8 @@
 //! refuse, the same program on the host. Everything is bounded and harmless where it succeeds.
 
 mod attempts;
+mod cores;
+mod images;
 mod limits;
 mod machine;
 
@@ -23,6 +25,8 @@ fn main() -> ExitCode {
     args.test_threads = Some(1);
     let lab = Arc::new(Lab::open());
     let mut trials = limits::trials(&lab);
+    trials.extend(cores::trials(&lab));
+    trials.extend(images::trials(&lab));
     for attempt in ATTEMPTS {
         let own = lab.clone();
         trials.push(Trial::test(format!("refused::{}", attempt.title()), move || {

@@ -4,14 +4,15 @@
 //! The kernel runs the filter once for every call number when it is installed (to know which calls
 //! need no run at all), so its depth counts and not only its length.
 
-use super::list::{Call, Purpose, Refusal, When};
+use super::arguments::{Row, Rule, Word};
+use super::list::{Purpose, Refusal};
 use stasis_sys::libc;
 
 const LOAD: u32 = 0x20;
 const JUMP: u32 = 0x05;
 const JUMP_EQUAL: u32 = 0x15;
 const JUMP_NOT_BELOW: u32 = 0x35;
-const JUMP_ANY_BIT: u32 = 0x45;
+const AND: u32 = 0x54;
 const RETURN: u32 = 0x06;
 
 const ALLOW: u32 = 0x7fff_0000;
@@ -54,7 +55,7 @@ pub fn compile(allowed: &[Purpose], refused: &[Refusal]) -> Vec<u64> {
 fn leaves(allowed: &[Purpose], refused: &[Refusal]) -> Vec<Leaf> {
     let absent = || vec![errno(libc::ENOSYS)];
     let calls = allowed.iter().flat_map(|purpose| purpose.calls);
-    let let_through = calls.map(|call| (call.number as u32, test(call)));
+    let let_through = calls.map(|call| (call.number as u32, rules(call.rules)));
     let answered = refused.iter().flat_map(|refusal| {
         refusal.calls.iter().map(|(_, number)| (*number as u32, vec![errno(refusal.errno)]))
     });
@@ -95,40 +96,57 @@ fn search(leaves: &[Leaf]) -> Vec<u64> {
     only.code.clone()
 }
 
-/// The code that decides one call by its arguments.
-fn test(call: &Call) -> Vec<u64> {
-    let allow = op(RETURN, ALLOW, 0, 0);
-    let load = |argument: u32| op(LOAD, FIRST_ARGUMENT_AT + 8 * argument, 0, 0);
-    // one jump per value, over the rest of them and the first ending, to the second
-    let jumps = |values: &[u32]| -> Vec<u64> {
-        let far = |index: usize| (values.len() - index) as u8;
-        values.iter().enumerate().map(|(i, value)| op(JUMP_EQUAL, *value, far(i), 0)).collect()
-    };
-    match call.when {
-        When::Always => vec![allow],
-        When::OneOf(argument, values, error) => {
-            [vec![load(argument)], jumps(values), vec![errno(error), allow]].concat()
-        }
-        When::NoneOf(argument, values, error) => {
-            [vec![load(argument)], jumps(values), vec![allow, errno(error)]].concat()
-        }
-        When::NoBits(argument, bits, error) => {
-            vec![load(argument), op(JUMP_ANY_BIT, bits, 1, 0), allow, errno(error)]
-        }
-        When::Families(values, (family, protocol), error) => {
-            let other = vec![
-                op(JUMP_EQUAL, family, 0, 2),
-                load(2),
-                op(JUMP_EQUAL, protocol, 1, 0),
-                errno(error),
-                allow,
-            ];
-            let far = |index: usize| (values.len() - index + 3) as u8;
-            let jumps = values.iter().enumerate();
-            let jumps = jumps.map(|(i, value)| op(JUMP_EQUAL, *value, far(i), 0)).collect();
-            [vec![load(0)], jumps, other].concat()
-        }
+/// The code that decides one call by its arguments: the first rule that is broken answers.
+fn rules(rules: &[Rule]) -> Vec<u64> {
+    let mut code: Vec<u64> = rules.iter().flat_map(rule).collect();
+    code.push(op(RETURN, ALLOW, 0, 0));
+    code
+}
+
+/// Goes on behind itself if a row fits, else answers with the rule's error.
+fn rule(rule: &Rule) -> Vec<u64> {
+    let mut code = vec![errno(rule.errno)];
+    for own in rule.rows.iter().rev() {
+        let fits = op(JUMP, code.len() as u32, 0, 0);
+        let mut before = row(own);
+        before.push(fits);
+        before.append(&mut code);
+        code = before;
     }
+    code
+}
+
+/// Goes on behind itself if all words are right, else past the operation after that.
+fn row(row: Row) -> Vec<u64> {
+    let mut code = Vec::new();
+    for own in row.iter().rev() {
+        let mut before = word(own);
+        // over the words that follow, and what is done when all of them are right
+        before.push(op(JUMP, code.len() as u32 + 1, 0, 0));
+        before.append(&mut code);
+        code = before;
+    }
+    code
+}
+
+/// Passes over the operation after itself if the word is right.
+fn word(word: &Word) -> Vec<u64> {
+    let mut code = vec![op(LOAD, FIRST_ARGUMENT_AT + 4 * word.index, 0, 0)];
+    if word.mask != u32::MAX {
+        code.push(op(AND, word.mask, 0, 0));
+    }
+    let count = u8::try_from(word.values.len()).expect("a list of values fits a jump");
+    for (index, value) in (0..count).zip(word.values) {
+        let rest = count - 1 - index;
+        // where none is to fit, the last comparison passes over what a match goes to
+        let (equal, other) = match (word.among, rest) {
+            (true, _) => (rest + 1, 0),
+            (false, 0) => (0, 1),
+            (false, _) => (rest, 0),
+        };
+        code.push(op(JUMP_EQUAL, *value, equal, other));
+    }
+    code
 }
 
 #[cfg(test)]
@@ -149,16 +167,18 @@ mod tests {
             let mut branch = |holds: bool| at += usize::from(if holds { yes } else { no });
             match u32::from(code) {
                 LOAD => {
+                    let upper_half = |at: u32| (at - FIRST_ARGUMENT_AT) % 8 != 0;
                     word = match value {
                         NUMBER_AT => number,
                         ARCH_AT => arch,
+                        other if upper_half(other) => 0,
                         other => args[((other - FIRST_ARGUMENT_AT) / 8) as usize],
                     }
                 }
+                AND => word &= value,
                 JUMP => at += value as usize,
                 JUMP_EQUAL => branch(word == value),
                 JUMP_NOT_BELOW => branch(word >= value),
-                JUMP_ANY_BIT => branch(word & value != 0),
                 RETURN => return value,
                 other => panic!("instruction {other:#x}"),
             }
@@ -169,15 +189,14 @@ mod tests {
         run(filter(), X86_64, number as u32, args)
     }
 
-    /// What the list says, by reading it and not the filter.
+    /// What the list says for arguments of zero, by reading it and not the filter.
     fn expected(number: u32) -> u32 {
         let mut calls = ALLOWED.iter().flat_map(|purpose| purpose.calls);
         if let Some(call) = calls.find(|call| call.number as u32 == number) {
-            return match call.when {
-                When::Always | When::NoneOf(..) | When::NoBits(..) => ALLOW,
-                When::OneOf(_, values, _) if values.contains(&0) => ALLOW,
-                When::OneOf(_, _, error) | When::Families(_, _, error) => ERRNO | error as u32,
-            };
+            let right = |word: &Word| word.values.contains(&0) == word.among;
+            let holds = |rule: &Rule| rule.rows.iter().any(|row| row.iter().all(right));
+            let broken = call.rules.iter().find(|rule| !holds(rule));
+            return broken.map_or(ALLOW, |rule| ERRNO | rule.errno as u32);
         }
         let refusal = REFUSED
             .iter()
@@ -210,21 +229,83 @@ mod tests {
         let clone = |flags: i32| answer(libc::SYS_clone, [flags as u32, 0, 0, 0, 0, 0]);
         assert_eq!(clone(libc::CLONE_VM | libc::CLONE_THREAD | libc::SIGCHLD), ALLOW);
         assert_eq!(clone(libc::CLONE_NEWUSER), refused(libc::EPERM));
-        let socket = |family: i32, protocol: i32| {
-            answer(libc::SYS_socket, [family as u32, 0, protocol as u32, 0, 0, 0])
-        };
-        assert_eq!(socket(libc::AF_UNIX, 0), ALLOW);
-        assert_eq!(socket(libc::AF_INET6, 6), ALLOW);
-        assert_eq!(socket(libc::AF_NETLINK, libc::NETLINK_ROUTE), ALLOW);
-        assert_eq!(socket(libc::AF_NETLINK, libc::NETLINK_AUDIT), refused(libc::EAFNOSUPPORT));
-        assert_eq!(socket(libc::AF_PACKET, 0), refused(libc::EAFNOSUPPORT));
         let ioctl = |request: u32| answer(libc::SYS_ioctl, [0, request, 0, 0, 0, 0]);
         assert_eq!(ioctl(0x5401), ALLOW);
-        assert_eq!(ioctl(0x5412), refused(libc::EPERM));
+        assert_eq!(ioctl(0x5412), refused(libc::ENOTTY));
+        assert_eq!(ioctl(0x8946), refused(libc::EOPNOTSUPP));
         let prctl = |option: i32| answer(libc::SYS_prctl, [option as u32, 0, 0, 0, 0, 0]);
         assert_eq!(prctl(libc::PR_SET_NAME), ALLOW);
         assert_eq!(prctl(libc::PR_SET_VMA), ALLOW);
         assert_eq!(prctl(libc::PR_SET_MM), refused(libc::EINVAL));
+        let limit =
+            |resource: u32, new: u32| answer(libc::SYS_prlimit64, [0, resource, new, 0, 0, 0]);
+        assert_eq!(limit(libc::RLIMIT_NOFILE, 0x1000), ALLOW);
+        assert_eq!(limit(libc::RLIMIT_CORE, 0), ALLOW);
+        assert_eq!(limit(libc::RLIMIT_CORE, 0x1000), refused(0));
+    }
+
+    #[test]
+    fn sockets_are_told_apart_by_kind_and_protocol() {
+        const FLAGS: i32 = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        let socket = |family: i32, kind: i32, protocol: i32| {
+            let args = [family as u32, kind as u32, protocol as u32, 0, 0, 0];
+            answer(libc::SYS_socket, args)
+        };
+        let refused = |error: i32| ERRNO | error as u32;
+        let [inet, inet6] = [libc::AF_INET, libc::AF_INET6];
+        for (family, kind, protocol) in [
+            (libc::AF_UNIX, libc::SOCK_SEQPACKET | FLAGS, 0),
+            (inet, libc::SOCK_STREAM, 0),
+            (inet6, libc::SOCK_STREAM | FLAGS, libc::IPPROTO_TCP),
+            (inet, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, libc::IPPROTO_UDP),
+            (libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE),
+        ] {
+            assert_eq!(socket(family, kind, protocol), ALLOW, "{family} {kind} {protocol}");
+        }
+        for (family, kind, protocol) in [
+            (inet, libc::SOCK_STREAM, libc::IPPROTO_MPTCP),
+            (inet6, libc::SOCK_STREAM, libc::IPPROTO_SCTP),
+            (inet, libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE),
+            (inet, libc::SOCK_DGRAM, libc::IPPROTO_ICMP),
+            (inet, libc::SOCK_STREAM, libc::IPPROTO_UDP),
+            (inet, libc::SOCK_RAW, libc::IPPROTO_ICMP),
+            (inet, libc::SOCK_SEQPACKET, 0),
+            (libc::AF_UNIX, libc::SOCK_RAW, 0),
+            (libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_AUDIT),
+        ] {
+            let answered = socket(family, kind, protocol);
+            assert_eq!(answered, refused(libc::EPROTONOSUPPORT), "{family} {kind} {protocol}");
+        }
+        assert_eq!(socket(libc::AF_PACKET, libc::SOCK_RAW, 0), refused(libc::EAFNOSUPPORT));
+        assert_eq!(socket(libc::AF_ALG, libc::SOCK_SEQPACKET, 0), refused(libc::EAFNOSUPPORT));
+    }
+
+    #[test]
+    fn options_of_sockets_are_allowed_by_level() {
+        let set = |level: i32, option: u32| {
+            answer(libc::SYS_setsockopt, [3, level as u32, option, 0, 0, 0])
+        };
+        let refused = ERRNO | libc::ENOPROTOOPT as u32;
+        assert_eq!(set(libc::IPPROTO_TCP, libc::TCP_NODELAY as u32), ALLOW);
+        assert_eq!(set(libc::IPPROTO_TCP, libc::TCP_ULP as u32), refused);
+        assert_eq!(set(libc::SOL_SOCKET, libc::SO_REUSEADDR as u32), ALLOW);
+        assert_eq!(set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER as u32), refused);
+        assert_eq!(set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY as u32), ALLOW);
+        assert_eq!(set(libc::SOL_TLS, 1), refused);
+        let ask = |option: i32| {
+            let args = [3, libc::SOL_SOCKET as u32, option as u32, 0, 0, 0];
+            answer(libc::SYS_getsockopt, args)
+        };
+        assert_eq!(ask(libc::SO_ERROR), ALLOW);
+        assert_eq!(ask(libc::SO_GET_FILTER), refused);
+    }
+
+    #[test]
+    fn a_filter_of_ones_own_has_no_listener() {
+        let seccomp = |flags: u32| answer(libc::SYS_seccomp, [1, flags, 0, 0, 0, 0]);
+        assert_eq!(seccomp(0), ALLOW);
+        assert_eq!(seccomp(1 | 16), ALLOW);
+        assert_eq!(seccomp(8), ERRNO | libc::EINVAL as u32);
     }
 
     #[test]

@@ -3,23 +3,9 @@
 //!
 //! SECURITY.md shows this list; a test compares the two.
 
+use super::arguments::{self, Rule};
 use super::numbers;
 use stasis_sys::libc;
-
-/// When a call is let through. Arguments are compared by their lower half: those that are tested
-/// are all 32 bits wide.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    Always,
-    /// If the argument is one of these, else this error.
-    OneOf(u32, &'static [u32], i32),
-    /// Unless the argument is one of these.
-    NoneOf(u32, &'static [u32], i32),
-    /// If none of these bits is set in the argument.
-    NoBits(u32, u32, i32),
-    /// Sockets of these families, of the others only this one with this protocol.
-    Families(&'static [u32], (u32, u32), i32),
-}
 
 /// Calls that are there for the same reason.
 #[derive(Debug, Clone, Copy)]
@@ -32,8 +18,9 @@ pub struct Purpose {
 pub struct Call {
     pub name: &'static str,
     pub number: i64,
-    pub when: When,
-    /// What the condition keeps out.
+    /// What its arguments must keep to.
+    pub rules: &'static [Rule],
+    /// What the rules keep out.
     pub note: &'static str,
 }
 
@@ -50,9 +37,20 @@ macro_rules! calls {
         &[$(Call {
             name: stringify!($name),
             number: numbers::$name,
-            when: When::Always,
+            rules: &[],
             note: "",
         }),*]
+    };
+}
+
+macro_rules! ruled {
+    ($name:ident, $rules:ident, $note:literal) => {
+        Call {
+            name: stringify!($name),
+            number: numbers::$name,
+            rules: arguments::$rules,
+            note: $note,
+        }
     };
 }
 
@@ -60,71 +58,15 @@ macro_rules! numbered {
     ($($name:ident)*) => { &[$((stringify!($name), numbers::$name)),*] };
 }
 
-/// Flags of clone(2) that make namespaces.
-const NAMESPACES: u32 = (libc::CLONE_NEWNS
-    | libc::CLONE_NEWCGROUP
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUSER
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET) as u32;
-
-const UNIX_AND_INET: &[u32] = &[libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32];
-const NETLINK_ROUTE: (u32, u32) = (libc::AF_NETLINK as u32, libc::NETLINK_ROUTE as u32);
-
-/// Terminal requests that type for somebody else or change what a terminal is.
-const TERMINAL_TRICKS: &[u32] = &[
-    0x5412,      // TIOCSTI
-    0x541c,      // TIOCLINUX
-    0x541d,      // TIOCCONS
-    0x5423,      // TIOCSETD
-    0xc004_5877, // FIFREEZE
-];
-
-/// Options of prctl(2) about the caller itself that images carry, or that only ask.
-const OWN_AFFAIRS: &[u32] = &[
-    libc::PR_SET_PDEATHSIG as u32,
-    libc::PR_GET_PDEATHSIG as u32,
-    libc::PR_GET_DUMPABLE as u32,
-    libc::PR_SET_DUMPABLE as u32,
-    libc::PR_GET_KEEPCAPS as u32,
-    libc::PR_SET_KEEPCAPS as u32,
-    libc::PR_SET_NAME as u32,
-    libc::PR_GET_NAME as u32,
-    libc::PR_GET_SECCOMP as u32,
-    libc::PR_SET_SECCOMP as u32,
-    libc::PR_CAPBSET_READ as u32,
-    libc::PR_CAPBSET_DROP as u32,
-    libc::PR_GET_SECUREBITS as u32,
-    libc::PR_SET_TIMERSLACK as u32,
-    libc::PR_GET_TIMERSLACK as u32,
-    libc::PR_SET_CHILD_SUBREAPER as u32,
-    libc::PR_GET_CHILD_SUBREAPER as u32,
-    libc::PR_SET_NO_NEW_PRIVS as u32,
-    libc::PR_GET_NO_NEW_PRIVS as u32,
-    libc::PR_GET_TID_ADDRESS as u32,
-    libc::PR_SET_THP_DISABLE as u32,
-    libc::PR_GET_THP_DISABLE as u32,
-    libc::PR_CAP_AMBIENT as u32,
-    libc::PR_GET_SPECULATION_CTRL as u32,
-    libc::PR_SET_VMA as u32,
-];
-
-/// Thread pointers, and which register state is in use.
-const THREAD_POINTERS: &[u32] = &[0x1001, 0x1002, 0x1003, 0x1004, 0x1021, 0x1022];
-
-/// The plain one, without address randomisation, and the question which it is.
-const PERSONALITIES: &[u32] = &[0, 0x0004_0000, 0xffff_ffff];
-
-const SECCOMP_OPERATIONS: &[u32] = &[1, 2];
-
 #[rustfmt::skip]
 pub const ALLOWED: &[Purpose] = &[
     Purpose { why: "read and write what is open", calls: calls!(
         read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek sendfile
         splice tee vmsplice copy_file_range) },
     Purpose { why: "open, close and duplicate descriptors", calls: calls!(
-        open openat openat2 creat close close_range dup dup2 dup3 fcntl flock pipe pipe2) },
+        open openat openat2 creat close close_range dup dup2 dup3 flock pipe pipe2) },
+    Purpose { why: "locks, owners, sizes and seals of what is open", calls: &[
+        ruled!(fcntl, FCNTL, "no leases, under which others wait to open a file")] },
     Purpose { why: "look at files", calls: calls!(
         stat fstat lstat newfstatat statx access faccessat faccessat2 readlink readlinkat
         getdents getdents64 statfs fstatfs getcwd cachestat) },
@@ -142,8 +84,11 @@ pub const ALLOWED: &[Purpose] = &[
     Purpose { why: "write back its own files, as databases do", calls: calls!(
         fsync fdatasync syncfs sync_file_range msync readahead fadvise64) },
     Purpose { why: "memory", calls: calls!(
-        brk mmap munmap mremap mprotect madvise mincore mlock mlock2 mlockall munlock munlockall
-        memfd_create mseal) },
+        brk munmap mremap mprotect madvise mincore mlock mlock2 mlockall munlock munlockall
+        mseal) },
+    Purpose { why: "map memory, and files of it", calls: &[
+        ruled!(mmap, MMAP, "not of the host's reserved huge pages, which no limit counts"),
+        ruled!(memfd_create, MEMFD_CREATE, "the same")] },
     Purpose { why: "wait for several things at once", calls: calls!(
         poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait
         epoll_pwait2 eventfd eventfd2 signalfd signalfd4) },
@@ -151,10 +96,8 @@ pub const ALLOWED: &[Purpose] = &[
         inotify_init inotify_init1 inotify_add_watch inotify_rm_watch) },
     Purpose { why: "start and end programs and threads", calls: calls!(
         fork vfork execve execveat exit exit_group wait4 waitid set_tid_address) },
-    Purpose { why: "threads and children", calls: &[Call {
-        name: "clone", number: numbers::clone,
-        when: When::NoBits(0, NAMESPACES, libc::EPERM),
-        note: "not into new namespaces, where it would hold capabilities" }] },
+    Purpose { why: "threads and children", calls: &[
+        ruled!(clone, CLONE, "not into new namespaces, where it would hold capabilities")] },
     Purpose { why: "locks between threads, and what the C library registers for them",
         calls: calls!(
         futex futex_waitv set_robust_list get_robust_list rseq membarrier) },
@@ -172,45 +115,40 @@ pub const ALLOWED: &[Purpose] = &[
     Purpose { why: "give up ids; without capabilities nothing is gained", calls: calls!(
         setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups capset) },
     Purpose { why: "limits and scheduling of its own processes, never upwards", calls: calls!(
-        getrlimit setrlimit prlimit64 getpriority setpriority sched_yield sched_getaffinity
+        getrlimit getpriority setpriority sched_yield sched_getaffinity
         sched_setaffinity sched_getparam sched_setparam sched_getscheduler sched_setscheduler
         sched_get_priority_max sched_get_priority_min sched_rr_get_interval sched_getattr
         sched_setattr ioprio_get ioprio_set) },
+    Purpose { why: "limits of its own processes", calls: &[
+        ruled!(setrlimit, SETRLIMIT, "that of core files stays: success, and nothing is done"),
+        ruled!(prlimit64, PRLIMIT, "the same")] },
     Purpose { why: "random numbers", calls: calls!(getrandom) },
-    Purpose { why: "sockets", calls: &[Call {
-        name: "socket", number: numbers::socket,
-        when: When::Families(UNIX_AND_INET, NETLINK_ROUTE, libc::EAFNOSUPPORT),
-        note: "unix and internet; of netlink only the routes that getifaddrs reads" }] },
-    Purpose { why: "pairs of sockets", calls: &[Call {
-        name: "socketpair", number: numbers::socketpair,
-        when: When::OneOf(0, &[libc::AF_UNIX as u32], libc::EAFNOSUPPORT),
-        note: "unix only" }] },
+    Purpose { why: "sockets", calls: &[
+        ruled!(socket, SOCKET,
+            "unix, TCP and UDP; of netlink only the routes that getifaddrs reads")] },
+    Purpose { why: "pairs of sockets", calls: &[
+        ruled!(socketpair, SOCKETPAIR, "unix only")] },
     Purpose { why: "use sockets", calls: calls!(
-        bind listen accept accept4 connect shutdown getsockname getpeername getsockopt setsockopt
-        sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg) },
+        bind listen accept accept4 connect shutdown getsockname getpeername sendto sendmsg
+        sendmmsg recvfrom recvmsg recvmmsg) },
+    Purpose { why: "options of sockets", calls: &[
+        ruled!(setsockopt, SETSOCKOPT, "those of a list: no filters, devices, upper layer \
+            protocols, encapsulation, header options or packet tables"),
+        ruled!(getsockopt, GETSOCKOPT, "those, and what only asks")] },
     Purpose { why: "System V shared memory, semaphores and queues, in its own namespace",
         calls: calls!(
         shmget shmat shmdt shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl) },
-    Purpose { why: "terminals, sockets and files have requests of their own", calls: &[Call {
-        name: "ioctl", number: numbers::ioctl,
-        when: When::NoneOf(1, TERMINAL_TRICKS, libc::EPERM),
-        note: "not those that type for another program, change a line discipline or freeze" }] },
-    Purpose { why: "name threads and the like", calls: &[Call {
-        name: "prctl", number: numbers::prctl,
-        when: When::OneOf(0, OWN_AFFAIRS, libc::EINVAL),
-        note: "only what concerns the caller itself and images carry" }] },
-    Purpose { why: "thread pointers", calls: &[Call {
-        name: "arch_prctl", number: numbers::arch_prctl,
-        when: When::OneOf(0, THREAD_POINTERS, libc::EINVAL),
-        note: "no new kinds of register state" }] },
-    Purpose { why: "turn address randomisation off", calls: &[Call {
-        name: "personality", number: numbers::personality,
-        when: When::OneOf(0, PERSONALITIES, libc::EPERM),
-        note: "no old kernels' quirks" }] },
-    Purpose { why: "a program may confine itself further; images carry that", calls: &[Call {
-        name: "seccomp", number: numbers::seccomp,
-        when: When::OneOf(0, SECCOMP_OPERATIONS, libc::EINVAL),
-        note: "filters only" }] },
+    Purpose { why: "terminals, descriptors, and which interfaces there are", calls: &[
+        ruled!(ioctl, IOCTL, "those of a list; none that types for another program, changes a line \
+            discipline, a file system or an interface")] },
+    Purpose { why: "name threads and the like", calls: &[
+        ruled!(prctl, PRCTL, "only what concerns the caller itself and images carry")] },
+    Purpose { why: "thread pointers", calls: &[
+        ruled!(arch_prctl, ARCH_PRCTL, "no new kinds of register state")] },
+    Purpose { why: "turn address randomisation off", calls: &[
+        ruled!(personality, PERSONALITY, "no old kernels' quirks")] },
+    Purpose { why: "a program may confine itself further; images carry that", calls: &[
+        ruled!(seccomp, SECCOMP, "filters only, without a listener")] },
 ];
 
 #[rustfmt::skip]

@@ -5,12 +5,14 @@
 //! The filter is the same for every machine of a build. Machines remember theirs in their images;
 //! one that comes back with an older list gets today's as well.
 
+mod arguments;
 mod compile;
 mod list;
 mod numbers;
 
+pub use arguments::{Row, Rule, Word};
 pub use compile::compile;
-pub use list::{ALLOWED, Call, Purpose, REFUSED, Refusal, When};
+pub use list::{ALLOWED, Call, Purpose, REFUSED, Refusal};
 
 use std::sync::OnceLock;
 
