@@ -34,6 +34,16 @@
 enum { EMPTY = 1 };
 typedef long (*attempt)(const char *argument);
 
+// ---- keys ----
+// The session keyring is inherited, whatever the namespace.
+static long add_session_key(const char *name) { return syscall(SYS_add_key, "user", name, "secret", 6, -3) < 0 ? -1 : 0; }
+static long find_session_key(const char *name) {
+    char text[16];
+    long key = syscall(SYS_keyctl, 10, -3, "user", name, 0); // KEYCTL_SEARCH
+    if (key < 0) return -1;
+    return syscall(SYS_keyctl, 11, key, text, sizeof text) < 0 ? -1 : 0; // KEYCTL_READ
+}
+
 static pid_t sleeping_child(void) {
     pid_t child = fork();
     if (child == 0) {
@@ -289,6 +299,7 @@ static const struct {
     ATTEMPT(packet_socket),    ATTEMPT(generic_netlink),  ATTEMPT(vsock),           ATTEMPT(route_netlink),
     ATTEMPT(connect_port),     ATTEMPT(connect_abstract), ATTEMPT(processes),       ATTEMPT(memory),
     ATTEMPT(descriptors),      ATTEMPT(one_file),         ATTEMPT(many_files),
+    ATTEMPT(add_session_key),  ATTEMPT(find_session_key),
 };
 
 static void answer(const char *name, const char *argument) {

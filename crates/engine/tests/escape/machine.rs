@@ -65,6 +65,8 @@ pub struct Lab {
 
 impl Lab {
     pub fn open() -> Lab {
+        // what is in it is inherited by everything that nobody keeps from it
+        stasis_sys::process::own_keyring().expect("a session keyring");
         let dir = TempDir::with_prefix_in("escape-", env!("CARGO_TARGET_TMPDIR")).expect("a dir");
         make_root(dir.path());
         let name = format!("stasis-escape-{}", std::process::id());
@@ -199,10 +201,14 @@ fn is_ours(pid: i32) -> bool {
 }
 
 pub fn launch(engine: &Arc<Engine>) -> Machine {
+    launch_program(engine, "escape")
+}
+
+pub fn launch_program(engine: &Arc<Engine>, name: &str) -> Machine {
     let (ours, fds) = descriptors();
     let program = LaunchSpec {
-        path: "/bin/escape".into(),
-        argv: vec!["escape".into()],
+        path: format!("/bin/{name}"),
+        argv: vec![name.into()],
         cwd: "/tmp".into(),
         ..LaunchSpec::default()
     };
@@ -214,7 +220,7 @@ pub fn launch(engine: &Arc<Engine>) -> Machine {
     machine
 }
 
-fn restore(engine: &Arc<Engine>, image: &Image) -> Machine {
+pub fn restore(engine: &Arc<Engine>, image: &Image) -> Machine {
     let (ours, fds) = descriptors();
     let mut machine = talk(ours);
     machine.tree = Some(engine.restore(image, fds).expect("restore"));
@@ -242,13 +248,15 @@ fn make_root(dir: &Path) {
     }
     std::fs::set_permissions(root.join("tmp"), PermissionsExt::from_mode(0o1777)).expect("mode");
     std::fs::write(root.join("etc/roots"), "root's").expect("write");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/escape/escape.c");
-    let built = Command::new("cc")
-        .args(["-O1", "-static", "-o"])
-        .arg(root.join("bin/escape"))
-        .arg(source)
-        .status();
-    assert!(built.expect("run cc").success(), "compile escape.c");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/escape");
+    for name in ["escape", "during"] {
+        let built = Command::new("cc")
+            .args(["-O1", "-static", "-pthread", "-o"])
+            .arg(root.join("bin").join(name))
+            .arg(sources.join(format!("{name}.c")))
+            .status();
+        assert!(built.expect("run cc").success(), "compile {name}.c");
+    }
     // machines and other users come here by name
     for place in [dir.to_owned(), dir.join("roots"), root] {
         std::fs::set_permissions(place, PermissionsExt::from_mode(0o755)).expect("mode");

@@ -8,6 +8,7 @@
 //! refuse, the same program on the host. Everything is bounded and harmless where it succeeds.
 
 mod attempts;
+mod during;
 mod limits;
 mod machine;
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     args.test_threads = Some(1);
     let lab = Arc::new(Lab::open());
     let mut trials = limits::trials(&lab);
+    trials.extend(during::trials(&lab));
     for attempt in ATTEMPTS {
         let own = lab.clone();
         trials.push(Trial::test(format!("refused::{}", attempt.title()), move || {
