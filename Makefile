@@ -49,6 +49,7 @@ test: packages ## everything that must hold before a change lands
 soak: setup ## the long tests: random instants, many cycles, all of CPython's tests
 	cargo build --release --locked --workspace
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test stress -- --nocapture
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test escape -- during::
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test regrtest
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service -- load fuzzed output published forkd bad_input

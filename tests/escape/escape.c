@@ -39,6 +39,16 @@
 enum { EMPTY = 1 };
 typedef long (*attempt)(const char *argument);
 
+// ---- keys ----
+// The session keyring is inherited, whatever the namespace.
+static long add_session_key(const char *name) { return syscall(SYS_add_key, "user", name, "secret", 6, -3) < 0 ? -1 : 0; }
+static long find_session_key(const char *name) {
+    char text[16];
+    long key = syscall(SYS_keyctl, 10, -3, "user", name, 0); // KEYCTL_SEARCH
+    if (key < 0) return -1;
+    return syscall(SYS_keyctl, 11, key, text, sizeof text) < 0 ? -1 : 0; // KEYCTL_READ
+}
+
 static pid_t sleeping_child(void) {
     pid_t child = fork();
     if (child == 0) {
@@ -353,6 +363,7 @@ static const struct {
     ATTEMPT(partial_checksums), ATTEMPT(upper_layer),     ATTEMPT(socket_filter),   ATTEMPT(packet_tables),
     ATTEMPT(file_size),       ATTEMPT(line_discipline),  ATTEMPT(lease),           ATTEMPT(hold_calls),
     ATTEMPT(divert_calls),     ATTEMPT(set_core_limit),   ATTEMPT(crash),
+    ATTEMPT(add_session_key),  ATTEMPT(find_session_key),
 };
 
 static void answer(const char *name, const char *argument) {

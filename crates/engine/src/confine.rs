@@ -12,7 +12,7 @@ use stasis_sandbox::{Cgroups, Group, IdRange, IdRanges, Limits, WallsConfig, cgr
 use stasis_spawner::CORE_LIMIT;
 use stasis_spawner::protocol::{Confine, Entrance, LandlockRules};
 use stasis_sys::landlock::Ruleset;
-use stasis_sys::{landlock, libc};
+use stasis_sys::{landlock, libc, process};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ pub struct Confinement {
     ids: Option<IdRanges>,
     pub cgroups: Arc<Cgroups>,
     landlock: Option<Ruleset>,
+    keyrings: bool,
 }
 
 /// A machine's place among the host's ids and cgroups.
@@ -42,7 +43,8 @@ impl Confinement {
             return Err(std::io::Error::other(what)).doing(|| "build walls".into());
         }
         let ids = config.ids.as_deref().map(IdRanges::new);
-        Ok(Confinement { config, ids, cgroups, landlock: rules })
+        let keyrings = process::has_keyrings();
+        Ok(Confinement { config, ids, cgroups, landlock: rules, keyrings })
     }
 
     /// Room for one more machine.
@@ -89,8 +91,9 @@ impl Confinement {
             Entrance::Tasks(count) => count,
             Entrance::None | Entrance::Directory => 0,
         };
+        let (filter, landlock) = (self.filter(), self.landlock.as_ref());
         let core = self.config.unprivileged.then_some(CORE_LIMIT);
-        plan::Confine { filter: self.filter(), landlock: self.landlock.as_ref(), tasks, core }
+        plan::Confine { filter, landlock, tasks, core, keyring: self.keyrings }
     }
 
     /// Whether an image's processes may come back behind these walls. Filters need no check: the

@@ -100,12 +100,12 @@ thread_local! {
     static OWNER: Cell<Option<ThreadId>> = const { Cell::new(None) };
 }
 
-pub(crate) fn owner() -> ThreadId {
+pub fn owner() -> ThreadId {
     OWNER.get().unwrap_or_else(|| std::thread::current().id())
 }
 
 /// Lets this thread meet what was armed for another.
-pub(crate) fn adopt(owner: ThreadId) {
+pub fn adopt(owner: ThreadId) {
     OWNER.set(Some(owner));
 }
 

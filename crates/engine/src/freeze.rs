@@ -1,19 +1,30 @@
 //! Stopping a whole tree, and letting it go again.
 //!
-//! Parents first: children are read from a process only after it stands still, so a fork cannot
-//! slip through. Orphans can still fall to init meanwhile, so init's children are read again
-//! until nothing new turns up. Dropping the value lets everything go on as it was.
+//!   walk parents first ─► every task of the machine's list known and stopped? ─► frozen
+//!        ▲                         │ a stranger, or one that is gone
+//!        └─────────────────────────┘ until a full look finds neither, or the time is over
+//!
+//! The list is the machine's cgroup, which no task can leave; without one, it is every process of
+//! the host in the machine's pid namespace. A thread that was seized hands that on to what it
+//! forks, which is born stopped. Parents come first, because one that waits for its vfork cannot
+//! stop while its child stands. Right before it is let go, a tree is looked at once more
+//! (`check_whole`). Dropping the value lets everything go on as it was.
+
+mod look;
 
 use crate::error::{Doing, Error, Result};
-use crate::inject::Site;
+use crate::inject::{Site, TRACED};
 use crate::jobs;
 use crate::proc::{self, Stat, Status};
+use crate::rseq;
+use crate::walls::Walls;
+use look::Looked;
 use stasis_spawner::layout;
 use stasis_sys::alarm::Alarm;
 use stasis_sys::arch::UserRegs;
-use stasis_sys::libc;
 use stasis_sys::memory::ProcessMemory;
 use stasis_sys::ptrace::{self, Stop};
+use stasis_sys::{libc, process};
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -48,44 +59,53 @@ pub struct FrozenThread {
     pub own_tid: i32,
     pub regs: UserRegs,
     pub status: Status,
+    pub rseq: Option<rseq::Area>,
     stopped: Option<i32>,
 }
 
-/// Follow clones we inject ourselves, and if we die, do not take the target along. Set only once a
-/// thread stands still: what it forked until then would be ours without our knowing.
-const OPTIONS: u64 = ptrace::OPT_TRACECLONE | ptrace::OPT_TRACEFORK | ptrace::OPT_TRACEVFORK;
-/// See through the target's seccomp filters, where we may.
-const THROUGH: u64 = ptrace::OPT_SUSPEND_SECCOMP;
-/// A thread that does not stop in this time waits in a call that nothing interrupts.
-const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// A tree that does not stand still in this time is not captured: a thread waits in a call that
+/// nothing interrupts, or new processes come faster than they can be stopped.
+const LIMIT: Duration = Duration::from_secs(5);
 /// How long a thread that job control had stopped may take to stop again; it may be killed instead.
 const STAND_LIMIT: Duration = Duration::from_millis(100);
 
 impl Frozen {
-    /// Stops everything below `init`, when no thread is on our own pages: right after a restore
-    /// one may still be on its way out.
+    /// Stops everything of a machine but its init, when no thread is on our own pages: right after
+    /// a restore one may still be on its way out.
     ///
     /// Waits that this interrupts are noted in `restarts`, also those of an attempt that is given
     /// up: the kernel goes on with them, and the next stop could not tell what they were.
-    pub fn stop(init: i32, restarts: &mut Restarts) -> Result<Frozen> {
-        const TRIES: u32 = 500;
-        for _ in 0..TRIES {
-            let frozen = Frozen::stop_now(init)?;
-            frozen.threads().for_each(|thread| note_restart(thread, restarts));
-            if !frozen.is_on_our_pages() && !frozen.is_half_stopped() {
-                return Ok(frozen);
+    pub fn stop(walls: &Walls, restarts: &mut Restarts) -> Result<Frozen> {
+        let alarm = Alarm::set(LIMIT).doing(|| "set an alarm".into())?;
+        loop {
+            let stopped = Frozen::stop_now(walls, &alarm);
+            match stopped {
+                Ok(Some(mut frozen)) => {
+                    frozen.threads().for_each(|thread| note_restart(thread, restarts));
+                    if !frozen.is_on_our_pages() && !frozen.is_half_stopped() {
+                        frozen.leave_sequences()?;
+                        return Ok(frozen);
+                    }
+                }
+                Ok(None) => {}
+                // somebody ended between being listed and being looked at
+                Err(Error::Io { source, .. }) if is_missing(&source) && !alarm.is_over() => {
+                    proc::children(walls.init.pid).map_err(|_| Error::Gone)?;
+                }
+                Err(error) => return Err(error),
             }
-            drop(frozen);
+            if alarm.is_over() {
+                return Err(Error::refused(0, restless()));
+            }
             std::thread::sleep(Duration::from_millis(2));
         }
-        Err(Error::refused(0, "a thread does not leave the engine's own pages, or does not stop"))
     }
 
     /// Kills everything where it stands. One by one: the end of an init reaches the others only a
     /// moment later, and they would run until then.
     pub fn end(self) {
         for process in self.processes.iter().filter(|process| process.live.is_some()) {
-            let _ = stasis_sys::process::kill(process.pid, libc::SIGKILL);
+            let _ = process::kill(process.pid, libc::SIGKILL);
         }
     }
 
@@ -107,55 +127,92 @@ impl Frozen {
             .any(|thread| (layout::RESERVED..layout::RESERVED_END).contains(&thread.regs.rip))
     }
 
-    fn stop_now(init: i32) -> Result<Frozen> {
-        let mut frozen = Frozen { processes: Vec::new() };
-        let mut seen = HashSet::new();
-        loop {
-            let new: Vec<i32> =
-                proc::children(init)?.into_iter().filter(|pid| !seen.contains(pid)).collect();
-            if new.is_empty() {
-                break;
-            }
-            let mut queue = new;
-            while let Some(pid) = queue.pop() {
-                if seen.insert(pid) && frozen.stop_process(pid)? {
-                    queue.extend(proc::children(pid)?);
+    /// Nobody is sent elsewhere by the kernel when it runs for us.
+    fn leave_sequences(&mut self) -> Result<()> {
+        for live in self.processes.iter_mut().filter_map(|process| process.live.as_mut()) {
+            for thread in &mut live.threads {
+                if let Some(area) = &thread.rseq {
+                    rseq::leave(thread.tid, area, &live.memory, &mut thread.regs)?;
                 }
             }
         }
-        frozen.processes.sort_by_key(|process| process.own_pid);
+        Ok(())
+    }
+
+    /// One attempt; `None` when a task that was stopped is gone, or a process got another thread.
+    fn stop_now(walls: &Walls, alarm: &Alarm) -> Result<Option<Frozen>> {
+        let mut frozen = Frozen { processes: Vec::new() };
+        let mut seen = HashSet::new();
+        let mut rounds = 0;
+        let mut queue = proc::children(walls.init.pid)?;
+        while !queue.is_empty() {
+            while let Some(pid) = queue.pop() {
+                if seen.insert(pid) && frozen.stop_process(pid, walls, alarm)? {
+                    queue.extend(proc::children(pid)?);
+                }
+            }
+            rounds += 1;
+            queue = match frozen.look(walls, &seen)? {
+                Looked::Whole => break,
+                Looked::Strangers(tops) => tops,
+                Looked::Changed => return Ok(None),
+            };
+            if alarm.is_over() {
+                return Err(Error::refused(0, restless()));
+            }
+        }
         if frozen.processes.is_empty() {
             return Err(Error::Gone);
         }
-        Ok(frozen)
+        if rounds > 1 {
+            // whoever came to another parent meanwhile has it now
+            frozen.processes.iter_mut().try_for_each(FrozenProcess::look_again)?;
+        }
+        frozen.processes.sort_by_key(|process| process.own_pid);
+        Ok(Some(frozen))
     }
 
     /// Stops one process; false when it is a zombie or already gone.
-    fn stop_process(&mut self, pid: i32) -> Result<bool> {
+    fn stop_process(&mut self, pid: i32, walls: &Walls, alarm: &Alarm) -> Result<bool> {
         let mut seized = Vec::new();
-        let zombie = !seize_all(pid, &mut seized)?;
-        let entry = |live| -> Result<FrozenProcess> {
-            let status = Status::parse(&proc::read_text(pid, "status")?);
-            let stat = Stat::parse(&proc::read_text(pid, "stat")?);
-            let stat = stat.ok_or_else(|| Error::refused(pid, "its stat file is unreadable"))?;
-            let own_pid = status.innermost("NSpid").unwrap_or(0);
-            Ok(FrozenProcess { pid, own_pid, stat, status, live })
-        };
-        if zombie {
+        if !seize_all(pid, &mut seized, alarm)? {
             // between listing and looking it may have been waited for
-            if let Ok(process) = entry(None) {
-                self.processes.push(process);
-            }
+            self.processes.extend(FrozenProcess::read(pid, None).ok());
             return Ok(false);
         }
         // whatever fails from here on, the threads seized must be let go
         let guard = Threads(seized);
-        let live = look_at(pid, &guard.0)?;
-        let process = entry(Some(live))?;
+        let live = look_at(pid, &guard.0, walls.sealed)?;
+        let process = FrozenProcess::read(pid, Some(live))?;
         std::mem::forget(guard);
         self.processes.push(process);
         Ok(true)
     }
+}
+
+impl FrozenProcess {
+    fn read(pid: i32, live: Option<FrozenLive>) -> Result<FrozenProcess> {
+        let status = Status::parse(&proc::read_text(pid, "status")?);
+        let stat = Stat::parse(&proc::read_text(pid, "stat")?);
+        let stat = stat.ok_or_else(|| Error::refused(pid, "its stat file is unreadable"))?;
+        let own_pid = status.innermost("NSpid").unwrap_or(0);
+        Ok(FrozenProcess { pid, own_pid, stat, status, live })
+    }
+
+    fn look_again(&mut self) -> Result<()> {
+        let FrozenProcess { stat, status, .. } = FrozenProcess::read(self.pid, None)?;
+        (self.stat, self.status) = (stat, status);
+        Ok(())
+    }
+}
+
+fn restless() -> &'static str {
+    "its processes do not all stand still: new ones come faster than they can be stopped, or a \
+     thread does not leave the engine's own pages"
+}
+
+fn is_missing(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::ECHILD))
 }
 
 /// A thread that stands still, and the signal that had stopped it before we did.
@@ -173,7 +230,7 @@ impl Drop for Threads {
 }
 
 /// Seizes and stops every thread, until no new one turns up. False for a zombie.
-fn seize_all(pid: i32, seized: &mut Vec<Seized>) -> Result<bool> {
+fn seize_all(pid: i32, seized: &mut Vec<Seized>, alarm: &Alarm) -> Result<bool> {
     loop {
         let Ok(all) = proc::threads(pid) else { return Ok(false) };
         let is_new = |tid: &i32| seized.iter().all(|(known, _)| known != tid);
@@ -184,9 +241,8 @@ fn seize_all(pid: i32, seized: &mut Vec<Seized>) -> Result<bool> {
         // all are asked before any is waited for: one that runs stops at once, and leaves its
         // processor to those that must wake up in order to stop
         let asked: Vec<_> = new.into_iter().map(|tid| (tid, ask(tid))).collect();
-        let alarm = Alarm::set(STOP_LIMIT).doing(|| "set an alarm".into())?;
         for (tid, asked) in asked {
-            match asked.and_then(|()| stand(tid, &alarm)) {
+            match asked.and_then(|()| stand(tid, alarm)) {
                 Ok(stopped) => seized.push((tid, stopped)),
                 Err(error) if is_dead(pid, tid) => {
                     let _ = error;
@@ -215,11 +271,16 @@ fn unstoppable(tid: i32) -> String {
 }
 
 fn traced(pid: i32) -> String {
-    let text = proc::read_text(pid, "status").unwrap_or_default();
-    match Status::parse(&text).number("TracerPid") {
-        None | Some(0) => "it may not be traced".into(),
-        Some(tracer) => format!("it is traced by process {tracer} of the host"),
+    match tracer(pid) {
+        0 => "it may not be traced".into(),
+        tracer => format!("it is traced by process {tracer} of the host"),
     }
+}
+
+/// The thread that traces another; 0 for none.
+fn tracer(tid: i32) -> i32 {
+    let text = proc::read_text(tid, "status").unwrap_or_default();
+    Status::parse(&text).number("TracerPid").unwrap_or(0) as i32
 }
 
 /// False when a process whose first thread has ended is a zombie. While it is ending its other
@@ -243,27 +304,31 @@ fn is_dead(pid: i32, tid: i32) -> bool {
     stat.is_none_or(|stat| matches!(stat.state, 'Z' | 'X'))
 }
 
-/// Seizes a thread and asks it to stop.
+/// Seizes a thread and asks it to stop. What it forks is ours from birth and stops by itself, but
+/// for the child of a vfork, for which it waits.
 fn ask(tid: i32) -> std::io::Result<()> {
-    ptrace::seize(tid, THROUGH).or_else(|_| ptrace::seize(tid, 0))?;
-    ptrace::interrupt(tid)
+    const BORN_OURS: u64 = ptrace::OPT_TRACEFORK | ptrace::OPT_TRACECLONE;
+    match ptrace::seize(tid, BORN_OURS) {
+        Ok(()) => ptrace::interrupt(tid),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            if tracer(tid) == process::own_tid() { Ok(()) } else { Err(error) }
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Waits until a thread that was asked stands still; the signal that had stopped it before, if one
 /// had. One that does not stop cannot be let go; it goes with the thread that seized it.
 fn stand(tid: i32, alarm: &Alarm) -> std::io::Result<Option<i32>> {
-    let follow = || {
-        ptrace::set_options(tid, OPTIONS | THROUGH).or_else(|_| ptrace::set_options(tid, OPTIONS))
-    };
     let stopped = stop(tid, alarm)?;
-    follow().map(|()| stopped).inspect_err(|_| {
+    ptrace::set_options(tid, TRACED).map(|()| stopped).inspect_err(|_| {
         let _ = ptrace::detach(tid, 0);
     })
 }
 
 fn stop(tid: i32, alarm: &Alarm) -> std::io::Result<Option<i32>> {
     loop {
-        match ptrace::wait_stop_until(tid, alarm)? {
+        match ptrace::wait_stop(tid, alarm)? {
             Stop::Interrupted => return Ok(None),
             Stop::Group(signal) => return Ok(Some(signal)),
             // it takes its signal first; our request is still pending and stops it right after
@@ -274,7 +339,7 @@ fn stop(tid: i32, alarm: &Alarm) -> std::io::Result<Option<i32>> {
     }
 }
 
-fn look_at(pid: i32, seized: &[Seized]) -> Result<FrozenLive> {
+fn look_at(pid: i32, seized: &[Seized], sealed: bool) -> Result<FrozenLive> {
     let memory = ProcessMemory::open(pid).doing(|| format!("open the memory of {pid}"))?;
     let mut threads = seized
         .iter()
@@ -283,17 +348,25 @@ fn look_at(pid: i32, seized: &[Seized]) -> Result<FrozenLive> {
             let status = Status::parse(&proc::read_text(pid, &format!("task/{tid}/status"))?);
             let own_tid = status.innermost("NSpid").unwrap_or(0);
             check_no_trap(pid, &status)?;
-            check_seen_through(pid, *tid, &status)?;
-            Ok(FrozenThread { tid: *tid, own_tid, regs, status, stopped: *stopped })
+            let rseq = rseq::Area::of(*tid).doing(|| format!("read rseq of thread {tid}"))?;
+            Ok(FrozenThread { tid: *tid, own_tid, regs, status, rseq, stopped: *stopped })
         })
         .collect::<Result<Vec<_>>>()?;
     threads.sort_by_key(|thread| (thread.tid != pid, thread.own_tid));
     if threads.first().is_none_or(|leader| leader.tid != pid) {
         return Err(Error::refused(pid, "its first thread has ended while others run on"));
     }
-    let site = Site::find(pid, &memory, &threads[0].regs)?;
+    let areas: Vec<rseq::Area> = threads.iter().filter_map(|thread| thread.rseq).collect();
+    let own_filters = threads.iter().any(|thread| has_own_filters(&thread.status, sealed));
+    let site = Site::find(pid, &memory, &threads[0].regs, &areas)?.under(own_filters);
     let stopped = threads.iter().find_map(|thread| thread.stopped);
     Ok(FrozenLive { threads, memory, site, stopped })
+}
+
+/// Whether a thread is under filters that may refuse our calls: the machine's own refuses none.
+fn has_own_filters(status: &Status, sealed: bool) -> bool {
+    let filtered = status.number("Seccomp").unwrap_or(0) != 0;
+    filtered && !(sealed && status.number("Seccomp_filters") == Some(1))
 }
 
 /// Calls are injected one step at a time, and the end of a step is a SIGTRAP: one that is waiting
@@ -303,17 +376,6 @@ fn check_no_trap(pid: i32, status: &Status) -> Result<()> {
     let pending = ["SigPnd", "ShdPnd"].iter().filter_map(|key| status.hex(key));
     if pending.fold(0, |all, set| all | set) & TRAP != 0 {
         return Err(Error::refused(pid, "a SIGTRAP is waiting to be taken"));
-    }
-    Ok(())
-}
-
-/// Calls are injected past the target's own filters, which a host may not let us do.
-fn check_seen_through(pid: i32, tid: i32, status: &Status) -> Result<()> {
-    if status.number("Seccomp").unwrap_or(0) != 0
-        && ptrace::set_options(tid, OPTIONS | THROUGH).is_err()
-    {
-        let what = "it is under seccomp filters, which this engine may not see through";
-        return Err(Error::refused(pid, what));
     }
     Ok(())
 }

@@ -5,22 +5,41 @@
 //! Registers, signal mask and the few bytes of scratch memory are put back afterwards, also when
 //! something failed: a refused call never ends the target.
 //!
-//! Nothing the target holds is trusted: the two bytes of the instruction are read before use,
-//! one instruction runs and no more, and all other threads of the process are stopped.
+//! Nothing the target holds is trusted:
+//!
+//!   its filter   stays in force: it allows every call we make. Only under filters of the program's
+//!                own, which may not, are filters suspended, while a single instruction runs
+//!   its code     is read before use; everybody who could change it stands still
+//!   its rseq     names no sequence (`rseq`), so the kernel sends it nowhere
+//!   its stops    count only where we put them, and for the reason we expect
+//!   its time     is bounded: one that does not come back is fetched, or killed
 
 use crate::error::{Doing, Error, Result};
+use crate::rseq;
 use stasis_spawner::layout;
 use stasis_spawner::program::Program;
+use stasis_sys::alarm::Alarm;
 use stasis_sys::arch::{self, UserRegs};
 use stasis_sys::memory::{ProcessMemory, Vmas};
 use stasis_sys::ptrace::{self, Stop};
-use stasis_sys::{PAGE, libc};
+use stasis_sys::{PAGE, libc, process};
+use std::io;
+use std::time::Duration;
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const SCRATCH_LEN: usize = PAGE as usize;
 /// All but the SIGTRAP that ends a step: the kernel takes away the handler of a signal that it must
 /// deliver and finds blocked.
 const BLOCKED: u64 = !(1 << (libc::SIGTRAP - 1));
+/// Longer than any call takes that we make, on a busy host and with much memory to fork.
+const LIMIT: Duration = Duration::from_secs(10);
+/// How long a thread may take to stop when it is fetched back.
+const FETCH_LIMIT: Duration = Duration::from_secs(1);
+
+/// Options of a thread that stands still for us: what it is made to clone is ours.
+pub const TRACED: u64 = ptrace::OPT_TRACECLONE | ptrace::OPT_TRACEFORK | ptrace::OPT_TRACEVFORK;
+/// Those of a copy that we made: if we die it must not run on, as a second one of its kind.
+pub const COPY: u64 = TRACED | ptrace::OPT_EXITKILL;
 
 /// Where a process can be made to call, and memory it can pass.
 #[derive(Debug, Clone, Copy)]
@@ -29,26 +48,43 @@ pub struct Site {
     scratch: u64,
     /// Our interpreter is there, unchanged: several calls can be made at one go.
     interpreter: bool,
+    /// The program has filters of its own, which may refuse our calls.
+    suspend: bool,
 }
 
 impl Site {
-    /// Finds a site in a stopped process, given one of its threads' registers.
-    pub fn find(pid: i32, memory: &ProcessMemory, regs: &UserRegs) -> Result<Site> {
+    /// Finds a site in a stopped process, given one of its threads' registers and the rseq areas of
+    /// all: what we write must not be where the kernel looks for a sequence.
+    pub fn find(
+        pid: i32,
+        memory: &ProcessMemory,
+        regs: &UserRegs,
+        areas: &[rseq::Area],
+    ) -> Result<Site> {
         let vmas = Vmas::open(pid).doing(|| format!("open the mappings of {pid}"))?;
-        let runs = |address: &u64| vmas.at(*address).is_some_and(|vma| vma.executable);
+        let runs =
+            |address: &u64| vmas.at(*address).is_some_and(|vma| vma.executable && !vma.shared);
         let instruction = interpreter_site(memory)
             .filter(runs)
             .or_else(|| at(memory, regs.rip.wrapping_sub(2)).filter(runs))
             .or_else(|| vdso_site(pid, memory).filter(runs))
             .or_else(|| mapped_site(pid, memory))
             .ok_or_else(|| Error::refused(pid, "no system call instruction to borrow"))?;
+        let is_free = |page: &u64| !areas.iter().any(|area| area.touches(*page, PAGE));
         let stack = regs.rsp & !(PAGE - 1);
         // a write from outside would succeed where one by the process itself would not
         let usable = vmas.at(stack).is_some_and(|vma| vma.writable && !vma.shared);
-        let scratch = if usable { Some(stack) } else { writable_page(pid) };
-        let scratch = scratch.ok_or_else(|| Error::refused(pid, "no writable memory to borrow"))?;
+        let scratch = Some(stack).filter(is_free).filter(|_| usable);
+        let scratch = scratch
+            .or_else(|| writable_page(pid, is_free))
+            .ok_or_else(|| Error::refused(pid, "no writable memory to borrow"))?;
         let interpreter = runs(&layout::CODE) && holds_interpreter(memory);
-        Ok(Site { instruction, scratch, interpreter })
+        Ok(Site { instruction, scratch, interpreter, suspend: false })
+    }
+
+    /// The same in a process with filters of its own, or without.
+    pub fn under(self, own_filters: bool) -> Site {
+        Site { suspend: own_filters, ..self }
     }
 }
 
@@ -100,7 +136,7 @@ fn vdso_site(pid: i32, memory: &ProcessMemory) -> Option<u64> {
 fn mapped_site(pid: i32, memory: &ProcessMemory) -> Option<u64> {
     let maps = crate::proc::parse_maps(&crate::proc::read_text(pid, "maps").ok()?)?;
     maps.iter()
-        .filter(|map| map.prot & 5 == 5)
+        .filter(|map| map.prot & 5 == 5 && !map.shared)
         .find_map(|map| search(memory, map.start, (map.end - map.start).min(4 << 20)))
 }
 
@@ -111,9 +147,10 @@ fn search(memory: &ProcessMemory, start: u64, len: u64) -> Option<u64> {
     Some(start + offset as u64)
 }
 
-fn writable_page(pid: i32) -> Option<u64> {
+fn writable_page(pid: i32, is_free: impl Fn(&u64) -> bool) -> Option<u64> {
     let maps = crate::proc::parse_maps(&crate::proc::read_text(pid, "maps").ok()?)?;
-    maps.iter().find(|map| map.prot & 3 == 3 && !map.shared).map(|map| map.start)
+    let writable = maps.iter().filter(|map| map.prot & 3 == 3 && !map.shared);
+    writable.map(|map| map.start).find(is_free)
 }
 
 /// One thread under injection. `finish` (or drop) puts everything back.
@@ -121,20 +158,96 @@ pub struct Injector<'a> {
     tid: i32,
     site: Site,
     memory: &'a ProcessMemory,
+    /// Its options while it does nothing for us.
+    options: u64,
     saved_regs: UserRegs,
     saved_mask: u64,
     saved_scratch: Option<Vec<u8>>,
+    alarm: Alarm,
+    finished: bool,
+}
+
+/// What ends a call, or a list of calls.
+#[derive(Clone, Copy)]
+enum End {
+    Step,
+    Breakpoint,
+}
+
+impl End {
+    /// Codes the kernel gives to the signal.
+    fn codes(self) -> &'static [i32] {
+        const TRAP_BRKPT: i32 = 1;
+        const TRAP_TRACE: i32 = 2;
+        const SI_KERNEL: i32 = 0x80;
+        match self {
+            End::Step => &[TRAP_BRKPT, TRAP_TRACE],
+            End::Breakpoint => &[SI_KERNEL],
+        }
+    }
 }
 
 impl<'a> Injector<'a> {
     pub fn new(tid: i32, memory: &'a ProcessMemory, site: Site) -> Result<Injector<'a>> {
-        let prepare = || -> std::io::Result<(UserRegs, u64)> {
-            let saved = (ptrace::regs(tid)?, ptrace::sigmask(tid)?);
-            ptrace::set_sigmask(tid, BLOCKED)?;
-            Ok(saved)
+        Injector::with(tid, memory, site, TRACED, LIMIT)
+    }
+
+    /// In a copy that the engine made.
+    pub fn of_copy(tid: i32, memory: &'a ProcessMemory, site: Site) -> Result<Injector<'a>> {
+        Injector::with(tid, memory, site, COPY, LIMIT)
+    }
+
+    fn with(
+        tid: i32,
+        memory: &'a ProcessMemory,
+        site: Site,
+        options: u64,
+        limit: Duration,
+    ) -> Result<Injector<'a>> {
+        let doing = || format!("prepare thread {tid}");
+        // nobody runs who could change it from here on
+        let intact = at(memory, site.instruction).is_some()
+            && (!site.interpreter || holds_interpreter(memory));
+        if !intact {
+            return Err(Error::refused(tid, "the code for our calls was changed"));
+        }
+        let alarm = Alarm::set(limit).doing(doing)?;
+        let saved_regs = ptrace::regs(tid).doing(doing)?;
+        let saved_mask = ptrace::sigmask(tid).doing(doing)?;
+        let saved_scratch = None;
+        // from here on, a drop puts everything back
+        let injector = Injector {
+            tid,
+            site,
+            memory,
+            options,
+            saved_regs,
+            saved_mask,
+            saved_scratch,
+            alarm,
+            finished: false,
         };
-        let (saved_regs, saved_mask) = prepare().doing(|| format!("prepare thread {tid}"))?;
-        Ok(Injector { tid, site, memory, saved_regs, saved_mask, saved_scratch: None })
+        ptrace::set_sigmask(tid, BLOCKED).doing(doing)?;
+        if site.suspend {
+            injector.suspend_filters()?;
+        }
+        Ok(injector)
+    }
+
+    /// Lets calls pass by the filters of a program that has some of its own. Filters are never
+    /// suspended while a thread can be sent elsewhere.
+    fn suspend_filters(&self) -> Result<()> {
+        let doing = || format!("read rseq of thread {}", self.tid);
+        let area = rseq::Area::of(self.tid).doing(doing)?;
+        let pointer = area.map_or(Ok(0), |area| area.pointer(self.memory)).doing(doing)?;
+        if pointer != 0 {
+            return Err(Error::refused(self.tid, "it is in a restartable sequence"));
+        }
+        let through = self.options | ptrace::OPT_SUSPEND_SECCOMP;
+        ptrace::set_options(self.tid, through).map_err(|_| {
+            let what = "it is under seccomp filters, which this engine may not see through";
+            Error::refused(self.tid, what)
+        })
     }
 
     /// Puts bytes at `offset` of the scratch memory; their address.
@@ -161,18 +274,17 @@ impl<'a> Injector<'a> {
     /// Performs a call; its result, which may be a negative errno.
     pub fn call(&mut self, number: i64, args: [u64; 6]) -> Result<i64> {
         self.start(number, args)?;
-        match self.wait(ptrace::step)? {
-            Stop::Signal(libc::SIGTRAP) => self.result(),
-            other => Err(self.lost(other)),
-        }
+        let stop = self.wait(ptrace::step)?;
+        self.end_of_call(stop)
     }
 
-    /// Performs up to 24 calls, whatever their results; at one go where our interpreter is.
+    /// Performs up to 24 calls, whatever their results; at one go where our interpreter is and the
+    /// machine's filter is in force.
     pub fn batch(&mut self, calls: &[(i64, [u64; 6])]) -> Result<Vec<i64>> {
         /// Operations come after what the caller put, results after them.
         const OPS_AT: usize = 1024;
         const RESULTS_AT: usize = SCRATCH_LEN - 8 * 24;
-        if !self.site.interpreter {
+        if !self.site.interpreter || self.site.suspend {
             return calls.iter().map(|(number, args)| self.call(*number, *args)).collect();
         }
         let mut program = Program::new(self.site.scratch + OPS_AT as u64, 0);
@@ -191,10 +303,8 @@ impl<'a> Injector<'a> {
         ptrace::set_regs(self.tid, &regs)
             .and_then(|()| ptrace::resume(self.tid, 0))
             .doing(|| format!("inject calls into thread {}", self.tid))?;
-        match self.wait(|tid| ptrace::resume(tid, 0))? {
-            Stop::Signal(libc::SIGTRAP) => {}
-            other => return Err(self.lost(other)),
-        }
+        let stop = self.wait(|tid| ptrace::resume(tid, 0))?;
+        self.check_end(stop, End::Breakpoint, layout::CODE + arch::interpreter_trap_end())?;
         let results = self.get(RESULTS_AT, 8 * calls.len())?;
         let words = results.chunks_exact(8);
         Ok(words.map(|word| i64::from_ne_bytes(word.try_into().expect("8"))).collect())
@@ -204,34 +314,34 @@ impl<'a> Injector<'a> {
     pub fn must(&mut self, what: &str, number: i64, args: [u64; 6]) -> Result<i64> {
         let result = self.call(number, args)?;
         if (-4095..0).contains(&result) {
-            let source = std::io::Error::from_raw_os_error(-result as i32);
+            let source = io::Error::from_raw_os_error(-result as i32);
             return Err(Error::Io { doing: format!("{what} in thread {}", self.tid), source });
         }
         Ok(result)
     }
 
-    /// Performs a clone; the host's number of the child, which is stopped and traced.
-    pub fn clone(&mut self, what: &str, args: u64) -> Result<i32> {
-        self.start(libc::SYS_clone3, [args, stasis_sys::process::CLONE_ARGS_SIZE, 0, 0, 0, 0])?;
-        let child = match self.wait(ptrace::step)? {
-            Stop::Event(_) => {
-                let child = ptrace::event_message(self.tid).doing(|| what.to_owned())? as i32;
-                ptrace::step(self.tid).doing(|| what.to_owned())?;
-                match self.wait(ptrace::step)? {
-                    Stop::Signal(libc::SIGTRAP) => child,
-                    other => return Err(self.lost(other)),
-                }
-            }
-            Stop::Signal(libc::SIGTRAP) => {
-                let source = std::io::Error::from_raw_os_error(-self.result()? as i32);
-                return Err(Error::Io { doing: what.to_owned(), source });
-            }
-            other => return Err(self.lost(other)),
-        };
-        match ptrace::wait_stop(child).doing(|| what.to_owned())? {
-            Stop::Gone(_) => Err(Error::Gone),
-            _ => Ok(child),
+    /// Performs a clone, by the call whose flags a filter can see; the host's number of the child,
+    /// which is stopped and traced.
+    pub fn clone(&mut self, what: &str, flags: u64) -> Result<i32> {
+        self.start(libc::SYS_clone, [flags, 0, 0, 0, 0, 0])?;
+        let stop = self.wait(ptrace::step)?;
+        if !matches!(stop, Stop::Event(_)) {
+            let source = io::Error::from_raw_os_error(-self.end_of_call(stop)? as i32);
+            return Err(Error::Io { doing: what.to_owned(), source });
         }
+        let child = ptrace::event_message(self.tid).doing(|| what.to_owned())? as i32;
+        let finish = || -> Result<()> {
+            ptrace::step(self.tid).doing(|| what.to_owned())?;
+            let stop = self.wait(ptrace::step)?;
+            self.end_of_call(stop)?;
+            match ptrace::wait_stop(child, &self.alarm).doing(|| what.to_owned())? {
+                Stop::Interrupted => Ok(()),
+                Stop::Gone(_) => Err(Error::Gone),
+                other => Err(Error::refused(child, format!("a copy stopped for {other:?}"))),
+            }
+        };
+        // it must not run, as a second one of its kind
+        finish().map(|()| child).inspect_err(|_| end(child))
     }
 
     fn start(&mut self, number: i64, args: [u64; 6]) -> Result<()> {
@@ -250,30 +360,78 @@ impl<'a> Injector<'a> {
     /// Waits for the end of what was started. A thread that job control had stopped reports that
     /// once more before it runs, and so does one that stopped for something else a moment before
     /// it was interrupted; both are sent on by `again`.
-    fn wait(&self, again: fn(i32) -> std::io::Result<()>) -> Result<Stop> {
+    fn wait(&self, again: fn(i32) -> io::Result<()>) -> Result<Stop> {
         let doing = || format!("wait for thread {}", self.tid);
         loop {
-            match ptrace::wait_stop(self.tid).doing(doing)? {
-                Stop::Group(_) | Stop::Interrupted => again(self.tid).doing(doing)?,
-                stop => return Ok(stop),
+            match ptrace::wait_stop(self.tid, &self.alarm) {
+                Ok(Stop::Group(_) | Stop::Interrupted) if self.alarm.is_over() => {
+                    return Err(self.late());
+                }
+                Ok(Stop::Group(_) | Stop::Interrupted) => again(self.tid).doing(doing)?,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(self.fetch()),
+                stop => return stop.doing(doing),
             }
         }
     }
 
-    fn result(&self) -> Result<i64> {
-        let regs =
-            ptrace::regs(self.tid).doing(|| format!("read registers of thread {}", self.tid))?;
-        if regs.rip != self.site.instruction + SYSCALL.len() as u64 {
-            return Err(Error::refused(self.tid, "a signal came in the way of a call"));
+    /// Gets a thread back that did not come by itself. One that cannot be had is killed: it would
+    /// go on with what we began in its name.
+    fn fetch(&self) -> Error {
+        let fetch = || -> io::Result<Stop> {
+            ptrace::interrupt(self.tid)?;
+            ptrace::wait_stop(self.tid, &Alarm::set(FETCH_LIMIT)?)
+        };
+        if fetch().is_err() {
+            let _ = process::kill(self.tid, libc::SIGKILL);
         }
-        Ok(regs.rax as i64)
+        self.late()
     }
 
-    fn lost(&self, stop: Stop) -> Error {
-        match stop {
-            Stop::Gone(_) => Error::Gone,
-            other => Error::refused(self.tid, format!("stopped for {other:?} during a call")),
+    fn late(&self) -> Error {
+        Error::refused(self.tid, "a call that the engine had it make did not end")
+    }
+
+    /// The result of a call that was stepped over.
+    fn end_of_call(&self, stop: Stop) -> Result<i64> {
+        let after = self.site.instruction + SYSCALL.len() as u64;
+        self.check_end(stop, End::Step, after).map(|regs| regs.rax as i64)
+    }
+
+    /// The registers of a thread that stopped where and why it should have. A signal of the
+    /// program's own is put back to be taken later, and the capture is given up.
+    fn check_end(&self, stop: Stop, end: End, rip: u64) -> Result<UserRegs> {
+        let doing = || format!("look at thread {}", self.tid);
+        let signal = match stop {
+            Stop::Signal(signal) => signal,
+            Stop::Gone(_) => return Err(Error::Gone),
+            other => {
+                let what = format!("it stopped for {other:?} during a call");
+                return Err(Error::refused(self.tid, what));
+            }
+        };
+        let code = ptrace::signal_code(self.tid).doing(doing)?;
+        let regs = ptrace::regs(self.tid).doing(doing)?;
+        let is_ours = signal == libc::SIGTRAP && end.codes().contains(&code);
+        if is_ours && regs.rip == rip {
+            return Ok(regs);
         }
+        if !is_ours {
+            self.put_signal_back(signal).doing(doing)?;
+        }
+        Err(Error::refused(self.tid, "a signal came in the way of a call; try again"))
+    }
+
+    /// Queues a signal again that the thread was about to take: the kernel does so by itself with
+    /// one that is blocked by then. A stop cannot be blocked, and is sent anew.
+    fn put_signal_back(&self, signal: i32) -> io::Result<()> {
+        if signal == libc::SIGSTOP {
+            return process::kill(self.tid, signal);
+        }
+        ptrace::set_sigmask(self.tid, u64::MAX)?;
+        // it stops again before it runs
+        ptrace::interrupt(self.tid)?;
+        ptrace::resume(self.tid, signal)?;
+        ptrace::wait_stop(self.tid, &self.alarm).map(drop)
     }
 
     /// Puts the scratch memory back in a copy of the process that was made meanwhile.
@@ -284,16 +442,22 @@ impl<'a> Injector<'a> {
         }
     }
 
-    /// Puts scratch memory, registers and mask back.
+    /// Puts scratch memory, registers, mask and filters back.
     pub fn finish(mut self) -> Result<()> {
         self.put_back()
     }
 
     fn put_back(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.finished, true) {
+            return Ok(());
+        }
         if let Some(saved) = self.saved_scratch.take() {
             self.memory.write(self.site.scratch, &saved).doing(|| "restore scratch".into())?;
         }
-        ptrace::set_regs(self.tid, &self.saved_regs)
+        let filters =
+            if self.site.suspend { ptrace::set_options(self.tid, self.options) } else { Ok(()) };
+        filters
+            .and_then(|()| ptrace::set_regs(self.tid, &self.saved_regs))
             .and_then(|()| ptrace::set_sigmask(self.tid, self.saved_mask))
             .doing(|| format!("restore thread {}", self.tid))
     }
@@ -302,5 +466,17 @@ impl<'a> Injector<'a> {
 impl Drop for Injector<'_> {
     fn drop(&mut self) {
         let _ = self.put_back();
+    }
+}
+
+/// Kills a traced process and takes its status as its tracer. What does not end in time ends
+/// without us: it has nothing left to do but that.
+pub fn end(pid: i32) {
+    let _ = process::kill(pid, libc::SIGKILL);
+    let Ok(alarm) = Alarm::set(LIMIT) else { return };
+    while let Ok(stop) = ptrace::wait_stop(pid, &alarm) {
+        if matches!(stop, Stop::Gone(_)) {
+            break;
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::error::{Doing, Error, Result};
 use crate::inject;
 use crate::plan::{self, StoppedThread};
 use crate::proc::{self, Stat, Status};
+use stasis_sys::alarm::Alarm;
 use stasis_sys::arch::UserRegs;
 use stasis_sys::libc;
 use stasis_sys::ptrace::{self, Stop};
@@ -17,10 +18,11 @@ use std::time::{Duration, Instant};
 
 pub fn load(init: i32, threads: &[StoppedThread]) -> Result<()> {
     let numbers = numbers(init)?;
+    let alarm = Alarm::set(PATIENCE).doing(|| "set an alarm".into())?;
     for thread in threads {
         let tid = *numbers.get(&thread.tid).ok_or(Error::Gone)?;
         await_stop(tid)?;
-        load_one(tid, thread).doing(|| format!("load stopped thread {}", thread.tid))?;
+        load_one(tid, thread, &alarm).doing(|| format!("load stopped thread {}", thread.tid))?;
         await_stop(tid)?;
     }
     Ok(())
@@ -40,9 +42,10 @@ fn numbers(init: i32) -> Result<HashMap<i32, i32>> {
     Ok(numbers)
 }
 
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Nobody who could continue it runs yet.
 fn await_stop(tid: i32) -> Result<()> {
-    const PATIENCE: Duration = Duration::from_secs(10);
     if stands_within(tid, PATIENCE) {
         return Ok(());
     }
@@ -65,28 +68,35 @@ pub fn stands_within(tid: i32, patience: Duration) -> bool {
     }
 }
 
-fn load_one(tid: i32, thread: &StoppedThread) -> std::io::Result<()> {
-    const THROUGH: u64 = ptrace::OPT_SUSPEND_SECCOMP;
-    ptrace::seize(tid, THROUGH).or_else(|_| ptrace::seize(tid, 0))?;
-    match ptrace::wait_stop(tid)? {
+/// The machine's filter allows what is done here; the program's own may not, and is suspended. The
+/// kernel sends such a thread nowhere: its rseq area was registered, and so emptied, just before.
+fn load_one(tid: i32, thread: &StoppedThread, alarm: &Alarm) -> std::io::Result<()> {
+    let through = if thread.own_filters { ptrace::OPT_SUSPEND_SECCOMP } else { 0 };
+    ptrace::seize(tid, through).or_else(|_| ptrace::seize(tid, 0))?;
+    match ptrace::wait_stop(tid, alarm)? {
         Stop::Group(_) => {}
         other => return Err(unexpected(other)),
     }
     for header in &thread.filters {
         let [operation, flags, header] = plan::install_arguments(*header);
         let set = |regs: &mut UserRegs| (regs.rdi, regs.rsi, regs.rdx) = (operation, flags, header);
-        call(tid, libc::SYS_seccomp, set)?;
+        call(tid, libc::SYS_seccomp, set, alarm)?;
         if ptrace::regs(tid)?.rax != 0 {
             return Err(std::io::Error::other("a filter could not be installed"));
         }
     }
-    call(tid, libc::SYS_rt_sigreturn, |regs| regs.rsp = thread.frame)?;
+    call(tid, libc::SYS_rt_sigreturn, |regs| regs.rsp = thread.frame, alarm)?;
     ptrace::set_sigmask(tid, thread.sigmask)?;
     ptrace::detach(tid, 0)
 }
 
 /// Makes one call on our own pages.
-fn call(tid: i32, number: i64, set: impl FnOnce(&mut UserRegs)) -> std::io::Result<()> {
+fn call(
+    tid: i32,
+    number: i64,
+    set: impl FnOnce(&mut UserRegs),
+    alarm: &Alarm,
+) -> std::io::Result<()> {
     let mut regs = ptrace::regs(tid)?;
     regs.rip = inject::own_instruction();
     regs.rax = number as u64;
@@ -96,10 +106,10 @@ fn call(tid: i32, number: i64, set: impl FnOnce(&mut UserRegs)) -> std::io::Resu
     ptrace::set_regs(tid, &regs)?;
     loop {
         ptrace::step(tid)?;
-        match ptrace::wait_stop(tid)? {
+        match ptrace::wait_stop(tid, alarm)? {
             Stop::Signal(libc::SIGTRAP) => return Ok(()),
             // it may report once more that it is stopped, before it runs
-            Stop::Group(_) => {}
+            Stop::Group(_) if !alarm.is_over() => {}
             other => return Err(unexpected(other)),
         }
     }

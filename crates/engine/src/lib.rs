@@ -34,6 +34,7 @@ mod parked;
 mod plan;
 mod proc;
 mod restore;
+mod rseq;
 mod sockets;
 mod spares;
 mod spawner;

@@ -12,6 +12,7 @@ use crate::walls::Walls;
 use stasis_sandbox::disk::{self, DiskUsage};
 use stasis_sandbox::{Limits, Usage};
 use stasis_spawner::protocol::{Confine, InitRequest, LaunchSpec, Link};
+use stasis_sys::alarm::Alarm;
 use stasis_sys::pagemap::Region;
 use stasis_sys::{libc, process, ptrace};
 use std::os::fd::{AsFd, OwnedFd};
@@ -232,17 +233,18 @@ pub(crate) fn launch(
     })
 }
 
+/// A program that is not there by then does not start.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
 /// Lets a program that stopped itself before exec go on, and hides the kernel's vdso from it:
 /// code of a particular kernel build must not become part of an image.
 fn exec_without_vdso(pid: i32) -> Result<()> {
     let step = || -> std::io::Result<bool> {
-        let options = ptrace::OPT_TRACEEXEC | ptrace::OPT_EXITKILL;
-        // our own calls are not the program's
-        ptrace::seize(pid, options | ptrace::OPT_SUSPEND_SECCOMP)
-            .or_else(|_| ptrace::seize(pid, options))?;
+        let alarm = Alarm::set(START_LIMIT)?;
+        ptrace::seize(pid, ptrace::OPT_TRACEEXEC | ptrace::OPT_EXITKILL)?;
         let mut interrupted = false;
         loop {
-            match ptrace::wait_stop(pid)? {
+            match ptrace::wait_stop(pid, &alarm)? {
                 // stopped by its own SIGSTOP: wake it up into exec
                 ptrace::Stop::Group(_) if !interrupted => {
                     interrupted = true;
@@ -256,7 +258,8 @@ fn exec_without_vdso(pid: i32) -> Result<()> {
                 // still inside execve, which would overwrite a register: leave it first
                 ptrace::Stop::Event(_) => {
                     ptrace::step(pid)?;
-                    return Ok(!matches!(ptrace::wait_stop(pid)?, ptrace::Stop::Gone(_)));
+                    let stop = ptrace::wait_stop(pid, &alarm)?;
+                    return Ok(!matches!(stop, ptrace::Stop::Gone(_)));
                 }
                 ptrace::Stop::Gone(_) => return Ok(false),
                 _ => ptrace::resume(pid, 0)?,

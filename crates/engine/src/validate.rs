@@ -148,6 +148,12 @@ fn process(manifest: &Manifest, process: &Process) -> Result<()> {
     if let Some(number) = twice(live.fds.iter().map(|fd| fd.number)) {
         return Err(Error::Unfit(format!("process {pid} has descriptor {number} twice")));
     }
+    for area in live.threads.iter().filter_map(|thread| thread.rseq) {
+        // the kernel and the engine both write there
+        let end = area.address.saturating_add(area.length.into());
+        let fine = end <= TOP && is_apart_from_ours(area.address, end);
+        ensure(fine, || format!("process {pid} has an rseq area at {:x}", area.address))?;
+    }
     within("limits", live.rlimits.len(), RLIMITS)?;
     within("auxiliary words", live.mm.auxv.len(), MAX_AUXV)?;
     within("timers", live.timers.len(), MAX_TIMERS)?;
@@ -229,7 +235,7 @@ fn backing(manifest: &Manifest, pid: i32, vma: &Vma) -> Result<()> {
         // it is moved as long as it is here, which may be longer
         Backing::Kernel(_) => is_apart_from_ours(vma.start, vma.end + KERNEL_ROOM),
         Backing::Sysv { id, .. } => *id >= 0 && is_whole(manifest, *id, vma),
-        Backing::Anonymous => true,
+        Backing::Anonymous | Backing::Droppable => true,
     };
     ensure(fine, || format!("process {pid}: mapping {:x} refers to nothing", vma.start))
 }

@@ -46,8 +46,9 @@ fn auxv_address(memory: &ProcessMemory, stack: u64) -> Result<u64> {
 /// `/proc/PID/auxv` comes from the kernel's own copy; it is made to agree.
 fn forget_in_kernel(pid: i32, memory: &ProcessMemory) -> Result<()> {
     let regs = ptrace::regs(pid).doing(|| format!("read registers of {pid}"))?;
-    let site = Site::find(pid, memory, &regs)?;
-    let mut injector = Injector::new(pid, memory, site)?;
+    // a new program has no rseq yet; setting these fields is not for machines to do
+    let site = Site::find(pid, memory, &regs, &[])?.under(true);
+    let mut injector = Injector::of_copy(pid, memory, site)?;
     let mut fields = crate::capture::mm_fields(pid)?;
     fields.brk = injector.must("brk", libc::SYS_brk, [0; 6])? as u64;
     for pair in fields.auxv.chunks_exact_mut(2) {

@@ -36,6 +36,10 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
     // templates are made by a process that ends at once; they come to us and are reaped here
     process::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)?;
     allow_core_limit();
+    // nothing below us holds the keys of whoever started the engine
+    if process::has_keyrings() {
+        process::own_keyring()?;
+    }
     let devices = walls::Devices::make()?;
     loop {
         if !fds::poll_readable(control.as_fd(), 1000)? {

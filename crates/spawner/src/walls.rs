@@ -165,9 +165,13 @@ fn fork(spec: &WallsSpec, entrances: &[OwnedFd]) -> io::Result<Forked> {
 }
 
 /// Goes into the machine's cgroup, before anything is allocated. An engine may run with a
-/// real-time policy; a machine that did could have the processors for itself.
+/// real-time policy; a machine that did could have the processors for itself. Keyrings are not
+/// divided by namespaces: each machine gets one of its own.
 fn join(spec: &WallsSpec, entrances: &[OwnedFd]) -> io::Result<()> {
     process::be_ordinary().map_err(named("give up real time"))?;
+    if process::has_keyrings() {
+        process::own_keyring().map_err(named("take a keyring of its own"))?;
+    }
     if let Entrance::Tasks(_) = spec.entrance {
         for tasks in entrances {
             File::from(tasks.try_clone()?).write_all(b"0").map_err(named("join the cgroup"))?;

@@ -453,6 +453,35 @@ pub fn exec(path: &str, argv: &[String], envp: &[String]) -> io::Error {
     attempt().err().unwrap_or_else(|| io::Error::other("execve returned without an error"))
 }
 
+/// keyctl(2)'s request for a new session keyring.
+pub const KEYCTL_JOIN_SESSION_KEYRING: u64 = 1;
+
+/// Leaves the session keyring that this thread inherited for an empty one of its own.
+pub fn own_keyring() -> io::Result<()> {
+    let unnamed = std::ptr::null::<libc::c_char>();
+    // SAFETY: no name is passed.
+    check(unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, unnamed) })
+        .map(drop)
+}
+
+/// Whether there are keyrings to use: a kernel may lack them, and the filter of a container around
+/// us may refuse them, to us as to whatever we start.
+pub fn has_keyrings() -> bool {
+    const GET_KEYRING_ID: u64 = 0;
+    const SESSION: i32 = -3;
+    // SAFETY: numbers only.
+    let asked = check(unsafe { libc::syscall(libc::SYS_keyctl, GET_KEYRING_ID, SESSION, 0) });
+    let refused =
+        |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM));
+    !asked.is_err_and(refused)
+}
+
+/// The calling thread's own number.
+pub fn own_tid() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { libc::gettid() }
+}
+
 /// Sends this process a signal.
 pub fn raise(signal: i32) -> io::Result<()> {
     // SAFETY: numbers only; getpid gives this process's number in its own namespace.

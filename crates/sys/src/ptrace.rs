@@ -5,7 +5,7 @@
 use crate::alarm::Alarm;
 use crate::arch::UserRegs;
 use crate::check;
-use crate::process::{Waited, wait, wait_until};
+use crate::process::wait_until;
 use std::io;
 
 const NT_X86_XSTATE: usize = 0x202;
@@ -73,18 +73,9 @@ pub enum Stop {
     Gone(i32),
 }
 
-/// Waits for the next stop of one traced thread.
-pub fn wait_stop(tid: i32) -> io::Result<Stop> {
-    let waited = wait(tid, libc::__WALL)?;
-    let Some(Waited { status, .. }) = waited else {
-        return Err(io::Error::other("wait returned nothing"));
-    };
-    Ok(Stop::of(status))
-}
-
-/// As `wait_stop`, but only until the alarm: a thread in a call that nothing interrupts (the
-/// parent of a vfork) does not stop before that call is over, which may be never.
-pub fn wait_stop_until(tid: i32, alarm: &Alarm) -> io::Result<Stop> {
+/// Waits for the next stop of one traced thread, until the alarm: a thread in a call that nothing
+/// interrupts (the parent of a vfork) does not stop before that call is over, which may be never.
+pub fn wait_stop(tid: i32, alarm: &Alarm) -> io::Result<Stop> {
     wait_until(tid, libc::__WALL, alarm).map(|waited| Stop::of(waited.status))
 }
 
@@ -101,6 +92,14 @@ impl Stop {
             event => Stop::Event(event),
         }
     }
+}
+
+/// Where the signal comes from that a stopped thread is about to take (`si_code`).
+pub fn signal_code(tid: i32) -> io::Result<i32> {
+    const CODE_AT: usize = 8;
+    let mut info = [0u8; 128];
+    request(libc::PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as usize)?;
+    Ok(i32::from_ne_bytes(info[CODE_AT..CODE_AT + 4].try_into().expect("4")))
 }
 
 pub fn event_message(tid: i32) -> io::Result<u64> {

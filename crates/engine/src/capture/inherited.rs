@@ -1,53 +1,27 @@
-//! State a fork inherits, read from the twin while the source runs on.
+//! Signal handlers, limits and the like, asked of the source in the pause.
 //!
-//! The pause asks only for what a copy would not have: registers, timers, pending signals,
-//! alternate stacks. Signal handlers, limits and the like are the same in the twin. The working
-//! directory is too, but whether it still has its name was decided in the pause (`fds::cwd`).
-//! Where no twin is made, all this is asked of the source itself, in the pause.
+//! A twin has them too, but it stands among the processes of a source that runs on by then, and
+//! nothing is to run in it.
 
 use super::process::{mm_fields_of, words};
-use super::still::Still;
 use crate::error::{Doing, Error, Result};
-use crate::inject::{Injector, Site};
-use crate::proc::{self, Stat, Status};
+use crate::freeze::FrozenProcess;
+use crate::inject::Injector;
+use crate::proc::{self, Status};
 use stasis_image::model::*;
-use stasis_sys::memory::ProcessMemory;
 use stasis_sys::{libc, process as sysprocess};
 
-pub fn read_all(stills: &[Still], processes: &mut [Process]) -> Result<()> {
-    let twins = stills.iter().filter_map(Still::twin);
-    for twin in twins {
-        let process = processes.iter_mut().find(|process| process.pid == twin.own_pid);
-        if let Some(Process { state: ProcessState::Live(live), .. }) = process {
-            let pid = twin.pid;
-            let status = Status::parse(&proc::read_text(pid, "status")?);
-            let stat = Stat::parse(&proc::read_text(pid, "stat")?);
-            let stat = stat.ok_or_else(|| Error::refused(pid, "its stat file is unreadable"))?;
-            read(&Asked { pid, stat: &stat, status: &status }, &twin.memory, twin.site, live)?;
-        }
-    }
-    Ok(())
-}
-
-/// Whom to ask: a twin, or the source.
-pub struct Asked<'a> {
-    pub pid: i32,
-    pub stat: &'a Stat,
-    pub status: &'a Status,
-}
-
-pub fn read(asked: &Asked, memory: &ProcessMemory, site: Site, live: &mut Live) -> Result<()> {
-    let Asked { pid, stat, status } = *asked;
-    let mut injector = Injector::new(pid, memory, site)?;
+pub fn read(process: &FrozenProcess, injector: &mut Injector, live: &mut Live) -> Result<()> {
+    let FrozenProcess { pid, stat, status, .. } = process;
+    let pid = *pid;
     live.mm = mm_fields_of(pid, stat)?;
     let ask = |option: i32| (libc::SYS_prctl, [option as u64, 0, 0, 0, 0, 0]);
     let brk = (libc::SYS_brk, [0; 6]);
     let (actions, answers) = actions(
         status,
-        &mut injector,
+        injector,
         [brk, ask(libc::PR_GET_DUMPABLE), ask(libc::PR_GET_THP_DISABLE)],
     )?;
-    injector.finish()?;
     live.mm.brk = answers[0] as u64;
     if answers[1] < 0 {
         return Err(Error::refused(pid, "it does not tell whether it may be dumped"));
@@ -94,15 +68,18 @@ fn actions(
         mask: 0,
     };
     let mut actions: Vec<SigAction> = signals(ignored).map(ignore).collect();
-    let mut answers = injector.batch(&others)?;
+    let mut answers = Vec::new();
     let asked: Vec<i32> = signals(caught & !ignored).collect();
-    for some in asked.chunks(TOGETHER) {
+    let (first, rest) = asked.split_at(asked.len().min(TOGETHER - others.len()));
+    let mut ahead = others.to_vec();
+    for some in [first].into_iter().chain(rest.chunks(TOGETHER)) {
         let at = injector.put(0, &[0; SIZE * TOGETHER])?;
         let question = |(index, signal): (usize, &i32)| {
             let to = at + (index * SIZE) as u64;
             (libc::SYS_rt_sigaction, [*signal as u64, 0, to, 8, 0, 0])
         };
-        let calls: Vec<Call> = some.iter().enumerate().map(question).collect();
+        let mut calls: Vec<Call> = std::mem::take(&mut ahead);
+        calls.extend(some.iter().enumerate().map(question));
         answers.extend(injector.batch(&calls)?);
         let told = injector.get(0, SIZE * some.len())?;
         for (signal, told) in some.iter().zip(told.chunks_exact(SIZE)) {

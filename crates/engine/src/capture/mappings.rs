@@ -239,9 +239,14 @@ fn of_copied(copied: &Copied) -> Result<(Vec<Mapping>, Shown<'_>)> {
 }
 
 fn lacks(shown: &Shown, map: &Mapping, segments: &Segments) -> bool {
-    let wiped = map.has_flag("wf") && !within(&shown.marks.wipe_on_fork, map);
+    let wiped = map.has_flag("wf") && !is_droppable(map) && !within(&shown.marks.wipe_on_fork, map);
     let nameless = map.path.ends_with(DELETED);
     wiped || nameless && segment_of(shown, map, segments).is_none()
+}
+
+/// Whether the kernel may empty it at any time, as every fork does.
+pub fn is_droppable(map: &Mapping) -> bool {
+    map.has_flag("dp")
 }
 
 /// What a mapped file without a name is.
@@ -352,6 +357,11 @@ fn convert(
             let range = format!("{:x}-{:x}", map.start, map.end);
             return Err(Error::refused(shown.own_pid, format!("mapping {range}: {what}")));
         }
+    }
+    if is_droppable(map) {
+        let (start, end, prot) = (map.start, map.end, map.prot);
+        let (backing, traits) = (Backing::Droppable, VmaTraits::default());
+        return Ok(Some(Vma { start, end, prot, backing, traits, name: None }));
     }
     let backing = backing(shown, map, table, segments)?;
     let name = map.path.strip_prefix("[anon:").and_then(|name| name.strip_suffix(']'));

@@ -5,7 +5,7 @@
 //!    thread)    signals,        point at)      writes meanwhile)       copy-on-write fork, the
 //!               timers)                                                twin, of the process)
 //!                        ... the source runs on ...
-//!   mappings, pages, from twins also what a fork inherits ─► pack ─► sync ─► image ─► sync
+//!   mappings, pages ─► pack ─► sync ─► image ─► sync
 //!
 //! Everything up to the thaw is one instant; a source that is to end is not let go before its end.
 //! If any step fails the twins are killed, every thread is let go as it was, and nothing has been
@@ -140,7 +140,7 @@ fn pause(
 ) -> Result<(Option<Paused>, Duration)> {
     let mut means = Means { copies: Room::make(), twins };
     let start = Instant::now();
-    let frozen = Frozen::stop(tree.walls.init.pid, &mut tree.memo().restarts)?;
+    let frozen = Frozen::stop(&tree.walls, &mut tree.memo().restarts)?;
     let first = ask_first(tree, &frozen)?;
     let read = || State::read(tree, &frozen, sink, first);
     let (state, look, pinned) = beside_a_look(tree, &frozen, read)?;
@@ -151,12 +151,13 @@ fn pause(
     fault::point("capture.twins")?;
     let closer = tree.memo().look_closer;
     let segments = mappings::shared_segments(&frozen, &stills, tree, &mut objects, sink)?;
+    let copies: Vec<i32> = stills.iter().filter_map(Still::twin).map(|twin| twin.pid).collect();
+    frozen.check_whole(&tree.walls, &copies)?;
     let standing = (source == Source::Ends).then_some(frozen);
     // from here on the source should have its processor for itself
     drop(pinned);
     let pause = start.elapsed();
     fault::point("capture.thawed")?;
-    inherited::read_all(&stills, &mut processes)?;
     let mut mapped_files = Vec::new();
     let parent = tree.last_image();
     let around =
@@ -228,19 +229,6 @@ impl State {
         let files = files::read_upper(tree, sink)?;
         Ok(State { clocks, processes, filters, objects, files })
     }
-
-    /// Asks the root for what a twin of it would tell afterwards.
-    fn ask_root(&mut self, frozen: &Frozen, tree: &Tree) -> Result<()> {
-        let mut found = frozen.processes.iter().zip(&mut self.processes);
-        let root = found.find(|(source, _)| source.pid == tree.root).ok_or(Error::Gone)?;
-        let (source, Process { state: ProcessState::Live(live), .. }) = root else {
-            return Err(Error::Gone);
-        };
-        let own = source.live.as_ref().ok_or(Error::Gone)?;
-        let asked =
-            inherited::Asked { pid: source.pid, stat: &source.stat, status: &source.status };
-        inherited::read(&asked, &own.memory, own.site, live)
-    }
 }
 
 /// Asks threads for what only they know, where there are several: one that was on another processor
@@ -273,13 +261,10 @@ fn beside_a_look(
         // Every call made in the root is a switch there and back, which between processors costs
         // several times as much. Not before the other thread is there, which would inherit it.
         let pinned = near.and_then(|near| sysprocess::Pinned::to(near).ok());
-        let mut state = read()?;
+        let state = read()?;
         // nothing is told when what was written is too much to be copied
         let wanted = told.recv().is_ok();
         let outline = wanted.then(|| Outline::of(tree.root)).flatten();
-        if outline.is_some() {
-            state.ask_root(frozen, tree)?;
-        }
         let glance = glancing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok((state, glance?.with(tree, outline)?, pinned))
     })

@@ -1,6 +1,6 @@
 //! One process's kernel state, apart from memory and descriptors.
 
-use super::{refuse, threads};
+use super::{inherited, refuse, threads};
 use crate::error::{Doing, Error, Result};
 use crate::freeze::{FrozenLive, FrozenProcess};
 use crate::inject::Injector;
@@ -36,12 +36,14 @@ fn own_ppid(process: &FrozenProcess) -> Result<i32> {
         .ok_or_else(|| refuse(process, "its parent has no number in the machine"))
 }
 
-/// What only the source itself can tell; what a fork inherits is read from the twin.
+/// What only the source itself can tell.
 fn read_live(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Result<Live> {
     let leader = &live.threads[0];
     let mut injector = Injector::new(leader.tid, &live.memory, live.site)?;
     let (itimers, child_subreaper) = read_itimers(&mut injector)?;
     let timers = read_timers(process, &mut injector)?;
+    let mut asked = Live::default();
+    inherited::read(process, &mut injector, &mut asked)?;
     injector.finish()?;
     Ok(Live {
         exe: u32::MAX,
@@ -52,7 +54,7 @@ fn read_live(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Result<
         oom_score_adj: proc::read_text(process.pid, "oom_score_adj")?.trim().parse().unwrap_or(0),
         child_subreaper,
         stopped: live.stopped.map(|signal| JobStop { signal, told: true }),
-        ..Live::default()
+        ..asked
     })
 }
 

@@ -33,7 +33,6 @@ fn read(
 ) -> Result<Thread> {
     let tid = thread.tid;
     let doing = || format!("read thread {tid}");
-    let rseq = ptrace::rseq(tid).doing(doing)?;
     let sigmask = ptrace::sigmask(tid).doing(doing)?;
     let xstate = ptrace::xstate(tid).doing(doing)?;
     let robust_list = sysprocess::robust_list_of(tid).doing(doing)?;
@@ -64,7 +63,11 @@ fn read(
         altstack: AltStack { sp: answers[0], flags: answers[1] as u32, size: answers[2] },
         clear_tid: answers[4],
         robust_list,
-        rseq: (rseq.0 != 0).then_some(Rseq { address: rseq.0, length: rseq.1, signature: rseq.2 }),
+        rseq: thread.rseq.map(|area| Rseq {
+            address: area.address,
+            length: area.length,
+            signature: area.signature,
+        }),
         pending: pending(tid, false)?,
         creds: credentials(&thread.status, bits as u32, ids)
             .ok_or_else(|| refuse(process, "it has an id that is not of this machine"))?,

@@ -2,17 +2,17 @@
 //!
 //! The source makes a helper that shares its memory; the helper forks the twin and ends, so the
 //! twin falls to the machine's init and the program never sees a child of its own. The helper is
-//! waited for inside the source, in the same pause. A twin is traced by us and never runs.
+//! waited for inside the source, in the same pause. A twin is traced by us and never runs, but for
+//! one call in the pause that takes it out of the reach of its source, which has the same user: not
+//! dumpable, its memory cannot be opened, and the machine's `/proc` does not show it.
 
 use crate::error::{Doing, Error, Result};
 use crate::freeze::{FrozenLive, FrozenProcess};
-use crate::inject::{Injector, Site};
+use crate::inject::{self, Injector, Site};
 use crate::proc;
 use crate::tree::Tree;
 use stasis_sys::memory::ProcessMemory;
-use stasis_sys::process::{self, CloneArgs};
-use stasis_sys::ptrace::{self, Stop};
-use stasis_sys::{libc, pagemap};
+use stasis_sys::{libc, pagemap, ptrace};
 use std::collections::HashSet;
 
 /// One process's copy. Dropping it ends it.
@@ -22,8 +22,6 @@ pub struct Twin {
     /// Of the process it is a copy of, in the machine's numbering.
     pub own_pid: i32,
     pub memory: ProcessMemory,
-    /// Where the twin, too, can be made to call.
-    pub site: Site,
     /// Ranges of the source written since the parent image, where known.
     pub changed: Option<Vec<pagemap::Region>>,
     /// Whether pages of ours are left in it from a restore.
@@ -64,7 +62,8 @@ pub fn make(
     let mut marks = Marks::default();
     let locks = process.status.number("VmLck").unwrap_or(0) > 0;
     if tree.memo().look_closer || locks {
-        let all = mappings(process.pid, "smaps")?;
+        let mut all = mappings(process.pid, "smaps")?;
+        all.retain(|map| !super::mappings::is_droppable(map));
         marks.wipe_on_fork = flagged(&all, "wf");
         marks.locked = flagged(&all, "lo");
     }
@@ -102,21 +101,9 @@ fn flagged(all: &[proc::Mapping], flag: &str) -> Vec<(u64, u64)> {
 impl Twin {
     fn fork(process: &FrozenProcess, live: &FrozenLive, marks: &Marks) -> Result<Twin> {
         let (pid, memory) = fork(process.pid, &live.memory, live.site, marks)?;
-        // if we die it must not run on, as a second one of its kind
-        let kill = ptrace::OPT_EXITKILL;
-        let _ = ptrace::set_options(pid, kill | ptrace::OPT_SUSPEND_SECCOMP)
-            .or_else(|_| ptrace::set_options(pid, kill));
         let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
         let marks = Marks::default();
-        Ok(Twin {
-            pid,
-            own_pid: process.own_pid,
-            memory,
-            site: live.site,
-            changed: None,
-            restored: false,
-            marks,
-        })
+        Ok(Twin { pid, own_pid: process.own_pid, memory, changed: None, restored: false, marks })
     }
 }
 
@@ -126,17 +113,14 @@ fn fork(
     site: Site,
     marks: &Marks,
 ) -> Result<(i32, ProcessMemory)> {
-    let helper_args = CloneArgs { flags: libc::CLONE_VM as u64, ..CloneArgs::default() }.to_bytes();
     let mut source = Injector::new(pid, memory, site)?;
     advise(&mut source, &marks.advice(true))?;
-    let at = source.put(0, &helper_args)?;
-    let twin_args = source.put(128, &CloneArgs::default().to_bytes())?;
-    let helper = source.clone("make a helper", at);
+    let helper = source.clone("make a helper", libc::CLONE_VM as u64);
     // by its own number: the program may have children of that kind itself
     let number = helper.as_ref().ok().and_then(|helper| own_number(*helper));
     let twin = helper.and_then(|helper| {
-        let twin = fork_from_helper(helper, memory, site, twin_args);
-        end(helper);
+        let twin = fork_from_helper(helper, memory, site);
+        inject::end(helper);
         twin
     });
     let marked = advise(&mut source, &marks.advice(false));
@@ -146,10 +130,10 @@ fn fork(
         source.call(libc::SYS_wait4, [number as u64, 0, flags, 0, 0, 0])
     });
     let whole = twin.and_then(|twin| {
-        let copy = ProcessMemory::open(twin).doing(|| "open a twin's memory".into());
-        // the copy was made with our arguments in its scratch memory
+        let copy = hide(twin, site);
+        // the copy was made with what we had put into the scratch memory
         let copy = copy.and_then(|copy| source.repair(&copy).map(|()| copy));
-        copy.map(|copy| (twin, copy)).inspect_err(|_| end(twin))
+        copy.map(|copy| (twin, copy)).inspect_err(|_| inject::end(twin))
     });
     source.finish()?;
     marked.and(waited)?;
@@ -169,21 +153,28 @@ fn advise(source: &mut Injector, advice: &[(u64, u64, i32)]) -> Result<i64> {
     Ok(0)
 }
 
-fn fork_from_helper(helper: i32, memory: &ProcessMemory, site: Site, at: u64) -> Result<i32> {
-    let mut injector = Injector::new(helper, memory, site)?;
-    let twin = injector.clone("make a twin", at);
+fn fork_from_helper(helper: i32, memory: &ProcessMemory, site: Site) -> Result<i32> {
+    trace_copy(helper)?;
+    let mut injector = Injector::of_copy(helper, memory, site)?;
+    let twin = injector.clone("make a twin", 0);
     injector.finish()?;
     twin
 }
 
-/// Kills a traced process and takes its status as its tracer.
-fn end(pid: i32) {
-    let _ = process::kill(pid, libc::SIGKILL);
-    while let Ok(stop) = ptrace::wait_stop(pid) {
-        if matches!(stop, Stop::Gone(_)) {
-            break;
-        }
-    }
+fn trace_copy(pid: i32) -> Result<()> {
+    ptrace::set_options(pid, inject::COPY).doing(|| "trace a copy".into())
+}
+
+/// Takes a twin out of its source's reach, while that stands still; the twin's memory. Whether the
+/// source may be dumped was asked of the source itself.
+fn hide(twin: i32, site: Site) -> Result<ProcessMemory> {
+    trace_copy(twin)?;
+    let memory = ProcessMemory::open(twin).doing(|| "open a twin's memory".into())?;
+    let mut injector = Injector::of_copy(twin, &memory, site)?;
+    let args = [libc::PR_SET_DUMPABLE as u64, 0, 0, 0, 0, 0];
+    injector.must("hide a twin", libc::SYS_prctl, args)?;
+    injector.finish()?;
+    Ok(memory)
 }
 
 impl Twin {
@@ -198,6 +189,6 @@ impl Twin {
 
 impl Drop for Twin {
     fn drop(&mut self) {
-        end(self.pid);
+        inject::end(self.pid);
     }
 }

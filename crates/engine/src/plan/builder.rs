@@ -447,6 +447,12 @@ impl<'a> Builder<'a> {
                 let args = [range[0], range[1], vma.prot.into(), flags, fd, *offset];
                 self.program.must("map shared memory", libc::SYS_mmap, &args);
             }
+            Backing::Droppable => {
+                const MAP_DROPPABLE: i32 = 0x08;
+                let flags = (flags | MAP_DROPPABLE | libc::MAP_ANONYMOUS) as u64;
+                let args = [range[0], range[1], range[2], flags, u64::MAX, 0];
+                self.program.must("map droppable memory", libc::SYS_mmap, &args);
+            }
             Backing::Kernel(_) => {}
         }
         Ok(())

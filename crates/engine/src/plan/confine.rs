@@ -9,6 +9,7 @@ use stasis_image::model::*;
 use stasis_spawner::layout;
 use stasis_sys::landlock::{self, Ruleset};
 use stasis_sys::libc;
+use stasis_sys::process::KEYCTL_JOIN_SESSION_KEYRING;
 
 pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
 
@@ -22,6 +23,8 @@ pub struct Confine<'a> {
     pub tasks: u32,
     /// The limit of core files, whatever the image says.
     pub core: Option<u64>,
+    /// Whether there are keyrings, of which it needs one of its own.
+    pub keyring: bool,
 }
 
 impl<'a> Confine<'a> {
@@ -67,6 +70,10 @@ impl Builder<'_> {
         // with other ids comes another owner of our own files in /proc, unless we say so
         let args = [libc::PR_SET_DUMPABLE as u64, 1, 0, 0, 0];
         self.program.must("own our files in /proc", libc::SYS_prctl, &args);
+        if self.prepared.confine.keyring {
+            let args = [KEYCTL_JOIN_SESSION_KEYRING, 0];
+            self.program.must("take a keyring of its own", libc::SYS_keyctl, &args);
+        }
         if let Some(rules) = self.prepared.confine.landlock {
             self.landlock(rules);
         }

@@ -20,6 +20,8 @@ pub struct StoppedThread {
     pub sigmask: u64,
     /// Filters of the program's own that the first thread has to install for all, by address.
     pub filters: Vec<u64>,
+    /// Whether there are any, for any of its threads.
+    pub own_filters: bool,
 }
 
 impl Builder<'_> {

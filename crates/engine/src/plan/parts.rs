@@ -39,7 +39,8 @@ fn goes_on(last: &Vma, next: &Vma) -> bool {
     alike && last.end == next.start && next.backing == backing
 }
 
-/// Whether a template holds this mapping. Shared ones belong to a tree.
+/// Whether a template holds this mapping. Shared ones belong to a tree, and of what may be dropped
+/// nothing is held.
 pub fn parks(vma: &Vma) -> bool {
     !matches!(
         vma.backing,
@@ -47,6 +48,7 @@ pub fn parks(vma: &Vma) -> bool {
             | Backing::Segment { .. }
             | Backing::PrivateSegment { .. }
             | Backing::Sysv { .. }
+            | Backing::Droppable
     )
 }
 

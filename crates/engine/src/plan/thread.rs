@@ -2,11 +2,18 @@
 //!
 //! The last steps of every thread lie in the LEAVE area, which stays mapped: the stage, whose
 //! operations brought it there, is unmapped by the first thread when the others have left it.
+//!
+//!   first thread    others gone ─► machine's filter ─► rseq ─► own filters ─► registers
+//!   the others              ... ─► wait for it      ─► rseq ─► wait        ─► registers
+//!
+//! From the registration of an rseq area on, the kernel may send a thread wherever the area says.
+//! What it says comes from the image, so it is emptied first, and the filter is there by then.
 
 use super::builder::{Builder, FILTERED, OWN_STAGE};
 use super::confine::ALL_CAPABILITIES;
 use super::jobs::StoppedThread;
 use crate::error::Result;
+use crate::rseq;
 use stasis_image::model::*;
 use stasis_spawner::layout;
 use stasis_spawner::program::Program;
@@ -46,15 +53,13 @@ struct Places<'a> {
     filters: Vec<&'a [u64]>,
     /// The first filter is the walls'.
     walls_first: bool,
-    /// There is no other: what we still do is known to pass it.
-    only_ours: bool,
     stopped: Option<JobStop>,
 }
 
 /// Operations of a place beside one for each filter.
-const PLACE_OPS: u64 = 8;
+const PLACE_OPS: u64 = 16;
 /// Words at the end of the first place.
-const WORDS: u64 = 4 * 8;
+const WORDS: u64 = 6 * 8;
 /// `struct sock_fprog`.
 const HEADER: u64 = 16;
 
@@ -67,10 +72,9 @@ impl<'a> Places<'a> {
         let bytes: u64 = filters.iter().map(|filter| HEADER + filter.len() as u64 * 8).sum();
         let threads = live.threads.len();
         let area = builder.leave.reserve(size * threads as u64 + bytes.next_multiple_of(PAGE));
-        let only_ours = filters.iter().all(|filter| *filter == confine.filter);
         let walls_first = !confine.filter.is_empty();
         let stopped = live.stopped;
-        Places { area, size, threads, filters, walls_first, only_ours, stopped }
+        Places { area, size, threads, filters, walls_first, stopped }
     }
 
     fn place(&self, index: usize) -> u64 {
@@ -86,9 +90,23 @@ impl<'a> Places<'a> {
         self.word(0)
     }
 
-    /// Whether the filters are there, which the others wait for.
+    /// Whether the program's own filters are there, which the others wait for.
     fn filtered(&self) -> u64 {
         self.word(1)
+    }
+
+    /// Whether the machine's filter is there, in all processes.
+    fn walled(&self) -> u64 {
+        self.word(4)
+    }
+
+    /// How many of the others have their rseq area.
+    fn registered(&self) -> u64 {
+        self.word(5)
+    }
+
+    fn others(&self) -> u32 {
+        self.threads as u32 - 1
     }
 
     /// Stays zero: who waits for it stands still.
@@ -190,7 +208,7 @@ fn write_place(
     let (walls, own) = headers.split_at(usize::from(places.walls_first));
     let mut ops = Program::new(at, 0);
     if index == 0 {
-        ops.await_word(places.left(), places.threads as u32 - 1);
+        ops.await_word(places.left(), places.others());
         install_filters(&mut ops, walls);
         if places.walls_first {
             meet_filtered(builder, &mut ops, places);
@@ -198,9 +216,14 @@ fn write_place(
         let stage = layout::STAGE + layout::LEAVE_MAX;
         let len = layout::STAGE_SIZE - layout::LEAVE_MAX;
         ops.any("drop the stage", libc::SYS_munmap, &[stage, len]);
+        if places.others() > 0 {
+            ops.arrive(places.walled());
+        }
     } else {
         ops.arrive(places.left());
+        ops.await_word(places.walled(), 1);
     }
+    register_rseq(&mut ops, places, index, thread, !own.is_empty());
     let mut sigmask = thread.sigmask;
     if let Some(stop) = places.stopped {
         if index == 0 {
@@ -209,12 +232,15 @@ fn write_place(
         ops.await_word(places.never(), 1);
         // the engine takes it from here, and sets the mask when nothing can be delivered
         let filters = if index == 0 { own.to_vec() } else { Vec::new() };
-        builder.stopped.push(StoppedThread { tid: thread.tid, frame: frame_at, sigmask, filters });
+        let own_filters = !own.is_empty();
+        let tid = thread.tid;
+        builder.stopped.push(StoppedThread { tid, frame: frame_at, sigmask, filters, own_filters });
         sigmask = u64::MAX;
     } else {
         go_on(&mut ops, places, index, own);
         ops.sigreturn(frame_at);
     }
+    debug_assert!(ops.ops_bytes().len() as u64 <= ops_len, "more operations than fit a place");
     let regs = user_regs(&thread.regs);
     let altstack = (thread.altstack.sp, thread.altstack.flags & !1, thread.altstack.size);
     let parts = FrameParts { regs: &regs, xstate: &thread.xstate, sigmask, altstack };
@@ -235,14 +261,35 @@ fn meet_filtered(builder: &Builder, ops: &mut Program, places: &Places) {
     }
 }
 
+/// All have theirs before the program's own filters are there, which may refuse it, and before a
+/// process stops itself.
+fn register_rseq(ops: &mut Program, places: &Places, index: usize, thread: &Thread, own: bool) {
+    if let Some(rseq) = thread.rseq {
+        ops.store(rseq.address + rseq::POINTER_AT, 0);
+        let args = [rseq.address, rseq.length.into(), 0, rseq.signature.into()];
+        ops.must("register rseq", libc::SYS_rseq, &args);
+    }
+    let meet = places.others() > 0 && (own || places.stopped.is_some());
+    match (meet, index) {
+        (false, _) => {}
+        (true, 0) => ops.await_word(places.registered(), places.others()),
+        (true, _) => ops.arrive(places.registered()),
+    }
+}
+
 /// The program's own filters come last, for they may refuse all that is left to do but loading
-/// the registers.
+/// the registers. They may also refuse the call that waits, so that the others watch the word
+/// instead; it is a matter of microseconds.
 fn go_on(ops: &mut Program, places: &Places, index: usize, own: &[u64]) {
-    if index == 0 {
-        install_filters(ops, own);
-        release_threads(ops, places);
-    } else {
-        wait_filtered(ops, places);
+    if own.is_empty() {
+        return;
+    }
+    match index {
+        0 => {
+            install_filters(ops, own);
+            ops.store(places.filtered(), 1);
+        }
+        _ => ops.watch_word(places.filtered(), 1),
     }
 }
 
@@ -257,24 +304,6 @@ fn install_filters(ops: &mut Program, headers: &[u64]) {
 pub fn install_arguments(header: u64) -> [u64; 3] {
     const TSYNC_ESRCH: u64 = 16;
     [seccomp::SET_MODE_FILTER, seccomp::FLAG_TSYNC | TSYNC_ESRCH, header]
-}
-
-fn release_threads(ops: &mut Program, places: &Places) {
-    match (places.filters.is_empty() || places.threads == 1, places.only_ours) {
-        (true, _) => {}
-        (false, true) => ops.arrive(places.filtered()),
-        (false, false) => ops.store(places.filtered(), 1),
-    }
-}
-
-/// Nobody runs before the filters are there. A program's own filter may refuse the call that
-/// waits, so that under one the threads watch the word instead; it is a matter of microseconds.
-fn wait_filtered(ops: &mut Program, places: &Places) {
-    match (places.filters.is_empty(), places.only_ours) {
-        (true, _) => {}
-        (false, true) => ops.await_word(places.filtered(), 1),
-        (false, false) => ops.watch_word(places.filtered(), 1),
-    }
 }
 
 /// Stops the process by the signal that had stopped it, or by one that cannot fail when nobody
@@ -331,10 +360,6 @@ pub(super) fn personal(builder: &mut Builder, process: &Process, thread: &Thread
     if thread.robust_list.0 != 0 {
         let args = [thread.robust_list.0, thread.robust_list.1];
         p.must("set the robust list", libc::SYS_set_robust_list, &args);
-    }
-    if let Some(rseq) = thread.rseq {
-        let args = [rseq.address, rseq.length.into(), 0, rseq.signature.into()];
-        p.must("register rseq", libc::SYS_rseq, &args);
     }
     let name = p.text(&thread.name.chars().take(15).collect::<String>());
     p.any("set the name", libc::SYS_prctl, &[libc::PR_SET_NAME as u64, name]);

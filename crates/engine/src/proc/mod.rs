@@ -53,6 +53,11 @@ pub fn size(pid: i32) -> std::io::Result<u64> {
     size.ok_or_else(|| std::io::ErrorKind::InvalidData.into())
 }
 
+/// All processes of the host.
+pub fn processes() -> Result<Vec<i32>> {
+    numbers("/proc")
+}
+
 /// Thread ids of a process, in the host's numbering.
 pub fn threads(pid: i32) -> Result<Vec<i32>> {
     numbers(&format!("/proc/{pid}/task"))

@@ -65,6 +65,8 @@ pub struct Lab {
 
 impl Lab {
     pub fn open() -> Lab {
+        // what is in it is inherited by everything that nobody keeps from it
+        stasis_sys::process::own_keyring().expect("a session keyring");
         let dir = TempDir::with_prefix_in("escape-", env!("CARGO_TARGET_TMPDIR")).expect("a dir");
         make_root(dir.path());
         let name = format!("stasis-escape-{}", std::process::id());
@@ -203,15 +205,23 @@ fn is_ours(pid: i32) -> bool {
 }
 
 pub fn launch(engine: &Arc<Engine>) -> Machine {
-    launch_in(engine, "escape").expect("launch")
+    launch_program(engine, "escape")
+}
+
+pub fn launch_program(engine: &Arc<Engine>, name: &str) -> Machine {
+    start(engine, "escape", name).expect("launch")
 }
 
 /// The same program in another root file system.
 pub fn launch_in(engine: &Arc<Engine>, root: &str) -> Result<Machine, Error> {
+    start(engine, root, "escape")
+}
+
+fn start(engine: &Arc<Engine>, root: &str, name: &str) -> Result<Machine, Error> {
     let (ours, fds) = descriptors();
     let program = LaunchSpec {
-        path: "/bin/escape".into(),
-        argv: vec!["escape".into()],
+        path: format!("/bin/{name}"),
+        argv: vec![name.into()],
         cwd: "/tmp".into(),
         ..LaunchSpec::default()
     };
@@ -266,7 +276,7 @@ fn make_root(dir: &Path) {
     }
     std::fs::set_permissions(root.join("tmp"), PermissionsExt::from_mode(0o1777)).expect("mode");
     std::fs::write(root.join("etc/roots"), "root's").expect("write");
-    for program in ["escape"] {
+    for program in ["escape", "during"] {
         compile(program, &root.join("bin"));
     }
     // machines and other users come here by name

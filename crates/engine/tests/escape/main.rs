@@ -9,6 +9,7 @@
 
 mod attempts;
 mod cores;
+mod during;
 mod images;
 mod limits;
 mod machine;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let mut trials = limits::trials(&lab);
     trials.extend(cores::trials(&lab));
     trials.extend(images::trials(&lab));
+    trials.extend(during::trials(&lab));
     for attempt in ATTEMPTS {
         let own = lab.clone();
         trials.push(Trial::test(format!("refused::{}", attempt.title()), move || {

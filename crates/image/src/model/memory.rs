@@ -31,6 +31,9 @@ pub enum Backing {
     Sysv { id: i32, writable: bool },
     /// The kernel's own pages (`[vdso]`, `[vvar]`, `[vvar_vclock]`).
     Kernel(KernelMapping),
+    /// Anonymous memory that the kernel may empty at any time (MAP_DROPPABLE); comes back empty.
+    /// The vdso's getrandom keeps its state there, which no two machines may share.
+    Droppable,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

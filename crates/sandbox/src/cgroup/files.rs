@@ -66,6 +66,17 @@ impl Files {
         })
     }
 
+    /// Numbers of all tasks in the group.
+    pub fn tasks(&self) -> io::Result<Option<Vec<i32>>> {
+        let Some((_, dir)) = self.dirs.first() else { return Ok(None) };
+        let path = match self.version {
+            Version::V1 => dir.join("tasks"),
+            Version::V2 => dir.join("cgroup.threads"),
+        };
+        let text = std::fs::read_to_string(&path).map_err(|error| named("read", &path, &error))?;
+        Ok(Some(text.lines().filter_map(|line| line.parse().ok()).collect()))
+    }
+
     fn path(&self, controller: &str, file: &str) -> Option<PathBuf> {
         let (_, dir) = self.dirs.iter().find(|(own, _)| *own == controller)?;
         Some(dir.join(file))

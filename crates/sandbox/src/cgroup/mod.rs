@@ -159,6 +159,13 @@ impl Group {
         self.files.as_ref().map_or(Ok(Entrances::None), Files::entrances)
     }
 
+    /// Every task of the machine, its init's among them; `None` where there is no group. A task
+    /// cannot leave its group, and one that is made goes to the end of the kernel's list: whoever
+    /// runs while the list is read is in it, or was made by somebody who is.
+    pub fn tasks(&self) -> io::Result<Option<Vec<i32>>> {
+        self.files.as_ref().map_or(Ok(None), Files::tasks)
+    }
+
     pub fn limits(&self) -> Limits {
         *self.limits.lock().unwrap_or_else(|poison| poison.into_inner())
     }

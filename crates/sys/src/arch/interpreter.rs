@@ -200,6 +200,14 @@ pub fn interpreter_code() -> &'static [u8] {
     }
 }
 
+/// Where a thread stands that carried out `TRAP`, from the beginning of the code.
+pub fn interpreter_trap_end() -> u64 {
+    /// `int3` and the `ud2` behind it.
+    const TRAP: [u8; 3] = [0xcc, 0x0f, 0x0b];
+    let at = interpreter_code().windows(TRAP.len()).position(|code| code == TRAP);
+    at.expect("the interpreter can stop") as u64 + 1
+}
+
 /// Leaves ordinary code for good and runs the operations at `first`, using the copy of the
 /// interpreter at `code`.
 ///
