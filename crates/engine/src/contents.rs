@@ -8,14 +8,18 @@
 
 use crate::engine::Engine;
 use crate::error::{Doing, Error, Result};
-use crate::layers::{is_opaque, write_runs};
+use crate::layers::{is_opaque, order, write_runs};
 use crate::store::{Image, Store};
+use bstr::{BString, ByteSlice};
 use stasis_image::model::{FileEntry, FileKind, Run};
 use stasis_image::{PAGE_SIZE, PageHash};
+use stasis_sys::trees;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Files below one directory that is gone, at most.
 const MOST_BELOW: usize = 10_000;
@@ -26,6 +30,8 @@ pub struct Contents<'a> {
     image: Image,
     /// Topmost first.
     roots: Vec<PathBuf>,
+    /// For each entry, whether the template shows through there.
+    shows: Vec<bool>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +44,7 @@ pub enum EntryKind {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
+    /// For people: bytes that are no text are replaced.
     pub path: String,
     pub kind: EntryKind,
     pub size: u64,
@@ -58,8 +65,27 @@ impl Engine {
     /// The files of an image.
     pub fn contents(&self, image: &Image) -> Result<Contents<'_>> {
         let roots = self.root_dirs(&image.manifest.meta.root)?;
-        Ok(Contents { store: self.store(), image: image.clone(), roots })
+        let shows = shows(&image.manifest.files.entries);
+        Ok(Contents { store: self.store(), image: image.clone(), roots, shows })
     }
+}
+
+/// Whether the template shows through at each entry: not where it or a directory above hides it.
+fn shows(entries: &[FileEntry]) -> Vec<bool> {
+    let mut shows: Vec<bool> = Vec::with_capacity(entries.len());
+    // directories on the way to the entry
+    let mut above: Vec<usize> = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let is_in = |dir: &[u8]| entry.path.strip_prefix(dir).is_some_and(|rest| rest[0] == b'/');
+        while above.pop_if(|dir| !is_in(&entries[*dir].path)).is_some() {}
+        let is_dir = matches!(entry.kind, FileKind::Directory);
+        let open = above.last().is_none_or(|dir| shows[*dir]);
+        shows.push(open && is_dir && !is_opaque(entry));
+        if is_dir {
+            above.push(index);
+        }
+    }
+    shows
 }
 
 /// A path as images spell it: no slash in front, no component that means another directory.
@@ -81,6 +107,10 @@ impl Contents<'_> {
 
     /// What is at a path, if something is.
     pub fn entry(&self, path: &str) -> Option<Entry> {
+        self.entry_at(path.as_bytes())
+    }
+
+    fn entry_at(&self, path: &[u8]) -> Option<Entry> {
         if path.is_empty() {
             let kind = EntryKind::Directory;
             let path = String::new();
@@ -98,16 +128,14 @@ impl Contents<'_> {
         if !self.entry(dir).is_some_and(|entry| entry.kind == EntryKind::Directory) {
             return Ok(None);
         }
-        let prefix = if dir.is_empty() { String::new() } else { format!("{dir}/") };
-        let direct =
-            |path: &str| path.strip_prefix(prefix.as_str()).is_some_and(|rest| !rest.contains('/'));
-        let own = self.entries().iter().map(|entry| entry.path.as_str());
-        let mut names: BTreeSet<String> =
-            own.filter(|path| direct(path)).map(str::to_owned).collect();
+        let dir = dir.as_bytes();
+        let is_direct = |path: &&[u8]| trees::split(path).0 == dir;
+        let own = self.entries().iter().map(|entry| entry.path.as_slice());
+        let mut paths: BTreeSet<Vec<u8>> = own.filter(is_direct).map(<[u8]>::to_vec).collect();
         for root in self.roots.iter().filter(|_| self.shows_root(dir)) {
-            names.extend(names_in(root, dir).into_iter().map(|name| format!("{prefix}{name}")));
+            paths.extend(names_in(root, dir).into_iter().map(|name| joined(dir, &name)));
         }
-        Ok(Some(names.iter().filter_map(|path| self.entry(path)).collect()))
+        Ok(Some(paths.iter().filter_map(|path| self.entry_at(path)).collect()))
     }
 
     /// The contents of a file of at most `most` bytes; `None` if there is no such file.
@@ -119,6 +147,7 @@ impl Contents<'_> {
             let said = format!("{path} has {} bytes, more than {most}", entry.size);
             return Err(Error::TooLarge(said));
         }
+        let path = path.as_bytes();
         let Some(own) = self.find(path) else { return self.read_root(path).map(Some) };
         let FileKind::Regular { size, runs } = &self.resolved(own).kind else { return Ok(None) };
         let mut bytes = vec![0; *size as usize];
@@ -133,22 +162,22 @@ impl Contents<'_> {
 
     /// Files that differ in `other`, by path. Directories and times of change do not count.
     pub fn differences(&self, other: &Contents<'_>) -> Result<Vec<(String, Difference)>> {
-        let paths: BTreeSet<&str> =
-            self.entries().iter().chain(other.entries()).map(|entry| entry.path.as_str()).collect();
+        let paths: BTreeSet<&BString> =
+            self.entries().iter().chain(other.entries()).map(|entry| &entry.path).collect();
         let mut found = BTreeMap::new();
         for path in paths {
             self.compare(other, path, &mut found)?;
         }
-        Ok(found.into_iter().collect())
+        Ok(found.into_iter().map(|(path, kind)| (BString::from(path).to_string(), kind)).collect())
     }
 
     fn compare(
         &self,
         other: &Contents<'_>,
-        path: &str,
-        found: &mut BTreeMap<String, Difference>,
+        path: &[u8],
+        found: &mut BTreeMap<Vec<u8>, Difference>,
     ) -> Result<()> {
-        let (before, after) = (self.entry(path), other.entry(path));
+        let (before, after) = (self.entry_at(path), other.entry_at(path));
         let is_dir = |entry: &Option<Entry>| {
             entry.as_ref().is_some_and(|entry| entry.kind == EntryKind::Directory)
         };
@@ -167,35 +196,35 @@ impl Contents<'_> {
     fn note(
         &self,
         other: &Contents<'_>,
-        path: &str,
-        found: &mut BTreeMap<String, Difference>,
+        path: &[u8],
+        found: &mut BTreeMap<Vec<u8>, Difference>,
     ) -> Result<()> {
         let file = |entry: &Entry| entry.kind != EntryKind::Directory;
-        let before = self.entry(path).filter(file);
-        let after = other.entry(path).filter(file);
+        let before = self.entry_at(path).filter(file);
+        let after = other.entry_at(path).filter(file);
         let difference = match (&before, &after) {
             (None, None) => return Ok(()),
             (None, Some(_)) => Difference::Added,
             (Some(_), None) => Difference::Removed,
-            (Some(a), Some(b)) if self.same(a, other, b)? => return Ok(()),
+            (Some(a), Some(b)) if self.same(path, a, other, b)? => return Ok(()),
             _ => Difference::Changed,
         };
         found.insert(path.to_owned(), difference);
         Ok(())
     }
 
-    fn same(&self, own: &Entry, other: &Contents<'_>, theirs: &Entry) -> Result<bool> {
+    fn same(&self, path: &[u8], own: &Entry, other: &Contents<'_>, theirs: &Entry) -> Result<bool> {
         if (&own.kind, own.size, own.mode) != (&theirs.kind, theirs.size, theirs.mode) {
             return Ok(false);
         }
         if own.kind != EntryKind::File {
             return Ok(true);
         }
-        Ok(self.pages(&own.path)? == other.pages(&theirs.path)?)
+        Ok(self.pages(path)? == other.pages(path)?)
     }
 
     /// Hashes of a file's pages, without those that are all zeros.
-    fn pages(&self, path: &str) -> Result<BTreeMap<u64, PageHash>> {
+    fn pages(&self, path: &[u8]) -> Result<BTreeMap<u64, PageHash>> {
         let zero = PageHash::of(&[0; PAGE_SIZE]);
         let mut pages = BTreeMap::new();
         if let Some(entry) = self.find(path) {
@@ -229,10 +258,12 @@ impl Contents<'_> {
         &self.image.manifest.files.entries
     }
 
-    fn find(&self, path: &str) -> Option<&FileEntry> {
-        let entries = self.entries();
-        let found = entries.binary_search_by(|entry| entry.path.split('/').cmp(path.split('/')));
-        found.ok().map(|index| &entries[index])
+    fn find(&self, path: &[u8]) -> Option<&FileEntry> {
+        self.index(path).map(|index| &self.entries()[index])
+    }
+
+    fn index(&self, path: &[u8]) -> Option<usize> {
+        self.entries().binary_search_by(|entry| order(&entry.path, path)).ok()
     }
 
     /// The file a hard link leads to.
@@ -248,35 +279,37 @@ impl Contents<'_> {
         let (kind, size) = match &real.kind {
             FileKind::Regular { size, .. } => (EntryKind::File, *size),
             FileKind::Directory => (EntryKind::Directory, 0),
-            FileKind::Symlink { target } => (EntryKind::Symlink(target.clone()), 0),
+            FileKind::Symlink { target } => (EntryKind::Symlink(target.to_string()), 0),
             _ => (EntryKind::Other, 0),
         };
-        let path = entry.path.clone();
+        let path = entry.path.to_string();
         let (mode, mtime_s, mtime_ns) = (real.mode & 0o7777, real.mtime_s, real.mtime_ns);
         Entry { path, kind, size, mode, mtime_s, mtime_ns }
     }
 
     /// Whether the template shows through at this path.
-    fn shows_root(&self, path: &str) -> bool {
-        let mut ends: Vec<usize> = path.match_indices('/').map(|(at, _)| at).collect();
-        ends.push(path.len());
-        ends.into_iter().all(|end| match self.find(&path[..end]) {
-            Some(entry) => matches!(entry.kind, FileKind::Directory) && !is_opaque(entry),
-            None => true,
-        })
+    fn shows_root(&self, path: &[u8]) -> bool {
+        let mut path = path;
+        loop {
+            match self.index(path) {
+                Some(index) => return self.shows[index],
+                None if path.is_empty() => return true,
+                None => path = trees::split(path).0,
+            }
+        }
     }
 
     /// The template's file at a path, if the image does not hide it.
-    fn below(&self, path: &str) -> Option<(PathBuf, Metadata)> {
-        let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+    fn below(&self, path: &[u8]) -> Option<(PathBuf, Metadata)> {
+        let (parent, _) = trees::split(path);
         if !parent.is_empty() && !self.shows_root(parent) {
             return None;
         }
         self.roots.iter().find_map(|root| {
             let mut at = root.clone();
-            let mut parts = path.split('/').peekable();
+            let mut parts = path.split_str("/").peekable();
             while let Some(part) = parts.next() {
-                at.push(part);
+                at.push(OsStr::from_bytes(part));
                 let meta = std::fs::symlink_metadata(&at).ok()?;
                 if parts.peek().is_none() {
                     return Some((at, meta));
@@ -289,22 +322,22 @@ impl Contents<'_> {
         })
     }
 
-    fn read_root(&self, path: &str) -> Result<Vec<u8>> {
-        let gone = || Error::Unfit(format!("{path} is not in the template"));
+    fn read_root(&self, path: &[u8]) -> Result<Vec<u8>> {
+        let gone = || Error::Unfit(format!("{} is not in the template", path.as_bstr()));
         let (file, _) = self.below(path).ok_or_else(gone)?;
         std::fs::read(&file).doing(|| format!("read {}", file.display()))
     }
 
     /// The template's files below a directory.
-    fn root_files(&self, dir: &str) -> Vec<String> {
+    fn root_files(&self, dir: &[u8]) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         let mut waiting = vec![dir.to_owned()];
         while let Some(dir) = waiting.pop() {
             for root in &self.roots {
                 for name in names_in(root, &dir) {
-                    let path = format!("{dir}/{name}");
-                    let is_dir =
-                        std::fs::symlink_metadata(root.join(&path)).is_ok_and(|meta| meta.is_dir());
+                    let path = joined(&dir, &name);
+                    let at = root.join(OsStr::from_bytes(&path));
+                    let is_dir = std::fs::symlink_metadata(at).is_ok_and(|meta| meta.is_dir());
                     if is_dir { waiting.push(path) } else { found.push(path) }
                 }
             }
@@ -316,20 +349,25 @@ impl Contents<'_> {
     }
 }
 
+fn joined(dir: &[u8], name: &OsStr) -> Vec<u8> {
+    let slash: &[u8] = if dir.is_empty() { b"" } else { b"/" };
+    [dir, slash, name.as_bytes()].concat()
+}
+
 /// Names in a directory of a template, which is reached through directories only.
-fn names_in(root: &std::path::Path, dir: &str) -> Vec<String> {
+fn names_in(root: &Path, dir: &[u8]) -> Vec<OsString> {
     let mut at = root.to_owned();
-    for part in dir.split('/').filter(|part| !part.is_empty()) {
-        at.push(part);
+    for part in dir.split_str("/").filter(|part| !part.is_empty()) {
+        at.push(OsStr::from_bytes(part));
         if !std::fs::symlink_metadata(&at).is_ok_and(|meta| meta.is_dir()) {
             return Vec::new();
         }
     }
     let entries = std::fs::read_dir(&at).into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    entries.map(|entry| entry.file_name()).collect()
 }
 
-fn of_root(path: &str, file: &std::path::Path, meta: &Metadata) -> Entry {
+fn of_root(path: &[u8], file: &Path, meta: &Metadata) -> Entry {
     let kind = if meta.is_file() {
         EntryKind::File
     } else if meta.is_dir() {
@@ -343,12 +381,32 @@ fn of_root(path: &str, file: &std::path::Path, meta: &Metadata) -> Entry {
     let size = if meta.is_file() { meta.len() } else { 0 };
     let mode = meta.mode() & 0o7777;
     let (mtime_s, mtime_ns) = (meta.mtime(), meta.mtime_nsec());
-    Entry { path: path.to_owned(), kind, size, mode, mtime_s, mtime_ns }
+    Entry { path: path.as_bstr().to_string(), kind, size, mode, mtime_s, mtime_ns }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_hides_the_template_hides_it_below_too() {
+        let dir = |path: &str, opaque: bool| FileEntry {
+            path: path.into(),
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            mtime_s: 0,
+            mtime_ns: 0,
+            xattrs: match opaque {
+                true => vec![(crate::layers::OPAQUE.into(), b"y".to_vec())],
+                false => Vec::new(),
+            },
+            kind: FileKind::Directory,
+        };
+        let entries =
+            ["a", "a/b", "a/b/c", "a!", "d"].map(|path| dir(path, matches!(path, "a/b" | "d")));
+        assert_eq!(shows(&entries), [true, false, false, true, false]);
+    }
 
     #[test]
     fn paths_stay_below_the_root() {

@@ -9,8 +9,10 @@ use crate::error::{Doing, Result};
 use crate::layers::{OPAQUE, set_attributes};
 use crate::origin::{ATTRIBUTE, Origin};
 use crate::store::{Image, Store};
+use bstr::ByteSlice;
 use stasis_image::model::*;
-use stasis_sys::files as sysfiles;
+use stasis_sys::trees::{self, Below};
+use stasis_sys::{below, files as sysfiles};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -37,17 +39,18 @@ pub fn find<'a>(
 ) -> Option<Held<'a>> {
     let tree = &image.manifest.files;
     let layer = layer.filter(|_| !tree.held.is_empty())?;
-    let entries: BTreeMap<&str, &FileEntry> =
-        tree.entries.iter().map(|entry| (entry.path.as_str(), entry)).collect();
+    let entries: BTreeMap<&[u8], &FileEntry> =
+        tree.entries.iter().map(|entry| (entry.path.as_slice(), entry)).collect();
     let origin = |held: &HeldFile| {
         let keepers = store.keepers();
-        let of_root = || root.iter().find_map(|dir| keepers.identify(dir, &held.path));
+        let of_root =
+            || root.iter().find_map(|dir| keepers.identify(dir, held.path.to_str().ok()?));
         keepers.find(held.origin).or_else(of_root).filter(|origin| origin.id() == held.origin)
     };
     let files: Vec<_> = tree
         .held
         .iter()
-        .filter_map(|held| Some((*entries.get(held.path.as_str())?, origin(held)?)))
+        .filter_map(|held| Some((*entries.get(held.path.as_slice())?, origin(held)?)))
         .collect();
     let above = files.iter().flat_map(|(entry, _)| parents(&entry.path));
     let mut directories: Vec<&FileEntry> =
@@ -58,38 +61,38 @@ pub fn find<'a>(
 }
 
 /// The directories a path leads through.
-fn parents(path: &str) -> impl Iterator<Item = &str> {
-    path.match_indices('/').map(|(end, _)| &path[..end])
+fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.find_iter("/").map(|end| &path[..end])
 }
 
 impl Held<'_> {
     /// Lays them out in an empty directory. Everything on the way is made here, and what an image
     /// says was checked: each path leads through directories, to a file.
     pub fn place(&self, upper: &Path) -> Result<()> {
+        let open = |dir: &Path| Below::open(dir).doing(|| format!("open {}", dir.display()));
+        let (mut below, mut layer) = (open(upper)?, open(self.layer)?);
         for dir in &self.directories {
-            let path = upper.join(&dir.path);
-            std::fs::create_dir(&path).doing(|| format!("make {}", path.display()))?;
+            let made = below.slot(&dir.path).and_then(std::fs::create_dir);
+            made.doing(|| format!("make {}", dir.path))?;
         }
         for (entry, origin) in &self.files {
-            let path = upper.join(&entry.path);
-            copy(&self.layer.join(&entry.path), &path)
-                .doing(|| format!("copy a file to {}", path.display()))?;
-            set_attributes(upper, entry)?;
-            self.mark(&path, ATTRIBUTE, origin.as_bytes())?;
-            self.mark(path.parent().unwrap_or(upper), IMPURE, b"y")?;
+            let doing = || format!("bring back {}", entry.path);
+            let path = below.slot(&entry.path).doing(doing)?;
+            copy(&layer.slot(&entry.path).doing(doing)?, &path).doing(doing)?;
+            set_attributes(&mut below, entry)?;
+            sysfiles::set_xattr(&path, ATTRIBUTE, origin.as_bytes()).doing(doing)?;
+            let (parent, _) = trees::split(&entry.path);
+            let parent = below::own_name(below.directory(parent).doing(doing)?);
+            // through the link: it stands for the directory
+            sysfiles::set_xattr(format!("{parent}/."), IMPURE, b"y").doing(doing)?;
         }
         for dir in self.directories.iter().rev() {
             let mut dir = FileEntry::clone(dir);
             // what is below shows through: the layer hides the rest itself
             dir.xattrs.retain(|(name, _)| name != OPAQUE);
-            set_attributes(upper, &dir)?;
+            set_attributes(&mut below, &dir)?;
         }
         Ok(())
-    }
-
-    fn mark(&self, path: &Path, name: &str, value: &[u8]) -> Result<()> {
-        let path = path.to_string_lossy();
-        sysfiles::set_xattr(&path, name, value).doing(|| format!("mark {path}"))
     }
 }
 
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn parents_come_before_what_they_hold() {
-        assert_eq!(parents("a/b/c").collect::<Vec<_>>(), ["a", "a/b"]);
-        assert_eq!(parents("a").count(), 0);
+        assert_eq!(parents(b"a/b/c").collect::<Vec<_>>(), [&b"a"[..], b"a/b"]);
+        assert_eq!(parents(b"a").count(), 0);
     }
 }

@@ -4,32 +4,31 @@
 //! The directory is a descriptor, so it stays what it was if the tree ends meanwhile; what is
 //! written then is lost with the tree.
 
+use crate::disk::Account;
 use crate::error::{Doing, Error, Result};
 use crate::proc::{self, Status};
 use crate::tree::Tree;
 use stasis_sandbox::DiskLimit;
-use stasis_sandbox::disk::{self, DiskUsage};
+use stasis_sandbox::disk::DiskUsage;
 use stasis_sys::libc;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 pub struct Inside {
     pub root: OwnedFd,
     /// Ids of the tree's user, in the host's numbering.
     pub uid: u32,
     pub gid: u32,
-    upper: PathBuf,
-    disk: Arc<Mutex<Option<DiskLimit>>>,
+    disk: Arc<Account>,
 }
 
 impl Inside {
     /// What the tree may have written, and what it has, where there is a limit; found by walking.
     pub fn disk(&self) -> Option<(DiskLimit, DiskUsage)> {
-        let limit = (*self.disk.lock().unwrap_or_else(|poison| poison.into_inner()))?;
-        Some((limit, disk::usage(&self.upper, limit.files)))
+        let limit = self.disk.limit()?;
+        Some((limit, self.disk.usage(limit.files)))
     }
 }
 
@@ -43,7 +42,6 @@ impl Tree {
         let mut options = File::options();
         options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
         let root = options.open(path).doing(|| "open the tree's root".into())?;
-        let (upper, disk) = (PathBuf::from(&self.walls.files.upper), self.walls.disk.clone());
-        Ok(Inside { root: root.into(), uid, gid, upper, disk })
+        Ok(Inside { root: root.into(), uid, gid, disk: self.walls.disk.clone() })
     }
 }

@@ -7,11 +7,16 @@
 
 use crate::error::{Doing, Result};
 use crate::store::{Image, Store, layer_name};
+use bstr::{BString, ByteSlice};
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
+use stasis_sys::trees::{self, Below};
 use stasis_sys::{files as sysfiles, libc};
-use std::collections::HashSet;
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -23,52 +28,106 @@ pub fn is_opaque(entry: &FileEntry) -> bool {
     entry.xattrs.iter().any(|(name, value)| name == OPAQUE && value == b"y")
 }
 
-fn is_below(path: &str, dir: &str) -> bool {
-    path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'))
+fn is_below(path: &[u8], dir: &[u8]) -> bool {
+    path.strip_prefix(dir).is_some_and(|rest| rest.first() == Some(&b'/'))
+}
+
+/// The order of entries: a directory comes before what it holds, and that before anything else.
+pub fn order(a: &[u8], b: &[u8]) -> Ordering {
+    let parts = |path| <[u8]>::split(path, |byte| *byte == b'/');
+    parts(a).cmp(parts(b))
+}
+
+fn sort(entries: &mut [FileEntry]) {
+    let by_path = |a: &FileEntry, b: &FileEntry| order(&a.path, &b.path);
+    // they are, unless an image was made by somebody else
+    if !entries.is_sorted_by(|a, b| by_path(a, b).is_le()) {
+        entries.sort_by(by_path);
+    }
 }
 
 /// What a reader of `upper` over `below` over the template sees, as one tree.
-pub fn merge(below: FileTree, upper: FileTree) -> FileTree {
-    // paths under which nothing of `below` shows through
-    let hiding: Vec<&str> = upper
-        .entries
-        .iter()
-        .filter(|entry| !matches!(entry.kind, FileKind::Directory) || is_opaque(entry))
-        .map(|entry| entry.path.as_str())
-        .collect();
-    let replaced: HashSet<&str> = upper.entries.iter().map(|entry| entry.path.as_str()).collect();
-    let gone = |path: &str| replaced.contains(path) || hiding.iter().any(|dir| is_below(path, dir));
+pub fn merge(mut below: FileTree, mut upper: FileTree) -> FileTree {
+    sort(&mut below.entries);
+    sort(&mut upper.entries);
+    let shown = shown(&below.entries, &mut upper.entries);
+    let mut lost = HashMap::new();
+    let mut kept = Vec::with_capacity(below.entries.len());
+    for (entry, shown) in below.entries.into_iter().zip(shown) {
+        match entry.kind {
+            _ if shown => kept.push(entry),
+            FileKind::Regular { .. } | FileKind::Fifo | FileKind::Socket => {
+                lost.insert(entry.path, Lost::Contents(entry.kind));
+            }
+            _ => {}
+        }
+    }
+    relink(&mut kept, lost);
+    FileTree { entries: join(kept, upper.entries), held: Vec::new() }
+}
 
-    let mut entries: Vec<FileEntry> = Vec::new();
-    for entry in below.entries.iter().filter(|entry| !gone(&entry.path)) {
-        let mut entry = entry.clone();
-        if let FileKind::Hardlink { target } = &entry.kind
-            && gone(target)
-            && let Some(old) = below.entries.iter().find(|old| old.path == *target)
-        {
-            entry.kind = old.kind.clone();
+/// Which entries of `below` nothing in `upper` replaces or hides. A directory merged with one below
+/// still hides the template if that one did.
+fn shown(below: &[FileEntry], upper: &mut [FileEntry]) -> Vec<bool> {
+    let mut next = 0;
+    // the outermost path up to here under which nothing of `below` shows through
+    let mut hiding: Option<usize> = None;
+    let show = |entry: &FileEntry| {
+        let mut same = false;
+        while next < upper.len() && order(&upper[next].path, &entry.path).is_le() {
+            let over = &mut upper[next];
+            same = over.path == entry.path;
+            let is_dir = matches!(over.kind, FileKind::Directory);
+            let hid = is_opaque(entry) || matches!(entry.kind, FileKind::Whiteout);
+            let was_opaque = is_opaque(over);
+            if same && is_dir && hid && !was_opaque {
+                over.xattrs.push((OPAQUE.into(), b"y".to_vec()));
+            }
+            let within = hiding.is_some_and(|at| is_below(&upper[next].path, &upper[at].path));
+            if (!is_dir || was_opaque) && !within {
+                hiding = Some(next);
+            }
+            next += 1;
+        }
+        !same && !hiding.is_some_and(|at| is_below(&entry.path, &upper[at].path))
+    };
+    below.iter().map(show).collect()
+}
+
+/// What became of a file that has further names.
+enum Lost {
+    Contents(FileKind),
+    /// The first of those names that is left.
+    To(BString),
+}
+
+/// Gives further names of files whose first name is gone what that had.
+fn relink(entries: &mut [FileEntry], mut lost: HashMap<BString, Lost>) {
+    for entry in entries {
+        let FileKind::Hardlink { target } = &entry.kind else { continue };
+        let Some(was) = lost.get_mut(target) else { continue };
+        entry.kind = match std::mem::replace(was, Lost::To(entry.path.clone())) {
+            Lost::Contents(kind) => kind,
+            Lost::To(first) => {
+                *was = Lost::To(first.clone());
+                FileKind::Hardlink { target: first }
+            }
+        };
+    }
+}
+
+/// Two sorted lists as one.
+fn join(below: Vec<FileEntry>, upper: Vec<FileEntry>) -> Vec<FileEntry> {
+    let mut entries = Vec::with_capacity(below.len() + upper.len());
+    let mut upper = upper.into_iter().peekable();
+    for entry in below {
+        while let Some(first) = upper.next_if(|other| order(&other.path, &entry.path).is_lt()) {
+            entries.push(first);
         }
         entries.push(entry);
     }
-    let opaque_below: HashSet<&str> =
-        below.entries.iter().filter(|e| is_opaque(e)).map(|e| e.path.as_str()).collect();
-    let whiteout_below: HashSet<&str> = below
-        .entries
-        .iter()
-        .filter(|entry| matches!(entry.kind, FileKind::Whiteout))
-        .map(|entry| entry.path.as_str())
-        .collect();
-    for mut entry in upper.entries.clone() {
-        let path = entry.path.as_str();
-        // a directory merged with one below still hides the template if that one did
-        let hides = opaque_below.contains(path) || whiteout_below.contains(path);
-        if matches!(entry.kind, FileKind::Directory) && hides && !is_opaque(&entry) {
-            entry.xattrs.push((OPAQUE.to_owned(), b"y".to_vec()));
-        }
-        entries.push(entry);
-    }
-    entries.sort_by(|a, b| a.path.split('/').cmp(b.path.split('/')));
-    FileTree { entries, held: Vec::new() }
+    entries.extend(upper);
+    entries
 }
 
 /// The directory that holds the image's files; `None` when it changed none.
@@ -86,12 +145,15 @@ pub fn materialize(store: &Store, image: &Image) -> Result<Option<PathBuf>> {
         .and_then(|()| store.adopt_layer(name, &temp))
         .map(Some)
         .inspect_err(|_| {
-            let _ = std::fs::remove_dir_all(&temp);
+            let _ = trees::remove(&temp);
         })
 }
 
 fn lay_out(store: &Store, manifest: &Manifest, temp: &Path) -> Result<()> {
-    std::fs::create_dir(temp).doing(|| format!("make {}", temp.display()))?;
+    let doing = || format!("make {}", temp.display());
+    std::fs::create_dir(temp).doing(doing)?;
+    let mut below = Below::open(temp).doing(doing)?;
+    let mut targets = Below::open(temp).doing(doing)?;
     // hard links need their targets, and directories lose their times when filled
     let (links, files): (Vec<_>, Vec<_>) = manifest
         .files
@@ -99,27 +161,41 @@ fn lay_out(store: &Store, manifest: &Manifest, temp: &Path) -> Result<()> {
         .iter()
         .partition(|entry| matches!(entry.kind, FileKind::Hardlink { .. }));
     for entry in files.iter().chain(&links) {
-        make_entry(store, manifest, temp, entry)?;
+        let doing = || format!("make {}", shortened(&entry.path));
+        let path = below.slot(&entry.path).doing(doing)?;
+        if let FileKind::Hardlink { target } = &entry.kind {
+            let target = targets.slot(target).doing(doing)?;
+            std::fs::hard_link(target, path).doing(doing)?;
+        } else {
+            make_entry(store, manifest, &path, entry)?;
+        }
     }
     for entry in files.iter().rev() {
-        set_attributes(temp, entry)?;
+        set_attributes(&mut below, entry)?;
     }
     Ok(())
 }
 
-fn make_entry(store: &Store, manifest: &Manifest, root: &Path, entry: &FileEntry) -> Result<()> {
-    let path = root.join(&entry.path);
-    let name = path.to_string_lossy();
-    let doing = || format!("make {name}");
+/// A path for people: one can have any length, and any bytes.
+fn shortened(path: &BString) -> String {
+    const LONGEST: usize = 200;
+    match path.get(..LONGEST) {
+        Some(start) => format!("{}…", start.as_bstr()),
+        None => path.to_string(),
+    }
+}
+
+fn make_entry(store: &Store, manifest: &Manifest, path: &Path, entry: &FileEntry) -> Result<()> {
+    let doing = || format!("make {}", shortened(&entry.path));
     match &entry.kind {
-        FileKind::Directory => std::fs::create_dir(&path).doing(doing),
-        FileKind::Symlink { target } => symlink(target, &path).doing(doing),
-        FileKind::Fifo => sysfiles::make_node(&name, libc::S_IFIFO | 0o600, 0, 0).doing(doing),
-        FileKind::Socket => sysfiles::make_node(&name, libc::S_IFSOCK | 0o600, 0, 0).doing(doing),
-        FileKind::Whiteout => sysfiles::make_node(&name, libc::S_IFCHR, 0, 0).doing(doing),
-        FileKind::Hardlink { target } => std::fs::hard_link(root.join(target), &path).doing(doing),
+        FileKind::Directory => std::fs::create_dir(path).doing(doing),
+        FileKind::Symlink { target } => symlink(OsStr::from_bytes(target), path).doing(doing),
+        FileKind::Fifo => sysfiles::make_node(path, libc::S_IFIFO | 0o600, 0, 0).doing(doing),
+        FileKind::Socket => sysfiles::make_node(path, libc::S_IFSOCK | 0o600, 0, 0).doing(doing),
+        FileKind::Whiteout => sysfiles::make_node(path, libc::S_IFCHR, 0, 0).doing(doing),
+        FileKind::Hardlink { .. } => Ok(()),
         FileKind::Regular { size, runs } => {
-            let file = File::create_new(&path).doing(doing)?;
+            let file = File::create_new(path).doing(doing)?;
             file.set_len(*size).doing(doing)?;
             write_runs(store, manifest, runs, |page, bytes| {
                 let at = page * PAGE_SIZE as u64;
@@ -153,20 +229,22 @@ pub fn write_runs(
     Ok(())
 }
 
-/// Owner, mode, times and attributes of what was laid out below `root`.
-pub fn set_attributes(root: &Path, entry: &FileEntry) -> Result<()> {
-    let path = root.join(&entry.path);
-    let name = path.to_string_lossy();
-    let set = || -> std::io::Result<()> {
-        sysfiles::set_owner(&name, entry.uid, entry.gid)?;
+/// Owner, mode, times and attributes of what was laid out.
+pub fn set_attributes(below: &mut Below, entry: &FileEntry) -> Result<()> {
+    let mut set = || -> std::io::Result<()> {
+        let path = below.slot(&entry.path)?;
+        sysfiles::set_owner(&path, entry.uid, entry.gid)?;
         if matches!(entry.kind, FileKind::Whiteout | FileKind::Symlink { .. }) {
             return Ok(());
         }
         std::fs::set_permissions(&path, PermissionsExt::from_mode(entry.mode))?;
         for (key, value) in &entry.xattrs {
-            sysfiles::set_xattr(&name, key, value)?;
+            sysfiles::set_xattr(&path, OsStr::from_bytes(key), value)?;
         }
-        sysfiles::set_mtime(&name, entry.mtime_s, entry.mtime_ns)
+        sysfiles::set_mtime(&path, entry.mtime_s, entry.mtime_ns)
     };
-    set().doing(|| format!("set attributes of {name}"))
+    set().doing(|| format!("set attributes of {}", shortened(&entry.path)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,6 +45,7 @@ mod track;
 mod tree;
 mod tty;
 mod turns;
+mod unlinked;
 mod validate;
 mod vdso;
 mod walls;

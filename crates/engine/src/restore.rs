@@ -122,6 +122,7 @@ pub fn restore(
     fault::point("restore.cloned")?;
     clone.let_go(init, &built)?;
     let (pid, pidfd, _) = clone.known()?;
+    walls.disk.set_below(image);
     Ok(Tree {
         root: pid,
         root_fd: pidfd,

@@ -9,7 +9,7 @@ use crate::spawner;
 use crate::store::Image;
 use crate::track::Tracker;
 use crate::walls::Walls;
-use stasis_sandbox::disk::{self, DiskUsage};
+use stasis_sandbox::disk::DiskUsage;
 use stasis_sandbox::{Limits, Usage};
 use stasis_spawner::protocol::{Confine, InitRequest, LaunchSpec, Link};
 use stasis_sys::alarm::Alarm;
@@ -88,14 +88,7 @@ impl Tree {
 
     /// Host pids of all processes of the tree but its init.
     pub fn processes(&self) -> Result<Vec<i32>> {
-        let mut all = proc::children(self.walls.init.pid)?;
-        let mut next = 0;
-        while next < all.len() {
-            let more = proc::children(all[next]).unwrap_or_default();
-            all.extend(more);
-            next += 1;
-        }
-        Ok(all)
+        proc::descendants(self.walls.init.pid)
     }
 
     /// What the tree may use.
@@ -107,7 +100,7 @@ impl Tree {
     /// stay as they are.
     pub fn set_limits(&self, limits: Limits) -> Result<()> {
         self.walls.group.set_limits(limits).doing(|| "change a machine's limits".into())?;
-        *self.walls.disk.lock().unwrap_or_else(|poison| poison.into_inner()) = limits.disk;
+        self.walls.disk.set_limit(limits.disk);
         Ok(())
     }
 
@@ -116,10 +109,9 @@ impl Tree {
         self.walls.group.usage()
     }
 
-    /// What the files the tree wrote since it was launched or restored take up; found by walking
-    /// them.
+    /// What the tree's own files take up, those of its image included; found by walking them.
     pub fn disk_usage(&self) -> DiskUsage {
-        disk::usage(self.walls.files.upper.as_ref(), u64::MAX)
+        self.walls.disk.usage(u64::MAX)
     }
 
     /// Waits until memory that is filled on demand is all there: a twin of a half-filled process

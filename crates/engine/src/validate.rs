@@ -8,10 +8,11 @@
 
 use crate::error::{Error, Result};
 use crate::plan::{HELPER_PID, INNER_HELPER_PID};
+use bstr::{BString, ByteSlice};
 use stasis_image::model::*;
 use stasis_spawner::layout::{RESERVED, RESERVED_END};
 use stasis_sys::seccomp::MAX_INSTRUCTIONS;
-use stasis_sys::{PAGE, libc};
+use stasis_sys::{PAGE, libc, trees};
 use std::collections::{HashMap, HashSet};
 
 const TOP: u64 = 0x7fff_ffff_f000;
@@ -36,6 +37,8 @@ const MAX_CLOCK: u64 = 1 << 62;
 /// What the kernel takes for never.
 const MAX_TIME: u64 = i64::MAX as u64;
 const MAX_SIZE: u64 = 1 << 62;
+/// The kernel's own limit for one name in a directory.
+const LONGEST_NAME: usize = 255;
 /// Room for the largest of the kernel's own mappings to move to.
 const KERNEL_ROOM: u64 = 1 << 20;
 
@@ -338,19 +341,19 @@ fn files(manifest: &Manifest) -> Result<()> {
     let linkable = |entry: &&FileEntry| {
         matches!(entry.kind, FileKind::Regular { .. } | FileKind::Fifo | FileKind::Socket)
     };
-    let targets: HashSet<&str> =
-        entries.iter().filter(linkable).map(|entry| entry.path.as_str()).collect();
+    let targets: HashSet<&BString> =
+        entries.iter().filter(linkable).map(|entry| &entry.path).collect();
     held(&manifest.files)?;
     let mut directories = HashSet::new();
     for entry in entries {
         file(manifest, entry, &targets)?;
         // a parent that is a link would lead whoever lays the files out somewhere else
-        let parent = entry.path.rsplit_once('/').map(|(parent, _)| parent);
-        ensure(parent.is_none_or(|parent| directories.contains(parent)), || {
+        let (parent, _) = trees::split(&entry.path);
+        ensure(parent.is_empty() || directories.contains(parent), || {
             format!("a file {:?} outside any directory", entry.path)
         })?;
         if matches!(entry.kind, FileKind::Directory) {
-            directories.insert(entry.path.as_str());
+            directories.insert(entry.path.as_slice());
         }
     }
     Ok(())
@@ -360,31 +363,36 @@ fn files(manifest: &Manifest) -> Result<()> {
 /// the same file.
 fn held(files: &FileTree) -> Result<()> {
     let regular = |entry: &&FileEntry| matches!(entry.kind, FileKind::Regular { .. });
-    let regular: HashSet<&str> =
-        files.entries.iter().filter(regular).map(|entry| entry.path.as_str()).collect();
+    let regular: HashSet<&BString> =
+        files.entries.iter().filter(regular).map(|entry| &entry.path).collect();
     for held in &files.held {
-        let path = held.path.as_str();
+        let path = &held.path;
         ensure(regular.contains(path), || format!("an open file {path:?} that is not there"))?;
     }
-    let paths = twice(files.held.iter().map(|held| held.path.as_str()));
+    let paths = twice(files.held.iter().map(|held| &held.path));
     let origins = twice(files.held.iter().map(|held| held.origin));
     ensure(paths.is_none() && origins.is_none(), || "an open file twice".into())
 }
 
-fn file(manifest: &Manifest, entry: &FileEntry, targets: &HashSet<&str>) -> Result<()> {
+/// Whether a directory can have something of this name.
+fn is_name(part: &[u8]) -> bool {
+    !matches!(part, b"" | b"." | b"..") && !part.contains(&0) && part.len() <= LONGEST_NAME
+}
+
+fn file(manifest: &Manifest, entry: &FileEntry, targets: &HashSet<&BString>) -> Result<()> {
     let path = &entry.path;
-    let relative = !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
-    ensure(relative, || format!("a file called {path:?}"))?;
+    let plain = path.split_str("/").all(is_name);
+    ensure(plain, || format!("a file called {path:?}"))?;
     ensure(entry.mode <= 0o7777, || format!("a file {path:?} of mode {:o}", entry.mode))?;
     // overlay would act on its own notes; only the one that hides is ever written
     let foreign = entry.xattrs.iter().map(|(name, _)| name).find(|name| {
-        name.starts_with("trusted.overlay.")
-            && !crate::layers::KEPT_OVERLAY_NOTES.contains(&name.as_str())
+        name.starts_with(b"trusted.overlay.")
+            && !crate::layers::KEPT_OVERLAY_NOTES.iter().any(|kept| *name == kept)
     });
     ensure(foreign.is_none(), || format!("a file {path:?} with an overlay's own notes"))?;
     match &entry.kind {
         FileKind::Hardlink { target } => {
-            ensure(targets.contains(target.as_str()), || format!("a link to {target:?}"))
+            ensure(targets.contains(target), || format!("a link to {target:?}"))
         }
         FileKind::Regular { size, runs: own } => {
             ensure(*size <= MAX_SIZE, || format!("a file {path:?} of {size} bytes"))?;

@@ -6,13 +6,14 @@
 //! directory, nothing else, and fall with the engine.
 
 use crate::confine::{Confinement, Place};
-use crate::disk::DiskWatch;
+use crate::disk::{Account, DiskWatch};
 use crate::error::{Doing, Error, Result};
 use crate::spawner::{Init, Spawner};
 use crate::store::{Keepers, private_dir};
 use crate::turns::Turns;
-use stasis_sandbox::{DiskLimit, Group, IdRange, Ids};
+use stasis_sandbox::{Group, IdRange, Ids};
 use stasis_spawner::protocol::{Entrance, InitRequest, Link, RootSpec, WallsSpec};
+use stasis_sys::trees;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -51,7 +52,7 @@ pub struct Walls {
     /// Nobody inside can go into other namespaces: the filter refuses every call that would.
     pub sealed: bool,
     /// Read by the thread that watches disks.
-    pub disk: Arc<Mutex<Option<DiskLimit>>>,
+    pub disk: Arc<Account>,
     _ids: IdRange,
     _dir: RunDir,
 }
@@ -77,7 +78,7 @@ pub struct RunDir {
 impl Drop for RunDir {
     fn drop(&mut self) {
         self.keepers.release(&self.path.join(UPPER));
-        let _ = std::fs::remove_dir_all(&self.path);
+        let _ = trees::remove(&self.path);
     }
 }
 
@@ -260,7 +261,8 @@ impl Shared {
             entrance,
         };
         let init = self.spawner.walls(spec, &entrances, ids.ids())?;
-        let disk = Arc::new(Mutex::new(self.confinement.config.limits.disk));
+        let limit = self.confinement.config.limits.disk;
+        let disk = Arc::new(Account::new((&files.upper).into(), init.pid, limit));
         let sealed = self.confinement.config.seccomp;
         Ok(Walls { init, files, group, entrances, entrance, sealed, disk, _ids: ids, _dir: dir })
     }
@@ -332,7 +334,7 @@ fn remove_leftovers(run_dir: &Path) {
             pid != std::process::id() && Path::new(&format!("/proc/{pid}")).exists()
         });
         if !alive {
-            let _ = std::fs::remove_dir_all(entry.path());
+            let _ = trees::remove(&entry.path());
         }
     }
 }

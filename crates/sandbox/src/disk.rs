@@ -3,9 +3,18 @@
 //! A file with several names counts once. What vanishes during the walk is not counted; the
 //! machine may be running.
 
+use stasis_sys::trees::{self, At};
+use stasis_sys::{fds, libc};
 use std::collections::HashSet;
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::io;
+use std::ops::{Add, Sub};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+
+const BLOCK: u64 = 512;
+/// How often a walk begins again under which directories are moved.
+const TRIES: usize = 3;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskUsage {
@@ -15,30 +24,60 @@ pub struct DiskUsage {
     pub files: u64,
 }
 
-/// Measures everything below `dir`, and gives up (as too much) past `most_files`.
-pub fn usage(dir: &Path, most_files: u64) -> DiskUsage {
-    const BLOCK: u64 = 512;
-    let mut usage = DiskUsage::default();
-    let mut linked = HashSet::new();
-    let mut left = vec![dir.to_owned()];
-    while let Some(dir) = left.pop() {
-        let Ok(entries) = std::fs::read_dir(&dir) else { continue };
-        for entry in entries.flatten() {
-            let Ok(meta) = entry.metadata() else { continue };
-            if meta.nlink() > 1 && !meta.is_dir() && !linked.insert(meta.ino()) {
-                continue;
+impl Add for DiskUsage {
+    type Output = DiskUsage;
+
+    fn add(self, other: DiskUsage) -> DiskUsage {
+        let sum = |a: u64, b: u64| a.saturating_add(b);
+        DiskUsage { bytes: sum(self.bytes, other.bytes), files: sum(self.files, other.files) }
+    }
+}
+
+impl Sub for DiskUsage {
+    type Output = DiskUsage;
+
+    fn sub(self, other: DiskUsage) -> DiskUsage {
+        let less = |a: u64, b: u64| a.saturating_sub(b);
+        DiskUsage { bytes: less(self.bytes, other.bytes), files: less(self.files, other.files) }
+    }
+}
+
+/// What one file takes.
+pub fn of_stat(stat: &libc::stat64) -> DiskUsage {
+    DiskUsage { bytes: (stat.st_blocks.max(0) as u64).saturating_mul(BLOCK), files: 1 }
+}
+
+/// Measures everything below `dir`, and gives up (as too much) past `most_files`. `seen` is told
+/// each path, and the directory if it is one. Fails when directories are moved under every try.
+pub fn usage(
+    dir: &Path,
+    most_files: u64,
+    mut seen: impl FnMut(&[u8], Option<BorrowedFd>),
+) -> io::Result<DiskUsage> {
+    let mut tries = 1;
+    loop {
+        let mut usage = DiskUsage::default();
+        let mut linked = HashSet::new();
+        let top = File::open(dir)?.into();
+        let walked = trees::walk(top, most_files, |at: At| -> io::Result<Option<OwnedFd>> {
+            let Ok(stat) = fds::stat_at(at.dir, at.name) else { return Ok(None) };
+            let is_dir = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
+            let inner = is_dir.then(|| trees::enter(at.dir, at.name).ok()).flatten();
+            seen(at.path, inner.as_ref().map(|dir| dir.as_fd()));
+            if is_dir || stat.st_nlink < 2 || linked.insert(stat.st_ino) {
+                usage = usage + of_stat(&stat);
             }
-            usage.files += 1;
-            usage.bytes += meta.blocks() * BLOCK;
-            if meta.is_dir() {
-                left.push(entry.path());
+            Ok(inner)
+        });
+        match walked {
+            Ok(()) => return Ok(usage),
+            Err(error) if trees::is_too_many(&error) => {
+                return Ok(DiskUsage { files: most_files.saturating_add(1), ..usage });
             }
-            if usage.files > most_files {
-                return usage;
-            }
+            Err(error) if tries == TRIES => return Err(error),
+            Err(_) => tries += 1,
         }
     }
-    usage
 }
 
 #[cfg(test)]
@@ -51,9 +90,31 @@ mod tests {
         std::fs::create_dir(dir.path().join("a")).unwrap();
         std::fs::write(dir.path().join("a/b"), vec![1; 100_000]).unwrap();
         std::fs::hard_link(dir.path().join("a/b"), dir.path().join("c")).unwrap();
-        let all = usage(dir.path(), u64::MAX);
+        let mut paths = Vec::new();
+        let all = usage(dir.path(), u64::MAX, |path, inner| {
+            paths.push((String::from_utf8_lossy(path).into_owned(), inner.is_some()));
+        });
+        let all = all.unwrap();
         assert_eq!(all.files, 2);
         assert!((100_000..300_000).contains(&all.bytes), "{all:?}");
-        assert_eq!(usage(dir.path(), 0).files, 1);
+        assert_eq!(usage(dir.path(), 0, |_, _| {}).unwrap().files, 1);
+        let found: Vec<_> = paths.iter().map(|(path, is_dir)| (path.as_str(), *is_dir)).collect();
+        assert_eq!(found, [("a", true), ("a/b", false), ("c", false)]);
+    }
+
+    #[test]
+    fn what_lies_beyond_the_longest_path_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut at: OwnedFd = File::open(dir.path()).unwrap().into();
+        let name = "n".repeat(250);
+        for _ in 0..40 {
+            stasis_sys::below::make_dir(at.as_fd(), &name, 0o755).unwrap();
+            at = trees::enter(at.as_fd(), name.as_ref()).unwrap();
+        }
+        let slot = format!("{}/file", stasis_sys::below::own_name(at.as_fd()));
+        std::fs::write(slot, vec![1; 1 << 20]).unwrap();
+        let all = usage(dir.path(), u64::MAX, |_, _| {}).unwrap();
+        assert!(all.bytes >= 1 << 20 && all.files == 41, "{all:?}");
+        trees::remove(dir.path()).unwrap();
     }
 }

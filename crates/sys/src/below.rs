@@ -6,9 +6,11 @@
 //! `O_PATH`, and open what they have looked at by its descriptor.
 
 use crate::{c_string, check};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 
 const NO_XDEV: u64 = 0x01;
 const NO_MAGICLINKS: u64 = 0x02;
@@ -106,21 +108,21 @@ pub fn make_dir(dir: BorrowedFd, name: &str, mode: u32) -> io::Result<()> {
 }
 
 /// Removes a name; with `AT_REMOVEDIR` that of an empty directory.
-pub fn remove(dir: BorrowedFd, name: &str, flags: i32) -> io::Result<()> {
+pub fn remove(dir: BorrowedFd, name: impl AsRef<OsStr>, flags: i32) -> io::Result<()> {
     let name = c_string(name)?;
     // SAFETY: the name outlives the call.
     check(unsafe { libc::unlinkat(dir.as_raw_fd(), name.as_ptr(), flags) }.into()).map(drop)
 }
 
 /// Where a symbolic link that was looked at points.
-pub fn read_link(fd: BorrowedFd) -> io::Result<String> {
+pub fn read_link(fd: BorrowedFd) -> io::Result<OsString> {
     let mut buffer = [0u8; libc::PATH_MAX as usize];
     let empty = c"";
     // SAFETY: pointer and length describe the buffer; the name outlives the call.
     let len = check(unsafe {
         libc::readlinkat(fd.as_raw_fd(), empty.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
     } as libc::c_long)?;
-    Ok(String::from_utf8_lossy(&buffer[..len as usize]).into_owned())
+    Ok(OsString::from_vec(buffer[..len as usize].to_vec()))
 }
 
 /// This thread touches files as somebody else until this is dropped: without the rights of root,

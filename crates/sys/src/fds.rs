@@ -1,11 +1,12 @@
 //! Descriptors: memory files, polling, pipes, ranges.
 
-use crate::check;
+use crate::{c_string, check};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 pub fn memfd(name: &str, flags: u32) -> io::Result<OwnedFd> {
-    let name = crate::c_string(name)?;
+    let name = c_string(name)?;
     // SAFETY: the name outlives the call; a returned descriptor is new and ours.
     unsafe {
         let fd = check(libc::memfd_create(name.as_ptr(), flags).into())?;
@@ -134,6 +135,29 @@ pub fn inherited(number: RawFd) -> OwnedFd {
 pub fn set_mode(fd: BorrowedFd, mode: u32) -> io::Result<()> {
     // SAFETY: numbers only.
     check(unsafe { libc::fchmod(fd.as_raw_fd(), mode) }.into()).map(drop)
+}
+
+/// What a path leads to.
+pub fn stat_of(path: &str) -> io::Result<libc::stat64> {
+    let path = c_string(path)?;
+    // SAFETY: the path outlives the call; the struct is plain integers, which stat fills.
+    unsafe {
+        let mut stat = std::mem::zeroed();
+        check(libc::stat64(path.as_ptr(), &raw mut stat).into())?;
+        Ok(stat)
+    }
+}
+
+/// What a name in a directory is; a link itself, not what it points at.
+pub fn stat_at(dir: BorrowedFd, name: &OsStr) -> io::Result<libc::stat64> {
+    let name = c_string(name)?;
+    let flags = libc::AT_SYMLINK_NOFOLLOW;
+    // SAFETY: the name outlives the call; the struct is plain integers, which fstatat fills.
+    unsafe {
+        let mut stat = std::mem::zeroed();
+        check(libc::fstatat64(dir.as_raw_fd(), name.as_ptr(), &raw mut stat, flags).into())?;
+        Ok(stat)
+    }
 }
 
 pub fn stat(fd: BorrowedFd) -> io::Result<libc::stat64> {

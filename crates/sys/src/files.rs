@@ -1,13 +1,15 @@
 //! Files: opening below a root, attributes, device nodes, links.
 
 use crate::{c_string, check};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 
 /// Never leave the root, whatever links say.
 const RESOLVE_IN_ROOT: u64 = 0x10;
-/// Neither leave the directory nor follow any link.
-const RESOLVE_STRAIGHT: u64 = 0x08 | 0x04 | 0x02;
+/// Neither leave the directory or its mount nor follow any link.
+const RESOLVE_STRAIGHT: u64 = 0x08 | 0x04 | 0x02 | 0x01;
 
 #[repr(C)]
 struct OpenHow {
@@ -17,16 +19,21 @@ struct OpenHow {
 }
 
 /// Opens `path` as if `root` were `/`.
-pub fn open_in_root(root: BorrowedFd, path: &str, flags: i32) -> io::Result<OwnedFd> {
+pub fn open_in_root(root: BorrowedFd, path: impl AsRef<OsStr>, flags: i32) -> io::Result<OwnedFd> {
     open_how(root, path, flags, RESOLVE_IN_ROOT)
 }
 
 /// Opens `path` below `dir`, or fails if a link is anywhere on the way.
-pub fn open_straight(dir: BorrowedFd, path: &str, flags: i32) -> io::Result<OwnedFd> {
+pub fn open_straight(dir: BorrowedFd, path: impl AsRef<OsStr>, flags: i32) -> io::Result<OwnedFd> {
     open_how(dir, path, flags, RESOLVE_STRAIGHT)
 }
 
-fn open_how(dir: BorrowedFd, path: &str, flags: i32, resolve: u64) -> io::Result<OwnedFd> {
+fn open_how(
+    dir: BorrowedFd,
+    path: impl AsRef<OsStr>,
+    flags: i32,
+    resolve: u64,
+) -> io::Result<OwnedFd> {
     let path = c_string(path)?;
     let how = OpenHow { flags: (flags | libc::O_CLOEXEC) as u64, mode: 0, resolve };
     // SAFETY: the path and the struct outlive the call and the size is the struct's; the
@@ -51,42 +58,46 @@ pub fn reopen(fd: BorrowedFd, flags: i32) -> io::Result<OwnedFd> {
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::open(path.as_ptr(), flags).into())? as i32)) }
 }
 
-pub fn make_node(path: &str, mode: u32, major: u32, minor: u32) -> io::Result<()> {
+pub fn make_node(path: impl AsRef<OsStr>, mode: u32, major: u32, minor: u32) -> io::Result<()> {
     let path = c_string(path)?;
     // SAFETY: the path outlives the call.
     check(unsafe { libc::mknod(path.as_ptr(), mode, libc::makedev(major, minor)) }.into()).map(drop)
 }
 
-/// Names of the extended attributes of the file itself, not of what a link points at.
-pub fn xattr_names(path: &str) -> io::Result<Vec<String>> {
-    let path = c_string(path)?;
-    let mut buffer = vec![0u8; 64 * 1024];
-    // SAFETY: pointer and length describe the buffer.
-    let len =
-        check(
-            unsafe { libc::llistxattr(path.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) }
-                as i64,
-        )?;
-    buffer.truncate(len as usize);
-    Ok(buffer
-        .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
-        .map(|name| String::from_utf8_lossy(name).into_owned())
-        .collect())
-}
-
-pub fn xattr(path: &str, name: &str) -> io::Result<Vec<u8>> {
-    let (path, name) = (c_string(path)?, c_string(name)?);
-    let mut buffer = vec![0u8; 64 * 1024];
+/// Names of the attributes of an open file.
+pub fn own_xattr_names(file: BorrowedFd, buffer: &mut [u8]) -> io::Result<Vec<OsString>> {
     // SAFETY: pointer and length describe the buffer.
     let len = check(unsafe {
-        libc::lgetxattr(path.as_ptr(), name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
+        libc::flistxattr(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len())
+    } as i64)?;
+    let names = buffer[..len as usize].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(|name| OsString::from_vec(name.to_vec())).collect())
+}
+
+/// The value of an attribute of an open file.
+pub fn own_xattr(file: BorrowedFd, name: &OsStr, buffer: &mut [u8]) -> io::Result<Vec<u8>> {
+    let name = c_string(name)?;
+    // SAFETY: the name outlives the call; pointer and length describe the buffer.
+    let len = check(unsafe {
+        let value = buffer.as_mut_ptr().cast();
+        libc::fgetxattr(file.as_raw_fd(), name.as_ptr(), value, buffer.len())
+    } as i64)?;
+    Ok(buffer[..len as usize].to_vec())
+}
+
+/// The value of an attribute of what was looked at with `O_PATH`, a link itself included.
+pub fn looked_at_xattr(fd: BorrowedFd, name: impl AsRef<OsStr>) -> io::Result<Vec<u8>> {
+    let (path, name) = (c_string(crate::below::own_name(fd))?, c_string(name)?);
+    let mut buffer = vec![0u8; 64 * 1024];
+    // SAFETY: both names outlive the call; pointer and length describe the buffer.
+    let len = check(unsafe {
+        libc::getxattr(path.as_ptr(), name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
     } as i64)?;
     buffer.truncate(len as usize);
     Ok(buffer)
 }
 
-pub fn set_xattr(path: &str, name: &str, value: &[u8]) -> io::Result<()> {
+pub fn set_xattr(path: impl AsRef<OsStr>, name: impl AsRef<OsStr>, value: &[u8]) -> io::Result<()> {
     let (path, name) = (c_string(path)?, c_string(name)?);
     // SAFETY: pointer and length describe the value.
     check(
@@ -99,13 +110,13 @@ pub fn set_xattr(path: &str, name: &str, value: &[u8]) -> io::Result<()> {
 }
 
 /// Owner and modification time, of the entry itself.
-pub fn set_owner(path: &str, uid: u32, gid: u32) -> io::Result<()> {
+pub fn set_owner(path: impl AsRef<OsStr>, uid: u32, gid: u32) -> io::Result<()> {
     let path = c_string(path)?;
     // SAFETY: the path outlives the call.
     check(unsafe { libc::lchown(path.as_ptr(), uid, gid) }.into()).map(drop)
 }
 
-pub fn set_mtime(path: &str, seconds: i64, nanoseconds: i64) -> io::Result<()> {
+pub fn set_mtime(path: impl AsRef<OsStr>, seconds: i64, nanoseconds: i64) -> io::Result<()> {
     let path = c_string(path)?;
     let time = libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds };
     let times = [time, time];
@@ -161,10 +172,28 @@ pub struct DirEntry {
     pub is_dir: bool,
 }
 
-/// The next few entries of a directory, from its position on; none at its end.
+/// The next few entries of a directory, from its position on; none at its end. Names that are not
+/// UTF-8 are shown, not told: [`crate::trees`] has them as they are.
 pub fn next_entries(dir: BorrowedFd) -> io::Result<Vec<DirEntry>> {
+    let shown = |raw: RawEntry| DirEntry {
+        name: raw.name.to_string_lossy().into_owned(),
+        after: raw.after,
+        is_dir: raw.kind == libc::DT_DIR,
+    };
+    Ok(raw_entries(dir, &mut [0; 4096])?.into_iter().map(shown).collect())
+}
+
+/// One entry of a directory as the kernel lists it.
+pub(crate) struct RawEntry {
+    pub name: OsString,
+    pub after: u64,
+    /// `DT_REG` and the like, `DT_UNKNOWN` where the file system does not tell.
+    pub kind: u8,
+}
+
+/// The next entries that fit into a buffer.
+pub(crate) fn raw_entries(dir: BorrowedFd, buffer: &mut [u8]) -> io::Result<Vec<RawEntry>> {
     const HEAD: usize = 19;
-    let mut buffer = [0u8; 4096];
     // SAFETY: pointer and length describe the buffer.
     let len = check(unsafe {
         libc::syscall(libc::SYS_getdents64, dir.as_raw_fd(), buffer.as_mut_ptr(), buffer.len())
@@ -177,9 +206,7 @@ pub fn next_entries(dir: BorrowedFd) -> io::Result<Vec<DirEntry>> {
         let (entry, more) = rest.split_at(size);
         let name = entry[HEAD..].split(|byte| *byte == 0).next().unwrap_or_default();
         let after = entry[8..16].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        let (name, is_dir) =
-            (String::from_utf8_lossy(name).into_owned(), entry[18] == libc::DT_DIR);
-        entries.push(DirEntry { name, after, is_dir });
+        entries.push(RawEntry { name: OsString::from_vec(name.to_vec()), after, kind: entry[18] });
         rest = more;
     }
     Ok(entries)

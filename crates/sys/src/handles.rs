@@ -5,6 +5,7 @@
 //! belongs to another handle. File systems without handles fail with EOPNOTSUPP.
 
 use crate::{c_string, check};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -29,7 +30,7 @@ struct RawHandle {
 }
 
 /// The handle of `name` in `dir`, or of `dir` itself for an empty name. A link is not followed.
-pub fn handle_at(dir: BorrowedFd, name: &str) -> io::Result<Handle> {
+pub fn handle_at(dir: BorrowedFd, name: impl AsRef<OsStr>) -> io::Result<Handle> {
     let name = c_string(name)?;
     let mut raw = RawHandle { len: MAX_HANDLE as u32, kind: 0, bytes: [0; MAX_HANDLE] };
     let mut mount = 0;
@@ -62,7 +63,7 @@ pub fn file_system_uuid(fd: BorrowedFd) -> io::Result<[u8; 16]> {
 }
 
 /// Moves a file, whatever it is, from one directory to another.
-pub fn move_at(from: (BorrowedFd, &str), to: (BorrowedFd, &str)) -> io::Result<()> {
+pub fn move_at(from: (BorrowedFd, &OsStr), to: (BorrowedFd, &OsStr)) -> io::Result<()> {
     let (old, new) = (c_string(from.1)?, c_string(to.1)?);
     // SAFETY: both names outlive the call.
     check(
@@ -88,7 +89,7 @@ mod tests {
         }
         let before = handle_at(top.as_fd(), "a").unwrap();
         assert_ne!(before, handle_at(top.as_fd(), "b").unwrap());
-        move_at((top.as_fd(), "a"), (top.as_fd(), "c")).unwrap();
+        move_at((top.as_fd(), "a".as_ref()), (top.as_fd(), "c".as_ref())).unwrap();
         assert_eq!(handle_at(top.as_fd(), "c").unwrap(), before);
         let file = File::open(dir.join("c")).unwrap();
         assert_eq!(handle_at(file.as_fd(), "").unwrap(), before);

@@ -28,6 +28,7 @@ pub mod process;
 pub mod ptrace;
 pub mod seccomp;
 pub mod socket;
+pub mod trees;
 pub mod uffd;
 pub mod vmas;
 
@@ -44,7 +45,8 @@ pub(crate) fn check(result: libc::c_long) -> io::Result<libc::c_long> {
 }
 
 /// A path or name as the kernel wants it.
-pub(crate) fn c_string(text: &str) -> io::Result<std::ffi::CString> {
-    std::ffi::CString::new(text)
+pub(crate) fn c_string(text: impl AsRef<std::ffi::OsStr>) -> io::Result<std::ffi::CString> {
+    use std::os::unix::ffi::OsStrExt;
+    std::ffi::CString::new(text.as_ref().as_bytes())
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the name contains a NUL byte"))
 }

@@ -1,123 +1,395 @@
 //! The files the tree changed: its overlay's upper directory, read while it stands still.
+//!
+//!   before the pause   a thread that can read this directory and nothing else (Landlock)
+//!   in the pause       begin ─► thread: names, attributes, contents ─► finish: sink, image's tree
+//!
+//! The tree should not change anything meanwhile, and nothing here depends on that. Every file is
+//! reached by descriptor from the directory it is in, no link is followed, a file is looked at
+//! after it was opened and nothing but a regular file is read, so that whatever is swapped for
+//! something else yields its own content or an error. Each step is bounded; more than an image
+//! should hold is refused.
 
-use super::mappings::read_content;
 use super::sink::Sink;
 use crate::error::{Doing, Error, Result};
 use crate::layers::KEPT_OVERLAY_NOTES;
 use crate::tree::Tree;
+use bstr::{BString, ByteSlice};
+use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
-use stasis_sys::{files as sysfiles, libc};
+use stasis_sys::trees::{self, At};
+use stasis_sys::{below, fds, files as sysfiles, landlock, libc};
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
 
-pub fn read_upper(tree: &Tree, sink: &mut Sink) -> Result<FileTree> {
-    let mut reader = Reader { sink, links: HashMap::new(), tree: FileTree::default() };
-    reader.directory(Path::new(&tree.walls.files.upper), "")?;
-    let upper = reader.tree;
-    let Some(base) = &tree.base else { return Ok(upper) };
+/// Names in one image, and bytes of names, links and attributes.
+pub const MOST_NAMES: u64 = 1_000_000;
+pub const MOST_NAME_BYTES: usize = 128 << 20;
+/// Directories above files, of all files together: for each the kernel checks every one of them.
+const MOST_STEPS: usize = 8_000_000;
+/// Offsets of files end there.
+const LARGEST: u64 = 1 << 62;
+/// As much as the kernel gives out at once of attributes.
+const ATTRIBUTES: usize = 64 << 10;
+/// Contents handed over at once, and how much of it waits.
+const PIECE: usize = 256 << 10;
+const ITEMS: usize = 128;
+const WAITING: usize = 8;
+/// How long a few files can take to be read. A disk that takes longer does not answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the reading thread finds, in order.
+enum Item {
+    Entry(FileEntry),
+    /// Of the last entry, from a page on: a whole number of pages.
+    Content(u64, Vec<u8>),
+    Failed(Error),
+    Done,
+}
+
+/// A thread that is about to read a directory.
+pub struct Reader {
+    begin: Option<SyncSender<()>>,
+    found: Receiver<Vec<Item>>,
+}
+
+impl Reader {
+    /// Starts the thread, which waits.
+    pub fn prepare(upper: &Path) -> Result<Reader> {
+        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let dir = File::options().read(true).custom_flags(flags).open(upper);
+        let dir = dir.doing(|| format!("open {}", upper.display()))?.into();
+        let (begin, order) = mpsc::sync_channel(1);
+        let (tell, found) = mpsc::sync_channel(WAITING);
+        std::thread::Builder::new()
+            .name("stasis-files".into())
+            .spawn(move || {
+                let mut out = Out { tell, items: Vec::new(), bytes: 0 };
+                let last = match read(dir, &order, &mut out) {
+                    Ok(()) => Item::Done,
+                    Err(error) => Item::Failed(error),
+                };
+                // nobody listens to a capture that was given up
+                let _ = out.add(last, PIECE);
+            })
+            .doing(|| "start a thread".into())?;
+        Ok(Reader { begin: Some(begin), found })
+    }
+
+    /// The tree stands still.
+    pub fn begin(&mut self) {
+        if let Some(begin) = self.begin.take() {
+            let _ = begin.send(());
+        }
+    }
+
+    /// The files as one tree over those of the image the tree was restored from.
+    pub fn finish(self, tree: &Tree, sink: &mut Sink) -> Result<FileTree> {
+        let keep =
+            |page: u64, bytes: &[u8], runs: &mut Vec<Run>| sink.keep(page, bytes, |_| None, runs);
+        let upper = self.collect(keep)?;
+        let files = over_base(tree, upper, sink);
+        tree.walls.disk.check(&files)?;
+        Ok(files)
+    }
+
+    /// Everything the thread finds; contents go to `keep`, which names where they are.
+    fn collect(
+        mut self,
+        mut keep: impl FnMut(u64, &[u8], &mut Vec<Run>) -> Result<()>,
+    ) -> Result<FileTree> {
+        self.begin();
+        let mut entries: Vec<FileEntry> = Vec::new();
+        loop {
+            let items = self.found.recv_timeout(PATIENCE).map_err(|error| match error {
+                RecvTimeoutError::Timeout => refused("its files cannot be read: a disk hangs"),
+                RecvTimeoutError::Disconnected => refused("the reader of its files ended"),
+            })?;
+            for item in items {
+                match (item, entries.last_mut().map(|entry| &mut entry.kind)) {
+                    (Item::Entry(entry), _) => entries.push(entry),
+                    (Item::Content(page, bytes), Some(FileKind::Regular { runs, .. })) => {
+                        keep(page, &bytes, runs)?;
+                    }
+                    (Item::Content(..), _) => {}
+                    (Item::Failed(error), _) => return Err(error),
+                    (Item::Done, _) => return Ok(FileTree { entries, held: Vec::new() }),
+                }
+            }
+        }
+    }
+}
+
+/// What lies over the image the tree was restored from, with that.
+fn over_base(tree: &Tree, upper: FileTree, sink: &mut Sink) -> FileTree {
+    let Some(base) = &tree.base else { return upper };
     let mut below = base.manifest.files.clone();
     for entry in &mut below.entries {
         if let FileKind::Regular { runs, .. } = &mut entry.kind {
             sink.refer(&base.manifest.meta.packs, runs);
         }
     }
-    Ok(crate::layers::merge(below, upper))
+    crate::layers::merge(below, upper)
 }
 
-struct Reader<'a, 'b> {
-    sink: &'a mut Sink<'b>,
+fn refused(what: impl Into<String>) -> Error {
+    Error::refused(1, what)
+}
+
+/// What was found and not handed over yet.
+struct Out {
+    tell: SyncSender<Vec<Item>>,
+    items: Vec<Item>,
+    bytes: usize,
+}
+
+impl Out {
+    /// Adds something of about this many bytes.
+    fn add(&mut self, item: Item, bytes: usize) -> Result<()> {
+        self.items.push(item);
+        self.bytes += bytes;
+        if self.items.len() < ITEMS && self.bytes < PIECE {
+            return Ok(());
+        }
+        self.bytes = 0;
+        self.tell.send(std::mem::take(&mut self.items)).map_err(|_| Error::Gone)
+    }
+}
+
+/// All that the thread does.
+fn read(dir: OwnedFd, order: &Receiver<()>, out: &mut Out) -> Result<()> {
+    landlock::only_read_below(dir.as_fd()).doing(|| "restrict a thread".into())?;
+    if order.recv().is_err() {
+        return Ok(());
+    }
+    let buffer = vec![0; ATTRIBUTES];
+    let mut walk = Walk { out, links: HashMap::new(), name_bytes: 0, steps: 0, buffer };
+    let walked = trees::walk(dir, MOST_NAMES, |at| walk.visit(&at).map_err(Stop::Named));
+    walked.map_err(|stop| match stop {
+        Stop::Named(error) => error,
+        Stop::Walk(error) if trees::is_too_many(&error) => {
+            refused(format!("it has more than {MOST_NAMES} files of its own: remove some"))
+        }
+        Stop::Walk(source) => Error::Io { doing: "list its files".into(), source },
+    })
+}
+
+enum Stop {
+    Named(Error),
+    Walk(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        Stop::Walk(error)
+    }
+}
+
+struct Walk<'a> {
+    out: &'a mut Out,
     /// Files with several names: first name by inode.
-    links: HashMap<u64, String>,
-    tree: FileTree,
+    links: HashMap<u64, BString>,
+    name_bytes: usize,
+    steps: usize,
+    buffer: Vec<u8>,
 }
 
-impl Reader<'_, '_> {
-    fn directory(&mut self, dir: &Path, prefix: &str) -> Result<()> {
-        let doing = || format!("list {}", dir.display());
-        let mut names = std::fs::read_dir(dir)
-            .doing(doing)?
-            .map(|entry| entry.map(|entry| entry.file_name()))
-            .collect::<std::io::Result<Vec<_>>>()
-            .doing(doing)?;
-        names.sort_unstable();
-        for name in names {
-            let path = dir.join(&name);
-            let text = name.to_str().ok_or_else(|| {
-                Error::refused(1, format!("/{prefix} has a file {name:?}, which is not UTF-8"))
-            })?;
-            let relative = match prefix {
-                "" => text.to_owned(),
-                prefix => format!("{prefix}/{text}"),
+/// A file that is open, and how it was found to be then.
+struct Opened {
+    fd: OwnedFd,
+    /// Opened for reading; the rest were only looked at.
+    readable: bool,
+    stat: libc::stat64,
+}
+
+impl Opened {
+    fn kind(&self) -> u32 {
+        self.stat.st_mode & libc::S_IFMT
+    }
+}
+
+/// Opens what has a name now. Nothing of this blocks, and nothing but files and directories is
+/// opened: the rest can be looked at without.
+fn open(at: &At) -> io::Result<Opened> {
+    const NEVER_WAIT: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let readable = |kind| matches!(kind, libc::S_IFREG | libc::S_IFDIR);
+    let look = |flags: i32| -> io::Result<Opened> {
+        let fd = sysfiles::open_straight(at.dir, at.name, flags | libc::O_NOFOLLOW)?;
+        let stat = fds::stat(fd.as_fd())?;
+        Ok(Opened { fd, readable: flags & libc::O_PATH == 0, stat })
+    };
+    if !matches!(at.kind, libc::DT_REG | libc::DT_DIR) {
+        let seen = look(libc::O_PATH)?;
+        if !readable(seen.kind()) {
+            return Ok(seen);
+        }
+    }
+    let opened = look(libc::O_RDONLY | NEVER_WAIT)?;
+    if readable(opened.kind()) { Ok(opened) } else { Err(changed()) }
+}
+
+fn changed() -> io::Error {
+    io::Error::other("it changed while it was read")
+}
+
+impl Walk<'_> {
+    /// Hands one file over; a directory is returned to be entered.
+    fn visit(&mut self, at: &At) -> Result<Option<OwnedFd>> {
+        let doing = || format!("read /{}", at.path.as_bstr());
+        self.count(at)?;
+        let opened = open(at).doing(doing)?;
+        let kind = self.kind(at, &opened).doing(doing)?;
+        let xattrs = self.attributes(&opened).doing(doing)?;
+        let bytes = xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.count_bytes(bytes)?;
+        let stat = &opened.stat;
+        let contents = match &kind {
+            FileKind::Regular { size, .. } => Some(*size),
+            _ => None,
+        };
+        if stat.st_nlink > 1 && opened.kind() == libc::S_IFREG {
+            self.links.entry(stat.st_ino).or_insert_with(|| at.path.into());
+        }
+        let entry = FileEntry {
+            path: at.path.into(),
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            mtime_s: stat.st_mtime,
+            mtime_ns: stat.st_mtime_nsec,
+            xattrs,
+            kind,
+        };
+        self.out.add(Item::Entry(entry), at.path.len())?;
+        if let Some(size) = contents {
+            self.contents(&File::from(opened.fd), size, doing)?;
+            return Ok(None);
+        }
+        Ok((opened.kind() == libc::S_IFDIR).then_some(opened.fd))
+    }
+
+    /// Counts a file, before anything is done with it.
+    fn count(&mut self, at: &At) -> Result<()> {
+        let depth = at.path.iter().filter(|byte| **byte == b'/').count();
+        self.steps += depth;
+        if self.steps <= MOST_STEPS {
+            return self.count_bytes(at.path.len());
+        }
+        let start = at.path[..at.path.len().min(60)].as_bstr();
+        Err(refused(format!(
+            "its files lie too deep (/{start}… below {depth} directories): remove some"
+        )))
+    }
+
+    fn count_bytes(&mut self, bytes: usize) -> Result<()> {
+        self.name_bytes += bytes;
+        if self.name_bytes <= MOST_NAME_BYTES {
+            return Ok(());
+        }
+        let most = MOST_NAME_BYTES >> 20;
+        Err(refused(format!(
+            "paths and attributes of its files take more than {most} MiB: remove or shorten some"
+        )))
+    }
+
+    fn kind(&mut self, at: &At, opened: &Opened) -> io::Result<FileKind> {
+        let stat = &opened.stat;
+        if opened.kind() == libc::S_IFDIR {
+            return Ok(FileKind::Directory);
+        }
+        if let Some(target) = self.links.get(&stat.st_ino).filter(|_| stat.st_nlink > 1) {
+            return Ok(FileKind::Hardlink { target: target.clone() });
+        }
+        match opened.kind() {
+            libc::S_IFLNK => {
+                let target = below::read_link(opened.fd.as_fd())?.into_vec();
+                self.name_bytes += target.len();
+                Ok(FileKind::Symlink { target: target.into() })
+            }
+            libc::S_IFREG => match u64::try_from(stat.st_size) {
+                Ok(size) if size <= LARGEST => Ok(FileKind::Regular { size, runs: Vec::new() }),
+                _ => Err(io::Error::other("its size is none that files have")),
+            },
+            libc::S_IFIFO => Ok(FileKind::Fifo),
+            libc::S_IFSOCK => Ok(FileKind::Socket),
+            libc::S_IFCHR if libc::major(stat.st_rdev) == 0 => Ok(FileKind::Whiteout),
+            _ => Err(io::Error::other(format!("{:?} is a device", at.name))),
+        }
+    }
+
+    fn attributes(&mut self, opened: &Opened) -> io::Result<Vec<(BString, Vec<u8>)>> {
+        let fd = opened.fd.as_fd();
+        if !opened.readable {
+            // links and overlay's marks have none that are kept, pipes and sockets have an ACL
+            return match opened.kind() {
+                libc::S_IFIFO | libc::S_IFSOCK => acl_of(fd),
+                _ => Ok(Vec::new()),
             };
-            self.entry(&path, relative)?;
+        }
+        let names = sysfiles::own_xattr_names(fd, &mut self.buffer)?;
+        let kept = names.into_iter().filter(|name| is_kept(name));
+        kept.map(|name| {
+            let value = sysfiles::own_xattr(fd, &name, &mut self.buffer)?;
+            Ok((name.into_vec().into(), value))
+        })
+        .collect()
+    }
+
+    /// Pages of a file that are not all in holes. One that grows meanwhile is read up to where it
+    /// ended, one that shrinks is an error.
+    fn contents(
+        &mut self,
+        file: &File,
+        size: u64,
+        doing: impl Fn() -> String + Copy,
+    ) -> Result<()> {
+        let page = PAGE_SIZE as u64;
+        let mut from = 0;
+        while let Some((start, end)) = sysfiles::next_data(file.as_fd(), from).doing(doing)? {
+            let end = end.min(size);
+            let mut at = (start - start % page).max(from);
+            if at >= end {
+                break;
+            }
+            while at < end {
+                let wanted = (end - at).min(PIECE as u64) as usize;
+                let mut piece = vec![0; wanted.next_multiple_of(PAGE_SIZE)];
+                // the rest of the last page, unless the file ends there
+                let wanted = (size - at).min(piece.len() as u64) as usize;
+                file.read_exact_at(&mut piece[..wanted], at).doing(doing)?;
+                let len = piece.len();
+                self.out.add(Item::Content(at / page, piece), len)?;
+                at += len as u64;
+            }
+            from = at;
         }
         Ok(())
     }
+}
 
-    fn entry(&mut self, path: &Path, relative: String) -> Result<()> {
-        let doing = || format!("look at {}", path.display());
-        let meta = std::fs::symlink_metadata(path).doing(doing)?;
-        let kind = self.kind(path, &meta)?;
-        if meta.nlink() > 1 && meta.is_file() {
-            self.links.entry(meta.ino()).or_insert_with(|| relative.clone());
-        }
-        let is_dir = matches!(kind, FileKind::Directory);
-        self.tree.entries.push(FileEntry {
-            path: relative.clone(),
-            mode: meta.mode() & 0o7777,
-            uid: meta.uid(),
-            gid: meta.gid(),
-            mtime_s: meta.mtime(),
-            mtime_ns: meta.mtime_nsec(),
-            xattrs: xattrs(path)?,
-            kind,
-        });
-        if is_dir { self.directory(path, &relative) } else { Ok(()) }
-    }
+fn is_kept(name: &OsStr) -> bool {
+    !name.as_bytes().starts_with(b"trusted.overlay.")
+        || KEPT_OVERLAY_NOTES.iter().any(|kept| name == *kept)
+}
 
-    fn kind(&mut self, path: &Path, meta: &Metadata) -> Result<FileKind> {
-        let kind = meta.file_type();
-        let doing = || format!("read {}", path.display());
-        if kind.is_dir() {
-            return Ok(FileKind::Directory);
+/// The access list of something that cannot be opened to be asked.
+fn acl_of(fd: BorrowedFd) -> io::Result<Vec<(BString, Vec<u8>)>> {
+    const ACL: &str = "system.posix_acl_access";
+    match sysfiles::looked_at_xattr(fd, ACL) {
+        Ok(value) => Ok(vec![(ACL.into(), value)]),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => {
+            Ok(Vec::new())
         }
-        if let Some(target) = self.links.get(&meta.ino()).filter(|_| meta.nlink() > 1) {
-            return Ok(FileKind::Hardlink { target: target.clone() });
-        }
-        if kind.is_symlink() {
-            let target = std::fs::read_link(path).doing(doing)?;
-            return Ok(FileKind::Symlink { target: target.to_string_lossy().into_owned() });
-        }
-        if kind.is_file() {
-            let file = File::open(path).doing(doing)?;
-            let runs = read_content(&file, meta.len(), self.sink)?;
-            return Ok(FileKind::Regular { size: meta.len(), runs });
-        }
-        if kind.is_fifo() {
-            return Ok(FileKind::Fifo);
-        }
-        if kind.is_socket() {
-            return Ok(FileKind::Socket);
-        }
-        debug_assert!(kind.is_char_device() && libc::major(meta.rdev()) == 0);
-        Ok(FileKind::Whiteout)
+        Err(error) => Err(error),
     }
 }
 
-fn xattrs(path: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    let name = path.to_string_lossy();
-    let doing = || format!("read attributes of {name}");
-    let names = sysfiles::xattr_names(&name).doing(doing)?;
-    names
-        .into_iter()
-        .filter(|own| {
-            !own.starts_with("trusted.overlay.") || KEPT_OVERLAY_NOTES.contains(&own.as_str())
-        })
-        .map(|own| {
-            let value = sysfiles::xattr(&name, &own).doing(doing)?;
-            Ok((own, value))
-        })
-        .collect()
-}
+#[cfg(test)]
+mod tests;

@@ -8,9 +8,14 @@ use crate::error::Result;
 use crate::origin::{ATTRIBUTE, Origin};
 use crate::store::{Living, Store};
 use crate::tree::Tree;
+use bstr::BString;
 use stasis_image::model::*;
-use stasis_sys::files as sysfiles;
+use stasis_sys::trees::{self, Below};
+use stasis_sys::{files as sysfiles, libc};
 use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -42,8 +47,13 @@ fn see(tree: &Tree, store: &Store, file: &Written) -> Option<Seen> {
     if number == file.number {
         return Some(Seen { path, origin: own, own: true });
     }
-    let name = upper.join(&path).to_string_lossy().into_owned();
-    let origin = Origin::parse(sysfiles::xattr(&name, ATTRIBUTE).ok()?)?;
+    let (parent, name) = trees::split(path.as_bytes());
+    let mut below = Below::open(upper).ok()?;
+    let dir = below.directory(parent).ok()?;
+    let flags = libc::O_PATH | libc::O_NOFOLLOW;
+    let looked_at = sysfiles::open_straight(dir, OsStr::from_bytes(name), flags).ok()?;
+    let origin = sysfiles::looked_at_xattr(looked_at.as_fd(), ATTRIBUTE).ok()?;
+    let origin = Origin::parse(origin)?;
     Some(Seen { path, origin, own: false })
 }
 
@@ -74,15 +84,15 @@ pub fn keep(
         if let Some(dir) = dir {
             living.push(store.keepers().note(Path::new(dir), &path, origin)?);
         }
-        files.held.push(HeldFile { path, origin: id });
+        files.held.push(HeldFile { path: path.into(), origin: id });
     }
     if files.held.is_empty() {
         return Ok(living);
     }
     let regular = |entry: &&FileEntry| matches!(entry.kind, FileKind::Regular { .. });
-    let regular: HashSet<&str> =
-        files.entries.iter().filter(regular).map(|entry| entry.path.as_str()).collect();
-    files.held.retain(|held| regular.contains(held.path.as_str()));
+    let regular: HashSet<&BString> =
+        files.entries.iter().filter(regular).map(|entry| &entry.path).collect();
+    files.held.retain(|held| regular.contains(&held.path));
     Ok(living)
 }
 

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 pub struct Lasting<'a> {
     known: HashMap<&'a str, &'a MappedFile>,
     /// The machine's own files, then and now, by their paths below the root.
-    own: HashSet<&'a str>,
+    own: HashSet<&'a [u8]>,
 }
 
 impl<'a> Lasting<'a> {
@@ -25,13 +25,13 @@ impl<'a> Lasting<'a> {
         let own = trees.into_iter().flat_map(|tree| &tree.entries);
         Lasting {
             known: known.map(|file| (file.path.as_str(), file)).collect(),
-            own: own.map(|entry| entry.path.as_str()).collect(),
+            own: own.map(|entry| entry.path.as_slice()).collect(),
         }
     }
 
     /// What is mapped at an address under that name, if it is known without looking.
     pub fn find(&self, copied: &Copied, path: &str, start: u64) -> Option<&'a MappedFile> {
-        let known = self.known.get(path).filter(|_| !self.own.contains(&path[1..]))?;
+        let known = self.known.get(path).filter(|_| !self.own.contains(&path.as_bytes()[1..]))?;
         let root = copied.device_of(&copied.exe.0)?;
         (copied.device_at(start) == Some(root)).then_some(known)
     }

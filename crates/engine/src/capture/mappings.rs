@@ -120,6 +120,7 @@ pub fn read_content(file: &File, size: u64, sink: &mut Sink) -> Result<Vec<Run>>
     while let Some((start, end)) =
         stasis_sys::files::next_data(file.as_fd(), from).doing(doing)?.filter(|d| d.0 < size)
     {
+        let end = end.min(size);
         let start = start - start % PAGE_SIZE as u64;
         let mut at = start.max(from);
         while at < end {
@@ -188,6 +189,9 @@ pub fn read_all(
             }
             Still::Copied(copied) => table.insert(&copied.exe.0, &copied.exe.1),
         };
+        if let Some(exe) = table.files.get(live.exe as usize) {
+            check_text(still.own_pid(), &exe.path)?;
+        }
         kernel_shape(still, live)?;
     }
     Ok(if table.moved { Completeness::Moved } else { Completeness::Whole })
@@ -442,12 +446,21 @@ fn backing(
     if !path.starts_with('/') {
         return Err(Error::refused(shown.own_pid, format!("mapping {range}: {path}")));
     }
+    check_text(shown.own_pid, path)?;
     if map.shared {
         let writable = map.has_flag("mw");
         return Ok(Backing::SharedFile { path: path.to_owned(), offset, writable });
     }
     let file = table.add(shown, path, Seen::Mapped(map))?;
     Ok(Backing::PrivateFile { file, offset })
+}
+
+/// A mapped file is opened again by its name, which `/proc` told as text.
+fn check_text(pid: i32, path: &str) -> Result<()> {
+    match path.contains(char::REPLACEMENT_CHARACTER) {
+        true => Err(Error::refused(pid, format!("it maps {path}, whose name is not UTF-8"))),
+        false => Ok(()),
+    }
 }
 
 /// System V shared memory is attached again by its id, which gives all of it.

@@ -139,10 +139,11 @@ fn pause(
     source: Source,
 ) -> Result<(Option<Paused>, Duration)> {
     let mut means = Means { copies: Room::make(), twins };
+    let reader = files::Reader::prepare(tree.walls.files.upper.as_ref())?;
     let start = Instant::now();
     let frozen = Frozen::stop(&tree.walls, &mut tree.memo().restarts)?;
     let first = ask_first(tree, &frozen)?;
-    let read = || State::read(tree, &frozen, sink, first);
+    let read = || State::read(tree, &frozen, sink, first, reader);
     let (state, look, pinned) = beside_a_look(tree, &frozen, read)?;
     let State { clocks, mut processes, filters, mut objects, files } = state;
     let held = held::look(tree, store, &objects.written);
@@ -216,7 +217,14 @@ impl Told {
 }
 
 impl State {
-    fn read(tree: &Tree, frozen: &Frozen, sink: &mut Sink, first: Option<Told>) -> Result<State> {
+    fn read(
+        tree: &Tree,
+        frozen: &Frozen,
+        sink: &mut Sink,
+        first: Option<Told>,
+        mut reader: files::Reader,
+    ) -> Result<State> {
+        reader.begin();
         let told = first.map_or_else(|| Told::of(tree, frozen), Ok)?;
         let Told { clocks, mut processes } = told;
         check_families(&processes)?;
@@ -226,7 +234,7 @@ impl State {
         let mut objects = fds::read_all(frozen, tree, sink, &mut processes)?;
         sysv::read(tree, &mut objects, sink)?;
         fault::point("capture.descriptors")?;
-        let files = files::read_upper(tree, sink)?;
+        let files = reader.finish(tree, sink)?;
         Ok(State { clocks, processes, filters, objects, files })
     }
 }

@@ -84,3 +84,15 @@ pub fn children(pid: i32) -> Result<Vec<i32>> {
     }
     Ok(all)
 }
+
+/// Everything below a process, in the host's numbering.
+pub fn descendants(pid: i32) -> Result<Vec<i32>> {
+    let mut all = children(pid)?;
+    let mut next = 0;
+    while next < all.len() {
+        let more = children(all[next]).unwrap_or_default();
+        all.extend(more);
+        next += 1;
+    }
+    Ok(all)
+}

@@ -97,7 +97,7 @@ impl Collection<'_> {
         let mut sweep = Sweep { store: self.store, trash, marks, collected: Collected::default() };
         let swept = sweep.names(&found);
         sweep.collected.bytes += bytes_inside(&sweep.trash);
-        let emptied = std::fs::remove_dir_all(&sweep.trash);
+        let emptied = stasis_sys::trees::remove(&sweep.trash);
         swept?;
         emptied.doing(|| format!("remove {}", sweep.trash.display()))?;
         fault::point("collect.removed")?;

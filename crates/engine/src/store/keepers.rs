@@ -15,18 +15,21 @@ use super::private_dir;
 use crate::error::{Doing, Result};
 use crate::origin::Origin;
 use stasis_image::OriginId;
+use stasis_sys::trees::{self, At, Below};
 use stasis_sys::{fds, files as sysfiles, handles, libc};
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const AT: &str = ".at";
 /// Files looked at to find those that were renamed, before it is given up.
-const MOST_FILES: usize = 200_000;
+const MOST_FILES: u64 = 200_000;
 
 pub struct Keepers {
     dir: PathBuf,
@@ -76,9 +79,14 @@ impl Keepers {
 
     /// The same with the inode number it has by itself.
     pub fn identify_with_number(&self, dir: &Path, path: &str) -> Option<(Origin, u64)> {
-        let top = open_dir(dir).ok()?;
-        let file = sysfiles::open_straight(top.as_fd(), path, libc::O_PATH | libc::O_NOFOLLOW);
-        let file = file.ok()?;
+        let (parent, name) = trees::split(path.as_bytes());
+        let mut below = Below::open(dir).ok()?;
+        self.identify_at(below.directory(parent).ok()?, OsStr::from_bytes(name))
+    }
+
+    fn identify_at(&self, dir: BorrowedFd, name: &OsStr) -> Option<(Origin, u64)> {
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        let file = sysfiles::open_straight(dir, name, flags).ok()?;
         let stat = fds::stat(file.as_fd()).ok()?;
         let home = self.home.as_ref().filter(|home| home.device == stat.st_dev)?;
         if stat.st_mode & libc::S_IFMT != libc::S_IFREG || stat.st_nlink != 1 {
@@ -176,50 +184,46 @@ impl Keepers {
     }
 
     fn search(&self, dir: &Path, mut wanted: HashSet<OriginId>) {
-        let mut queue = vec![String::new()];
-        let mut looked_at = 0;
-        while let Some(inside) = queue.pop().filter(|_| looked_at < MOST_FILES) {
-            for entry in std::fs::read_dir(dir.join(&inside)).into_iter().flatten().flatten() {
-                looked_at += 1;
-                let Ok(kind) = entry.file_type() else { continue };
-                let name = entry.file_name().to_string_lossy().into_owned();
-                let path = if inside.is_empty() { name } else { format!("{inside}/{name}") };
-                if kind.is_dir() {
-                    queue.push(path);
-                } else if kind.is_file()
-                    && let Some(id) = self.identify(dir, &path).map(|origin| origin.id())
-                    && wanted.remove(&id)
-                {
-                    self.take(dir, &path, id);
+        let Ok(top) = File::open(dir) else { return };
+        // what cannot be looked through stays where it is, and its numbers are lost
+        let _ = trees::walk(top.into(), MOST_FILES, |at: At| -> io::Result<_> {
+            match at.kind {
+                libc::DT_DIR if wanted.is_empty() => Ok(None),
+                libc::DT_DIR => trees::enter(at.dir, at.name).map(Some),
+                _ => {
+                    let found = self.identify_at(at.dir, at.name).map(|(origin, _)| origin.id());
+                    if let Some(id) = found.filter(|id| wanted.remove(id)) {
+                        let _ = self.take_at(at.dir, at.name, id);
+                    }
+                    Ok(None)
                 }
             }
-            if wanted.is_empty() {
-                return;
-            }
-        }
+        });
     }
 
     /// Moves one inode here and empties it, if that is what the path leads to. A program chose
     /// what lies on the way, so no link is followed.
     fn take(&self, dir: &Path, path: &str, id: OriginId) -> bool {
         let take = || -> io::Result<bool> {
-            let top = open_dir(dir)?;
-            let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
-            let flags = libc::O_PATH | libc::O_DIRECTORY;
-            let parent = sysfiles::open_straight(top.as_fd(), parent, flags)?;
-            let found = handles::handle_at(parent.as_fd(), name)?;
-            let origin = self.home.as_ref().and_then(|home| Origin::new(home.uuid, &found));
-            if origin.map(|origin| origin.id()) != Some(id) {
-                return Ok(false);
-            }
-            let own = id.to_string();
-            handles::move_at((parent.as_fd(), name), (self.top.as_fd(), &own))?;
-            let flags = libc::O_WRONLY | libc::O_NONBLOCK;
-            let kept = sysfiles::open_straight(self.top.as_fd(), &own, flags)?;
-            File::from(kept).set_len(0)?;
-            Ok(true)
+            let (parent, name) = trees::split(path.as_bytes());
+            let mut below = Below::open(dir)?;
+            self.take_at(below.directory(parent)?, OsStr::from_bytes(name), id)
         };
         take().unwrap_or(false)
+    }
+
+    fn take_at(&self, dir: BorrowedFd, name: &OsStr, id: OriginId) -> io::Result<bool> {
+        let found = handles::handle_at(dir, name)?;
+        let origin = self.home.as_ref().and_then(|home| Origin::new(home.uuid, &found));
+        if origin.map(|origin| origin.id()) != Some(id) {
+            return Ok(false);
+        }
+        let own = id.to_string();
+        handles::move_at((dir, name), (self.top.as_fd(), own.as_ref()))?;
+        let flags = libc::O_WRONLY | libc::O_NONBLOCK;
+        let kept = sysfiles::open_straight(self.top.as_fd(), &own, flags)?;
+        File::from(kept).set_len(0)?;
+        Ok(true)
     }
 }
 
@@ -227,8 +231,4 @@ fn home_of(dir: BorrowedFd) -> io::Result<Home> {
     let uuid = handles::file_system_uuid(dir)?;
     handles::handle_at(dir, "")?;
     Ok(Home { uuid, device: fds::stat(dir)?.st_dev })
-}
-
-fn open_dir(dir: &Path) -> io::Result<File> {
-    File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(dir)
 }

@@ -46,7 +46,7 @@ use known::{Found, Known};
 use recent::Recent;
 use stasis_image::model::Manifest;
 use stasis_image::{Form, ImageId, PackReader, PackRoot, PageHash};
-use stasis_sys::{files as sysfiles, libc};
+use stasis_sys::{files as sysfiles, libc, trees};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -86,7 +86,7 @@ impl Store {
         let keepers = Arc::new(Keepers::open(&dir.join("keepers"))?);
         // layers are never synced: after a crash one may have its name and not its contents
         for name in ["tmp", "layers"] {
-            let _ = std::fs::remove_dir_all(dir.join(name));
+            let _ = trees::remove(&dir.join(name));
         }
         for name in ["images", "packs", "layers", "tmp"] {
             let path = dir.join(name);
@@ -323,7 +323,7 @@ impl Store {
         let mut known = self.known();
         if let Some(already) = known.layers.get(&name).cloned() {
             drop(known);
-            let _ = std::fs::remove_dir_all(temp);
+            let _ = trees::remove(temp);
             return Ok(already);
         }
         std::fs::rename(temp, &path).doing(|| format!("name {}", path.display()))?;

@@ -77,8 +77,7 @@ pub fn disk_bytes(path: &Path) -> u64 {
 
 /// What everything in a directory takes, without the directory itself.
 pub fn bytes_inside(dir: &Path) -> u64 {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.map(|entry| disk_bytes(&entry.path())).sum()
+    stasis_sandbox::disk::usage(dir, u64::MAX, |_, _| {}).unwrap_or_default().bytes
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ acts! {
     sigtrap_handler: AtStart, Carried;
     sigtrap_pending: AtStart, Refused("SIGTRAP");
     fault_handler: AtStart, Carried;
-    bad_name: AtStart, Refused("UTF-8");
+    bad_name: AtStart, Carried;
     map_newline: AtStart, Refused("newline");
     map_not_deleted: AtStart, Carried;
     map_bytes: AtStart, Refused("UTF-8");

@@ -327,6 +327,8 @@ const FILES: &[Lie] = &[
     ("a file beside the root", |m| add_file(m, "../evil", regular())),
     ("a file by way of its parent", |m| add_file(m, "tmp/../../evil", regular())),
     ("a file by its whole name", |m| add_file(m, "/tmp/evil", regular())),
+    ("a file with a NUL in its name", |m| add_file(m, "a\0b", regular())),
+    ("a file with too long a name", |m| add_file(m, &"n".repeat(256), regular())),
     ("a file of no name", |m| add_file(m, "", regular())),
     ("a file named as its directory", |m| add_file(m, "tmp/.", regular())),
     ("a directory that is a link", |m| {
@@ -374,7 +376,7 @@ const FILES: &[Lie] = &[
     }),
     ("an overlay's own notes", |m| {
         add_file(m, "dir", FileKind::Directory);
-        let note = ("trusted.overlay.redirect".to_owned(), b"/etc".to_vec());
+        let note = ("trusted.overlay.redirect".into(), b"/etc".to_vec());
         m.files.entries.last_mut().expect("a file").xattrs.push(note);
     }),
     ("an open file that is not there", |m| hold(m, "evil", b"one")),

@@ -72,7 +72,7 @@ fn known(entry: &Entry) -> Result<SectionKind, ImageError> {
     let Entry { kind, version, .. } = *entry;
     let kind =
         SectionKind::try_from(kind).map_err(|kind| ImageError::SectionUnknown { kind, version })?;
-    if version != kind.version() {
+    if !(kind.oldest()..=kind.version()).contains(&version) {
         return Err(ImageError::SectionVersion { kind, found: version, reads: kind.version() });
     }
     Ok(kind)

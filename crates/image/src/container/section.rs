@@ -23,13 +23,22 @@ impl SectionKind {
     pub const ALL: [Self; 5] =
         [Self::Meta, Self::Processes, Self::Objects, Self::Memory, Self::Files];
 
-    /// The version of this kind that this program writes, and the only one it reads.
+    /// The version of this kind that this program writes.
     pub const fn version(self) -> u32 {
         match self {
             Self::Memory => 1,
-            Self::Meta | Self::Files => 2,
-            Self::Objects => 3,
+            Self::Meta => 2,
+            Self::Objects | Self::Files => 3,
             Self::Processes => 4,
+        }
+    }
+
+    /// The oldest version that this program reads. In version 2 of files, names are UTF-8; version
+    /// 3 has the same form with names of any bytes.
+    pub const fn oldest(self) -> u32 {
+        match self {
+            Self::Files => 2,
+            kind => kind.version(),
         }
     }
 

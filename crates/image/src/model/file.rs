@@ -1,5 +1,8 @@
 //! The files a tree changed: its overlay's upper directory as data.
+//!
+//! Names are bytes, as the kernel has them: only `/` and NUL cannot be in one.
 
+use bstr::BString;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +17,7 @@ pub struct FileTree {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldFile {
     /// Of a regular file among the entries.
-    pub path: String,
+    pub path: BString,
     /// The inode that has the number. A host that does not know it gives the file another.
     pub origin: crate::OriginId,
 }
@@ -22,13 +25,13 @@ pub struct HeldFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
     /// Relative to the root, with no `.` or `..` component.
-    pub path: String,
+    pub path: BString,
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
     pub mtime_s: i64,
     pub mtime_ns: i64,
-    pub xattrs: Vec<(String, Vec<u8>)>,
+    pub xattrs: Vec<(BString, Vec<u8>)>,
     pub kind: FileKind,
 }
 
@@ -41,7 +44,7 @@ pub enum FileKind {
         runs: Vec<super::Run>,
     },
     Symlink {
-        target: String,
+        target: BString,
     },
     Fifo,
     Socket,
@@ -49,6 +52,6 @@ pub enum FileKind {
     Whiteout,
     /// Another name of the file at this path.
     Hardlink {
-        target: String,
+        target: BString,
     },
 }

@@ -15,7 +15,6 @@ pub enum Fault {
     /// On another file system of the machine, such as /proc.
     Elsewhere,
     Loop,
-    TooDeep,
     /// There are more directories below it than are watched.
     TooMany(usize),
     /// The kernel gives no more watches.
@@ -55,7 +54,6 @@ impl fmt::Display for Fault {
             Fault::Denied => f.write_str("the machine's user may not do that"),
             Fault::Elsewhere => f.write_str("it is not on the machine's own disk"),
             Fault::Loop => f.write_str("its links lead in a circle, or too far"),
-            Fault::TooDeep => f.write_str("it is nested too deeply"),
             Fault::TooMany(most) => {
                 write!(f, "there is more below it than can be watched, which is {most} directories")
             }
@@ -80,7 +78,6 @@ impl Fault {
             Fault::Denied => "file.denied",
             Fault::Elsewhere => "file.elsewhere",
             Fault::Loop => "file.loop",
-            Fault::TooDeep => "file.too_deep",
             Fault::TooMany(_) => "file.too_many",
             Fault::NoWatches => "file.no_watches",
             Fault::Full(_) => "machine.disk_full",
@@ -111,7 +108,6 @@ impl Fault {
             Fault::Denied => "look at its mode and those of its directories; code may change them",
             Fault::Elsewhere => "/proc, /dev and the like are read by code of the machine only",
             Fault::Loop => "name the file itself instead of a link to it",
-            Fault::TooDeep => "remove it by code of the machine, or a part of it first",
             Fault::TooMany(_) => "watch a directory further down, or without `recursive`",
             Fault::NoWatches => {
                 "end other watches, or raise the host's fs.inotify.max_user_* settings"

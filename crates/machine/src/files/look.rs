@@ -132,7 +132,7 @@ pub(super) fn info(fd: BorrowedFd, path: String) -> std::result::Result<FileInfo
         _ => FileKind::Other,
     };
     let target = match kind {
-        FileKind::Symlink => Some(below::read_link(fd)?),
+        FileKind::Symlink => Some(below::read_link(fd)?.to_string_lossy().into_owned()),
         _ => None,
     };
     Ok(FileInfo {

@@ -124,7 +124,13 @@ fn half_read(descriptor: &Descriptor, offset: u64) -> std::io::Result<DirPositio
 /// A memory file, or a file that was deleted while open.
 fn nameless(objects: &mut Objects, descriptor: &Descriptor, sink: &mut Sink) -> Result<ObjectKind> {
     let offset = descriptor.info.offset;
-    let file = File::open(descriptor.path()).doing(|| format!("open {}", descriptor.path()))?;
+    let doing = || format!("open {}", descriptor.path());
+    // never waits, whatever has the number by now
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(descriptor.path());
+    let file = file.doing(doing)?;
+    if Inode::of(&file.metadata().doing(doing)?) != Inode::of(&descriptor.meta) {
+        return Err(descriptor.refuse("it became another file while it was looked at"));
+    }
     let name = descriptor.link.strip_suffix(" (deleted)").unwrap_or(&descriptor.link);
     let memfd = name.strip_prefix("/memfd:");
     if fds::file_system(file.as_fd()).ok() == Some(HUGETLBFS) {

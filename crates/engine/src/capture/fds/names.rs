@@ -6,6 +6,8 @@
 
 use crate::error::{Doing, Result};
 use crate::tree::Tree;
+use bstr::ByteSlice;
+use stasis_sys::trees::{self, At};
 use stasis_sys::{fds, files as sysfiles, libc};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -14,7 +16,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Entries looked at before a search gives up: everything stands still meanwhile.
-const MOST_ENTRIES: usize = 200_000;
+const MOST_ENTRIES: u64 = 200_000;
 
 const DELETED: &str = " (deleted)";
 
@@ -53,7 +55,9 @@ impl Names {
             root: root.into(),
             root_path,
             upper: PathBuf::from(&tree.walls.files.upper),
-            changed: base.map(|entry| format!("/{}", entry.path)).collect(),
+            changed: base
+                .filter_map(|entry| Some(format!("/{}", entry.path.to_str().ok()?)))
+                .collect(),
         })
     }
 
@@ -99,10 +103,7 @@ impl Names {
             found.extend(self.find_changed(&missing(&found)));
         }
         if found.len() < wanted.len() {
-            found.extend(walk(&self.root_path, &missing(&found), |path, meta| {
-                let _ = path;
-                Some(Inode::of(meta))
-            }));
+            found.extend(walk(&self.root_path, &missing(&found), |_, file| Some(file)));
         }
         found
     }
@@ -112,31 +113,33 @@ impl Names {
     }
 }
 
-/// Looks through a directory tree, on one file system, for the files that are wanted.
+/// Looks through a directory tree, on one file system, for the files that are wanted. Names that
+/// are not UTF-8 are not told: nothing can be opened by them after a restore.
 fn walk(
     top: &Path,
     wanted: &HashSet<Inode>,
-    identify: impl Fn(&str, &std::fs::Metadata) -> Option<Inode>,
+    identify: impl Fn(&str, Inode) -> Option<Inode>,
 ) -> HashMap<Inode, String> {
     let mut found = HashMap::new();
-    let mut queue = vec![String::new()];
-    let mut looked_at = 0;
-    while let Some(dir) = queue.pop() {
-        let entries = std::fs::read_dir(top.join(dir.trim_start_matches('/')));
-        for entry in entries.into_iter().flatten().flatten() {
-            looked_at += 1;
-            let path = format!("{dir}/{}", entry.file_name().to_string_lossy());
-            let Ok(meta) = entry.metadata() else { continue };
-            if let Some(file) = identify(&path, &meta).filter(|file| wanted.contains(file)) {
-                found.entry(file).or_insert_with(|| path.clone());
-            }
-            if meta.is_dir() && !matches!(path.as_str(), "/proc" | "/sys") {
-                queue.push(path);
+    let Ok(dir) = File::open(top) else { return found };
+    // a tree with more is not searched to its end
+    let _ = trees::walk(dir.into(), MOST_ENTRIES, |at: At| -> std::io::Result<_> {
+        if found.len() == wanted.len() {
+            return Ok(None);
+        }
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        // what is on another file system, or gone, is not looked at
+        let Ok(own) = sysfiles::open_straight(at.dir, at.name, flags) else { return Ok(None) };
+        let stat = fds::stat(own.as_fd())?;
+        if let Ok(path) = std::str::from_utf8(at.path) {
+            let path = format!("/{path}");
+            let file = identify(&path, Inode { device: stat.st_dev, number: stat.st_ino });
+            if let Some(file) = file.filter(|file| wanted.contains(file)) {
+                found.entry(file).or_insert(path);
             }
         }
-        if found.len() == wanted.len() || looked_at > MOST_ENTRIES {
-            break;
-        }
-    }
+        let is_dir = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        Ok(is_dir.then(|| trees::enter(at.dir, at.name).ok()).flatten())
+    });
     found
 }

@@ -3,16 +3,22 @@
 use crate::store::Store;
 use stasis_image::model::{FileEntry, FileKind, Manifest, Run};
 use stasis_image::{PAGE_SIZE, PageHash};
+use stasis_sys::trees::Below;
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// The first thing that differs, in words.
 pub fn difference(store: &Store, manifest: &Manifest, layer: &Path) -> Option<String> {
+    let mut below = match Below::open(layer) {
+        Ok(below) => below,
+        Err(error) => return Some(format!("it cannot be read: {error}")),
+    };
     manifest.files.entries.iter().find_map(|entry| {
-        let same = entry_is_same(store, manifest, entry, &layer.join(&entry.path));
-        match same {
+        let path = below.slot(&entry.path);
+        match path.and_then(|path| entry_is_same(store, manifest, entry, &path)) {
             Ok(true) => None,
             Ok(false) => Some(format!("{:?} differs from its image", entry.path)),
             Err(error) => Some(format!("{:?} cannot be read: {error}", entry.path)),
@@ -31,7 +37,9 @@ fn entry_is_same(
     let same = match &entry.kind {
         FileKind::Directory => kind.is_dir(),
         FileKind::Symlink { target } => {
-            return Ok(kind.is_symlink() && std::fs::read_link(path)? == Path::new(target));
+            return Ok(
+                kind.is_symlink() && std::fs::read_link(path)?.as_os_str().as_bytes() == target
+            );
         }
         FileKind::Fifo => kind.is_fifo(),
         FileKind::Socket => kind.is_socket(),

@@ -155,7 +155,16 @@ fn a_layer_that_was_altered_is_told_and_made_again() {
     // the last page is padded with zeros, which half of every page is here
     let kind = FileKind::Regular { size: 3 * PAGE_SIZE as u64 - 2000, runs };
     let (path, mode, xattrs) = ("file".to_owned(), 0o644, Vec::new());
-    let entry = FileEntry { path, mode, uid: 0, gid: 0, mtime_s: 0, mtime_ns: 0, xattrs, kind };
+    let entry = FileEntry {
+        path: path.into(),
+        mode,
+        uid: 0,
+        gid: 0,
+        mtime_s: 0,
+        mtime_ns: 0,
+        xattrs,
+        kind,
+    };
     manifest.files.entries.push(entry);
     let image = bed.store.write_image(manifest).expect("write");
     let layer = crate::layers::materialize(&bed.store, &image).expect("lay out").expect("files");

@@ -140,7 +140,16 @@ fn layers_go_with_their_image_and_come_back_elsewhere() {
     let kind = FileKind::Directory;
     let path = "d".to_owned();
     let (mode, xattrs) = (0o755, Vec::new());
-    let entry = FileEntry { path, mode, uid: 0, gid: 0, mtime_s: 0, mtime_ns: 0, xattrs, kind };
+    let entry = FileEntry {
+        path: path.into(),
+        mode,
+        uid: 0,
+        gid: 0,
+        mtime_s: 0,
+        mtime_ns: 0,
+        xattrs,
+        kind,
+    };
     manifest.files.entries.push(entry);
     let image = bed.store.write_image(manifest).expect("write");
     let lay_out = |image: &Image| crate::layers::materialize(&bed.store, image).expect("lay out");
