@@ -78,10 +78,8 @@ impl Frozen {
     pub fn stop(walls: &Walls, restarts: &mut Restarts) -> Result<Frozen> {
         let alarm = Alarm::set(LIMIT).doing(|| "set an alarm".into())?;
         loop {
-            let stopped = Frozen::stop_now(walls, &alarm);
-            match stopped {
+            match Frozen::stop_now(walls, restarts, &alarm) {
                 Ok(Some(mut frozen)) => {
-                    frozen.threads().for_each(|thread| note_restart(thread, restarts));
                     if !frozen.is_on_our_pages() && !frozen.is_half_stopped() {
                         frozen.leave_sequences()?;
                         return Ok(frozen);
@@ -122,6 +120,12 @@ impl Frozen {
         live.flat_map(|live| &live.threads)
     }
 
+    /// Those of the process that was stopped last.
+    fn last_threads(&self) -> impl Iterator<Item = &FrozenThread> {
+        let live = self.processes.last().and_then(|process| process.live.as_ref());
+        live.into_iter().flat_map(|live| &live.threads)
+    }
+
     fn is_on_our_pages(&self) -> bool {
         self.threads()
             .any(|thread| (layout::RESERVED..layout::RESERVED_END).contains(&thread.regs.rip))
@@ -140,14 +144,15 @@ impl Frozen {
     }
 
     /// One attempt; `None` when a task that was stopped is gone, or a process got another thread.
-    fn stop_now(walls: &Walls, alarm: &Alarm) -> Result<Option<Frozen>> {
+    fn stop_now(walls: &Walls, restarts: &mut Restarts, alarm: &Alarm) -> Result<Option<Frozen>> {
         let mut frozen = Frozen { processes: Vec::new() };
         let mut seen = HashSet::new();
         let mut rounds = 0;
         let mut queue = proc::children(walls.init.pid)?;
         while !queue.is_empty() {
             while let Some(pid) = queue.pop() {
-                if seen.insert(pid) && frozen.stop_process(pid, walls, alarm)? {
+                if seen.insert(pid) && frozen.stop_process(pid, walls.sealed, alarm)? {
+                    frozen.last_threads().for_each(|thread| note_restart(thread, restarts));
                     queue.extend(proc::children(pid)?);
                 }
             }
@@ -173,7 +178,7 @@ impl Frozen {
     }
 
     /// Stops one process; false when it is a zombie or already gone.
-    fn stop_process(&mut self, pid: i32, walls: &Walls, alarm: &Alarm) -> Result<bool> {
+    fn stop_process(&mut self, pid: i32, sealed: bool, alarm: &Alarm) -> Result<bool> {
         let mut seized = Vec::new();
         if !seize_all(pid, &mut seized, alarm)? {
             // between listing and looking it may have been waited for
@@ -182,7 +187,7 @@ impl Frozen {
         }
         // whatever fails from here on, the threads seized must be let go
         let guard = Threads(seized);
-        let live = look_at(pid, &guard.0, walls.sealed)?;
+        let live = look_at(pid, &guard.0, sealed)?;
         let process = FrozenProcess::read(pid, Some(live))?;
         std::mem::forget(guard);
         self.processes.push(process);

@@ -3,12 +3,13 @@
 use crate::error::{Doing, Error, Result};
 use stasis_sandbox::Ids;
 use stasis_spawner::protocol::{self, InitReply, InitRequest, SpawnReply, SpawnRequest, WallsSpec};
-use stasis_sys::{libc, process, socket};
+use stasis_sys::{fds, libc, process, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// The spawner process; ends with this value.
 pub struct Spawner {
@@ -151,15 +152,26 @@ impl Drop for Init {
     }
 }
 
+/// An init that does not answer in time is given up, and with it its machine: it ends when it finds
+/// its socket closed, and an answer that came late would be taken for another's.
 fn receive_reply(control: BorrowedFd) -> Result<(Vec<OwnedFd>, bool)> {
-    let received =
-        protocol::receive::<InitReply>(control).doing(|| "hear from the machine's init".into())?;
+    const LIMIT: Duration = Duration::from_secs(60);
+    const LOOK_MS: i32 = 1000;
+    let doing = || "hear from the machine's init".to_owned();
+    let end = Instant::now() + LIMIT;
+    // a signal ends a look early
+    while !fds::poll_readable(control, LOOK_MS).doing(doing)? {
+        if Instant::now() > end {
+            let _ = socket::shutdown(control, libc::SHUT_RDWR);
+            return Err(io::Error::from(io::ErrorKind::TimedOut)).doing(doing);
+        }
+    }
+    let received = protocol::receive::<InitReply>(control).doing(doing)?;
     match received {
         None => Err(Error::Gone),
         Some((InitReply::Failed { what, errno }, _)) => Err(failed(what, errno)),
         Some((InitReply::Done { fds, more }, got)) if got.len() == fds as usize => Ok((got, more)),
-        Some(_) => Err(io::Error::other("descriptors were lost on the way"))
-            .doing(|| "hear from the machine's init".into()),
+        Some(_) => Err(io::Error::other("descriptors were lost on the way")).doing(doing),
     }
 }
 

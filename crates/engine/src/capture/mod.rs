@@ -138,7 +138,7 @@ fn pause(
     twins: &cgroup::Room,
     source: Source,
 ) -> Result<(Option<Paused>, Duration)> {
-    let mut means = Means { copies: Room::make(), twins };
+    let mut means = Means { copies: Room::make(), twins, room: false };
     let reader = files::Reader::prepare(tree.walls.files.upper.as_ref())?;
     let start = Instant::now();
     let frozen = Frozen::stop(&tree.walls, &mut tree.memo().restarts)?;

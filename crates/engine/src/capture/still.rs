@@ -21,6 +21,8 @@ pub enum Still {
 pub struct Means<'a> {
     pub copies: Room,
     pub twins: &'a cgroup::Room<'a>,
+    /// Whether this pause has room for twins: what an earlier one was given may be used up.
+    pub room: bool,
 }
 
 /// What the root's memory shows from outside: what was written since the last image, and, if that
@@ -85,7 +87,9 @@ fn make(
         Some(written) => Some(with_untracked(&written, &pages::untracked(source.pid)?)),
         None => None,
     };
-    means.twins.give();
+    if !std::mem::replace(&mut means.room, true) {
+        means.twins.give();
+    }
     twin::make(source, tree, changed).map(Still::Twin)
 }
 

@@ -3,7 +3,8 @@
 //!   attack ─► captures ─► how often it succeeded: never
 //!
 //! A capture may be refused, by name; the machine must then run on. Each attack succeeded on the
-//! engine before these tests were written. `STASIS_SOAK` makes a thousand captures of each.
+//! engine before these tests were written. `STASIS_SOAK` makes a thousand captures of each,
+//! `STASIS_CAPTURES` as many as it says.
 
 use crate::machine::{Lab, Machine, launch_program, restore};
 use libtest_mimic::{Failed, Trial};
@@ -40,7 +41,9 @@ pub fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
 }
 
 fn captures(usual: u32) -> u32 {
-    if std::env::var_os("STASIS_SOAK").is_some() { 1000 } else { usual }
+    let asked = std::env::var("STASIS_CAPTURES").ok().and_then(|text| text.parse().ok());
+    let soak = std::env::var_os("STASIS_SOAK").map(|_| 1000);
+    asked.or(soak).unwrap_or(usual)
 }
 
 fn start(lab: &Lab, attack: &str) -> Result<Option<(Arc<Engine>, Machine)>, Failed> {

@@ -143,6 +143,14 @@ const PROCESSES: &[Lie] = &[
         m.processes[1].state = ProcessState::Zombie { status: 0, comm: String::new() };
         m.processes[2].ppid = m.processes[1].pid;
     }),
+    ("an rseq area on our own pages", |m| {
+        let area = Rseq { address: RESERVED + 64, length: 32, signature: 0 };
+        live(m).threads[0].rseq = Some(area);
+    }),
+    ("an rseq area past the end of memory", |m| {
+        let area = Rseq { address: u64::MAX - 16, length: 32, signature: 0 };
+        live(m).threads[0].rseq = Some(area);
+    }),
     ("no thread", |m| live(m).threads.clear()),
     ("a first thread of another number", |m| live(m).threads[0].tid += 1000),
     ("a thread twice", |m| {

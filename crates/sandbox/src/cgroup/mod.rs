@@ -208,11 +208,12 @@ pub struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Gives the room, once. Without it a copy may still fit.
+    /// Gives the room, beside what the machine uses now. Without it a copy may still fit.
     pub fn give(&self) {
         let limits = self.group.limits();
         let limited = limits.memory.is_some() || limits.pids.is_some();
-        if let (Some(files), true, false) = (&self.group.files, limited, self.given.replace(true)) {
+        if let (Some(files), true) = (&self.group.files, limited) {
+            self.given.set(true);
             // one copy and one helper each, at most
             let copies = files.usage().pids.unwrap_or(0) + 2;
             let _ = self.group.apply(&limits, copies);
