@@ -12,6 +12,7 @@ mod cores;
 mod images;
 mod limits;
 mod machine;
+mod schedules;
 
 use attempts::{ATTEMPTS, Attempt, Without};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let mut trials = limits::trials(&lab);
     trials.extend(cores::trials(&lab));
     trials.extend(images::trials(&lab));
+    trials.extend(schedules::trials(&lab));
     for attempt in ATTEMPTS {
         let own = lab.clone();
         trials.push(Trial::test(format!("refused::{}", attempt.title()), move || {
