@@ -276,7 +276,7 @@ fn make_root(dir: &Path) {
     }
     std::fs::set_permissions(root.join("tmp"), PermissionsExt::from_mode(0o1777)).expect("mode");
     std::fs::write(root.join("etc/roots"), "root's").expect("write");
-    for program in ["escape", "during"] {
+    for program in ["escape", "during", "schedule"] {
         compile(program, &root.join("bin"));
     }
     // machines and other users come here by name

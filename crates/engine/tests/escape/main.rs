@@ -13,6 +13,7 @@ mod during;
 mod images;
 mod limits;
 mod machine;
+mod schedules;
 
 use attempts::{ATTEMPTS, Attempt, Without};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     trials.extend(cores::trials(&lab));
     trials.extend(images::trials(&lab));
     trials.extend(during::trials(&lab));
+    trials.extend(schedules::trials(&lab));
     for attempt in ATTEMPTS {
         let own = lab.clone();
         trials.push(Trial::test(format!("refused::{}", attempt.title()), move || {
