@@ -20,7 +20,7 @@ pub fn read_upper(tree: &Tree, sink: &mut Sink) -> Result<FileTree> {
     let mut below = base.manifest.files.clone();
     for entry in &mut below.entries {
         if let FileKind::Regular { runs, .. } = &mut entry.kind {
-            sink.refer(&base.manifest.meta.packs, runs);
+            sink.refer(base, runs);
         }
     }
     Ok(crate::layers::merge(below, upper))
