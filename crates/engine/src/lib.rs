@@ -66,3 +66,4 @@ pub use store::{
     Stats, Store, Usage as Space,
 };
 pub use tree::Tree;
+pub use turns::Turns;
