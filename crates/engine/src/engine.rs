@@ -118,19 +118,24 @@ impl Engine {
 
     /// Captures a tree, which runs on.
     pub fn capture(&self, tree: &Tree) -> Result<Captured> {
-        self.capture_source(tree, Source::RunsOn)
+        self.capture_for(tree, "")
+    }
+
+    /// The same, on behalf of an owner, between whom captures are shared out fairly.
+    pub fn capture_for(&self, tree: &Tree, owner: &str) -> Result<Captured> {
+        self.capture_source(tree, Source::RunsOn, owner)
     }
 
     /// Captures a tree for the last time: it does nothing any more that is not in the image. When
     /// this fails it runs on, otherwise it is killed, and [`Tree::kill`] waits for its end.
     pub fn capture_last(&self, tree: &Tree) -> Result<Captured> {
-        self.capture_source(tree, Source::Ends)
+        self.capture_source(tree, Source::Ends, "")
     }
 
     /// Runs in a thread of its own: whatever happens, when that ends the kernel lets go of
     /// everything it traced.
-    fn capture_source(&self, tree: &Tree, source: Source) -> Result<Captured> {
-        let _turn = self.captures.take();
+    fn capture_source(&self, tree: &Tree, source: Source, owner: &str) -> Result<Captured> {
+        let _turn = self.captures.take(owner);
         let faults = fault::owner();
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("stasis-capture".into());

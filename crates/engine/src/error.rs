@@ -72,6 +72,11 @@ impl Error {
         }
     }
 
+    /// Whether a file of the store was not there.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     pub(crate) fn refused(pid: i32, what: impl Into<String>) -> Error {
         Error::Refused { pid, what: what.into() }
     }

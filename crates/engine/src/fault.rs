@@ -52,7 +52,7 @@ pub const POINTS: [&str; 30] = [
 ];
 
 /// Those of machines: before and after what they do is on record.
-pub const OF_MACHINES: [&str; 9] = [
+pub const OF_MACHINES: [&str; 13] = [
     "branch.captured",
     "branch.recorded",
     "rollback.decided",
@@ -62,6 +62,10 @@ pub const OF_MACHINES: [&str; 9] = [
     "adopt.carried",
     "import.laid",
     "import.recorded",
+    "driver.asked",
+    "driver.instruction",
+    "driver.waking",
+    "warm.parking",
 ];
 
 fn is_point(name: &str) -> bool {

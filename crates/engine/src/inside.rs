@@ -10,9 +10,9 @@ use crate::proc::{self, Status};
 use crate::tree::Tree;
 use stasis_sandbox::DiskLimit;
 use stasis_sandbox::disk::DiskUsage;
-use stasis_sys::libc;
+use stasis_sys::{libc, process};
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
@@ -21,10 +21,16 @@ pub struct Inside {
     /// Ids of the tree's user, in the host's numbering.
     pub uid: u32,
     pub gid: u32,
+    init: OwnedFd,
     disk: Arc<Account>,
 }
 
 impl Inside {
+    /// Ends every process of the tree, whatever its keeper does with it meanwhile.
+    pub fn end(&self) {
+        let _ = process::pidfd_kill(self.init.as_fd(), libc::SIGKILL);
+    }
+
     /// What the tree may have written, and what it has, where there is a limit; found by walking.
     pub fn disk(&self) -> Option<(DiskLimit, DiskUsage)> {
         let limit = self.disk.limit()?;
@@ -42,6 +48,7 @@ impl Tree {
         let mut options = File::options();
         options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
         let root = options.open(path).doing(|| "open the tree's root".into())?;
-        Ok(Inside { root: root.into(), uid, gid, disk: self.walls.disk.clone() })
+        let init = self.walls.init.pidfd.try_clone().doing(|| "hold the tree's init".into())?;
+        Ok(Inside { root: root.into(), uid, gid, init, disk: self.walls.disk.clone() })
     }
 }

@@ -68,3 +68,4 @@ pub use store::{
     Stats, Store, Usage as Space,
 };
 pub use tree::Tree;
+pub use turns::Turns;

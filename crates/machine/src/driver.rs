@@ -19,6 +19,7 @@ use crate::traffic::LastAsked;
 use stasis_api::{
     Durability, EventKind, Exec, Failure, Outcome, Receipt, Status, Stream, Timeout, Timestamp,
 };
+use stasis_engine::fault;
 use stasis_protocol::{Done, Order, Report};
 use stasis_store::Finished;
 use stasis_sys::libc;
@@ -102,9 +103,13 @@ impl Driver {
             ahead: None,
             ending: None,
         };
+        // a bug of ours must not leave requests that nobody answers
         let run = move || {
-            if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
-                driver.after_panic();
+            while catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
+                let settled = catch_unwind(AssertUnwindSafe(|| driver.after_panic()));
+                if settled.is_err() {
+                    driver.give_up();
+                }
             }
         };
         let thread = std::thread::Builder::new().name("stasis-driver".into());
@@ -115,6 +120,12 @@ impl Driver {
         loop {
             let now = Instant::now();
             let mut work = self.machine.work();
+            if work.removed {
+                drop(work);
+                self.let_go();
+                self.machine.dismiss(&mut self.machine.work());
+                return;
+            }
             let crowded = self.host.traffic.is_crowded(now);
             let next = work.queue.next(now, Around { live: self.live.is_some(), crowded });
             match &next {
@@ -128,7 +139,10 @@ impl Driver {
             }
             drop(work);
             match next {
-                Next::Wish(wish) => wish(self),
+                Next::Wish(wish) => {
+                    let _ = fault::point("driver.asked");
+                    wish(self);
+                }
                 Next::Run(seq) => self.instruction(seq),
                 Next::Checkpoint => drop(self.checkpoint()),
                 Next::SwapOut => drop(self.swap_out()),
@@ -137,21 +151,35 @@ impl Driver {
         }
     }
 
-    /// A bug of ours must not leave a machine that never answers.
+    /// The machine is back at its last checkpoint, and what waits goes on from there.
     fn after_panic(&mut self) {
+        const WHY: &str = "an internal error";
         tracing::error!(machine = %self.machine.name(), "driver failed; its machine falls back");
         self.live = None;
-        let seq = {
-            let mut work = self.machine.work();
-            work.live = false;
-            work.files = None;
-            work.running.or(work.feed.as_ref().map(|feed| feed.seq))
-        };
-        if let Some(seq) = seq {
-            let _ = self.finish_fallen(seq, "an internal error", Instant::now(), 0);
+        let seq = self.machine.work().running;
+        match seq {
+            Some(seq) => {
+                let _ = self.finish_fallen(seq, WHY, Instant::now(), 0);
+                self.is_over(seq);
+            }
+            None => self.fell = Some(self.fall_back(WHY, None).words),
         }
-        let mut work = self.machine.work();
-        self.machine.dismiss(&mut work);
+    }
+
+    /// Not even that: nothing is left that waits.
+    fn give_up(&mut self) {
+        self.live = None;
+        let wishes = {
+            let mut work = self.machine.work();
+            work.left_memory();
+            work.running = None;
+            work.feed = None;
+            work.execs.clear();
+            work.queue.cancel_all();
+            work.queue.drop_wishes()
+        };
+        drop(wishes);
+        self.machine.tell();
     }
 
     /// Waits; the machine may say something or end meanwhile.
@@ -183,7 +211,7 @@ impl Driver {
         }
     }
 
-    fn keep_early(&mut self, stream: Stream, bytes: Vec<u8>) {
+    pub(crate) fn keep_early(&mut self, stream: Stream, bytes: Vec<u8>) {
         let held: usize = self.early.iter().map(|(_, bytes)| bytes.len()).sum();
         if held + bytes.len() <= self.host.settings.max_output {
             self.early.push((stream, bytes));
@@ -216,11 +244,17 @@ impl Driver {
             }
             Err(error) => self.finish_unstarted(seq, &error, lines.count()),
         };
+        let result =
+            result.or_else(|error| if self.machine.is_removed() { Ok(()) } else { Err(error) });
         if let Err(error) = result {
             // the records cannot be written: the instruction stays as running there, and whoever
             // asks again gets the database's error
             tracing::error!(machine = %self.machine.name(), seq, %error, "result not recorded");
         }
+        self.is_over(seq);
+    }
+
+    fn is_over(&mut self, seq: u64) {
         let mut work = self.machine.work();
         work.running = None;
         work.feed = None;
@@ -237,6 +271,7 @@ impl Driver {
         lines: &mut Lines,
     ) -> Result<(End, Option<Interrupt>)> {
         self.host.store.start_instruction(self.machine.id, seq, Timestamp::now())?;
+        fault::point("driver.instruction")?;
         self.ensure_live()?;
         for (stream, bytes) in std::mem::take(&mut self.early) {
             self.push(lines.take(stream, &bytes));
@@ -286,7 +321,13 @@ impl Driver {
                 return Ok((end, interrupt));
             }
             let now = Instant::now();
-            let asked = self.machine.work().interrupt == Some(seq);
+            let (asked, removed) = {
+                let work = self.machine.work();
+                (work.interrupt == Some(seq), work.removed)
+            };
+            if removed {
+                return Ok((End::Fell("the machine was removed".into()), interrupt));
+            }
             let timed_out = deadline.is_some_and(|deadline| now >= deadline);
             let deaf = self.live.as_ref().is_some_and(|live| !live.awake) && now < begun + WAKING;
             interrupt = match interrupt {
@@ -371,7 +412,9 @@ impl Driver {
             feed.saved = feed.chunks.len();
             (feed.seq, batch)
         };
-        if let Err(error) = self.host.store.add_outputs(self.machine.id, seq, &batch) {
+        if let Err(error) = self.host.store.add_outputs(self.machine.id, seq, &batch)
+            && !self.machine.is_removed()
+        {
             tracing::error!(machine = %self.machine.name(), seq, %error, "output not recorded");
         }
     }

@@ -36,6 +36,8 @@ pub enum Error {
     OverQuota { account: String, what: &'static str, used: u64, most: u64 },
     #[error("machine `{0}` is being removed")]
     Removed(String),
+    #[error("machine `{0}`: its process ended; it is back at its last checkpoint")]
+    Ended(String),
     #[error("{0}")]
     InUse(String),
     #[error("machine `{machine}`: {what}")]
@@ -73,6 +75,7 @@ impl Error {
             Error::QueueFull(..) => "machine.queue_full",
             Error::OverQuota { .. } => "account.over_quota",
             Error::Removed(_) => "machine.removed",
+            Error::Ended(_) => "machine.process_ended",
             Error::InUse(_) => "data.in_use",
             Error::Broken { .. } => "machine.broken",
             Error::File { fault, .. } => fault.code(),
@@ -102,7 +105,12 @@ impl Error {
             Error::Waiting(_) => Problem::Conflict,
             Error::Engine(stasis_engine::Error::TooLarge(_)) => Problem::TooLarge,
             Error::Removed(_) | Error::InUse(_) | Error::TemplateInUse(..) => Problem::Conflict,
-            Error::Store(stasis_store::Error::NameTaken(_)) => Problem::Conflict,
+            // its own code did that
+            Error::Ended(_) | Error::Engine(stasis_engine::Error::Gone) => Problem::Conflict,
+            Error::Store(stasis_store::Error::NameTaken(_) | stasis_store::Error::Removed(_)) => {
+                Problem::Conflict
+            }
+            Error::Store(stasis_store::Error::NoTemplate(_)) => Problem::NotFound,
             _ => Problem::Internal,
         }
     }
@@ -132,6 +140,7 @@ impl Error {
                 _ => "remove machines that are not needed",
             },
             Error::Removed(_) => "make another one, or use another name",
+            Error::Ended(_) => "try again; the log says why it ended",
             Error::InUse(_) => "use the service that has it, end it, or name another --data-dir",
             Error::Broken { .. } => "ask again: the machine is back at its last checkpoint",
             Error::File { fault, .. } => fault.hint(),

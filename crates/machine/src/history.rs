@@ -5,14 +5,15 @@
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
-use crate::host::{Host, fresh_name};
+use crate::held::Held;
+use crate::host::{Host, Inner, fresh_name};
 use crate::life::Ahead;
 use crate::machine::Machine;
 use crate::observe::Moment;
 use stasis_api::{EventKind, Name, Network, Parent, Timestamp};
 use stasis_engine::fault;
 use stasis_protocol::{Order, Report, Variable};
-use stasis_store::{Checkpoint, NewRecord};
+use stasis_store::{Checkpoint, HeldImage, NewRecord};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -65,6 +66,7 @@ impl Host {
         if branch.names.is_empty() || branch.names.len() > MAX_BRANCHES {
             return Err(Error::Invalid(format!("one call makes 1 to {MAX_BRANCHES} branches")));
         }
+        // held until the branches are recorded: the source may go meanwhile, and a collection come
         let (image, seq) = match branch.seq {
             Some(seq) => (self.checkpoint_image(source, seq)?, Some(seq)),
             None => source.ask(|driver| driver.current_image())?,
@@ -78,7 +80,6 @@ impl Host {
                 name: name.unwrap_or_else(fresh_name),
                 created_at: Timestamp::now(),
                 tags,
-                image: image.clone(),
                 parent: Some(Parent { machine: made.name.clone(), seq }),
                 parent_id: Some(source.id),
                 reseed: branch.reseed,
@@ -87,18 +88,17 @@ impl Host {
         };
         let machines = self.inner().in_turn(&made.account, || {
             self.inner().admit_machines(&made.account, branch.names.len())?;
-            self.add_all(branch.names.into_iter().map(one).collect())
+            self.add_all(branch.names.into_iter().map(one).collect(), &image)
         })?;
         fault::point("branch.recorded")?;
         if machines.len() > 1 {
-            self.inner().park_for_branches(&image, machines.len());
+            self.inner().park_for_branches(&image.name(), machines.len());
         }
         Ok(machines)
     }
 
-    pub(crate) fn checkpoint_image(&self, machine: &Arc<Machine>, seq: u64) -> Result<String> {
-        let found = self.inner().store.checkpoint(machine.id, seq)?;
-        found.map(|one| one.image).ok_or_else(|| no_checkpoint(machine, seq))
+    pub(crate) fn checkpoint_image(&self, machine: &Arc<Machine>, seq: u64) -> Result<Held> {
+        checkpoint_image(self.inner(), machine, seq)
     }
 
     /// The session's variables.
@@ -122,8 +122,17 @@ impl Host {
     }
 }
 
+fn checkpoint_image(host: &Inner, machine: &Arc<Machine>, seq: u64) -> Result<Held> {
+    let missing = || no_checkpoint(machine, seq);
+    let found = host.store.checkpoint(machine.id, seq)?;
+    host.hold(&found.ok_or_else(missing)?.image, missing)
+}
+
 fn no_checkpoint(machine: &Arc<Machine>, seq: u64) -> Error {
-    Error::NoCheckpoint { machine: machine.name().to_string(), seq }
+    match machine.is_removed() {
+        true => machine.removed(),
+        false => Error::NoCheckpoint { machine: machine.name().to_string(), seq },
+    }
 }
 
 impl Driver {
@@ -134,16 +143,22 @@ impl Driver {
     }
 
     /// An image of the state now, and the instruction it is the state after.
-    pub(crate) fn current_image(&mut self) -> Result<(String, Option<u64>)> {
+    pub(crate) fn current_image(&mut self) -> Result<(Held, Option<u64>)> {
         self.checkpoint_now()?;
-        let record = self.machine.record();
-        Ok((record.head_image.clone(), record.head_seq))
+        let (image, seq) = {
+            let record = self.machine.record();
+            (record.head_image.clone(), record.head_seq)
+        };
+        // on record until the machine goes
+        Ok((self.host.hold(&image, || self.machine.removed())?, seq))
     }
 
     /// While the state to be left is saved, the one before it is brought into memory.
     fn undo(&mut self) -> Result<()> {
         let was_live = self.live.is_some();
-        self.ahead = self.likely_before()?.and_then(|image| Ahead::start(&self.host, &image));
+        let owner = self.machine.account();
+        let before = self.likely_before()?;
+        self.ahead = before.and_then(|image| Ahead::start(&self.host, &image, owner));
         let undone = self.checkpoint_now().and_then(|()| {
             let checkpoints = self.host.store.checkpoints(self.machine.id)?;
             let Some(last) = checkpoints.last() else {
@@ -158,7 +173,10 @@ impl Driver {
         });
         if was_live && undone.is_ok() {
             // if that fails, the next instruction meets it
-            let _ = self.ensure_live();
+            let awake = self.ensure_live().and_then(|()| self.answered());
+            if awake.is_err() {
+                self.let_go();
+            }
         }
         self.ahead = None;
         undone
@@ -177,22 +195,29 @@ impl Driver {
 
     fn roll_back(&mut self, seq: Option<u64>) -> Result<()> {
         let image = match seq {
-            None => self.machine.record().made.image.clone(),
-            Some(seq) => {
-                let found = self.host.store.checkpoint(self.machine.id, seq)?;
-                found.ok_or_else(|| no_checkpoint(&self.machine, seq))?.image
+            None => {
+                let start = self.machine.record().start_image.clone();
+                self.host.hold(&start, || self.machine.removed())?
             }
+            Some(seq) => checkpoint_image(&self.host, &self.machine, seq)?,
         };
-        self.let_go_behind();
         fault::point("rollback.decided")?;
-        self.host.store.roll_back(self.machine.id, &image, seq)?;
-        fault::point("rollback.recorded")?;
+        match (self.host.store.roll_back(self.machine.id, &image, seq), seq) {
+            (Err(stasis_store::Error::Missing(_)), Some(seq)) => {
+                return Err(no_checkpoint(&self.machine, seq));
+            }
+            (recorded, _) => recorded?,
+        }
+        // not before it is recorded: a rollback that is refused leaves the machine as it is
+        self.let_go_behind();
         self.early.clear();
         let mut work = self.machine.work();
         work.last_ran = seq;
         work.rolled_back = true;
+        work.falls += 1;
         drop(work);
-        self.moved_to(image, seq);
+        self.moved_to(image.name(), seq);
+        fault::point("rollback.recorded")?;
         self.machine.observe(Moment::FellBack);
         self.machine.event_at(EventKind::MachineRolledBack, seq);
         Ok(())

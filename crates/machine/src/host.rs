@@ -3,6 +3,7 @@
 use crate::artifacts::Shelf;
 use crate::error::{Doing, Error, Result};
 use crate::events::{self, About, Events};
+use crate::held::Held;
 use crate::limits;
 use crate::machine::Machine;
 use crate::network;
@@ -13,7 +14,7 @@ use crate::standby::{self, Standby};
 use crate::traffic::Traffic;
 use crate::warm::{self, Warm};
 use stasis_api::{EventKind, Name, NewMachine, Timestamp, Update};
-use stasis_engine::{Config, Engine, Lazy, WallsConfig};
+use stasis_engine::{Config, Engine, Lazy, Turns, WallsConfig};
 use stasis_store::{MachineRecord, NewRecord, Store};
 use stasis_sys::{files, libc};
 use std::collections::HashMap;
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     pub dirs: Dirs,
     pub standby: Standby,
     pub engine: Engine,
+    /// Machines on their way into memory, fairly between accounts.
+    pub restores: Turns,
     pub store: Store,
     pub traffic: Traffic,
     pub shelf: Shelf,
@@ -74,6 +77,7 @@ impl Host {
             dirs,
             standby: Standby::new(),
             engine,
+            restores: Turns::for_restores(),
             store,
             traffic: Traffic::default(),
             shelf,
@@ -123,10 +127,12 @@ impl Host {
         check(&limits, &new.tags, &new.env)?;
         network::check(new.network)?;
         let template = self.template(new.template.as_deref())?.template;
+        let no_template = || Error::NoTemplate(template.name.clone());
+        let image = self.inner.hold(&template.image, no_template)?;
         let record = NewRecord {
             name: new.name.unwrap_or_else(fresh_name),
             account: account.to_owned(),
-            template: template.digest,
+            template: template.digest.clone(),
             created_at: Timestamp::now(),
             expires_at: new.expires_at,
             tags: new.tags,
@@ -134,7 +140,6 @@ impl Host {
             env: new.env,
             durability: new.durability,
             network: new.network,
-            image: template.image,
             parent: None,
             parent_id: None,
             reseed: false,
@@ -142,13 +147,17 @@ impl Host {
         };
         self.inner.in_turn(account, || {
             self.inner.admit_machines(account, 1)?;
-            Ok(self.announce(self.inner.store.add_machine(record)?))
+            Ok(self.announce(self.inner.store.add_machine(record, &image)?))
         })
     }
 
     /// All or none: a taken name leaves nothing behind.
-    pub(crate) fn add_all(&self, records: Vec<NewRecord>) -> Result<Vec<Arc<Machine>>> {
-        let records = self.inner.store.add_machines(records)?;
+    pub(crate) fn add_all(
+        &self,
+        records: Vec<NewRecord>,
+        image: &Held,
+    ) -> Result<Vec<Arc<Machine>>> {
+        let records = self.inner.store.add_machines(records, image)?;
         Ok(records.into_iter().map(|record| self.announce(record)).collect())
     }
 
@@ -174,6 +183,7 @@ impl Host {
 
     pub fn machine(&self, name: &str) -> Result<Arc<Machine>> {
         let found = name.parse().ok().and_then(|name: Name| self.read().get(&name).cloned());
+        let found = found.filter(|machine| !machine.is_removed());
         found.ok_or_else(|| Error::NoMachine(name.to_owned()))
     }
 
@@ -186,7 +196,9 @@ impl Host {
 
     /// Changes tags, limits, durability or expiry.
     pub fn update(&self, machine: &Arc<Machine>, update: Update) -> Result<()> {
-        let mut made = machine.record().made.clone();
+        // held until it is written: names may be exchanged, and others may change the same
+        let mut record = machine.record();
+        let mut made = record.made.clone();
         made.tags = update.tags.unwrap_or(made.tags);
         made.limits = update.limits.map_or(made.limits, |limits| limits.or(made.limits));
         made.durability = update.durability.unwrap_or(made.durability);
@@ -194,7 +206,8 @@ impl Host {
         made.retention = update.retention.unwrap_or(made.retention);
         check(&made.limits, &made.tags, &made.env)?;
         self.inner.store.set_machine(machine.id, &made)?;
-        machine.record().made = made;
+        record.made = made;
+        drop(record);
         machine.event_at(EventKind::MachineUpdated, None);
         // between instructions: limits of a running one change when it has ended
         machine.ask(|driver| driver.apply_limits())
@@ -202,20 +215,10 @@ impl Host {
 
     /// Ends and forgets a machine. Its images go with the next collection.
     pub fn remove(&self, machine: &Arc<Machine>) -> Result<()> {
-        let _ = machine.interrupt();
-        let own = machine.clone();
-        machine.ask(move |driver| {
-            driver.let_go();
-            let mut work = own.work();
-            work.removed = true;
-            work.execs.clear();
-            work.queue.cancel_all();
-            work.queue.saved();
-            Ok(())
-        })?;
+        machine.leave()?;
+        self.inner.store.remove_machine(machine.id).inspect_err(|_| machine.stay())?;
         self.write().retain(|_, own| own.id != machine.id);
         self.inner.accounts.remove(machine);
-        self.inner.store.remove_machine(machine.id)?;
         machine.event_at(EventKind::MachineRemoved, None);
         machine.observe(Moment::Removed);
         machine.tell();
@@ -237,9 +240,12 @@ impl Host {
         let over = |machine: &Arc<Machine>| {
             machine.record().made.expires_at.is_some_and(|expires| expires <= now)
         };
-        let expired: Vec<_> = self.machines().into_iter().filter(over).collect();
-        expired.iter().try_for_each(|machine| self.remove(machine))?;
-        Ok(expired.len())
+        let mut removed = 0;
+        for machine in self.machines().into_iter().filter(over) {
+            self.clear_away(&machine)?;
+            removed += 1;
+        }
+        Ok(removed)
     }
 
     /// Saves every machine and lets its memory go: what a good end of the process does. Machines

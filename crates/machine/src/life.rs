@@ -3,15 +3,17 @@
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::files::Files;
+use crate::held::Held;
 use crate::host::Inner;
 use crate::limits::Cause;
-use crate::live::Live;
+use crate::live::{Heard, Live};
 use crate::machine::Machine;
 use crate::observe::{Moment, word};
 use crate::standby::{self, Stood};
-use stasis_api::{EventKind, Instruction, Status, Timestamp};
+use stasis_api::{EventKind, Instruction, Status, Stream, Timestamp};
+use stasis_engine::fault;
 use stasis_protocol::{Reason, Report};
-use stasis_store::{Checkpoint, Finished};
+use stasis_store::{Finished, HeldImage, NewCheckpoint};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -39,11 +41,11 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    pub fn start(host: &Arc<Inner>, image: &str) -> Option<Ahead> {
+    pub fn start(host: &Arc<Inner>, image: &str, owner: String) -> Option<Ahead> {
         let (host, image) = (host.clone(), image.to_owned());
         let own = image.clone();
         let thread = std::thread::Builder::new().name("stasis-ahead".into());
-        let standing = thread.spawn(move || standby::stand(&host, &own)).ok()?;
+        let standing = thread.spawn(move || standby::stand(&host, &own, &owner)).ok()?;
         Some(Ahead { image, standing })
     }
 
@@ -61,7 +63,7 @@ impl Driver {
             return Ok(());
         }
         let record = self.machine.record().clone();
-        let fresh = record.head_image == record.made.image;
+        let fresh = record.head_image == record.start_image;
         let back = std::mem::take(&mut self.machine.work().rolled_back);
         let reason = match (fresh, &record.made.parent) {
             (true, None) => Reason::New,
@@ -74,6 +76,7 @@ impl Driver {
             Reason::New => self.host.standby.take(&record.head_image),
             _ => self.ahead.take().and_then(|ahead| ahead.finish(&record.head_image)),
         };
+        fault::point("driver.waking")?;
         self.live = Some(Live::wake(&self.host, &record, reason, ready)?);
         self.machine.work().live = true;
         self.open_files().and_then(|()| self.apply_limits()).inspect_err(|_| self.let_go())?;
@@ -85,7 +88,13 @@ impl Driver {
     fn open_files(&self) -> Result<()> {
         let Some(live) = &self.live else { return Ok(()) };
         let files = Files::new(live.tree.inside()?);
-        self.machine.work().files = Some(Arc::new(files));
+        let mut work = self.machine.work();
+        if work.removed {
+            drop(work);
+            return Err(self.machine.removed());
+        }
+        work.files = Some(Arc::new(files));
+        drop(work);
         self.machine.event_at(EventKind::MachineWoken, None);
         self.machine.tell();
         Ok(())
@@ -122,18 +131,18 @@ impl Driver {
 
     fn save_state(&mut self) -> Result<()> {
         let captured = self.capture()?;
-        let (image, seq) = (captured.image.id.to_string(), self.last_ran());
+        let (image, seq) = (Held(captured.image), self.last_ran());
         let head = self.machine.record().head_seq;
         match seq.filter(|_| seq != head) {
             // nothing ran since: it is the same state, but for files and what a wake made fresh
             None => self.host.store.set_head(self.machine.id, &image, seq)?,
             Some(seq) => {
                 let (at, bytes) = (Timestamp::now(), captured.pages.new * PAGE);
-                let new = Checkpoint { seq, image: image.clone(), at, bytes, label: None };
-                self.host.store.add_checkpoint(self.machine.id, &new)?;
+                let new = NewCheckpoint { seq, at, bytes };
+                self.host.store.add_checkpoint(self.machine.id, &image, new)?;
             }
         }
-        self.moved_to(image, seq);
+        self.moved_to(image.name(), seq);
         self.machine.event_at(EventKind::CheckpointMade, seq);
         Ok(())
     }
@@ -159,10 +168,7 @@ impl Driver {
             let _ = ending.join();
         }
         let live = self.live.take();
-        let mut work = self.machine.work();
-        work.live = false;
-        work.files = None;
-        drop(work);
+        self.machine.work().left_memory();
         self.machine.tell();
         live
     }
@@ -181,20 +187,40 @@ impl Driver {
 
     /// An image of the tree. If that is refused, the machine is pinned with the reason.
     fn capture(&mut self) -> Result<stasis_engine::Captured> {
-        let Some(live) = &self.live else { return Err(self.broken("it is not in memory")) };
-        let captured = self.host.engine.capture(&live.tree);
+        let captured = self.answered().and_then(|()| {
+            let Some(live) = &mut self.live else { return Err(self.broken("it is not in memory")) };
+            live.capture(&self.host, &self.machine.account())
+        });
         if let Ok(captured) = &captured {
             self.machine.work().pause = captured.pause;
         }
-        captured.map_err(|error| {
+        let ended = self.live.as_ref().is_some_and(|live| !live.tree.is_alive());
+        if captured.is_err() && ended {
+            self.fell = Some(self.fall_back("its process ended", None).words);
+            return Err(Error::Ended(self.machine.name().to_string()));
+        }
+        captured.inspect_err(|error| {
             let mut work = self.machine.work();
             work.pinned = Some(error.to_string());
             work.queue.refused(Instant::now());
             drop(work);
             self.machine.tell();
             self.machine.event_about(EventKind::MachinePinned, &error.to_string());
-            Error::from(error)
         })
+    }
+
+    /// Waits until the agent has answered whatever was sent to it.
+    pub(crate) fn answered(&mut self) -> Result<()> {
+        let Some(live) = &mut self.live else { return Ok(()) };
+        for one in live.settle()? {
+            match one {
+                Heard::Stdout(bytes) => self.keep_early(Stream::Stdout, bytes),
+                Heard::Stderr(bytes) => self.keep_early(Stream::Stderr, bytes),
+                Heard::Report(Report::Awake { changed, .. }) => self.note_fresh(&changed),
+                Heard::Report(_) | Heard::Gone(_) => {}
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn broken(&self, what: &str) -> Error {
@@ -211,19 +237,7 @@ impl Driver {
             machine.host.admit_memory(&machine)?;
             self.ensure_live()
         })?;
-        let Some(live) = &mut self.live else { return Ok(()) };
-        let awake = |report| match report {
-            Report::Awake { changed, .. } => Some(changed),
-            _ => None,
-        };
-        match live.expect(awake) {
-            Ok(changed) => self.note_fresh(&changed),
-            Err(error) => {
-                self.let_go();
-                return Err(error);
-            }
-        }
-        Ok(())
+        self.answered().inspect_err(|_| self.let_go())
     }
 
     /// The tree is gone or has to go: the machine is at its last checkpoint again. `during` is the
@@ -250,11 +264,15 @@ impl Driver {
         for seq in lost {
             let _ = self.mark_lost(seq, &words);
         }
-        let mut work = self.machine.work();
-        work.queue.saved();
-        work.last_ran = head;
-        drop(work);
-        self.machine.event_about(EventKind::MachineFellBack, &words);
+        let removed = {
+            let mut work = self.machine.work();
+            work.falls += 1;
+            work.last_ran = head;
+            work.removed
+        };
+        if !removed {
+            self.machine.event_about(EventKind::MachineFellBack, &words);
+        }
         self.machine.observe(Moment::FellBack);
         Fall { code: cause.code, words }
     }

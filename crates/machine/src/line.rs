@@ -24,6 +24,8 @@ pub struct Line {
     heard: Vec<u8>,
     /// How much of `heard` is known to hold no end of a line.
     looked_at: usize,
+    /// Orders that were sent and not answered yet.
+    owed: u32,
 }
 
 /// What was read from one descriptor.
@@ -42,7 +44,7 @@ impl Line {
             let null = File::open("/dev/null")?;
             let (stdout, out) = output_pipe()?;
             let (stderr, err) = output_pipe()?;
-            let line = Line { control, stdout, stderr, heard: Vec::new(), looked_at: 0 };
+            let line = Line { control, stdout, stderr, heard: Vec::new(), looked_at: 0, owed: 0 };
             Ok((line, vec![null.into(), out, err, theirs.into()]))
         };
         make().doing(|| "open a line to a machine".into())
@@ -58,6 +60,7 @@ impl Line {
     pub fn send(&mut self, order: &Order) -> Result<()> {
         let mut text = serde_json::to_vec(order).map_err(io::Error::other).doing(talking)?;
         text.push(b'\n');
+        self.owed += 1;
         let mut rest = text.as_slice();
         while !rest.is_empty() {
             match self.control.write(rest) {
@@ -112,7 +115,17 @@ impl Line {
             .map_err(|error| broken(&format!("it sent a report that makes no sense: {error}")));
         self.heard.drain(..=end);
         self.looked_at = 0;
-        report.map(Some)
+        let report: Report = report?;
+        if is_answer(&report) {
+            self.owed = self.owed.saturating_sub(1);
+        }
+        Ok(Some(report))
+    }
+
+    /// Whether every order that was sent was answered. A tree may be captured only then: its agent
+    /// would come back in the middle of an order whose rest is lost.
+    pub fn is_answered(&self) -> bool {
+        self.owed == 0
     }
 
     pub fn read_stdout(&mut self, buffer: &mut [u8]) -> Result<Read1> {
@@ -121,6 +134,19 @@ impl Line {
 
     pub fn read_stderr(&mut self, buffer: &mut [u8]) -> Result<Read1> {
         read_output(&mut self.stderr, buffer)
+    }
+}
+
+/// Every order has exactly one of these.
+fn is_answer(report: &Report) -> bool {
+    match report {
+        Report::Awake { .. }
+        | Report::Done(_)
+        | Report::Vars { .. }
+        | Report::Complete { .. }
+        | Report::Frozen
+        | Report::Carried { .. } => true,
+        Report::Ready { .. } | Report::Display { .. } | Report::Part { .. } => false,
     }
 }
 

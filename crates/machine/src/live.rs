@@ -1,12 +1,12 @@
 //! A machine in memory: its process tree and the line to its agent.
 
-use crate::error::{Error, Result};
+use crate::error::{Doing, Error, Result};
 use crate::host::Inner;
 use crate::line::{Line, Read1};
 use crate::network;
 use crate::standby::Stood;
 use stasis_egress::Egress;
-use stasis_engine::{ImageId, Tree};
+use stasis_engine::{Captured, ImageId, Tree};
 use stasis_protocol::{Order, Reason, Report, Wake};
 use stasis_store::MachineRecord;
 use stasis_sys::{fds, libc};
@@ -114,6 +114,33 @@ impl Live {
         heard.extend(gone.map(Heard::Gone));
     }
 
+    /// Waits until every order that was sent is answered; what was heard meanwhile.
+    pub fn settle(&mut self) -> Result<Vec<Heard>> {
+        let mut all = Vec::new();
+        let end = Instant::now() + PATIENCE;
+        let bell = no_bell()?;
+        while !self.line.is_answered() {
+            if Instant::now() >= end {
+                return Err(gone("its agent does not answer"));
+            }
+            for heard in self.wait(&bell, Some(end))? {
+                match heard {
+                    Heard::Gone(why) => return Err(gone(&why)),
+                    other => all.push(other),
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// An image of the tree. The one place where machines are captured: no order is on its way.
+    pub fn capture(&self, host: &Inner, owner: &str) -> Result<Captured> {
+        if !self.line.is_answered() {
+            return Err(gone("its agent has yet to answer"));
+        }
+        Ok(host.engine.capture_for(&self.tree, owner)?)
+    }
+
     /// Whatever output is left in the pipes.
     pub fn rest(&mut self) -> Result<Vec<Heard>> {
         let mut all = Vec::new();
@@ -142,10 +169,7 @@ impl Live {
         wanted: impl Fn(Report) -> Option<T>,
     ) -> Result<T> {
         let end = Instant::now() + patience;
-        let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
-        let bell = fds::eventfd(0, flags)
-            .map_err(|source| Error::Io { doing: "make a bell".into(), source })?;
-        let bell = File::from(bell);
+        let bell = no_bell()?;
         while Instant::now() < end {
             for heard in self.wait(&bell, Some(end))? {
                 match heard {
@@ -161,6 +185,13 @@ impl Live {
         }
         Err(gone("its agent does not answer"))
     }
+}
+
+/// One that nobody rings.
+fn no_bell() -> Result<File> {
+    let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
+    let bell = fds::eventfd(0, flags).doing(|| "make a bell".into())?;
+    Ok(File::from(bell))
 }
 
 fn gone(why: &str) -> Error {

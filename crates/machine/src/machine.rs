@@ -50,7 +50,10 @@ pub(crate) struct Work {
     pub pinned: Option<String>,
     /// The instruction to interrupt.
     pub interrupt: Option<u64>,
+    /// It was decided that the machine goes ([`crate::leave`]).
     pub removed: bool,
+    /// How often what was in memory was given up for an earlier state.
+    pub falls: u64,
     /// Went back to an earlier state, and was not woken since.
     pub rolled_back: bool,
     /// How long the last checkpoint held the machine up.
@@ -80,6 +83,28 @@ impl Work {
     pub(crate) fn has_driver(&self) -> bool {
         self.bell.is_some()
     }
+
+    pub(crate) fn wake_driver(&mut self) {
+        if let Some(bell) = &mut self.bell {
+            let _ = bell.write_all(&1u64.to_ne_bytes());
+        }
+    }
+
+    /// Notes that the machine in memory was changed from outside: a checkpoint follows. Without a
+    /// machine in memory there is nothing to be saved.
+    pub(crate) fn touched(&mut self) {
+        if self.live {
+            self.queue.touched(Instant::now());
+            self.wake_driver();
+        }
+    }
+
+    /// The machine left memory: nothing of it is unsaved, because it was saved or is lost.
+    pub(crate) fn left_memory(&mut self) {
+        self.live = false;
+        self.files = None;
+        self.queue.saved();
+    }
 }
 
 impl Machine {
@@ -102,6 +127,7 @@ impl Machine {
             pinned: None,
             interrupt: None,
             removed: false,
+            falls: 0,
             rolled_back: false,
             pause: Duration::ZERO,
             bell: None,
@@ -228,8 +254,10 @@ impl Machine {
     fn accept(self: &Arc<Self>, exec: Exec) -> Result<u64> {
         let mut work = self.work();
         if work.removed {
-            return Err(Error::Removed(self.name().to_string()));
+            return Err(self.removed());
         }
+        // first: what is accepted has a driver
+        self.ring(&mut work)?;
         let mut record = self.record();
         // Asked again where nobody else can be accepted: a retry may come while the first try is
         // still on its way here.
@@ -254,7 +282,6 @@ impl Machine {
         drop(record);
         // before the driver can tell that it started
         self.event_at(EventKind::InstructionQueued, Some(seq));
-        self.ring(&mut work)?;
         Ok(seq)
     }
 
@@ -278,9 +305,10 @@ impl Machine {
     /// Takes an instruction that was accepted by an earlier process.
     pub(crate) fn requeue(self: &Arc<Self>, seq: u64, exec: Exec) -> Result<()> {
         let mut work = self.work();
+        self.ring(&mut work)?;
         work.queue.offer(seq);
         work.execs.insert(seq, exec);
-        self.ring(&mut work)
+        Ok(())
     }
 
     /// Wakes the driver, or starts one.
@@ -296,9 +324,10 @@ impl Machine {
         Ok(())
     }
 
-    /// The driver has nothing to do: whether it may end, which it then must.
+    /// The driver has nothing to do, and ends.
     pub(crate) fn dismiss(&self, work: &mut Work) {
         work.bell = None;
+        self.tell();
     }
 
     /// Has the driver do something between two instructions, and waits for the answer.
@@ -310,26 +339,28 @@ impl Machine {
         {
             let mut work = self.work();
             if work.removed {
-                return Err(Error::Removed(self.name().to_string()));
+                return Err(self.removed());
             }
+            self.ring(&mut work)?;
             work.queue.wish(Box::new(move |driver: &mut Driver| {
                 let _ = answer.send(job(driver));
             }));
-            self.ring(&mut work)?;
         }
         let gone = || Error::Broken {
             machine: self.name().to_string(),
             what: "its driver ended before it answered".into(),
         };
-        answers.recv().map_err(|_| gone())?
+        let answered = answers.recv().unwrap_or_else(|_| Err(gone()));
+        // whatever failed then failed for this reason
+        answered.map_err(|error| if self.is_removed() { self.removed() } else { error })
     }
 
     /// Has the driver do something between two instructions, and does not wait for it.
     pub(crate) fn wish(self: &Arc<Self>, job: impl FnOnce(&mut Driver) + Send + 'static) {
         let mut work = self.work();
-        work.queue.wish(Box::new(job));
-        // without a driver there is nothing in memory that could change
-        let _ = self.ring(&mut work);
+        if !work.removed && self.ring(&mut work).is_ok() {
+            work.queue.wish(Box::new(job));
+        }
     }
 
     /// Interrupts what runs; its state is kept. Whether something ran.
@@ -394,6 +425,9 @@ impl Machine {
     /// What an instruction has put out since chunk `from`, or how it ended.
     pub fn follow(&self, seq: u64, from: u64) -> Result<Progress> {
         let listener = self.changed.listen();
+        if self.is_removed() {
+            return Err(self.removed());
+        }
         if let Some(feed) = self.work().feed.as_ref().filter(|feed| feed.seq == seq) {
             let new = feed.chunks.get(from as usize..).unwrap_or_default();
             if !new.is_empty() {
@@ -436,7 +470,10 @@ impl Machine {
 
     /// One instruction, with what holds of its state now.
     pub fn instruction(&self, seq: u64) -> Result<Instruction> {
-        let missing = || Error::NoInstruction { machine: self.name().to_string(), seq };
+        let missing = || match self.is_removed() {
+            true => self.removed(),
+            false => Error::NoInstruction { machine: self.name().to_string(), seq },
+        };
         let found = self.host.store.instruction(self.id, seq)?;
         Ok(self.up_to_date(found.ok_or_else(missing)?))
     }
@@ -480,6 +517,10 @@ impl Machine {
             let listener = self.listen();
             {
                 let work = self.work();
+                if work.removed {
+                    drop(work);
+                    return Err(self.removed());
+                }
                 let busy = work.running.is_some() || work.queue.waiting() > 0;
                 if !busy && (work.queue.is_saved() || work.pinned.is_some() || !work.live) {
                     return Ok(());

@@ -38,7 +38,9 @@ pub fn stand(
 ) -> Result<(Stood, Option<Egress>)> {
     match (record.made.network, ready) {
         (Network::None, Some(stood)) => Ok((stood, None)),
-        (Network::None, None) => Ok((standby::stand(host, &record.head_image)?, None)),
+        (Network::None, None) => {
+            Ok((standby::stand(host, &record.head_image, &record.made.account)?, None))
+        }
         (Network::Open, Some(stood)) => {
             let packets = stood.tree.open_network(LINK)?;
             Ok((stood, Some(carry(host, packets)?)))
@@ -46,6 +48,7 @@ pub fn stand(
         (Network::Open, None) => {
             let image = host.image(&record.head_image)?;
             let (line, ends) = Line::open()?;
+            let _turn = host.restores.take(&record.made.account);
             let (tree, packets) = host.engine.restore_open(&image, ends, LINK)?;
             Ok((Stood { tree, line }, Some(carry(host, packets)?)))
         }

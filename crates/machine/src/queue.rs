@@ -94,6 +94,11 @@ impl<W> Queue<W> {
         self.wishes.push_back(wish);
     }
 
+    /// Takes away what nobody will do any more.
+    pub fn drop_wishes(&mut self) -> VecDeque<W> {
+        std::mem::take(&mut self.wishes)
+    }
+
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }

@@ -174,7 +174,7 @@ fn keep_ready(host: &Weak<Inner>) {
         let lacking = standby.shelves().lacking(now);
         let wait = match lacking {
             Some(image) if !host.may_stand(&image) => LATER,
-            Some(image) => match stand(&host, &image) {
+            Some(image) => match stand(&host, &image, "") {
                 Ok(stood) => {
                     standby.shelves().add(&image, stood);
                     continue;
@@ -200,10 +200,11 @@ impl Inner {
     }
 }
 
-/// Restores an image; its agent is told nothing yet.
-pub fn stand(host: &Inner, image: &str) -> Result<Stood> {
+/// Restores an image for an owner; its agent is told nothing yet.
+pub fn stand(host: &Inner, image: &str, owner: &str) -> Result<Stood> {
     let image = host.image(image)?;
     let (line, ends) = Line::open()?;
+    let _turn = host.restores.take(owner);
     let tree = host.engine.restore(&image, ends)?;
     Ok(Stood { tree, line })
 }

@@ -7,13 +7,14 @@
 
 use crate::agent::{self, AGENT_DIR};
 use crate::error::{Doing, Error, Result};
+use crate::held::Held;
 use crate::host::Host;
 use crate::line::{Line, NUMBERS};
 use crate::live::Live;
 use stasis_api::{EventKind, Template, Timestamp};
 use stasis_engine::{LaunchSpec, Outside};
 use stasis_protocol::{Done, Exec, Order, Report};
-use stasis_store::TemplateRecord;
+use stasis_store::{HeldImage, TemplateRecord};
 use stasis_template::{Progress, Recipe, Root};
 use std::time::Duration;
 
@@ -61,13 +62,15 @@ impl Host {
             language: "python".into(),
             version: root.python_version.clone(),
             recipe: recipe.print(),
-            image,
+            image: image.name(),
             root: own_root,
         };
         let details = serde_json::json!({
             "packages": root.lock, "bytes": root.bytes, "form": form
         });
-        inner.store.add_template(&TemplateRecord { template: template.clone(), details })?;
+        let record = TemplateRecord { template: template.clone(), details };
+        inner.store.add_template(&record, &image)?;
+        drop(image);
         self.retire_older(&template)?;
         inner.tell_all(EventKind::TemplateBuilt, template.name.clone());
         progress.step("warm up", 1, Some(1));
@@ -86,7 +89,7 @@ impl Host {
     }
 
     /// Starts the agent in a root, warms it up, and takes its image.
-    fn prepare(&self, root: &Root, own_root: &str, code: &str) -> Result<String> {
+    fn prepare(&self, root: &Root, own_root: &str, code: &str) -> Result<Held> {
         let python = root.python.to_string_lossy().into_owned();
         let program = LaunchSpec {
             argv: stasis_agent::argv(&python, AGENT_DIR),
@@ -104,9 +107,9 @@ impl Host {
         live.expect_within(PATIENCE, ready)?;
         warm_up(&mut live, code)?;
         live.ask(&Order::Freeze, |report| matches!(report, Report::Frozen).then_some(()))?;
-        let image = engine.capture(&live.tree)?.image;
+        let image = live.capture(self.inner(), "")?.image;
         live.tree.kill()?;
-        Ok(image.id.to_string())
+        Ok(Held(image))
     }
 
     /// Forgets a template and its root. Refused while machines stand on it.
@@ -114,11 +117,10 @@ impl Host {
         let inner = self.inner();
         let missing = || Error::NoTemplate(name.to_owned());
         let template = inner.store.template(name)?.ok_or_else(missing)?.template;
-        let users = inner.store.template_users(&template.digest)?;
+        let users = inner.store.remove_template(&template.digest)?;
         if users > 0 {
             return Err(Error::TemplateInUse(template.name, users));
         }
-        inner.store.remove_template(&template.digest)?;
         inner.standby.forget(&template.image);
         inner.cool_down(&template.image);
         inner.tell_all(EventKind::TemplateRemoved, template.name.clone());

@@ -12,8 +12,9 @@
 use crate::error::Result;
 use crate::host::Inner;
 use crate::live::parse_image;
-use stasis_engine::{Image, ImageId};
+use stasis_engine::{Image, ImageId, fault};
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,6 +25,8 @@ const QUIET: Duration = Duration::from_millis(150);
 const BRANCHED: usize = 4;
 const LULL: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_secs(5);
+/// How long one waits for others to park what it starts from; it then starts without.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
 pub struct Warm {
@@ -112,8 +115,12 @@ impl Warm {
     /// Says that an image is in use, and waits until it is parked unless nobody said so before.
     fn want(&self, id: ImageId) {
         let mut all = self.all();
+        let end = Instant::now() + PATIENCE;
         while !all.over {
             let now = Instant::now();
+            if now >= end {
+                return;
+            }
             match all.images.get_mut(&id) {
                 Some(State::Parked { .. }) => return,
                 // told once: those who wait would otherwise keep waking each other
@@ -128,7 +135,8 @@ impl Warm {
                     return;
                 }
             }
-            all = self.changed.wait(all).unwrap_or_else(|poison| poison.into_inner());
+            let waited = self.changed.wait_timeout(all, end - now);
+            all = waited.unwrap_or_else(|poison| poison.into_inner()).0;
         }
     }
 
@@ -219,14 +227,19 @@ fn keep_warm(host: &Weak<Inner>) {
 }
 
 fn park(host: &Inner, id: ImageId) {
-    let parked = host.engine.store().read_image(id).and_then(|image| {
+    // those who wait for it are told, whatever happens, and this thread is there for the next one
+    let parked = catch_unwind(AssertUnwindSafe(|| {
+        fault::point("warm.parking")?;
+        let image = host.engine.store().read_image(id)?;
         host.engine.park(&image)?;
-        Ok(State::Parked { image, used: None })
-    });
-    if let Err(error) = &parked {
-        tracing::warn!(%error, image = %id, "not parked");
+        Ok::<_, stasis_engine::Error>(State::Parked { image, used: None })
+    }));
+    match &parked {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::warn!(%error, image = %id, "not parked"),
+        Err(_) => tracing::error!(image = %id, "parking failed"),
     }
-    host.warm.ended(id, parked.ok());
+    host.warm.ended(id, parked.ok().and_then(|parked| parked.ok()));
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Which artifacts which instruction has; their contents are files beside the store.
 
 use crate::error::Result;
-use crate::machines::{text, value};
+use crate::machines::{require, text, value};
 use crate::{MachineId, Store};
 use rusqlite::{Connection, params};
 use stasis_api::{Artifact, Kept};
@@ -25,6 +25,7 @@ impl Store {
     pub fn add_artifacts(&self, machine: MachineId, seq: u64, all: &[Artifact]) -> Result<()> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
+        require(&transaction, machine)?;
         for (place, artifact) in all.iter().enumerate() {
             add_artifact(&transaction, machine, seq, place, artifact)?;
         }

@@ -1,7 +1,8 @@
 //! Checkpoints: which image is the state after which instruction.
 
-use crate::error::Result;
-use crate::machines::{optional, time};
+use crate::error::{Error, Result};
+use crate::held::HeldImage;
+use crate::machines::{optional, require, there, time};
 use crate::{MachineId, Store};
 use rusqlite::{Row, params};
 use stasis_api::Timestamp;
@@ -16,35 +17,54 @@ pub struct Checkpoint {
     pub label: Option<String>,
 }
 
+/// A checkpoint as it is added.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NewCheckpoint {
+    pub seq: u64,
+    pub at: Timestamp,
+    pub bytes: u64,
+}
+
 const COLUMNS: &str = "seq, image, at_ms, bytes, label";
 
 impl Store {
     /// Records a machine's newest state. When this returns it survives the end of the host, and
     /// with it everything recorded before.
-    pub fn add_checkpoint(&self, machine: MachineId, new: &Checkpoint) -> Result<()> {
+    pub fn add_checkpoint(
+        &self,
+        machine: MachineId,
+        image: &dyn HeldImage,
+        new: NewCheckpoint,
+    ) -> Result<()> {
+        let image = image.name();
         self.durably(|connection| {
+            require(connection, machine)?;
             connection
                 .prepare_cached(
-                    "INSERT INTO checkpoints (machine, seq, image, at_ms, bytes, label) \
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (machine, seq) DO UPDATE SET \
-                     image = excluded.image, at_ms = excluded.at_ms, bytes = excluded.bytes, \
-                     label = coalesce(excluded.label, label)",
+                    "INSERT INTO checkpoints (machine, seq, image, at_ms, bytes) \
+                     VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (machine, seq) DO UPDATE SET \
+                     image = excluded.image, at_ms = excluded.at_ms, bytes = excluded.bytes",
                 )?
                 .execute(params![
                     machine.0,
                     new.seq as i64,
-                    new.image,
+                    image,
                     new.at.as_millisecond(),
                     new.bytes as i64,
-                    new.label,
                 ])?;
-            set_head(connection, machine, &new.image, Some(new.seq))
+            set_head(connection, machine, &image, Some(new.seq))
         })
     }
 
     /// A state that belongs to no instruction of its own: a new machine's, or one whose files were
     /// changed from outside.
-    pub fn set_head(&self, machine: MachineId, image: &str, seq: Option<u64>) -> Result<()> {
+    pub fn set_head(
+        &self,
+        machine: MachineId,
+        image: &dyn HeldImage,
+        seq: Option<u64>,
+    ) -> Result<()> {
+        let image = image.name();
         self.durably(|connection| {
             if let Some(seq) = seq {
                 connection.execute(
@@ -52,19 +72,35 @@ impl Store {
                     params![machine.0, seq as i64, image],
                 )?;
             }
-            set_head(connection, machine, image, seq)
+            set_head(connection, machine, &image, seq)
         })
     }
 
-    /// Goes back: the head is that of an earlier checkpoint, what came after is marked.
-    pub fn roll_back(&self, machine: MachineId, image: &str, seq: Option<u64>) -> Result<()> {
+    /// Goes back: the head is that of an earlier checkpoint, what came after is marked. A
+    /// checkpoint that was given up meanwhile, or is of another image by now, is missing.
+    pub fn roll_back(
+        &self,
+        machine: MachineId,
+        image: &dyn HeldImage,
+        seq: Option<u64>,
+    ) -> Result<()> {
+        let image = image.name();
         self.durably(|connection| {
+            require(connection, machine)?;
+            if let Some(seq) = seq {
+                let sql =
+                    "SELECT 1 FROM checkpoints WHERE machine = ?1 AND seq = ?2 AND image = ?3";
+                let mut kept = connection.prepare_cached(sql)?;
+                if !kept.exists(params![machine.0, seq as i64, image])? {
+                    return Err(Error::Missing(format!("checkpoint {seq}")));
+                }
+            }
             Store::mark_rolled_back(connection, machine, seq)?;
             connection.execute(
                 "DELETE FROM checkpoints WHERE machine = ?1 AND seq > ?2",
                 params![machine.0, seq.map_or(-1, |seq| seq as i64)],
             )?;
-            set_head(connection, machine, image, seq)
+            set_head(connection, machine, &image, seq)
         })
     }
 
@@ -163,10 +199,10 @@ fn set_head(
     image: &str,
     seq: Option<u64>,
 ) -> Result<()> {
-    connection
+    let changed = connection
         .prepare_cached("UPDATE machines SET head_image = ?2, head_seq = ?3 WHERE id = ?1")?
         .execute(params![machine.0, image, seq.map(|seq| seq as i64)])?;
-    Ok(())
+    there(machine, changed)
 }
 
 fn read(row: &Row<'_>) -> Result<Checkpoint> {

@@ -2,16 +2,19 @@
 
 use crate::artifacts::add_artifact;
 use crate::error::{Error, Result};
+use crate::held::HeldImage;
 use crate::instructions::word;
 use crate::machines::{MachineRecord, NewRecord, insert, text};
 use crate::{Checkpoint, MachineId, Store, TemplateRecord};
 use rusqlite::{Connection, params};
 use stasis_api::{Chunk, Instruction, Kept, Timestamp};
+use std::collections::HashSet;
 
 pub struct Imported {
     pub made: NewRecord,
     /// Added if it is not there.
     pub template: TemplateRecord,
+    pub start_image: String,
     pub head_image: String,
     pub head_seq: Option<u64>,
     pub next_seq: u64,
@@ -22,11 +25,18 @@ pub struct Imported {
 }
 
 impl Store {
-    /// Adds a machine with its checkpoints and its log, durably, in one transaction.
-    pub fn import_machine(&self, new: Imported) -> Result<MachineRecord> {
+    /// Adds a machine with its checkpoints and its log, durably, in one transaction. Every image it
+    /// names is among those that are held.
+    pub fn import_machine(&self, new: Imported, held: &[&dyn HeldImage]) -> Result<MachineRecord> {
+        let held: HashSet<String> = held.iter().map(|image| image.name()).collect();
+        let own = [&new.start_image, &new.head_image, &new.template.template.image];
+        let images = own.into_iter().chain(new.checkpoints.iter().map(|one| &one.image));
+        if let Some(image) = images.into_iter().find(|image| !held.contains(*image)) {
+            return Err(Error::NotHeld(image.clone()));
+        }
         let id = self.durably(|connection| {
             add_template(connection, &new.template)?;
-            let id = insert(connection, &new.made)?;
+            let id = insert(connection, &new.made, &new.start_image)?;
             connection.execute(
                 "UPDATE machines SET head_image = ?2, head_seq = ?3, next_seq = ?4 WHERE id = ?1",
                 params![

@@ -7,7 +7,7 @@
 //! when a store is opened was cut off: it is never run again.
 
 use crate::error::{Error, Result};
-use crate::machines::{maybe, optional, text, time, value};
+use crate::machines::{maybe, optional, require, text, there, time, value};
 use crate::{MachineId, Store};
 use rusqlite::{Connection, Row, params};
 use stasis_api::{Chunk, Exec, Instruction, Outcome, Receipt, Status, Timestamp};
@@ -40,6 +40,7 @@ impl Store {
     pub fn add_instruction(&self, machine: MachineId, new: &NewInstruction) -> Result<()> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
+        require(&transaction, machine)?;
         let started = (new.status == Status::Running).then(|| new.at.as_millisecond());
         let bare = Exec { code: String::new(), ..new.exec.clone() };
         transaction
@@ -68,8 +69,7 @@ impl Store {
                    WHERE machine = ?1 AND seq = ?2";
         let connection = self.lock();
         let mut statement = connection.prepare_cached(sql)?;
-        statement.execute(params![machine.0, seq as i64, at.as_millisecond()])?;
-        Ok(())
+        there(machine, statement.execute(params![machine.0, seq as i64, at.as_millisecond()])?)
     }
 
     pub fn finish_instruction(&self, machine: MachineId, end: &Finished) -> Result<()> {
@@ -77,7 +77,7 @@ impl Store {
                    outcome = ?6, receipt = ?7 WHERE machine = ?1 AND seq = ?2";
         let connection = self.lock();
         let mut statement = connection.prepare_cached(sql)?;
-        statement.execute(params![
+        let changed = statement.execute(params![
             machine.0,
             end.seq as i64,
             word(end.status),
@@ -86,7 +86,7 @@ impl Store {
             text(&end.outcome)?,
             text(&end.receipt)?,
         ])?;
-        Ok(())
+        there(machine, changed)
     }
 
     pub fn instruction(&self, machine: MachineId, seq: u64) -> Result<Option<Instruction>> {
@@ -166,6 +166,7 @@ impl Store {
         let sql = "INSERT OR REPLACE INTO outputs (machine, seq, first, chunks) \
                    VALUES (?1, ?2, ?3, ?4)";
         let connection = self.lock();
+        require(&connection, machine)?;
         let mut statement = connection.prepare_cached(sql)?;
         statement.execute(params![machine.0, seq as i64, first.seq as i64, text(&chunks)?])?;
         Ok(())

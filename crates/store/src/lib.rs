@@ -8,6 +8,11 @@
 //! told survives the end of this process at once, and the end of the host from the next
 //! checkpoint on, whose transaction is synced with all before it. A store written by a newer
 //! program is refused; one written by an older program is brought up to date when it is opened.
+//!
+//! What is refused here, so that no order of calls can bring it about:
+//!   a write for a machine that was removed; its number is never given to another
+//!   a branch of a machine that is not there, or with a smaller number than its parent
+//!   an image that is recorded while nobody holds it
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +20,7 @@ mod artifacts;
 mod checkpoints;
 mod error;
 mod events;
+mod held;
 mod import;
 mod instructions;
 mod machines;
@@ -22,8 +28,9 @@ mod schema;
 mod templates;
 mod tokens;
 
-pub use checkpoints::Checkpoint;
+pub use checkpoints::{Checkpoint, NewCheckpoint};
 pub use error::{Error, Result};
+pub use held::HeldImage;
 pub use import::Imported;
 pub use instructions::{Finished, NewInstruction};
 pub use machines::{MachineId, MachineRecord, NewRecord};

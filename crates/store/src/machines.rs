@@ -2,6 +2,7 @@
 
 use crate::Store;
 use crate::error::{Error, Result};
+use crate::held::HeldImage;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,8 +27,6 @@ pub struct NewRecord {
     pub env: BTreeMap<String, String>,
     pub durability: Durability,
     pub network: Network,
-    /// The image it starts from.
-    pub image: String,
     pub parent: Option<Parent>,
     /// The machine it is a branch of, under whatever name that goes by now.
     pub parent_id: Option<MachineId>,
@@ -42,6 +41,8 @@ pub struct MachineRecord {
     pub id: MachineId,
     pub made: NewRecord,
     pub next_seq: u64,
+    /// The image it started from.
+    pub start_image: String,
     /// The newest state on disk, and the instruction it is the state after.
     pub head_image: String,
     pub head_seq: Option<u64>,
@@ -54,15 +55,24 @@ const COLUMNS: &str = "id, name, account, template, created_ms, expires_ms, tags
                        parent_id, reseed, retention, freed_seq";
 
 impl Store {
-    pub fn add_machine(&self, new: NewRecord) -> Result<MachineRecord> {
-        add(&self.lock(), new)
+    /// Adds a machine that starts from `image`.
+    pub fn add_machine(&self, new: NewRecord, image: &dyn HeldImage) -> Result<MachineRecord> {
+        let mut added = self.add_machines(vec![new], image)?;
+        added.pop().ok_or_else(|| Error::Missing("the machine just added".into()))
     }
 
-    /// Adds machines, all or none: a name that is taken leaves nothing behind.
-    pub fn add_machines(&self, all: Vec<NewRecord>) -> Result<Vec<MachineRecord>> {
+    /// Adds machines that start from `image`, all or none: a name that is taken, or a parent that
+    /// was removed, leaves nothing behind.
+    pub fn add_machines(
+        &self,
+        all: Vec<NewRecord>,
+        image: &dyn HeldImage,
+    ) -> Result<Vec<MachineRecord>> {
+        let image = image.name();
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
-        let added = all.into_iter().map(|new| add(&transaction, new)).collect::<Result<_>>()?;
+        let add = |new| add(&transaction, new, &image);
+        let added = all.into_iter().map(add).collect::<Result<_>>()?;
         transaction.commit()?;
         Ok(added)
     }
@@ -86,24 +96,19 @@ impl Store {
         Ok(found.and_then(|name| name.parse().ok()))
     }
 
-    /// Writes what can be changed on a machine: tags, limits, durability, expiry, retention and
-    /// name.
+    /// Writes what can be changed on a machine: tags, limits, durability, expiry and retention.
     pub fn set_machine(&self, id: MachineId, new: &NewRecord) -> Result<()> {
-        let sql = "UPDATE machines SET name = ?2, tags = ?3, limits = ?4, durability = ?5, \
-                   expires_ms = ?6, retention = ?7 WHERE id = ?1";
+        let sql = "UPDATE machines SET tags = ?2, limits = ?3, durability = ?4, expires_ms = ?5, \
+                   retention = ?6 WHERE id = ?1";
         let changed = self.lock().prepare_cached(sql)?.execute(params![
             id.0,
-            new.name.as_str(),
             text(&new.tags)?,
             text(&new.limits)?,
             text(&new.durability)?,
             new.expires_at.map(Timestamp::as_millisecond),
             new.retention.as_ref().map(text).transpose()?,
-        ]);
-        match changed {
-            Err(error) if is_taken(&error) => Err(Error::NameTaken(new.name.to_string())),
-            other => other.map(drop).map_err(Error::from),
-        }
+        ])?;
+        there(id, changed)
     }
 
     /// Two machines exchange names, or neither does.
@@ -131,23 +136,50 @@ impl Store {
         Ok(bytes.max(0) as u64)
     }
 
-    /// With its instructions, output and checkpoints.
+    /// With its instructions, output and checkpoints. Nothing is written for it afterwards.
     pub fn remove_machine(&self, id: MachineId) -> Result<()> {
         self.durably(|connection| {
-            connection.execute("DELETE FROM machines WHERE id = ?1", [id.0])?;
-            Ok(())
+            there(id, connection.execute("DELETE FROM machines WHERE id = ?1", [id.0])?)
         })
     }
 }
 
-fn add(connection: &Connection, new: NewRecord) -> Result<MachineRecord> {
-    let id = insert(connection, &new)?;
-    let head_image = new.image.clone();
-    let (head_seq, freed_seq) = (None, None);
-    Ok(MachineRecord { id, made: new, next_seq: 0, head_image, head_seq, freed_seq })
+/// Whether a machine was there to be written: `changed` is how many rows were.
+pub(crate) fn there(id: MachineId, changed: usize) -> Result<()> {
+    if changed == 0 { Err(Error::Removed(id.0)) } else { Ok(()) }
 }
 
-pub(crate) fn insert(connection: &Connection, new: &NewRecord) -> Result<MachineId> {
+/// Refuses what is about a machine that is not there.
+pub(crate) fn require(connection: &Connection, id: MachineId) -> Result<()> {
+    let mut statement = connection.prepare_cached("SELECT 1 FROM machines WHERE id = ?1")?;
+    there(id, usize::from(statement.exists([id.0])?))
+}
+
+fn require_template(connection: &Connection, digest: &str) -> Result<()> {
+    let mut statement = connection.prepare_cached("SELECT 1 FROM templates WHERE digest = ?1")?;
+    let missing = || Error::NoTemplate(digest.to_owned());
+    if statement.exists([digest])? { Ok(()) } else { Err(missing()) }
+}
+
+fn add(connection: &Connection, new: NewRecord, image: &str) -> Result<MachineRecord> {
+    let id = insert(connection, &new, image)?;
+    Ok(MachineRecord {
+        id,
+        made: new,
+        next_seq: 0,
+        start_image: image.to_owned(),
+        head_image: image.to_owned(),
+        head_seq: None,
+        freed_seq: None,
+    })
+}
+
+pub(crate) fn insert(connection: &Connection, new: &NewRecord, image: &str) -> Result<MachineId> {
+    match new.parent_id {
+        // which keeps the template, too
+        Some(parent) => require(connection, parent)?,
+        None => require_template(connection, &new.template)?,
+    }
     let sql = "INSERT INTO machines (name, account, template, created_ms, expires_ms, tags, \
                limits, env, durability, network, start_image, head_image, parent, parent_id, \
                reseed, retention) \
@@ -163,7 +195,7 @@ pub(crate) fn insert(connection: &Connection, new: &NewRecord) -> Result<Machine
         text(&new.env)?,
         text(&new.durability)?,
         text(&new.network)?,
-        new.image,
+        image,
         new.parent.as_ref().map(text).transpose()?,
         new.parent_id.map(|id| id.0),
         new.reseed,
@@ -180,7 +212,7 @@ fn one(connection: &Connection, id: MachineId) -> Result<MachineRecord> {
     let sql = format!("SELECT {COLUMNS} FROM machines WHERE id = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query_and_then([id.0], read)?;
-    rows.next().unwrap_or_else(|| Err(Error::Missing(format!("machine number {}", id.0))))
+    rows.next().unwrap_or(Err(Error::Removed(id.0)))
 }
 
 fn read(row: &Row<'_>) -> Result<MachineRecord> {
@@ -197,7 +229,6 @@ fn read(row: &Row<'_>) -> Result<MachineRecord> {
         env: value(row, 8)?,
         durability: value(row, 9)?,
         network: value(row, 10)?,
-        image: row.get(15)?,
         parent: parent.as_deref().map(serde_json::from_str).transpose()?,
         parent_id: row.get::<_, Option<i64>>(16)?.map(MachineId),
         reseed: row.get(17)?,
@@ -207,6 +238,7 @@ fn read(row: &Row<'_>) -> Result<MachineRecord> {
         id: MachineId(row.get(0)?),
         made,
         next_seq: row.get::<_, i64>(11)? as u64,
+        start_image: row.get(15)?,
         head_image: row.get(12)?,
         head_seq: row.get::<_, Option<i64>>(13)?.map(|seq| seq as u64),
         freed_seq: row.get::<_, Option<i64>>(19)?.map(|seq| seq as u64),
@@ -214,7 +246,8 @@ fn read(row: &Row<'_>) -> Result<MachineRecord> {
 }
 
 fn is_taken(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code == Some(rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
 }
 
 pub(crate) fn text<T: Serialize>(value: &T) -> Result<String> {

@@ -2,7 +2,8 @@
 //! one they were made from.
 
 use crate::Store;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::held::HeldImage;
 use crate::machines::{optional, text, value};
 use rusqlite::{Row, params};
 use stasis_api::Template;
@@ -16,7 +17,10 @@ pub struct TemplateRecord {
 }
 
 impl Store {
-    pub fn add_template(&self, new: &TemplateRecord) -> Result<()> {
+    pub fn add_template(&self, new: &TemplateRecord, image: &dyn HeldImage) -> Result<()> {
+        if new.template.image != image.name() {
+            return Err(Error::NotHeld(new.template.image.clone()));
+        }
         let body = text(&(&new.template, &new.details))?;
         self.durably(|connection| {
             connection.execute(
@@ -58,10 +62,15 @@ impl Store {
         Ok(count as u64)
     }
 
-    pub fn remove_template(&self, digest: &str) -> Result<()> {
+    /// Forgets a template, unless machines stand on it; how many do.
+    pub fn remove_template(&self, digest: &str) -> Result<u64> {
         self.durably(|connection| {
-            connection.execute("DELETE FROM templates WHERE digest = ?1", [digest])?;
-            Ok(())
+            let sql = "SELECT count(*) FROM machines WHERE template = ?1";
+            let users: i64 = connection.query_row(sql, [digest], |row| row.get(0))?;
+            if users == 0 {
+                connection.execute("DELETE FROM templates WHERE digest = ?1", [digest])?;
+            }
+            Ok(users as u64)
         })
     }
 }

@@ -1,6 +1,8 @@
 """The control socket: one JSON object per line, both ways.
 
 Lines are looked at before they are taken, so that exactly one order leaves the socket at a time.
+The agent may be captured and restored between the two, and then takes from another socket than it
+looked at: what was taken is compared with what was seen, and an order that was begun is forgotten.
 The socket is used through a copy at a high number, which survives user code that closes or
 overwrites descriptor 3. A forked child closes it: only the agent itself can speak.
 """
@@ -75,6 +77,7 @@ class Channel:
         self.socket = socket(fileno=self.copy)
         self.lock = allocate_lock()
         self.owner = getpid()
+        self.rest = b""
 
     def ours(self):
         """Whether this process is the agent, not a child that user code forked off."""
@@ -88,15 +91,19 @@ class Channel:
 
     def receive(self):
         """The bytes of the next line, or None at the end of the stream."""
-        pieces = []
-        while True:
+        pieces, self.rest = [self.rest], b""
+        while b"\n" not in pieces[-1]:
             seen = self.socket.recv(PIECE, MSG_PEEK)
             if not seen:
                 return None
-            end = seen.find(b"\n")
-            pieces.append(self.socket.recv(len(seen) if end < 0 else end + 1))
-            if end >= 0:
-                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            taken = self.socket.recv(seen.find(b"\n") + 1 or len(seen))
+            if not seen.startswith(taken):
+                pieces = []
+            pieces.append(taken)
+        line = b"".join(pieces)
+        end = line.find(b"\n") + 1
+        self.rest = line[end:]
+        return line[:end]
 
     def send(self, report):
         """Sends one report, whole, whatever signal arrives."""

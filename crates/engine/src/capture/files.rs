@@ -133,7 +133,7 @@ fn over_base(tree: &Tree, upper: FileTree, sink: &mut Sink) -> FileTree {
     let mut below = base.manifest.files.clone();
     for entry in &mut below.entries {
         if let FileKind::Regular { runs, .. } = &mut entry.kind {
-            sink.refer(&base.manifest.meta.packs, runs);
+            sink.refer(base, runs);
         }
     }
     crate::layers::merge(below, upper)

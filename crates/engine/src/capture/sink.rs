@@ -1,10 +1,17 @@
 //! Where page contents go during a capture: to a new pack, unless they are kept already.
+//!
+//! The new image may name a slot only if something held keeps that slot until the image has its
+//! name, because a collection may rewrite packs at any time:
+//!
+//!   inherit, refer   a slot that another image names   that image is held
+//!   place            a slot found in some pack         a reader of the pack is held
+//!   place            a slot of the new pack            its reader is held from its name on
 
 use crate::error::{Doing, Error, Result};
 use crate::fault;
 use crate::store::{Image, Pack, Store};
 use stasis_image::model::{PackRef, Run, push_run};
-use stasis_image::{Arch, PAGE_SIZE, PackWriter, PageHash};
+use stasis_image::{Arch, PAGE_SIZE, PackRoot, PackWriter, PageHash};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufWriter;
@@ -26,25 +33,45 @@ pub struct Sink<'a> {
     store: &'a Store,
     /// Whether pages already kept in other packs may be referred to.
     shares: bool,
-    /// It keeps its packs where they are.
     parent: Option<Image>,
     /// Those of its packs whose hashes were asked for, by their place in the parent.
     parent_packs: HashMap<u32, Arc<Pack>>,
     /// Packs the new image refers to; its own gets its root when it is finished.
     packs: Vec<PackRef>,
-    /// Readers of packs pages were found in: they must stay until the image has its name.
-    found: Vec<Arc<Pack>>,
-    index: HashMap<stasis_image::PackRoot, u32>,
+    held: Held,
+    index: HashMap<PackRoot, u32>,
     own: Option<Own>,
     /// Pages of the pack being written, which the store does not know yet.
     fresh: HashMap<PageHash, u64>,
     counts: Counts,
 }
 
-/// Packs for a new image, which stay at least until this is dropped.
+/// Packs for a new image. Every slot that went through the sink stays until `held` is dropped.
 pub struct Finished {
     pub packs: Vec<PackRef>,
-    pub held: (Option<Image>, Vec<Arc<Pack>>),
+    pub held: Held,
+}
+
+/// What keeps the slots of an image that has no name yet.
+#[derive(Default)]
+pub struct Held {
+    /// Images whose runs the new one takes over.
+    images: Vec<Image>,
+    /// One reader per pack that a page was found in. A held reader keeps every page of its pack,
+    /// also when the pack gets another form meanwhile.
+    packs: HashMap<PackRoot, Arc<Pack>>,
+}
+
+impl Held {
+    fn image(&mut self, image: &Image) {
+        if !self.images.iter().any(|own| Arc::ptr_eq(&own.manifest, &image.manifest)) {
+            self.images.push(image.clone());
+        }
+    }
+
+    fn pack(&mut self, pack: Arc<Pack>) {
+        self.packs.entry(pack.root()).or_insert(pack);
+    }
 }
 
 struct Own {
@@ -61,6 +88,7 @@ impl<'a> Sink<'a> {
         let mut sink = Sink::alone(store);
         sink.shares = true;
         sink.parent = parent.cloned();
+        parent.into_iter().for_each(|parent| sink.held.image(parent));
         Ok(sink)
     }
 
@@ -72,7 +100,7 @@ impl<'a> Sink<'a> {
             parent: None,
             parent_packs: HashMap::new(),
             packs: Vec::new(),
-            found: Vec::new(),
+            held: Held::default(),
             index: HashMap::new(),
             own: None,
             fresh: HashMap::new(),
@@ -111,10 +139,11 @@ impl<'a> Sink<'a> {
         push_run(runs, Run { pack: index, ..run });
     }
 
-    /// Makes runs of another image, whose packs are `packs`, runs of the new one.
-    pub fn refer(&mut self, packs: &[PackRef], runs: &mut [Run]) {
+    /// Makes runs of another image runs of the new one.
+    pub fn refer(&mut self, other: &Image, runs: &mut [Run]) {
+        self.held.image(other);
         for run in runs {
-            run.pack = self.pack_index(packs[run.pack as usize]);
+            run.pack = self.pack_index(other.manifest.meta.packs[run.pack as usize]);
             self.counts.shared += u64::from(run.count);
         }
     }
@@ -160,11 +189,8 @@ impl<'a> Sink<'a> {
         }
         if let Some((pack, slot)) = self.store.find_page(&hash).filter(|_| self.shares) {
             self.counts.shared += 1;
-            let known = self.packs.len();
             let index = self.pack_index(PackRef { root: pack.root(), pages: pack.pages() });
-            if index as usize == known {
-                self.found.push(pack);
-            }
+            self.held.pack(pack);
             return Ok((index, slot));
         }
         if self.own.is_none() {
@@ -189,7 +215,7 @@ impl<'a> Sink<'a> {
             .map_err(|source| Error::Pack { root: "(new)".into(), source })?;
         let index = self.packs.len() as u32;
         // the root is known only when the last page is in
-        let unknown = stasis_image::PackRoot::of(&[]);
+        let unknown = PackRoot::of(&[]);
         self.packs.push(PackRef { root: unknown, pages: 0 });
         Ok(Own { path, writer, index })
     }
@@ -209,7 +235,7 @@ impl<'a> Sink<'a> {
                         .map_err(|error| error.into_error())
                         .doing(|| format!("write {}", path.display()))?;
                     let pack = self.store.adopt_pack(&path, file.inner, summary.root)?;
-                    self.found.push(pack);
+                    self.held.pack(pack);
                     Ok(summary)
                 });
             let summary = written.inspect_err(|_| {
@@ -217,8 +243,7 @@ impl<'a> Sink<'a> {
             })?;
             packs[own.index as usize] = PackRef { root: summary.root, pages: summary.pages };
         }
-        let held = (self.parent.take(), std::mem::take(&mut self.found));
-        Ok(Finished { packs, held })
+        Ok(Finished { packs, held: std::mem::take(&mut self.held) })
     }
 }
 

@@ -57,8 +57,10 @@ impl Store {
         }
         let rewrite = plainly(&pack);
         // a capture may have written the same pack meanwhile, and more of it: that one stays
-        let dead = pack.dead().clone();
-        let same = |known: &Known| known.pack(root).is_none_or(|now| dead.is_within(now.dead()));
+        let old = self.pack_path(root, pack.form());
+        let plain = self.pack_path(root, Form::Plain);
+        let same =
+            |_: &Known| is_at(pack.source(), &old) && (form == Form::Cold || !plain.exists());
         if !self.replace(&rewrite, form, same)? {
             return Ok(Reformed { before, after: before });
         }

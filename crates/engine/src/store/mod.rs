@@ -59,8 +59,9 @@ use std::time::{Duration, Instant};
 pub type Pack = PackReader<File>;
 
 /// An image as it was read or written: its name and what it says. As long as it or a copy of it
-/// lives, the store keeps the image's files.
+/// lives, the store keeps the image's files. Only the store makes one, so whoever has one holds it.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Image {
     pub id: ImageId,
     pub manifest: Arc<Manifest>,
@@ -268,6 +269,11 @@ impl Store {
         let Some(image) = living else { return self.read_image(id) };
         crate::validate::manifest(&image.manifest)?;
         Ok(image)
+    }
+
+    /// An image to be held, not read: from memory if somebody has it.
+    pub fn hold(&self, id: ImageId) -> Result<Image> {
+        self.living(id).map_or_else(|| self.read_image(id), Ok)
     }
 
     fn living(&self, id: ImageId) -> Option<Image> {

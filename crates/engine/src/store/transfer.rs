@@ -158,8 +158,11 @@ impl Store {
     fn import_image(&self, id: ImageId, aside: &Aside) -> Result<Image> {
         let bytes = std::fs::read(&aside.0).doing(|| format!("read {}", aside.0.display()))?;
         let image = Image { id, manifest: Arc::new(self.look(id, &bytes)?) };
+        // held until the image is: a collection must not drop what was just looked at
+        let mut packs = Vec::new();
         for (root, slots) in self.needs(std::slice::from_ref(&image)) {
             let pack = self.pack(root)?;
+            packs.push(pack.clone());
             let lacks = !slots.common(pack.dead()).is_empty()
                 || slots.first_in(pack.pages()..u64::MAX).is_some();
             if lacks {

@@ -54,6 +54,11 @@ impl Files {
         self.gate.write().unwrap_or_else(|poison| poison.into_inner())
     }
 
+    /// Ends the processes whose files these are.
+    pub fn end(&self) {
+        self.inside.end();
+    }
+
     fn changing(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read().unwrap_or_else(|poison| poison.into_inner())
     }
@@ -98,17 +103,38 @@ impl Machine {
         Error::File { machine, path, fault: fault.into() }
     }
 
-    /// Notes that files were changed from outside: a checkpoint follows.
-    fn touched(self: &Arc<Self>, durability: Option<stasis_api::Durability>) -> Result<()> {
-        {
-            let mut work = self.work();
-            work.queue.touched(Instant::now());
-            self.ring(&mut work)?;
+    /// Changes files while no capture looks and the machine does not leave memory, and notes that
+    /// they were changed: a checkpoint follows. How often the machine had fallen back by then;
+    /// `None` if these files are no longer those of the machine.
+    fn change<T>(&self, files: &Arc<Files>, change: impl FnOnce() -> T) -> Option<(T, u64)> {
+        let _changing = files.changing();
+        let is_current =
+            |own: &Option<Arc<Files>>| own.as_ref().is_some_and(|own| Arc::ptr_eq(own, files));
+        if !is_current(&self.work().files) {
+            return None;
         }
+        let changed = change();
+        let mut work = self.work();
+        work.touched();
+        Some((changed, work.falls))
+    }
+
+    /// Waits until what was changed is as durable as is asked for.
+    fn keep_changes(
+        self: &Arc<Self>,
+        path: &str,
+        falls: u64,
+        durability: Option<stasis_api::Durability>,
+    ) -> Result<()> {
         let level = durability.unwrap_or_else(|| self.record().made.durability);
-        match level {
-            stasis_api::Durability::Memory => Ok(()),
-            _ => self.ask(|driver| driver.checkpoint_now()),
+        if level == stasis_api::Durability::Memory {
+            return Ok(());
+        }
+        self.ask(|driver| driver.checkpoint_now())?;
+        match self.work().falls == falls {
+            true => Ok(()),
+            // what was changed went with the memory of the machine
+            false => Err(self.fault(path, Fault::Unsteady)),
         }
     }
 }

@@ -59,20 +59,10 @@ impl Upload {
     pub fn finish(mut self, durability: Option<Durability>) -> Result<FileInfo> {
         const TRIES: usize = 3;
         for _ in 0..TRIES {
-            let own = self.place.files.clone();
-            let named = {
-                let _changing = own.changing();
-                // checked while no capture and no swap can come in between
-                let current = self.machine.work().files.clone();
-                match current {
-                    Some(current) if Arc::ptr_eq(&current, &own) => Some(self.give_name()),
-                    _ => None,
-                }
-            };
-            match named {
-                Some(done) => {
+            match self.machine.change(&self.place.files, || self.give_name()) {
+                Some((done, falls)) => {
                     let info = done.map_err(|fault| self.machine.fault(&self.path, fault))?;
-                    self.machine.touched(durability)?;
+                    self.machine.keep_changes(&self.path, falls, durability)?;
                     self.machine.event_about(EventKind::FilePut, &self.path);
                     return Ok(info);
                 }

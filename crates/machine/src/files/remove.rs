@@ -8,26 +8,29 @@ use stasis_sys::{below, libc, trees};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+/// How often a machine may leave memory meanwhile.
+const TRIES: usize = 3;
+
 impl Machine {
     /// Removes a file, a link, or a directory; one with something in it only if told so.
     pub fn remove_file(self: &Arc<Self>, given: &str, recursive: bool) -> Result<String> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
-        let files = self.files()?;
-        let removed = {
-            let _changing = files.changing();
-            let _as = files.act();
+        for _ in 0..TRIES {
+            let files = self.files()?;
             let remove = || -> std::result::Result<(), Fault> {
+                let _as = files.act();
                 let (parent, name) = path::split(&path)?;
                 let dir = files.open(parent, libc::O_PATH | libc::O_DIRECTORY)?;
                 one(dir.as_fd(), name, recursive)
             };
-            remove()
-        };
-        // some of it may be gone even if the rest would not go
-        self.touched(None)?;
-        removed.map_err(|fault| self.fault(&path, fault))?;
-        self.event_about(EventKind::FileRemoved, &path);
-        Ok(path)
+            let Some((removed, falls)) = self.change(&files, remove) else { continue };
+            // some of it may be gone even if the rest would not go
+            self.keep_changes(&path, falls, None)?;
+            removed.map_err(|fault| self.fault(&path, fault))?;
+            self.event_about(EventKind::FileRemoved, &path);
+            return Ok(path);
+        }
+        Err(self.fault(&path, Fault::Unsteady))
     }
 }
 

@@ -120,7 +120,7 @@ impl Host {
         if saved.is_empty() {
             return Ok(());
         }
-        let image = copy.capture(self)?;
+        let image = copy.capture(self, &from.machine.account())?;
         let lost = || Error::Invalid("the source wrote no pickles".into());
         parcel.pickles = self.contents(&image)?.read(&path, MAX_FILE)?.ok_or_else(lost)?;
         parcel.variables = all.into_iter().filter(|var| saved.contains(&var.name)).collect();
@@ -261,8 +261,8 @@ impl Driver {
         if parcel.files.is_empty() {
             return Ok(Vec::new());
         }
-        let (image, _) = self.current_image()?;
-        let image = self.host.engine.store().read_image(crate::live::parse_image(&image)?)?;
+        let (held, _) = self.current_image()?;
+        let image = self.host.look_into(&held)?;
         let now = host.contents(&image)?;
         let source = host.contents(&parcel.source)?;
         // what differs from the source, and what the target changed since they parted

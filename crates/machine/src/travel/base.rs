@@ -5,9 +5,11 @@
 
 use super::place::Place;
 use crate::error::Result;
+use crate::held::Held;
 use crate::host::Host;
-use crate::live::parse_image;
 use crate::machine::Machine;
+use stasis_store::{HeldImage, MachineId};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A machine on the way to the first of its line, where the line left it, and the image of that.
@@ -20,14 +22,19 @@ struct Step {
 impl Host {
     /// The youngest state that both have in their past, if they are related.
     pub(crate) fn base(&self, left: &Place, right: &Place) -> Result<Option<Place>> {
-        let (left, right) = (self.line(left), self.line(right));
-        let meet = |step: &Step| right.iter().find(|other| other.machine.id == step.machine.id);
+        let all: HashMap<MachineId, Arc<Machine>> =
+            self.machines().into_iter().map(|machine| (machine.id, machine)).collect();
+        let (left, right) = (line(&all, left), line(&all, right));
+        let steps: HashMap<MachineId, &Step> =
+            right.iter().map(|step| (step.machine.id, step)).collect();
+        let meet = |step: &Step| steps.get(&step.machine.id).copied();
         let Some((own, other)) = left.iter().find_map(|step| Some((step, meet(step)?))) else {
             return Ok(None);
         };
         let older = if own.seq <= other.seq { own } else { other };
         let (seq, image) = self.still_there(older)?;
-        let image = self.inner().engine.store().read_image(parse_image(&image)?)?;
+        let held = self.inner().hold(&image, || older.machine.removed())?;
+        let image = self.inner().look_into(&held)?;
         Ok(Some(Place { machine: older.machine.clone(), seq, image }))
     }
 
@@ -39,24 +46,23 @@ impl Host {
         }
         let kept = self.history(&step.machine)?;
         let before = kept.iter().rev().find(|one| Some(one.seq) <= step.seq);
-        let start = || (None, step.machine.record().made.image.clone());
+        let start = || (None, step.machine.record().start_image.clone());
         Ok(before.map_or_else(start, |one| (Some(one.seq), one.image.clone())))
     }
+}
 
-    /// From a state over the machines it branched from to the first one that is still there.
-    fn line(&self, place: &Place) -> Vec<Step> {
-        let mut line = vec![Step {
-            machine: place.machine.clone(),
-            seq: place.seq,
-            image: place.image.id.to_string(),
-        }];
-        let mut made = place.machine.record().made.clone();
-        while let Some(machine) = made.parent_id.and_then(|id| self.by_number(id)) {
-            let next = machine.record().made.clone();
-            let seq = made.parent.and_then(|parent| parent.seq);
-            line.push(Step { machine, seq, image: made.image });
-            made = next;
-        }
-        line
+/// From a state over the machines it branched from to the first one that is still there. A parent
+/// has a smaller number than its branch, so this comes to an end.
+fn line(all: &HashMap<MachineId, Arc<Machine>>, place: &Place) -> Vec<Step> {
+    let image = Held(place.image.clone()).name();
+    let mut line = vec![Step { machine: place.machine.clone(), seq: place.seq, image }];
+    let mut record = place.machine.record().clone();
+    let parent = |id: MachineId, of: MachineId| all.get(&id).filter(|_| id < of).cloned();
+    while let Some(machine) = record.made.parent_id.and_then(|id| parent(id, record.id)) {
+        let next = machine.record().clone();
+        let seq = record.made.parent.and_then(|parent| parent.seq);
+        line.push(Step { machine, seq, image: record.start_image });
+        record = next;
     }
+    line
 }

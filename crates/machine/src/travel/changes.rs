@@ -3,7 +3,7 @@
 //! Which files differ is found by comparing two images, when somebody asks; the answer is kept in
 //! the records with the names of both images, so that it is never taken for another's.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::live::parse_image;
 use crate::machine::Machine;
@@ -63,7 +63,7 @@ impl Host {
         one: &Checkpoint,
         known: Option<Known>,
     ) -> Result<FileChanges> {
-        let start = || machine.record().made.image.clone();
+        let start = || machine.record().start_image.clone();
         let before = before.map_or_else(start, |before| before.image.clone());
         let same = |known: &Known| known.before == before && known.after == one.image;
         if let Some(known) = known.filter(same) {
@@ -80,19 +80,28 @@ impl Host {
     fn files_between(&self, before: &str, after: &str) -> Result<Vec<(String, Difference)>> {
         let engine = &self.inner().engine;
         let read = |name: &str| -> Result<_> {
-            Ok(engine.contents(&engine.store().read_image(parse_image(name)?)?)?)
+            let gone = || Error::Invalid("a checkpoint was given up meanwhile: ask again".into());
+            let held = self.inner().hold(name, gone)?;
+            Ok(engine.contents(&self.inner().look_into(&held)?)?)
         };
         Ok(read(before)?.differences(&read(after)?)?)
     }
 
     /// What a machine takes on the disk with all its checkpoints.
     pub fn disk_use(&self, machine: &Arc<Machine>) -> Result<DiskUse> {
-        let (own, others) = self.inner().store.images_by_owner(machine.id)?;
-        let ids = |names: &[String]| -> Result<Vec<ImageId>> {
+        let ids = |names: Vec<String>| -> Result<Vec<ImageId>> {
             names.iter().map(|name| parse_image(name)).collect()
         };
-        let groups = [("own".to_owned(), ids(&own)?), ("others".to_owned(), ids(&others)?)];
-        let found = self.inner().engine.store().usage(&groups)?;
+        let mut before = None;
+        let found = loop {
+            let (own, others) = self.inner().store.images_by_owner(machine.id)?;
+            let groups = [("own".to_owned(), ids(own)?), ("others".to_owned(), ids(others)?)];
+            match self.inner().engine.store().usage(&groups) {
+                // one of them may have been given up and collected meanwhile
+                Err(_) if before.as_ref() != Some(&groups) => before = Some(groups),
+                found => break found?,
+            }
+        };
         let used = found.first().map(|(_, used)| *used).unwrap_or_default();
         let checkpoints = self.history(machine)?.len() as u64;
         Ok(DiskUse { own_bytes: used.own, shared_bytes: used.shared, checkpoints })

@@ -90,7 +90,15 @@ impl Host {
 
     fn clear(&self, machines: &[Arc<Machine>], best: Option<usize>, keep: bool) -> Result<()> {
         let mut losers = machines.iter().enumerate().filter(|(at, _)| Some(*at) != best && !keep);
-        losers.try_for_each(|(_, machine)| self.remove(machine))
+        losers.try_for_each(|(_, machine)| self.clear_away(machine))
+    }
+
+    /// Removes a machine that somebody else may have removed meanwhile.
+    pub(crate) fn clear_away(&self, machine: &Arc<Machine>) -> Result<()> {
+        match self.remove(machine) {
+            Err(Error::NoMachine(_)) => Ok(()),
+            other => other,
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use super::bundle::{About, Exported, FORMAT, Kept};
 use crate::agent;
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
-use crate::live::parse_image;
 use crate::machine::Machine;
 use stasis_engine::{BundleHead, Image, SectionKind};
 use std::collections::BTreeSet;
@@ -101,7 +100,7 @@ impl Host {
         }
         let made = record.made;
         let start_image = match what.history {
-            true => made.image,
+            true => record.start_image,
             false => record.head_image.clone(),
         };
         let mut about = About {
@@ -173,8 +172,9 @@ impl Host {
         let kept = about.checkpoints.iter().map(|one| one.image.as_str());
         let own = [&*machine.start_image, &*machine.head_image, &*about.template.image];
         let names: BTreeSet<&str> = kept.chain(own).collect();
-        let store = self.inner().engine.store();
-        names.into_iter().map(|name| Ok(store.read_image(parse_image(name)?)?)).collect()
+        let gone = || Error::NoMachine(machine.name.to_string());
+        let held = |name| self.inner().look_into(&self.inner().hold(name, gone)?);
+        names.into_iter().map(held).collect()
     }
 }
 

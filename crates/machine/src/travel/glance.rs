@@ -105,8 +105,7 @@ impl Glance {
     }
 
     /// An image of the copy, with what it wrote.
-    pub fn capture(&mut self, host: &Host) -> Result<Image> {
-        let tree = &self.live()?.tree;
-        Ok(host.inner().engine.capture(tree)?.image)
+    pub fn capture(&mut self, host: &Host, account: &str) -> Result<Image> {
+        Ok(self.live()?.capture(host.inner(), account)?.image)
     }
 }

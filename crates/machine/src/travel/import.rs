@@ -12,11 +12,12 @@ use super::bundle::{About, FORMAT};
 use crate::agent;
 use crate::artifacts::Incoming;
 use crate::error::{Doing, Error, Result};
+use crate::held::Held;
 use crate::host::{Host, check};
 use crate::machine::Machine;
 use stasis_api::{EventKind, Name, Network, Status, Template, Timestamp};
 use stasis_engine::{BundleHead, Image, SectionKind, fault};
-use stasis_store::{Checkpoint, Imported, NewRecord, TemplateRecord};
+use stasis_store::{Checkpoint, HeldImage, Imported, NewRecord, TemplateRecord};
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
@@ -53,14 +54,14 @@ impl Host {
         }
         let imported = self.record_of(account, name, &about, &images)?;
         fault::point("import.laid")?;
-        let record = || Ok(self.inner().store.import_machine(imported)?);
+        let held: Vec<Held> = images.into_values().map(Held).collect();
+        let named: Vec<&dyn HeldImage> = held.iter().map(|one| one as &dyn HeldImage).collect();
+        let record = || Ok(self.inner().store.import_machine(imported, &named)?);
         let machine = self.inner().in_turn(account, || {
             self.inner().admit_machines(account, 1)?;
             Ok(self.insert(self.inner().name_artifacts(artifacts, record)?))
         })?;
         fault::point("import.recorded")?;
-        // held until here, so that no collection could take them
-        drop(images);
         machine.event_at(EventKind::MachineCreated, None);
         Ok(machine)
     }
@@ -186,7 +187,6 @@ impl Host {
             env: machine.env.clone(),
             durability: machine.durability,
             network: Network::None,
-            image: has(&machine.start_image)?,
             parent: about.parent.clone(),
             parent_id: None,
             reseed: false,
@@ -206,6 +206,7 @@ impl Host {
         Ok(Imported {
             made,
             template,
+            start_image: has(&machine.start_image)?,
             head_image: has(&machine.head_image)?,
             head_seq: machine.head_seq,
             next_seq: machine.next_seq,

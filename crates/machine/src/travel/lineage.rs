@@ -9,8 +9,9 @@ use stasis_store::{MachineId, MachineRecord};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Generations that are followed; deeper ones are left out.
-const DEEPEST: usize = 4096;
+/// Generations of one tree; deeper ones are left out. Whoever reads JSON follows only so many: 128
+/// brackets in serde_json, and each generation has two. `ancestors` has all of them.
+const DEEPEST: usize = 60;
 
 impl Host {
     /// A machine's ancestors, branches, and whole family.
@@ -34,7 +35,7 @@ impl Host {
 fn families(records: Vec<MachineRecord>) -> Vec<Relative> {
     let family = Family::of(records);
     let roots = family.members.keys().filter(|id| family.parent(**id).is_none());
-    roots.filter_map(|id| family.relative(*id, 0)).collect()
+    roots.filter_map(|id| family.tree(*id)).collect()
 }
 
 /// What is known of all machines.
@@ -51,8 +52,8 @@ fn family(records: Vec<MachineRecord>, own: MachineId) -> Option<Lineage> {
     while let Some(parent) = family.parent(root) {
         root = parent;
     }
-    let tree = family.relative(root, 0)?;
-    let children = family.relative(own, 0)?.children;
+    let tree = family.tree(root)?;
+    let children = family.tree(own)?.children;
     Some(Lineage { ancestors, children, tree })
 }
 
@@ -60,7 +61,8 @@ impl Family {
     fn of(records: Vec<MachineRecord>) -> Family {
         let mut children: BTreeMap<MachineId, Vec<MachineId>> = BTreeMap::new();
         for record in &records {
-            if let Some(parent) = record.made.parent_id {
+            // a parent is older than its branch: no way down comes back to where it was
+            if let Some(parent) = record.made.parent_id.filter(|parent| *parent < record.id) {
                 children.entry(parent).or_default().push(record.id);
             }
         }
@@ -92,15 +94,33 @@ impl Family {
         found
     }
 
-    fn relative(&self, id: MachineId, depth: usize) -> Option<Relative> {
+    /// A machine with its branches, theirs, and so on. How deep that goes is up to clients, so
+    /// this does not call itself: generation by generation down, and back up.
+    fn tree(&self, root: MachineId) -> Option<Relative> {
+        let mut found = vec![(root, 0)];
+        let mut next = 0;
+        while let Some((id, depth)) = found.get(next).copied() {
+            next += 1;
+            let below = self.children.get(&id).filter(|_| depth < DEEPEST).into_iter().flatten();
+            found.extend(below.map(|child| (*child, depth + 1)));
+        }
+        let mut grown: BTreeMap<MachineId, Vec<Relative>> = BTreeMap::new();
+        for (id, _) in found.into_iter().skip(1).rev() {
+            let Some(one) = self.relative(id, grown.remove(&id)) else { continue };
+            let parent = self.members.get(&id).and_then(|record| record.made.parent_id);
+            grown.entry(parent?).or_default().push(one);
+        }
+        self.relative(root, grown.remove(&root))
+    }
+
+    /// `children` are in the order they were found, last first.
+    fn relative(&self, id: MachineId, children: Option<Vec<Relative>>) -> Option<Relative> {
         let record = self.members.get(&id)?;
-        let below = self.children.get(&id).filter(|_| depth < DEEPEST).into_iter().flatten();
-        let children = below.filter_map(|child| self.relative(*child, depth + 1)).collect();
         Some(Relative {
             machine: record.made.name.clone(),
             from: record.made.parent.as_ref().and_then(|parent| parent.seq),
             seq: record.head_seq,
-            children,
+            children: children.into_iter().flatten().rev().collect(),
         })
     }
 }
@@ -108,6 +128,7 @@ impl Family {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::held::tests::{Named, add_template};
     use proptest::prelude::*;
     use stasis_api::{Durability, Limits, Name, Network, Parent, Timestamp};
     use stasis_store::{NewRecord, Store};
@@ -196,7 +217,6 @@ mod tests {
             env: BTreeMap::new(),
             durability: Durability::Memory,
             network: Network::None,
-            image: "image".into(),
             parent: parent.map(told),
             parent_id: parent.map(|(node, _)| node.id),
             reseed: false,
@@ -208,7 +228,7 @@ mod tests {
         let name = format!("m-{}", model.0.len());
         let from = parent.map(|(at, seq)| (&model.0[at], seq));
         let said = from.map(|(node, seq)| (node.name.clone(), seq));
-        let id = store.add_machine(made(&name, from)).expect("added").id;
+        let id = store.add_machine(made(&name, from), &Named("image".into())).expect("added").id;
         let parent = parent.map(|(at, _)| at);
         model.0.push(Node { id, name, parent, said, there: true });
     }
@@ -243,6 +263,50 @@ mod tests {
         1 + relative.children.iter().map(count).sum::<usize>()
     }
 
+    fn member(id: i64, parent: Option<i64>) -> MachineRecord {
+        let mut made = made(&format!("m-{id}"), None);
+        made.parent_id = parent.map(MachineId);
+        let machine = format!("m-{}", parent.unwrap_or_default()).parse().expect("a name");
+        made.parent = parent.map(|_| Parent { machine, seq: Some(0) });
+        MachineRecord {
+            id: MachineId(id),
+            made,
+            next_seq: 0,
+            start_image: "image".into(),
+            head_image: "image".into(),
+            head_seq: None,
+            freed_seq: None,
+        }
+    }
+
+    /// On a small stack: whoever calls itself for each of them has none left.
+    #[test]
+    fn a_line_of_ten_thousand_branches() {
+        let look = || {
+            let line: Vec<_> =
+                (1..=10_000).map(|id| member(id, (id > 1).then_some(id - 1))).collect();
+            let found = family(line.clone(), MachineId(10_000)).expect("a family");
+            assert_eq!((found.ancestors.len(), found.children.len()), (9_999, 0));
+            assert_eq!(count(&found.tree), DEEPEST + 1);
+            let found = family(line.clone(), MachineId(5_000)).expect("a family");
+            assert_eq!(found.children.iter().map(count).sum::<usize>(), DEEPEST);
+            assert_eq!(families(line).len(), 1);
+        };
+        let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(look);
+        thread.expect("a thread").join().expect("no failure");
+    }
+
+    /// As an older program could write them.
+    #[test]
+    fn machines_that_are_their_own_ancestors() {
+        let records = || vec![member(1, Some(1)), member(2, Some(3)), member(3, Some(2))];
+        for id in 1..=3 {
+            let found = family(records(), MachineId(id)).expect("a family");
+            assert!(count(&found.tree) <= 2 && found.ancestors.len() <= 2, "{found:?}");
+        }
+        assert_eq!(families(records()).iter().map(count).sum::<usize>(), 3);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -252,6 +316,7 @@ mod tests {
         fn as_the_model_says(events in prop::collection::vec(event(), 0..40)) {
             let dir = tempfile::tempdir().expect("a directory");
             let store = Store::open(dir.path()).expect("a store");
+            add_template(&store, "t");
             let mut model = Model::default();
             events.iter().for_each(|event| act(&store, &mut model, event));
             let records = store.machines().expect("records");

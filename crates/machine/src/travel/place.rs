@@ -3,7 +3,6 @@
 
 use crate::error::Result;
 use crate::host::Host;
-use crate::live::parse_image;
 use crate::machine::Machine;
 use stasis_api::Address;
 use stasis_engine::Image;
@@ -25,11 +24,11 @@ impl Host {
     /// A machine's state after an instruction, or now; for the latter a checkpoint is taken if
     /// there is none.
     pub fn place(&self, machine: &Arc<Machine>, seq: Option<u64>) -> Result<Place> {
-        let (image, seq) = match seq {
+        let (held, seq) = match seq {
             Some(seq) => (self.checkpoint_image(machine, seq)?, Some(seq)),
             None => machine.ask(|driver| driver.current_image())?,
         };
-        let image = self.inner().engine.store().read_image(parse_image(&image)?)?;
+        let image = self.inner().look_into(&held)?;
         Ok(Place { machine: machine.clone(), seq, image })
     }
 }

@@ -31,8 +31,9 @@ impl Host {
         let there = |machine: &Arc<Machine>| {
             machines.get(&machine.name()).is_some_and(|own| own.id == machine.id)
         };
-        if !there(branch) || !there(&other) {
-            return Err(Error::Removed(name.to_string()));
+        if let Some(gone) = [branch, &other].into_iter().find(|one| !there(one) || one.is_removed())
+        {
+            return Err(gone.removed());
         }
         fault::point("promote.decided")?;
         self.inner().store.swap_names(branch.id, other.id)?;

@@ -71,6 +71,7 @@ pub fn to_free(checkpoints: &[Checkpoint], rule: &Retention, now: Timestamp) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::held::tests::{Named, add_template};
     use proptest::prelude::*;
 
     fn checkpoint(seq: u64, age: i64, labelled: bool) -> Checkpoint {
@@ -157,7 +158,7 @@ mod tests {
         }
     }
 
-    fn record(name: &str, image: &str) -> stasis_store::NewRecord {
+    fn record(name: &str) -> stasis_store::NewRecord {
         stasis_store::NewRecord {
             name: name.parse().expect("a name"),
             account: "a".into(),
@@ -169,7 +170,6 @@ mod tests {
             env: Default::default(),
             durability: stasis_api::Durability::Memory,
             network: stasis_api::Network::None,
-            image: image.into(),
             parent: None,
             parent_id: None,
             reseed: false,
@@ -185,7 +185,8 @@ mod tests {
                 let seq = model.next;
                 let one = Checkpoint { at: now, ..checkpoint(seq, 0, false) };
                 let one = Checkpoint { image: format!("image {seq}"), ..one };
-                store.add_checkpoint(id, &one).expect("added");
+                let new = stasis_store::NewCheckpoint { seq, at: now, bytes: one.bytes };
+                store.add_checkpoint(id, &Named(one.image.clone()), new).expect("added");
                 model.next += 1;
                 model.head = (one.image.clone(), Some(seq));
                 model.kept.push(one);
@@ -200,7 +201,7 @@ mod tests {
             Event::RollBack(number) => {
                 if let Some(at) = model.pick(*number) {
                     let (image, seq) = (model.kept[at].image.clone(), model.kept[at].seq);
-                    store.roll_back(id, &image, Some(seq)).expect("back");
+                    store.roll_back(id, &Named(image.clone()), Some(seq)).expect("back");
                     model.kept.truncate(at + 1);
                     model.head = (image, Some(seq));
                 }
@@ -209,7 +210,7 @@ mod tests {
                 if let Some(at) = model.pick(*number) {
                     let image = model.kept[at].image.clone();
                     let name = format!("b-{}", model.started.len());
-                    store.add_machine(record(&name, &image)).expect("branched");
+                    store.add_machine(record(&name), &Named(image.clone())).expect("branched");
                     model.started.push(image);
                 }
             }
@@ -241,7 +242,9 @@ mod tests {
         fn records_keep_what_is_reachable(events in prop::collection::vec(event(), 0..40)) {
             let dir = tempfile::tempdir().expect("a directory");
             let store = stasis_store::Store::open(dir.path()).expect("a store");
-            let id = store.add_machine(record("m", "start")).expect("a machine").id;
+            add_template(&store, "t");
+            let start = Named("start".into());
+            let id = store.add_machine(record("m"), &start).expect("a machine").id;
             let head = ("start".to_owned(), None);
             let mut model =
                 Model { kept: Vec::new(), head, next: 0, started: vec!["start".into()] };

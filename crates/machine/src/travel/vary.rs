@@ -85,7 +85,7 @@ impl Host {
         let own = varied.vary.iter().zip(&machines);
         let changed = own.map(|(vary, machine)| self.narrow(machine, vary));
         if let Err(error) = changed.collect::<Result<Vec<()>>>() {
-            machines.iter().try_for_each(|machine| self.remove(machine))?;
+            machines.iter().try_for_each(|machine| self.clear_away(machine))?;
             return Err(error);
         }
         let (tell, told) = mpsc::channel();

@@ -21,6 +21,7 @@ mod published;
 mod quotas;
 mod server;
 mod socket;
+mod storm;
 mod streams;
 mod traces;
 mod transcript;

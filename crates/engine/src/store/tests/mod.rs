@@ -5,6 +5,7 @@ mod collecting;
 mod forms;
 mod importing;
 mod keepers;
+mod model;
 mod open;
 mod property;
 mod race;
@@ -24,6 +25,13 @@ struct Bed {
 impl Bed {
     fn new() -> Bed {
         let dir = TempDir::new().expect("make a directory");
+        Bed { store: Store::open(dir.path()).expect("open a store"), dir }
+    }
+
+    /// In memory: for tests that open many, one after the other.
+    fn in_memory() -> Bed {
+        let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new());
+        let dir = dir.expect("make a directory");
         Bed { store: Store::open(dir.path()).expect("open a store"), dir }
     }
 
