@@ -5,6 +5,7 @@ use crate::error::{Doing, Error, Result};
 use crate::events::{self, About, Events};
 use crate::limits;
 use crate::machine::Machine;
+use crate::names::Names;
 use crate::network;
 use crate::observe::Moment;
 use crate::quota::Accounts;
@@ -16,7 +17,6 @@ use stasis_api::{EventKind, Name, NewMachine, Timestamp, Update};
 use stasis_engine::{Config, Engine, Lazy, WallsConfig};
 use stasis_store::{MachineRecord, NewRecord, Store};
 use stasis_sys::{files, libc};
-use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::{Arc, RwLock};
@@ -29,7 +29,7 @@ const MAX_TAG: usize = 1024;
 
 pub struct Host {
     inner: Arc<Inner>,
-    machines: RwLock<HashMap<Name, Arc<Machine>>>,
+    machines: RwLock<Names>,
     /// Threads that make things ready before anybody asks.
     ahead: Vec<JoinHandle<()>>,
     /// Held as long as this process uses the directory.
@@ -108,11 +108,11 @@ impl Host {
         &self.inner
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Name, Arc<Machine>>> {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Names> {
         self.machines.read().unwrap_or_else(|poison| poison.into_inner())
     }
 
-    pub(crate) fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Name, Arc<Machine>>> {
+    pub(crate) fn write(&self) -> std::sync::RwLockWriteGuard<'_, Names> {
         self.machines.write().unwrap_or_else(|poison| poison.into_inner())
     }
 
@@ -165,21 +165,29 @@ impl Host {
 
     /// Makes a machine known that is recorded.
     pub(crate) fn insert(&self, record: MachineRecord) -> Arc<Machine> {
-        let name = record.made.name.clone();
         let machine = Arc::new(Machine::new(self.inner.clone(), record));
         self.inner.accounts.add(&machine);
-        self.write().insert(name, machine.clone());
+        self.write().insert(&machine);
         machine
     }
 
+    /// A machine of an account. Those of others do not exist for it.
+    pub fn machine_of(&self, account: &str, name: &str) -> Result<Arc<Machine>> {
+        let own = |name: Name| self.read().get(account, &name).cloned();
+        let found = name.parse().ok().and_then(own);
+        found.ok_or_else(|| Error::NoMachine(name.to_owned()))
+    }
+
+    /// The oldest machine of that name, whichever account has it: for programs that own the host,
+    /// never for what a client asks.
     pub fn machine(&self, name: &str) -> Result<Arc<Machine>> {
-        let found = name.parse().ok().and_then(|name: Name| self.read().get(&name).cloned());
+        let found = name.parse().ok().and_then(|name: Name| self.read().any(&name).cloned());
         found.ok_or_else(|| Error::NoMachine(name.to_owned()))
     }
 
     /// All machines, newest first.
     pub fn machines(&self) -> Vec<Arc<Machine>> {
-        let mut all: Vec<_> = self.read().values().cloned().collect();
+        let mut all: Vec<_> = self.read().all().cloned().collect();
         all.sort_by_key(|machine| std::cmp::Reverse(machine.id));
         all
     }
@@ -213,7 +221,7 @@ impl Host {
             work.queue.saved();
             Ok(())
         })?;
-        self.write().retain(|_, own| own.id != machine.id);
+        self.write().remove(machine);
         self.inner.accounts.remove(machine);
         self.inner.store.remove_machine(machine.id)?;
         machine.event_at(EventKind::MachineRemoved, None);

@@ -29,6 +29,7 @@ mod line;
 mod lines;
 mod live;
 mod machine;
+mod names;
 mod network;
 mod observe;
 mod pressure;

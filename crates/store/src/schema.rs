@@ -123,7 +123,54 @@ CREATE TABLE events (
     batch TEXT NOT NULL
 ) STRICT;
 ",
+    NUMBERS_ONCE,
+    NAMES_PER_ACCOUNT,
 ];
+
+/// No number is given to a second machine, also after the newest was removed, and a branch has a
+/// larger number than its parent, so no line of parents leads back to its beginning. Links that
+/// older stores got wrong are cut. Names are unique by an index of their own, which a later step
+/// can replace.
+const NUMBERS_ONCE: &str = "
+CREATE TABLE machines_numbered_once (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    account TEXT NOT NULL,
+    template TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    expires_ms INTEGER,
+    tags TEXT NOT NULL,
+    limits TEXT NOT NULL,
+    env TEXT NOT NULL,
+    durability TEXT NOT NULL,
+    network TEXT NOT NULL,
+    next_seq INTEGER NOT NULL DEFAULT 0,
+    start_image TEXT NOT NULL,
+    head_image TEXT NOT NULL,
+    head_seq INTEGER,
+    parent TEXT,
+    parent_id INTEGER CHECK (parent_id < id),
+    reseed INTEGER NOT NULL DEFAULT 0,
+    retention TEXT,
+    freed_seq INTEGER
+) STRICT;
+INSERT INTO machines_numbered_once
+    SELECT id, name, account, template, created_ms, expires_ms, tags, limits, env, durability,
+           network, next_seq, start_image, head_image, head_seq, parent,
+           CASE WHEN parent_id < id THEN parent_id END, reseed, retention, freed_seq
+    FROM machines;
+DROP TABLE machines;
+ALTER TABLE machines_numbered_once RENAME TO machines;
+CREATE UNIQUE INDEX machines_name ON machines (name);
+CREATE INDEX machines_account ON machines (account, id DESC);
+CREATE INDEX machines_parent ON machines (parent_id) WHERE parent_id IS NOT NULL;
+";
+
+/// Each account has its own names: a name that one account uses is free for every other.
+const NAMES_PER_ACCOUNT: &str = "
+DROP INDEX machines_name;
+CREATE UNIQUE INDEX machines_name ON machines (account, name);
+";
 
 /// Sets a connection up and brings its file to the current form.
 pub fn prepare(connection: &mut Connection) -> Result<()> {
@@ -137,11 +184,14 @@ pub fn prepare(connection: &mut Connection) -> Result<()> {
     if found > known {
         return Err(Error::Newer { found, known });
     }
+    // a table that is written anew is dropped on the way, which must not take what refers to it
+    connection.execute_batch("PRAGMA foreign_keys = OFF")?;
     for (index, step) in STEPS.iter().enumerate().skip(found as usize) {
         let transaction = connection.transaction()?;
         transaction.execute_batch(step)?;
         transaction.pragma_update(None, "user_version", index as i64 + 1)?;
         transaction.commit()?;
     }
+    connection.execute_batch("PRAGMA foreign_keys = ON")?;
     Ok(())
 }
