@@ -13,7 +13,7 @@ use crate::settings::{Dirs, Settings};
 use crate::standby::{self, Standby};
 use crate::traffic::Traffic;
 use crate::warm::{self, Warm};
-use stasis_api::{EventKind, Name, NewMachine, Timestamp, Update};
+use stasis_api::{EventKind, Name, NewMachine, Ranged, Timestamp, Update};
 use stasis_engine::{Config, Engine, Lazy, WallsConfig};
 use stasis_store::{MachineRecord, NewRecord, Store};
 use stasis_sys::{files, libc};
@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 /// Tags of one machine, and bytes in each.
 const MAX_TAGS: usize = 64;
 const MAX_TAG: usize = 1024;
+/// Environment variables of one machine, and bytes in all of them.
+const MAX_ENV: usize = 1000;
+const MAX_ENV_BYTES: usize = 128 << 10;
 
 pub struct Host {
     inner: Arc<Inner>,
@@ -121,6 +124,7 @@ impl Host {
         let limits = stasis_api::Limits { memory_mb: new.memory_mb, ..Default::default() };
         let limits = new.limits.or(limits);
         check(&limits, &new.tags, &new.env)?;
+        new.retention.check()?;
         network::check(new.network)?;
         let template = self.template(new.template.as_deref())?.template;
         let record = NewRecord {
@@ -201,8 +205,13 @@ impl Host {
         made.expires_at = update.expires_at.unwrap_or(made.expires_at);
         made.retention = update.retention.unwrap_or(made.retention);
         check(&made.limits, &made.tags, &made.env)?;
-        self.inner.store.set_machine(machine.id, &made)?;
-        machine.record().made = made;
+        made.retention.check()?;
+        let _held = self.inner.in_turn(&machine.account(), || {
+            let held = self.inner.admit_memory_change(machine, made.limits)?;
+            self.inner.store.set_machine(machine.id, &made)?;
+            machine.record().made = made;
+            Ok(held)
+        })?;
         machine.event_at(EventKind::MachineUpdated, None);
         // between instructions: limits of a running one change when it has ended
         machine.ask(|driver| driver.apply_limits())
@@ -307,16 +316,20 @@ pub(crate) fn check(
     tags: &std::collections::BTreeMap<String, String>,
     env: &std::collections::BTreeMap<String, String>,
 ) -> Result<()> {
+    limits.check()?;
     let long = |(key, value): (&String, &String)| key.len() > MAX_TAG || value.len() > MAX_TAG;
     let odd = |key: &String| key.is_empty() || key.contains(['=', '\0']);
-    let fault = match limits.fault() {
-        Some(fault) => fault,
-        None if tags.len() > MAX_TAGS => "a machine has at most 64 tags",
-        None if tags.iter().any(long) => "a tag's name and value have at most 1024 bytes each",
-        None if env.keys().any(odd) || env.values().any(|value| value.contains('\0')) => {
+    let env_bytes: usize = env.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let fault = match () {
+        () if tags.len() > MAX_TAGS => "a machine has at most 64 tags",
+        () if tags.iter().any(long) => "a tag's name and value have at most 1024 bytes each",
+        () if env.keys().any(odd) || env.values().any(|value| value.contains('\0')) => {
             "an environment variable has a name without `=`, and no NUL bytes"
         }
-        None => return Ok(()),
+        () if env.len() > MAX_ENV || env_bytes > MAX_ENV_BYTES => {
+            "a machine has at most 1000 environment variables, of 128 KiB in all"
+        }
+        () => return Ok(()),
     };
     Err(Error::Invalid(fault.to_owned()))
 }
