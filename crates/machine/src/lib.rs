@@ -23,6 +23,7 @@ mod feed;
 mod files;
 mod history;
 mod host;
+mod large;
 mod life;
 mod limits;
 mod line;
