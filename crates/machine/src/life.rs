@@ -128,7 +128,10 @@ impl Driver {
             // nothing ran since: it is the same state, but for files and what a wake made fresh
             None => self.host.store.set_head(self.machine.id, &image, seq)?,
             Some(seq) => {
-                let (at, bytes) = (Timestamp::now(), captured.pages.new * PAGE);
+                // a page counts whether or not another machine has the same: what an account is
+                // told must not depend on what others keep
+                let pages = captured.pages.new + captured.pages.elsewhere;
+                let (at, bytes) = (Timestamp::now(), pages * PAGE);
                 let new = Checkpoint { seq, image: image.clone(), at, bytes, label: None };
                 self.host.store.add_checkpoint(self.machine.id, &new)?;
             }
