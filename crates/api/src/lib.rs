@@ -15,6 +15,7 @@ mod forever;
 mod instruction;
 mod machine;
 mod name;
+mod range;
 mod service;
 mod template;
 mod travel;
@@ -34,6 +35,7 @@ pub use instruction::{
 pub use jiff::Timestamp;
 pub use machine::{Durability, Limits, Machine, Network, NewMachine, Parent, State, Update, Usage};
 pub use name::{Name, NameError};
+pub use range::{OutOfRange, RANGES, Ranged, SEQ, Span, WHOLE, within};
 pub use service::{
     Accepted, BranchRequest, Branches, BuildLine, BuildTemplate, Cancelled, CheckStore, Code,
     Complete, Completions, ExecRequest, Filter, Health, InstructionList, Interrupted, MachineList,

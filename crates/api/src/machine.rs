@@ -51,20 +51,6 @@ impl Limits {
             disk_mb: self.disk_mb.or(other.disk_mb),
         }
     }
-
-    /// Why these cannot be limits of a machine.
-    pub fn fault(&self) -> Option<&'static str> {
-        let low = |value: Option<u64>, least| value.is_some_and(|value| value < least);
-        match self {
-            _ if low(self.memory_mb, 64) => Some("memory_mb must be at least 64"),
-            _ if self.cpus.is_some_and(|n| !(0.01..=1024.0).contains(&n)) => {
-                Some("cpus must be between 0.01 and 1024")
-            }
-            _ if low(self.pids, 4) => Some("pids must be at least 4"),
-            _ if low(self.disk_mb, 1) => Some("disk_mb must be at least 1"),
-            _ => None,
-        }
-    }
 }
 
 /// What to make.

@@ -1,6 +1,7 @@
 //! What the service's routes take and give around machines and instructions.
 
 use crate::machine::nullable;
+use crate::range::{OutOfRange, TIMEOUT, within};
 use crate::{Chunk, Durability, Exec, Instruction, Machine, Name, State, Template, Timeout};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -106,7 +107,7 @@ pub struct ExecRequest {
 
 impl ExecRequest {
     /// As machines take it; otherwise what is wrong with it.
-    pub fn exec(self) -> Result<Exec, String> {
+    pub fn exec(self) -> Result<Exec, OutOfRange> {
         Ok(Exec {
             code: self.instruction.code,
             timeout: timeout(self.instruction.timeout_seconds)?,
@@ -118,13 +119,13 @@ impl ExecRequest {
 }
 
 /// How long something may run, as clients say it; otherwise what is wrong with it.
-pub fn timeout(given: Option<Option<f64>>) -> Result<Timeout, String> {
-    match given {
-        None => Ok(Timeout::Default),
-        Some(None) => Ok(Timeout::Never),
-        Some(Some(seconds)) if seconds >= 0.0 => Ok(Timeout::Seconds(seconds)),
-        Some(Some(seconds)) => Err(format!("timeout_seconds cannot be {seconds}")),
-    }
+pub fn timeout(given: Option<Option<f64>>) -> Result<Timeout, OutOfRange> {
+    within("timeout_seconds", &given, TIMEOUT)?;
+    Ok(match given {
+        None => Timeout::Default,
+        Some(None) => Timeout::Never,
+        Some(Some(seconds)) => Timeout::Seconds(seconds),
+    })
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

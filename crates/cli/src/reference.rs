@@ -108,9 +108,10 @@ fn settings(text: &mut String) {
          | key | environment | default | is |\n|---|---|---|---|\n",
     );
     for key in KEYS.iter() {
-        // where the home directory is differs from user to user
+        // what differs from host to host
         let default = match key.name {
             "data_dir" => "$XDG_DATA_HOME/stasis".to_owned(),
+            "limits.cpus" => "three quarters of the host's".to_owned(),
             _ => (key.default)().map_or_else(|| "none".to_owned(), |value| value.to_string()),
         };
         let _ =

@@ -103,7 +103,7 @@ fn mistakes_are_told_before_anything_is_started() {
 #[test]
 fn settings_and_where_they_came_from() {
     let mut world = World::new();
-    let file = "timeout_seconds = 2.5\ntoken = 'ab.secret'\n[limits]\npids = 9\n";
+    let file = "timeout_seconds = 2.5\ntoken = 'ab.secret'\n[limits]\npids = 9\ncpus = 1.5\n";
     std::fs::create_dir_all(world.path(".config/stasis")).unwrap();
     std::fs::write(world.path(".config/stasis/config.toml"), file).unwrap();
     world.set("STASIS_LINGER_SECONDS", "none");

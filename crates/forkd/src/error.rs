@@ -21,6 +21,7 @@ impl Error {
             let status = match error.problem() {
                 Problem::NotFound => 404,
                 Problem::TooMany | Problem::Unavailable => 503,
+                Problem::Invalid => 400,
                 _ => 500,
             };
             Error::new(status, format!("{what}: {error}"))

@@ -41,7 +41,7 @@ impl Spawn {
 impl Forkd {
     pub(crate) fn sandbox(&self, account: &str, id: &str) -> Result<Arc<Machine>> {
         let missing = || Error::new(404, format!("sandbox {id} not found"));
-        let found = self.host.machine(id).ok().filter(|one| one.account() == account);
+        let found = self.host.machine_of(account, id).ok();
         let found = found.filter(|one| {
             tag(one, KIND).as_deref() == Some(SANDBOX) && tag(one, SUSPENDED).is_none()
         });

@@ -365,8 +365,9 @@ impl Driver {
                 Heard::Stderr(bytes) => self.push(lines.take(Stream::Stderr, &bytes)),
                 Heard::Report(Report::Awake { changed, .. }) => self.note_fresh(&changed),
                 Heard::Report(Report::Display { seq: own, data, .. }) if own == seq => {
+                    let account = self.machine.account();
                     if let Some(feed) = &mut self.machine.work().feed {
-                        feed.show(data);
+                        feed.show(&account, data);
                     }
                     self.machine.tell();
                 }

@@ -24,6 +24,8 @@ pub enum Error {
     TemplateInUse(String, u64),
     #[error("{0}")]
     Invalid(String),
+    #[error(transparent)]
+    OutOfRange(#[from] stasis_api::OutOfRange),
     #[error("the machine does not fit here: {0}")]
     Unfit(String),
     #[error(transparent)]
@@ -69,6 +71,7 @@ impl Error {
             Error::NoTemplate(_) => "template.not_found",
             Error::TemplateInUse(..) => "template.in_use",
             Error::Invalid(_) => "request.invalid",
+            Error::OutOfRange(_) => stasis_api::OutOfRange::CODE,
             Error::Unfit(_) => "import.unfit",
             Error::Bundle(error) => error.code(),
             Error::Unsupported(..) => "request.unsupported",
@@ -95,7 +98,7 @@ impl Error {
             | Error::NoFile { .. }
             | Error::NoTemplate(_) => Problem::NotFound,
             Error::File { fault, .. } => fault.problem(),
-            Error::Invalid(_) | Error::Bundle(_) => Problem::Invalid,
+            Error::Invalid(_) | Error::OutOfRange(_) | Error::Bundle(_) => Problem::Invalid,
             // what its code holds stands against it: nothing of ours is broken
             Error::Unfit(_) | Error::Engine(stasis_engine::Error::Refused { .. }) => {
                 Problem::Conflict
@@ -129,14 +132,18 @@ impl Error {
             Error::Waiting(_) => "wait until they are over, or cancel them",
             Error::NoTemplate(_) => "`stasis template list` shows those there are",
             Error::TemplateInUse(..) => "remove those machines first",
-            Error::Invalid(_) => "/docs of a service shows what each request takes",
+            Error::Invalid(_) | Error::OutOfRange(_) => {
+                "/docs of a service shows what each request takes"
+            }
             Error::Unfit(_) => "import it on a host like the one it comes from",
             Error::Bundle(error) => error.hint(),
             Error::Unsupported(..) => "`stasis doctor` says what is missing, and what mends it",
             Error::QueueFull(..) => "wait for one to end, or cancel what waits",
             Error::OverQuota { what, .. } => match *what {
                 "MB of memory" => "machines that do nothing are moved out of memory: try again",
-                "instructions" => "wait for some to end, or cancel what waits",
+                "instructions" | "MB of code that waits" => {
+                    "wait for some to end, or cancel what waits"
+                }
                 _ => "remove machines that are not needed",
             },
             Error::Removed(_) => "make another one, or use another name",

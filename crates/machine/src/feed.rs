@@ -1,5 +1,6 @@
 //! What an instruction has put out so far, for those who follow it while it runs.
 
+use crate::large;
 use stasis_api::{Chunk, Data, Shown};
 
 /// Output of the instruction that runs now.
@@ -11,10 +12,13 @@ pub struct Feed {
     /// How many chunks are in the records already.
     pub saved: usize,
     shown_bytes: usize,
+    room: large::Shown,
 }
 
 /// Everything shown by one instruction, at most.
-const MAX_SHOWN: usize = 64 << 20;
+const MAX_SHOWN: usize = 16 << 20;
+/// What each display takes besides its contents.
+const EACH: usize = 200;
 
 impl Feed {
     pub fn new(seq: u64) -> Feed {
@@ -22,11 +26,11 @@ impl Feed {
     }
 
     /// Adds something shown; what exceeds the bound is replaced by a word about it.
-    pub fn show(&mut self, data: Data) {
-        let bytes: usize = data.values().map(|value| value.to_string().len()).sum();
+    pub fn show(&mut self, account: &str, data: Data) {
+        let bytes: usize = data.values().map(|value| value.to_string().len() + EACH).sum();
         let after = self.chunks.len() as u64;
         let fits = self.shown_bytes + bytes <= MAX_SHOWN && self.shown.len() < 1000;
-        if fits {
+        if fits && self.room.grow(account, bytes) {
             self.shown_bytes += bytes;
             self.shown.push(Shown { after, data });
         } else if self.shown.len() <= 1000 {

@@ -6,6 +6,7 @@ use crate::events::{self, About, Events};
 use crate::held::Held;
 use crate::limits;
 use crate::machine::Machine;
+use crate::names::Names;
 use crate::network;
 use crate::observe::Moment;
 use crate::quota::Accounts;
@@ -13,11 +14,10 @@ use crate::settings::{Dirs, Settings};
 use crate::standby::{self, Standby};
 use crate::traffic::Traffic;
 use crate::warm::{self, Warm};
-use stasis_api::{EventKind, Name, NewMachine, Timestamp, Update};
+use stasis_api::{EventKind, Name, NewMachine, Ranged, Timestamp, Update};
 use stasis_engine::{Config, Engine, Lazy, Turns, WallsConfig};
 use stasis_store::{MachineRecord, NewRecord, Store};
 use stasis_sys::{files, libc};
-use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::{Arc, RwLock};
@@ -27,10 +27,13 @@ use std::time::{Duration, Instant};
 /// Tags of one machine, and bytes in each.
 const MAX_TAGS: usize = 64;
 const MAX_TAG: usize = 1024;
+/// Environment variables of one machine, and bytes in all of them.
+const MAX_ENV: usize = 1000;
+const MAX_ENV_BYTES: usize = 128 << 10;
 
 pub struct Host {
     inner: Arc<Inner>,
-    machines: RwLock<HashMap<Name, Arc<Machine>>>,
+    machines: RwLock<Names>,
     /// Threads that make things ready before anybody asks.
     ahead: Vec<JoinHandle<()>>,
     /// Held as long as this process uses the directory.
@@ -112,11 +115,11 @@ impl Host {
         &self.inner
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Name, Arc<Machine>>> {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Names> {
         self.machines.read().unwrap_or_else(|poison| poison.into_inner())
     }
 
-    pub(crate) fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Name, Arc<Machine>>> {
+    pub(crate) fn write(&self) -> std::sync::RwLockWriteGuard<'_, Names> {
         self.machines.write().unwrap_or_else(|poison| poison.into_inner())
     }
 
@@ -125,6 +128,7 @@ impl Host {
         let limits = stasis_api::Limits { memory_mb: new.memory_mb, ..Default::default() };
         let limits = new.limits.or(limits);
         check(&limits, &new.tags, &new.env)?;
+        new.retention.check()?;
         network::check(new.network)?;
         let template = self.template(new.template.as_deref())?.template;
         let no_template = || Error::NoTemplate(template.name.clone());
@@ -174,40 +178,46 @@ impl Host {
 
     /// Makes a machine known that is recorded.
     pub(crate) fn insert(&self, record: MachineRecord) -> Arc<Machine> {
-        let name = record.made.name.clone();
         let machine = Arc::new(Machine::new(self.inner.clone(), record));
         self.inner.accounts.add(&machine);
-        self.write().insert(name, machine.clone());
+        self.write().insert(&machine);
         machine
     }
 
+    /// A machine of an account. Those of others do not exist for it.
+    pub fn machine_of(&self, account: &str, name: &str) -> Result<Arc<Machine>> {
+        let own = |name: Name| self.read().get(account, &name).cloned();
+        let found = name.parse().ok().and_then(own).filter(|machine| !machine.is_removed());
+        found.ok_or_else(|| Error::NoMachine(name.to_owned()))
+    }
+
+    /// The oldest machine of that name, whichever account has it: for programs that own the host,
+    /// never for what a client asks.
     pub fn machine(&self, name: &str) -> Result<Arc<Machine>> {
-        let found = name.parse().ok().and_then(|name: Name| self.read().get(&name).cloned());
+        let found = name.parse().ok().and_then(|name: Name| self.read().any(&name).cloned());
         let found = found.filter(|machine| !machine.is_removed());
         found.ok_or_else(|| Error::NoMachine(name.to_owned()))
     }
 
     /// All machines, newest first.
     pub fn machines(&self) -> Vec<Arc<Machine>> {
-        let mut all: Vec<_> = self.read().values().cloned().collect();
+        let mut all: Vec<_> = self.read().all().cloned().collect();
         all.sort_by_key(|machine| std::cmp::Reverse(machine.id));
         all
     }
 
     /// Changes tags, limits, durability or expiry.
     pub fn update(&self, machine: &Arc<Machine>, update: Update) -> Result<()> {
-        // held until it is written: names may be exchanged, and others may change the same
-        let mut record = machine.record();
-        let mut made = record.made.clone();
-        made.tags = update.tags.unwrap_or(made.tags);
-        made.limits = update.limits.map_or(made.limits, |limits| limits.or(made.limits));
-        made.durability = update.durability.unwrap_or(made.durability);
-        made.expires_at = update.expires_at.unwrap_or(made.expires_at);
-        made.retention = update.retention.unwrap_or(made.retention);
-        check(&made.limits, &made.tags, &made.env)?;
-        self.inner.store.set_machine(machine.id, &made)?;
-        record.made = made;
-        drop(record);
+        let _held = self.inner.in_turn(&machine.account(), || {
+            let wanted = updated(&machine.record().made, &update)?;
+            let held = self.inner.admit_memory_change(machine, wanted.limits)?;
+            // locked until it is written: names may be exchanged, and others may change the same
+            let mut record = machine.record();
+            let made = updated(&record.made, &update)?;
+            self.inner.store.set_machine(machine.id, &made)?;
+            record.made = made;
+            Ok(held)
+        })?;
         machine.event_at(EventKind::MachineUpdated, None);
         // between instructions: limits of a running one change when it has ended
         machine.ask(|driver| driver.apply_limits())
@@ -217,7 +227,7 @@ impl Host {
     pub fn remove(&self, machine: &Arc<Machine>) -> Result<()> {
         machine.leave()?;
         self.inner.store.remove_machine(machine.id).inspect_err(|_| machine.stay())?;
-        self.write().retain(|_, own| own.id != machine.id);
+        self.write().remove(machine);
         self.inner.accounts.remove(machine);
         machine.event_at(EventKind::MachineRemoved, None);
         machine.observe(Moment::Removed);
@@ -300,21 +310,39 @@ impl Inner {
     }
 }
 
+/// A record with the changes a client asks for, if they are within their ranges.
+fn updated(made: &NewRecord, update: &Update) -> Result<NewRecord> {
+    let mut made = made.clone();
+    let Update { tags, limits, durability, expires_at, retention } = update.clone();
+    made.tags = tags.unwrap_or(made.tags);
+    made.limits = limits.map_or(made.limits, |limits| limits.or(made.limits));
+    made.durability = durability.unwrap_or(made.durability);
+    made.expires_at = expires_at.unwrap_or(made.expires_at);
+    made.retention = retention.unwrap_or(made.retention);
+    check(&made.limits, &made.tags, &made.env)?;
+    made.retention.check()?;
+    Ok(made)
+}
+
 pub(crate) fn check(
     limits: &stasis_api::Limits,
     tags: &std::collections::BTreeMap<String, String>,
     env: &std::collections::BTreeMap<String, String>,
 ) -> Result<()> {
+    limits.check()?;
     let long = |(key, value): (&String, &String)| key.len() > MAX_TAG || value.len() > MAX_TAG;
     let odd = |key: &String| key.is_empty() || key.contains(['=', '\0']);
-    let fault = match limits.fault() {
-        Some(fault) => fault,
-        None if tags.len() > MAX_TAGS => "a machine has at most 64 tags",
-        None if tags.iter().any(long) => "a tag's name and value have at most 1024 bytes each",
-        None if env.keys().any(odd) || env.values().any(|value| value.contains('\0')) => {
+    let env_bytes: usize = env.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let fault = match () {
+        () if tags.len() > MAX_TAGS => "a machine has at most 64 tags",
+        () if tags.iter().any(long) => "a tag's name and value have at most 1024 bytes each",
+        () if env.keys().any(odd) || env.values().any(|value| value.contains('\0')) => {
             "an environment variable has a name without `=`, and no NUL bytes"
         }
-        None => return Ok(()),
+        () if env.len() > MAX_ENV || env_bytes > MAX_ENV_BYTES => {
+            "a machine has at most 1000 environment variables, of 128 KiB in all"
+        }
+        () => return Ok(()),
     };
     Err(Error::Invalid(fault.to_owned()))
 }

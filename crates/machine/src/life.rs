@@ -137,7 +137,10 @@ impl Driver {
             // nothing ran since: it is the same state, but for files and what a wake made fresh
             None => self.host.store.set_head(self.machine.id, &image, seq)?,
             Some(seq) => {
-                let (at, bytes) = (Timestamp::now(), captured.pages.new * PAGE);
+                // a page counts whether or not another machine has the same: what an account is
+                // told must not depend on what others keep
+                let pages = captured.pages.new + captured.pages.elsewhere;
+                let (at, bytes) = (Timestamp::now(), pages * PAGE);
                 let new = NewCheckpoint { seq, at, bytes };
                 self.host.store.add_checkpoint(self.machine.id, &image, new)?;
             }

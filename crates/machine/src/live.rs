@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// The longest an agent may take to answer anything but an instruction.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a machine with a long report under way is left alone.
+const STALLED: Duration = Duration::from_millis(20);
+
 pub struct Live {
     pub tree: Tree,
     pub line: Line,
@@ -59,8 +62,13 @@ impl Live {
 
     /// Waits until the machine says something, the bell rings, or the time has come.
     pub fn wait(&mut self, bell: &File, until: Option<Instant>) -> Result<Vec<Heard>> {
+        self.line.settle();
+        let (stalled, long) = (self.line.is_stalled(), self.line.is_long());
         let [control, stdout, stderr] = self.line.descriptors();
+        // one that has to wait for room is looked at again soon, and not before
+        let control = if stalled { bell.as_fd() } else { control };
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = if long { Some(left.unwrap_or(STALLED).min(STALLED)) } else { left };
         // rounded up: a wait that ends early is one that is made twice
         let ms = left.map_or(-1, |left| left.as_micros().div_ceil(1000).min(60_000) as i32);
         let polled = fds::poll_many(&[bell.as_fd(), control, stdout, stderr], ms);
@@ -70,7 +78,7 @@ impl Live {
         }
         let mut heard = Vec::new();
         self.hear_output(&mut heard, ready[2], ready[3])?;
-        if ready[1] {
+        if ready[1] || long {
             self.hear_control(&mut heard);
         }
         Ok(heard)

@@ -1,18 +1,20 @@
 //! What an account may have: machines, memory, instructions, disk.
 //!
 //!   submit ─┐                       ┌─► refused: 429, and idle machines leave memory
-//!   wake ───┼─► the account's turn ─┤
+//!   wake ───┤                       │
+//!   update ─┼─► the account's turn ─┤
 //!   create ─┘                       └─► done, before the next of the account is looked at
 //!
 //! Looked at where something is added, so that no way in goes around it. Memory counts as what
 //! machines in memory, or on their way there, may take; when it is used up, the account's own
 //! machines that do nothing leave memory, so that a second try succeeds. Disk counts what
-//! checkpoints added to the store, and artifacts.
+//! checkpoints added to the store, and artifacts. Code that waits is held in memory, so its bytes
+//! are bounded too, for every account.
 
 use crate::error::{Error, Result};
 use crate::host::{Host, Inner};
 use crate::machine::Machine;
-use stasis_api::State;
+use stasis_api::{Limits, State};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -20,6 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 const FIRST: &str = "root";
 /// Instructions of one account that may run or wait, whatever its quota.
 const PENDING: u64 = 10_000;
+/// Bytes of code of one account that may wait, whatever its quota.
+const PENDING_CODE: u64 = 128 << 20;
 
 /// Absent means no bound.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,6 +55,31 @@ pub(crate) struct Account {
     /// Those that have had something to do since it was last asked.
     busy: Mutex<Members>,
     turn: Mutex<()>,
+    /// What machines in memory may still take while a lower limit is on its way to them, in MB.
+    held: Mutex<Vec<(i64, u64)>>,
+}
+
+/// A machine counts with this much memory as long as this lives, whatever its record says.
+pub(crate) struct Held {
+    account: Arc<Account>,
+    machine: i64,
+    mb: u64,
+}
+
+impl Held {
+    fn new(account: Arc<Account>, machine: i64, mb: u64) -> Held {
+        lock(&account.held).push((machine, mb));
+        Held { account, machine, mb }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut held = lock(&self.account.held);
+        if let Some(at) = held.iter().position(|one| *one == (self.machine, self.mb)) {
+            held.swap_remove(at);
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -82,28 +111,36 @@ impl Account {
         lock(&self.members).values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Instructions that run or wait, if this machine is about to have one.
-    fn pending_with(&self, machine: &Arc<Machine>) -> u64 {
+    /// Instructions that run or wait, and bytes of code that wait, if this machine is about to
+    /// have one.
+    fn pending_with(&self, machine: &Arc<Machine>) -> (u64, u64) {
         let mut busy = lock(&self.busy);
-        let mut pending = 0;
-        busy.retain(|_, machine| {
-            let own = machine.upgrade().map_or(0, |machine| machine.pending() as u64);
+        let (mut pending, mut code) = (0, 0);
+        let mut count = |machine: &Machine| {
+            let own = machine.pending() as u64;
             pending += own;
+            code += machine.waiting_code();
             own > 0
-        });
+        };
+        busy.retain(|_, machine| machine.upgrade().is_some_and(|machine| count(&machine)));
         busy.entry(machine.id.0).or_insert_with(|| {
-            pending += machine.pending() as u64;
+            count(machine);
             Arc::downgrade(machine)
         });
-        pending
+        (pending, code)
     }
 
     /// What machines in memory, or on their way there, may take; but for one.
     fn memory_mb(&self, but: Option<&Machine>) -> u64 {
         let others =
             self.machines().into_iter().filter(|own| but.is_none_or(|but| own.id != but.id));
-        let there = others.filter(|own| own.state() != State::Swapped || own.pending() > 0);
-        there.map(|own| own.memory_mb().unwrap_or(0)).sum()
+        let held = lock(&self.held);
+        let there = others.filter(|own| is_there(own));
+        let most = |own: Arc<Machine>| {
+            let held = held.iter().filter(|(id, _)| *id == own.id.0).map(|(_, mb)| *mb).max();
+            own.memory_mb().max(held).unwrap_or(0)
+        };
+        there.map(most).sum()
     }
 
     /// Moves machines that do nothing out of memory, without waiting for it.
@@ -115,6 +152,11 @@ impl Account {
             }
         }
     }
+}
+
+/// Whether a machine is in memory, or on its way there.
+fn is_there(machine: &Machine) -> bool {
+    machine.state() != State::Swapped || machine.pending() > 0
 }
 
 impl Inner {
@@ -156,9 +198,13 @@ impl Inner {
         let name = machine.account();
         let account = self.accounts.of(&name);
         let most = self.quota_of(&name).instructions.unwrap_or(PENDING).min(PENDING);
-        let used = account.pending_with(machine);
+        let (used, code) = account.pending_with(machine);
         if used >= most {
             return Err(Error::OverQuota { account: name, what: "instructions", used, most });
+        }
+        if code >= PENDING_CODE {
+            let (what, used, most) = ("MB of code that waits", code >> 20, PENDING_CODE >> 20);
+            return Err(Error::OverQuota { account: name, what, used, most });
         }
         if self.quota_of(&name) == Quota::default() {
             return Ok(());
@@ -171,12 +217,34 @@ impl Inner {
     pub(crate) fn admit_memory(&self, machine: &Machine) -> Result<()> {
         let name = machine.account();
         let Some(most) = self.quota_of(&name).memory_mb else { return Ok(()) };
-        if machine.state() != State::Swapped || machine.pending() > 0 {
+        if is_there(machine) {
             return Ok(());
         }
+        self.fits_memory(name, machine, machine.memory_mb().unwrap_or(0), most)
+    }
+
+    /// Whether a machine's memory limit may become another one. One that is out of memory may have
+    /// any: it is looked at when it comes back. The machine counts with the higher of the two
+    /// limits until what this gives is dropped, which is when the new one is in force.
+    pub(crate) fn admit_memory_change(&self, machine: &Machine, limits: Limits) -> Result<Held> {
+        let name = machine.account();
+        let account = self.accounts.of(&name);
+        let old = machine.memory_mb().unwrap_or(0);
+        let new = limits.or(self.settings.limits).memory_mb.unwrap_or(0);
+        if let Some(most) = self.quota_of(&name).memory_mb
+            && new > old
+            && is_there(machine)
+        {
+            self.fits_memory(name, machine, new, most)?;
+        }
+        Ok(Held::new(account, machine.id.0, old.max(new)))
+    }
+
+    /// Whether a machine with this memory fits beside the account's others that are in memory.
+    fn fits_memory(&self, name: String, machine: &Machine, own: u64, most: u64) -> Result<()> {
         let account = self.accounts.of(&name);
         let used = account.memory_mb(Some(machine));
-        if used + machine.memory_mb().unwrap_or(0) <= most {
+        if used.saturating_add(own) <= most {
             return Ok(());
         }
         account.make_room();

@@ -48,6 +48,13 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Processors of a machine unless somebody says otherwise: three quarters of the host's, and
+    /// at least one, so that one machine that is busy leaves some for the service.
+    pub fn default_cpus() -> f64 {
+        let all = std::thread::available_parallelism().map_or(1, |count| count.get());
+        (all as f64 * 0.75).max(1.0)
+    }
+
     pub fn new(data_dir: PathBuf, spawner: PathBuf) -> Settings {
         Settings {
             data_dir,
@@ -56,7 +63,7 @@ impl Settings {
             timeout: Some(Duration::from_secs(15)),
             limits: Limits {
                 memory_mb: Some(4096),
-                cpus: None,
+                cpus: Some(Settings::default_cpus()),
                 pids: Some(512),
                 disk_mb: Some(8192),
             },

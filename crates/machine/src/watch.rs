@@ -23,6 +23,11 @@ impl Machine {
         work.queue.waiting() + usize::from(work.running.is_some())
     }
 
+    /// Bytes of code that waits.
+    pub(crate) fn waiting_code(&self) -> u64 {
+        self.work().execs.values().map(|exec| exec.code.len() as u64).sum()
+    }
+
     /// The memory it may use, if that has a bound.
     pub fn memory_mb(&self) -> Option<u64> {
         self.record().made.limits.or(self.host.settings.limits).memory_mb

@@ -80,9 +80,7 @@ impl Wanted {
 impl Call {
     /// A machine of the caller's. Those of others are not there.
     pub fn machine(&self, name: &str) -> Result<Arc<Machine>> {
-        let found = self.host.machine(name)?;
-        let own = found.account() == self.account;
-        own.then_some(found).ok_or_else(|| stasis_machine::Error::NoMachine(name.to_owned()).into())
+        Ok(self.host.machine_of(&self.account, name)?)
     }
 
     /// The caller's machines, newest first.

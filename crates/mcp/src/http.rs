@@ -15,7 +15,7 @@ use crate::{legacy, sse};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -56,6 +56,8 @@ pub struct McpOptions {
     pub session_idle: Duration,
     /// Bytes of one request.
     pub max_body: usize,
+    /// Whose requests those are that come without an account; refused, if absent.
+    pub anonymous: Option<Account>,
     /// Serves what the protocol's conformance suite calls, beside our tools: for tests only.
     pub conformance: bool,
     /// Instructions and descriptions in place of ours.
@@ -72,10 +74,18 @@ impl Default for McpOptions {
             max_sessions: 1000,
             session_idle: Duration::from_secs(3600),
             max_body: 20 << 20,
+            anonymous: Some(Account::default()),
             conformance: false,
             words: Arc::default(),
             turns: Turns::default(),
         }
+    }
+}
+
+impl McpOptions {
+    /// Whose request it is, if that is known.
+    pub fn account(&self, extensions: &Extensions) -> Option<Account> {
+        extensions.get::<Account>().cloned().or_else(|| self.anonymous.clone())
     }
 }
 
@@ -126,7 +136,9 @@ async fn handle(
     if is_own_page(request.headers()) {
         request.headers_mut().remove(header::ORIGIN);
     }
-    let account = request.extensions().get::<Account>().cloned().unwrap_or_default();
+    let Some(account) = mounts.options.account(request.extensions()) else {
+        return StatusCode::UNAUTHORIZED.into_response();
+    };
     let owned = mounts.owned(tools, account);
     if opens_session(&request) && owned.sessions.count().await >= mounts.options.max_sessions {
         let words = "too many sessions: end some, or use protocol 2026-07-28, which needs none";

@@ -42,8 +42,7 @@ impl Server {
 
     /// A machine of the account's.
     pub fn machine(&self, name: &str) -> Option<Arc<Machine>> {
-        let found = self.host.machine(name).ok();
-        found.filter(|machine| machine.account() == self.account.name)
+        self.host.machine_of(&self.account.name, name).ok()
     }
 
     /// The notes of the client that asks.

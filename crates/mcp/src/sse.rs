@@ -85,7 +85,9 @@ async fn open(
     if let Err(refusal) = mounts.admits(request.headers()) {
         return refusal.into_response();
     }
-    let account = request.extensions().get::<Account>().cloned().unwrap_or_default();
+    let Some(account) = mounts.options().account(request.extensions()) else {
+        return StatusCode::UNAUTHORIZED.into_response();
+    };
     if mounts.posts.count(&account) >= mounts.options().max_sessions {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many streams: close some").into_response();
     }
@@ -202,7 +204,9 @@ async fn take(mounts: Arc<Mounts>, Query(at): Query<Address>, request: Request) 
     if let Err(refusal) = mounts.admits(request.headers()) {
         return refusal.into_response();
     }
-    let account = request.extensions().get::<Account>().cloned().unwrap_or_default();
+    let Some(account) = mounts.options().account(request.extensions()) else {
+        return StatusCode::UNAUTHORIZED.into_response();
+    };
     let post = mounts.posts.all().get(&at.session_id).cloned();
     let Some(post) = post.filter(|post| post.account == account) else {
         return (StatusCode::NOT_FOUND, "there is no such session").into_response();

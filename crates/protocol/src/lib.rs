@@ -9,6 +9,10 @@
 
 #![forbid(unsafe_code)]
 
+mod parse;
+
+pub use parse::{LONGEST, Strange};
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

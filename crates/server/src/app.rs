@@ -93,11 +93,7 @@ impl App {
 
     /// A machine of the caller's; those of others are not there.
     pub fn machine(&self, caller: &Caller, name: &str) -> Result<Arc<Machine>> {
-        let machine = self.host.machine(name)?;
-        if machine.account() == caller.account {
-            return Ok(machine);
-        }
-        Err(stasis_machine::Error::NoMachine(name.to_owned()).into())
+        Ok(self.host.machine_of(&caller.account, name)?)
     }
 
     /// Does what may block, in turn, on a thread of its own.

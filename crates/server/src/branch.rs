@@ -46,7 +46,7 @@ async fn branch(
 }
 
 fn varied(request: BranchRequest) -> Result<Varied> {
-    let timeout = stasis_api::timeout(request.timeout_seconds).map_err(Failure::invalid)?;
+    let timeout = stasis_api::timeout(request.timeout_seconds)?;
     let branch = Branch {
         seq: request.seq.map(u64::from),
         names: names(&request)?,

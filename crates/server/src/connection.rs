@@ -1,11 +1,13 @@
 //! Connections: taken in, counted, bounded, and served until they end.
 //!
 //! Beyond the bound a connection is answered with 503 and closed, without a handler. Heads that
-//! come too slowly end the connection.
+//! come too slowly end the connection, and so does a peer that takes nothing for minutes or is
+//! gone without a word. Connections without a valid token have bounds of their own (`unproven`).
 
 use crate::app::{App, Phase};
 use crate::body::Whole;
 use crate::listen::Listener;
+use crate::unproven::{Register, Ticket};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Uri};
@@ -22,7 +24,13 @@ use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
 const HEAD_IN_TIME: Duration = Duration::from_secs(30);
-const HANDSHAKE_IN_TIME: Duration = Duration::from_secs(30);
+const HANDSHAKE_IN_TIME: Duration = Duration::from_secs(10);
+/// How long a client that is sent away may take to read why.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a peer may leave what was sent to it unacknowledged, and how often a silent one is
+/// asked whether it is still there: every stream ends some time after its reader did.
+const UNTAKEN: Duration = Duration::from_secs(120);
+const ALIVE: Duration = Duration::from_secs(60);
 const BUFFER: usize = 64 << 10;
 const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
                     retry-after: 1\r\nconnection: close\r\ncontent-length: 120\r\n\r\n\
@@ -53,6 +61,7 @@ pub struct Doorman {
     pub router: Router,
     pub tls: Option<TlsAcceptor>,
     pub room: Arc<Semaphore>,
+    pub register: Arc<Register>,
     /// The user whose processes may use the private socket.
     pub user: u32,
 }
@@ -66,8 +75,9 @@ impl Doorman {
                 () = self.app.reached(Phase::Stopping) => break,
             };
             if let Err(error) = taken {
-                // such as no descriptors left: those in use will come back
+                // such as no descriptors left: those without a token give theirs back
                 tracing::warn!(%error, "a connection could not be taken");
+                self.register.make_room();
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -80,7 +90,8 @@ impl Doorman {
         match listener {
             Listener::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                stream.set_nodelay(true)?;
+                // a peer that is gone already is noticed by whoever serves it
+                let _ = stream.set_nodelay(true).and_then(|()| bound_silence(&stream));
                 self.admit(stream, Peer::Tcp(address));
             }
             Listener::Unix(listener, _) => {
@@ -99,11 +110,12 @@ impl Doorman {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        let ticket = self.register.enter(peer);
         let Ok(room) = self.room.clone().try_acquire_owned() else {
-            tokio::spawn(async move {
+            tokio::spawn(tokio::time::timeout(FAREWELL, async move {
                 let _ = stream.write_all(FULL.as_bytes()).await;
                 let _ = stream.shutdown().await;
-            });
+            }));
             return;
         };
         let own = self.clone();
@@ -113,24 +125,25 @@ impl Doorman {
                 (Some(tls), Peer::Tcp(_)) => {
                     let shaken = tokio::time::timeout(HANDSHAKE_IN_TIME, tls.accept(stream)).await;
                     if let Ok(Ok(stream)) = shaken {
-                        own.serve(stream, peer).await;
+                        own.serve(stream, peer, &ticket).await;
                     }
                 }
-                _ => own.serve(stream, peer).await,
+                _ => own.serve(stream, peer, &ticket).await,
             }
             own.app.metrics.connections.dec();
             drop(room);
         });
     }
 
-    async fn serve<S>(&self, stream: S, peer: Peer)
+    async fn serve<S>(&self, stream: S, peer: Peer, ticket: &Arc<Ticket>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let router = self.router.clone();
+        let (router, own) = (self.router.clone(), ticket.clone());
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
             let mut request = request.map(|body| Body::new(Whole::new(body)));
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(own.clone());
             straighten(request.uri_mut());
             router.clone().call(request)
         });
@@ -143,11 +156,19 @@ impl Doorman {
         tokio::pin!(connection);
         tokio::select! {
             _ = connection.as_mut() => return,
+            () = ticket.over() => return,
             () = self.app.reached(Phase::Stopping) => {}
         }
         connection.as_mut().graceful_shutdown();
         let _ = connection.await;
     }
+}
+
+fn bound_silence(stream: &tokio::net::TcpStream) -> std::io::Result<()> {
+    let socket = socket2::SockRef::from(stream);
+    socket.set_tcp_user_timeout(Some(UNTAKEN))?;
+    let probes = socket2::TcpKeepalive::new().with_time(ALIVE).with_interval(ALIVE / 4);
+    socket.set_tcp_keepalive(&probes)
 }
 
 /// A base address that ends in a slash gives paths that begin with two.

@@ -8,7 +8,7 @@ use crate::limits::{CODE, SMALL};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
-use stasis_api::Problem;
+use stasis_api::{Problem, Ranged};
 use stasis_machine::Machine;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Input<T, const MAX: usize>(pub T);
 pub type Small<T> = Input<T, SMALL>;
 pub type Large<T> = Input<T, CODE>;
 
-impl<T: DeserializeOwned, const MAX: usize> FromRequest<App> for Input<T, MAX> {
+impl<T: DeserializeOwned + Ranged, const MAX: usize> FromRequest<App> for Input<T, MAX> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, app: &App) -> Result<Self> {
@@ -30,7 +30,9 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<App> for Input<T, MAX> {
             let failure = Failure::about(Problem::TooLarge, "request.too_large", said);
             failure.hint("files of any length can be put: PUT /v1/machine/{name}/file")
         })?;
-        parse(&bytes).map(Input)
+        let value: T = parse(&bytes)?;
+        value.check()?;
+        Ok(Input(value))
     }
 }
 
@@ -43,7 +45,14 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     if !text.starts_with('{') {
         return Err(not_json("it is not a JSON object"));
     }
-    serde_json::from_str(text).map_err(not_json)
+    serde_json::from_str(text).map_err(|error| {
+        let said = error.to_string();
+        // too large for its type, or negative
+        match error.is_data() && said.starts_with("invalid value: integer") {
+            true => Failure::range(format!("the body: {said}")),
+            false => not_json(said),
+        }
+    })
 }
 
 fn not_json(why: impl std::fmt::Display) -> Failure {
@@ -60,12 +69,16 @@ pub fn late() -> Failure {
 /// What stands in the query.
 pub struct Params<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+impl<T: DeserializeOwned + Ranged, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
         let read = Query::<T>::from_request_parts(parts, state).await;
-        let Query(value) = read.map_err(|error| Failure::invalid(error.body_text()))?;
+        let Query(value) = read.map_err(|error| match error.body_text() {
+            said if said.contains("number too large") => Failure::range(said),
+            said => Failure::invalid(said),
+        })?;
+        value.check()?;
         Ok(Params(value))
     }
 }
@@ -117,9 +130,13 @@ impl FromRequestParts<App> for At {
         let segments = Segments::from_request_parts(parts, app).await?;
         let text = segments.get("seq");
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let seq = text.parse::<u32>().ok().filter(|_| digits).map(u64::from);
-        let seq = seq
-            .ok_or_else(|| Failure::invalid(format!("{text:?} is not an instruction's number")))?;
-        Ok(At { machine, seq })
+        match text.parse::<u32>() {
+            Ok(seq) if digits => Ok(At { machine, seq: seq.into() }),
+            _ if digits => {
+                let said = format!("{text} is too large for an instruction's number");
+                Err(Failure::range(said))
+            }
+            _ => Err(Failure::invalid(format!("{text:?} is not an instruction's number"))),
+        }
     }
 }

@@ -47,6 +47,12 @@ impl Failure {
         failure.hint("/docs shows what each route takes")
     }
 
+    /// A number that is not in its range.
+    pub fn range(message: impl Into<String>) -> Failure {
+        let failure = Failure::about(Problem::Invalid, stasis_api::OutOfRange::CODE, message);
+        failure.hint("/docs shows the least and the greatest value of every number")
+    }
+
     pub fn stopping() -> Failure {
         let failure =
             Failure::about(Problem::Unavailable, "service.stopping", "the service is stopping");
@@ -76,6 +82,12 @@ impl Failure {
     /// As a result of an instruction, for clients that know no other failure.
     pub fn words(&self) -> String {
         format!("{}: {}", self.code, self.message)
+    }
+}
+
+impl From<stasis_api::OutOfRange> for Failure {
+    fn from(fault: stasis_api::OutOfRange) -> Failure {
+        Failure::range(fault.to_string())
     }
 }
 

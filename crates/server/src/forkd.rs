@@ -96,15 +96,17 @@ impl IntoResponse for Refusal {
 /// A JSON body, refused with the statuses of the original.
 struct Body1<T>(T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body1<T> {
+impl<T: DeserializeOwned> FromRequest<App> for Body1<T> {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Refusal> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, Refusal> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if !kind.is_some_and(|kind| kind.trim().starts_with("application/json")) {
             return Err(Error::new(415, "expected `Content-Type: application/json`").into());
         }
-        let read = axum::body::to_bytes(request.into_body(), CODE).await;
+        let read = axum::body::to_bytes(request.into_body(), CODE);
+        let read = tokio::time::timeout(app.patience, read).await;
+        let read = read.map_err(|_| Error::new(408, "the body came too slowly"))?;
         let bytes = read.map_err(|_| Error::new(413, "the body is too large"))?;
         serde_json::from_slice(&bytes).map(Body1).map_err(|error| {
             let status = if error.is_data() { 422 } else { 400 };

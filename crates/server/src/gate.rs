@@ -3,17 +3,20 @@
 
 use crate::app::{App, Asker, Phase};
 use crate::audit::Entry;
-use crate::auth::{Caller, unauthorized};
+use crate::auth::{Caller, ROOT, unauthorized};
 use crate::connection::Peer;
 use crate::failure::{Failure, REQUEST, Result};
 use crate::forkd;
 use crate::keyring::random_hex;
 use crate::oauth;
 use crate::trace::RequestSpan;
+use crate::unproven::Ticket;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use stasis_api::Problem;
+use std::sync::Arc;
 use std::time::Instant;
 
 const ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -32,9 +35,11 @@ async fn watched(app: App, id: String, request: Request, next: Next) -> Response
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let pattern = request.extensions().get::<MatchedPath>();
     let route = pattern.map_or_else(|| "unknown".into(), |path| path.as_str().to_owned());
-    let peer = request.extensions().get().copied().unwrap_or(Peer::Private);
+    // one that nobody knows anything about is refused, never taken for the host's own
+    let peer = request.extensions().get::<Peer>().copied();
     let foreign = app.guard.foreign(request.headers()).and_then(|text| text.parse().ok());
-    let admitted = admit(&app, peer, &request);
+    let from = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
+    let admitted = admit(&app, peer, &request).and_then(|caller| prove(&request, caller));
     let challenge = oauth::challenge(&app, request.headers(), &path);
     let caller = admitted.as_ref().ok().cloned().flatten();
     let mut response = match admitted {
@@ -54,14 +59,14 @@ async fn watched(app: App, id: String, request: Request, next: Next) -> Response
             id: &id,
             account,
             token: caller.as_ref().and_then(|caller| caller.token.as_deref()),
-            peer: &peer.to_string(),
+            peer: &from,
             method: method.as_str(),
             path: &path,
             status,
         });
     }
     let ms = start.elapsed().as_secs_f64() * 1000.0;
-    tracing::info!(id, account, %peer, %method, path, status, ms, "request");
+    tracing::info!(id, account, peer = from, %method, path, status, ms, "request");
     decorate(response.headers_mut(), &id, foreign);
     response
 }
@@ -98,12 +103,25 @@ fn changes(method: &Method, status: u16) -> bool {
     !reads || status == StatusCode::SWITCHING_PROTOCOLS.as_u16()
 }
 
+/// A caller that is known makes the connection one of its account's.
+fn prove(request: &Request, caller: Option<Caller>) -> Result<Option<Caller>> {
+    let ticket = request.extensions().get::<Arc<Ticket>>();
+    if let (Some(ticket), Some(own)) = (ticket, &caller)
+        && !ticket.prove(&own.account, own.account != ROOT)
+    {
+        let said = format!("account `{}` has too many connections open", own.account);
+        let failure = Failure::about(Problem::TooMany, "account.connections", said);
+        return Err(failure.hint("use connections again, or close those that are not needed"));
+    }
+    Ok(caller)
+}
+
 /// Whether a request may come in, and whose it is.
-fn admit(app: &App, peer: Peer, request: &Request) -> Result<Option<Caller>> {
+fn admit(app: &App, peer: Option<Peer>, request: &Request) -> Result<Option<Caller>> {
     if app.phase() > Phase::Serving {
         return Err(Failure::stopping());
     }
-    if let Peer::Private = peer {
+    if is_private(peer)? {
         return Ok(Some(Caller::private()));
     }
     app.guard.check(request.headers())?;
@@ -119,6 +137,19 @@ fn admit(app: &App, peer: Peer, request: &Request) -> Result<Option<Caller>> {
     };
     let caller = token.and_then(known);
     caller.map(Some).ok_or_else(unauthorized)
+}
+
+/// Whether the host's own user asks. A request that nobody knows the origin of is refused.
+fn is_private(peer: Option<Peer>) -> Result<bool> {
+    match peer {
+        Some(Peer::Private) => Ok(true),
+        Some(Peer::Tcp(_)) => Ok(false),
+        None => {
+            let failure =
+                Failure::about(Problem::Forbidden, "request.peer", "it is not known who asks");
+            Err(failure.hint("connect to an address that the service listens on"))
+        }
+    }
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -175,4 +206,26 @@ fn preflight() -> Response {
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ];
     (StatusCode::NO_CONTENT, allowed).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_without_a_peer_is_not_the_hosts_own() {
+        assert!(is_private(Some(Peer::Private)).is_ok_and(|private| private));
+        let refused = is_private(None).expect_err("nobody");
+        assert_eq!((refused.problem, &*refused.code), (Problem::Forbidden, "request.peer"));
+    }
+
+    #[test]
+    fn a_connection_that_is_not_the_accounts_yet_is_the_one_it_proves() {
+        let register = crate::unproven::Register::new(64, 1024);
+        let ticket = register.enter(Peer::Private);
+        let mut request = Request::new(axum::body::Body::empty());
+        request.extensions_mut().insert(ticket);
+        assert!(prove(&request, None).is_ok_and(|caller| caller.is_none()));
+        assert!(prove(&request, Some(Caller::private())).is_ok_and(|caller| caller.is_some()));
+    }
 }

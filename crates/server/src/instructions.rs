@@ -18,8 +18,13 @@ use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Instructions on one page.
+/// Instructions on one page, and bytes after which it ends sooner.
 const PAGE: u64 = 1000;
+const PAGE_BYTES: usize = 32 << 20;
+/// How many are read at a time: few, until it is known that they are short.
+const FEW: u64 = 4;
+const MANY: u64 = 250;
+const SHORT: usize = 64 << 10;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -41,7 +46,7 @@ async fn exec(
     headers: HeaderMap,
     Input(request): Large<ExecRequest>,
 ) -> Result<Json<Accepted>> {
-    let mut exec = request.exec().map_err(Failure::invalid)?;
+    let mut exec = request.exec()?;
     if let Some(key) = headers.get("idempotency-key") {
         let key = key.to_str().map_err(|_| Failure::invalid("idempotency-key is not text"))?;
         exec.idempotency_key = Some(key.to_owned());
@@ -58,7 +63,7 @@ pub fn submit(app: &App, machine: &Arc<Machine>, exec: Exec, cause: Option<Cause
     Ok(seq)
 }
 
-/// List instructions, oldest first.
+/// List instructions, oldest first. A page ends sooner when its results are large.
 #[utoipa::path(get, path = "/v1/machine/{name}/exec", tag = "instructions",
     params(("name" = String, Path), Range), responses((status = 200, body = InstructionList)))]
 async fn list(
@@ -68,8 +73,26 @@ async fn list(
 ) -> Result<Json<InstructionList>> {
     let from = range.from.min(u32::MAX.into());
     let limit = range.limit.unwrap_or(PAGE).clamp(1, PAGE);
-    let instructions = app.block(move |_| machine.instructions(from, limit)).await?;
+    let instructions = app.block(move |_| page(&machine, from, limit)).await?;
     Ok(Json(InstructionList { instructions }))
+}
+
+/// As many as were asked for, as long as they are not too large together.
+fn page(machine: &Machine, from: u64, limit: u64) -> stasis_machine::Result<Vec<Instruction>> {
+    let (mut all, mut bytes, mut step) = (Vec::new(), 0, FEW);
+    while (all.len() as u64) < limit && bytes < PAGE_BYTES {
+        let next = all.last().map_or(from, |last: &Instruction| last.seq + 1);
+        let some = machine.instructions(next, step.min(limit - all.len() as u64))?;
+        if some.is_empty() {
+            break;
+        }
+        let size = |one| serde_json::to_string(one).map_or(0, |text: String| text.len());
+        let own: usize = some.iter().map(size).sum();
+        step = if own < SHORT { MANY } else { FEW };
+        bytes += own;
+        all.extend(some);
+    }
+    Ok(all)
 }
 
 /// Look at an instruction as it is now.

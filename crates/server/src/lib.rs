@@ -53,6 +53,7 @@ mod trace;
 mod transfer;
 mod travel;
 mod turns;
+mod unproven;
 mod watching;
 
 pub use error::Error;

@@ -8,8 +8,8 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use stasis_api::{
-    Filter, Interrupted, Machine as View, MachineList, Made, NewMachine, Removed, State as Is,
-    Timestamp, Update,
+    Filter, Interrupted, Machine as View, MachineList, Made, NewMachine, OutOfRange, Ranged,
+    Removed, State as Is, Timestamp, Update,
 };
 use stasis_machine::Machine;
 use std::sync::Arc;
@@ -115,6 +115,13 @@ struct Asked {
     tags: Option<String>,
 }
 
+impl Ranged for Asked {
+    /// The filter that this becomes is checked.
+    fn check(&self) -> std::result::Result<(), OutOfRange> {
+        Ok(())
+    }
+}
+
 /// List machines, newest first.
 #[utoipa::path(get, path = "/v1/machine/list", tag = "machines", params(Asked),
     responses((status = 200, body = MachineList)))]
@@ -136,6 +143,7 @@ async fn list_by_query(
         limit: asked.limit,
         cursor: asked.cursor,
     };
+    filter.check()?;
     list(app, caller, Input(filter)).await
 }
 

@@ -3,12 +3,16 @@
 use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::error::Error;
+use crate::extract::late;
+use crate::failure::Failure;
 use crate::oauth;
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use stasis_api::Problem;
 use stasis_mcp::{Account, McpOptions, Turns, Words};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +24,7 @@ pub fn routes(app: &App) -> Router<App> {
         origins: app.guard.origins().to_vec(),
         words: app.words.clone(),
         turns: turns(app),
+        anonymous: None,
         ..McpOptions::default()
     };
     let router = stasis_mcp::router(app.host.clone(), app.forkd.clone(), options);
@@ -52,5 +57,20 @@ async fn name_account(State(app): State<App>, mut request: Request, next: Next) 
     }
     let may_build = caller.may(Scope::Templates);
     request.extensions_mut().insert(Account { name: caller.account, may_build });
-    next.run(request).await
+    match whole(&app, request).await {
+        Ok(request) => next.run(request).await,
+        Err(failure) => failure.into_response(),
+    }
+}
+
+/// The request with all of its body, which has to come in time.
+async fn whole(app: &App, request: Request) -> Result<Request, Failure> {
+    let (parts, body) = request.into_parts();
+    let read = axum::body::to_bytes(body, McpOptions::default().max_body);
+    let bytes = tokio::time::timeout(app.patience, read).await.map_err(|_| late())?;
+    let bytes = bytes.map_err(|_| {
+        let said = "the body is too long, or broke off";
+        Failure::about(Problem::TooLarge, "request.too_large", said).hint("send less at once")
+    })?;
+    Ok(Request::from_parts(parts, Body::from(bytes)))
 }

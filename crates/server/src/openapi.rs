@@ -2,6 +2,7 @@
 
 use crate::routes;
 use serde_json::{Value, json};
+use stasis_api::{RANGES, SEQ, Span, WHOLE};
 use std::fmt::Write;
 use std::sync::OnceLock;
 
@@ -26,8 +27,40 @@ pub fn document() -> Value {
     });
     for operation in operations(&mut value) {
         operation["responses"]["default"] = failure.clone();
+        parameter_ranges(operation);
+    }
+    for (name, field, span) in RANGES {
+        let place = format!("/components/schemas/{name}/properties/{field}");
+        if let Some(property) = value.pointer_mut(&place) {
+            bound(property, *span);
+        }
     }
     value
+}
+
+/// Numbers in addresses and headers go by their names, which mean the same on every route.
+fn parameter_ranges(operation: &mut Value) {
+    let all = operation["parameters"].as_array_mut().into_iter().flatten();
+    for one in all {
+        let name = one["name"].as_str().unwrap_or_default();
+        let span = match name {
+            "seq" => Some(SEQ),
+            "last-event-id" => Some(WHOLE),
+            name => RANGES.iter().find(|(_, field, _)| *field == name).map(|(_, _, span)| *span),
+        };
+        if let Some(span) = span {
+            bound(&mut one["schema"], span);
+        }
+    }
+}
+
+fn bound(schema: &mut Value, span: Span) {
+    let number = |value: f64| match value.fract() {
+        0.0 => json!(value as u64),
+        _ => json!(value),
+    };
+    schema["minimum"] = number(span.least);
+    schema["maximum"] = number(span.most);
 }
 
 fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {

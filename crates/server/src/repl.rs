@@ -12,6 +12,8 @@ use crate::gate::is_browser;
 use crate::limits::{CODE, room_for_socket};
 use crate::machines::make;
 use crate::socket;
+use crate::unproven::Ticket;
+use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -58,6 +60,7 @@ async fn open(
     segments: Segments,
     uri: Uri,
     headers: HeaderMap,
+    ticket: Option<Extension<Arc<Ticket>>>,
     upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
     caller.need(Scope::Machines)?;
@@ -80,6 +83,8 @@ async fn open(
         let session = socket::Session::new(app.clone(), machine, client, cause);
         session.run(socket, name).await;
         app.metrics.sockets.dec();
+        // it counts for its account as long as it is open
+        drop(ticket);
     }))
 }
 

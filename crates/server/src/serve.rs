@@ -14,6 +14,7 @@ use crate::metrics::Metrics;
 use crate::routes;
 use crate::trace::Traces;
 use crate::turns::Turns;
+use crate::unproven::Register;
 use stasis_api::Timestamp;
 use stasis_machine::Host;
 use std::net::SocketAddr;
@@ -120,6 +121,14 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(4, |count| count.get().max(4))
 }
 
+/// How many descriptors this process may have.
+fn descriptors() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let soft = line.and_then(|line| line.split_whitespace().next());
+    soft.and_then(|soft| soft.parse().ok()).unwrap_or(usize::MAX)
+}
+
 async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> Result<(), Error> {
     let mut listeners = Vec::new();
     for place in &options.listen {
@@ -141,6 +150,7 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
         router: routes::router(app.clone()),
         tls: options.tls.as_ref().map(|(chain, key)| acceptor(chain, key)).transpose()?,
         room: Arc::new(Semaphore::new(options.max_connections)),
+        register: Register::new(options.max_connections, descriptors()),
         user: own_user()?,
         app: app.clone(),
     };

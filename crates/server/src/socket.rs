@@ -184,7 +184,7 @@ impl Session {
 
     fn submit(&self, request: ExecRequest, cause: Option<Cause>) -> Result<Follower> {
         let machine = self.machine.clone()?;
-        let exec = request.exec().map_err(Failure::invalid)?;
+        let exec = request.exec()?;
         if self.app.phase() > Phase::Serving {
             return Err(Failure::stopping());
         }

@@ -24,19 +24,44 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(get, remove)).routes(routes!(build))
 }
 
-/// List templates, newest first.
-#[utoipa::path(get, path = "/v1/template", tag = "templates",
-    responses((status = 200, body = TemplateList)))]
-async fn list(State(app): State<App>) -> Result<Json<TemplateList>> {
-    Ok(Json(TemplateList { templates: app.block(|host| host.templates()).await? }))
+/// Whether a caller may see templates at all: whoever makes machines from them, or builds them.
+fn may_look(caller: &Caller) -> Result<()> {
+    if caller.may(Scope::Templates) {
+        return Ok(());
+    }
+    caller.need(Scope::Machines)
 }
 
-/// Look at a template, by name or digest.
+/// A template as a caller may see it. The environment and the code of a recipe are for those who
+/// may build templates.
+fn shown(caller: &Caller, template: Template) -> Template {
+    if caller.may(Scope::Templates) {
+        return template;
+    }
+    let recipe = Recipe::parse(&template.recipe).map(|recipe| recipe.public().print());
+    Template { recipe: recipe.unwrap_or_default(), ..template }
+}
+
+/// List templates, newest first. Without the scope `templates`, recipes are shown without their
+/// environment and code.
+#[utoipa::path(get, path = "/v1/template", tag = "templates",
+    responses((status = 200, body = TemplateList)))]
+async fn list(State(app): State<App>, caller: Caller) -> Result<Json<TemplateList>> {
+    may_look(&caller)?;
+    let all = app.block(|host| host.templates()).await?;
+    let templates = all.into_iter().map(|template| shown(&caller, template)).collect();
+    Ok(Json(TemplateList { templates }))
+}
+
+/// Look at a template, by name or digest. Without the scope `templates`, its recipe is shown
+/// without its environment and code.
 #[utoipa::path(get, path = "/v1/template/{name}", tag = "templates",
     params(("name" = String, Path)), responses((status = 200, body = Template)))]
-async fn get(State(app): State<App>, segments: Segments) -> Result<Json<Template>> {
+async fn get(State(app): State<App>, caller: Caller, segments: Segments) -> Result<Json<Template>> {
+    may_look(&caller)?;
     let name = segments.get("name").to_owned();
-    Ok(Json(app.block(move |host| host.template(Some(&name))).await?.template))
+    let found = app.block(move |host| host.template(Some(&name))).await?.template;
+    Ok(Json(shown(&caller, found)))
 }
 
 /// Remove a template that no machine stands on.

@@ -14,6 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 const LONGEST: usize = 64;
+/// Tokens of one account.
+const MOST: usize = 1000;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke))
@@ -48,13 +50,23 @@ async fn create(
 ) -> Result<Json<MadeToken>> {
     caller.need(Scope::Tokens)?;
     let account = new.account.unwrap_or_else(|| caller.account.clone());
-    let scopes = new.scopes.unwrap_or_else(|| vec![Scope::Machines.word().to_owned()]);
+    let mut scopes = new.scopes.unwrap_or_else(|| vec![Scope::Machines.word().to_owned()]);
+    scopes.sort();
+    scopes.dedup();
     check(&caller, &account, new.name.as_deref(), &scopes)?;
     let broke =
         |error: std::io::Error| Failure::internal("service.io", format!("random bytes: {error}"));
     let (token, record) = mint(&account, new.name, scopes).map_err(broke)?;
     let kept = record.clone();
-    app.block(move |host| host.set_token(&kept)).await?;
+    let room = app.block(move |host| {
+        let own = host.tokens()?.iter().filter(|one| one.account == kept.account).count();
+        (own < MOST).then(|| host.set_token(&kept)).transpose()
+    });
+    if room.await?.is_none() {
+        let said = format!("account `{account}` has {MOST} tokens, and may have no more");
+        let failure = Failure::about(Problem::TooMany, "account.over_quota", said);
+        return Err(failure.hint("revoke tokens that are not needed"));
+    }
     app.keyring.put(&record);
     Ok(Json(MadeToken { token, about: view(record) }))
 }

@@ -15,7 +15,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
-use stasis_api::{Made, Name, Problem};
+use stasis_api::{Made, Name, OutOfRange, Problem, Ranged};
 use stasis_machine::Export;
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -43,6 +43,12 @@ struct How {
     /// With the files of its template, which another host may not have. The default.
     #[serde(default = "yes")]
     root: bool,
+}
+
+impl Ranged for How {
+    fn check(&self) -> std::result::Result<(), OutOfRange> {
+        Ok(())
+    }
 }
 
 fn yes() -> bool {
@@ -91,6 +97,12 @@ async fn export(
 struct As {
     /// Its name here; the one it had, if absent.
     name: Option<Name>,
+}
+
+impl Ranged for As {
+    fn check(&self) -> std::result::Result<(), OutOfRange> {
+        Ok(())
+    }
 }
 
 /// Take a machine in from a file. Needs the scope `host`: such a file is memory that somebody else

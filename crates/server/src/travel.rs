@@ -4,7 +4,7 @@
 use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::extract::{At, Input, Large, Params, Small, Target};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header;
@@ -208,7 +208,7 @@ async fn explore(
     Target(machine): Target,
     Input(asked): Large<ExploreRequest>,
 ) -> Result<Json<Explored>> {
-    let timeout = stasis_api::timeout(asked.timeout_seconds).map_err(Failure::invalid)?;
+    let timeout = stasis_api::timeout(asked.timeout_seconds)?;
     let ask = Explore {
         seq: asked.seq.map(u64::from),
         candidates: asked.candidates,

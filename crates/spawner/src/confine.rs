@@ -60,11 +60,18 @@ const COVERED_FILES: [&str; 13] = [
 ];
 const COVERED_DIRS: [&str; 7] = ["acpi", "asound", "bus", "driver", "fs", "irq", "scsi"];
 
+/// What a machine may have of inotify.
+const INOTIFY_INSTANCES: &str = "8";
+const INOTIFY_WATCHES: &str = "8192";
+
 /// Covers files with `/dev/null` and directories with an empty one, makes settings read-only, and
 /// takes the machine's user namespace the right to have any below it. The new root is the current
 /// directory and has its `/dev`.
 pub fn mask_proc() -> io::Result<()> {
     std::fs::write("proc/sys/user/max_user_namespaces", "0")?;
+    // the kernel counts these against the host's root as well, who has 128 unless told otherwise
+    std::fs::write("proc/sys/user/max_inotify_instances", INOTIFY_INSTANCES)?;
+    std::fs::write("proc/sys/user/max_inotify_watches", INOTIFY_WATCHES)?;
     for name in COVERED_FILES.map(|name| format!("proc/{name}")) {
         if is_open_to_us(&name) {
             mount::mount("dev/null", &name, "", libc::MS_BIND, None)?;

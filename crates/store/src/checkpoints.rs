@@ -168,9 +168,11 @@ impl Store {
         let own = "SELECT image FROM checkpoints WHERE machine = ?1 \
                    UNION SELECT head_image FROM machines WHERE id = ?1 \
                    UNION SELECT start_image FROM machines WHERE id = ?1";
-        let others = "SELECT image FROM checkpoints WHERE machine <> ?1 \
-                      UNION SELECT head_image FROM machines WHERE id <> ?1 \
-                      UNION SELECT start_image FROM machines WHERE id <> ?1 \
+        let others = "WITH others AS (SELECT id, head_image, start_image FROM machines \
+                      WHERE id <> ?1 AND account = (SELECT account FROM machines WHERE id = ?1)) \
+                      SELECT image FROM checkpoints JOIN others ON machine = others.id \
+                      UNION SELECT head_image FROM others \
+                      UNION SELECT start_image FROM others \
                       UNION SELECT image FROM templates";
         let connection = self.lock();
         let list = |sql: &str| -> Result<Vec<String>> {

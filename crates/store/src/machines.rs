@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use stasis_api::{Durability, Limits, Name, Network, Parent, Retention, Timestamp};
 use std::collections::BTreeMap;
 
-/// A machine's number in the store; names can be taken over, numbers never.
+/// A machine's number in the store; names can be taken over, numbers never. Names belong to
+/// accounts: two accounts may each have a machine of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MachineId(pub i64);
 

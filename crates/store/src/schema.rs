@@ -124,6 +124,7 @@ CREATE TABLE events (
 ) STRICT;
 ",
     NUMBERS_ONCE,
+    NAMES_PER_ACCOUNT,
 ];
 
 /// No number is given to a second machine, also after the newest was removed, and a branch has a
@@ -163,6 +164,12 @@ ALTER TABLE machines_numbered_once RENAME TO machines;
 CREATE UNIQUE INDEX machines_name ON machines (name);
 CREATE INDEX machines_account ON machines (account, id DESC);
 CREATE INDEX machines_parent ON machines (parent_id) WHERE parent_id IS NOT NULL;
+";
+
+/// Each account has its own names: a name that one account uses is free for every other.
+const NAMES_PER_ACCOUNT: &str = "
+DROP INDEX machines_name;
+CREATE UNIQUE INDEX machines_name ON machines (account, name);
 ";
 
 /// Sets a connection up and brings its file to the current form.

@@ -133,6 +133,18 @@ impl Recipe {
         toml::to_string_pretty(self).expect("a recipe has no value that TOML lacks")
     }
 
+    /// What those may see who use templates but may not build them: what is installed, without the
+    /// environment, the code, and paths of the host.
+    pub fn public(&self) -> Recipe {
+        let base = match &self.base {
+            Base::Oci(Source::Layout(_)) => Base::Oci(Source::Layout(PathBuf::new())),
+            Base::Oci(Source::Archive(_)) => Base::Oci(Source::Archive(PathBuf::new())),
+            other => other.clone(),
+        };
+        let (prepare, warm_up, env) = (String::new(), String::new(), BTreeMap::new());
+        Recipe { base, prepare, warm_up, env, ..self.clone() }
+    }
+
     /// Names the whole recipe: what it makes, and how machines made from it start.
     pub fn digest(&self) -> String {
         hash(self)

@@ -9,9 +9,10 @@ use crate::bench::setup;
 use crate::client::Keeper;
 use crate::config::Config;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{Exit, Failure, Result};
 use crate::show::{self, Progress};
 use serde_json::json;
+use stasis_api::Ranged;
 use stasis_machine::{Host, Quota, Settings};
 use stasis_server::{Bound, JwtOptions, Listen, Options, Traces};
 use stasis_sys::{files, process};
@@ -135,6 +136,10 @@ fn stand_alone(private: bool) {
 
 fn settings(config: &Config) -> Result<Settings> {
     let plain = Settings::new(config.data_dir(), setup::spawner()?);
+    let wrong = |fault: stasis_api::OutOfRange| {
+        Failure::new("config.invalid", format!("limits.{fault}")).exit(Exit::Usage)
+    };
+    config.limits().check().map_err(wrong)?;
     Ok(Settings {
         idle_swap: config.seconds("idle_swap_seconds"),
         timeout: config.seconds("timeout_seconds"),

@@ -69,6 +69,10 @@ fn data_dir() -> Option<Value> {
     Some(Value::Text(path.to_string_lossy().into_owned()))
 }
 
+fn cpus() -> Option<Value> {
+    Some(Value::Number(stasis_machine::Settings::default_cpus()))
+}
+
 pub static KEYS: std::sync::LazyLock<Vec<Key>> = std::sync::LazyLock::new(|| {
     use Kind::{Count, Number, Path, Seconds, Text};
     let flagged = |key: Key, flag| Key { flag: Some(flag), ..key };
@@ -108,7 +112,7 @@ pub static KEYS: std::sync::LazyLock<Vec<Key>> = std::sync::LazyLock::new(|| {
             "--linger",
         ),
         key("limits.memory_mb", Count, || Some(Value::Count(4096)), "memory of a machine"),
-        key("limits.cpus", Number, || None, "processors of a machine"),
+        key("limits.cpus", Number, cpus, "processors of a machine"),
         key("limits.pids", Count, || Some(Value::Count(512)), "processes of a machine"),
         key("limits.disk_mb", Count, || Some(Value::Count(8192)), "files of a machine"),
         key("retention.last", Count, || None, "checkpoints of a machine that stay"),
@@ -119,10 +123,26 @@ pub static KEYS: std::sync::LazyLock<Vec<Key>> = std::sync::LazyLock::new(|| {
             || Some(Value::Count(256)),
             "what is kept of too large results",
         ),
-        key("quota.machines", Count, || None, "machines of an account"),
-        key("quota.memory_mb", Count, || None, "memory of an account's machines"),
-        key("quota.instructions", Count, || None, "instructions of an account that run or wait"),
-        key("quota.disk_mb", Count, || None, "store an account's machines take"),
+        // for accounts other than the one that runs the service
+        key("quota.machines", Count, || Some(Value::Count(1000)), "machines of an account"),
+        key(
+            "quota.memory_mb",
+            Count,
+            || Some(Value::Count(65536)),
+            "memory limits of an account's machines that are in memory",
+        ),
+        key(
+            "quota.instructions",
+            Count,
+            || Some(Value::Count(1000)),
+            "instructions of an account that run or wait",
+        ),
+        key(
+            "quota.disk_mb",
+            Count,
+            || Some(Value::Count(51200)),
+            "store an account's machines take",
+        ),
         flagged(
             key("otlp_endpoint", Text, || None, "a collector that `serve` sends traces to"),
             "--otlp-endpoint",

@@ -25,6 +25,9 @@ pub struct Counts {
     pub new: u64,
     /// Found in a parent or elsewhere.
     pub shared: u64,
+    /// Of those, found in packs that are neither the parent's nor the image's own: other machines,
+    /// perhaps of other accounts, have the same page.
+    pub elsewhere: u64,
     /// Whose contents were looked at: all there are, where nobody noted what was written.
     pub read: u64,
 }
@@ -189,6 +192,7 @@ impl<'a> Sink<'a> {
         }
         if let Some((pack, slot)) = self.store.find_page(&hash).filter(|_| self.shares) {
             self.counts.shared += 1;
+            self.counts.elsewhere += 1;
             let index = self.pack_index(PackRef { root: pack.root(), pages: pack.pages() });
             self.held.pack(pack);
             return Ok((index, slot));

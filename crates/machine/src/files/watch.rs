@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 const MASK: u32 = libc::IN_CREATE
     | libc::IN_MODIFY
@@ -38,6 +38,11 @@ const DIRECTORIES: usize = 1024;
 const ENTRIES: usize = 100_000;
 /// Things found in a directory that came which are told.
 const AT_ONCE: usize = 1000;
+/// Watches of one machine, of one account, and in all. Each is an inotify instance of this
+/// process's user, who has 128 unless told otherwise.
+const OF_MACHINE: usize = 8;
+const OF_ACCOUNT: usize = 32;
+const IN_ALL: usize = 96;
 
 pub struct Watch {
     machine: Arc<Machine>,
@@ -48,6 +53,37 @@ pub struct Watch {
     on: bool,
     /// What is watched, by the kernel's number: its path below what was asked for.
     places: HashMap<i32, String>,
+    _one: One,
+}
+
+/// One of the watches there may be, by account and machine.
+struct One(String, i64);
+
+static OPEN: Mutex<Vec<(String, i64)>> = Mutex::new(Vec::new());
+
+fn open() -> MutexGuard<'static, Vec<(String, i64)>> {
+    OPEN.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+impl One {
+    fn take(account: String, machine: i64) -> Option<One> {
+        let mut open = open();
+        let of_account = open.iter().filter(|(own, _)| *own == account).count();
+        let of_machine = open.iter().filter(|(_, own)| *own == machine).count();
+        if open.len() >= IN_ALL || of_account >= OF_ACCOUNT || of_machine >= OF_MACHINE {
+            return None;
+        }
+        open.push((account.clone(), machine));
+        Some(One(account, machine))
+    }
+}
+
+impl Drop for One {
+    fn drop(&mut self) {
+        let mut open = open();
+        let own = open.iter().position(|(account, id)| *account == self.0 && *id == self.1);
+        own.map(|at| open.swap_remove(at));
+    }
 }
 
 /// An event as the kernel tells it.
@@ -61,10 +97,12 @@ impl Machine {
     /// Begins to watch; the machine is woken for it.
     pub fn watch_file(self: &Arc<Self>, given: &str, recursive: bool) -> Result<Watch> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
+        let one = One::take(self.account(), self.id.0);
+        let one = one.ok_or_else(|| self.fault(&path, Fault::NoWatches))?;
         let queue = fds::inotify(libc::IN_CLOEXEC | libc::IN_NONBLOCK);
         let queue = queue.map_err(|error| self.fault(&path, scarce(error)))?.into();
         let (machine, places) = (self.clone(), HashMap::new());
-        let mut watch = Watch { machine, path, recursive, queue, on: false, places };
+        let mut watch = Watch { machine, path, recursive, queue, on: false, places, _one: one };
         self.files()?;
         watch.begin()?;
         Ok(watch)
@@ -298,4 +336,20 @@ fn parse(bytes: &[u8]) -> Option<(Told, &[u8])> {
     let name = name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty());
     let name = name.map(|name| String::from_utf8_lossy(name).into_owned());
     Some((Told { watch, mask, name }, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_account_leaves_watches_for_others() {
+        let of = |account: &str, machine: i64| One::take(account.to_owned(), machine);
+        let own: Vec<One> = (0..100).filter_map(|number| of("greedy", number / 10)).collect();
+        assert_eq!(own.len(), OF_ACCOUNT);
+        assert_eq!(own.iter().filter(|one| one.1 == 0).count(), OF_MACHINE);
+        assert!(of("other", 200).is_some());
+        drop(own);
+        assert!(of("greedy", 0).is_some());
+    }
 }

@@ -41,7 +41,7 @@ impl Host {
         // before anything is read, and again where it is added
         self.inner().admit_machines(account, 1)?;
         let name = name.unwrap_or_else(|| about.machine.name.clone());
-        if self.machine(name.as_str()).is_ok() {
+        if self.machine_of(account, name.as_str()).is_ok() {
             return Err(stasis_store::Error::NameTaken(name.to_string()).into());
         }
         // no collection takes a root whose machine is not recorded yet

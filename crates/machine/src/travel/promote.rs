@@ -28,20 +28,17 @@ impl Host {
         // held throughout: nobody finds one of the two by its old name and the other by its new
         let mut machines = self.write();
         let (name, old) = (branch.name(), other.name());
-        let there = |machine: &Arc<Machine>| {
-            machines.get(&machine.name()).is_some_and(|own| own.id == machine.id)
-        };
-        if let Some(gone) = [branch, &other].into_iter().find(|one| !there(one) || one.is_removed())
-        {
+        let here = |one: &Machine| machines.has(one) && !one.is_removed();
+        if let Some(gone) = [branch, &other].into_iter().find(|one| !here(one)) {
             return Err(gone.removed());
         }
         fault::point("promote.decided")?;
         self.inner().store.swap_names(branch.id, other.id)?;
         fault::point("promote.recorded")?;
-        branch.record().made.name = old.clone();
-        other.record().made.name = name.clone();
-        machines.insert(old, branch.clone());
-        machines.insert(name, other.clone());
+        branch.record().made.name = old;
+        other.record().made.name = name;
+        machines.insert(branch);
+        machines.insert(&other);
         drop(machines);
         branch.event_at(EventKind::MachineUpdated, None);
         other.event_at(EventKind::MachineUpdated, None);

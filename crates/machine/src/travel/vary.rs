@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::history::Branch;
 use crate::host::Host;
 use crate::machine::Machine;
-use stasis_api::{Exec, Instruction, Limits, Timeout, Vary};
+use stasis_api::{Exec, Instruction, Limits, Ranged, Timeout, Vary};
 use std::sync::{Arc, mpsc};
 
 /// What is asked of branches.
@@ -57,17 +57,20 @@ fn within(asked: &Limits, most: &Limits) -> Result<()> {
     fn wider<T: PartialOrd>(asked: Option<T>, most: Option<T>) -> bool {
         matches!((asked, most), (Some(asked), Some(most)) if asked > most)
     }
-    let fault = asked.fault().map(str::to_owned).or_else(|| {
-        let which = [
-            ("memory_mb", wider(asked.memory_mb, most.memory_mb)),
-            ("cpus", wider(asked.cpus, most.cpus)),
-            ("pids", wider(asked.pids, most.pids)),
-            ("disk_mb", wider(asked.disk_mb, most.disk_mb)),
-        ];
-        let (name, _) = which.into_iter().find(|(_, wider)| *wider)?;
-        Some(format!("{name} of a branch cannot be more than its machine's"))
-    });
-    fault.map_or(Ok(()), |fault| Err(Error::Invalid(fault)))
+    asked.check()?;
+    let which = [
+        ("memory_mb", wider(asked.memory_mb, most.memory_mb)),
+        ("cpus", wider(asked.cpus, most.cpus)),
+        ("pids", wider(asked.pids, most.pids)),
+        ("disk_mb", wider(asked.disk_mb, most.disk_mb)),
+    ];
+    match which.into_iter().find(|(_, wider)| *wider) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let said = format!("{name} of a branch cannot be more than its machine's");
+            Err(Error::Invalid(said))
+        }
+    }
 }
 
 impl Host {

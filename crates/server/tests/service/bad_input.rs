@@ -186,8 +186,9 @@ fn queries_that_are_none() {
     ] {
         is_decent(&client.get(&path), &path);
     }
-    let far = format!("/v1/machine/{name}/exec/{seq}/output?from=18446744073709551615");
-    client.get(&far).good();
+    let far = |from: &str| client.get(&format!("/v1/machine/{name}/exec/{seq}/output?from={from}"));
+    far("4294967295").good();
+    assert_eq!(far("18446744073709551615").code(400), "request.range");
 }
 
 #[test]
@@ -286,13 +287,21 @@ fn bodies_that_do_not_come() {
         ("PATCH", format!("/v1/machine/{name}")),
         ("PUT", format!("/v1/machine/{name}/file?path=/tmp/slow")),
         ("POST", "/v1/import".into()),
+        ("POST", "/mcp".into()),
+        ("POST", "/v1/sandboxes".into()),
     ] {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\
-             connection: close\r\ncontent-length: 100\r\n\r\n{{",
+             content-type: application/json\r\nconnection: close\r\n\
+             content-length: 100\r\n\r\n{{",
             client.token
         );
         let reply = client.raw(head.as_bytes());
+        if path == "/v1/sandboxes" {
+            // in the form of forkd's refusals
+            assert_eq!(reply.status, 408, "{}", reply.text());
+            continue;
+        }
         is_decent(&reply, &format!("{method} {path}"));
         if path != "/v1/import" {
             assert_eq!(reply.code(400), "request.slow", "{method} {path}");

@@ -11,7 +11,8 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 
 /// Python and nothing else: quick to build.
-const RECIPE: &str = "name = \"python\"\nbase = \"host\"\n";
+const RECIPE: &str = "name = \"python\"\nbase = \"host\"\n\
+                      [env]\nRECIPE_SECRET = \"only-for-builders\"\n";
 
 pub struct Server {
     pub address: SocketAddr,

@@ -1,0 +1,162 @@
+//! Reading reports. They come from inside a machine, so their size, the number of values in them
+//! and how deep those lie are bounded before anything is allocated for them.
+//!
+//!   bytes ─► looked over: values, depth ─► parsed
+//!               └─ too many ─► the same report without its contents, and a note
+//!
+//! A report that is too large still ends its instruction: `cut` makes one of what its first bytes
+//! say, so that a machine with a huge result keeps its state.
+
+use crate::{Bundle, Done, Report};
+use std::fmt;
+
+/// Bytes of one report: a value and a bundle of 16 MiB each, and what is around them.
+pub const LONGEST: usize = 34 << 20;
+/// Values of one report, with all that are inside others.
+const VALUES: usize = 200_000;
+/// How deep values lie in others. The parser has a bound of its own, above this one.
+const DEEPEST: usize = 100;
+/// Of a report that is cut, what is looked at: kind and number come first.
+const HEAD: usize = 200;
+/// Words of an agent about what it made fresh.
+const WORDS: usize = 64;
+const LONGEST_WORD: usize = 500;
+
+/// Why a report cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Strange {
+    /// It has too many values, or too deep ones.
+    TooMuch(&'static str),
+    /// It is no report.
+    Nonsense(String),
+}
+
+impl fmt::Display for Strange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Strange::TooMuch(what) => write!(f, "it sent a report with {what}"),
+            Strange::Nonsense(what) => write!(f, "it sent a report that makes no sense: {what}"),
+        }
+    }
+}
+
+impl Report {
+    /// Reads one line, without its end.
+    pub fn parse(line: &[u8]) -> Result<Report, Strange> {
+        match look_over(line) {
+            None => {}
+            Some(what) => return Report::cut(line, what).ok_or(Strange::TooMuch(what)),
+        }
+        let report = serde_json::from_slice(line);
+        report.map(tidy).map_err(|error| Strange::Nonsense(error.to_string()))
+    }
+
+    /// A report of the same kind without its contents, from the beginning of one that is too
+    /// large; none, if no kind can do without.
+    pub fn cut(line: &[u8], what: &str) -> Option<Report> {
+        let head = &line[..line.len().min(HEAD)];
+        let head = String::from_utf8_lossy(head);
+        let seq = number(&head)?;
+        let note = format!("the result was cut: it had {what}");
+        if head.starts_with("{\"type\":\"done\"") {
+            return Some(Report::Done(Done { seq, cut: Some(note), ..Done::default() }));
+        }
+        let shown = format!("[stasis: a display was cut: it had {what}]");
+        let data = Bundle::from([("text/plain".to_owned(), shown.into())]);
+        let is_display = head.starts_with("{\"type\":\"display\"");
+        is_display.then_some(Report::Display { seq, data, cut: Some(note) })
+    }
+}
+
+/// The number of an instruction, which comes right after the kind.
+fn number(head: &str) -> Option<u64> {
+    let (_, rest) = head.split_once(",\"seq\":")?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+    rest[..digits].parse().ok()
+}
+
+/// What there is too much of. Counts what separates values: never less than there are.
+fn look_over(line: &[u8]) -> Option<&'static str> {
+    let (mut values, mut depth, mut in_text, mut escaped) = (1_usize, 0_usize, false, false);
+    for byte in line {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b',' | b':' => values += 1,
+            b'[' | b'{' => {
+                values += 1;
+                depth += 1;
+                if depth > DEEPEST {
+                    return Some("values more than 100 deep in others");
+                }
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    (values > VALUES).then_some("more than 200,000 values")
+}
+
+/// What an agent says about itself is for people, and short.
+fn tidy(report: Report) -> Report {
+    match report {
+        Report::Awake { generation, mut changed } => {
+            changed.truncate(WORDS);
+            changed.retain(|word| word.len() <= LONGEST_WORD);
+            Report::Awake { generation, changed }
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn display(data: &str) -> String {
+        format!("{{\"type\":\"display\",\"seq\":7,\"data\":{{\"application/json\":{data}}}}}")
+    }
+
+    #[test]
+    fn what_is_decent_is_read() {
+        let text = "{\"a\": [1, 2, {\"b\": \"[[[[,,,,\\\"::::\"}]}";
+        let Ok(Report::Display { seq: 7, data, cut: None }) =
+            Report::parse(display(text).as_bytes())
+        else {
+            panic!("a display")
+        };
+        assert_eq!(data["application/json"]["a"][1], 2);
+        assert!(matches!(Report::parse(b"{"), Err(Strange::Nonsense(_))));
+    }
+
+    #[test]
+    fn too_many_and_too_deep_values_are_cut() {
+        let many = format!("[{}0]", "0,".repeat(VALUES));
+        let deep = "[".repeat(1 << 20);
+        for text in [many, deep] {
+            let Ok(Report::Display { seq: 7, data, cut: Some(note) }) =
+                Report::parse(display(&text).as_bytes())
+            else {
+                panic!("a display that was cut")
+            };
+            assert!(note.contains("cut") && data.len() == 1, "{note}");
+        }
+        let done = format!("{{\"type\":\"done\",\"seq\":3,\"touched\":[{}]}}", "[".repeat(200));
+        let cut = Report::parse(done.as_bytes());
+        assert!(matches!(cut, Ok(Report::Done(Done { seq: 3, cut: Some(_), .. }))), "{cut:?}");
+        let vars = format!("{{\"type\":\"vars\",\"vars\":[{}]}}", "[".repeat(200));
+        assert!(matches!(Report::parse(vars.as_bytes()), Err(Strange::TooMuch(_))));
+    }
+
+    #[test]
+    fn words_of_an_agent_are_few() {
+        let words = vec!["x".to_owned(); 1000];
+        let text = serde_json::to_vec(&Report::Awake { generation: 1, changed: words });
+        let Ok(Report::Awake { changed, .. }) = Report::parse(&text.expect("JSON")) else {
+            panic!("awake")
+        };
+        assert_eq!(changed.len(), WORDS);
+    }
+}

@@ -1,0 +1,238 @@
+//! Connections that have not shown a valid token yet: few, short-lived, and never in the way of
+//! those that have.
+//!
+//!   accepted ─► unproven ──valid token──► proven, counted by account
+//!                  ├─ no token in time ─► closed
+//!                  └─ too many ─────────► the oldest of that address, or of all, is closed
+//!
+//! A newcomer is let in and the oldest silent connection goes, not the other way around: whoever
+//! has a token needs milliseconds to show it. Connections younger than that are spared up to twice
+//! the bound, so that a burst of decent clients loses none of them.
+
+use crate::connection::Peer;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// How long a connection may go without a valid token.
+const PROOF_IN_TIME: Duration = Duration::from_secs(15);
+/// A connection younger than this is not closed for another one.
+const SPARED: Duration = Duration::from_millis(250);
+/// Below this many connections in all, there is nothing to divide.
+const FEW: usize = 8;
+
+/// All connections, as far as their number is bounded.
+pub struct Register {
+    bounds: Bounds,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bounds {
+    /// Unproven ones: in all, and of one address.
+    unproven: usize,
+    address: usize,
+    /// Proven ones of one account.
+    account: usize,
+}
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    /// Unproven ones by age.
+    unproven: BTreeMap<u64, Waiting>,
+    accounts: HashMap<String, usize>,
+}
+
+struct Waiting {
+    from: Option<IpAddr>,
+    since: Instant,
+    end: Arc<Notify>,
+}
+
+/// One connection's place in the register.
+pub struct Ticket {
+    register: Arc<Register>,
+    number: u64,
+    end: Arc<Notify>,
+    account: Mutex<Option<String>>,
+}
+
+impl Register {
+    /// For so many connections in all; `descriptors` is what this process may open.
+    pub fn new(connections: usize, descriptors: usize) -> Arc<Register> {
+        let bounds = Bounds::of(connections, descriptors);
+        Arc::new(Register { bounds, open: Mutex::default() })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// A place for a new connection, for which an old one may have to go.
+    pub fn enter(self: &Arc<Self>, peer: Peer) -> Arc<Ticket> {
+        let (number, end) = self.open().enter(self.bounds, address(peer), Instant::now());
+        Arc::new(Ticket { register: self.clone(), number, end, account: Mutex::default() })
+    }
+
+    /// Closes the oldest unproven connections: there are no descriptors left.
+    pub fn make_room(&self) {
+        let mut open = self.open();
+        let count = open.unproven.len().div_ceil(2);
+        for _ in 0..count {
+            if let Some((_, oldest)) = open.unproven.pop_first() {
+                oldest.end.notify_one();
+            }
+        }
+    }
+}
+
+impl Bounds {
+    fn of(connections: usize, descriptors: usize) -> Bounds {
+        if connections < FEW {
+            let any = usize::MAX;
+            return Bounds { unproven: any, address: any, account: any };
+        }
+        let unproven = (connections / 4).min(descriptors / 8).max(1);
+        let account = (connections / 4).min(descriptors / 4).max(1);
+        Bounds { unproven, address: unproven.div_ceil(2), account }
+    }
+}
+
+impl Open {
+    fn enter(&mut self, bounds: Bounds, from: Option<IpAddr>, now: Instant) -> (u64, Arc<Notify>) {
+        let same = |one: &Waiting| one.from == from;
+        let own = self.unproven.values().filter(|one| same(one)).count();
+        if own >= bounds.address {
+            self.close_oldest(now, own >= bounds.address.saturating_mul(2), same);
+        }
+        let all = self.unproven.len();
+        if all >= bounds.unproven {
+            self.close_oldest(now, all >= bounds.unproven.saturating_mul(2), |_| true);
+        }
+        let (number, end) = (self.next, Arc::new(Notify::new()));
+        self.next += 1;
+        self.unproven.insert(number, Waiting { from, since: now, end: end.clone() });
+        (number, end)
+    }
+
+    /// Closes the oldest of some; one that is young only if it has to be.
+    fn close_oldest(&mut self, now: Instant, even_young: bool, which: impl Fn(&Waiting) -> bool) {
+        let oldest = self.unproven.iter().find(|(_, one)| which(one));
+        let old = |one: &Waiting| even_young || now.duration_since(one.since) >= SPARED;
+        let number = oldest.filter(|(_, one)| old(one)).map(|(number, _)| *number);
+        if let Some(gone) = number.and_then(|number| self.unproven.remove(&number)) {
+            gone.end.notify_one();
+        }
+    }
+}
+
+impl Ticket {
+    /// A request on it had a valid token. Whether the account may have one more connection; those
+    /// of the account that runs the service are not bounded here.
+    pub fn prove(&self, account: &str, bounded: bool) -> bool {
+        let mut own = self.account.lock().unwrap_or_else(|poison| poison.into_inner());
+        if own.is_some() {
+            return true;
+        }
+        let mut open = self.register.open();
+        let count = open.accounts.entry(account.to_owned()).or_default();
+        if bounded && *count >= self.register.bounds.account {
+            return false;
+        }
+        *count += 1;
+        open.unproven.remove(&self.number);
+        *own = Some(account.to_owned());
+        true
+    }
+
+    fn is_proven(&self) -> bool {
+        self.account.lock().unwrap_or_else(|poison| poison.into_inner()).is_some()
+    }
+
+    /// Returns when the connection has to go because it showed no token.
+    pub async fn over(&self) {
+        tokio::select! {
+            () = self.end.notified() => {}
+            () = tokio::time::sleep(PROOF_IN_TIME) => {}
+        }
+        if self.is_proven() {
+            std::future::pending().await
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let own = self.account.get_mut().unwrap_or_else(|poison| poison.into_inner()).take();
+        let mut open = self.register.open();
+        open.unproven.remove(&self.number);
+        let Some(account) = own else { return };
+        if let Some(count) = open.accounts.get_mut(&account) {
+            *count -= 1;
+            if *count == 0 {
+                open.accounts.remove(&account);
+            }
+        }
+    }
+}
+
+/// What counts as one peer: an address, or the network that one subscriber of IPv6 has.
+fn address(peer: Peer) -> Option<IpAddr> {
+    match peer {
+        Peer::Private => None,
+        Peer::Tcp(address) => Some(match address.ip().to_canonical() {
+            IpAddr::V4(ip) => IpAddr::V4(ip),
+            IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 64 << 64).into()),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(last: u8) -> Peer {
+        Peer::Tcp((IpAddr::from([10, 0, 0, last]), 1).into())
+    }
+
+    fn aged(register: &Register) {
+        register.open().unproven.values_mut().for_each(|one| one.since -= SPARED);
+    }
+
+    #[test]
+    fn newcomers_displace_old_ones_of_their_address() {
+        let register = Register::new(64, 1 << 20);
+        let decent = register.enter(peer(1));
+        let idle: Vec<_> = (0..8).map(|_| register.enter(peer(2))).collect();
+        aged(&register);
+        let first: Vec<_> = (0..8).map(|_| register.enter(peer(2))).collect();
+        let is_open = |one: &Ticket| register.open().unproven.contains_key(&one.number);
+        assert!(!idle.iter().any(|one| is_open(one)) && first.iter().all(|one| is_open(one)));
+        let more: Vec<_> = (0..100).map(|_| register.enter(peer(2))).collect();
+        assert!(is_open(&decent), "it is another address's");
+        assert!(is_open(&more[99]) && register.open().unproven.len() <= 32);
+        drop((decent, idle, first, more));
+        assert!(register.open().unproven.is_empty());
+    }
+
+    #[test]
+    fn proven_ones_make_room_and_count_for_their_account() {
+        let register = Register::new(64, 1 << 20);
+        let tickets: Vec<_> = (0..20).map(|last| register.enter(peer(last))).collect();
+        let proven = tickets.iter().filter(|one| one.prove("a", true)).count();
+        assert_eq!(proven, register.bounds.account);
+        assert!(tickets[0].prove("a", true), "it is proven already");
+        assert!(tickets[19].prove("root", false));
+        assert_eq!(register.open().unproven.len(), 20 - 16 - 1);
+        drop(tickets);
+        assert!(register.open().accounts.is_empty());
+    }
+
+    #[test]
+    fn few_connections_are_not_divided() {
+        assert_eq!(Bounds::of(1, 1024).unproven, usize::MAX);
+    }
+}
