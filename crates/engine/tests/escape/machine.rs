@@ -214,7 +214,7 @@ pub fn launch(engine: &Arc<Engine>) -> Machine {
     machine
 }
 
-fn restore(engine: &Arc<Engine>, image: &Image) -> Machine {
+pub fn restore(engine: &Arc<Engine>, image: &Image) -> Machine {
     let (ours, fds) = descriptors();
     let mut machine = talk(ours);
     machine.tree = Some(engine.restore(image, fds).expect("restore"));
