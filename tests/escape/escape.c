@@ -341,6 +341,61 @@ static long many_files(const char *count) {
     return 0;
 }
 
+// Files that no walk by name finds. Each takes so many megabytes and keeps them.
+static int filled(const char *path, int megabytes) {
+    static char block[1 << 20];
+    memset(block, 1, sizeof block);
+    int fd = open(path, O_CREAT | O_RDWR | O_TRUNC, 0600);
+    for (int i = 0; i < megabytes && fd >= 0; i++)
+        if (write(fd, block, sizeof block) < 0) return -1;
+    return fd;
+}
+// Leaves a process that has what the caller has.
+static long stay(void) {
+    pid_t child = fork();
+    while (child == 0) pause();
+    return child < 0 ? -1 : 0;
+}
+static long kept_file(const char *megabytes) {
+    char path[64];
+    for (int i = 0; snprintf(path, sizeof path, "/tmp/escape-kept-%d", i), access(path, F_OK) == 0; i++);
+    int fd = filled(path, atoi(megabytes));
+    return fd < 0 ? -1 : close(fd);
+}
+static long unlinked_files(const char *megabytes) {
+    for (int i = 0; i < atoi(megabytes); i++) // stays open
+        if (filled("/tmp/escape-unlinked", 1) < 0 || unlink("/tmp/escape-unlinked") < 0) return -1;
+    return stay();
+}
+static long mapped_files(const char *megabytes) {
+    for (int i = 0; i < atoi(megabytes); i++) {
+        int fd = filled("/tmp/escape-mapped", 1);
+        if (fd < 0 || mmap(NULL, 1 << 20, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED) return -1;
+        if (unlink("/tmp/escape-mapped") < 0 || close(fd) < 0) return -1;
+    }
+    return stay();
+}
+static long deep_tree(const char *levels) {
+    if (chdir("/tmp") < 0) return -1;
+    for (int i = 0; i < atoi(levels); i++)
+        if (mkdir("d", 0700) < 0 || chdir("d") < 0) return -1;
+    return chdir("/tmp");
+}
+static long deep_file(const char *megabytes) {
+    char name[251];
+    memset(name, 'n', 250);
+    name[250] = 0;
+    if (chdir("/tmp") < 0) return -1;
+    for (int i = 0; i < 20; i++)
+        if ((mkdir(name, 0700) < 0 && errno != EEXIST) || chdir(name) < 0) return -1;
+    for (int i = 0; i < atoi(megabytes); i++) {
+        snprintf(name, sizeof name, "file-%d", i);
+        int fd = filled(name, 1);
+        if (fd < 0 || close(fd) < 0) return -1;
+    }
+    return chdir("/tmp");
+}
+
 #define ATTEMPT(name) {#name, name}
 static const struct {
     const char *name;
@@ -364,6 +419,8 @@ static const struct {
     ATTEMPT(file_size),       ATTEMPT(line_discipline),  ATTEMPT(lease),           ATTEMPT(hold_calls),
     ATTEMPT(divert_calls),     ATTEMPT(set_core_limit),   ATTEMPT(crash),
     ATTEMPT(add_session_key),  ATTEMPT(find_session_key),
+    ATTEMPT(kept_file),        ATTEMPT(unlinked_files),   ATTEMPT(mapped_files),    ATTEMPT(deep_file),
+    ATTEMPT(deep_tree),
 };
 
 static void answer(const char *name, const char *argument) {

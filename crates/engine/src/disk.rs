@@ -46,6 +46,8 @@ pub struct Account {
     /// The image it comes from, and what its files take, once somebody asks.
     image: OnceLock<Image>,
     below: OnceLock<Layer>,
+    /// The machine was ended for what it has.
+    ended: AtomicBool,
 }
 
 /// The image's files, which lie below the upper directory.
@@ -94,7 +96,8 @@ fn of_entry(entry: &FileEntry) -> DiskUsage {
 impl Account {
     pub fn new(upper: PathBuf, init: i32, limit: Option<DiskLimit>) -> Account {
         let (image, below) = (OnceLock::new(), OnceLock::new());
-        Account { upper, init, limit: Mutex::new(limit), image, below }
+        let ended = AtomicBool::new(false);
+        Account { upper, init, limit: Mutex::new(limit), image, below, ended }
     }
 
     /// The machine comes from this image.
@@ -113,6 +116,11 @@ impl Account {
 
     pub fn set_limit(&self, limit: Option<DiskLimit>) {
         *self.limit.lock().unwrap_or_else(|poison| poison.into_inner()) = limit;
+    }
+
+    /// Whether the machine was ended because it passed its limit.
+    pub fn has_ended_it(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// Everything the machine has, and `most_files` or more if it does not hold still.
@@ -239,6 +247,7 @@ impl Watched {
     /// Ends the machine if it has more than it may.
     fn look(&self, places: unlinked::Where) {
         if self.account.is_over(places) {
+            self.account.ended.store(true, Ordering::Relaxed);
             let _ = process::pidfd_kill(self.init.as_fd(), libc::SIGKILL);
         }
     }

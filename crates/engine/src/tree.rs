@@ -109,6 +109,11 @@ impl Tree {
         self.walls.group.usage()
     }
 
+    /// Whether the tree was ended because its files passed their limit.
+    pub fn was_over_disk(&self) -> bool {
+        self.walls.disk.has_ended_it()
+    }
+
     /// What the tree's own files take up, those of its image included; found by walking them.
     pub fn disk_usage(&self) -> DiskUsage {
         self.walls.disk.usage(u64::MAX)

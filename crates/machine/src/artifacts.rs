@@ -3,8 +3,9 @@
 //!   bytes ──► spool (memory, then a file) ──► named by its contents ──► records ──► result
 //!
 //! Output and values beyond what records hold are cut there, and kept here up to a bound of their
-//! own. Contents are addressed by their hash, so that the same table printed by a hundred branches
-//! is one file. A spool that cannot be written costs the artifact, never the result. Files that no
+//! own: per instruction, and per machine, whose disk limit holds for all its artifacts together.
+//! Contents are addressed by their hash, so that the same table printed by a hundred branches is
+//! one file. A spool that cannot be written costs the artifact, never the result. Files that no
 //! machine's records name are removed by the collector.
 
 use crate::driver::Driver;
@@ -12,8 +13,9 @@ use crate::error::{Doing, Error, Result};
 use crate::host::{Host, Inner};
 use crate::lines::Lines;
 use crate::machine::Machine;
-use stasis_api::{Artifact, Kept};
-use std::collections::HashSet;
+use stasis_api::{Artifact, Kept, Limits};
+use stasis_store::MachineId;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,8 +24,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Held in memory before a file is made: most output is short.
 const HEAD: usize = 256 << 10;
-/// Artifacts of one instruction.
+/// Artifacts of one instruction, and of one machine.
 const MOST: usize = 100;
+const MOST_OF_MACHINE: u64 = 10_000;
 const NEW: &str = "new-";
 
 /// The directory of artifacts.
@@ -32,6 +35,24 @@ pub(crate) struct Shelf {
     next: AtomicU64,
     /// Held while a file gets its name and its record, and while files without one go.
     order: Mutex<()>,
+    /// How many each machine has at most, and their bytes.
+    known: Mutex<HashMap<MachineId, Total>>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Total {
+    count: u64,
+    bytes: u64,
+}
+
+impl Total {
+    fn of<'a>(all: impl IntoIterator<Item = &'a Artifact>) -> Total {
+        let add = |sum: Total, one: &Artifact| Total {
+            count: sum.count + 1,
+            bytes: sum.bytes.saturating_add(one.size),
+        };
+        all.into_iter().fold(Total::default(), add)
+    }
 }
 
 impl Shelf {
@@ -42,7 +63,8 @@ impl Shelf {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        Ok(Shelf { dir, next: AtomicU64::new(0), order: Mutex::default() })
+        let (order, known) = (Mutex::default(), Mutex::default());
+        Ok(Shelf { dir, next: AtomicU64::new(0), order, known })
     }
 
     fn path(&self, id: &str) -> PathBuf {
@@ -174,6 +196,7 @@ pub(crate) struct Parts {
     /// The one that pieces arrive of.
     open: Option<Whole>,
     whole: Vec<Whole>,
+    /// Bytes that all of them together may still have.
     room: u64,
 }
 
@@ -185,7 +208,10 @@ struct Whole {
 
 impl Parts {
     pub fn output(&mut self, bytes: &[u8]) {
+        let before = self.output.size;
+        self.output.most = before.saturating_add(self.room);
         self.output.write(bytes);
+        self.room -= self.output.size - before;
     }
 
     /// A piece of a value or display, from inside a machine: of any size, name and order.
@@ -201,6 +227,7 @@ impl Parts {
         }
         if let Some(open) = &mut self.open {
             let before = open.spool.size;
+            open.spool.most = before.saturating_add(self.room);
             open.spool.write(text.as_bytes());
             self.room -= open.spool.size - before;
         }
@@ -212,7 +239,7 @@ impl Parts {
 
 impl Inner {
     /// Keeps what an instruction left, and writes it down.
-    fn keep(&self, id: stasis_store::MachineId, seq: u64, parts: Vec<Whole>) -> Vec<Artifact> {
+    fn keep(&self, id: MachineId, seq: u64, parts: Vec<Whole>) -> Vec<Artifact> {
         let shelf = &self.shelf;
         let _order = shelf.order.lock().unwrap_or_else(|poison| poison.into_inner());
         let mut kept = Vec::new();
@@ -226,11 +253,41 @@ impl Inner {
             }
         }
         match self.store.add_artifacts(id, seq, &kept) {
-            Ok(()) => kept,
+            Ok(()) => {
+                let more = Total::of(&kept);
+                let mut known = shelf.known.lock().unwrap_or_else(|poison| poison.into_inner());
+                if let Some(total) = known.get_mut(&id) {
+                    total.count = total.count.saturating_add(more.count);
+                    total.bytes = total.bytes.saturating_add(more.bytes);
+                }
+                kept
+            }
             Err(error) => {
                 tracing::error!(%error, "artifacts were not recorded");
                 Vec::new()
             }
+        }
+    }
+}
+
+impl Inner {
+    /// What a machine may still leave as artifacts.
+    pub(crate) fn artifact_room(&self, machine: MachineId, limits: Limits) -> u64 {
+        let most = self.settings.max_artifact;
+        let limit = limits.disk_mb.map_or(u64::MAX, |mb| mb.saturating_mul(1 << 20));
+        let mut known = self.shelf.known.lock().unwrap_or_else(|poison| poison.into_inner());
+        let total = known.entry(machine).or_insert(Total { count: u64::MAX, bytes: u64::MAX });
+        let fits = |total: &Total| {
+            total.count < MOST_OF_MACHINE && limit.saturating_sub(total.bytes) >= most
+        };
+        // artifacts go with what is rolled back: only when there is no room they are counted anew
+        if !fits(total) {
+            let all = self.store.artifacts(machine).unwrap_or_default();
+            *total = Total::of(all.iter().map(|kept| &kept.artifact));
+        }
+        match total.count < MOST_OF_MACHINE {
+            true => most.min(limit.saturating_sub(total.bytes)),
+            false => 0,
         }
     }
 }
@@ -245,6 +302,8 @@ impl Driver {
             let (name, kind) = ("output".to_owned(), "text/plain".to_owned());
             whole.insert(0, Whole { name, kind, spool: output });
         }
+        // of what there was no room for at all, nothing is kept
+        whole.retain(|one| one.spool.size > 0 || !one.spool.cut);
         if whole.is_empty() { Vec::new() } else { self.host.keep(self.machine.id, seq, whole) }
     }
 }
@@ -303,6 +362,19 @@ mod tests {
         assert_eq!(fs::metadata(shelf.path(&id)).expect("a file").len(), 1 << 20);
         drop(parts);
         assert_eq!(fs::read_dir(dir.path()).expect("a list").count(), 1);
+    }
+
+    #[test]
+    fn output_and_values_share_one_bound() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let shelf = Shelf::open(dir.path().to_owned()).expect("a shelf");
+        let mut parts = shelf.parts(10);
+        parts.piece("value".into(), "text/plain".into(), "123456", false);
+        parts.output(b"123456");
+        parts.piece("value".into(), "text/plain".into(), "789", true);
+        parts.output(b"7");
+        assert_eq!((parts.output.size, parts.output.cut), (4, true));
+        assert_eq!((parts.whole[0].spool.size, parts.whole[0].spool.cut), (6, true));
     }
 
     #[test]

@@ -222,7 +222,9 @@ impl Driver {
     fn instruction(&mut self, seq: u64) {
         let started = Instant::now();
         let exec = self.machine.work().execs.remove(&seq).unwrap_or_default();
-        let (room, most) = (self.host.settings.max_output, self.host.settings.max_artifact);
+        let limits = self.machine.record().made.limits.or(self.host.settings.limits);
+        let most = self.host.artifact_room(self.machine.id, limits);
+        let room = self.host.settings.max_output;
         let mut lines = Lines::keeping(room, self.host.shelf.parts(most));
         self.artifacts.clear();
         let host = self.host.clone();

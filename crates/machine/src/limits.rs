@@ -37,10 +37,7 @@ impl Cause {
     pub fn of(tree: &Tree) -> Cause {
         let limits = tree.limits();
         let over_memory = tree.usage().oom_kills.is_some_and(|kills| kills > 0);
-        let disk = limits.disk.filter(|limit| {
-            let used = tree.disk_usage();
-            used.bytes > limit.bytes || used.files > limit.files
-        });
+        let disk = limits.disk.filter(|_| tree.was_over_disk());
         let mb = |bytes: u64| bytes >> 20;
         match (over_memory, disk) {
             (true, _) => Cause {

@@ -5,8 +5,8 @@
 //!   remove  everything goes
 //!   Below   names of any length in a directory, resolved piece by piece
 //!
-//! Nothing recurses, few directories are open at once, no link is followed, no other mount is entered, and no path is handed to the
-//! kernel that could be longer than it takes.
+//! Nothing recurses, few directories are open at once, no link is followed, no other mount is
+//! entered, and no path is handed to the kernel that could be longer than it takes.
 
 use crate::files::{RawEntry, open_straight, raw_entries};
 use crate::{below, c_string, check, fds};
@@ -164,7 +164,7 @@ pub fn remove_at(dir: BorrowedFd, name: &OsStr) -> io::Result<()> {
             other => return other,
         }
     }
-    Err(NOT_EMPTY.into())
+    Err(io::Error::from_raw_os_error(libc::ENOTEMPTY))
 }
 
 const NOT_EMPTY: io::ErrorKind = io::ErrorKind::DirectoryNotEmpty;

@@ -17,6 +17,7 @@ use crate::root::{self, FORMAT, Root};
 use crate::seal::{self, Sealed};
 use crate::tree::Tree;
 use crate::{debian, host, oci, turn};
+use stasis_sys::trees;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -65,7 +66,7 @@ pub fn build_root(
         Err(_) => publish(roots, &work, root),
     });
     // where it has its name by now there is nothing to remove
-    let _ = fs::remove_dir_all(&work);
+    let _ = trees::remove(&work);
     finished
 }
 
@@ -128,7 +129,7 @@ pub(crate) fn clear(roots: &Path, name: &str) -> Result<()> {
         let file = entry.file_name().to_string_lossy().into_owned();
         // a directory without its description was not finished either
         if file.starts_with(UNFINISHED) || file.starts_with(GONE) || (file == name && !whole) {
-            fs::remove_dir_all(entry.path()).doing(|| format!("removing {file}"))?;
+            trees::remove(&entry.path()).doing(|| format!("removing {file}"))?;
         }
     }
     Ok(())

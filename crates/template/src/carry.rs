@@ -15,7 +15,7 @@ use crate::root::{self, FORMAT, Root, inspect};
 use crate::seal;
 use crate::tree::{Tree, names, refused};
 use serde::{Deserialize, Serialize};
-use stasis_sys::files;
+use stasis_sys::{files, trees};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{self as unix, DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -109,7 +109,7 @@ pub fn import(roots: &Path, promised: &Root, from: &mut dyn Read) -> Result<Root
     let work = unfinished(roots, name);
     let taken = take(&work, promised, from).and_then(|root| publish(roots, &work, root));
     if taken.is_err() {
-        let _ = fs::remove_dir_all(&work);
+        let _ = trees::remove(&work);
     }
     taken
 }
@@ -204,8 +204,7 @@ fn add(tree: &Tree, entry: &Entry, from: &mut impl Read) -> io::Result<()> {
 fn set_time(tree: &Tree, entry: &Entry) -> io::Result<()> {
     let place = tree.slot(Path::new(&entry.path))?;
     let slot = place.path();
-    let text = slot.to_str().ok_or_else(|| refused("the name is not UTF-8"))?;
-    files::set_mtime(text, entry.mtime.0, entry.mtime.1)
+    files::set_mtime(&slot, entry.mtime.0, entry.mtime.1)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use crate::error::{Doing, Error, Result};
 use crate::inside::Laid;
 use crate::progress::Progress;
 use crate::recipe::{Base, Recipe};
+use stasis_sys::trees;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -120,7 +121,7 @@ fn run(command: &mut Command, progress: &dyn Progress) -> Result<()> {
 /// Lists and caches are of no use to a machine, and its devices are the engine's.
 fn empty(root: &Path) -> std::io::Result<()> {
     for name in ["var/lib/apt/lists", "var/cache/apt", "var/log/apt", "dev"] {
-        crate::tree::absent_is_fine(fs::remove_dir_all(root.join(name)))?;
+        trees::remove(&root.join(name))?;
         fs::create_dir_all(root.join(name))?;
     }
     Ok(())

@@ -15,6 +15,7 @@ use crate::recipe::{Base, Recipe};
 use crate::uv;
 use serde::Deserialize;
 use stasis_sys::jail::Jail;
+use stasis_sys::trees;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -188,7 +189,7 @@ impl Installer<'_> {
     /// Downloads that nobody else may use have done their work.
     pub fn forget(&self) {
         if !self.is_trusted() {
-            let _ = fs::remove_dir_all(self.downloads());
+            let _ = trees::remove(&self.downloads());
         }
     }
 

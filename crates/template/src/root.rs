@@ -6,6 +6,7 @@
 use crate::error::{Doing, Error, Result};
 use crate::recipe::Recipe;
 use serde::{Deserialize, Serialize};
+use stasis_sys::trees;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -107,7 +108,7 @@ pub fn remove(roots: &Path, name: &str) -> Result<()> {
     fs::remove_file(&path).map_err(|_| Error::Unknown(name.to_owned()))?;
     let doing = || format!("removing {name}");
     fs::rename(roots.join(name), &gone).doing(doing)?;
-    fs::remove_dir_all(&gone).doing(doing)
+    trees::remove(&gone).doing(doing)
 }
 
 /// Writes the description under its name, whole or not at all.

@@ -25,25 +25,32 @@ pub fn walk(
     dir: &Path,
     visit: &mut dyn FnMut(&Path, &fs::Metadata) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut entries: Vec<PathBuf> =
-        fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-    entries.sort();
-    for path in entries {
+    // a recipe decides how deep it goes, so nothing recurses
+    let mut left = vec![in_order(dir)?];
+    while let Some(level) = left.last_mut() {
+        let Some(path) = level.next() else {
+            left.pop();
+            continue;
+        };
         let about = fs::symlink_metadata(&path)?;
         visit(&path, &about)?;
         if about.is_dir() {
-            walk(&path, visit)?;
+            left.push(in_order(&path)?);
         }
     }
     Ok(())
 }
 
+fn in_order(dir: &Path) -> io::Result<std::vec::IntoIter<PathBuf>> {
+    let entries = fs::read_dir(dir)?.map(|entry| Ok(entry?.path()));
+    let mut entries = entries.collect::<io::Result<Vec<PathBuf>>>()?;
+    entries.sort();
+    Ok(entries.into_iter())
+}
+
 /// Gives everything below `dir`, and itself, the same time.
 pub fn settle(dir: &Path) -> io::Result<()> {
-    let set = |path: &Path| {
-        let text = path.to_str().ok_or_else(|| io::Error::other("a name is not UTF-8"))?;
-        files::set_mtime(text, TIME, 0)
-    };
+    let set = |path: &Path| files::set_mtime(path, TIME, 0);
     walk(dir, &mut |path, _| set(path))?;
     set(dir)
 }

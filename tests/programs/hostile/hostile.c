@@ -322,8 +322,19 @@ static void fault_is_handled(void) {
 }
 
 // ---- names ----
-static void bad_name(void) { NEED(close(open("/tmp/\xff\xfe", O_CREAT | O_WRONLY, 0600)) == 0, "a file"); }
-static void bad_name_is_there(void) { CHECK_EQ(access("/tmp/\xff\xfe", F_OK), 0, "file with an odd name"); }
+static void bad_name(void) {
+    NEED(close(open("/tmp/\xff\xfe", O_CREAT | O_WRONLY, 0600)) == 0, "a file");
+    NEED(!mkdir("/tmp/\xfd", 0700) && !symlink("\xff\xfe", "/tmp/\xfd/\xfc"), "a link");
+    NEED(!link("/tmp/\xff\xfe", "/tmp/\xfd/\xfb"), "a second name");
+}
+static void bad_name_is_there(void) {
+    char text[8] = "";
+    struct stat one, other;
+    CHECK_EQ(stat("/tmp/\xff\xfe", &one), 0, "file with an odd name");
+    CHECK_EQ(stat("/tmp/\xfd/\xfb", &other), 0, "its second name");
+    CHECK(one.st_nlink == 2 && one.st_ino == other.st_ino, "two names, expected one file");
+    CHECK(readlink("/tmp/\xfd/\xfc", text, 7) == 2 && !strcmp(text, "\xff\xfe"), "odd link, got %s", text);
+}
 static char *named;
 static void map_named(const char *name) {
     int fd = open(name, O_CREAT | O_RDWR | O_TRUNC, 0600);

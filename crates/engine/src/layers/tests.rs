@@ -51,10 +51,12 @@ fn contents<'a>(tree: &'a FileTree, entry: &'a FileEntry) -> &'a FileKind {
     }
 }
 
+/// Names of which one begins another, and that sort on both sides of a slash.
+const NAMES: &str = "[ab](/[ab!\u{ff}]{1,2}){0,3}";
+
 prop_compose! {
     fn a_tree()(
-        // names of which one begins another, and that sort on both sides of a slash
-        paths in prop::collection::btree_map("[ab](/[ab!\u{ff}]{1,2}){0,3}", (0..7u8, 1..99u64), 0..40),
+        paths in prop::collection::btree_map(NAMES, (0..7u8, 1..99u64), 0..40),
         shuffled in any::<bool>(),
     ) -> FileTree {
         let mut dirs: Vec<String> = Vec::new();

@@ -12,12 +12,18 @@ const LONG: Duration = Duration::from_secs(120);
 type Test = fn(&Lab) -> Result<(), Failed>;
 
 pub fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 14] = [
         ("processes", processes),
         ("memory", memory),
         ("descriptors", descriptors),
         ("one_large_file", one_large_file),
         ("many_files", many_files),
+        ("files_without_a_name", files_without_a_name),
+        ("files_only_mapped", files_only_mapped),
+        ("files_beyond_the_longest_path", files_beyond_the_longest_path),
+        ("files_of_an_image", files_of_an_image),
+        ("files_past_the_limit_make_no_image", files_past_the_limit_make_no_image),
+        ("a_deep_tree", a_deep_tree),
         ("processor", processor),
         ("capture_at_the_limit", capture_at_the_limit),
         ("ids_are_the_machines_own", ids_are_the_machines_own),
@@ -101,6 +107,88 @@ fn many_files(lab: &Lab) -> Result<(), Failed> {
     ensure(usage.files >= 1000, || format!("{usage:?}"))?;
     std::thread::sleep(start.elapsed() + Duration::from_secs(1));
     ensure(other.tree().is_alive(), || "ended without a limit".into())
+}
+
+const SMALL: DiskLimit = DiskLimit { bytes: 16 << 20, files: 1000 };
+
+/// Passes a disk limit in a way that no walk by name sees: ended with it, let be without.
+fn is_ended_by(lab: &Lab, line: &str) -> Result<(), Failed> {
+    let mut machine = limited(lab, |limits| limits.disk = Some(SMALL));
+    machine.ask(line);
+    await_end(&machine, line)?;
+    let mut other = limited(lab, |limits| limits.disk = None);
+    expect(&mut other, line, "ok")?;
+    let usage = other.tree().disk_usage();
+    ensure(usage.bytes > SMALL.bytes, || format!("{line}: only {usage:?} is seen"))
+}
+
+fn await_end(machine: &Machine, what: &str) -> Result<(), Failed> {
+    let start = Instant::now();
+    while machine.tree().is_alive() {
+        ensure(start.elapsed() < LONG, || {
+            format!("{what}: a runaway goes on with {:?}", machine.tree().disk_usage())
+        })?;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn files_without_a_name(lab: &Lab) -> Result<(), Failed> {
+    is_ended_by(lab, "unlinked_files 40")
+}
+
+fn files_only_mapped(lab: &Lab) -> Result<(), Failed> {
+    is_ended_by(lab, "mapped_files 40")
+}
+
+fn files_beyond_the_longest_path(lab: &Lab) -> Result<(), Failed> {
+    is_ended_by(lab, "deep_file 40")
+}
+
+/// Leaving memory and coming back makes no room.
+fn files_of_an_image(lab: &Lab) -> Result<(), Failed> {
+    let mut walls = WallsConfig::default();
+    walls.limits.disk = Some(SMALL);
+    let engine = lab.engine(walls);
+    let mut machine = launch(&engine);
+    expect(&mut machine, "kept_file 10", "ok")?;
+    let image = engine.capture(machine.tree())?.image;
+    let mut copy = crate::machine::restore(&engine, &image);
+    copy.ask("kept_file 10");
+    await_end(&copy, "10 MB in an image and 10 more")
+}
+
+/// Whoever checkpoints faster than the watch looks gains nothing either.
+fn files_past_the_limit_make_no_image(lab: &Lab) -> Result<(), Failed> {
+    let engine = lab.engine(WallsConfig::default());
+    let mut machine = launch(&engine);
+    expect(&mut machine, "kept_file 20", "ok")?;
+    machine.tree().set_limits(Limits { disk: Some(SMALL), ..machine.tree().limits() })?;
+    match engine.capture(machine.tree()) {
+        Ok(_) => Err("an image of more than the limit".into()),
+        Err(error) if error.to_string().contains("more than its limit") => Ok(()),
+        // the watch was faster
+        Err(_) => await_end(&machine, "20 MB"),
+    }
+}
+
+/// Carried or refused by name, and removed with its machine.
+fn a_deep_tree(lab: &Lab) -> Result<(), Failed> {
+    let engine = lab.engine(WallsConfig::default());
+    let mut machine = launch(&engine);
+    expect(&mut machine, "deep_tree 600", "ok")?;
+    let image = engine.capture(machine.tree())?.image;
+    let mut copy = crate::machine::restore(&engine, &image);
+    expect(&mut copy, "deep_tree 1", "EEXIST")?;
+    let again = engine.capture(copy.tree())?.image;
+    ensure(again.manifest.files.entries.len() >= 600, || "a part of the tree is lost".into())?;
+    let mut deeper = launch(&engine);
+    expect(&mut deeper, "deep_tree 5000", "ok")?;
+    match engine.capture(deeper.tree()) {
+        Ok(_) => return Err("5,000 levels in an image".into()),
+        Err(error) => ensure(error.to_string().contains("too deep"), || error.to_string())?,
+    }
+    expect(&mut deeper, "deep_tree 1", "EEXIST")
 }
 
 fn processor(lab: &Lab) -> Result<(), Failed> {

@@ -5,6 +5,7 @@
 //! extended attributes are dropped, and sizes and counts are bounded.
 
 use crate::tree::{Tree, absent_is_fine, names, refused};
+use stasis_sys::trees;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions, Permissions};
@@ -115,7 +116,7 @@ impl Layer<'_> {
             other => other?,
         };
         match fs::symlink_metadata(slot.path()) {
-            Ok(about) if about.is_dir() => fs::remove_dir_all(slot.path()),
+            Ok(about) if about.is_dir() => trees::remove(&slot.path()),
             _ => absent_is_fine(fs::remove_file(slot.path())),
         }
     }
