@@ -12,7 +12,7 @@
 //! costs others nothing.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Longer than any capture takes that ends at all.
@@ -22,7 +22,6 @@ pub struct Turns {
     all: usize,
     overdue: Duration,
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -33,10 +32,14 @@ struct State {
     served: u64,
     /// Those who have a turn: whose it is, and since when.
     taken: BTreeMap<u64, (String, Instant)>,
-    waiting: HashMap<String, VecDeque<u64>>,
+    waiting: HashMap<String, VecDeque<Waiter>>,
     /// When those who wait or have a turn were served last.
     last: HashMap<String, u64>,
 }
+
+/// Its number, and what wakes it: only whoever is next is woken.
+#[derive(Clone)]
+struct Waiter(u64, Arc<Condvar>);
 
 /// One turn, until it is dropped.
 pub struct Turn<'a>(&'a Turns, u64);
@@ -50,18 +53,29 @@ impl State {
         self.taken.values().filter(counts).count()
     }
 
-    /// Who gets the next turn.
-    fn first(&self, overdue: Duration, now: Instant) -> Option<u64> {
-        let rank = |(owner, queue): (&String, &VecDeque<u64>)| {
+    /// Who gets the next turn, if there is one for somebody.
+    fn first(&self, turns: &Turns, now: Instant) -> Option<Waiter> {
+        if self.used(None, turns.overdue, now) >= turns.all {
+            return None;
+        }
+        let rank = |(owner, queue): (&String, &VecDeque<Waiter>)| {
             let last = self.last.get(owner).copied().unwrap_or(0);
-            Some((self.used(Some(owner), overdue, now), last, *queue.front()?))
+            let waiter = queue.front()?.clone();
+            Some(((self.used(Some(owner), turns.overdue, now), last, waiter.0), waiter))
         };
-        self.waiting.iter().filter_map(rank).min().map(|(_, _, number)| number)
+        let ranked = self.waiting.iter().filter_map(rank);
+        ranked.min_by_key(|(rank, _)| *rank).map(|(_, waiter)| waiter)
+    }
+
+    fn wake_first(&self, turns: &Turns) {
+        if let Some(Waiter(_, bell)) = self.first(turns, Instant::now()) {
+            bell.notify_one();
+        }
     }
 
     fn give(&mut self, owner: &str, number: u64, now: Instant) {
         if let Some(queue) = self.waiting.get_mut(owner) {
-            queue.retain(|own| *own != number);
+            queue.retain(|waiter| waiter.0 != number);
             if queue.is_empty() {
                 self.waiting.remove(owner);
             }
@@ -96,7 +110,7 @@ impl Turns {
     }
 
     fn new(all: usize) -> Turns {
-        Turns { all, overdue: OVERDUE, state: Mutex::default(), changed: Condvar::new() }
+        Turns { all, overdue: OVERDUE, state: Mutex::default() }
     }
 
     /// Whether a tree may be standing still: what can wait should not take its processors.
@@ -108,19 +122,20 @@ impl Turns {
         let mut state = self.state();
         let number = state.next;
         state.next += 1;
-        state.waiting.entry(owner.to_owned()).or_default().push_back(number);
+        let bell = Arc::new(Condvar::new());
+        let waiter = Waiter(number, bell.clone());
+        state.waiting.entry(owner.to_owned()).or_default().push_back(waiter);
         loop {
             let now = Instant::now();
-            let free = state.used(None, self.overdue, now) < self.all;
-            if free && state.first(self.overdue, now) == Some(number) {
+            if state.first(self, now).is_some_and(|first| first.0 == number) {
                 state.give(owner, number, now);
                 state.forget_idle();
                 // there may be a turn for the next one, too
-                self.changed.notify_all();
+                state.wake_first(self);
                 return Turn(self, number);
             }
             // looks again when one may have become overdue
-            let waited = self.changed.wait_timeout(state, self.overdue);
+            let waited = bell.wait_timeout(state, self.overdue);
             state = waited.unwrap_or_else(|poison| poison.into_inner()).0;
         }
     }
@@ -132,8 +147,9 @@ impl Turns {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.state().taken.remove(&self.1);
-        self.0.changed.notify_all();
+        let mut state = self.0.state();
+        state.taken.remove(&self.1);
+        state.wake_first(self.0);
     }
 }
 

@@ -6,7 +6,6 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Inner;
-use crate::line::Line;
 use crate::standby::{self, Stood};
 use stasis_api::Network;
 use stasis_egress::Egress;
@@ -47,9 +46,8 @@ pub fn stand(
         }
         (Network::Open, None) => {
             let image = host.image(&record.head_image)?;
-            let (line, ends) = Line::open()?;
-            let _turn = host.restores.take(&record.made.account);
-            let (tree, packets) = host.engine.restore_open(&image, ends, LINK)?;
+            let restore = |ends| host.engine.restore_open(&image, ends, LINK);
+            let (line, (tree, packets)) = standby::restore(host, &record.made.account, restore)?;
             Ok((Stood { tree, line }, Some(carry(host, packets)?)))
         }
     }

@@ -13,6 +13,7 @@ use crate::line::Line;
 use crate::live::parse_image;
 use stasis_engine::Tree;
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
@@ -203,10 +204,27 @@ impl Inner {
 /// Restores an image for an owner; its agent is told nothing yet.
 pub fn stand(host: &Inner, image: &str, owner: &str) -> Result<Stood> {
     let image = host.image(image)?;
-    let (line, ends) = Line::open()?;
-    let _turn = host.restores.take(owner);
-    let tree = host.engine.restore(&image, ends)?;
+    let (line, tree) = restore(host, owner, |ends| host.engine.restore(&image, ends))?;
     Ok(Stood { tree, line })
+}
+
+/// Restores with a new line to the agent, in turn, again if somebody disturbed it.
+pub fn restore<T>(
+    host: &Inner,
+    owner: &str,
+    one: impl Fn(Vec<OwnedFd>) -> stasis_engine::Result<T>,
+) -> Result<(Line, T)> {
+    const TRIES: usize = 5;
+    let _turn = host.restores.take(owner);
+    for _ in 1..TRIES {
+        let (line, ends) = Line::open()?;
+        match one(ends) {
+            Err(error) if error.is_disturbed() => {}
+            restored => return Ok((line, restored?)),
+        }
+    }
+    let (line, ends) = Line::open()?;
+    Ok((line, one(ends)?))
 }
 
 #[cfg(test)]

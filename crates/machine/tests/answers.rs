@@ -231,6 +231,7 @@ fn files_are_put_and_removed_while_the_machine_comes_and_goes() {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 bed.host.swap(&machine).expect("swapped");
+                std::thread::sleep(Duration::from_millis(20));
             }
         });
         for round in 0..15 {
@@ -250,4 +251,35 @@ fn files_are_put_and_removed_while_the_machine_comes_and_goes() {
         over.store(true, Ordering::Relaxed);
     });
     until("it is at rest", || bed.host.swap(&machine).is_ok());
+}
+
+/// `ps` and whatever watches a host read the command line of every process, which touches memory
+/// of those that are just being restored.
+#[test]
+fn a_host_that_is_watched_wakes_its_machines() {
+    let _alone = alone();
+    let bed = Bed::start();
+    let machine = bed.machine();
+    run(&machine, "x = 1");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let processes = std::fs::read_dir("/proc").expect("a list").flatten();
+                for process in processes {
+                    let _ = std::fs::read(process.path().join("cmdline"));
+                }
+            }
+        });
+        for round in 0..40 {
+            bed.host.swap(&machine).expect("swapped");
+            let woken = bed.host.wake(&machine);
+            if woken.is_err() {
+                over.store(true, Ordering::Relaxed);
+            }
+            woken.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(value(&machine, "x"), "1");
 }
