@@ -40,8 +40,8 @@ pub fn document() -> Value {
 
 /// Numbers in addresses and headers go by their names, which mean the same on every route.
 fn parameter_ranges(operation: &mut Value) {
-    let all = operation["parameters"].as_array_mut().into_iter().flatten();
-    for one in all {
+    let all = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    for one in all.into_iter().flatten() {
         let name = one["name"].as_str().unwrap_or_default();
         let span = match name {
             "seq" => Some(SEQ),

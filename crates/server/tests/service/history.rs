@@ -47,7 +47,7 @@ fn branches_go_their_own_ways() {
     assert_eq!(client.run(&name, "x")["value"], "[1]");
     let many = json!({ "count": 100_000 });
     let reply = client.post(&format!("/v1/machine/{name}/branch"), &many);
-    assert_eq!(reply.code(400), "request.invalid");
+    assert_eq!(reply.code(400), "request.range");
 }
 
 #[test]

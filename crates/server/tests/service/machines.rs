@@ -194,7 +194,7 @@ fn a_machine_is_changed_and_removed() {
     assert_eq!(changed["tags"], change["tags"]);
     assert_eq!(changed["expires_at"], change["expires_at"]);
     let wrong = client.send("PATCH", path, &[], b"{\"limits\":{\"memory_mb\":1}}");
-    assert_eq!(wrong.code(400), "request.invalid");
+    assert_eq!(wrong.code(400), "request.range");
     assert_eq!(client.delete(path).good(), json!({ "removed": "changed-and-removed" }));
     assert_eq!(client.get(path).code(404), "machine.not_found");
     assert_eq!(client.delete(path).code(404), "machine.not_found");
