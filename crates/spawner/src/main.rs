@@ -10,8 +10,8 @@ mod objects;
 mod sockets;
 mod walls;
 
-use stasis_spawner::CORE_LIMIT;
 use stasis_spawner::protocol::{self, SpawnReply, SpawnRequest};
+use stasis_spawner::{CORE_LIMIT, UNUSED_CAPABILITIES};
 use stasis_sys::process::{self, Forked};
 use stasis_sys::{fds, libc};
 use std::io;
@@ -36,6 +36,7 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
     // templates are made by a process that ends at once; they come to us and are reaped here
     process::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)?;
     allow_core_limit();
+    process::give_up_capabilities(&UNUSED_CAPABILITIES)?;
     let devices = walls::Devices::make()?;
     loop {
         if !fds::poll_readable(control.as_fd(), 1000)? {

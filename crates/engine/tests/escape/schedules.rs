@@ -6,8 +6,8 @@
 //!                               ├► no process made a call that no machine may make
 //!                               └► a bystander answers and is captured, the host starts programs
 //!
-//! A few seconds with some known seeds and one that is drawn and printed. `STASIS_SEED` replays one;
-//! with `STASIS_SOAK` new seeds are drawn for five minutes, or `STASIS_SOAK_MINUTES`.
+//! A few seconds with some known seeds and one that is drawn and printed. `STASIS_SEED` replays
+//! one. With `STASIS_SOAK` new seeds are drawn for five minutes, or for `STASIS_SOAK_MINUTES`.
 
 use crate::machine::{Lab, Machine, descriptors, launch};
 use libtest_mimic::{Failed, Trial};
