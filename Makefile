@@ -51,6 +51,7 @@ soak: setup ## the long tests: random instants, many cycles, all of CPython's te
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test stress -- --nocapture
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test escape -- during::
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test regrtest
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test escape -- schedules::soak
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service -- load fuzzed output published forkd bad_input
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test travel --test branches

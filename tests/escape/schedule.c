@@ -344,7 +344,7 @@ static const struct {
     ACT(toggle_dumpable), ACT(new_group), ACT(many_threads), ACT(handle_all), ACT(interval_timers),
     ACT(traps_by_timer), ACT(signal_somebody), ACT(queue_traps), ACT(trap_oneself), ACT(map_there),
     ACT(unmap_there), ACT(protect_there), ACT(move_there), ACT(seal_there), ACT(write_memory), ACT(churn),
-    ACT(narrow), ACT(swap), ACT(deep), ACT(wide), ACT(sparse), ACT(attributes), ACT(deleted),
+    ACT(restartable), ACT(narrow), ACT(swap), ACT(deep), ACT(wide), ACT(sparse), ACT(attributes), ACT(deleted),
     ACT(odd_names), ACT(pipes),
 };
 enum { ACTS = sizeof acts / sizeof *acts };

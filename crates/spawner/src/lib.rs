@@ -18,6 +18,13 @@
 /// which would run as the host's root. Zero does not stop that.
 pub const CORE_LIMIT: u64 = 1;
 
+/// Capabilities of the host's root that the spawner and its templates never use, by number: kernel
+/// modules, raw devices, reboot, the clock, consoles, audit, security modules, the kernel's log,
+/// BPF, performance counters, and the host's network. Machines have a user namespace of their own,
+/// in which these sets begin anew.
+pub const UNUSED_CAPABILITIES: [u32; 22] =
+    [9, 10, 11, 12, 13, 16, 17, 20, 22, 25, 26, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39];
+
 pub mod layout;
 pub mod program;
 pub mod protocol;

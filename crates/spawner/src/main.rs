@@ -10,8 +10,8 @@ mod objects;
 mod sockets;
 mod walls;
 
-use stasis_spawner::CORE_LIMIT;
 use stasis_spawner::protocol::{self, SpawnReply, SpawnRequest};
+use stasis_spawner::{CORE_LIMIT, UNUSED_CAPABILITIES};
 use stasis_sys::process::{self, Forked};
 use stasis_sys::{fds, libc};
 use std::io;
@@ -40,6 +40,7 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
     if process::has_keyrings() {
         process::own_keyring()?;
     }
+    process::give_up_capabilities(&UNUSED_CAPABILITIES)?;
     let devices = walls::Devices::make()?;
     loop {
         if !fds::poll_readable(control.as_fd(), 1000)? {

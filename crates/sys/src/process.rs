@@ -235,6 +235,26 @@ pub fn drop_capabilities() -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) }).map(drop)
 }
 
+/// Gives some capabilities up, also for programs started later. To be called before any thread is.
+pub fn give_up_capabilities(numbers: &[u32]) -> io::Result<()> {
+    const VERSION: u32 = 0x2008_0522;
+    for number in numbers {
+        // a kernel that does not know it does not give it
+        let _ = prctl(libc::PR_CAPBSET_DROP, u64::from(*number), 0, 0, 0);
+    }
+    let header = [VERSION, 0];
+    // effective, permitted and inheritable, first of the lower 32 and then of the others
+    let mut sets = [0u32; 6];
+    // SAFETY: both arrays have the layout of the header and of two sets, and outlive the call.
+    check(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) })?;
+    for number in numbers {
+        let half = *number as usize / 32 * 3;
+        sets[half..half + 3].iter_mut().for_each(|set| *set &= !(1 << (number % 32)));
+    }
+    // SAFETY: as above.
+    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }).map(drop)
+}
+
 /// Nothing this process starts gains privileges from the file it is.
 pub fn no_new_privileges() -> io::Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).map(drop)

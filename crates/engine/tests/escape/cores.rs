@@ -2,8 +2,8 @@
 //! has for core files.
 //!
 //! The kernel runs a piped handler as the host's root unless the limit is exactly one byte. Limits
-//! are looked at always; with `STASIS_TEST_CORE_HANDLER` set, a handler is put in place for a moment
-//! and machines crash. It is the whole host's setting, so that is not done unasked.
+//! are always checked. With `STASIS_TEST_CORE_HANDLER` set, a handler is installed for a moment and
+//! machines crash. The handler is a setting of the whole host, so this is not done by default.
 
 use crate::machine::{Lab, Machine, launch, restore};
 use libtest_mimic::{Failed, Trial};

@@ -3,10 +3,12 @@
 //! What builds a machine does so with rights that its programs do not have. Each of these would
 //! have used them; each is refused by name, and nothing of the host has changed.
 
+use crate::attempts::With;
 use crate::machine::{Lab, copy_root, launch, launch_in, restore_here};
 use libtest_mimic::{Failed, Trial};
 use stasis_engine::{Error, Image, WallsConfig};
 use stasis_image::model::{Fd, FileEntry, FileKind, Manifest, Object, ObjectKind, ProcessState};
+use stasis_spawner::UNUSED_CAPABILITIES;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -18,12 +20,13 @@ const LONG: Duration = Duration::from_secs(60);
 type Test = fn(&Lab) -> Result<(), Failed>;
 
 pub fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 6] = [
         ("a_root_with_a_link_for_shared_memory", root_with_links),
         ("an_image_with_a_link_for_shared_memory", image_with_links),
         ("an_image_that_opens_the_memory_of_init", memory_of_init),
         ("an_image_that_opens_a_pipe_nobody_writes", silent_pipe),
         ("init_holds_nothing_of_the_spawner", held_by_init),
+        ("the_spawner_and_templates_have_few_capabilities", few_capabilities),
     ];
     let trial = |(name, run): (&str, Test)| {
         let lab = lab.clone();
@@ -160,4 +163,24 @@ fn held_by_init(lab: &Lab) -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("the init holds {held:?}").into())
+}
+
+/// Of the spawner, and of what it made and holds an image's memory.
+fn few_capabilities(lab: &Lab) -> Result<(), Failed> {
+    let template = lab.argument(With::Template);
+    let status = std::fs::read_to_string(format!("/proc/{template}/status"))?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap_or("").trim();
+    for pid in [template.as_str(), parent] {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        for set in ["CapPrm:", "CapEff:", "CapBnd:"] {
+            let line = status.lines().find_map(|line| line.strip_prefix(set)).unwrap_or("");
+            let held = u64::from_str_radix(line.trim(), 16)?;
+            let unused = UNUSED_CAPABILITIES.iter().filter(|number| held >> **number & 1 == 1);
+            let unused: Vec<&u32> = unused.collect();
+            if held == 0 || !unused.is_empty() {
+                return Err(format!("process {pid} has {set} {held:x}: {unused:?}").into());
+            }
+        }
+    }
+    Ok(())
 }

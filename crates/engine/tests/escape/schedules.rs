@@ -6,8 +6,8 @@
 //!                               ├► no process made a call that no machine may make
 //!                               └► a bystander answers and is captured, the host starts programs
 //!
-//! A few seconds with some known seeds and one that is drawn and printed. `STASIS_SEED` replays one;
-//! with `STASIS_SOAK` new seeds are drawn for that many minutes.
+//! A few seconds with some known seeds and one that is drawn and printed. `STASIS_SEED` replays
+//! one. With `STASIS_SOAK` new seeds are drawn for five minutes, or for `STASIS_SOAK_MINUTES`.
 
 use crate::machine::{Lab, Machine, descriptors, launch};
 use libtest_mimic::{Failed, Trial};
@@ -42,10 +42,11 @@ pub fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
         let lab = lab.clone();
         Trial::test(format!("schedules::seed_{seed}"), move || run(&lab, seed))
     });
-    let minutes = number("STASIS_SOAK").unwrap_or(0);
+    let long = std::env::var_os("STASIS_SOAK").is_some();
+    let minutes = number("STASIS_SOAK_MINUTES").unwrap_or(5);
     let lab = lab.clone();
     let soak = Trial::test("schedules::soak", move || soak(&lab, minutes));
-    known.chain([soak.with_ignored_flag(minutes == 0)]).collect()
+    known.chain([soak.with_ignored_flag(!long)]).collect()
 }
 
 fn random() -> u64 {
