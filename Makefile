@@ -46,7 +46,7 @@ test: packages ## everything that must hold before a change lands
 	STASIS_WITHOUT=pagemap_scan,lowerdir_append \
 		cargo test --locked -p stasis-engine --test lifecycle -- madvise
 
-soak: setup ## the long tests: random instants, many cycles, all of CPython's tests
+soak: setup ## the long tests: random instants, hostile schedules, client storms, all of CPython's tests
 	cargo build --release --locked --workspace
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test stress -- --nocapture
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test escape -- during::
