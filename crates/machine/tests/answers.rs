@@ -227,6 +227,7 @@ fn files_are_put_and_removed_while_the_machine_comes_and_goes() {
     let machine = bed.machine();
     run(&machine, "x = 1");
     let over = AtomicBool::new(false);
+    let mut failed = None;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
@@ -234,7 +235,7 @@ fn files_are_put_and_removed_while_the_machine_comes_and_goes() {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        for round in 0..15 {
+        for round in 0..6 {
             let done = || -> Result<(), Error> {
                 let mut file = machine.put_file("/tmp/put", None)?;
                 file.write(format!("{round}").as_bytes())?;
@@ -245,11 +246,12 @@ fn files_are_put_and_removed_while_the_machine_comes_and_goes() {
                 Ok(()) => {}
                 // it left memory more often than it is tried
                 Err(error) if error.code() == "machine.unsteady" => {}
-                Err(error) => panic!("{}: {error}", error.code()),
+                Err(error) => failed = Some(format!("{}: {error}", error.code())),
             }
         }
         over.store(true, Ordering::Relaxed);
     });
+    assert_eq!(failed, None);
     until("it is at rest", || bed.host.swap(&machine).is_ok());
 }
 

@@ -108,15 +108,18 @@ impl Machine {
     /// `None` if these files are no longer those of the machine.
     fn change<T>(&self, files: &Arc<Files>, change: impl FnOnce() -> T) -> Option<(T, u64)> {
         let _changing = files.changing();
-        let is_current =
-            |own: &Option<Arc<Files>>| own.as_ref().is_some_and(|own| Arc::ptr_eq(own, files));
-        if !is_current(&self.work().files) {
+        if !self.are_current(files) {
             return None;
         }
         let changed = change();
         let mut work = self.work();
         work.touched();
         Some((changed, work.falls))
+    }
+
+    /// Whether these are the files of the machine as it is in memory now.
+    fn are_current(&self, files: &Arc<Files>) -> bool {
+        self.work().files.as_ref().is_some_and(|own| Arc::ptr_eq(own, files))
     }
 
     /// Waits until what was changed is as durable as is asked for.

@@ -11,6 +11,8 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+/// How often a machine may leave memory meanwhile.
+const TRIES: usize = 3;
 /// Permissions of directories that are made on the way.
 const DIRECTORIES: u32 = 0o755;
 
@@ -37,10 +39,24 @@ impl Machine {
     pub fn put_file(self: &Arc<Self>, given: &str, mode: Option<u32>) -> Result<Upload> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
         let mode = mode.unwrap_or(0o644) & 0o777;
-        let files = self.files()?;
-        let most = files.inside.disk().map_or(u64::MAX, |(limit, _)| limit.bytes);
-        let place = Place::at(files, &path, mode).map_err(|fault| self.fault(&path, fault))?;
+        let place = self.place_for(&path, mode)?;
+        let most = place.files.inside.disk().map_or(u64::MAX, |(limit, _)| limit.bytes);
         Ok(Upload { machine: self.clone(), path, mode, place, written: 0, most })
+    }
+}
+
+impl Machine {
+    /// A file without a name in the directory of `path`, in the machine as it is now.
+    fn place_for(self: &Arc<Self>, path: &str, mode: u32) -> Result<Place> {
+        for _ in 0..TRIES {
+            let files = self.files()?;
+            match Place::at(files.clone(), path, mode) {
+                // what is missing then is missing because the machine left memory
+                Err(_) if !self.are_current(&files) => {}
+                placed => return placed.map_err(|fault| self.fault(path, fault)),
+            }
+        }
+        Err(self.fault(path, Fault::Unsteady))
     }
 }
 
@@ -57,7 +73,6 @@ impl Upload {
     /// Gives the file its name; what had it is replaced. When this returns the file is there, and
     /// at durability `local` it is on disk.
     pub fn finish(mut self, durability: Option<Durability>) -> Result<FileInfo> {
-        const TRIES: usize = 3;
         for _ in 0..TRIES {
             match self.machine.change(&self.place.files, || self.give_name()) {
                 Some((done, falls)) => {
@@ -92,9 +107,8 @@ impl Upload {
 
     /// The machine left memory meanwhile: goes on in the one that came back.
     fn move_over(&mut self) -> Result<()> {
-        let files = self.machine.files()?;
+        let mut new = self.machine.place_for(&self.path, self.mode)?;
         let copy = |old: &mut Place| -> std::result::Result<Place, Fault> {
-            let mut new = Place::at(files, &self.path, self.mode)?;
             old.file.seek(SeekFrom::Start(0))?;
             std::io::copy(&mut old.file, &mut new.file)?;
             Ok(new)
