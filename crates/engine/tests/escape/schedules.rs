@@ -263,7 +263,7 @@ fn for_packs(dir: &Path, look: &mut dyn FnMut(&[u8]) -> Result<(), Failed>) -> R
         };
         let len = file.metadata()?.len();
         let Ok(pack) = PackReader::open(file, len, None) else { continue };
-        let mut page = vec![0; PAGE_SIZE as usize];
+        let mut page = vec![0; PAGE_SIZE];
         for slot in 0..pack.pages() {
             if pack.read_unverified(slot, &mut page).is_ok() {
                 look(&page)?;
