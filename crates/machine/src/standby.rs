@@ -214,7 +214,7 @@ pub fn restore<T>(
     owner: &str,
     one: impl Fn(Vec<OwnedFd>) -> stasis_engine::Result<T>,
 ) -> Result<(Line, T)> {
-    const TRIES: usize = 5;
+    const TRIES: usize = 30;
     let _turn = host.restores.take(owner);
     for _ in 1..TRIES {
         let (line, ends) = Line::open()?;
