@@ -17,14 +17,14 @@ use crate::store::Image;
 use crate::unlinked;
 use crate::walls::Walls;
 use stasis_image::PAGE_SIZE;
-use stasis_image::model::{FileEntry, FileKind, FileTree};
+use stasis_image::model::{FileEntry, FileKind, FileTree, Manifest};
 use stasis_sandbox::DiskLimit;
 use stasis_sandbox::disk::{self, DiskUsage};
 use stasis_sys::{files as sysfiles, libc, process};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -43,36 +43,37 @@ pub struct Account {
     /// Its init, in the host's numbering.
     init: i32,
     limit: Mutex<Option<DiskLimit>>,
-    /// The image it comes from, and what its files take, once somebody asks.
-    image: OnceLock<Image>,
-    below: OnceLock<Layer>,
+    /// What the image it comes from says. Its tree has the image in use: nobody else should for
+    /// its sake.
+    image: OnceLock<Weak<Manifest>>,
+    /// What the first so many of the image's entries take, once somebody asks.
+    sums: OnceLock<Vec<DiskUsage>>,
     /// The machine was ended for what it has.
     ended: AtomicBool,
 }
 
 /// The image's files, which lie below the upper directory.
-struct Layer {
-    image: Image,
-    /// What the first so many entries take.
-    sums: Vec<DiskUsage>,
+struct Layer<'a> {
+    manifest: Arc<Manifest>,
+    sums: &'a [DiskUsage],
 }
 
-impl Layer {
-    fn of(image: Image) -> Layer {
-        let mut sums = vec![DiskUsage::default()];
-        for entry in &image.manifest.files.entries {
-            sums.push(sums[sums.len() - 1] + of_entry(entry));
-        }
-        Layer { image, sums }
+fn sums_of(entries: &[FileEntry]) -> Vec<DiskUsage> {
+    let mut sums = vec![DiskUsage::default()];
+    for entry in entries {
+        sums.push(sums[sums.len() - 1] + of_entry(entry));
     }
+    sums
+}
 
+impl Layer<'_> {
     fn all(&self) -> DiskUsage {
         self.sums[self.sums.len() - 1]
     }
 
     /// What a path and all below it take.
     fn at(&self, path: &[u8]) -> DiskUsage {
-        let entries = &self.image.manifest.files.entries;
+        let entries = &self.manifest.files.entries;
         let start = entries.partition_point(|entry| order(&entry.path, path).is_lt());
         let is_in = |entry: &FileEntry| {
             entry
@@ -95,19 +96,20 @@ fn of_entry(entry: &FileEntry) -> DiskUsage {
 
 impl Account {
     pub fn new(upper: PathBuf, init: i32, limit: Option<DiskLimit>) -> Account {
-        let (image, below) = (OnceLock::new(), OnceLock::new());
+        let (image, sums) = (OnceLock::new(), OnceLock::new());
         let ended = AtomicBool::new(false);
-        Account { upper, init, limit: Mutex::new(limit), image, below, ended }
+        Account { upper, init, limit: Mutex::new(limit), image, sums, ended }
     }
 
     /// The machine comes from this image.
     pub fn set_below(&self, image: &Image) {
-        let _ = self.image.set(image.clone());
+        let _ = self.image.set(Arc::downgrade(&image.manifest));
     }
 
-    fn below(&self) -> Option<&Layer> {
-        let image = self.image.get()?;
-        Some(self.below.get_or_init(|| Layer::of(image.clone())))
+    fn below(&self) -> Option<Layer<'_>> {
+        let manifest = self.image.get()?.upgrade()?;
+        let sums = self.sums.get_or_init(|| sums_of(&manifest.files.entries));
+        Some(Layer { manifest, sums })
     }
 
     pub fn limit(&self) -> Option<DiskLimit> {
@@ -129,11 +131,12 @@ impl Account {
     }
 
     fn measure(&self, most_files: u64, places: unlinked::Where) -> DiskUsage {
+        let below = self.below();
         let mut hidden = DiskUsage::default();
         // of nested paths the first hides the rest
         let mut last: Vec<u8> = Vec::new();
         let used = disk::usage(&self.upper, most_files, |path, dir| {
-            let Some(layer) = self.below() else { return };
+            let Some(layer) = &below else { return };
             let opaque = |dir| sysfiles::own_xattr(dir, OPAQUE.as_ref(), &mut [0; 8]).is_ok();
             let below_last =
                 path.strip_prefix(last.as_slice()).is_some_and(|rest| rest.starts_with(b"/"));
@@ -145,13 +148,13 @@ impl Account {
         let Ok(used) = used else {
             return DiskUsage { bytes: 0, files: most_files.saturating_add(1) };
         };
-        let below = self.below().map(Layer::all).unwrap_or_default();
+        let below = below.map(|layer| layer.all()).unwrap_or_default();
         used + (below - hidden) + unlinked::usage(self.init, places)
     }
 
     /// What the machine may have: at least what it came with.
     fn most(&self, limit: DiskLimit) -> DiskLimit {
-        let Some(below) = self.below().map(Layer::all) else { return limit };
+        let Some(below) = self.below().map(|layer| layer.all()) else { return limit };
         let (bytes, files) = (limit.bytes, limit.files);
         DiskLimit {
             bytes: if below.bytes > bytes { below.bytes + SLACK } else { bytes },
