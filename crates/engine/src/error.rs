@@ -77,13 +77,6 @@ impl Error {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether a restore failed because another program looked into the new process meanwhile: `ps`
-    /// reads its command line, which brings back a page that was just given up.
-    pub fn is_disturbed(&self) -> bool {
-        matches!(self, Error::Io { doing, source }
-            if source.kind() == io::ErrorKind::AlreadyExists && doing.starts_with("install pages"))
-    }
-
     pub(crate) fn refused(pid: i32, what: impl Into<String>) -> Error {
         Error::Refused { pid, what: what.into() }
     }

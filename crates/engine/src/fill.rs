@@ -9,9 +9,10 @@ use crate::error::{Doing, Result};
 use crate::store::Store;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::{Manifest, Run};
-use stasis_sys::{PAGE, uffd};
+use stasis_sys::memory::ProcessMemory;
+use stasis_sys::{PAGE, libc, uffd};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Whether reading pages takes so long that something else should be done meanwhile.
@@ -85,18 +86,29 @@ pub fn while_reading<T>(
 
 /// Puts pages in their places in a clone, which gave back what was there. They are protected as the
 /// rest is: the clone may be done with that already.
-pub fn install(uffd: &OwnedFd, installs: &[Run], pages: &[u8]) -> Result<()> {
+pub fn install(pid: i32, uffd: &OwnedFd, installs: &[Run], pages: &[u8]) -> Result<()> {
     let mut rest = pages;
     for run in installs {
         let (mut bytes, after) = rest.split_at(run.count as usize * PAGE_SIZE);
         rest = after;
         let mut at = run.page * PAGE;
         while !bytes.is_empty() {
-            let done = uffd::copy_protected(uffd.as_fd(), at, bytes)
-                .doing(|| format!("install pages at {at:#x}"))?;
+            let done = match uffd::copy_protected(uffd.as_fd(), at, bytes) {
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
+                    overwrite(pid, at, &bytes[..PAGE_SIZE]).map(|()| PAGE)
+                }
+                done => done,
+            };
+            let done = done.doing(|| format!("install pages at {at:#x}"))?;
             at += done;
             bytes = &bytes[done as usize..];
         }
     }
     Ok(())
+}
+
+/// Writes a page that is there again: a program of the host that reads `/proc/PID/cmdline` or
+/// `environ` (as `ps` does) brings in the page it reads. It counts as written from then on.
+fn overwrite(pid: i32, at: u64, page: &[u8]) -> io::Result<()> {
+    ProcessMemory::open(pid)?.write(at, page)
 }

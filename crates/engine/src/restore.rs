@@ -159,12 +159,12 @@ fn give_memory(
             Handed::Memory => {
                 let uffd = inherited.as_ref().ok_or(Error::Gone)?;
                 track::register(uffd.as_fd(), &built.registers)?;
-                install(uffd, &built.installs, pages)?;
+                install(clone.pid()?, uffd, &built.installs, pages)?;
                 clone.tell(plan::INSTALLED);
             }
             Handed::Later(uffd) => memo.tracker = Some(Tracker::later(Arc::new(uffd))),
             Handed::Pages(uffd) if lazy.is_empty() => {
-                install(&uffd, &built.installs, pages)?;
+                install(clone.pid()?, &uffd, &built.installs, pages)?;
                 clone.tell(plan::INSTALLED);
                 memo.tracker = Some(Tracker::new(Arc::new(uffd)));
             }

@@ -208,22 +208,14 @@ pub fn stand(host: &Inner, image: &str, owner: &str) -> Result<Stood> {
     Ok(Stood { tree, line })
 }
 
-/// Restores with a new line to the agent, in turn, again if somebody disturbed it.
+/// Restores with a new line to the agent, in turn.
 pub fn restore<T>(
     host: &Inner,
     owner: &str,
-    one: impl Fn(Vec<OwnedFd>) -> stasis_engine::Result<T>,
+    one: impl FnOnce(Vec<OwnedFd>) -> stasis_engine::Result<T>,
 ) -> Result<(Line, T)> {
-    const TRIES: usize = 30;
-    let _turn = host.restores.take(owner);
-    for _ in 1..TRIES {
-        let (line, ends) = Line::open()?;
-        match one(ends) {
-            Err(error) if error.is_disturbed() => {}
-            restored => return Ok((line, restored?)),
-        }
-    }
     let (line, ends) = Line::open()?;
+    let _turn = host.restores.take(owner);
     Ok((line, one(ends)?))
 }
 

@@ -94,6 +94,10 @@ fn altered(lab: &Lab, ids: bool, change: impl Fn(&mut Manifest)) -> Result<Optio
     told.recv_timeout(LONG).map_err(|_| "the restore hangs".into())
 }
 
+fn is_at_or_below(path: &[u8], dir: &str) -> bool {
+    path.strip_prefix(dir.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
 fn add_file(manifest: &mut Manifest, path: &str, kind: FileKind) {
     let entry = FileEntry {
         path: path.into(),
@@ -105,7 +109,7 @@ fn add_file(manifest: &mut Manifest, path: &str, kind: FileKind) {
         xattrs: Vec::new(),
         kind,
     };
-    manifest.files.entries.retain(|old| !Path::new(&old.path).starts_with(path));
+    manifest.files.entries.retain(|old| !is_at_or_below(&old.path, path));
     manifest.files.entries.push(entry);
 }
 
@@ -115,7 +119,7 @@ fn image_with_links(lab: &Lab) -> Result<(), Failed> {
     for ids in [false, true] {
         let error = altered(lab, ids, |manifest| {
             add_file(manifest, ".stasis", FileKind::Directory);
-            add_file(manifest, ".stasis/shm", FileKind::Symlink { target: target.clone() });
+            add_file(manifest, ".stasis/shm", FileKind::Symlink { target: target.clone().into() });
         })?;
         expect("an image's link", error, "shm")?;
         unchanged(&outside)?;
