@@ -216,7 +216,8 @@ fn restless() -> &'static str {
      thread does not leave the engine's own pages"
 }
 
-fn is_missing(error: &std::io::Error) -> bool {
+/// Whether an error says that a process or thread is gone.
+pub fn is_missing(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::ECHILD))
 }
 

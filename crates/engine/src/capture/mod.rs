@@ -35,7 +35,7 @@ pub use sink::{Counts, Finished, Sink};
 
 use crate::error::{Doing, Error, Result};
 use crate::fault;
-use crate::freeze::{Frozen, FrozenProcess};
+use crate::freeze::{Frozen, FrozenProcess, is_missing};
 use crate::store::{Image, Store};
 use crate::tree::Tree;
 use copied::{Outline, Room};
@@ -69,6 +69,20 @@ pub enum Source {
 
 /// Captures a tree on top of the image it was restored from or captured as last.
 pub fn capture(tree: &Tree, store: &Store, source: Source) -> Result<Captured> {
+    take(tree, store, source).map_err(|error| match error {
+        // the kernel may end a process that stands still, for want of memory
+        Error::Io { doing, source } if is_of_process(&doing) && is_missing(&source) => {
+            Error::refused(0, format!("a process ended during the capture ({doing})"))
+        }
+        other => other,
+    })
+}
+
+fn is_of_process(doing: &str) -> bool {
+    doing.contains("/proc/")
+}
+
+fn take(tree: &Tree, store: &Store, source: Source) -> Result<Captured> {
     let start = Instant::now();
     tree.wait_filled()?;
     // twins count as the machine's own processes, until the last of them is gone
