@@ -14,10 +14,11 @@ use crate::lines::Lines;
 use crate::live::{Heard, Live};
 use crate::machine::Machine;
 use crate::observe::Moment;
+use crate::outcome::{explain, failure_of, outcome_of};
 use crate::queue::{Around, Next};
 use crate::traffic::LastAsked;
 use stasis_api::{
-    Durability, EventKind, Exec, Failure, Outcome, Receipt, Status, Stream, Timeout, Timestamp,
+    Durability, EventKind, Exec, Outcome, Receipt, Status, Stream, Timeout, Timestamp,
 };
 use stasis_engine::fault;
 use stasis_protocol::{Done, Order, Report};
@@ -548,54 +549,4 @@ impl Driver {
         self.ended = status;
         Ok(self.host.store.finish_instruction(self.machine.id, &end)?)
     }
-}
-
-fn outcome_of(done: Done) -> Outcome {
-    let error = done.error.map(|error| Failure {
-        name: error.name,
-        message: error.message,
-        traceback: error.traceback,
-    });
-    Outcome {
-        value: done.value,
-        data: done.data,
-        shown: Vec::new(),
-        error,
-        runtime_ms: if done.runtime_ms.is_finite() { done.runtime_ms.max(0.0) } else { 0.0 },
-        touched: bounded(done.touched),
-        cut: done.cut,
-        artifacts: Vec::new(),
-    }
-}
-
-/// An error of ours as an instruction's.
-fn failure_of(error: &crate::error::Error) -> Failure {
-    Failure {
-        name: error.code().to_owned(),
-        message: error.to_string(),
-        traceback: format!("{}: {error}", error.code()),
-    }
-}
-
-/// What a machine says is bounded before it is kept.
-fn bounded(names: Vec<String>) -> Vec<String> {
-    const NAMES: usize = 100;
-    const LONGEST: usize = 1000;
-    names.into_iter().filter(|name| name.len() <= LONGEST).take(NAMES).collect()
-}
-
-/// Says why an instruction was interrupted.
-fn explain(outcome: &mut Outcome, timeout: Option<Duration>) {
-    let Some(error) = &mut outcome.error else { return };
-    let words = match timeout {
-        Some(limit) => format!(
-            "it ran longer than its timeout of {} s and was interrupted; its state is kept",
-            limit.as_secs_f64()
-        ),
-        None => "it was interrupted; its state is kept".to_owned(),
-    };
-    let name = if timeout.is_some() { "TimeoutError" } else { "KeyboardInterrupt" };
-    error.traceback = format!("{}\n{name}: {words}", error.traceback.trim_end());
-    error.name = name.to_owned();
-    error.message = words;
 }

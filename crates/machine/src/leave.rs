@@ -1,6 +1,6 @@
 //! How a machine goes for good.
 //!
-//!   decided, under the lock of its work ─► its tree is killed ─► its driver ends ─► its record goes
+//!   decided under the lock of its work ─► tree killed ─► driver ended ─► record removed
 //!      └─ from here on nothing is accepted, and whoever waits is told that it was removed
 //!
 //! Whoever acts on a machine looks at the same mark under the same lock, so nothing begins after

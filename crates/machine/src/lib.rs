@@ -35,6 +35,7 @@ mod machine;
 mod names;
 mod network;
 mod observe;
+mod outcome;
 mod pressure;
 mod queue;
 mod quota;

@@ -173,7 +173,7 @@ pub const REFUSED: &[Refusal] = &[
         reboot kexec_load kexec_file_load init_module finit_module delete_module swapon swapoff
         acct quotactl quotactl_fd settimeofday clock_settime adjtimex clock_adjtime sethostname
         setdomainname iopl ioperm vhangup) },
-    Refusal { why: "keyrings are not divided by machine, and images do not carry them",
+    Refusal { why: "images do not carry keyrings",
         errno: libc::ENOSYS, calls: numbered!(keyctl add_key request_key) },
     Refusal { why: "a large part of the kernel that passes by this list; images do not carry it",
         errno: libc::ENOSYS, calls: numbered!(io_uring_setup io_uring_enter io_uring_register) },

@@ -1,0 +1,57 @@
+//! How an instruction ended, in the words of the API: from an agent's report, which is bounded here
+//! before it is kept, or from an error of the host.
+
+use crate::error::Error;
+use stasis_api::{Failure, Outcome};
+use stasis_protocol::Done;
+use std::time::Duration;
+
+pub fn outcome_of(done: Done) -> Outcome {
+    let error = done.error.map(|error| Failure {
+        name: error.name,
+        message: error.message,
+        traceback: error.traceback,
+    });
+    Outcome {
+        value: done.value,
+        data: done.data,
+        shown: Vec::new(),
+        error,
+        runtime_ms: if done.runtime_ms.is_finite() { done.runtime_ms.max(0.0) } else { 0.0 },
+        touched: bounded(done.touched),
+        cut: done.cut,
+        artifacts: Vec::new(),
+    }
+}
+
+/// An error of ours as an instruction's.
+pub fn failure_of(error: &Error) -> Failure {
+    Failure {
+        name: error.code().to_owned(),
+        message: error.to_string(),
+        traceback: format!("{}: {error}", error.code()),
+    }
+}
+
+/// What a machine says is bounded before it is kept.
+fn bounded(names: Vec<String>) -> Vec<String> {
+    const NAMES: usize = 100;
+    const LONGEST: usize = 1000;
+    names.into_iter().filter(|name| name.len() <= LONGEST).take(NAMES).collect()
+}
+
+/// Says why an instruction was interrupted.
+pub fn explain(outcome: &mut Outcome, timeout: Option<Duration>) {
+    let Some(error) = &mut outcome.error else { return };
+    let words = match timeout {
+        Some(limit) => format!(
+            "it ran longer than its timeout of {} s and was interrupted; its state is kept",
+            limit.as_secs_f64()
+        ),
+        None => "it was interrupted; its state is kept".to_owned(),
+    };
+    let name = if timeout.is_some() { "TimeoutError" } else { "KeyboardInterrupt" };
+    error.traceback = format!("{}\n{name}: {words}", error.traceback.trim_end());
+    error.name = name.to_owned();
+    error.message = words;
+}
