@@ -18,7 +18,7 @@ use crate::outcome::{explain, failure_of, outcome_of};
 use crate::queue::{Around, Next};
 use crate::traffic::LastAsked;
 use stasis_api::{
-    Durability, EventKind, Exec, Outcome, Receipt, Status, Stream, Timeout, Timestamp,
+    Durability, EventKind, Exec, Failure, Outcome, Receipt, Status, Stream, Timeout, Timestamp,
 };
 use stasis_engine::fault;
 use stasis_protocol::{Done, Order, Report};

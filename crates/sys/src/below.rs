@@ -76,7 +76,7 @@ pub fn nameless(dir: BorrowedFd, mode: u32) -> io::Result<File> {
 
 /// Gives a file without a name one, which must be free.
 pub fn give_name(file: BorrowedFd, dir: BorrowedFd, name: &str) -> io::Result<()> {
-    let (own, name) = (c_string(&own_name(file))?, c_string(name)?);
+    let (own, name) = (c_string(own_name(file))?, c_string(name)?);
     // SAFETY: both names outlive the call.
     check(
         unsafe {

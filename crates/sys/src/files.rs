@@ -52,7 +52,7 @@ fn open_how(
 
 /// Opens again what an `O_PATH` descriptor stands for.
 pub fn reopen(fd: BorrowedFd, flags: i32) -> io::Result<OwnedFd> {
-    let path = c_string(&crate::below::own_name(fd))?;
+    let path = c_string(crate::below::own_name(fd))?;
     let flags = flags & !libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: the path outlives the call; the descriptor is new and ours.
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::open(path.as_ptr(), flags).into())? as i32)) }

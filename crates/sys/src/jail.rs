@@ -83,7 +83,7 @@ impl Jail {
     fn bind(mut self, source: &str, name: &str, read_only: bool) -> io::Result<Jail> {
         assert!(!name.is_empty() && !name.contains(['/', '.']), "one plain name below /run");
         let is_dir = std::fs::metadata(source)?.is_dir();
-        let (source, target) = (c_string(source)?, c_string(&format!("/run/{name}"))?);
+        let (source, target) = (c_string(source)?, c_string(format!("/run/{name}"))?);
         self.binds.push(Bind { source, target, is_dir, read_only });
         Ok(self)
     }

@@ -458,7 +458,7 @@ pub fn unblock_signals() {
 /// Replaces the program. Returns only on failure.
 pub fn exec(path: &str, argv: &[String], envp: &[String]) -> io::Error {
     let strings = |list: &[String]| -> io::Result<Vec<std::ffi::CString>> {
-        list.iter().map(|text| crate::c_string(text)).collect()
+        list.iter().map(crate::c_string).collect()
     };
     let attempt = || -> io::Result<()> {
         let path = crate::c_string(path)?;
