@@ -197,7 +197,7 @@ mod tests {
                     let _turn = turns.take(owner);
                     tell.send(owner).expect("somebody listens");
                 });
-                while waiting(&turns) == before {
+                while waiting(turns) == before {
                     std::thread::yield_now();
                 }
             };
