@@ -44,7 +44,7 @@ fn device_tree() -> io::Result<OwnedFd> {
     let base = format!("/proc/self/fd/{}", tree.as_raw_fd());
     let mask = files::umask(0);
     for (name, major, minor) in DEVICES {
-        files::make_node(&format!("{base}/{name}"), libc::S_IFCHR | 0o666, major, minor)?;
+        files::make_node(format!("{base}/{name}"), libc::S_IFCHR | 0o666, major, minor)?;
     }
     for name in ["pts", "shm"] {
         std::fs::create_dir(format!("{base}/{name}"))?;

@@ -167,7 +167,7 @@ mod tests {
             let mut branch = |holds: bool| at += usize::from(if holds { yes } else { no });
             match u32::from(code) {
                 LOAD => {
-                    let upper_half = |at: u32| (at - FIRST_ARGUMENT_AT) % 8 != 0;
+                    let upper_half = |at: u32| !(at - FIRST_ARGUMENT_AT).is_multiple_of(8);
                     word = match value {
                         NUMBER_AT => number,
                         ARCH_AT => arch,
