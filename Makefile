@@ -49,11 +49,10 @@ test: packages ## everything that must hold before a change lands
 soak: setup ## the long tests: random instants, hostile schedules, client storms, all of CPython's tests
 	cargo build --release --locked --workspace
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test stress -- --nocapture
-	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test escape -- during::
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test escape
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test regrtest
-	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test escape -- schedules::soak
-	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms
-	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service -- load fuzzed output published forkd bad_input
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms --test calls
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service -- load fuzzed output published forkd bad_input storm
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test travel --test branches
 
 install: ## build, and install the program, its service and its documents (PREFIX, DESTDIR)

@@ -106,7 +106,9 @@ impl Open {
         let same = |one: &Waiting| one.from == from;
         let own = self.unproven.values().filter(|one| same(one)).count();
         if own >= bounds.address {
-            self.close_oldest(now, own >= bounds.address.saturating_mul(2), same);
+            // an address with its share makes room among its own, before others have to
+            let is_full = self.unproven.len() >= bounds.unproven;
+            self.close_oldest(now, is_full || own >= bounds.address.saturating_mul(2), same);
         }
         let all = self.unproven.len();
         if all >= bounds.unproven {
