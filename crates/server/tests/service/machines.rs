@@ -215,7 +215,8 @@ fn a_machine_that_cannot_be_saved_is_pinned_and_goes_on() {
     let name = client.machine();
     let path = |rest: &str| format!("/v1/machine/{name}/{rest}");
     client.run(&name, "x = 41");
-    client.run(&name, "import os; open(b'/tmp/\\xff', 'w').close()");
+    let code = "import os, socket; kept = socket.socket(socket.AF_UNIX); kept.bind(b'/tmp/\\xff')";
+    client.run(&name, code);
     for ask in ["swap", "branch"] {
         assert_eq!(client.post(&path(ask), &json!({})).code(409), "capture.refused");
     }
@@ -223,7 +224,7 @@ fn a_machine_that_cannot_be_saved_is_pinned_and_goes_on() {
     assert_eq!(about["state"], "ready");
     assert!(about["pinned"].as_str().is_some_and(|why| why.contains("UTF-8")), "{about}");
     assert_eq!(client.run(&name, "x + 1")["value"], "42");
-    client.run(&name, "os.remove(b'/tmp/\\xff')");
+    client.run(&name, "kept.close(); os.remove(b'/tmp/\\xff')");
     client.post(&path("swap"), &json!({})).good();
     let about = client.get(&format!("/v1/machine/{name}")).good();
     assert_eq!((&about["state"], &about["pinned"]), (&json!("swapped"), &json!(null)));
