@@ -45,7 +45,7 @@ const WAITING: usize = 8;
 /// How long a few files can take to be read. A disk that takes longer does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the reading thread finds, in order.
+/// The reading thread reports these, in order.
 enum Item {
     Entry(FileEntry),
     /// Of the last entry, from a page on: a whole number of pages.
@@ -143,7 +143,7 @@ fn refused(what: impl Into<String>) -> Error {
     Error::refused(1, what)
 }
 
-/// What was found and not handed over yet.
+/// Entries found and not handed over yet.
 struct Out {
     tell: SyncSender<Vec<Item>>,
     items: Vec<Item>,
