@@ -22,7 +22,8 @@ bindir := $(PREFIX)/bin
 docdir := $(PREFIX)/share/doc/stasis
 unitdir ?= /etc/systemd/system
 built ?= target/release
-build ?= cargo build --release --locked --bin stasis --bin stasis-spawner
+programs := stasis stasis-prepare stasis-spawner
+build ?= cargo build --release --locked $(addprefix --bin ,$(programs))
 
 .DEFAULT_GOAL := help
 .PHONY: help run bench test soak install uninstall picture packages setup lint programs clean
@@ -53,25 +54,27 @@ soak: setup ## the long tests: random instants, hostile schedules, client storms
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test regrtest
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms --test calls
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service -- load fuzzed output published forkd bad_input storm
-	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test travel --test branches
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test travel --test branches --test sessions
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-fuzz
 
 install: ## build, and install the program, its service and its documents (PREFIX, DESTDIR)
 	$(build)
 	install -d $(addprefix $(DESTDIR),$(bindir) $(unitdir) $(docdir) \
 		$(PREFIX)/share/bash-completion/completions $(PREFIX)/share/zsh/site-functions \
 		$(PREFIX)/share/fish/vendor_completions.d)
-	install -m 0755 $(built)/stasis $(built)/stasis-spawner $(DESTDIR)$(bindir)
+	install -m 0755 $(addprefix $(built)/,$(programs)) $(DESTDIR)$(bindir)
 	sed -e 's|@bindir@|$(bindir)|' -e 's|@docdir@|$(docdir)|' packaging/stasis.service.in \
 		>$(DESTDIR)$(unitdir)/stasis.service
 	chmod 0644 $(DESTDIR)$(unitdir)/stasis.service
 	$(built)/stasis completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/stasis
 	$(built)/stasis completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_stasis
 	$(built)/stasis completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/stasis.fish
-	cp -R --no-preserve=ownership docs/. README.md LICENSE CHANGELOG.md SECURITY.md \
+	@# as in the repository, so that the pages' links lead somewhere
+	cp -R --no-preserve=ownership docs templates README.md LICENSE CHANGELOG.md SECURITY.md \
 		SPECIFICATION.md ARCHITECTURE.md $(DESTDIR)$(docdir)
 
 uninstall: ## remove what `make install` put there; machines stay
-	rm -f $(addprefix $(DESTDIR)$(bindir)/,stasis stasis-spawner) $(DESTDIR)$(unitdir)/stasis.service \
+	rm -f $(addprefix $(DESTDIR)$(bindir)/,$(programs)) $(DESTDIR)$(unitdir)/stasis.service \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/stasis \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_stasis \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/stasis.fish
@@ -88,9 +91,9 @@ setup: ## install and prepare what is missing
 
 lint: packages ## format, lints, and the rules of STYLE.md
 	cargo fmt --all --check
-	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo fmt --manifest-path crates/server/tests/clients/forevervm/Cargo.toml --check
 	cargo xtask tidy
+	cargo xtask deny
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 programs: setup ## the test programs, undisturbed: one that fails here is a bad program

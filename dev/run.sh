@@ -7,12 +7,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 built=${built:-target/release}
-build=${build:-cargo build --release --locked --bin stasis --bin stasis-spawner}
+build=${build:-cargo build --release --locked --bin stasis --bin stasis-prepare --bin stasis-spawner}
 program=$built/stasis
 
 # Whether a source is newer than the program, or the program is not there.
 stale() {
-  [[ -x $program && -x $built/stasis-spawner ]] || return 0
+  [[ -x $program && -x $built/stasis-prepare && -x $built/stasis-spawner ]] || return 0
   [[ -n $(find Cargo.toml Cargo.lock crates -newer "$program" -type f -print -quit) ]]
 }
 

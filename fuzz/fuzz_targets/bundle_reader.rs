@@ -1,5 +1,4 @@
-//! Any bytes, read as the beginning of a file with a machine. Run with:
-//! `cargo +nightly fuzz run bundle_reader`.
-#![no_main]
+//! Any bytes, read as the beginning of a file with a machine.
+#![cfg_attr(fuzzing, no_main)]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| stasis_image::fuzzing::bundle_reader(data));
+stasis_fuzz::fuzz!(stasis_fuzz::bundle_reader);

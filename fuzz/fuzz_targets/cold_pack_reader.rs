@@ -1,4 +1,4 @@
-//! Any bytes, read as a cold pack. Run with: `cargo +nightly fuzz run cold_pack_reader`.
-#![no_main]
+//! Any bytes, read as a cold pack.
+#![cfg_attr(fuzzing, no_main)]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| stasis_image::fuzzing::cold_pack_reader(data));
+stasis_fuzz::fuzz!(stasis_fuzz::cold_pack_reader);

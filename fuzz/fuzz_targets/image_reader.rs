@@ -1,4 +1,4 @@
-//! Any bytes, read as an image. Run with: `cargo +nightly fuzz run image_reader`.
-#![no_main]
+//! Any bytes, read as an image.
+#![cfg_attr(fuzzing, no_main)]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| stasis_image::fuzzing::image_reader(data));
+stasis_fuzz::fuzz!(stasis_fuzz::image_reader);

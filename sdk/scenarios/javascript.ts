@@ -108,6 +108,37 @@ const scenarios: Record<string, () => Promise<void>> = {
     same((await client.health()).templates_ready, true);
   },
 
+  async discovery() {
+    same((await new stasis.Client({ ...OWN }).whoami()).account, "root");
+    if (inBrowser) return;
+    const { STASIS_URL: url = "", STASIS_TOKEN: token = "" } = given.env;
+    const fs = await import(["node", "fs"].join(":"));
+    const here: string = fs.mkdtempSync("/tmp/stasis-discovery-");
+    const kept = { ...given.env };
+    try {
+      Object.assign(given.env, { STASIS_TOKEN: "", STASIS_DATA_DIR: here, XDG_CONFIG_HOME: here });
+      await fails(stasis.Unauthorized, () => new stasis.Client().whoami());
+      fs.writeFileSync(`${here}/token`, `${token}\n`);
+      same((await new stasis.Client().whoami()).account, "root");
+      same((await new stasis.Client(url).whoami()).account, "root");
+      Object.assign(given.env, { STASIS_URL: "", STASIS_DATA_DIR: "/nothing" });
+      fs.mkdirSync(`${here}/stasis`);
+      const login = `url = "${url}"\ntoken = "${token}"\n`;
+      fs.writeFileSync(`${here}/stasis/login.toml`, login, { mode: 0o600 });
+      same((await new stasis.Client().whoami()).account, "root");
+      fs.rmSync(`${here}/stasis/login.toml`);
+      const config = `url = "${url}"\ntoken = '${token}' # the root's\n[limits]\npids = 9\n`;
+      fs.writeFileSync(`${here}/stasis/config.toml`, config);
+      same((await new stasis.Client().whoami()).account, "root");
+      fs.writeFileSync(`${here}/stasis/config.toml`, config.replace(url, "https://other"));
+      await fails(stasis.Unauthorized, () => new stasis.Client(url).whoami());
+    } finally {
+      for (const name of ["STASIS_DATA_DIR", "XDG_CONFIG_HOME"]) delete given.env[name];
+      Object.assign(given.env, kept);
+      fs.rmSync(here, { recursive: true });
+    }
+  },
+
   async machines() {
     const suite = crypto.randomUUID();
     const one = await client.createMachine({ tags: { suite }, memory_mb: 512 });
@@ -269,6 +300,8 @@ const scenarios: Record<string, () => Promise<void>> = {
     for (let i = 0; i < 3; i += 1) await machine.run(`x = ${i}`);
     await until(async () => (await machine.history()).map((point) => point.seq).join() === "0,1,2");
     await machine.undo();
+    await machine.redo();
+    await machine.undo();
     same(await value(machine, "x"), "1");
     await machine.rollback(0);
     same(await value(machine, "x"), "0");
@@ -351,7 +384,7 @@ const scenarios: Record<string, () => Promise<void>> = {
     const found = await machine.explore(["x = 3", "x = 7", "1 / 0"], "x");
     same([found.best?.name, await value(machine, "x")], [machine.name, "7"]);
     same(found.candidates.map((one) => one.score ?? null), [3, 7, null]);
-    await client.machine(found.former?.name ?? "").remove();
+    same(found.former ?? null, null);
     await machine.remove();
   },
 
@@ -359,8 +392,11 @@ const scenarios: Record<string, () => Promise<void>> = {
     await using machine = await client.createMachine();
     await machine.run("x = 1");
     const { former } = await machine.attempt((branch) => branch.run("x = 2"));
-    same([await value(machine, "x"), await value(former, "x")], ["2", "1"]);
-    await former.remove();
+    same([await value(machine, "x"), former], ["2", undefined]);
+    const kept = await machine.attempt((branch) => branch.run("x = 5"), { keep: true });
+    holds(kept.former !== undefined && (await value(kept.former, "x")) === "2");
+    await machine.run("x = 2");
+    await kept.former?.remove();
     await fails(stasis.InstructionError, () =>
       machine.attempt(async (branch) => {
         await branch.run("x = 3");

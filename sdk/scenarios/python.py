@@ -42,6 +42,34 @@ def who():
     assert client.health().templates_ready
 
 
+def discovery():
+    url, token = os.environ["STASIS_URL"], os.environ["STASIS_TOKEN"]
+    kept = dict(os.environ)
+    with tempfile.TemporaryDirectory() as here:
+        try:
+            os.environ.update(STASIS_TOKEN="", STASIS_DATA_DIR=here, XDG_CONFIG_HOME=here)
+            fails(errors.Unauthorized, stasis.Client().whoami)
+            pathlib.Path(here, "token").write_text(token + "\n")
+            assert stasis.Client().whoami().account == "root"
+            assert stasis.Client(url).whoami().account == "root"
+            os.environ.update(STASIS_URL="", STASIS_DATA_DIR="/nothing")
+            login = pathlib.Path(here, "stasis/login.toml")
+            login.parent.mkdir()
+            login.write_text(f'url = "{url}"\ntoken = "{token}"\n')
+            login.chmod(0o600)
+            assert stasis.Client().whoami().account == "root"
+            login.unlink()
+            config = f'url = "{url}"\ntoken = \'{token}\' # the root\'s\n[limits]\npids = 9\n'
+            login.with_name("config.toml").write_text(config)
+            assert stasis.Client().whoami().account == "root"
+            login.with_name("config.toml").write_text(config.replace(url, "https://other"))
+            fails(errors.Unauthorized, stasis.Client(url).whoami)
+        finally:
+            os.environ.clear()
+            os.environ.update(kept)
+    fails(ValueError, lambda: stasis.Client(url, url))
+
+
 def machines():
     tag = uuid.uuid4().hex
     first = client.create_machine(tags={"suite": tag}, memory_mb=512)
@@ -52,6 +80,9 @@ def machines():
     ]
     assert [m.name for m in client.list_machines({"suite": tag, "n": "2"})] == [second.name]
     assert second.update(tags={"suite": tag}).tags == {"suite": tag}
+    assert second.update(network="open").network == "open"
+    with second.branch(network="none") as twig:
+        assert twig.info.network == "none"
     small = client.list_machines({"suite": tag}, memory_mb_min=256, memory_mb_max=512)
     assert [machine.name for machine in small] == [first.name]
     since = client.list_machines({"suite": tag}, created_after=second.info.created_at)
@@ -229,6 +260,8 @@ def history():
             machine.run(f"x = {i}")
         until(lambda: [point.seq for point in machine.history()] == [0, 1, 2])
         machine.undo()
+        machine.redo()
+        machine.undo()
         assert machine.run("x").value == "1"
         machine.rollback(0)
         assert machine.run("x").value == "0"
@@ -312,7 +345,7 @@ def explore():
     found = machine.explore(["x = 3", "x = 7", "1 / 0"], "x")
     assert found.best.name == machine.name and machine.run("x").value == "7"
     assert [one.score for one in found.candidates] == [3.0, 7.0, None]
-    client.machine(found.former.name).remove()
+    assert found.former is None and len(machine.lineage().ancestors) == 1
     machine.remove()
 
 
@@ -322,7 +355,11 @@ def attempts():
         with machine.attempt() as attempt:
             attempt.run("x = 2")
         assert machine.run("x").value == "2"
-        assert attempt.former.run("x").value == "1"
+        assert attempt.former is None
+        with machine.attempt(keep=True) as attempt:
+            attempt.run("x = 5")
+        assert attempt.former.run("x").value == "2"
+        machine.run("x = 2")
         attempt.former.remove()
 
         def failing():

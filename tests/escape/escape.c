@@ -367,6 +367,45 @@ static long unlinked_files(const char *megabytes) {
         if (filled("/tmp/escape-unlinked", 1) < 0 || unlink("/tmp/escape-unlinked") < 0) return -1;
     return stay();
 }
+// The same, handed from process to process: whoever was seen to have them is gone.
+static long hopping_files(const char *megabytes) {
+    for (int i = 0; i < atoi(megabytes); i++)
+        if (filled("/tmp/escape-hopping", 1) < 0 || unlink("/tmp/escape-hopping") < 0) return -1;
+    pid_t child = fork();
+    if (child) return child < 0 ? -1 : 0;
+    for (;;)
+        if (fork() > 0) _exit(0);
+}
+// Files whose only descriptors wait in a socket's queue.
+static long files_in_flight(const char *megabytes) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0) return -1;
+    for (int i = 0; i < atoi(megabytes); i++) {
+        int fd = filled("/tmp/escape-flying", 1);
+        if (fd < 0 || unlink("/tmp/escape-flying") < 0) return -1;
+        char control[CMSG_SPACE(sizeof fd)] = {0};
+        struct iovec byte = {"x", 1};
+        struct msghdr message = {.msg_iov = &byte, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(sizeof fd);
+        memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+        if (sendmsg(ends[0], &message, 0) < 0 || close(fd) < 0) return -1;
+    }
+    return stay();
+}
+// Descriptors that take long to look at, in as many processes as it says.
+static long many_descriptors(const char *processes) {
+    for (int i = 0; i < atoi(processes); i++) {
+        pid_t child = fork();
+        if (child < 0) return -1;
+        if (child) continue;
+        for (int j = 0; j < 1000; j++) open("/dev/null", O_RDONLY);
+        for (;;) pause();
+    }
+    return 0;
+}
 static long mapped_files(const char *megabytes) {
     for (int i = 0; i < atoi(megabytes); i++) {
         int fd = filled("/tmp/escape-mapped", 1);
@@ -420,7 +459,7 @@ static const struct {
     ATTEMPT(divert_calls),     ATTEMPT(set_core_limit),   ATTEMPT(crash),
     ATTEMPT(add_session_key),  ATTEMPT(find_session_key),
     ATTEMPT(kept_file),        ATTEMPT(unlinked_files),   ATTEMPT(mapped_files),    ATTEMPT(deep_file),
-    ATTEMPT(deep_tree),
+    ATTEMPT(deep_tree),        ATTEMPT(hopping_files),    ATTEMPT(many_descriptors), ATTEMPT(files_in_flight),
 };
 
 static void answer(const char *name, const char *argument) {

@@ -368,21 +368,26 @@ static void work(uint64_t seed) {
         rest(20000);
     }
 }
-static void start_worker(void) {
+static pid_t start_worker(void) {
     uint64_t seed = draw();
-    if (fork() == 0) {
+    pid_t worker = fork();
+    if (worker == 0) {
         // the C library complains there about calls that a filter refuses; it is no answer
         dup2(open("/dev/null", O_WRONLY), 2);
         work(seed);
     }
+    return worker;
 }
-// Workers come and go; a few are always there.
+// Workers come and go; a few are always there. Other children end here too: if each of them were followed by a worker,
+// whose siblings were followed by others, the machine would soon be past its memory limit and ended for that.
 static _Noreturn void *keep_working(void *seed) {
     state = (uintptr_t)seed;
     escaped[2] = syscall(SYS_gettid);
-    for (int i = 0; i < WORKERS; i++) start_worker();
+    pid_t workers[WORKERS] = {0}, ended = -1;
     for (;;) {
-        if (waitpid(-1, NULL, __WALL) > 0) start_worker();
+        for (int i = 0; i < WORKERS; i++)
+            if (workers[i] <= 0 || workers[i] == ended) workers[i] = start_worker();
+        ended = waitpid(-1, NULL, __WALL);
         rest(3000);
     }
 }
@@ -403,8 +408,8 @@ int main(int argc, char **argv) {
     escaped[1] = getpid();
     state = strtoull(argv[1], NULL, 10);
     chosen = choose();
-    pthread_t keeper;
-    pthread_create(&keeper, NULL, keep_working, (void *)(uintptr_t)draw());
+    pthread_t worker;
+    pthread_create(&worker, NULL, keep_working, (void *)(uintptr_t)draw());
     for (int i = 0; i < ACTS; i++)
         if (chosen >> i & 1) printf("%s ", acts[i].name);
     printf("\n");

@@ -1,10 +1,10 @@
-"""What a program can ask of the machine it runs in.
+"""Functions for programs that run in a machine.
 
     import stasis
 
     @stasis.on_wake
     def refresh(reason, changed):
-        ...  # reason: "new", "branch", "wake" or "rollback"; changed: what was made fresh, in words
+        ...  # reason: "new", "branch", "wake" or "rollback"; changed: a list of what was renewed
 """
 
 import os

@@ -1,6 +1,6 @@
 //! The agent as the binary carries it speaks the protocol as the host reads it.
 
-use stasis_protocol::{Exec, GENERATION, Order, Reason, Report, Wake};
+use stasis_protocol::{ExecOrder, GENERATION, InstructionEnd, Order, Reason, Report, Wake};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -17,14 +17,15 @@ struct Agent {
 impl Agent {
     fn start() -> Agent {
         let files = tempfile::tempdir().expect("a directory");
-        for (path, content) in stasis_agent::FILES {
+        for (path, content) in stasis_agent::default().files() {
             let path = files.path().join(path);
             std::fs::create_dir_all(path.parent().expect("below the directory")).expect("made");
             std::fs::write(path, content).expect("written");
         }
         let (ours, theirs) = UnixStream::pair().expect("a socket");
         let python = std::env::var("STASIS_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-        let argv = stasis_agent::argv(&python, files.path().to_str().expect("a plain path"));
+        let argv =
+            stasis_agent::default().argv(&python, files.path().to_str().expect("a plain path"));
         // a shell moves the socket from standard input to descriptor 3
         let child = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 0</dev/null"])
@@ -49,11 +50,14 @@ impl Agent {
     }
 
     fn exec(&mut self, code: &str) -> Report {
-        self.ask(&Order::Exec(Exec {
+        self.ask(&Order::Exec(ExecOrder {
             seq: 7,
             code: code.to_owned(),
             max_bytes: 1000,
             max_whole: 0,
+            input: false,
+            fetch: false,
+            prepared: None,
         }))
     }
 
@@ -67,7 +71,15 @@ impl Agent {
 fn every_kind_of_report_is_understood() {
     let mut agent = Agent::start();
     let ready = agent.report();
-    assert!(matches!(ready, Report::Ready { generation: GENERATION, .. }), "{ready:?}");
+    let Report::Ready { generation: GENERATION, language, mut orders, .. } = ready else {
+        panic!("{ready:?}")
+    };
+    assert_eq!(language, stasis_agent::default().name());
+    let input = Order::Input { seq: 0, line: None };
+    let mut known: Vec<&str> = Order::FIRST.into_iter().chain([input.kind()]).collect();
+    orders.sort();
+    known.sort();
+    assert_eq!(orders, known);
     let wake = Wake {
         reason: Reason::New,
         machine: "m".to_owned(),
@@ -79,8 +91,12 @@ fn every_kind_of_report_is_understood() {
     assert!(matches!(awake, Report::Awake { generation: GENERATION, .. }), "{awake:?}");
     let Report::Done(done) = agent.exec("a = 20\na + 22") else { panic!("no Done") };
     assert_eq!((done.seq, done.value.as_deref()), (7, Some("42")));
+    assert_eq!(done.how, Some(InstructionEnd::Completed));
     let Report::Done(done) = agent.exec("1 / 0") else { panic!("no Done") };
-    assert_eq!(done.error.expect("an error").name, "ZeroDivisionError");
+    assert_eq!(
+        (done.error.expect("an error").name, done.how),
+        ("ZeroDivisionError".into(), Some(InstructionEnd::Failed))
+    );
     let Report::Display { data, cut, .. } = agent.exec("display('x' * 5000)") else {
         panic!("no Display")
     };

@@ -34,7 +34,8 @@ fn every_file_of_the_agent_is_carried() {
             found.extend(name.ends_with(".py").then(|| format!("{dir}{name}")));
         }
     }
-    let mut carried: Vec<_> = stasis_agent::FILES.iter().map(|(path, _)| *path).collect();
+    let mut carried: Vec<_> =
+        stasis_agent::default().files().iter().map(|(path, _)| *path).collect();
     found.sort();
     carried.sort();
     assert_eq!(found, carried);

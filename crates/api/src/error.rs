@@ -1,31 +1,31 @@
-//! What an error looks like to a client: a stable code, a sentence, what to do, and the request.
+//! Errors as clients get them: a stable code, a message, a hint, and the id of the request.
 
 use serde::{Deserialize, Serialize};
 
-/// Which kind of trouble it is, and so which HTTP status and which exit code.
+/// The kind of an error, which determines the HTTP status and the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Problem {
-    /// The request makes no sense as it is.
+    /// The request is invalid.
     Invalid,
-    /// No token, or one that is unknown or over.
+    /// The token is missing, unknown or expired.
     Unauthorized,
-    /// The token does not reach that far, or the request comes from a foreign place.
+    /// The token lacks the scope, or the request comes from a foreign origin.
     Forbidden,
     NotFound,
-    /// It is there already, or in a state in which this cannot be done.
+    /// It exists already, or its state does not allow this.
     Conflict,
     /// Larger than allowed.
     TooLarge,
-    /// There is nothing in the part that was asked for.
+    /// The requested range is empty.
     Range,
-    /// Over a quota; later it may work.
+    /// A quota or rate limit is exceeded; the request may succeed later.
     TooMany,
-    /// Not now: overloaded or stopping.
+    /// The service is overloaded or stopping.
     Unavailable,
-    /// This build or this host cannot do it.
+    /// This build or this host does not support it.
     Unsupported,
-    /// Our fault, or the host's.
+    /// An internal error, or an error of the host.
     Internal,
 }
 
@@ -50,14 +50,14 @@ impl Problem {
 /// The body of every error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ErrorBody {
-    /// Stable, for programs: `machine.not_found`.
+    /// A stable code for programs, such as `machine.not_found`.
     pub code: String,
-    /// What happened, on what.
+    /// What failed, and why.
     pub message: String,
     /// What to do next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The request this is about, as logs know it.
+    /// The id of the request, as it appears in the logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! Events: everything that changes, as it is told.
+//! Events: changes of machines, instructions, files and templates.
 
-use crate::{Name, Status};
+use crate::{Name, RefusedAccess, Status};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -13,20 +13,22 @@ pub enum EventKind {
     MachineUpdated,
     #[serde(rename = "machine.removed")]
     MachineRemoved,
-    /// It came into memory.
+    /// The machine came into memory.
     #[serde(rename = "machine.woken")]
     MachineWoken,
-    /// It left memory.
+    /// The machine left memory.
     #[serde(rename = "machine.swapped")]
     MachineSwapped,
-    /// It cannot be saved for now.
+    /// The machine cannot be saved at present.
     #[serde(rename = "machine.pinned")]
     MachinePinned,
-    /// Its memory was lost; it is at its last checkpoint.
+    /// The machine's memory was lost; it is back at its last checkpoint.
     #[serde(rename = "machine.fell_back")]
     MachineFellBack,
     #[serde(rename = "machine.rolled_back")]
     MachineRolledBack,
+    #[serde(rename = "machine.redone")]
+    MachineRedone,
     #[serde(rename = "instruction.queued")]
     InstructionQueued,
     #[serde(rename = "instruction.started")]
@@ -43,16 +45,23 @@ pub enum EventKind {
     TemplateBuilt,
     #[serde(rename = "template.removed")]
     TemplateRemoved,
-    /// The service was started; what happened right before its end may not have been told.
+    /// A connection, a name or an import of the machine was refused.
+    #[serde(rename = "network.refused")]
+    NetworkRefused,
+    #[serde(rename = "policy.changed")]
+    PolicyChanged,
+    #[serde(rename = "policy.removed")]
+    PolicyRemoved,
+    /// The service started. Events right before it last stopped may not have been sent.
     #[serde(rename = "service.started")]
     ServiceStarted,
-    /// Events between the one that was asked for and the next are no longer known.
+    /// Events between the requested one and the next are no longer available.
     #[serde(rename = "events.missed")]
     EventsMissed,
 }
 
 impl EventKind {
-    /// Its name, as it is told.
+    /// The name of this kind in events.
     pub fn word(self) -> String {
         match serde_json::to_value(self) {
             Ok(serde_json::Value::String(word)) => word,
@@ -61,41 +70,45 @@ impl EventKind {
     }
 }
 
-/// Something that changed.
+/// A change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Later ones are higher; numbers may be left out.
+    /// Numbers grow; some may be missing.
     pub id: u64,
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub kind: EventKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Name>,
-    /// An instruction's number.
+    /// The number of the instruction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
-    /// How an instruction ended.
+    /// How the instruction ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
-    /// What else it is about: a path, a template, a parent, a reason.
+    /// Details: a path, a template, a parent, or a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
+    /// What was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<RefusedAccess>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct EventFilter {
-    /// Only of this machine.
+    /// Only events of this machine.
     #[serde(default)]
     pub machine: Option<String>,
-    /// Only of machines with this tag, written `key=value`.
+    /// Only events of machines with this tag, written `key=value`.
     #[serde(default)]
     pub tag: Option<String>,
-    /// Only kinds that begin so, such as `machine.`
+    /// Only kinds with this prefix, such as `machine.`
     #[serde(default)]
     pub kind: Option<String>,
-    /// Those after this one, as far as they are known; from now on, if absent. The same as the
-    /// header `last-event-id`.
+    /// Only events after this number, as far as they are available; new events only, if absent.
+    /// The same as the header `last-event-id`.
     #[serde(default)]
     pub after: Option<u64>,
 }

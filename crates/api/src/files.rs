@@ -14,14 +14,14 @@ pub enum FileKind {
     Other,
 }
 
-/// What is known of a file without reading it.
+/// A file's metadata.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FileInfo {
     pub path: String,
     pub kind: FileKind,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its permissions, in octal.
+    /// Permissions, in octal.
     pub mode: String,
     #[schema(value_type = String, format = DateTime)]
     pub modified_at: Timestamp,
@@ -30,75 +30,84 @@ pub struct FileInfo {
     pub target: Option<String>,
 }
 
-/// A page of a directory, by name.
+/// A page of a directory, sorted by name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FileList {
     pub path: String,
     pub files: Vec<FileInfo>,
-    /// What to give as `cursor` for the next page; null at the end.
+    /// The `cursor` for the next page; null on the last page.
     pub next: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct ListFiles {
-    /// A directory; relative ones are below the machine's home.
+    /// A directory; relative paths start at the machine's home.
     #[serde(default)]
     pub path: String,
-    /// At most this many; 1000 unless told.
+    /// The most entries to return; 1000 by default.
     #[serde(default)]
     pub limit: Option<u64>,
-    /// What `next` of the page before said.
+    /// The `next` of the previous page.
     #[serde(default)]
     pub cursor: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct AtPath {
-    /// Relative ones are below the machine's home.
+    /// Relative paths start at the machine's home.
     pub path: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct WatchFile {
-    /// Relative ones are below the machine's home.
+    /// Relative paths start at the machine's home.
     pub path: String,
-    /// Also all directories below it, as they come and go.
+    /// Also watch all directories below it, including new ones.
     #[serde(default)]
     pub recursive: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct PutFile {
-    /// Relative ones are below the machine's home. Directories on the way are made.
+    /// Relative paths start at the machine's home. Missing parent directories are created.
     pub path: String,
-    /// Its permissions, in octal; 644 unless told.
+    /// Permissions, in octal; 644 by default.
     #[serde(default)]
+    #[param(pattern = "^[0-7]{1,4}$")]
     pub mode: Option<String>,
-    /// When the answer is sent; as the machine says unless told.
+    /// Create a symbolic link to this path instead of a file; the body is ignored.
+    #[serde(default)]
+    pub target: Option<String>,
+    /// When the answer is sent; the machine's durability by default.
     #[serde(default)]
     pub durability: Option<crate::Durability>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct RemoveFile {
-    /// Relative ones are below the machine's home.
+    /// Relative paths start at the machine's home.
     pub path: String,
-    /// Whether a directory goes with all that is in it.
+    /// Remove a directory with everything in it.
     #[serde(default)]
     pub recursive: bool,
 }
 
-/// Something that happened to a file that is watched.
+/// A change of a watched file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileEvent {
     pub kind: FileChange,
-    /// The name in the watched directory, or the path below it; of the watched thing itself, if
-    /// absent.
+    /// The path below the watched directory; absent if the watched file or directory itself
+    /// changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -106,20 +115,20 @@ pub struct FileEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileChange {
-    /// It is watched from now on; also after the machine came back into memory.
+    /// Watching has begun, or continues after the machine came back into memory.
     Watching,
     Created,
-    /// Its contents changed.
+    /// The contents changed.
     Changed,
-    /// A writer closed it.
+    /// A program that wrote to the file closed it.
     Written,
     Removed,
-    /// More happened than could be told: look again.
+    /// Some changes were not reported: list the directory again.
     Overflowed,
-    /// A directory that came is not watched, because there are too many.
+    /// A new directory is not watched, because too many already are.
     Unwatched,
-    /// The machine left memory; nothing changes until it is back.
+    /// The machine left memory; nothing changes until it returns.
     Swapped,
-    /// What was watched is gone. The last event.
+    /// The watched file or directory was removed. This is the last event.
     Gone,
 }

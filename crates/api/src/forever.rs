@@ -1,4 +1,4 @@
-//! Results in the form that foreverVM's clients read.
+//! Results in the format of foreverVM's clients.
 //!
 //! These clients are strict in ways their types do not show: `value` is null for no value and
 //! absent for a failure, `error` is absent for success, and `runtime_ms` is a whole number.
@@ -9,13 +9,13 @@ use utoipa::ToSchema;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Picture {
-    /// Base64.
+    /// The image in base64.
     pub png: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ExecResult {
-    /// repr of the last expression, null if there is none; absent after a failure.
+    /// The repr of the last expression, null if it has no value; absent after a failure.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::machine::nullable")]
     #[schema(value_type = Option<String>)]
     pub value: Option<Option<String>>,
@@ -25,7 +25,7 @@ pub struct ExecResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub runtime_ms: u64,
-    /// What was too large for the result, kept whole; absent if nothing was.
+    /// Values too large for the result, kept whole; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
 }
@@ -37,20 +37,20 @@ pub struct ResultBody {
     pub result: ExecResult,
 }
 
-/// What a client sends over a WebSocket.
+/// A message from a client over a WebSocket.
 #[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromClient {
     Exec {
         instruction: crate::Code,
         request_id: u64,
-        /// The trace it is part of (W3C); that of the request that opened the WebSocket, if absent.
+        /// The W3C trace context; by default that of the request that opened the WebSocket.
         #[serde(default)]
         traceparent: Option<String>,
     },
 }
 
-/// What a client gets over a WebSocket; `output` and `result` are also the lines of a stream.
+/// A message to a client over a WebSocket; `output` and `result` are also lines of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToClient {
@@ -69,7 +69,7 @@ pub enum ToClient {
         instruction_id: u64,
         result: ExecResult,
     },
-    /// A word to people; clients read on.
+    /// A notice for people; clients ignore it.
     Message {
         message: String,
         level: &'static str,
@@ -77,7 +77,7 @@ pub enum ToClient {
 }
 
 impl ExecResult {
-    /// A failure that is not an instruction's own.
+    /// A failure of the service or the connection, not of an instruction.
     pub fn failed(error: impl Into<String>) -> ExecResult {
         let (error, artifacts) = (Some(error.into()), Vec::new());
         ExecResult { value: None, data: None, error, runtime_ms: 0, artifacts }
@@ -106,7 +106,7 @@ impl From<&Instruction> for ExecResult {
     }
 }
 
-/// Clients tell a timeout by these two words.
+/// Clients recognize a timeout by these two words.
 fn words(failure: &Failure, interrupted: bool) -> String {
     let Failure { name, message, traceback } = failure;
     let text = match traceback.is_empty() {
@@ -119,7 +119,7 @@ fn words(failure: &Failure, interrupted: bool) -> String {
     }
 }
 
-/// The value's own picture, or else the last one that was shown.
+/// The image of the value, or else the last image that was shown.
 fn picture(outcome: &Outcome) -> Option<Picture> {
     let shown = outcome.shown.iter().rev().map(|shown| &shown.data);
     let found = outcome.data.iter().chain(shown).find_map(|data| data.get("image/png"));

@@ -1,27 +1,27 @@
 //! Instructions, their output and their results.
 
-use crate::{Address, Durability};
+use crate::{Address, Checkpoints, Durability};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// A MIME bundle: kind to content; binary kinds in base64.
+/// A MIME bundle: content by type; binary types are in base64.
 pub type Data = BTreeMap<String, serde_json::Value>;
 
 /// How long an instruction may run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Timeout {
-    /// As long as the service says.
+    /// The service's default.
     #[default]
     Default,
     Seconds(f64),
-    /// As long as it takes.
+    /// No limit.
     Never,
 }
 
-/// What to run, and how.
+/// Code to run, with options.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Exec {
     pub code: String,
@@ -30,12 +30,18 @@ pub struct Exec {
     /// Overrides the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
-    /// The same key again gives the same instruction instead of a second one.
+    /// Overrides the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
+    /// A request with the same key returns the same instruction instead of a second one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// Interrupt what runs, and cancel what waits, first.
+    /// First interrupt the running instruction and cancel those that wait.
     #[serde(default)]
     pub interrupt: bool,
+    /// Whether the client answers the code's calls of `input()`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub input: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -43,19 +49,47 @@ pub struct Exec {
 pub enum Status {
     Queued,
     Running,
-    /// It ended, with a value or an error of its own.
+    /// It completed without an error.
     Done,
-    /// It was interrupted or ran into its timeout; the state is kept.
+    /// It raised an exception; its effects up to then are kept.
+    Failed,
+    /// It was interrupted or timed out; the state is kept.
     Interrupted,
-    /// It was taken from the queue and never ran.
+    /// It was removed from the queue and never ran.
     Cancelled,
-    /// The machine had to go back to a checkpoint: what it did is gone.
+    /// The machine went back to a checkpoint: the effects are lost.
     Lost,
 }
 
 impl Status {
     pub fn is_over(self) -> bool {
         !matches!(self, Status::Queued | Status::Running)
+    }
+
+    /// Whether the machine's state includes its effects: it ended by itself or was interrupted.
+    pub fn has_run(self) -> bool {
+        matches!(self, Status::Done | Status::Failed | Status::Interrupted)
+    }
+
+    /// The status of code that ran to its end.
+    pub fn of(outcome: &Outcome) -> Status {
+        match outcome.error {
+            Some(_) => Status::Failed,
+            None => Status::Done,
+        }
+    }
+
+    /// The name of the status on every surface.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Queued => "queued",
+            Status::Running => "running",
+            Status::Done => "done",
+            Status::Failed => "failed",
+            Status::Interrupted => "interrupted",
+            Status::Cancelled => "cancelled",
+            Status::Lost => "lost",
+        }
     }
 }
 
@@ -71,22 +105,25 @@ pub enum Stream {
 pub struct Chunk {
     pub stream: Stream,
     pub data: String,
-    /// From 0 for each instruction, over both streams.
+    /// Counted from 0 for each instruction, over both streams.
     pub seq: u64,
+    /// The prompt of code that waits for a line of input; otherwise absent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prompt: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Failure {
-    /// The exception's class, or a code of ours such as `machine.out_of_memory`.
+    /// The exception's class, or a code such as `machine.out_of_memory`.
     pub name: String,
     pub message: String,
     pub traceback: String,
 }
 
-/// Something shown while an instruction ran.
+/// Content displayed while an instruction ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Shown {
-    /// How many lines of output came before it.
+    /// The number of output lines before it.
     pub after: u64,
     #[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
     pub data: Data,
@@ -95,74 +132,87 @@ pub struct Shown {
 /// How an instruction ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Outcome {
-    /// repr of the last expression.
+    /// The repr of the last expression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// The last expression's value in every form it offers.
+    /// The value of the last expression in every format it offers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>)]
     pub data: Option<Data>,
-    /// What was shown on the way: figures, `display(...)`.
+    /// Content displayed on the way: figures, `display(...)`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<Shown>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
     pub runtime_ms: f64,
-    /// Variables that were bound, unbound or changed in place, as far as was seen.
+    /// Variables that were bound, unbound or changed in place, as far as the agent can tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub touched: Vec<String>,
-    /// What was left out because it was too large, in words.
+    /// Descriptions of values omitted because they were too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<String>,
-    /// What was left out, kept whole beside the result.
+    /// The omitted values, kept whole beside the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
 }
 
-/// Something too large for a result, kept as long as its machine.
+/// A value too large for a result. It is kept as long as its machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Artifact {
-    /// Names its contents; read it at `/v1/machine/{name}/artifact/{id}`.
+    /// Identifies the contents; read them at `/v1/machine/{name}/artifact/{id}`.
     pub id: String,
-    /// Of what: `output` (both streams as they came), `value`, or `display`.
+    /// The source: `output` (both streams, in order), `value`, or `display`.
     pub name: String,
-    /// Its MIME type.
+    /// MIME type.
     pub kind: String,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Whether it was cut all the same, at the largest size that is kept.
+    /// Whether it was truncated at the largest size that is kept.
     #[serde(default)]
     pub cut: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ArtifactList {
-    pub artifacts: Vec<Kept>,
+    pub artifacts: Vec<KeptArtifact>,
 }
 
-/// An artifact and the instruction it is of.
+/// An artifact and its instruction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Kept {
+#[schema(as = Kept)]
+pub struct KeptArtifact {
     pub seq: u64,
     #[serde(flatten)]
     pub artifact: Artifact,
 }
 
-/// What holds of the machine's state after an instruction.
+/// The machine's state after an instruction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Receipt {
     /// The instruction's address.
     pub address: Address,
-    /// Whether the state is that after this instruction and all before it.
+    /// Whether the state includes this instruction and all before it.
     pub intact: bool,
     /// The newest checkpoint on disk when this was written.
     pub durable: Option<Address>,
-    /// What was lost, and why.
+    /// Which effects were lost, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
-    /// What else a program should know: it was woken, reseeded, its sockets were reset.
+    /// Notes for programs: the machine was woken, reseeded, or its sockets were reset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Modules that the host fetched for the instruction's imports, at most 1000.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<ImportedModule>,
+}
+
+/// A module that the host fetched for an import. Its bytes are pinned by their hash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImportedModule {
+    /// Its exact name, such as `npm:left-pad@1.3.0`, or its address.
+    pub name: String,
+    /// The hash of what was fetched: `sha512-` or `sha256-`, and base64.
+    pub integrity: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -176,9 +226,9 @@ pub struct Instruction {
     pub started_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
-    /// How many lines of output it has.
+    /// The number of output lines.
     pub outputs: u64,
-    /// Whether it was undone by a later rollback.
+    /// Whether a later rollback undid it.
     #[serde(default)]
     pub rolled_back: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

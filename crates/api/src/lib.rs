@@ -1,9 +1,9 @@
-//! The contract: what clients send and get, the words for it, and the codes of errors.
+//! The API contract: requests, responses, and error codes.
 //!
 //!   SDK, CLI ──► api types ──► server ──► machine
 //!
-//! Pure data with no implementation behind it, so that every surface and every client means the
-//! same thing. Fields only ever join; `openapi.json` is generated from here and committed.
+//! This crate is pure data, so every surface and every client shares one definition. Fields are
+//! only ever added. `openapi.json` is generated from here and committed.
 
 #![forbid(unsafe_code)]
 
@@ -15,10 +15,14 @@ mod forever;
 mod instruction;
 mod machine;
 mod name;
+mod network;
+mod object;
+mod policy;
 mod range;
 mod service;
 mod template;
 mod travel;
+mod whole;
 
 pub use address::{Address, AddressError};
 pub use error::{ErrorBody, Problem};
@@ -29,24 +33,32 @@ pub use files::{
 };
 pub use forever::{ExecResult, FromClient, Picture, ResultBody, ToClient};
 pub use instruction::{
-    Artifact, ArtifactList, Chunk, Data, Exec, Failure, Instruction, Kept, Outcome, Receipt, Shown,
-    Status, Stream, Timeout,
+    Artifact, ArtifactList, Chunk, Data, Exec, Failure, ImportedModule, Instruction, KeptArtifact,
+    Outcome, Receipt, Shown, Status, Stream, Timeout,
 };
 pub use jiff::Timestamp;
-pub use machine::{Durability, Limits, Machine, Network, NewMachine, Parent, State, Update, Usage};
+pub use machine::{
+    Checkpoints, Durability, Limits, MachineInfo, NewMachine, Parent, State, Update, Usage,
+};
 pub use name::{Name, NameError};
-pub use range::{OutOfRange, RANGES, Ranged, SEQ, Span, WHOLE, within};
+pub use network::{Network, NetworkError};
+pub use policy::{
+    ExplainQuery, Explanation, PolicyCase, PolicyDocument, PolicyInfo, PolicyList, PolicyRules,
+    PolicyVerdict, RefusedAccess,
+};
+pub use range::{OutOfRange, RANGES, Ranged, SEQ, STEPS, ValueRange, WHOLE, within};
 pub use service::{
     Accepted, BranchRequest, Branches, BuildLine, BuildTemplate, Cancelled, CheckStore, Code,
-    Complete, Completions, ExecRequest, Filter, Health, InstructionList, Interrupted, MachineList,
-    Made, MadeToken, NewToken, Outputs, Range, Removed, Rollback, StoreChecked, StoreFinding,
-    StoreFreed, StoreStats, TemplateList, Token, TokenList, Var, VarList, Whoami, timeout,
+    Complete, Completions, CreatedMachine, ExecRequest, Health, InputLine, InputTaken,
+    InstructionList, InstructionRange, Interrupted, MachineFilter, MachineList, MadeToken,
+    NewToken, Outputs, Removed, Rollback, StepRequest, StoreChecked, StoreFinding, StoreFreed,
+    StoreStats, TemplateList, Token, TokenList, Var, VarList, Whoami, timeout,
 };
-pub use template::Template;
+pub use template::TemplateInfo;
 pub use travel::{
     AdoptRequest, Adopted, Ancestor, BranchEnd, BranchLine, Candidate, Change, CompareRequest,
     Comparison, Conflict, DiskUse, ExploreRequest, Explored, FileChanges, FileDifference,
-    FileQuery, FileView, FileViews, History, HistoryQuery, LabelRequest, Lineage, Output,
-    OutputDifference, Point, PromoteRequest, Promoted, Relative, Retention, VariableDifference,
-    Vary,
+    FileQuery, FileView, FileViews, History, HistoryQuery, LabelRequest, Lineage, OlderCheckpoints,
+    Output, OutputDifference, Point, PromoteRequest, Promoted, Relative, Retention,
+    VariableDifference, Vary,
 };

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// 1 to 64 of `A-Z a-z 0-9 _ -`, the first a letter or digit; never `new`, which means "make one".
+/// 1 to 64 characters of `A-Z a-z 0-9 _ -`, the first a letter or digit; never `new`, which means
+/// "create one".
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
 #[schema(value_type = String, pattern = "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 pub struct Name(String);

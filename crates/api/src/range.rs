@@ -4,48 +4,52 @@
 //! Checked where requests are read, not where values are deserialized: a record that an older
 //! program accepted stays readable.
 
+// as the document calls it
+use crate::MachineFilter as Filter;
 use crate::*;
 use std::fmt;
 
 /// The least and the greatest value, both allowed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Span {
+pub struct ValueRange {
     pub least: f64,
     pub most: f64,
 }
 
-const fn span(least: f64, most: f64) -> Span {
-    Span { least, most }
+const fn span(least: f64, most: f64) -> ValueRange {
+    ValueRange { least, most }
 }
 
 /// 64 MiB is what an interpreter needs; 16 TiB is more than any host has.
-pub const MEMORY_MB: Span = span(64.0, 16_777_216.0);
-pub const CPUS: Span = span(0.01, 1024.0);
+pub const MEMORY_MB: ValueRange = span(64.0, 16_777_216.0);
+pub const CPUS: ValueRange = span(0.01, 1024.0);
 /// The kernel numbers at most 4,194,304 processes.
-pub const PIDS: Span = span(4.0, 4_194_304.0);
+pub const PIDS: ValueRange = span(4.0, 4_194_304.0);
 /// Up to 256 TiB.
-pub const DISK_MB: Span = span(1.0, 268_435_456.0);
+pub const DISK_MB: ValueRange = span(1.0, 268_435_456.0);
 /// Up to a year.
-pub const TIMEOUT: Span = span(0.0, 31_536_000.0);
+pub const TIMEOUT: ValueRange = span(0.0, 31_536_000.0);
 /// Instructions of a machine are numbered with 32 bits.
-pub const SEQ: Span = span(0.0, 4_294_967_295.0);
+pub const SEQ: ValueRange = span(0.0, 4_294_967_295.0);
 /// Branches made by one call.
-pub const COUNT: Span = span(1.0, 1000.0);
-/// As long as code may be.
-pub const CURSOR: Span = span(0.0, 16_777_216.0);
-/// How many of something to give; each route gives at most as many as it says.
-pub const LIMIT: Span = span(0.0, 1_000_000.0);
-/// Whole numbers that every JSON reader keeps exact.
-pub const WHOLE: Span = span(0.0, 9_007_199_254_740_991.0);
+pub const COUNT: ValueRange = span(1.0, 1000.0);
+/// Instructions to undo or redo at once.
+pub const STEPS: ValueRange = span(1.0, 1_000_000.0);
+/// Positions in code, up to the longest code that is accepted.
+pub const CURSOR: ValueRange = span(0.0, 16_777_216.0);
+/// Page sizes; each route has its own maximum.
+pub const LIMIT: ValueRange = span(0.0, 1_000_000.0);
+/// Integers that every JSON reader represents exactly.
+pub const WHOLE: ValueRange = span(0.0, 9_007_199_254_740_991.0);
 /// Up to a hundred years.
-pub const AGE: Span = span(0.0, 3_153_600_000.0);
+pub const AGE: ValueRange = span(0.0, 3_153_600_000.0);
 
-/// A number that is not in its range.
+/// A number outside its range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutOfRange {
     pub field: &'static str,
     pub value: String,
-    pub span: Span,
+    pub span: ValueRange,
 }
 
 impl OutOfRange {
@@ -79,7 +83,7 @@ impl<T: Ranged> Ranged for Vec<T> {
     }
 }
 
-/// A number, or none, which is always allowed.
+/// A number, or none, which is always valid.
 pub trait Number {
     fn number(&self) -> Option<f64>;
 }
@@ -109,7 +113,11 @@ impl<T: Number> Number for Option<T> {
 }
 
 /// Whether a number is in its range.
-pub fn within(field: &'static str, value: &impl Number, span: Span) -> Result<(), OutOfRange> {
+pub fn within(
+    field: &'static str,
+    value: &impl Number,
+    span: ValueRange,
+) -> Result<(), OutOfRange> {
     match value.number() {
         Some(number) if !(span.least..=span.most).contains(&number) => {
             Err(OutOfRange { field, value: number.to_string(), span })
@@ -129,7 +137,7 @@ macro_rules! ranged {
         })*
 
         /// Every number of every request: its type, its field, its range.
-        pub const RANGES: &[(&str, &str, Span)] = &[
+        pub const RANGES: &[(&str, &str, ValueRange)] = &[
             $($((stringify!($type), stringify!($field), $span),)*)*
         ];
     };
@@ -144,9 +152,11 @@ ranged! {
     Filter { memory_mb_min: WHOLE, memory_mb_max: WHOLE, limit: LIMIT };
     Code { timeout_seconds: TIMEOUT };
     ExecRequest {} [instruction];
-    Range { from: SEQ, limit: LIMIT };
+    InputLine {};
+    InstructionRange { from: SEQ, limit: LIMIT };
     Complete { cursor: CURSOR };
     Rollback { seq: SEQ };
+    StepRequest { n: STEPS };
     BranchRequest { seq: SEQ, count: COUNT, timeout_seconds: TIMEOUT } [vary];
     Vary {} [limits];
     ExploreRequest { seq: SEQ, timeout_seconds: TIMEOUT } [candidates];
@@ -164,6 +174,8 @@ ranged! {
     RemoveFile {};
     BuildTemplate {};
     NewToken {};
+    PolicyDocument {};
+    ExplainQuery {};
     CheckStore {};
 }
 

@@ -1,18 +1,22 @@
-//! What the service's routes take and give around machines and instructions.
+//! Requests and responses of the service's routes, beside machines and instructions themselves.
 
 use crate::machine::nullable;
 use crate::range::{OutOfRange, TIMEOUT, within};
-use crate::{Chunk, Durability, Exec, Instruction, Machine, Name, State, Template, Timeout};
+use crate::{
+    Checkpoints, Chunk, Durability, Exec, Instruction, MachineInfo, Name, Network, State,
+    TemplateInfo, Timeout,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
     pub status: String,
     pub version: String,
-    /// Whether machines can be made.
+    /// Whether machines can be created.
     pub templates_ready: bool,
 }
 
@@ -23,16 +27,19 @@ pub struct Whoami {
     pub scopes: Vec<String>,
 }
 
-/// A machine that was made.
+/// A new machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Made {
+#[schema(as = Made)]
+pub struct CreatedMachine {
     pub machine_name: Name,
-    pub machine: Machine,
+    pub machine: MachineInfo,
 }
 
-/// Which machines to list. A machine has to meet all that is said.
+/// A filter for machines. A machine must match every condition.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Filter {
+#[serde(deny_unknown_fields)]
+#[schema(as = Filter)]
+pub struct MachineFilter {
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
     #[serde(default)]
@@ -44,23 +51,24 @@ pub struct Filter {
     #[schema(value_type = Option<String>, format = DateTime)]
     pub created_before: Option<Timestamp>,
     /// Bounds on the memory a machine may use.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::whole::optional")]
     pub memory_mb_min: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::whole::optional")]
     pub memory_mb_max: Option<u64>,
-    /// At most this many; 1000 unless told.
-    #[serde(default)]
+    /// The most machines to return; 1000 by default.
+    #[serde(default, deserialize_with = "crate::whole::optional")]
     pub limit: Option<u64>,
-    /// What `next` of the page before said.
+    /// The `next` of the previous page.
     #[serde(default)]
+    #[schema(pattern = "^[0-9]{1,18}$")]
     pub cursor: Option<String>,
 }
 
 /// A page of machines, newest first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MachineList {
-    pub machines: Vec<Machine>,
-    /// What to give as `cursor` for the next page; null at the end.
+    pub machines: Vec<MachineInfo>,
+    /// The `cursor` for the next page; null on the last page.
     pub next: Option<String>,
 }
 
@@ -71,54 +79,81 @@ pub struct Removed {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Interrupted {
-    /// Whether something ran.
+    /// Whether an instruction was running.
     pub interrupted: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Cancelled {
-    /// Whether it still waited.
+    /// Whether the instruction was still waiting.
     pub cancelled: bool,
+}
+
+/// A line of input for code that asked for one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputLine {
+    /// The line, without its newline; `null` means end of input.
+    #[schema(max_length = 4096)]
+    #[serde(default)]
+    pub line: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct InputTaken {
+    /// Whether the instruction was waiting for a line.
+    pub taken: bool,
 }
 
 /// Code as clients send it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Code {
     pub code: String,
-    /// Absent means the service's default, null no limit.
+    /// Absent: the service's default. Null: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "nullable")]
     #[schema(value_type = Option<f64>)]
     pub timeout_seconds: Option<Option<f64>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ExecRequest {
+    #[serde(deserialize_with = "crate::object::required")]
     pub instruction: Code,
-    /// Interrupt what runs, and cancel what waits, first.
+    /// First interrupt the running instruction and cancel those that wait.
     #[serde(default)]
     pub interrupt: bool,
     /// Overrides the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
-    /// The same key again gives the same instruction instead of a second one.
+    /// Overrides the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
+    /// A request with the same key returns the same instruction instead of a second one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// Whether the client answers the code's calls of `input()`. Without it they fail.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub input: bool,
 }
 
 impl ExecRequest {
-    /// As machines take it; otherwise what is wrong with it.
+    /// Converts to the form that machines accept, or describes what is invalid.
     pub fn exec(self) -> Result<Exec, OutOfRange> {
         Ok(Exec {
             code: self.instruction.code,
             timeout: timeout(self.instruction.timeout_seconds)?,
             durability: self.durability,
+            checkpoints: self.checkpoints,
             idempotency_key: self.idempotency_key,
             interrupt: self.interrupt,
+            input: self.input,
         })
     }
 }
 
-/// How long something may run, as clients say it; otherwise what is wrong with it.
+/// Converts a time limit of a client, or describes what is invalid.
 pub fn timeout(given: Option<Option<f64>>) -> Result<Timeout, OutOfRange> {
     within("timeout_seconds", &given, TIMEOUT)?;
     Ok(match given {
@@ -132,17 +167,18 @@ pub fn timeout(given: Option<Option<f64>>) -> Result<Timeout, OutOfRange> {
 pub struct Accepted {
     pub instruction_seq: u64,
     pub machine: Name,
-    /// Whether something was interrupted for it.
+    /// Whether another instruction was interrupted for it.
     pub interrupted: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Range {
-    /// The first number.
+#[serde(deny_unknown_fields)]
+pub struct InstructionRange {
+    /// The first number to return.
     #[serde(default)]
     pub from: u64,
-    /// At most this many.
+    /// The most to return.
     #[serde(default)]
     pub limit: Option<u64>,
 }
@@ -155,32 +191,33 @@ pub struct InstructionList {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Outputs {
     pub chunks: Vec<Chunk>,
-    /// Whether no more will come after these.
+    /// Whether these are the last.
     pub over: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TemplateList {
-    pub templates: Vec<Template>,
+    pub templates: Vec<TemplateInfo>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct BuildTemplate {
-    /// As TOML.
+    /// The recipe as TOML.
     pub recipe: String,
 }
 
-/// A line of what a build says.
+/// A line of a build's progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum BuildLine {
     Step { step: String, done: u64, total: Option<u64> },
     Say { say: String },
-    Template { template: Box<Template> },
+    Template { template: Box<TemplateInfo> },
     Error { error: crate::ErrorBody },
 }
 
-/// A token as lists show it: never its secret.
+/// A token without its secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Token {
     pub id: String,
@@ -195,18 +232,36 @@ pub struct Token {
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
     #[serde(default)]
+    #[schema(max_length = 64)]
     pub name: Option<String>,
-    /// The caller's own unless told.
+    /// The caller's account by default.
     #[serde(default)]
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub account: Option<String>,
-    /// `machines` unless told; also `templates`, `tokens`, `host`.
+    /// `machines` by default; also `templates`, `tokens`, `host`.
     #[serde(default)]
+    #[schema(schema_with = scopes)]
     pub scopes: Option<Vec<String>>,
+}
+
+/// A list of scopes, or null.
+fn scopes() -> Schema {
+    let scope = ObjectBuilder::new().schema_type(Type::String).enum_values(Some([
+        "machines",
+        "templates",
+        "tokens",
+        "host",
+    ]));
+    ArrayBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::Array, Type::Null]))
+        .description(Some("`machines` unless told; also `templates`, `tokens`, `host`."))
+        .items(scope)
+        .into()
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MadeToken {
-    /// `id.secret`: shown this once.
+    /// `id.secret`: shown only once.
     pub token: String,
     #[serde(flatten)]
     pub about: Token,
@@ -222,7 +277,7 @@ pub struct TokenList {
 pub struct Var {
     pub name: String,
     pub kind: String,
-    /// Shape or length, where there is one.
+    /// Shape or length, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -236,67 +291,84 @@ pub struct VarList {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Complete {
     pub code: String,
-    /// Counted in characters; the end, if absent.
-    #[serde(default)]
+    /// The cursor's position in characters; the end, if absent.
+    #[serde(default, deserialize_with = "crate::whole::optional")]
     pub cursor: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Completions {
-    /// Where the names begin, counted in characters.
+    /// The position in characters where the names begin.
     pub start: u64,
     pub names: Vec<String>,
+}
+
+/// How far to undo or redo.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepRequest {
+    /// The number of instructions; one by default.
+    #[serde(default, deserialize_with = "crate::whole::optional")]
+    pub n: Option<u32>,
+    /// Include instructions that share a state with these. Without it, such a step is refused.
+    #[serde(default)]
+    pub grouped: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rollback {
-    /// The state after this instruction; null for the beginning.
+    /// Return to the state after this instruction; null means the initial state.
     #[schema(required)]
-    #[serde(deserialize_with = "Option::deserialize")]
+    #[serde(deserialize_with = "crate::whole::optional")]
     pub seq: Option<u32>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BranchRequest {
-    /// The state after this instruction; the state now, if absent.
-    #[serde(default)]
+    /// Start from the state after this instruction; by default, the current state.
+    #[serde(default, deserialize_with = "crate::whole::optional")]
     pub seq: Option<u32>,
-    /// How many; as many as there are names, or one, if absent.
-    #[serde(default)]
+    /// The number of branches; by default as many as there are names, or one.
+    #[serde(default, deserialize_with = "crate::whole::optional")]
     pub count: Option<u32>,
     #[serde(default)]
     pub names: Vec<Name>,
-    /// Added to those of the machine.
+    /// Added to the machine's tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// Seed the program's own random generators anew.
+    /// Reseed the program's own random generators.
     #[serde(default)]
     pub reseed: bool,
-    /// What each branch runs at once, in turn; those beyond the end run nothing.
+    /// Network access of the branches; the machine's, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// The code and settings of each branch, in order. Branches beyond the end run nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "crate::object::list")]
     pub vary: Vec<crate::Vary>,
-    /// How long each may run; absent means the service's default, null no limit.
+    /// Time limit of each branch. Absent: the service's default. Null: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "nullable")]
     #[schema(value_type = Option<f64>)]
     pub timeout_seconds: Option<Option<f64>>,
-    /// Answer with a line of JSON for each end as it comes, instead of all together.
+    /// Stream a line of JSON as each branch ends, instead of one answer for all.
     #[serde(default)]
     pub stream: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Branches {
-    pub machines: Vec<Machine>,
-    /// How the parts of `vary` ended.
+    pub machines: Vec<MachineInfo>,
+    /// The results of `vary`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<crate::BranchEnd>,
 }
 
-/// What the store takes.
+/// The size of the image store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StoreStats {
     pub images: u64,
@@ -304,18 +376,18 @@ pub struct StoreStats {
     pub cold_packs: u64,
     pub unreadable_packs: u64,
     pub layers: u64,
-    /// Space on the disk: all of it, and what laid out files take of it.
+    /// Disk space in total, and the part of it that extracted files take.
     pub bytes: u64,
     pub layer_bytes: u64,
     pub live_pages: u64,
     pub dead_pages: u64,
     pub dropped_pages: u64,
-    /// What compression saves, and what images save by sharing pages.
+    /// Bytes saved by compression, and by images that share pages.
     pub compressed_bytes: u64,
     pub shared_bytes: u64,
 }
 
-/// What a collection freed.
+/// The result of a garbage collection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StoreFreed {
     pub images: u64,
@@ -327,15 +399,15 @@ pub struct StoreFreed {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckStore {
-    /// Put back what exists elsewhere.
+    /// Repair damaged pages of which another copy exists.
     #[serde(default)]
-    pub mend: bool,
+    pub repair: bool,
 }
 
-/// What a check found.
+/// The result of a check of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StoreChecked {
-    /// Whether all was looked at.
+    /// Whether everything was checked.
     pub complete: bool,
     pub findings: Vec<StoreFinding>,
 }
@@ -344,7 +416,7 @@ pub struct StoreChecked {
 pub struct StoreFinding {
     pub code: String,
     pub what: String,
-    /// Machines and templates that need what is damaged.
+    /// Machines and templates that need the damaged data.
     pub affects: Vec<String>,
-    pub mended: bool,
+    pub repaired: bool,
 }

@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Template {
+#[schema(as = Template)]
+pub struct TemplateInfo {
     pub name: String,
-    /// Hash of everything it was made from.
+    /// The hash of everything it was built from.
     pub digest: String,
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    /// `python`, later also others.
+    /// The language of its instructions, such as `python`.
     pub language: String,
     /// The language's version.
     pub version: String,

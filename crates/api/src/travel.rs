@@ -1,26 +1,44 @@
-//! A machine's past and its relatives: checkpoints and what they changed, lineage, comparing and
-//! adopting.
+//! A machine's history and its branches: checkpoints and their changes, lineage, comparing,
+//! adopting, promoting, exploring.
 
-use crate::{Address, FileKind, Limits, Machine, Name};
+use crate::{Address, FileKind, Limits, MachineInfo, Name};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
 
-/// Which checkpoints are kept. The newest always is; of the others, one that any rule asks for.
-/// Without `last` and `seconds` all are kept.
+/// The checkpoints to keep: the newest, those that branches started from, and every checkpoint that
+/// one of the rules selects. Without `last` and `seconds` all are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
-    /// This many of the newest.
+    /// Keep this many of the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::whole::optional")]
     pub last: Option<u64>,
-    /// Those younger than this.
+    /// Keep those younger than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::whole::optional")]
     pub seconds: Option<u64>,
-    /// Those with a label.
+    /// Keep those with a label.
     #[serde(default = "yes")]
     pub labelled: bool,
+    /// What happens to those that no other rule keeps.
+    #[serde(default)]
+    pub older: OlderCheckpoints,
+}
+
+/// What becomes of checkpoints that are neither among the newest nor young.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OlderCheckpoints {
+    /// None of them is kept.
+    #[default]
+    Removed,
+    /// The last of each hour is kept for a week, and the last of each day after that.
+    Thinned,
+    /// All of them are kept.
+    All,
 }
 
 fn yes() -> bool {
@@ -29,43 +47,44 @@ fn yes() -> bool {
 
 impl Default for Retention {
     fn default() -> Retention {
-        Retention { last: None, seconds: None, labelled: true }
+        Retention { last: None, seconds: None, labelled: true, older: OlderCheckpoints::Removed }
     }
 }
 
 impl Retention {
     pub fn keeps_all(&self) -> bool {
-        self.last.is_none() && self.seconds.is_none()
+        let unbounded = self.last.is_none() && self.seconds.is_none();
+        unbounded || self.older == OlderCheckpoints::All
     }
 }
 
-/// A state that can be gone back to.
+/// A saved state that the machine can return to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Point {
-    /// The instruction it is the state after.
+    /// The number of the instruction that produced this state.
     pub seq: u64,
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// What it added to the store.
+    /// Bytes it added to the store.
     pub bytes: u64,
     pub label: Option<String>,
     /// The code of that instruction.
     pub code: String,
-    /// Variables that the instructions since the checkpoint before touched.
+    /// Variables touched since the previous checkpoint.
     #[serde(default)]
     pub variables: Vec<String>,
-    /// Files that differ from the checkpoint before; absent when that was not asked for.
+    /// Files changed since the previous checkpoint; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileChanges>,
 }
 
-/// Which files differ, by number and by name.
+/// Changed files: their numbers and names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileChanges {
     pub added: u64,
     pub changed: u64,
     pub removed: u64,
-    /// The first of them.
+    /// The names of the first ones.
     pub names: Vec<String>,
 }
 
@@ -76,47 +95,54 @@ pub struct History {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct HistoryQuery {
-    /// Whether to say which files each checkpoint changed. The first time this reads them all.
+    /// Include the files that each checkpoint changed. The first request reads all checkpoints.
     #[serde(default)]
     pub files: bool,
 }
 
-/// A name for a checkpoint; null takes it away.
+/// A label for a checkpoint; null removes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabelRequest {
+    #[serde(deserialize_with = "crate::whole::number")]
     pub seq: u32,
+    /// 1 to 200 bytes.
+    #[schema(min_length = 1, max_length = 200)]
     pub label: Option<String>,
 }
 
-/// What a machine and its checkpoints take on the disk.
+/// Disk use of a machine and its checkpoints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskUse {
-    /// What would be freed if this machine went.
+    /// Bytes that deleting this machine would free.
     pub own_bytes: u64,
-    /// What others need, too.
+    /// Bytes that other machines need too.
     pub shared_bytes: u64,
     pub checkpoints: u64,
+    /// Which of them are kept: the machine's rule, or the service's.
+    #[serde(default)]
+    pub retention: Retention,
 }
 
-/// A machine among its relatives.
+/// A machine's ancestors and branches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Lineage {
-    /// From the machine's parent to the first of the line.
+    /// The ancestors, from the parent to the first machine.
     pub ancestors: Vec<Ancestor>,
     pub children: Vec<Relative>,
-    /// The whole family, from its first member that is still there.
+    /// The whole tree, from the oldest ancestor that still exists.
     pub tree: Relative,
 }
 
-/// Where a line came through.
+/// An ancestor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Ancestor {
     pub machine: Name,
-    /// The checkpoint that the branch started from; absent if nothing had run.
+    /// The checkpoint that the branch started from; absent if nothing had run before it.
     pub seq: Option<u64>,
-    /// Whether the machine is gone.
+    /// Whether the machine was deleted.
     #[serde(default)]
     pub removed: bool,
 }
@@ -126,9 +152,9 @@ pub struct Ancestor {
 #[schema(no_recursion)]
 pub struct Relative {
     pub machine: Name,
-    /// The checkpoint of its parent that it started from.
+    /// The checkpoint of the parent that it started from.
     pub from: Option<u64>,
-    /// Its own last checkpoint.
+    /// Its last checkpoint.
     pub seq: Option<u64>,
     pub children: Vec<Relative>,
 }
@@ -136,34 +162,41 @@ pub struct Relative {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromoteRequest {
-    /// Whose name to take; the parent's, if absent.
+    /// The machine whose name to take; the parent, if absent.
     #[serde(default)]
     pub onto: Option<Name>,
+    /// Remove the machine that had the name, unless it ran an instruction after the branch was
+    /// made.
+    #[serde(default)]
+    pub remove: bool,
 }
 
-/// What exchanged names.
+/// Two machines that exchanged their names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Promoted {
     /// The branch, under its new name.
-    pub machine: Machine,
-    /// What had the name before, under the branch's old one.
-    pub former: Machine,
+    pub machine: MachineInfo,
+    /// The machine that had the name before, under the branch's old name.
+    pub former: MachineInfo,
+    /// Whether that machine was removed.
+    #[serde(default)]
+    pub removed: bool,
 }
 
-/// What to change on branches; never wider than the machine's own.
+/// Code and settings of one branch. Limits may not exceed the machine's own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Vary {
-    /// Run at once.
+    /// Code to run when the branch starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Variables to set before that, as JSON values.
+    /// Variables to set before the code runs, as JSON values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
     pub variables: BTreeMap<String, serde_json::Value>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::object::required")]
     pub limits: Limits,
-    /// Added to those of the request.
+    /// Added to the tags of the request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
 }
@@ -171,7 +204,7 @@ pub struct Vary {
 /// A file in a machine or a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileView {
-    /// Below the root, without a leading slash.
+    /// Absolute path.
     pub path: String,
     pub kind: FileKind,
     pub size: u64,
@@ -187,8 +220,9 @@ pub struct FileViews {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct FileQuery {
-    /// Below the root.
+    /// Relative paths start at the machine's home.
     pub path: String,
 }
 
@@ -196,26 +230,26 @@ pub struct FileQuery {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompareRequest {
-    #[schema(value_type = String)]
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}(@[0-9]{1,9})?$")]
     pub left: Address,
-    #[schema(value_type = String)]
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}(@[0-9]{1,9})?$")]
     pub right: Address,
 }
 
-/// What differs between two states.
+/// The differences between two states.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Comparison {
     #[schema(value_type = String)]
     pub left: Address,
     #[schema(value_type = String)]
     pub right: Address,
-    /// The state both came from, if there is one.
+    /// The common ancestor of both states, if there is one.
     #[schema(value_type = Option<String>)]
     pub base: Option<Address>,
     pub variables: Vec<VariableDifference>,
     pub files: Vec<FileDifference>,
     pub outputs: Vec<OutputDifference>,
-    /// What was left out because there is too much of it, in words.
+    /// Descriptions of differences omitted because there are too many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cut: Vec<String>,
 }
@@ -223,12 +257,12 @@ pub struct Comparison {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Only on the right.
+    /// It exists only on the right.
     Added,
-    /// Only on the left.
+    /// It exists only on the left.
     Removed,
     Changed,
-    /// Whether it differs cannot be told: it has no digest.
+    /// Unknown: the value has no digest to compare.
     Unknown,
 }
 
@@ -248,12 +282,12 @@ pub struct FileDifference {
     pub change: Change,
     pub left_size: Option<u64>,
     pub right_size: Option<u64>,
-    /// As `diff -u` writes it, for text that is not too long.
+    /// A unified diff, for text files up to a size limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
 }
 
-/// Instructions of both sides since they parted, side by side, where what they gave differs.
+/// Instructions since the common ancestor, side by side, where their results differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OutputDifference {
     pub left: Option<Output>,
@@ -266,37 +300,39 @@ pub struct Output {
     pub code: String,
     /// The value, or the error's last line.
     pub result: Option<String>,
-    /// Lines of both streams, perhaps cut.
+    /// Output of both streams, possibly truncated.
     pub output: String,
 }
 
-/// What to take over from another machine.
+/// Variables and files to copy from another machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdoptRequest {
-    /// The machine or checkpoint to take from.
-    #[schema(value_type = String)]
+    /// The machine or checkpoint to copy from.
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}(@[0-9]{1,9})?$")]
     pub from: Address,
     #[serde(default)]
     pub variables: Vec<String>,
-    /// Files, or directories with all that the machine changed in them.
+    /// Files, or directories with every file that the machine changed in them; relative paths start
+    /// at the machine's home.
     #[serde(default)]
     pub files: Vec<String>,
-    /// Overwrite what both sides changed since they parted.
+    /// Overwrite variables and files that both sides changed since their common ancestor.
     #[serde(default)]
     pub force: bool,
 }
 
-/// What was taken over, or why nothing was.
+/// The result of an adoption.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Adopted {
-    /// The instruction of the log that stands for it; absent when nothing was taken.
+    /// The log entry of the adoption; absent if nothing was copied.
     pub seq: Option<u64>,
     pub variables: Vec<String>,
     pub files: Vec<String>,
-    /// What both sides changed since they parted. Without `force` nothing was taken because of it.
+    /// Variables and files that both sides changed. Without `force`, a conflict prevents the
+    /// adoption.
     pub conflicts: Vec<Conflict>,
-    /// What could not be carried, and why.
+    /// Variables and files that could not be copied, and why.
     pub failed: BTreeMap<String, String>,
 }
 
@@ -312,23 +348,25 @@ pub struct Conflict {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExploreRequest {
-    /// The state to start from; the state now, if absent.
-    #[serde(default)]
+    /// Start from the state after this instruction; by default, the current state.
+    #[serde(default, deserialize_with = "crate::whole::optional")]
     pub seq: Option<u32>,
+    #[serde(deserialize_with = "crate::object::list")]
     pub candidates: Vec<Vary>,
-    /// A Python expression that each branch is scored with; higher is better.
+    /// An expression that scores each branch, in the machine's language; higher is better.
+    #[schema(pattern = "\\S")]
     pub score: String,
-    /// Lower is better instead.
+    /// Prefer lower scores.
     #[serde(default)]
     pub minimize: bool,
-    /// Leave the branches that lose; they are removed otherwise.
+    /// Keep the losing branches and the previous machine; by default they are removed.
     #[serde(default)]
     pub keep: bool,
-    /// Seed the program's own random generators anew in each branch.
+    /// Reseed the program's own random generators in each branch.
     #[serde(default)]
     pub reseed: bool,
-    /// How long each candidate, and each score, may take; absent means the service's default, null
-    /// no limit.
+    /// Time limit of each candidate and of each score. Absent: the service's default. Null: no
+    /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::machine::nullable")]
     #[schema(value_type = Option<f64>)]
     pub timeout_seconds: Option<Option<f64>>,
@@ -336,33 +374,33 @@ pub struct ExploreRequest {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Explored {
-    /// The winner, under the machine's name; absent when no candidate could be scored.
-    pub best: Option<Machine>,
-    /// The machine as it was, under the winner's old name.
-    pub former: Option<Machine>,
+    /// The winner, under the machine's name; absent if no candidate got a score.
+    pub best: Option<MachineInfo>,
+    /// The previous machine, under the winner's old name; absent if it was removed.
+    pub former: Option<MachineInfo>,
     pub candidates: Vec<Candidate>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Candidate {
-    /// In the order they were given.
+    /// The candidate's position in the request.
     pub index: u64,
-    /// Its branch, which is gone unless it won or was to be kept.
+    /// The branch; it was removed unless it won or `keep` is set.
     pub machine: Name,
     pub score: Option<f64>,
     /// Why it has no score.
     pub error: Option<String>,
 }
 
-/// How one branch's own part ended.
+/// The result of one branch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BranchEnd {
-    /// Which branch, in the order they were asked for.
+    /// The branch's position in the request.
     pub index: u64,
     pub machine: Name,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<crate::Instruction>,
-    /// Lines of output.
+    /// Output lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output: Vec<crate::Chunk>,
     /// Why it could not run.
@@ -370,14 +408,14 @@ pub struct BranchEnd {
     pub error: Option<crate::ErrorBody>,
 }
 
-/// A line of a branch call's stream.
+/// A line in the stream of a branch request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BranchLine {
-    /// Comes first.
-    Branches { machines: Vec<Machine> },
-    /// One for each branch that had something to run, in the order they end.
+    /// The first line.
+    Branches { machines: Vec<MachineInfo> },
+    /// One line for each branch that ran code, in the order they end.
     End(Box<BranchEnd>),
-    /// Comes last.
+    /// The last line.
     Over,
 }

@@ -1,22 +1,23 @@
-//! The way to a service: the keeper of a data directory on its socket, or one at an address.
+//! The client: connects to the daemon of a data directory, or to a service at an address.
 //!
-//!   command ─► Client ─┬─► <data>/stasis.sock ─► keeper (started when there is none)
+//!   command ─► Client ─┬─► <data>/stasis.sock ─► daemon (started when there is none)
 //!                      └─► http(s)://...         with a token
 //!
-//! Both speak the same HTTP. A keeper that went away between two requests is started again: what
-//! machines hold is on disk. A request that may have had an effect is not sent a second time
-//! unless it carries an idempotency key.
+//! Both speak the same HTTP. If the daemon exits between two requests, the client starts it again;
+//! the machines' states are on disk. The client never repeats a request that may have had an
+//! effect, unless it has an idempotency key.
 
+mod daemon;
+pub mod escape;
 mod events;
-mod keeper;
 mod lines;
 
-pub use events::Events;
-pub use keeper::Keeper;
-pub use lines::Lines;
+pub use daemon::Daemon;
+pub use events::EventStream;
+pub use lines::LineStream;
 
 use crate::config::Config;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{CliFailure, Exit, Result};
 use crate::show::Transfer;
 use futures_util::stream;
 use reqwest::{Method, RequestBuilder, Response};
@@ -43,7 +44,7 @@ pub struct Client {
     http: reqwest::Client,
     base: String,
     token: Option<String>,
-    keeper: Option<Keeper>,
+    daemon: Option<Daemon>,
 }
 
 impl Client {
@@ -51,29 +52,29 @@ impl Client {
         match config.text("url") {
             Some(url) => Client::remote(&url, config.text("token")),
             None => {
-                let keeper = Keeper::of(config)?;
-                let client = Client::local(keeper)?;
+                let daemon = Daemon::of(config)?;
+                let client = Client::local(daemon)?;
                 client.block(client.ready())?;
                 Ok(client)
             }
         }
     }
 
-    /// A client of the keeper, which may not be there.
-    pub fn local(keeper: Keeper) -> Result<Client> {
+    /// A client of the daemon, which may not be there.
+    pub fn local(daemon: Daemon) -> Result<Client> {
         // no certificates: nothing is read from disk for a socket
         let http = reqwest::Client::builder()
             .tls_certs_only(std::iter::empty())
             .no_proxy()
-            .unix_socket(keeper.socket());
-        Client::build(http, "http://stasis".into(), None, Some(keeper))
+            .unix_socket(daemon.socket());
+        Client::build(http, "http://stasis".into(), None, Some(daemon))
     }
 
     pub fn remote(url: &str, token: Option<String>) -> Result<Client> {
         if !url.starts_with("http://") && !url.starts_with("https://") {
             let hint = "write it as http://host:port or https://host";
             return Err(
-                Failure::usage(format!("{url:?} is not an address of a service")).hint(hint)
+                CliFailure::usage(format!("{url:?} is not the address of a service")).hint(hint)
             );
         }
         let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(10));
@@ -84,9 +85,9 @@ impl Client {
         http: reqwest::ClientBuilder,
         base: String,
         token: Option<String>,
-        keeper: Option<Keeper>,
+        daemon: Option<Daemon>,
     ) -> Result<Client> {
-        let broken = |what: String| Failure::new("client.setup", what);
+        let broken = |what: String| CliFailure::new("client.setup", what);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -94,20 +95,33 @@ impl Client {
         let agent = concat!("stasis/", env!("CARGO_PKG_VERSION"));
         let http = http.user_agent(agent).pool_idle_timeout(KEPT);
         let http = http.build().map_err(|error| broken(said(&error)))?;
-        Ok(Client { runtime, http, base, token, keeper })
+        Ok(Client { runtime, http, base, token, daemon })
     }
 
     /// The way to the service's MCP at a path, for one who passes messages on.
     pub fn upstream(self: &Arc<Self>, path: &str) -> stasis_mcp::Upstream {
-        // a name that the protocol's own check of hosts knows
-        let base = if self.keeper.is_some() { "http://localhost" } else { &self.base };
-        let url = format!("{base}{path}");
+        let url = self.public_url(path);
         let upstream = stasis_mcp::Upstream::new(self.http.clone(), url);
         let own = self.clone();
         upstream.with_token(self.token.clone()).with_revival(move || {
             let own = own.clone();
-            async move { own.ready().await.is_ok() && own.keeper.is_some() }
+            async move { own.ready().await.is_ok() && own.daemon.is_some() }
         })
+    }
+
+    /// A path with a host's name that the service's own check of hosts knows.
+    fn public_url(&self, path: &str) -> String {
+        let base = if self.daemon.is_some() { "http://localhost" } else { &self.base };
+        format!("{base}{path}")
+    }
+
+    /// A request to be sent on for somebody else.
+    pub fn forward(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.http.request(method, self.public_url(path));
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
     }
 
     /// Does something and waits for it. Between two calls nobody listens to the connections that
@@ -124,19 +138,19 @@ impl Client {
 
     /// Where this client goes, in words.
     pub fn place(&self) -> String {
-        match &self.keeper {
-            Some(keeper) => keeper.data_dir().display().to_string(),
+        match &self.daemon {
+            Some(daemon) => daemon.data_dir().display().to_string(),
             None => self.base.clone(),
         }
     }
 
-    /// Comes back once the keeper answers; starts it where there is none.
+    /// Comes back once the daemon answers; starts it where there is none.
     async fn ready(&self) -> Result<()> {
-        let Some(keeper) = &self.keeper else { return Ok(()) };
-        if keeper.listens() {
+        let Some(daemon) = &self.daemon else { return Ok(()) };
+        if daemon.listens() {
             return Ok(());
         }
-        let mut start = keeper.start()?;
+        let mut start = daemon.start()?;
         while !self.answers().await {
             start.go_on()?;
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -145,7 +159,7 @@ impl Client {
     }
 
     async fn answers(&self) -> bool {
-        let listens = self.keeper.as_ref().is_none_or(Keeper::listens);
+        let listens = self.daemon.as_ref().is_none_or(Daemon::listens);
         let ask = || self.http.get(format!("{}/health", self.base)).send();
         listens && ask().await.is_ok_and(|answer| answer.status().is_success())
     }
@@ -160,6 +174,10 @@ impl Client {
 
     pub fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T> {
         self.block(self.call(Method::PATCH, path, Some(body)))
+    }
+
+    pub fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T> {
+        self.block(self.call(Method::PUT, path, Some(body)))
     }
 
     pub fn delete(&self, path: &str) -> Result<Value> {
@@ -185,9 +203,9 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&impl Serialize>,
-    ) -> Result<Lines> {
+    ) -> Result<LineStream> {
         let repeatable = method == Method::GET;
-        Ok(Lines::new(self.send(method, path, body, repeatable).await?))
+        Ok(LineStream::new(self.send(method, path, body, repeatable).await?))
     }
 
     /// Sends a file as a request's body; not a second time, for it may be long.
@@ -198,7 +216,9 @@ impl Client {
         file: std::fs::File,
         transfer: &Transfer,
     ) -> Result<T> {
-        let length = file.metadata().map(|about| about.len()).ok();
+        // the length of a stream is unknown
+        let about = file.metadata().ok().filter(std::fs::Metadata::is_file);
+        let length = about.map(|about| about.len());
         self.block(async {
             let request = self.request(method, path, None::<&Value>);
             let request = match length {
@@ -213,7 +233,7 @@ impl Client {
     }
 
     /// Sends until it arrives. What may be sent twice (`repeatable`) is sent again when the
-    /// connection breaks before the answer begins. A keeper that is about to end takes nothing
+    /// connection breaks before the answer begins. A daemon that is about to end takes nothing
     /// on: its successor does.
     pub async fn send(
         &self,
@@ -231,7 +251,7 @@ impl Client {
                     other => return other,
                 },
                 Err(error) => {
-                    let again = error.is_connect() || (repeatable && self.keeper.is_some());
+                    let again = error.is_connect() || (repeatable && self.daemon.is_some());
                     (self.cut_off(&error), again)
                 }
             };
@@ -243,11 +263,11 @@ impl Client {
         }
     }
 
-    /// Whether the keeper refused because it ends; waits until it is gone.
-    fn is_leaving(&self, failure: &Failure) -> bool {
+    /// Whether the daemon refused because it ends; waits until it is gone.
+    fn is_leaving(&self, failure: &CliFailure) -> bool {
         let leaving = failure.code == "service.stopping";
-        let keeper = self.keeper.as_ref().filter(|_| leaving);
-        keeper.is_some_and(|keeper| keeper.running().is_none_or(|running| running.wait()))
+        let daemon = self.daemon.as_ref().filter(|_| leaving);
+        daemon.is_some_and(|daemon| daemon.running().is_none_or(|running| running.wait()))
     }
 
     fn request(&self, method: Method, path: &str, body: Option<&impl Serialize>) -> RequestBuilder {
@@ -261,16 +281,22 @@ impl Client {
         }
     }
 
-    pub fn cut_off(&self, error: &reqwest::Error) -> Failure {
+    pub fn cut_off(&self, error: &reqwest::Error) -> CliFailure {
+        let said = said(error);
+        let untrusted = said.starts_with("invalid peer certificate");
         let (code, what) = match error.is_connect() {
-            true => ("service.unreachable", "nobody answers at"),
+            true if untrusted => ("service.certificate", "there is no trust in the certificate of"),
+            true => ("service.unreachable", "no service answers at"),
             false => ("service.cut_off", "the connection broke off:"),
         };
-        let message = format!("{what} {}: {}", self.place(), said(error));
-        let failure = Failure::new(code, message).exit(Exit::Unavailable);
-        match &self.keeper {
-            Some(keeper) => failure.hint(format!("see {}", keeper.log().display())),
-            None => failure.hint("check --url, and that the service runs"),
+        let message = format!("{what} {}: {said}", self.place());
+        let failure = CliFailure::new(code, message).exit(Exit::Unavailable);
+        match &self.daemon {
+            Some(daemon) => failure.hint(format!("see {}", daemon.log().display())),
+            None if untrusted => {
+                failure.hint("if you trust it, set SSL_CERT_FILE to a file with its certificates")
+            }
+            None => failure.hint("check --url and whether the service runs"),
         }
     }
 }
@@ -319,12 +345,12 @@ async fn refusal(mut answer: Response) -> Result<Response> {
         hint: None,
         id: None,
     });
-    Err(Failure::answered(status.as_u16(), body))
+    Err(CliFailure::answered(status.as_u16(), body))
 }
 
-fn foreign(path: &str, what: &str) -> Failure {
-    Failure::new("service.foreign", format!("the answer to {path} makes no sense: {what}"))
-        .hint("is the service of the same version as this program?")
+fn foreign(path: &str, what: &str) -> CliFailure {
+    CliFailure::new("service.foreign", format!("the answer to {path} is malformed: {what}"))
+        .hint("check that the service and this program have the same version")
 }
 
 #[cfg(test)]

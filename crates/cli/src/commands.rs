@@ -19,8 +19,10 @@ mod logs;
 mod machine;
 mod making;
 mod mcp;
+pub mod mcp_v8;
 mod pairs;
 mod peek;
+mod policy;
 mod promote;
 mod ps;
 mod repl;
@@ -38,138 +40,155 @@ pub mod undo;
 mod watch;
 mod whoami;
 
-use crate::bench::Bench;
 use crate::context::Context;
 use crate::failure::{Exit, Result};
 use clap::Subcommand;
+use stasis_bench::Bench;
 use std::process::ExitCode;
 
 #[derive(Subcommand)]
-pub enum Command {
-    /// Run code once, on a machine made for it or on one that is there
+pub enum CliCommand {
+    /// Run code on a temporary or an existing machine
     Run(run::Args),
-    /// Talk to a machine line by line; its state is kept
+    /// Open an interactive session on a machine
     Repl(repl::Args),
-    /// Make, list, change, remove, swap out and wake machines
+    /// Create, list, change, remove, swap out and wake machines
     #[command(subcommand)]
-    Machine(machine::Machine),
+    Machine(machine::MachineCommand),
     /// Run code on a machine
     Exec(exec::Args),
     /// List machines, newest first
-    Ls(machine::List),
-    /// List the machines in memory, and what each runs
+    Ls(machine::ListArgs),
+    /// List the machines in memory and their running instructions
     Ps,
-    /// Print the output and the end of an instruction, such as `work@3`
+    /// Print the output and result of an instruction, such as `work@3`
     Logs(logs::Args),
-    /// Remove machines and all they hold
+    /// Remove machines with all their data
     Rm(rm::Args),
-    /// Copy files into a machine or out of it, as `machine:path`
+    /// Copy files to or from a machine (`machine:path`)
     Cp(cp::Args),
     /// List a machine's instructions and checkpoints
     History(history::Args),
-    /// Take back a machine's last instruction
+    /// Undo a machine's last instruction, or several
     Undo(undo::Args),
-    /// Take a machine back to the state after an instruction
+    /// Redo undone instructions, as long as nothing new ran
+    Redo(undo::Args),
+    /// Return a machine to the state after an instruction
     Rollback(rollback::Args),
-    /// Make new machines that go on from a machine's state
+    /// Create new machines that continue from a machine's state
     Branch(branch::Args),
-    /// Run candidates as branches, score each, and keep the best
+    /// Run candidates on branches, score each, and keep the best
     Explore(explore::Args),
-    /// Say what differs between two machines or checkpoints
+    /// Show the differences between two machines or checkpoints
     Compare(compare::Args),
-    /// Take variables and files over from another machine
+    /// Copy variables and files from another machine
     Adopt(adopt::Args),
-    /// Give a branch its machine's name
+    /// Replace a machine by its branch
     Promote(promote::Args),
-    /// Draw machines and their branches
+    /// Show machines and their branches as a tree
     Tree(tree::Args),
-    /// Name a checkpoint
+    /// Label a checkpoint
     Label(label::Args),
-    /// Look at variables and files of the past
+    /// Inspect variables and files of an earlier state
     Peek(peek::Args),
-    /// Write a machine to one file
+    /// Export a machine to a file
     Export(export::Args),
-    /// Take a machine in from a file
+    /// Import a machine from a file
     Import(import::Args),
-    /// Build, list, look at and remove what machines start from
+    /// Build, list, inspect and remove templates
     #[command(subcommand)]
-    Template(template::Template),
-    /// Look after what is on disk
+    Template(template::TemplateCommand),
+    /// Inspect, clean up and check the store on disk
     #[command(subcommand)]
-    Store(store::Store),
-    /// Make, list and revoke tokens of a service
+    Store(store::StoreCommand),
+    /// Create, list and revoke tokens of a service
     #[command(subcommand)]
-    Token(token::Token),
-    /// Keep a service's address and token for the commands that follow
+    Token(token::TokenCommand),
+    /// Set, list, show, remove, check, test and explain policies of machines' networks
+    #[command(subcommand)]
+    Policy(policy::PolicyCommand),
+    /// Store a service's address and token for later commands
     Login(login::Args),
-    /// Forget what `login` kept
+    /// Remove the stored login
     Logout,
-    /// Say which service is used, and who it takes you for
+    /// Show the service in use and your account
     Whoami,
-    /// Say whether a keeper runs, and what is in memory
+    /// Show whether a daemon runs, and the machines in memory
     Status(status::Args),
-    /// Put all machines on disk and end the keeper
+    /// Save all machines to disk and stop the daemon
     Stop,
-    /// Offer machines as a service
+    /// Serve machines over HTTP
     Serve(serve::Args),
-    /// Give an agent machines, by MCP over standard streams
+    /// Run an MCP server over standard streams
     Mcp(mcp::Args),
-    /// Show the settings, and where each came from
+    /// Run an MCP server with the tools and flags of mcp-v8
+    McpV8(mcp_v8::Args),
+    /// Show the settings and their sources
     Config,
-    /// Print a script that completes commands in a shell
+    /// Print a shell completion script
     Completions(completions::Args),
-    /// Check what this host can do, and say how to mend what is missing
+    /// Check the requirements of this host, with a fix for each missing one
     Doctor,
-    /// Measure this build on this machine
+    /// Benchmark this build on this host
     #[command(subcommand)]
     Bench(Bench),
 }
 
-impl Command {
+/// Answers a shell that asks what could stand at a place, and ends; nothing, if no shell asks.
+pub fn answer_shell() {
+    completions::answer();
+}
+
+impl CliCommand {
     /// Whether it uses what `login` kept.
     pub fn is_signed_in(&self) -> bool {
-        !matches!(self, Command::Login(_) | Command::Logout)
+        !matches!(self, CliCommand::Login(_) | CliCommand::Logout)
     }
 
     pub fn run(self, context: &Context) -> Result<ExitCode> {
         match self {
-            Command::Run(args) => run::run(args, context),
-            Command::Repl(args) => repl::run(args, context),
-            Command::Machine(command) => command.run(context),
-            Command::Exec(args) => exec::run(args, context),
-            Command::Ls(args) => machine::list(args, context),
-            Command::Ps => ps::run(context),
-            Command::Logs(args) => logs::run(args, context),
-            Command::Rm(args) => rm::run(args, context),
-            Command::Cp(args) => cp::run(args, context),
-            Command::History(args) => history::run(args, context),
-            Command::Undo(args) => undo::run(args, context),
-            Command::Rollback(args) => rollback::run(args, context),
-            Command::Branch(args) => branch::run(args, context),
-            Command::Explore(args) => explore::run(args, context),
-            Command::Compare(args) => compare::run(args, context),
-            Command::Adopt(args) => adopt::run(args, context),
-            Command::Promote(args) => promote::run(args, context),
-            Command::Tree(args) => tree::run(args, context),
-            Command::Label(args) => label::run(args, context),
-            Command::Peek(args) => peek::run(args, context),
-            Command::Export(args) => export::run(args, context),
-            Command::Import(args) => import::run(args, context),
-            Command::Template(command) => command.run(context),
-            Command::Store(command) => command.run(context),
-            Command::Token(command) => command.run(context),
-            Command::Login(args) => login::run(args, context),
-            Command::Logout => logout::run(context),
-            Command::Whoami => whoami::run(context),
-            Command::Status(args) => status::run(&args, context),
-            Command::Stop => stop::run(context),
-            Command::Serve(args) => serve::run(args, context),
-            Command::Mcp(args) => mcp::run(args, context),
-            Command::Config => config::run(context),
-            Command::Completions(args) => completions::run(&args),
-            Command::Doctor => doctor::run(context),
+            CliCommand::Run(args) => run::run(args, context),
+            CliCommand::Repl(args) => repl::run(args, context),
+            CliCommand::Machine(command) => command.run(context),
+            CliCommand::Exec(args) => exec::run(args, context),
+            CliCommand::Ls(args) => machine::list(args, context),
+            CliCommand::Ps => ps::run(context),
+            CliCommand::Logs(args) => logs::run(args, context),
+            CliCommand::Rm(args) => rm::run(args, context),
+            CliCommand::Cp(args) => cp::run(args, context),
+            CliCommand::History(args) => history::run(args, context),
+            CliCommand::Undo(args) => undo::run(undo::Direction::Undo, args, context),
+            CliCommand::Redo(args) => undo::run(undo::Direction::Redo, args, context),
+            CliCommand::Rollback(args) => rollback::run(args, context),
+            CliCommand::Branch(args) => branch::run(args, context),
+            CliCommand::Explore(args) => explore::run(args, context),
+            CliCommand::Compare(args) => compare::run(args, context),
+            CliCommand::Adopt(args) => adopt::run(args, context),
+            CliCommand::Promote(args) => promote::run(args, context),
+            CliCommand::Tree(args) => tree::run(args, context),
+            CliCommand::Label(args) => label::run(args, context),
+            CliCommand::Peek(args) => peek::run(args, context),
+            CliCommand::Export(args) => export::run(args, context),
+            CliCommand::Import(args) => import::run(args, context),
+            CliCommand::Template(command) => command.run(context),
+            CliCommand::Store(command) => command.run(context),
+            CliCommand::Token(command) => command.run(context),
+            CliCommand::Policy(command) => command.run(context),
+            CliCommand::Login(args) => login::run(args, context),
+            CliCommand::Logout => logout::run(context),
+            CliCommand::Whoami => whoami::run(context),
+            CliCommand::Status(args) => status::run(&args, context),
+            CliCommand::Stop => stop::run(context),
+            CliCommand::Serve(args) => serve::run(args, context),
+            CliCommand::Mcp(args) => mcp::run(args, context),
+            CliCommand::McpV8(args) => mcp_v8::run(args, context),
+            CliCommand::Config => config::run(context),
+            CliCommand::Completions(args) => completions::run(&args),
+            CliCommand::Doctor => doctor::run(context),
             // 1 says that a bar was missed
-            Command::Bench(command) => command.run().map_err(|failure| failure.exit(Exit::Usage)),
+            CliCommand::Bench(command) => {
+                command.run().map_err(|failure| failure.exit(Exit::Usage))
+            }
         }
     }
 }

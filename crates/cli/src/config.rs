@@ -1,27 +1,27 @@
-//! The configuration: what is set, and where each value came from.
+//! The configuration: every value, and its source.
 //!
-//!   flag ─► environment ─► file ─► login ─► default          the first that says something wins
+//!   flag ─► environment ─► file ─► login ─► default          the first value wins
 //!
-//! `stasis login` keeps a service and its token; the token goes to that service and to no other.
+//! `stasis login` stores a service and its token; the token is sent to that service only.
 //!
 //! One TOML file; keys below a table such as `[limits]` are written `limits.memory_mb` here. A key
-//! that is not known, and a value that does not fit its key, are errors: a typing mistake must not
-//! pass as a default.
+//! that is unknown, or a value of the wrong type, is an error: a typo must not fall back to a
+//! default.
 
 mod keys;
 mod login;
 
-pub use keys::{KEYS, Key, Value};
+pub use keys::{KEYS, Key, SettingValue};
 pub use login::Login;
 
-use crate::failure::{At, Exit, Failure, Result};
+use crate::failure::{CliFailure, Exit, PathContext, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum ValueSource {
     Flag(&'static str),
     Environment(String),
     File(PathBuf),
@@ -30,23 +30,23 @@ pub enum Source {
     Default,
 }
 
-impl Source {
+impl ValueSource {
     pub fn kind(&self) -> &'static str {
         match self {
-            Source::Flag(_) => "flag",
-            Source::Environment(_) => "env",
-            Source::File(_) => "file",
-            Source::Login(_) => "login",
-            Source::Default => "default",
+            ValueSource::Flag(_) => "flag",
+            ValueSource::Environment(_) => "env",
+            ValueSource::File(_) => "file",
+            ValueSource::Login(_) => "login",
+            ValueSource::Default => "default",
         }
     }
 
     pub fn what(&self) -> String {
         match self {
-            Source::Flag(flag) => (*flag).to_owned(),
-            Source::Environment(name) => name.clone(),
-            Source::File(path) | Source::Login(path) => path.display().to_string(),
-            Source::Default => String::new(),
+            ValueSource::Flag(flag) => (*flag).to_owned(),
+            ValueSource::Environment(name) => name.clone(),
+            ValueSource::File(path) | ValueSource::Login(path) => path.display().to_string(),
+            ValueSource::Default => String::new(),
         }
     }
 }
@@ -55,8 +55,8 @@ impl Source {
 pub struct Setting {
     pub key: &'static Key,
     /// Absent: nothing is set, and there is no default.
-    pub value: Option<Value>,
-    pub source: Source,
+    pub value: Option<SettingValue>,
+    pub source: ValueSource,
 }
 
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ impl Config {
     /// Takes over what `login` kept, unless this host or another service is meant.
     pub fn sign_in(&mut self, login: &Login) {
         let here = self.source("data_dir");
-        let is_here = matches!(here, Some(Source::Flag(_) | Source::Environment(_)));
+        let is_here = matches!(here, Some(ValueSource::Flag(_) | ValueSource::Environment(_)));
         let url = self.text("url");
         if url.is_none() && !is_here {
             self.keep("url", &login.url);
@@ -103,13 +103,13 @@ impl Config {
     fn keep(&mut self, name: &str, text: &str) {
         let setting = self.settings.iter_mut().find(|setting| setting.key.name == name);
         if let Some(setting) = setting {
-            setting.value = Some(Value::Text(text.to_owned()));
-            setting.source = Source::Login(Login::path());
+            setting.value = Some(SettingValue::Text(text.to_owned()));
+            setting.source = ValueSource::Login(Login::path());
         }
     }
 
     /// Where a value came from.
-    pub fn source(&self, key: &str) -> Option<&Source> {
+    pub fn source(&self, key: &str) -> Option<&ValueSource> {
         let found = self.settings.iter().find(|setting| setting.key.name == key);
         found.map(|setting| &setting.source)
     }
@@ -122,16 +122,20 @@ impl Config {
         };
         let flag = setting.key.flag.unwrap_or(setting.key.name);
         let value = setting.key.parse(text).map_err(|what| bad(format!("{flag}: {what}")))?;
-        (setting.value, setting.source) = (Some(value), Source::Flag(flag));
+        (setting.value, setting.source) = (Some(value), ValueSource::Flag(flag));
         Ok(())
     }
 
-    pub fn value(&self, key: &str) -> Option<&Value> {
+    pub fn value(&self, key: &str) -> Option<&SettingValue> {
         self.settings.iter().find(|setting| setting.key.name == key)?.value.as_ref()
     }
 
     pub fn text(&self, key: &str) -> Option<String> {
-        self.value(key).map(Value::to_string)
+        self.value(key).map(SettingValue::to_string)
+    }
+
+    pub fn is_set(&self, key: &str) -> bool {
+        matches!(self.value(key), Some(SettingValue::Switch(true)))
     }
 
     pub fn data_dir(&self) -> PathBuf {
@@ -141,14 +145,14 @@ impl Config {
     /// A time; absent when it is `none`.
     pub fn seconds(&self, key: &str) -> Option<Duration> {
         match self.value(key) {
-            Some(Value::Seconds(seconds)) => seconds.map(Duration::from_secs_f64),
+            Some(SettingValue::Seconds(seconds)) => seconds.map(Duration::from_secs_f64),
             _ => None,
         }
     }
 
     pub fn count(&self, key: &str) -> Option<u64> {
         match self.value(key) {
-            Some(Value::Count(count)) => Some(*count),
+            Some(SettingValue::Count(count)) => Some(*count),
             _ => None,
         }
     }
@@ -158,6 +162,7 @@ impl Config {
         stasis_api::Retention {
             last: self.count("retention.last"),
             seconds: self.count("retention.seconds"),
+            older: self.text("retention.older").map_or_else(Default::default, |text| older(&text)),
             ..stasis_api::Retention::default()
         }
     }
@@ -165,7 +170,7 @@ impl Config {
     pub fn limits(&self) -> stasis_api::Limits {
         let count = |key| self.count(key);
         let cpus = match self.value("limits.cpus") {
-            Some(Value::Number(number)) => Some(*number),
+            Some(SettingValue::Number(number)) => Some(*number),
             _ => None,
         };
         stasis_api::Limits {
@@ -175,6 +180,11 @@ impl Config {
             disk_mb: count("limits.disk_mb"),
         }
     }
+}
+
+/// What a word says of older checkpoints; the key allows these only.
+fn older(word: &str) -> stasis_api::OlderCheckpoints {
+    serde_json::from_value(word.into()).unwrap_or_default()
 }
 
 /// A directory of the XDG convention.
@@ -197,7 +207,7 @@ fn resolve(
     if let Some(unknown) = written.keys().find(|name| KEYS.iter().all(|key| key.name != **name)) {
         let path = file.map(|(path, _)| path.display().to_string()).unwrap_or_default();
         return Err(bad(format!("{path}: there is no key `{unknown}`"))
-            .hint("`stasis config` lists those there are"));
+            .hint("`stasis config` lists the settings"));
     }
     Ok(Config { settings, file: file.map(|(path, _)| path.to_owned()) })
 }
@@ -213,22 +223,25 @@ fn setting(
     let wrong = |from: &str, what: String| bad(format!("{from}: {}: {what}", key.name));
     let made = |value, source| Setting { key, value: Some(value), source };
     if let (Some(text), Some(flag)) = (flags.get(key.name), key.flag) {
-        return Ok(made(key.parse(text).map_err(|what| wrong(flag, what))?, Source::Flag(flag)));
+        return Ok(made(
+            key.parse(text).map_err(|what| wrong(flag, what))?,
+            ValueSource::Flag(flag),
+        ));
     }
     if let Some(text) = env(&name) {
         let value = key.parse(&text).map_err(|what| wrong(&name, what))?;
-        return Ok(made(value, Source::Environment(name)));
+        return Ok(made(value, ValueSource::Environment(name)));
     }
     if let (Some(given), Some(path)) = (written.get(key.name), path) {
         let from = path.display().to_string();
         let value = key.read(given).map_err(|what| wrong(&from, what))?;
-        return Ok(made(value, Source::File(path.to_owned())));
+        return Ok(made(value, ValueSource::File(path.to_owned())));
     }
-    Ok(Setting { key, value: (key.default)(), source: Source::Default })
+    Ok(Setting { key, value: (key.default)(), source: ValueSource::Default })
 }
 
-fn bad(message: String) -> Failure {
-    Failure::new("config.invalid", message).exit(Exit::Usage)
+fn bad(message: String) -> CliFailure {
+    CliFailure::new("config.invalid", message).exit(Exit::Usage)
 }
 
 /// Keys of tables with a dot between.
@@ -263,7 +276,7 @@ mod tests {
         resolve(&flags, env, Some((Path::new("c.toml"), file)))
     }
 
-    fn source(config: &Config, key: &str) -> Source {
+    fn source(config: &Config, key: &str) -> ValueSource {
         config.settings.iter().find(|setting| setting.key.name == key).unwrap().source.clone()
     }
 
@@ -275,12 +288,12 @@ mod tests {
         let env = [("STASIS_DATA_DIR", "/env"), ("STASIS_TIMEOUT_SECONDS", "1.5")];
         let config = made(&flags, &env, file).unwrap();
         assert_eq!(config.data_dir(), Path::new("/flag"));
-        assert_eq!(source(&config, "data_dir"), Source::Flag("--data-dir"));
+        assert_eq!(source(&config, "data_dir"), ValueSource::Flag("--data-dir"));
         assert_eq!(config.seconds("timeout_seconds"), Some(Duration::from_millis(1500)));
         assert_eq!(config.seconds("linger_seconds"), None);
         assert_eq!(config.limits().cpus, Some(2.0));
-        assert_eq!(source(&config, "limits.cpus"), Source::File("c.toml".into()));
-        assert_eq!(source(&config, "limits.pids"), Source::Default);
+        assert_eq!(source(&config, "limits.cpus"), ValueSource::File("c.toml".into()));
+        assert_eq!(source(&config, "limits.pids"), ValueSource::Default);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What every command gets: the configuration, whether to write JSON, and a way to the service.
+//! The context of every command: configuration, output format, and the client.
 
 use crate::client::Client;
 use crate::config::{Config, Flags, Login};
@@ -7,19 +7,19 @@ use std::path::PathBuf;
 
 #[derive(clap::Args, Default)]
 pub struct Global {
-    /// Where machines are kept [default: $XDG_DATA_HOME/stasis]
+    /// Directory that holds the machines [default: $XDG_DATA_HOME/stasis]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub data_dir: Option<String>,
-    /// Use the service at this address instead of this host's machines
+    /// Use the service at this address instead of the local machines
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub url: Option<String>,
-    /// What the service knows you by; better set as STASIS_TOKEN, which other users cannot see
+    /// Token for the service; prefer STASIS_TOKEN, which other users cannot see
     #[arg(long, global = true, value_name = "TOKEN", help_heading = "Global options")]
     pub token: Option<String>,
-    /// Read this file of settings [default: $XDG_CONFIG_HOME/stasis/config.toml]
+    /// Configuration file [default: $XDG_CONFIG_HOME/stasis/config.toml]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub config: Option<PathBuf>,
-    /// Write JSON for programs instead of text for people
+    /// Print JSON instead of text
     #[arg(long, global = true, help_heading = "Global options")]
     pub json: bool,
 }
@@ -44,7 +44,7 @@ impl Context {
         Ok(Context { config, json })
     }
 
-    /// A way to the service; starts the keeper of the data directory if nobody keeps it.
+    /// A way to the service; starts the daemon of the data directory if none runs.
     pub fn client(&self) -> Result<Client> {
         Client::open(&self.config)
     }

@@ -1,10 +1,10 @@
-//! What this host offers of what Stasis uses: each thing, what its lack costs, what mends it.
+//! Checks of the host: each requirement, the consequence if it is missing, and the fix.
 //!
 //!   kernel (features, limits) ─┐
 //!   place (disk, container)  ──┼─► Vec<Check> ─► table or JSON
 //!   tools (programs)         ──┘
 //!
-//! Looking changes nothing. What cannot be found out counts as absent.
+//! The checks change nothing. A requirement that cannot be determined counts as missing.
 
 mod kernel;
 mod place;
@@ -25,14 +25,14 @@ pub enum Grade {
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Check {
+pub struct HealthCheck {
     pub name: &'static str,
     pub grade: Grade,
     /// What was found.
     pub found: String,
     /// What its lack costs.
     pub costs: &'static str,
-    /// What mends it.
+    /// How to fix it.
     pub fix: &'static str,
 }
 
@@ -46,18 +46,18 @@ struct About {
 }
 
 impl About {
-    fn check(&self, present: bool, found: impl Into<String>) -> Check {
+    fn check(&self, present: bool, found: impl Into<String>) -> HealthCheck {
         let grade = match (present, self.required) {
             (true, _) => Grade::Good,
             (false, false) => Grade::Lacking,
             (false, true) => Grade::Missing,
         };
         let About { name, costs, fix, .. } = *self;
-        Check { name, grade, found: found.into(), costs, fix }
+        HealthCheck { name, grade, found: found.into(), costs, fix }
     }
 }
 
-pub fn examine(config: &Config) -> Vec<Check> {
+pub fn examine(config: &Config) -> Vec<HealthCheck> {
     let mut checks = kernel::checks();
     checks.extend(place::checks(&config.data_dir()));
     checks.extend(tools::checks());

@@ -1,19 +1,18 @@
 //! The `stasis` command: one file per command, and this table of them.
 //!
-//!   arguments ─► configuration ─► command ─► client ─► keeper of the data directory, or a service
+//!   arguments ─► configuration ─► command ─► client ─► daemon of the data directory, or a service
 //!
-//! Standard output is data, standard error is talk. A failure is `error[code]: message` with a
-//! hint, and an exit code by its kind (`failure::Exit`).
+//! Commands write data to standard output and messages to standard error. A failure is
+//! `error[code]: message` with a hint, and an exit code by its kind (`failure::Exit`).
 
 #![forbid(unsafe_code)]
 
-mod bench;
 mod client;
 mod commands;
 mod config;
 mod context;
 mod doctor;
-mod failure;
+mod logging;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
@@ -24,7 +23,8 @@ mod show;
 
 use clap::Parser;
 use context::{Context, Global};
-use failure::Failure;
+use failure::CliFailure;
+use stasis_command::failure;
 use std::process::ExitCode;
 
 /// Stateful code machines: they keep their variables, files and processes until you remove them.
@@ -34,10 +34,17 @@ pub struct Cli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
-    command: commands::Command,
+    command: commands::CliCommand,
 }
 
 fn main() -> ExitCode {
+    commands::answer_shell();
+    if let Some(words) = commands::mcp_v8::called() {
+        return commands::mcp_v8::serve(&words).unwrap_or_else(|failure| {
+            eprintln!("{failure}");
+            failure.exit.into()
+        });
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
@@ -67,7 +74,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
     let said = lines.collect::<Vec<_>>().join(" ");
     let message = said.trim_start_matches("error: ");
-    let failure = Failure::usage(message).hint("--help says what it takes");
+    let failure = CliFailure::usage(message).hint("see --help");
     println!("{}", failure.json());
     failure.exit.into()
 }

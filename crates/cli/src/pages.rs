@@ -1,5 +1,5 @@
-//! Commands that pages mention in their text, such as `stasis rollback work@1`, are ones that the
-//! program takes. A test; what pages have in blocks is run by the tests of the SDKs.
+//! A test: every command that a page mentions in its text, such as `stasis rollback work@1`,
+//! parses. The tests of the SDKs run the code blocks.
 
 use crate::Cli;
 use clap::Parser;

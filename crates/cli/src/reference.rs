@@ -1,5 +1,5 @@
-//! The reference of commands, `docs/reference/cli.md`, out of what the program itself knows of
-//! them. A test: `STASIS_WRITE_DOCUMENT=1 cargo test -p stasis-cli reference` writes it anew.
+//! A test that generates the command reference, `docs/reference/cli.md`, from the program.
+//! `STASIS_WRITE_DOCUMENT=1 cargo test -p stasis-cli reference` writes it.
 
 use crate::Cli;
 use crate::config::KEYS;
@@ -9,25 +9,25 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # Commands
 
-Written by a test from the program itself: `STASIS_WRITE_DOCUMENT=1 cargo test -p stasis-cli
+A test generates this page from the program: `STASIS_WRITE_DOCUMENT=1 cargo test -p stasis-cli
 reference`.
 
-Standard output is data, standard error is talk. A failure is `error[code]: message` with a hint,
-or with `--json` an object `{\"error\": {\"code\", \"message\", \"hint\"}}` on standard output.
+Commands write data to standard output, and messages to standard error. An error is
+`error[code]: message` with a hint. With `--json` it is an object
+`{\"error\": {\"code\", \"message\", \"hint\"}}` on standard output.
 
-| exit | means |
+| exit code | meaning |
 |---|---|
-| 0 | it worked |
-| 1 | it did not work, or the instruction failed |
-| 2 | the command or the request makes no sense as it is |
-| 3 | there is no such thing |
-| 4 | it conflicts with what is there |
-| 5 | the token is unknown, or does not allow it |
-| 6 | nobody answers, or not now |
+| 0 | success |
+| 1 | the command or the instruction failed |
+| 2 | the command or the request is invalid |
+| 3 | not found |
+| 4 | conflict with the current state |
+| 5 | the token is unknown or lacks a scope |
+| 6 | the service is unreachable or busy |
 
-`NO_COLOR` turns colours off. `STASIS_IMAGES` (`kitty`, `iterm`, `sixel`, `file`) says how images
-are shown where the terminal does not say what it is; without it those that cannot be drawn are
-saved to a file.
+`NO_COLOR` disables colours. `STASIS_IMAGES` (`kitty`, `iterm`, `sixel`, `file`) selects how images
+are shown if the terminal does not identify itself. Images that cannot be shown are saved to a file.
 ";
 
 #[test]
@@ -46,7 +46,7 @@ fn text() -> String {
     let mut cli = Cli::command();
     cli.build();
     let mut text = HEAD.to_owned();
-    text.push_str("\n## Options of every command\n\n");
+    text.push_str("\n## Global options\n\n");
     options(&mut text, cli.get_arguments().filter(|arg| arg.is_global_set()));
     for command in cli.get_subcommands().filter(|command| command.get_name() != "help") {
         describe(&mut text, command, "stasis", 2);
@@ -103,9 +103,9 @@ fn default(arg: &Arg) -> String {
 
 fn settings(text: &mut String) {
     text.push_str(
-        "\n## Settings\n\nFlags come first, then the environment, then `config.toml`, then what \
-         `login` kept, then defaults. `stasis config` shows what is in force.\n\n\
-         | key | environment | default | is |\n|---|---|---|---|\n",
+        "\n## Settings\n\nFlags take precedence, then the environment, `config.toml`, the stored \
+         login, and the defaults. `stasis config` shows the values in use.\n\n\
+         | key | environment | default | meaning |\n|---|---|---|---|\n",
     );
     for key in KEYS.iter() {
         // what differs from host to host

@@ -1,9 +1,10 @@
-//! Talking to a machine line by line.
+//! The interactive session on a machine.
 //!
 //!   source (terminal or pipe) ─► lines: whole yet? ─┬─► `:word` ─► words
 //!                                                   └─► code   ─► session ─► screen
 //!
-//! The machine outlives the conversation: leaving is harmless, and so is losing the connection.
+//! The machine outlives the session: it keeps its state when the user leaves or the connection
+//! breaks.
 
 mod colour;
 mod editor;
@@ -12,19 +13,23 @@ mod words;
 
 use crate::client::Client;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
-use crate::session::{self, Order, Timeout};
+use crate::failure::{CliFailure, Result};
+use crate::session::{self, RunRequest, TimeoutArg};
 use crate::show::{self, Screen, show_chunk};
-use editor::{Next, Terminal};
+use editor::{EditorInput, LineEditor};
 use serde_json::json;
-use stasis_api::Chunk;
+use stasis_api::{Chunk, Instruction, Status};
+use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal};
-use words::Word;
+use words::ReplCommand;
+
+/// What leaves a Python prompt leaves this one too.
+const LEAVING: [&str; 4] = ["exit", "exit()", "quit", "quit()"];
 
 pub struct Repl<'a> {
     pub client: &'a Client,
     pub machine: String,
-    pub timeout: Timeout,
+    pub timeout: TimeoutArg,
     pub context: &'a Context,
 }
 
@@ -48,19 +53,20 @@ impl Repl<'_> {
 
     fn talk_to_terminal(&self) -> Result<bool> {
         let history = self.context.config.data_dir().join("repl_history");
-        let mut terminal = Terminal::open(self.client, &self.machine, history)?;
+        let terminal = RefCell::new(LineEditor::open(self.client, &self.machine, history)?);
         let mut well = true;
         loop {
-            match terminal.next()? {
-                Next::Code(code) => match self.obey(&code) {
+            let next = terminal.borrow_mut().next()?;
+            match next {
+                EditorInput::Code(code) => match self.obey(&code, Some(&terminal)) {
                     Ok(Step::Ran(ended)) => well = ended,
                     Ok(Step::Said) => {}
                     Ok(Step::Leave) => return Ok(well),
                     // a mistake is no reason to leave
                     Err(failure) => eprintln!("{failure}"),
                 },
-                Next::Again => {}
-                Next::End => return Ok(well),
+                EditorInput::Again => {}
+                EditorInput::End => return Ok(well),
             }
         }
     }
@@ -73,11 +79,11 @@ impl Repl<'_> {
         loop {
             let line = lines.next().transpose();
             let line =
-                line.map_err(|error| Failure::usage(format!("read standard input: {error}")))?;
+                line.map_err(|error| CliFailure::usage(format!("read standard input: {error}")))?;
             let over = line.is_none();
             text.extend(line.into_iter().flat_map(|line| [line, "\n".to_owned()]));
             if over || lines::are_whole(&text) {
-                match self.obey(&std::mem::take(&mut text))? {
+                match self.obey(&std::mem::take(&mut text), None)? {
                     Step::Ran(ended) => well = ended,
                     Step::Said => {}
                     Step::Leave => return Ok(well),
@@ -89,36 +95,53 @@ impl Repl<'_> {
         }
     }
 
-    /// Does what a piece of input says.
-    fn obey(&self, text: &str) -> Result<Step> {
+    /// Does what a piece of input says. At a terminal, code may ask for more input.
+    fn obey(&self, text: &str, terminal: Option<&RefCell<LineEditor>>) -> Result<Step> {
         let text = text.trim_end();
         if text.trim().is_empty() {
             return Ok(Step::Said);
         }
-        match text.trim_start().strip_prefix(':').map(Word::parse).transpose()? {
-            Some(Word::Quit) => Ok(Step::Leave),
+        match text.trim_start().strip_prefix(':').map(ReplCommand::parse).transpose()? {
+            Some(ReplCommand::Quit) => Ok(Step::Leave),
             Some(word) => word.obey(self).map(|()| Step::Said),
-            None => self.run(text).map(Step::Ran),
+            None if LEAVING.contains(&text.trim()) => Ok(Step::Leave),
+            None => self.run(text, terminal),
         }
     }
 
-    fn run(&self, code: &str) -> Result<bool> {
-        let order = Order { code: code.to_owned(), timeout: self.timeout, ..Order::default() };
+    fn run(&self, code: &str, terminal: Option<&RefCell<LineEditor>>) -> Result<Step> {
+        let order =
+            RunRequest { code: code.to_owned(), timeout: self.timeout, ..RunRequest::default() };
         if self.context.json {
             return self.run_for_program(&order);
         }
-        let instruction = session::run(self.client, &self.machine, &order, show_chunk)?;
-        Screen::new().show(&self.machine, &instruction)
+        let instruction = match terminal {
+            Some(terminal) => {
+                let ask = &mut |prompt: &str| terminal.borrow_mut().ask(prompt);
+                session::run_asking(self.client, &self.machine, &order, show_chunk, ask)?
+            }
+            None => session::run(self.client, &self.machine, &order, show_chunk)?,
+        };
+        if is_exit(&instruction) {
+            return Ok(Step::Leave);
+        }
+        Screen::new().show(&self.machine, &instruction).map(Step::Ran)
     }
 
     /// A line for each instruction, so that programs can follow.
-    fn run_for_program(&self, order: &Order) -> Result<bool> {
+    fn run_for_program(&self, order: &RunRequest) -> Result<Step> {
         let mut outputs = Vec::new();
         let each = |chunk: &Chunk| outputs.push(chunk.clone());
         let instruction = session::run(self.client, &self.machine, order, each)?;
         let (machine, well) = (&self.machine, show::went_well(&instruction));
         let line = json!({ "machine": machine, "instruction": instruction, "outputs": outputs });
         show::say(&line.to_string());
-        Ok(well)
+        Ok(if is_exit(&instruction) { Step::Leave } else { Step::Ran(well) })
     }
+}
+
+/// Whether the code asked to leave, as `sys.exit()` does.
+fn is_exit(instruction: &Instruction) -> bool {
+    let error = instruction.outcome.as_ref().and_then(|outcome| outcome.error.as_ref());
+    instruction.status == Status::Failed && error.is_some_and(|error| error.name == "SystemExit")
 }

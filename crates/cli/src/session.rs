@@ -1,69 +1,88 @@
-//! One instruction, from sending to its end, with its output as it comes.
+//! Runs one instruction and streams its output.
 //!
 //!   submit ─► stream of lines ─► end          Ctrl-C ─► interrupt; the machine keeps its state
 //!
-//! A stream that breaks is taken up after the last line that came. The instruction itself carries
-//! an idempotency key: however often it is sent, it runs once.
+//! A broken stream resumes after the last line. The instruction has an idempotency key: however
+//! often it is sent, it runs once.
 
-use crate::client::{Client, Lines};
-use crate::failure::{Failure, Result};
+use crate::client::{Client, LineStream};
+use crate::failure::{CliFailure, Result};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stasis_api::{Chunk, Durability, Instruction};
+use stasis_api::{Checkpoints, Chunk, Durability, Instruction};
 
 /// How often a stream is taken up again without a line in between.
 const PATIENCE: usize = 5;
 
 /// What to run.
 #[derive(Debug, Clone, Default)]
-pub struct Order {
+pub struct RunRequest {
     pub code: String,
-    pub timeout: Timeout,
+    pub timeout: TimeoutArg,
     pub interrupt: bool,
     pub durability: Option<Durability>,
+    pub checkpoints: Option<Checkpoints>,
+    /// Whether `input()` is answered.
+    pub input: bool,
 }
+
+/// What the user does at the prompt of `input()`.
+pub enum Typed {
+    Line(String),
+    End,
+    Interrupt,
+}
+
+/// Asks the user for a line.
+pub type Ask<'a> = &'a mut dyn FnMut(&str) -> Result<Typed>;
 
 /// How long it may run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub enum Timeout {
+pub enum TimeoutArg {
     #[default]
     Default,
     Seconds(f64),
     Never,
 }
 
-impl std::str::FromStr for Timeout {
+impl std::str::FromStr for TimeoutArg {
     type Err = String;
 
-    fn from_str(text: &str) -> std::result::Result<Timeout, String> {
+    fn from_str(text: &str) -> std::result::Result<TimeoutArg, String> {
         let fits = |seconds: &f64| *seconds > 0.0 && *seconds <= 1e9;
         match text {
-            "none" => Ok(Timeout::Never),
+            "none" => Ok(TimeoutArg::Never),
             text => text
                 .parse()
                 .ok()
                 .filter(fits)
-                .map(Timeout::Seconds)
+                .map(TimeoutArg::Seconds)
                 .ok_or_else(|| "a number of seconds above 0, or `none`".to_owned()),
         }
     }
 }
 
-impl Order {
+impl RunRequest {
     fn body(&self) -> Result<Value> {
         let mut instruction = json!({ "code": self.code });
         match self.timeout {
-            Timeout::Default => {}
-            Timeout::Seconds(seconds) => instruction["timeout_seconds"] = seconds.into(),
-            Timeout::Never => instruction["timeout_seconds"] = Value::Null,
+            TimeoutArg::Default => {}
+            TimeoutArg::Seconds(seconds) => instruction["timeout_seconds"] = seconds.into(),
+            TimeoutArg::Never => instruction["timeout_seconds"] = Value::Null,
         }
         let key = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
-            .map_err(|error| Failure::new("system.io", format!("no random number: {error}")))?;
+            .map_err(|error| CliFailure::new("system.io", format!("no random number: {error}")))?;
         let mut body = json!({ "instruction": instruction, "interrupt": self.interrupt });
         body["idempotency_key"] = key.trim().into();
+        if self.input {
+            body["input"] = true.into();
+        }
         if let Some(durability) = self.durability {
             body["durability"] = json!(durability);
+        }
+        if let Some(checkpoints) = self.checkpoints {
+            body["checkpoints"] = json!(checkpoints);
         }
         Ok(body)
     }
@@ -86,16 +105,16 @@ enum Line {
 }
 
 /// Sends an instruction; its number.
-pub fn submit(client: &Client, machine: &str, order: &Order) -> Result<u64> {
+pub fn submit(client: &Client, machine: &str, order: &RunRequest) -> Result<u64> {
     client.block(send(client, machine, order))
 }
 
-async fn send(client: &Client, machine: &str, order: &Order) -> Result<u64> {
+async fn send(client: &Client, machine: &str, order: &RunRequest) -> Result<u64> {
     let body = order.body()?;
     let path = format!("/v1/machine/{machine}/exec");
     let answer = client.send(Method::POST, &path, Some(&body), true).await?;
     let submitted: Submitted = answer.json().await.map_err(|error| {
-        Failure::new("service.foreign", format!("the answer to {path} makes no sense: {error}"))
+        CliFailure::new("service.foreign", format!("the answer to {path} is malformed: {error}"))
     })?;
     Ok(submitted.instruction_seq)
 }
@@ -104,12 +123,28 @@ async fn send(client: &Client, machine: &str, order: &Order) -> Result<u64> {
 pub fn run(
     client: &Client,
     machine: &str,
-    order: &Order,
+    order: &RunRequest,
     each: impl FnMut(&Chunk),
 ) -> Result<Instruction> {
     client.block(async {
         let seq = send(client, machine, order).await?;
-        Follow { client, machine, seq, each, from: 0, ours: true }.until_end().await
+        Follow { client, machine, seq, each, ask: None, from: 0, ours: true }.until_end().await
+    })
+}
+
+/// The same, and `ask` answers when the code calls `input()`.
+pub fn run_asking<'a>(
+    client: &'a Client,
+    machine: &'a str,
+    order: &RunRequest,
+    each: impl FnMut(&Chunk),
+    ask: Ask<'a>,
+) -> Result<Instruction> {
+    let order = RunRequest { input: true, ..order.clone() };
+    client.block(async {
+        let seq = send(client, machine, &order).await?;
+        let ask = Some(ask);
+        Follow { client, machine, seq, each, ask, from: 0, ours: true }.until_end().await
     })
 }
 
@@ -120,7 +155,7 @@ pub fn follow(
     seq: u64,
     each: impl FnMut(&Chunk),
 ) -> Result<Instruction> {
-    let follow = Follow { client, machine, seq, each, from: 0, ours: false };
+    let follow = Follow { client, machine, seq, each, ask: None, from: 0, ours: false };
     client.block(follow.until_end())
 }
 
@@ -129,6 +164,7 @@ struct Follow<'a, Each> {
     machine: &'a str,
     seq: u64,
     each: Each,
+    ask: Option<Ask<'a>>,
     /// The next line of output that is wanted.
     from: u64,
     /// Whether this command sent it, so that the first Ctrl-C interrupts it.
@@ -152,11 +188,11 @@ impl<Each: FnMut(&Chunk)> Follow<'_, Each> {
             fruitless = if self.from > before { 0 } else { fruitless + 1 };
         }
         let message = format!("the output of `{}@{}` breaks off", self.machine, self.seq);
-        Err(Failure::new("service.cut_off", message).exit(crate::failure::Exit::Unavailable))
+        Err(CliFailure::new("service.cut_off", message).exit(crate::failure::Exit::Unavailable))
     }
 
     /// Reads until the result (true) or until the stream breaks.
-    async fn read(&mut self, mut lines: Lines) -> Result<bool> {
+    async fn read(&mut self, mut lines: LineStream) -> Result<bool> {
         let mut asked = 0;
         loop {
             let line = tokio::select! {
@@ -171,7 +207,13 @@ impl<Each: FnMut(&Chunk)> Follow<'_, Each> {
                 None => return Ok(false),
                 Some(Line::Output { chunk }) if chunk.seq >= self.from => {
                     self.from = chunk.seq + 1;
-                    (self.each)(&chunk);
+                    match (&mut self.ask, chunk.prompt) {
+                        (Some(ask), true) => {
+                            let typed = ask(&chunk.data)?;
+                            self.answer(typed).await?;
+                        }
+                        _ => (self.each)(&chunk),
+                    }
                 }
                 Some(Line::Output { .. } | Line::Unknown) => {}
                 Some(Line::Result {}) => return Ok(true),
@@ -179,12 +221,24 @@ impl<Each: FnMut(&Chunk)> Follow<'_, Each> {
         }
     }
 
+    /// Passes on what the user typed at a prompt.
+    async fn answer(&self, typed: Typed) -> Result<()> {
+        let line = match typed {
+            Typed::Line(line) => Some(line),
+            Typed::End => None,
+            Typed::Interrupt => return self.interrupt(1).await,
+        };
+        let body = json!({ "line": line });
+        self.client.call::<Value>(Method::POST, &self.path("input"), Some(&body)).await?;
+        Ok(())
+    }
+
     /// The first Ctrl-C interrupts an instruction of ours; a further one leaves it to itself.
     async fn interrupt(&self, asked: usize) -> Result<()> {
         if asked > 1 || !self.ours {
-            let message = format!("left `{}@{}` while it runs", self.machine, self.seq);
-            let hint = format!("`stasis history {}` shows what became of it", self.machine);
-            return Err(Failure::new("interrupted", message).hint(hint));
+            let message = format!("left `{}@{}` running", self.machine, self.seq);
+            let hint = format!("`stasis history {}` shows its result", self.machine);
+            return Err(CliFailure::new("interrupted", message).hint(hint));
         }
         // only ours: instructions of others that run on this machine are not stopped
         let path = self.path("cancel");
@@ -203,21 +257,24 @@ mod tests {
 
     #[test]
     fn timeouts() {
-        assert_eq!("none".parse(), Ok(Timeout::Never));
-        assert_eq!("1.5".parse(), Ok(Timeout::Seconds(1.5)));
+        assert_eq!("none".parse(), Ok(TimeoutArg::Never));
+        assert_eq!("1.5".parse(), Ok(TimeoutArg::Seconds(1.5)));
         for text in ["", "0", "-1", "nan", "inf", "1e10", "soon", "1s"] {
-            assert!(text.parse::<Timeout>().is_err(), "{text:?}");
+            assert!(text.parse::<TimeoutArg>().is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn an_absent_timeout_is_not_an_endless_one() {
-        let body = |timeout| Order { timeout, ..Order::default() }.body().unwrap();
-        assert_eq!(body(Timeout::Default)["instruction"].get("timeout_seconds"), None);
-        assert_eq!(body(Timeout::Never)["instruction"].get("timeout_seconds"), Some(&Value::Null));
+        let body = |timeout| RunRequest { timeout, ..RunRequest::default() }.body().unwrap();
+        assert_eq!(body(TimeoutArg::Default)["instruction"].get("timeout_seconds"), None);
+        assert_eq!(
+            body(TimeoutArg::Never)["instruction"].get("timeout_seconds"),
+            Some(&Value::Null)
+        );
         assert_ne!(
-            body(Timeout::Never)["idempotency_key"],
-            body(Timeout::Never)["idempotency_key"]
+            body(TimeoutArg::Never)["idempotency_key"],
+            body(TimeoutArg::Never)["idempotency_key"]
         );
     }
 }

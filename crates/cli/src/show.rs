@@ -1,7 +1,7 @@
-//! What people see: tables, results of instructions, images and progress.
+//! Output for people: tables, results of instructions, images and progress.
 //!
-//! Standard output gets data, standard error gets talk. Text from machines is cleaned of what
-//! could steer a terminal before it gets to one.
+//! Data goes to standard output, messages to standard error. Text from machines is stripped of
+//! terminal control sequences before it reaches a terminal.
 
 mod clean;
 mod image;
@@ -12,7 +12,7 @@ mod table;
 mod transfer;
 
 pub use clean::clean;
-pub use progress::Progress;
+pub use progress::BuildProgress;
 pub use result::{Screen, colours, show_chunk, went_well};
 pub use table::{Table, age, object, one_line, size};
 pub use transfer::Transfer;

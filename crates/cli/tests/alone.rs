@@ -159,5 +159,5 @@ fn nothing_is_started_to_ask_or_to_stop() {
 fn a_shell_gets_its_script() {
     let said = World::new().run(&["completions", "bash"]);
     assert_eq!(said.code(), 0);
-    assert!(said.stdout().contains("complete -F _stasis"), "{}", said.stdout());
+    assert!(said.stdout().contains("STASIS_COMPLETE=\"bash\""), "{}", said.stdout());
 }

@@ -1,7 +1,5 @@
-//! The real binary, as a user runs it. The measuring test needs root, a root file system and a
-//! Python in it (`STASIS_ROOTFS`, `STASIS_TEST_PYTHON`, or those in `.dev`).
+//! The real binary, as a user runs it. The measuring test needs root.
 
-use std::path::Path;
 use std::process::{Command, Output};
 
 fn stasis(args: &[&str]) -> Output {
@@ -12,22 +10,30 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Cargo builds only this package's programs for these tests; the spawner belongs to another.
-fn build_spawner() {
-    let beside = Path::new(env!("CARGO_BIN_EXE_stasis")).parent().expect("a directory");
-    let target = beside.parent().expect("a target directory");
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "-p", "stasis-spawner", "--target-dir"]).arg(target);
-    if !cfg!(debug_assertions) {
-        build.arg("--release");
-    }
-    assert!(build.status().expect("cargo starts").success(), "the spawner does not build");
-}
-
+/// The two programs that are installed, in a directory with nothing else, without the variables
+/// that a checkout has. The template is there, as after the first run.
 #[test]
-fn quick_restore_prints_one_json_object() {
-    build_spawner();
-    let output = stasis(&["bench", "engine", "--json", "--quick", "--only", "restore_ms"]);
+fn an_installed_pair_measures_on_its_own() {
+    let data = stasis_testbed::data_dir();
+    let dir = tempfile::tempdir_in(data.path().parent().expect("a directory")).expect("a place");
+    let installed = dir.path().join("bin");
+    std::fs::create_dir(&installed).expect("make a directory");
+    let programs = [env!("CARGO_BIN_EXE_stasis").into(), stasis_testbed::spawner()];
+    for program in programs {
+        let name = program.file_name().expect("a name");
+        std::fs::copy(&program, installed.join(name)).expect("copy a program");
+    }
+    let template = dir.path().join("stasis-bench-machine");
+    std::os::unix::fs::symlink(data.path(), template).expect("link the template");
+    let output = Command::new(installed.join("stasis"))
+        .args(["bench", "engine", "--json", "--quick", "--only", "restore_ms", "--dir"])
+        .arg(dir.path())
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+        .env("HOME", dir.path())
+        .current_dir(&installed)
+        .output()
+        .expect("stasis starts");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
     let restore = &json["restore_ms"];
@@ -41,6 +47,15 @@ fn quick_restore_prints_one_json_object() {
     assert!(json["host"]["kernel"].as_str().is_some_and(|kernel| !kernel.is_empty()));
     // nothing that was not asked for
     assert!(json.get("pause_ms").is_none() && json.get("restore_cold_ms").is_none());
+}
+
+#[test]
+fn yardsticks_are_not_in_the_installed_program() {
+    for (bench, key) in [("engine", "criu_restore_ms"), ("machine", "jupyter_exec_ms")] {
+        let output = stasis(&["bench", bench, "--only", key]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).starts_with("error[bench.unknown_key]: "), "{key}");
+    }
 }
 
 #[test]

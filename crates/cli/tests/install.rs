@@ -41,7 +41,9 @@ fn a_package_has_all_its_files_and_names_their_last_place() {
     let stage = tempfile::tempdir().expect("a directory");
     make("install", Path::new("/opt/stasis"), Some(stage.path()));
     let at = |name: &str| stage.path().join("opt/stasis").join(name);
-    assert_eq!((mode(&at("bin/stasis")), mode(&at("bin/stasis-spawner"))), (0o755, 0o755));
+    for name in ["stasis", "stasis-prepare", "stasis-spawner"] {
+        assert_eq!(mode(&at("bin").join(name)), 0o755, "{name}");
+    }
     assert_eq!(mode(&at("units/stasis.service")), 0o644);
     let unit = std::fs::read_to_string(at("units/stasis.service")).expect("a unit");
     assert!(unit.contains("ExecStart=/opt/stasis/bin/stasis serve\n"), "{unit}");
@@ -53,9 +55,15 @@ fn a_package_has_all_its_files_and_names_their_last_place() {
     ];
     for name in shells.iter().map(|name| format!("share/{name}")) {
         let script = std::fs::read_to_string(at(&name)).expect("a script");
-        assert!(script.contains("whoami"), "{name}");
+        let asks = script.contains("STASIS_COMPLETE") && !script.contains("target/");
+        assert!(asks, "{name}: {script}");
     }
-    assert!(at("share/doc/stasis/guides/systemd.md").is_file());
+    let documents = |name: &str| std::fs::read_to_string(at("share/doc/stasis").join(name));
+    for name in ["README.md", "docs/README.md", "docs/guides/systemd.md"] {
+        let own = std::fs::read_to_string(root().join(name)).expect("a page");
+        assert_eq!(documents(name).expect("it is installed"), own, "{name}");
+    }
+    assert!(documents("templates/python/recipe.toml").is_ok());
     make("uninstall", Path::new("/opt/stasis"), Some(stage.path()));
     assert!(!at("bin/stasis").exists() && !at("units/stasis.service").exists());
     assert!(!at("share/doc/stasis").exists());

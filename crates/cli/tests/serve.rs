@@ -1,6 +1,7 @@
 //! `stasis serve` as a program: what its environment says, and that it ends in order.
 
-use stasis_testbed::collector::{Collector, Mood};
+use stasis_sandbox::service::GIVEN_UP;
+use stasis_testbed::collector::{Collector, CollectorMode};
 use std::io::{BufRead, BufReader};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -34,7 +35,7 @@ fn start(command: &mut Command) -> (Child, String) {
 #[test]
 fn the_usual_variables_turn_traces_on_and_a_good_end_sends_the_last() {
     let data = stasis_testbed::data_dir();
-    let collector = Collector::start(Mood::Good);
+    let collector = Collector::start(CollectorMode::Good);
     let mut command = stasis(data.path());
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint());
     // so that nothing is sent before the end
@@ -53,6 +54,21 @@ fn the_usual_variables_turn_traces_on_and_a_good_end_sends_the_last() {
     let spans = collector.spans();
     let asked = spans.iter().find(|span| span.name == "GET /v1/whoami").expect("the request");
     assert_eq!((asked.service.as_str(), asked.parent.as_str()), ("box", ""));
+}
+
+#[test]
+fn a_service_starts_right_after_the_last_one_was_killed() {
+    let data = stasis_testbed::data_dir();
+    let (mut last, _) = start(&mut stasis(data.path()));
+    for _ in 0..5 {
+        last.kill().expect("killed");
+        // not waited for: the kernel may still be freeing its memory
+        let (next, _) = start(&mut stasis(data.path()));
+        last.wait().expect("an end");
+        last = next;
+    }
+    last.kill().expect("killed");
+    last.wait().expect("an end");
 }
 
 #[test]
@@ -98,6 +114,56 @@ fn a_service_manager_that_waits_hears_when_it_listens() {
     }
 }
 
+/// Starts a service that logs as JSON, asks it something, ends it; all that it logged.
+fn logged(data: &Path, filter: &str) -> Vec<serde_json::Value> {
+    let mut command = stasis(data);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--log", filter]);
+    command.args(["--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("stasis runs");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let place: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let token = std::fs::read_to_string(data.join("token")).expect("a token");
+    let url = place["url"].as_str().expect("an address");
+    let asked = stasis(data).args(["--url", url, "--token", token.trim(), "whoami"]).output();
+    assert!(asked.expect("stasis runs").status.success());
+    let ended = Command::new("kill").arg(child.id().to_string()).status().expect("kill runs");
+    assert!(ended.success());
+    let output = child.wait_with_output().expect("an end");
+    let text = String::from_utf8(output.stderr).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+#[test]
+fn logs_are_json_and_filtered_by_target() {
+    let data = stasis_testbed::data_dir();
+    let asked = |lines: &[serde_json::Value]| {
+        lines.iter().filter(|line| line["path"] == "/v1/whoami").cloned().collect::<Vec<_>>()
+    };
+    let all = logged(data.path(), "warn,stasis_server=info");
+    let found = asked(&all);
+    assert_eq!(found.len(), 1, "{all:?}");
+    assert_eq!((&found[0]["level"], &found[0]["status"]), (&"INFO".into(), &200.into()));
+    assert_eq!((&found[0]["message"], &found[0]["account"]), (&"request".into(), &"root".into()));
+    assert!(all.iter().all(|line| {
+        line["target"]
+            .as_str()
+            .is_some_and(|target| target.starts_with("stasis_server") || line["level"] != "INFO")
+    }));
+    let others = logged(data.path(), "info,stasis_server::middleware=off");
+    assert_eq!(asked(&others), [] as [serde_json::Value; 0], "{others:?}");
+}
+
+#[test]
+fn a_filter_that_makes_no_sense_is_refused() {
+    let data = tempfile::tempdir().expect("a directory");
+    let refused = stasis(data.path()).env("STASIS_LOG", "debgu").arg("serve").output();
+    let refused = refused.expect("stasis runs");
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("\"debgu\" is not a level or target=level"), "{said}");
+}
+
 #[test]
 fn a_collector_that_cannot_be_spoken_to_is_refused_before_anything_starts() {
     let data = tempfile::tempdir().expect("a directory");
@@ -105,4 +171,104 @@ fn a_collector_that_cannot_be_spoken_to_is_refused_before_anything_starts() {
     let refused = command.args(["serve", "--otlp-endpoint", "grpc://127.0.0.1:4317"]).output();
     let said = String::from_utf8(refused.expect("stasis runs").stderr).expect("text");
     assert!(said.contains("error[service.traces]") && said.contains("4318"), "{said}");
+}
+
+/// What `/proc` says of one thread.
+struct Thread {
+    name: String,
+    status: String,
+}
+
+impl Thread {
+    fn all(pid: u32) -> Vec<Thread> {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("tasks");
+        let read = |path: std::path::PathBuf| {
+            let status = std::fs::read_to_string(path.join("status")).ok()?;
+            let name = std::fs::read_to_string(path.join("comm")).ok()?.trim().to_owned();
+            Some(Thread { name, status })
+        };
+        // one may end meanwhile
+        tasks.filter_map(|task| read(task.expect("a task").path())).collect()
+    }
+
+    fn field(&self, key: &str) -> &str {
+        let line = self.status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("{key} of {}", self.name)).trim()
+    }
+
+    fn capabilities(&self, set: &str) -> u64 {
+        u64::from_str_radix(self.field(set), 16).expect("a set")
+    }
+
+    /// Whether strangers talk to it.
+    fn is_exposed(&self) -> bool {
+        ["service", "stasis-egress"].contains(&self.name.as_str())
+    }
+
+    fn check(&self) {
+        let name = &self.name;
+        assert_eq!(self.field("NoNewPrivs"), "1", "{name}");
+        for (capability, number) in GIVEN_UP.iter().flat_map(|group| group.capabilities) {
+            let held = self.capabilities("CapBnd") | self.capabilities("CapPrm");
+            assert_eq!(held >> number & 1, 0, "{name} has {capability}");
+        }
+        if self.is_exposed() {
+            let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+            assert_eq!(sets.map(|set| self.capabilities(set)), [0; 5], "{name}");
+            assert_eq!(
+                (self.field("Seccomp"), self.field("Seccomp_filters")),
+                ("2", "1"),
+                "{name}"
+            );
+        } else {
+            // it could not capture otherwise
+            assert_eq!(self.field("Seccomp"), "0", "{name}");
+            assert!(name.starts_with("stasis"), "{name} is no thread of the engine");
+        }
+        let file_ids = self.field("Uid").split_whitespace().last().expect("ids");
+        assert_eq!(file_ids, if name == "stasis-egress" { "65534" } else { "0" }, "{name}");
+    }
+}
+
+#[test]
+fn every_thread_has_the_rights_it_is_promised() {
+    let data = stasis_testbed::data_dir();
+    let (mut child, place) = start(&mut stasis(data.path()));
+    let token = std::fs::read_to_string(data.path().join("token")).expect("a token");
+    let run = |arguments: &[&str]| {
+        let mut command = stasis(data.path());
+        command.args(["--url", &place, "--token", token.trim()]).args(arguments);
+        let done = command.output().expect("stasis runs");
+        assert!(done.status.success(), "{arguments:?}: {done:?}");
+        String::from_utf8(done.stdout).expect("text")
+    };
+    // a kernel without TUN has no egress
+    let network = if stasis_sys::probe::has_tun() { "open" } else { "none" };
+    run(&["machine", "new", "work", "--durability", "local", "--network", network]);
+    assert_eq!(run(&["exec", "work", "x = 41; x + 1"]).trim(), "42");
+    let file = data.path().join("file");
+    std::fs::write(&file, "put").expect("written");
+    run(&["cp", &file.display().to_string(), "work:/tmp/file"]);
+    let threads = Thread::all(child.id());
+    threads.iter().for_each(Thread::check);
+    let exposed = threads.iter().filter(|thread| thread.is_exposed()).count();
+    assert!(exposed >= 4, "{exposed} threads answer");
+    let has = |name: &str| threads.iter().any(|thread| thread.name == name);
+    assert!(has("stasis-driver"), "the machine is in memory");
+    assert_eq!(has("stasis-egress"), network == "open");
+    // what was captured comes back, and the rest of the engine's work goes on as well
+    run(&["machine", "swap", "work"]);
+    assert_eq!(run(&["exec", "work", "open('/tmp/file').read()"]).trim(), "'put'");
+    run(&["branch", "work", "--name", "twig"]);
+    assert_eq!(run(&["exec", "twig", "x"]).trim(), "41");
+    let recipe = data.path().join("recipe.toml");
+    std::fs::write(&recipe, "name = \"bare\"\nbase = \"host\"\nprepare = \"print(1)\"\n")
+        .expect("written");
+    run(&["template", "build", &recipe.display().to_string()]);
+    run(&["machine", "new", "built", "--template", "bare"]);
+    assert_eq!(run(&["exec", "built", "2 + 2"]).trim(), "4");
+    run(&["rm", "work", "twig", "built"]);
+    Thread::all(child.id()).iter().for_each(Thread::check);
+    let ended = Command::new("kill").arg(child.id().to_string()).status().expect("kill runs");
+    assert!(ended.success() && child.wait().expect("an end").success());
 }

@@ -103,6 +103,21 @@ fn a_stream_that_always_breaks_is_given_up() {
 }
 
 #[test]
+fn a_truncated_export_is_called_one_and_leaves_no_file() {
+    let export = "GET /v1/machine/work/export?history=false&root=true";
+    let fake = Fake::new(&[(export, vec![cut("machine")])]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("work.machine").display().to_string();
+    for target in [file.as_str(), "-"] {
+        let said = World::of(&fake.url).run(&["export", "work", target]);
+        let start = "error[export.truncated]: the export broke off after 7 bytes";
+        assert!(said.stderr().starts_with(start), "{}", said.stderr());
+        assert_eq!(said.code(), 6);
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).expect("a list").count(), 0);
+}
+
+#[test]
 fn refusals_have_exit_codes_by_kind() {
     let body = |code: &str| json!({"code": code, "message": "no", "hint": "try", "id": "1"});
     let kinds =

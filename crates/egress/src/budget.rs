@@ -20,16 +20,19 @@ fn most() -> u64 {
 
 /// Room for one socket, until it is dropped.
 #[derive(Debug)]
-pub struct Room(());
+pub struct SocketPermit(());
 
-impl Room {
-    pub fn take() -> Option<Room> {
+impl SocketPermit {
+    pub fn take() -> Option<SocketPermit> {
         let more = |taken| (taken < most()).then_some(taken + 1);
-        TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Room(()))
+        TAKEN
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()
+            .map(|_| SocketPermit(()))
     }
 }
 
-impl Drop for Room {
+impl Drop for SocketPermit {
     fn drop(&mut self) {
         TAKEN.fetch_sub(1, Ordering::Relaxed);
     }
@@ -41,10 +44,10 @@ mod tests {
 
     #[test]
     fn room_comes_back() {
-        let all: Vec<Room> = std::iter::from_fn(Room::take).collect();
+        let all: Vec<SocketPermit> = std::iter::from_fn(SocketPermit::take).collect();
         assert_eq!(all.len() as u64, most());
-        assert!(Room::take().is_none());
+        assert!(SocketPermit::take().is_none());
         drop(all);
-        assert!(Room::take().is_some());
+        assert!(SocketPermit::take().is_some());
     }
 }

@@ -38,7 +38,7 @@ impl Device {
         let _ = self.tun.write(packet);
     }
 
-    /// Hands a packet to whoever receives next.
+    /// Queues a packet for the next receiver.
     pub fn hand(&mut self, packet: &[u8]) {
         self.arrived = Some(packet.to_vec());
     }
@@ -54,16 +54,19 @@ pub fn checksums() -> ChecksumCapabilities {
 }
 
 impl phy::Device for Device {
-    type RxToken<'a> = Arrived;
-    type TxToken<'a> = Leaving<'a>;
+    type RxToken<'a> = ReceivedPacket;
+    type TxToken<'a> = PacketWriter<'a>;
 
-    fn receive(&mut self, _: Instant) -> Option<(Arrived, Leaving<'_>)> {
+    fn receive(&mut self, _: Instant) -> Option<(ReceivedPacket, PacketWriter<'_>)> {
         let packet = self.arrived.take()?;
-        Some((Arrived(packet), Leaving { tun: &mut self.tun, scratch: &mut self.scratch }))
+        Some((
+            ReceivedPacket(packet),
+            PacketWriter { tun: &mut self.tun, scratch: &mut self.scratch },
+        ))
     }
 
-    fn transmit(&mut self, _: Instant) -> Option<Leaving<'_>> {
-        Some(Leaving { tun: &mut self.tun, scratch: &mut self.scratch })
+    fn transmit(&mut self, _: Instant) -> Option<PacketWriter<'_>> {
+        Some(PacketWriter { tun: &mut self.tun, scratch: &mut self.scratch })
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -75,20 +78,20 @@ impl phy::Device for Device {
     }
 }
 
-pub struct Arrived(Vec<u8>);
+pub struct ReceivedPacket(Vec<u8>);
 
-impl phy::RxToken for Arrived {
+impl phy::RxToken for ReceivedPacket {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, look: F) -> R {
         look(&self.0)
     }
 }
 
-pub struct Leaving<'a> {
+pub struct PacketWriter<'a> {
     tun: &'a mut File,
     scratch: &'a mut Vec<u8>,
 }
 
-impl phy::TxToken for Leaving<'_> {
+impl phy::TxToken for PacketWriter<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, fill: F) -> R {
         self.scratch.resize(len, 0);
         let filled = fill(self.scratch);

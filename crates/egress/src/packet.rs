@@ -11,26 +11,26 @@ use std::net::SocketAddrV4;
 
 /// Who sends a packet, and to whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Ends {
+pub struct Endpoints {
     pub machine: SocketAddrV4,
     pub outside: SocketAddrV4,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Kind<'a> {
+pub enum PacketKind<'a> {
     /// The first packet of a connection.
-    Opening(Ends),
+    Opening(Endpoints),
     /// Any other packet of one.
     Segment,
-    Datagram(Ends, &'a [u8]),
+    Datagram(Endpoints, &'a [u8]),
     Other,
 }
 
-pub fn look(packet: &[u8]) -> Kind<'_> {
-    kind(packet).unwrap_or(Kind::Other)
+pub fn look(packet: &[u8]) -> PacketKind<'_> {
+    kind(packet).unwrap_or(PacketKind::Other)
 }
 
-fn kind(packet: &[u8]) -> Option<Kind<'_>> {
+fn kind(packet: &[u8]) -> Option<PacketKind<'_>> {
     if packet.first()? >> 4 != 4 {
         return None;
     }
@@ -38,7 +38,7 @@ fn kind(packet: &[u8]) -> Option<Kind<'_>> {
     if ip.more_frags() || ip.frag_offset() != 0 {
         return None;
     }
-    let ends = |from: u16, to: u16| Ends {
+    let ends = |from: u16, to: u16| Endpoints {
         machine: SocketAddrV4::new(ip.src_addr(), from),
         outside: SocketAddrV4::new(ip.dst_addr(), to),
     };
@@ -47,22 +47,22 @@ fn kind(packet: &[u8]) -> Option<Kind<'_>> {
             let tcp = TcpPacket::new_checked(ip.payload()).ok()?;
             let opens = tcp.syn() && !tcp.ack() && !tcp.rst();
             Some(if opens {
-                Kind::Opening(ends(tcp.src_port(), tcp.dst_port()))
+                PacketKind::Opening(ends(tcp.src_port(), tcp.dst_port()))
             } else {
-                Kind::Segment
+                PacketKind::Segment
             })
         }
         IpProtocol::Udp => {
             let udp = UdpPacket::new_checked(ip.payload()).ok()?;
             let payload = UdpPacket::new_unchecked(ip.payload()).payload();
-            Some(Kind::Datagram(ends(udp.src_port(), udp.dst_port()), payload))
+            Some(PacketKind::Datagram(ends(udp.src_port(), udp.dst_port()), payload))
         }
         _ => None,
     }
 }
 
 /// A datagram from outside to the machine.
-pub fn datagram(ends: &Ends, payload: &[u8]) -> Vec<u8> {
+pub fn datagram(ends: &Endpoints, payload: &[u8]) -> Vec<u8> {
     const UDP: usize = 8;
     let (from, to) = (*ends.outside.ip(), *ends.machine.ip());
     let ip = ip_to(ends, IpProtocol::Udp, UDP + payload.len());
@@ -80,8 +80,12 @@ pub fn datagram(ends: &Ends, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The answer to a datagram that may not be sent, or that nobody takes.
-pub fn unreachable(ends: &Ends, packet: &[u8], reason: Icmpv4DstUnreachable) -> Option<Vec<u8>> {
+/// The answer to a datagram that may not be sent, or that is not accepted.
+pub fn unreachable(
+    ends: &Endpoints,
+    packet: &[u8],
+    reason: Icmpv4DstUnreachable,
+) -> Option<Vec<u8>> {
     let ip = Ipv4Packet::new_checked(packet).ok()?;
     let header = Ipv4Repr::parse(&ip, &checksums()).ok()?;
     // the header of the datagram, and as much of what follows as every kernel looks at
@@ -95,7 +99,7 @@ pub fn unreachable(ends: &Ends, packet: &[u8], reason: Icmpv4DstUnreachable) -> 
     Some(answer)
 }
 
-fn ip_to(ends: &Ends, next_header: IpProtocol, payload_len: usize) -> Ipv4Repr {
+fn ip_to(ends: &Endpoints, next_header: IpProtocol, payload_len: usize) -> Ipv4Repr {
     let (src_addr, dst_addr) = (*ends.outside.ip(), *ends.machine.ip());
     Ipv4Repr { src_addr, dst_addr, next_header, payload_len, hop_limit: 64 }
 }
@@ -105,18 +109,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ends() -> Ends {
-        Ends { machine: "192.0.0.2:4000".parse().unwrap(), outside: "10.1.2.3:53".parse().unwrap() }
+    fn ends() -> Endpoints {
+        Endpoints {
+            machine: "192.0.0.2:4000".parse().unwrap(),
+            outside: "10.1.2.3:53".parse().unwrap(),
+        }
     }
 
-    fn back(ends: Ends) -> Ends {
-        Ends { machine: ends.outside, outside: ends.machine }
+    fn back(ends: Endpoints) -> Endpoints {
+        Endpoints { machine: ends.outside, outside: ends.machine }
     }
 
     #[test]
     fn a_datagram_is_read_as_it_was_written() {
         let packet = datagram(&back(ends()), b"question");
-        assert_eq!(look(&packet), Kind::Datagram(ends(), b"question"));
+        assert_eq!(look(&packet), PacketKind::Datagram(ends(), b"question"));
         let ip = Ipv4Packet::new_checked(&packet[..]).unwrap();
         assert!(ip.verify_checksum());
         let udp = UdpPacket::new_checked(ip.payload()).unwrap();

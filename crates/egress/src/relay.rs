@@ -2,19 +2,23 @@
 //!
 //!   wait ─► packets of the machine ─► what came from outside ─► what the machine is to get ─► wait
 //!
-//! It holds no lock and nobody waits for it, a capture neither: a machine that stands still sends
+//! It restricts itself first (`stasis_sandbox::service`): what it reads comes from strangers. It
+//! holds no lock and no thread waits for it, nor does a capture: a machine that stands still sends
 //! no packets, and those for it wait in its kernel.
 
 use crate::device::Device;
-use crate::packet::{self, Ends, Kind};
-use crate::tcp::{Ready, Tcp};
+use crate::guard::{EgressRules, Guard, is_own};
+use crate::lookup::Lookups;
+use crate::packet::{self, Endpoints, PacketKind};
+use crate::tcp::{SocketReadiness, Tcp};
 use crate::udp::{self, Udp};
-use crate::zone::{self, Verdict};
 use crate::{MTU, resolvers};
+use stasis_policy::reach::{self, Protocol};
+use stasis_sandbox::service;
 use stasis_sys::{fds, libc};
 use std::fs::File;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -30,14 +34,18 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// Carries the traffic of a machine whose packets come and go through `packets`; names are
-    /// asked of the resolvers in `resolv_conf`.
-    pub fn start(packets: OwnedFd, resolv_conf: PathBuf) -> io::Result<Egress> {
+    /// Carries the traffic of a machine whose packets come and go through `packets`, as far as its
+    /// rules allow; names are asked of the resolvers in `resolv_conf`.
+    pub fn start(packets: OwnedFd, rules: EgressRules, resolv_conf: PathBuf) -> io::Result<Egress> {
         let stop = File::from(fds::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)?);
         let ending = stop.try_clone()?;
+        let kind = service::ServiceThread::Egress { resolv_conf: resolv_conf.clone() };
         let thread = std::thread::Builder::new().name("stasis-egress".into());
         thread.stack_size(256 << 10).spawn(move || {
-            let mut relay = Relay::new(packets, ending, resolv_conf);
+            if let Err(error) = service::restrict_thread(&kind) {
+                return tracing::error!(%error, "a machine has no network: cannot restrict it");
+            }
+            let mut relay = Relay::new(packets, rules, ending, resolv_conf);
             if let Err(error) = relay.run() {
                 // the interface goes with its machine
                 tracing::debug!(%error, "a machine's network ended");
@@ -57,7 +65,9 @@ struct Relay {
     device: Device,
     tcp: Tcp,
     udp: Udp,
+    lookups: Lookups,
     stop: File,
+    guard: Guard,
     resolv_conf: PathBuf,
     buffer: Vec<u8>,
     swept: Instant,
@@ -67,17 +77,19 @@ struct Relay {
 struct Found {
     over: bool,
     packets: bool,
-    tcp: Vec<Ready>,
-    udp: Vec<Ends>,
+    tcp: Vec<SocketReadiness>,
+    udp: Vec<Endpoints>,
+    answers: bool,
 }
 
 impl Relay {
-    fn new(packets: OwnedFd, stop: File, resolv_conf: PathBuf) -> Relay {
+    fn new(packets: OwnedFd, rules: EgressRules, stop: File, resolv_conf: PathBuf) -> Relay {
         let mut device = Device::new(packets);
         let tcp = Tcp::new(&mut device);
         let buffer = vec![0; MTU as usize + 1];
-        let (udp, swept) = (Udp::default(), Instant::now());
-        Relay { device, tcp, udp, stop, resolv_conf, buffer, swept }
+        let (udp, lookups, swept) = (Udp::default(), Lookups::default(), Instant::now());
+        let guard = Guard::new(rules);
+        Relay { device, tcp, udp, lookups, stop, guard, resolv_conf, buffer, swept }
     }
 
     fn run(&mut self) -> io::Result<()> {
@@ -86,51 +98,66 @@ impl Relay {
             if found.over {
                 return Ok(());
             }
+            if self.guard.has_changed() {
+                self.tcp.judge_again(&mut self.guard, &mut self.device);
+                self.udp.judge_again(&mut self.guard);
+            }
             if found.packets {
                 self.take_packets()?;
+            }
+            if found.answers {
+                self.lookups.receive(&mut self.buffer, &mut self.guard, &mut self.device);
             }
             for ends in &found.udp {
                 self.udp.receive(ends, &mut self.buffer, &mut self.device);
             }
-            self.tcp.turn(&found.tcp, &mut self.device);
+            self.tcp.turn(&found.tcp, &mut self.guard, &mut self.device);
             if self.swept.elapsed() >= SWEEP {
                 self.swept = Instant::now();
                 self.tcp.sweep(&mut self.device);
                 self.udp.sweep();
+                self.lookups.sweep(&mut self.device);
             }
         }
     }
 
     fn wait(&mut self) -> io::Result<Found> {
         let rest = self.tcp.rest();
-        let sweep = (!self.tcp.is_empty() || !self.udp.is_empty()).then_some(SWEEP);
+        let idle = self.tcp.is_empty() && self.udp.is_empty() && self.lookups.is_empty();
+        let sweep = (!idle).then_some(SWEEP);
         let rest = rest.into_iter().chain(sweep).min();
         // rounded up: a wait that ends early is one that is made twice
         let ms = rest.map_or(-1, |rest| rest.as_micros().div_ceil(1000) as i32);
         let mut wanted: Vec<(BorrowedFd, i16)> =
             vec![(self.stop.as_fd(), libc::POLLIN), (self.device.fd(), libc::POLLIN)];
         let (mut tcp, mut udp) = (Vec::new(), Vec::new());
-        for (fd, ends, wish) in self.tcp.wishes() {
-            let bits = [(wish.read, libc::POLLIN), (wish.write, libc::POLLOUT)];
+        for (fd, ends, interest) in self.tcp.interests() {
+            let bits = [(interest.read, libc::POLLIN), (interest.write, libc::POLLOUT)];
             let events = bits.iter().filter(|(wanted, _)| *wanted).map(|(_, bit)| bit).sum();
             wanted.push((fd, events));
-            tcp.push((ends, wish));
+            tcp.push((ends, interest));
         }
-        for (fd, ends) in self.udp.wishes() {
+        for (fd, ends) in self.udp.interests() {
             wanted.push((fd, libc::POLLIN));
             udp.push(ends);
         }
+        wanted.extend(self.lookups.interests().map(|fd| (fd, libc::POLLIN)));
         let events = fds::poll_for(&wanted, ms)?;
         let (own, others) = events.split_at(2);
-        let (streams, flows) = others.split_at(tcp.len());
+        let (streams, others) = others.split_at(tcp.len());
+        let (flows, answers) = others.split_at(udp.len());
         let is_ready = |events: &i16| *events != 0;
         let ready = tcp.iter().zip(streams).filter(|(_, events)| is_ready(events));
         Ok(Found {
             over: is_ready(&own[0]),
             packets: is_ready(&own[1]),
             tcp: ready
-                .map(|((ends, wish), _)| Ready { ends: *ends, readable: wish.read })
+                .map(|((ends, interest), _)| SocketReadiness {
+                    ends: *ends,
+                    readable: interest.read,
+                })
                 .collect(),
+            answers: answers.iter().any(is_ready),
             udp: udp.into_iter().zip(flows).filter(|(_, e)| is_ready(e)).map(|(e, _)| e).collect(),
         })
     }
@@ -154,57 +181,59 @@ impl Relay {
 
     fn packet(&mut self, packet: &[u8]) {
         match packet::look(packet) {
-            Kind::Opening(ends) if self.tcp.is_new(&ends) => self.open(ends, packet),
-            Kind::Opening(_) | Kind::Segment => self.tcp.segment(packet, &mut self.device),
-            Kind::Datagram(ends, payload) => self.datagram(ends, payload, packet),
-            Kind::Other => {}
+            PacketKind::Opening(ends) if self.tcp.is_new(&ends) => self.open(ends, packet),
+            PacketKind::Opening(_) | PacketKind::Segment => {
+                self.tcp.segment(packet, &mut self.device)
+            }
+            PacketKind::Datagram(ends, payload) => self.datagram(ends, payload, packet),
+            PacketKind::Other => {}
         }
     }
 
     /// A machine wants to connect.
-    fn open(&mut self, ends: Ends, syn: &[u8]) {
-        let to = match decide(&ends) {
-            Verdict::Outside => Some(SocketAddr::V4(ends.outside)),
-            Verdict::Resolver => resolvers::read(&self.resolv_conf).first().copied(),
-            Verdict::Refused(_) => None,
-        };
-        match to {
-            Some(to) => self.tcp.begin(ends, to, syn, &mut self.device),
-            None => self.tcp.pass(syn, &mut self.device),
+    fn open(&mut self, ends: Endpoints, syn: &[u8]) {
+        let (tcp, device) = (&mut self.tcp, &mut self.device);
+        if reach::is_resolver(ends.outside) {
+            // under a policy no answer is so long that it has to be asked for like this
+            let resolvers = resolvers::read(&self.resolv_conf);
+            return match resolvers.first().filter(|_| !self.guard.is_named()) {
+                Some(to) => tcp.begin(ends, *to, syn, device),
+                None => tcp.pass(syn, device),
+            };
+        }
+        match self.guard.open(&ends, Protocol::Tcp) {
+            Some(allowed) if self.guard.is_named() => tcp.begin_judged(ends, allowed, syn, device),
+            Some(_) => tcp.begin(ends, SocketAddr::V4(ends.outside), syn, device),
+            None => tcp.pass(syn, device),
         }
     }
 
-    fn datagram(&mut self, ends: Ends, payload: &[u8], packet: &[u8]) {
+    fn datagram(&mut self, ends: Endpoints, payload: &[u8], packet: &[u8]) {
         if self.udp.send(&ends, payload) {
             return;
         }
-        let begun = match decide(&ends) {
-            Verdict::Outside => self.udp.begin(ends),
-            Verdict::Resolver => self.udp.begin_asking(ends, &self.resolv_conf),
-            Verdict::Refused(_) => Err(io::ErrorKind::PermissionDenied.into()),
+        let (guard, device) = (&mut self.guard, &mut self.device);
+        let begun = match reach::is_resolver(ends.outside) {
+            true if guard.is_named() => {
+                return self.lookups.take(ends, payload, &self.resolv_conf, guard, device);
+            }
+            true => self.udp.begin_asking(ends, &self.resolv_conf),
+            false => match guard.open(&ends, Protocol::Udp) {
+                Some(allowed) => self.udp.begin(ends, allowed.name),
+                None => Err(io::ErrorKind::PermissionDenied.into()),
+            },
         };
         match begun {
             Ok(()) => drop(self.udp.send(&ends, payload)),
-            Err(_) => udp::refuse(&ends, packet, &mut self.device),
+            Err(_) => udp::refuse(&ends, packet, device),
         }
     }
 }
 
-fn decide(ends: &Ends) -> Verdict {
-    let verdict = zone::verdict(ends.outside, is_own(*ends.outside.ip()));
-    if let Verdict::Refused(why) = verdict {
-        tracing::debug!(to = %ends.outside, %why, "a machine was refused");
-    }
-    verdict
-}
-
-/// Whether an address is one of this host's, on whatever interface: then, and only then, a socket
-/// can be bound to it. When that cannot be found out, it counts as the host's.
-fn is_own(ip: Ipv4Addr) -> bool {
-    match UdpSocket::bind((ip, 0)) {
-        Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
-        Ok(_) => true,
-    }
+/// Why the host may not connect to an address for a machine, if it may not: the same answer that a
+/// machine with a network gets. For what the host fetches in a machine's name.
+pub fn refusal(address: SocketAddrV4) -> Option<reach::Refusal> {
+    reach::floor(address, is_own(*address.ip()))
 }
 
 #[cfg(test)]
@@ -212,9 +241,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_addresses_are_known_as_such() {
-        assert!(is_own(Ipv4Addr::LOCALHOST));
-        assert!(is_own(Ipv4Addr::new(127, 9, 9, 9)));
-        assert!(!is_own(Ipv4Addr::new(198, 51, 100, 7)));
+    fn the_host_fetches_for_machines_only_what_they_may_reach() {
+        let refused = |text: &str| refusal(text.parse().expect("an address")).is_some();
+        assert!(refused("127.0.0.1:443") && refused("169.254.169.254:443"));
+        assert!(refused("192.0.0.1:53") && !refused("198.51.100.7:443"));
     }
 }

@@ -6,16 +6,20 @@
 //!
 //! A SYN is answered only when the connection outside is there, so a machine sees a port that
 //! nobody listens on as what it is. Bytes go from one socket's buffer straight into the other's;
-//! when one side is slow, the other is not read.
+//! when one side is slow, the other is not read. Under a policy, what the machine sends first waits
+//! until it is known whether it is TLS, and for which name; the other direction does not wait.
 
 use crate::MTU;
-use crate::budget::Room;
+use crate::budget::SocketPermit;
 use crate::device::Device;
-use crate::packet::Ends;
+use crate::guard::{AllowedTarget, Guard};
+use crate::hello::{self, FirstBytes};
+use crate::packet::Endpoints;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::Instant as StackInstant;
 use smoltcp::wire::{HardwareAddress, IpCidr, IpListenEndpoint};
+use stasis_policy::reach::Protocol;
 use stasis_sys::net;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -35,14 +39,14 @@ const IDLE_ENDING: Duration = Duration::from_secs(300);
 
 /// What a socket of the host is ready for.
 #[derive(Debug, Clone, Copy)]
-pub struct Ready {
-    pub ends: Ends,
+pub struct SocketReadiness {
+    pub ends: Endpoints,
     pub readable: bool,
 }
 
 /// What to wait for on a socket of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish {
+pub struct SocketInterest {
     pub read: bool,
     pub write: bool,
 }
@@ -50,8 +54,8 @@ pub struct Wish {
 pub struct Tcp {
     interface: Interface,
     sockets: SocketSet<'static>,
-    opening: HashMap<Ends, Opening>,
-    open: HashMap<Ends, Connection>,
+    opening: HashMap<Endpoints, Opening>,
+    open: HashMap<Endpoints, Connection>,
     began: Instant,
 }
 
@@ -60,7 +64,16 @@ struct Opening {
     host: TcpStream,
     syn: Vec<u8>,
     until: Instant,
-    room: Room,
+    target: Option<ConnectionTarget>,
+    room: SocketPermit,
+}
+
+/// What a connection under a policy is judged by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ConnectionTarget {
+    name: Option<String>,
+    /// Whether the first bytes of the machine have been seen and allowed.
+    is_seen: bool,
 }
 
 struct Connection {
@@ -71,7 +84,8 @@ struct Connection {
     host_done: bool,
     /// The machine has, and that was told outside.
     machine_done: bool,
-    _room: Room,
+    target: Option<ConnectionTarget>,
+    _room: SocketPermit,
 }
 
 impl Tcp {
@@ -102,18 +116,42 @@ impl Tcp {
     }
 
     /// Whether the first packet of a connection begins one that is not known yet.
-    pub fn is_new(&self, ends: &Ends) -> bool {
+    pub fn is_new(&self, ends: &Endpoints) -> bool {
         !self.opening.contains_key(ends) && !self.open.contains_key(ends)
     }
 
     /// Begins to make a connection for the machine; its first packet is answered later.
-    pub fn begin(&mut self, ends: Ends, to: SocketAddr, syn: &[u8], device: &mut Device) {
+    pub fn begin(&mut self, ends: Endpoints, to: SocketAddr, syn: &[u8], device: &mut Device) {
+        self.begin_to(ends, to, None, syn, device);
+    }
+
+    /// The same under a policy, which knows the address by a name or as an address.
+    pub fn begin_judged(
+        &mut self,
+        ends: Endpoints,
+        allowed: AllowedTarget,
+        syn: &[u8],
+        device: &mut Device,
+    ) {
+        let target = ConnectionTarget { name: allowed.name, is_seen: false };
+        self.begin_to(ends, SocketAddr::V4(ends.outside), Some(target), syn, device);
+    }
+
+    fn begin_to(
+        &mut self,
+        ends: Endpoints,
+        to: SocketAddr,
+        target: Option<ConnectionTarget>,
+        syn: &[u8],
+        device: &mut Device,
+    ) {
         let full = self.opening.len() + self.open.len() >= MOST;
-        let room = if full { None } else { Room::take() };
+        let room = if full { None } else { SocketPermit::take() };
         match room.map(|room| net::begin_connect(to).map(|host| (host, room))) {
             Some(Ok((host, room))) => {
                 let until = Instant::now() + CONNECT;
-                self.opening.insert(ends, Opening { host, syn: syn.to_vec(), until, room });
+                let syn = syn.to_vec();
+                self.opening.insert(ends, Opening { host, syn, until, target, room });
             }
             _ => self.pass(syn, device),
         }
@@ -132,15 +170,17 @@ impl Tcp {
     }
 
     /// What to wait for, outside.
-    pub fn wishes(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Ends, Wish)> {
-        let opening = self
-            .opening
-            .iter()
-            .map(|(ends, one)| (one.host.as_fd(), *ends, Wish { read: false, write: true }));
+    pub fn interests(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Endpoints, SocketInterest)> {
+        let opening = self.opening.iter().map(|(ends, one)| {
+            (one.host.as_fd(), *ends, SocketInterest { read: false, write: true })
+        });
         let open = self.open.iter().filter_map(|(ends, one)| {
             let socket = self.sockets.get::<Socket>(one.handle);
-            let wish = Wish { read: !one.host_done && socket.can_send(), write: socket.can_recv() };
-            (wish.read || wish.write).then(|| (one.host.as_fd(), *ends, wish))
+            let interest = SocketInterest {
+                read: !one.host_done && socket.can_send(),
+                write: socket.can_recv() && !one.waits(),
+            };
+            (interest.read || interest.write).then(|| (one.host.as_fd(), *ends, interest))
         });
         opening.chain(open)
     }
@@ -152,7 +192,7 @@ impl Tcp {
     }
 
     /// Moves what can be moved, and sends the machine what it is to get.
-    pub fn turn(&mut self, ready: &[Ready], device: &mut Device) {
+    pub fn turn(&mut self, ready: &[SocketReadiness], guard: &mut Guard, device: &mut Device) {
         for one in ready {
             if let Some(opening) = self.opening.remove(&one.ends) {
                 self.settle(one.ends, opening, device);
@@ -162,16 +202,19 @@ impl Tcp {
                 connection.take_in(self.sockets.get_mut(connection.handle));
             }
         }
-        for connection in self.open.values_mut() {
-            connection.give_out(self.sockets.get_mut(connection.handle));
+        for (ends, connection) in &mut self.open {
+            let socket = self.sockets.get_mut(connection.handle);
+            if !connection.waits() || connection.see_first(ends, socket, guard) {
+                connection.give_out(socket);
+            }
         }
         self.flush(device);
         self.remove_ended();
     }
 
     /// A connection outside is made, or is not.
-    fn settle(&mut self, ends: Ends, opening: Opening, device: &mut Device) {
-        let Opening { host, syn, room, .. } = opening;
+    fn settle(&mut self, ends: Endpoints, opening: Opening, device: &mut Device) {
+        let Opening { host, syn, room, target, .. } = opening;
         let made = host.take_error().is_ok_and(|error| error.is_none());
         // small pieces are not held back a second time
         let connected = made && host.set_nodelay(true).is_ok();
@@ -179,12 +222,13 @@ impl Tcp {
         self.pass(&syn, device);
         let Some(handle) = handle else { return };
         let (used, host_done, machine_done) = (Instant::now(), false, false);
-        let connection = Connection { handle, host, used, host_done, machine_done, _room: room };
+        let _room = room;
+        let connection = Connection { handle, host, used, host_done, machine_done, target, _room };
         self.open.insert(ends, connection);
     }
 
     /// A socket that takes the connection whose first packet comes next.
-    fn listen(&mut self, ends: &Ends) -> Option<SocketHandle> {
+    fn listen(&mut self, ends: &Endpoints) -> Option<SocketHandle> {
         let buffer = || SocketBuffer::new(vec![0; BUFFER]);
         let mut socket = Socket::new(buffer(), buffer());
         socket.set_nagle_enabled(false);
@@ -209,7 +253,7 @@ impl Tcp {
         let sockets = &mut self.sockets;
         self.open.retain(|_, one| {
             let state = sockets.get::<Socket>(one.handle).state();
-            // a listener heard no first packet; the others have said all they will
+            // a listener got no first packet; the others have sent everything
             let over = matches!(state, State::Closed | State::TimeWait | State::Listen);
             if over {
                 sockets.remove(one.handle);
@@ -218,10 +262,29 @@ impl Tcp {
         });
     }
 
+    /// Ends what is not allowed any more.
+    pub fn judge_again(&mut self, guard: &mut Guard, device: &mut Device) {
+        let mut allowed = |ends: &Endpoints, target: &Option<ConnectionTarget>| {
+            let judged = |target: &ConnectionTarget| {
+                guard.still(target.name.as_deref(), ends.outside, Protocol::Tcp)
+            };
+            target.as_ref().is_none_or(judged)
+        };
+        for (ends, one) in &self.open {
+            if !allowed(ends, &one.target) {
+                self.sockets.get_mut::<Socket>(one.handle).abort();
+            }
+        }
+        let refused = self.opening.extract_if(|ends, one| !allowed(ends, &one.target));
+        for (_, opening) in refused.collect::<Vec<_>>() {
+            self.pass(&opening.syn, device);
+        }
+    }
+
     /// Ends what takes too long.
     pub fn sweep(&mut self, device: &mut Device) {
         let now = Instant::now();
-        let late: Vec<Ends> = self
+        let late: Vec<Endpoints> = self
             .opening
             .iter()
             .filter(|(_, one)| one.until <= now)
@@ -261,6 +324,31 @@ impl Connection {
         }
     }
 
+    /// Whether what the machine sends is held back, because it is not known yet what it is.
+    fn waits(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| !target.is_seen)
+    }
+
+    /// Looks at what the machine sent first: whether it may be passed on, now.
+    fn see_first(&mut self, ends: &Endpoints, socket: &mut Socket, guard: &mut Guard) -> bool {
+        let Some(target) = &mut self.target else { return true };
+        let ended = has_ended(socket);
+        let first = socket.peek(hello::LONGEST).map_or(FirstBytes::Incomplete, hello::look);
+        let nothing = !socket.can_recv();
+        match first {
+            // it ends without having sent anything
+            FirstBytes::Incomplete if nothing || !ended => return nothing && ended,
+            first => match guard.first_bytes(target.name.as_deref(), ends.outside, first) {
+                Some(allowed) => {
+                    *target = ConnectionTarget { name: allowed.name, is_seen: true };
+                    return true;
+                }
+                None => socket.abort(),
+            },
+        }
+        false
+    }
+
     /// From the machine to outside.
     fn give_out(&mut self, socket: &mut Socket) {
         while socket.can_recv() {
@@ -275,22 +363,23 @@ impl Connection {
                 Ok(Err(_)) | Err(_) => return socket.abort(),
             }
         }
-        let ended = matches!(
-            socket.state(),
-            State::CloseWait | State::LastAck | State::Closing | State::TimeWait
-        );
-        if ended && !self.machine_done {
+        if has_ended(socket) && !self.machine_done {
             self.machine_done = true;
             let _ = self.host.shutdown(Shutdown::Write);
         }
     }
 }
 
+/// Whether the machine has said that it sends no more.
+fn has_ended(socket: &Socket) -> bool {
+    matches!(socket.state(), State::CloseWait | State::LastAck | State::Closing | State::TimeWait)
+}
+
 fn is_for_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Where sequence numbers begin, which nobody should guess.
+/// The first sequence number, which must be unguessable.
 fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()

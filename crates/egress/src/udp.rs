@@ -6,11 +6,13 @@
 //! not used for longest goes. Datagrams may be lost by right.
 
 use crate::MTU;
-use crate::budget::Room;
+use crate::budget::SocketPermit;
 use crate::device::Device;
-use crate::packet::{self, Ends};
+use crate::guard::Guard;
+use crate::packet::{self, Endpoints};
 use crate::resolvers;
 use smoltcp::wire::Icmpv4DstUnreachable;
+use stasis_policy::reach::Protocol;
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -32,15 +34,17 @@ const HEADERS: usize = 28;
 
 #[derive(Default)]
 pub struct Udp {
-    flows: HashMap<Ends, Flow>,
+    flows: HashMap<Endpoints, Flow>,
 }
 
 struct Flow {
     socket: UdpSocket,
     used: Instant,
+    /// The name that its address was resolved from.
+    name: Option<String>,
     /// Of a flow of questions.
     asking: Option<Asking>,
-    _room: Room,
+    _room: SocketPermit,
 }
 
 struct Asking {
@@ -55,12 +59,12 @@ impl Udp {
         self.flows.is_empty()
     }
 
-    pub fn wishes(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Ends)> {
+    pub fn interests(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Endpoints)> {
         self.flows.iter().map(|(ends, flow)| (flow.socket.as_fd(), *ends))
     }
 
     /// Sends a datagram on its flow, if it has one.
-    pub fn send(&mut self, ends: &Ends, payload: &[u8]) -> bool {
+    pub fn send(&mut self, ends: &Endpoints, payload: &[u8]) -> bool {
         let Some(flow) = self.flows.get_mut(ends) else { return false };
         flow.used = Instant::now();
         if let Some(asking) = &mut flow.asking
@@ -73,33 +77,40 @@ impl Udp {
     }
 
     /// Begins a flow to an address outside.
-    pub fn begin(&mut self, ends: Ends) -> io::Result<()> {
+    pub fn begin(&mut self, ends: Endpoints, name: Option<String>) -> io::Result<()> {
         let socket = connected(SocketAddr::V4(ends.outside))?;
-        self.add(ends, socket, None)
+        self.add(ends, socket, name, None)
     }
 
     /// Begins a flow of questions to the resolvers named in a file.
-    pub fn begin_asking(&mut self, ends: Ends, resolv_conf: &Path) -> io::Result<()> {
+    pub fn begin_asking(&mut self, ends: Endpoints, resolv_conf: &Path) -> io::Result<()> {
         let resolvers = resolvers::read(resolv_conf);
         let first = *resolvers.first().ok_or(io::ErrorKind::NotFound)?;
         let asking = Asking { resolvers, at: 0, unanswered: None };
-        self.add(ends, connected(first)?, Some(asking))
+        self.add(ends, connected(first)?, None, Some(asking))
     }
 
-    fn add(&mut self, ends: Ends, socket: UdpSocket, asking: Option<Asking>) -> io::Result<()> {
+    fn add(
+        &mut self,
+        ends: Endpoints,
+        socket: UdpSocket,
+        name: Option<String>,
+        asking: Option<Asking>,
+    ) -> io::Result<()> {
         if self.flows.len() >= MOST {
             let oldest = self.flows.iter().min_by_key(|(_, flow)| flow.used);
             if let Some(oldest) = oldest.map(|(ends, _)| *ends) {
                 self.flows.remove(&oldest);
             }
         }
-        let room = Room::take().ok_or(io::ErrorKind::QuotaExceeded)?;
-        self.flows.insert(ends, Flow { socket, used: Instant::now(), asking, _room: room });
+        let room = SocketPermit::take().ok_or(io::ErrorKind::QuotaExceeded)?;
+        let used = Instant::now();
+        self.flows.insert(ends, Flow { socket, used, name, asking, _room: room });
         Ok(())
     }
 
     /// Passes on what has come for the machine.
-    pub fn receive(&mut self, ends: &Ends, buffer: &mut [u8], device: &mut Device) {
+    pub fn receive(&mut self, ends: &Endpoints, buffer: &mut [u8], device: &mut Device) {
         let Some(flow) = self.flows.get_mut(ends) else { return };
         let room = buffer.len().min(MTU as usize - HEADERS);
         for _ in 0..AT_ONCE {
@@ -113,7 +124,15 @@ impl Udp {
         }
     }
 
-    /// Ends flows that nobody uses.
+    /// Ends flows that are not allowed any more.
+    pub fn judge_again(&mut self, guard: &mut Guard) {
+        self.flows.retain(|ends, flow| {
+            let name = flow.name.as_deref();
+            flow.asking.is_some() || guard.still(name, ends.outside, Protocol::Udp)
+        });
+    }
+
+    /// Ends unused flows.
     pub fn sweep(&mut self) {
         let now = Instant::now();
         self.flows.retain(|_, flow| {
@@ -136,7 +155,7 @@ impl Asking {
     }
 }
 
-fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
+pub fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
     let any: SocketAddr = match to {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -148,7 +167,7 @@ fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Tells the machine that a datagram went nowhere.
-pub fn refuse(ends: &Ends, packet: &[u8], device: &mut Device) {
+pub fn refuse(ends: &Endpoints, packet: &[u8], device: &mut Device) {
     let reason = Icmpv4DstUnreachable::PortUnreachable;
     if let Some(answer) = packet::unreachable(ends, packet, reason) {
         device.write(&answer);

@@ -1,4 +1,4 @@
-//! A clone under way: forked from a template, told what to become, heard from.
+//! A clone under way: forked from a template, given its program, reporting back.
 //!
 //!   fork ─► waits at its gate ─► program, pages, descriptors ─► runs ─► says it is ready
 //!
@@ -6,19 +6,18 @@
 //! through its socket, so it can be forked before anybody knows (`spares`). A step that fails is on
 //! its report page; a clone that is gone has closed its socket.
 
-use crate::error::{Doing, Error, Result};
-use crate::fault;
-use crate::fill;
+use crate::error::{Error, ErrorContext, Result};
+use crate::fill::{self, PageSource};
 use crate::jobs;
-use crate::objects::Made;
+use crate::objects::CreatedObjects;
 use crate::plan::{self, Built};
 use crate::spawner::Init;
-use crate::store::Store;
 use crate::template::Template;
 use crate::walls::Walls;
+use stasis_fault as fault;
 use stasis_image::model::Manifest;
 use stasis_spawner::layout;
-use stasis_spawner::protocol::{Entrance, Order};
+use stasis_spawner::protocol::{CloneOrder, Entrance};
 use stasis_sys::memory::SharedMap;
 use stasis_sys::process as sysprocess;
 use stasis_sys::{PAGE, fds, libc, socket};
@@ -29,7 +28,7 @@ use std::os::unix::fs::FileExt;
 /// How long a clone may take before it counts as stuck.
 const PATIENCE_MS: i32 = 60_000;
 
-pub struct Clone {
+pub struct ProcessClone {
     control: OwnedFd,
     /// Its program, and the report page.
     stage: File,
@@ -44,7 +43,7 @@ pub struct Clone {
 }
 
 /// What a clone hands over: mostly a userfaultfd that it made while it was allowed to.
-pub enum Handed {
+pub enum CloneHandover {
     /// Pages are put in place by it, now or on demand.
     Pages(OwnedFd),
     /// Nothing is registered with it yet: it is for tracking writes later.
@@ -55,29 +54,29 @@ pub enum Handed {
 }
 
 /// What only a clone in walls is given.
-pub struct Inside<'a> {
+pub struct SandboxedClone<'a> {
     pub time: BorrowedFd<'a>,
     /// What must hold before it may run, looked at while it maps its memory.
     pub check: &'a dyn Fn() -> Result<()>,
 }
 
-impl Clone {
+impl ProcessClone {
     /// Forks a clone into walls, with that number, and leaves it at its gate.
-    pub fn fork_into(template: &Template, walls: &Walls, pid: i32) -> Result<Clone> {
-        let order = Order {
+    pub fn fork_into(template: &Template, walls: &Walls, pid: i32) -> Result<ProcessClone> {
+        let order = CloneOrder {
             helper_pid: Some(plan::HELPER_PID),
             clone_pid: Some(pid),
             into_cgroup: walls.entrance == Entrance::Directory,
         };
-        Clone::fork(template, &order, walls.init.pidfd.as_fd(), &walls.entrances)
+        ProcessClone::fork(template, &order, walls.init.pidfd.as_fd(), &walls.entrances)
     }
 
     pub fn fork(
         template: &Template,
-        order: &Order,
+        order: &CloneOrder,
         namespace: BorrowedFd,
         entrances: &[OwnedFd],
-    ) -> Result<Clone> {
+    ) -> Result<ProcessClone> {
         let doing = || "stage a clone".to_owned();
         let (control, theirs) = socket::pair(libc::SOCK_SEQPACKET).doing(doing)?;
         socket::want_sender(control.as_fd()).doing(doing)?;
@@ -92,7 +91,7 @@ impl Clone {
             own.into_iter().chain(entrances.iter().map(AsFd::as_fd)).collect();
         let inherited = template.clone_process(order, &fds)?;
         fault::point("clone.ordered")?;
-        Ok(Clone { control, stage, report, fill, pid: None, pidfd: None, inherited })
+        Ok(ProcessClone { control, stage, report, fill, pid: None, pidfd: None, inherited })
     }
 
     /// The userfaultfd it inherited: what it forks waits until somebody has taken that.
@@ -110,15 +109,15 @@ impl Clone {
     /// stays here: a pipe whose other end nobody holds must say so from the first moment on.
     pub fn begin(
         &self,
-        store: &Store,
+        pages: PageSource,
         manifest: &Manifest,
         built: &Built,
-        inside: Option<Inside>,
-        made: Made,
+        inside: Option<SandboxedClone>,
+        made: CreatedObjects,
     ) -> Result<()> {
         let doing = || "stage a clone".to_owned();
         let meanwhile = inside.is_some() && fill::is_much(&built.fills);
-        let write_fills = || fill::write_fills(store, manifest, &built.fills, &self.fill);
+        let write_fills = || fill::write_fills(pages, manifest, &built.fills, &self.fill);
         if !meanwhile {
             write_fills()?;
         }
@@ -174,16 +173,16 @@ impl Clone {
     }
 
     /// What it hands over, or `None` when all is ready.
-    pub fn next(&mut self, built: &Built) -> Result<Option<Handed>> {
+    pub fn next(&mut self, built: &Built) -> Result<Option<CloneHandover>> {
         match self.message(built)? {
-            (plan::HAND_PAGES, Some(fd)) => Ok(Some(Handed::Pages(fd))),
-            (plan::HAND_LATER, Some(fd)) => Ok(Some(Handed::Later(fd))),
-            (plan::HAND_MEMORY, _) => Ok(Some(Handed::Memory)),
+            (plan::HAND_PAGES, Some(fd)) => Ok(Some(CloneHandover::Pages(fd))),
+            (plan::HAND_LATER, Some(fd)) => Ok(Some(CloneHandover::Later(fd))),
+            (plan::HAND_MEMORY, _) => Ok(Some(CloneHandover::Memory)),
             _ => Ok(None),
         }
     }
 
-    /// Where some of the tree are stopped, everybody waits until they stand as they stood.
+    /// If some processes of the tree are stopped, all wait until those are stopped again.
     pub fn let_go(&self, init: &Init, built: &Built) -> Result<()> {
         if !built.stopped.is_empty() {
             jobs::load(init.pid, &built.stopped)?;
@@ -196,7 +195,7 @@ impl Clone {
     pub fn wait_parked(&mut self, built: &Built) -> Result<Option<OwnedFd>> {
         let mut made = None;
         while let Some(handed) = self.next(built)? {
-            if let Handed::Pages(uffd) = handed {
+            if let CloneHandover::Pages(uffd) = handed {
                 made = Some(uffd);
             }
         }

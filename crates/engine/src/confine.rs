@@ -1,16 +1,19 @@
 //! The walls of this engine's machines beside their namespaces: found once, applied to each.
 //!
-//!   launch   the init takes ids, capabilities, calls and the rest from the program (`Confine`)
+//!   launch   the init takes ids, capabilities, calls and the rest from the program
+//!            (`ProgramConfinement`)
 //!   restore  the clone joins the cgroup, and is under Landlock and the filter before it runs
 //!
 //! An image that does not fit behind these walls, because it was captured without them, is refused.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::plan;
 use stasis_image::model::*;
-use stasis_sandbox::{Cgroups, Group, IdRange, IdRanges, Limits, WallsConfig, cgroup, seccomp};
+use stasis_sandbox::{
+    Cgroup, Cgroups, IdRange, IdRanges, ResourceLimits, WallsConfig, cgroup, seccomp,
+};
 use stasis_spawner::CORE_LIMIT;
-use stasis_spawner::protocol::{Confine, Entrance, LandlockRules};
+use stasis_spawner::protocol::{Entrance, LandlockRules, ProgramConfinement};
 use stasis_sys::landlock::Ruleset;
 use stasis_sys::{landlock, libc, process};
 use std::os::fd::OwnedFd;
@@ -26,9 +29,9 @@ pub struct Confinement {
 }
 
 /// A machine's place among the host's ids and cgroups.
-pub struct Place {
+pub struct MachineSlot {
     pub ids: IdRange,
-    pub group: Group,
+    pub group: Arc<Cgroup>,
     pub entrances: Vec<OwnedFd>,
     pub entrance: Entrance,
 }
@@ -48,11 +51,11 @@ impl Confinement {
     }
 
     /// Room for one more machine.
-    pub fn place(&self) -> Result<Place> {
+    pub fn place(&self) -> Result<MachineSlot> {
         let ids = self.ids.as_ref().map_or_else(|| Ok(IdRange::host()), IdRanges::take);
         let ids = ids.doing(|| "choose user ids for a machine".into())?;
         let make = || {
-            let group = self.cgroups.make(self.config.limits)?;
+            let group = Arc::new(self.cgroups.make(self.config.limits)?);
             let entrances = group.entrances()?;
             Ok((group, entrances))
         };
@@ -62,17 +65,17 @@ impl Confinement {
             cgroup::Entrances::Tasks(tasks) => (Entrance::Tasks(tasks.len() as u32), tasks),
             cgroup::Entrances::Directory(dir) => (Entrance::Directory, vec![dir]),
         };
-        Ok(Place { ids, group, entrances, entrance })
+        Ok(MachineSlot { ids, group, entrances, entrance })
     }
 
     /// What is taken from a launched program.
-    pub fn launch(&self, limits: &Limits) -> Confine {
+    pub fn launch(&self, limits: &ResourceLimits) -> ProgramConfinement {
         let rules = self.landlock.as_ref().map(|rules| LandlockRules {
             handled_files: rules.handled_files,
             scoped: rules.scoped,
             below: rules.below.clone(),
         });
-        Confine {
+        ProgramConfinement {
             unprivileged: self.config.unprivileged,
             landlock: rules,
             filter: self.filter().to_vec(),
@@ -86,14 +89,14 @@ impl Confinement {
     }
 
     /// What a clone does to itself.
-    pub fn restore(&self, entrance: Entrance) -> plan::Confine<'_> {
+    pub fn restore(&self, entrance: Entrance) -> plan::CloneConfinement<'_> {
         let tasks = match entrance {
             Entrance::Tasks(count) => count,
             Entrance::None | Entrance::Directory => 0,
         };
         let (filter, landlock) = (self.filter(), self.landlock.as_ref());
         let core = self.config.unprivileged.then_some(CORE_LIMIT);
-        plan::Confine { filter, landlock, tasks, core, keyring: self.keyrings }
+        plan::CloneConfinement { filter, landlock, tasks, core, keyring: self.keyrings }
     }
 
     /// Whether an image's processes may come back behind these walls. Filters need no check: the
@@ -115,7 +118,7 @@ impl Confinement {
 }
 
 /// Limits of a launched program's processes.
-fn own_limits(limits: &Limits) -> Vec<(u32, u64)> {
+fn own_limits(limits: &ResourceLimits) -> Vec<(u32, u64)> {
     let size = limits.disk.map(|disk| (libc::RLIMIT_FSIZE, disk.bytes));
     let descriptors = limits.descriptors.map(|most| (libc::RLIMIT_NOFILE, most));
     size.into_iter().chain(descriptors).collect()

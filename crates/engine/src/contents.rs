@@ -7,12 +7,12 @@
 //! followed, so nothing a machine left behind leads anywhere else.
 
 use crate::engine::Engine;
-use crate::error::{Doing, Error, Result};
-use crate::layers::{is_opaque, order, write_runs};
-use crate::store::{Image, Store};
+use crate::error::{Error, ErrorContext, Result};
 use bstr::{BString, ByteSlice};
-use stasis_image::model::{FileEntry, FileKind, Run};
+use stasis_image::model::{FileEntry, FileEntryKind, PageRun};
 use stasis_image::{PAGE_SIZE, PageHash};
+use stasis_store::layers::{is_opaque, order, write_runs};
+use stasis_store::{Image, Store};
 use stasis_sys::trees;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -43,7 +43,7 @@ pub enum EntryKind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct ContentEntry {
     /// For people: bytes that are no text are replaced.
     pub path: String,
     pub kind: EntryKind,
@@ -78,7 +78,7 @@ fn shows(entries: &[FileEntry]) -> Vec<bool> {
     for (index, entry) in entries.iter().enumerate() {
         let is_in = |dir: &[u8]| entry.path.strip_prefix(dir).is_some_and(|rest| rest[0] == b'/');
         while above.pop_if(|dir| !is_in(&entries[*dir].path)).is_some() {}
-        let is_dir = matches!(entry.kind, FileKind::Directory);
+        let is_dir = matches!(entry.kind, FileEntryKind::Directory);
         let open = above.last().is_none_or(|dir| shows[*dir]);
         shows.push(open && is_dir && !is_opaque(entry));
         if is_dir {
@@ -97,34 +97,40 @@ pub fn plain_path(path: &str) -> Option<String> {
 
 impl Contents<'_> {
     /// The machine's own files: those it made or changed, without directories.
-    pub fn own(&self) -> Vec<Entry> {
-        let entries = self
-            .entries()
-            .iter()
-            .filter(|entry| !matches!(entry.kind, FileKind::Directory | FileKind::Whiteout));
+    pub fn own(&self) -> Vec<ContentEntry> {
+        let entries = self.entries().iter().filter(|entry| {
+            !matches!(entry.kind, FileEntryKind::Directory | FileEntryKind::Whiteout)
+        });
         entries.map(|entry| self.described(entry)).collect()
     }
 
     /// What is at a path, if something is.
-    pub fn entry(&self, path: &str) -> Option<Entry> {
+    pub fn entry(&self, path: &str) -> Option<ContentEntry> {
         self.entry_at(path.as_bytes())
     }
 
-    fn entry_at(&self, path: &[u8]) -> Option<Entry> {
+    fn entry_at(&self, path: &[u8]) -> Option<ContentEntry> {
         if path.is_empty() {
             let kind = EntryKind::Directory;
             let path = String::new();
-            return Some(Entry { path, kind, size: 0, mode: 0o755, mtime_s: 0, mtime_ns: 0 });
+            return Some(ContentEntry {
+                path,
+                kind,
+                size: 0,
+                mode: 0o755,
+                mtime_s: 0,
+                mtime_ns: 0,
+            });
         }
         match self.find(path) {
-            Some(entry) if matches!(entry.kind, FileKind::Whiteout) => None,
+            Some(entry) if matches!(entry.kind, FileEntryKind::Whiteout) => None,
             Some(entry) => Some(self.described(entry)),
             None => self.below(path).map(|(file, meta)| of_root(path, &file, &meta)),
         }
     }
 
     /// What is in a directory; `None` if it is not one.
-    pub fn list(&self, dir: &str) -> Result<Option<Vec<Entry>>> {
+    pub fn list(&self, dir: &str) -> Result<Option<Vec<ContentEntry>>> {
         if !self.entry(dir).is_some_and(|entry| entry.kind == EntryKind::Directory) {
             return Ok(None);
         }
@@ -149,13 +155,15 @@ impl Contents<'_> {
         }
         let path = path.as_bytes();
         let Some(own) = self.find(path) else { return self.read_root(path).map(Some) };
-        let FileKind::Regular { size, runs } = &self.resolved(own).kind else { return Ok(None) };
+        let FileEntryKind::Regular { size, runs } = &self.resolved(own).kind else {
+            return Ok(None);
+        };
         let mut bytes = vec![0; *size as usize];
         write_runs(self.store, &self.image.manifest, runs, |page, content| {
             let at = (page as usize).saturating_mul(PAGE_SIZE).min(bytes.len());
             let len = content.len().min(bytes.len() - at);
             bytes[at..at + len].copy_from_slice(&content[..len]);
-            Ok(())
+            Ok::<_, Error>(())
         })?;
         Ok(Some(bytes))
     }
@@ -178,7 +186,7 @@ impl Contents<'_> {
         found: &mut BTreeMap<Vec<u8>, Difference>,
     ) -> Result<()> {
         let (before, after) = (self.entry_at(path), other.entry_at(path));
-        let is_dir = |entry: &Option<Entry>| {
+        let is_dir = |entry: &Option<ContentEntry>| {
             entry.as_ref().is_some_and(|entry| entry.kind == EntryKind::Directory)
         };
         if is_dir(&before) || is_dir(&after) {
@@ -199,7 +207,7 @@ impl Contents<'_> {
         path: &[u8],
         found: &mut BTreeMap<Vec<u8>, Difference>,
     ) -> Result<()> {
-        let file = |entry: &Entry| entry.kind != EntryKind::Directory;
+        let file = |entry: &ContentEntry| entry.kind != EntryKind::Directory;
         let before = self.entry_at(path).filter(file);
         let after = other.entry_at(path).filter(file);
         let difference = match (&before, &after) {
@@ -213,7 +221,13 @@ impl Contents<'_> {
         Ok(())
     }
 
-    fn same(&self, path: &[u8], own: &Entry, other: &Contents<'_>, theirs: &Entry) -> Result<bool> {
+    fn same(
+        &self,
+        path: &[u8],
+        own: &ContentEntry,
+        other: &Contents<'_>,
+        theirs: &ContentEntry,
+    ) -> Result<bool> {
         if (&own.kind, own.size, own.mode) != (&theirs.kind, theirs.size, theirs.mode) {
             return Ok(false);
         }
@@ -228,7 +242,7 @@ impl Contents<'_> {
         let zero = PageHash::of(&[0; PAGE_SIZE]);
         let mut pages = BTreeMap::new();
         if let Some(entry) = self.find(path) {
-            if let FileKind::Regular { runs, .. } = &self.resolved(entry).kind {
+            if let FileEntryKind::Regular { runs, .. } = &self.resolved(entry).kind {
                 self.hash_runs(runs, &mut pages)?;
             }
         } else {
@@ -242,7 +256,7 @@ impl Contents<'_> {
         Ok(pages)
     }
 
-    fn hash_runs(&self, runs: &[Run], pages: &mut BTreeMap<u64, PageHash>) -> Result<()> {
+    fn hash_runs(&self, runs: &[PageRun], pages: &mut BTreeMap<u64, PageHash>) -> Result<()> {
         for run in runs {
             let pack = self.store.pack(self.image.manifest.meta.packs[run.pack as usize].root)?;
             for at in 0..u64::from(run.count) {
@@ -269,22 +283,22 @@ impl Contents<'_> {
     /// The file a hard link leads to.
     fn resolved<'b>(&'b self, entry: &'b FileEntry) -> &'b FileEntry {
         match &entry.kind {
-            FileKind::Hardlink { target } => self.find(target).unwrap_or(entry),
+            FileEntryKind::Hardlink { target } => self.find(target).unwrap_or(entry),
             _ => entry,
         }
     }
 
-    fn described(&self, entry: &FileEntry) -> Entry {
+    fn described(&self, entry: &FileEntry) -> ContentEntry {
         let real = self.resolved(entry);
         let (kind, size) = match &real.kind {
-            FileKind::Regular { size, .. } => (EntryKind::File, *size),
-            FileKind::Directory => (EntryKind::Directory, 0),
-            FileKind::Symlink { target } => (EntryKind::Symlink(target.to_string()), 0),
+            FileEntryKind::Regular { size, .. } => (EntryKind::File, *size),
+            FileEntryKind::Directory => (EntryKind::Directory, 0),
+            FileEntryKind::Symlink { target } => (EntryKind::Symlink(target.to_string()), 0),
             _ => (EntryKind::Other, 0),
         };
         let path = entry.path.to_string();
         let (mode, mtime_s, mtime_ns) = (real.mode & 0o7777, real.mtime_s, real.mtime_ns);
-        Entry { path, kind, size, mode, mtime_s, mtime_ns }
+        ContentEntry { path, kind, size, mode, mtime_s, mtime_ns }
     }
 
     /// Whether the template shows through at this path.
@@ -367,7 +381,7 @@ fn names_in(root: &Path, dir: &[u8]) -> Vec<OsString> {
     entries.map(|entry| entry.file_name()).collect()
 }
 
-fn of_root(path: &[u8], file: &Path, meta: &Metadata) -> Entry {
+fn of_root(path: &[u8], file: &Path, meta: &Metadata) -> ContentEntry {
     let kind = if meta.is_file() {
         EntryKind::File
     } else if meta.is_dir() {
@@ -381,7 +395,7 @@ fn of_root(path: &[u8], file: &Path, meta: &Metadata) -> Entry {
     let size = if meta.is_file() { meta.len() } else { 0 };
     let mode = meta.mode() & 0o7777;
     let (mtime_s, mtime_ns) = (meta.mtime(), meta.mtime_nsec());
-    Entry { path: path.as_bstr().to_string(), kind, size, mode, mtime_s, mtime_ns }
+    ContentEntry { path: path.as_bstr().to_string(), kind, size, mode, mtime_s, mtime_ns }
 }
 
 #[cfg(test)]
@@ -398,10 +412,10 @@ mod tests {
             mtime_s: 0,
             mtime_ns: 0,
             xattrs: match opaque {
-                true => vec![(crate::layers::OPAQUE.into(), b"y".to_vec())],
+                true => vec![(stasis_store::layers::OPAQUE.into(), b"y".to_vec())],
                 false => Vec::new(),
             },
-            kind: FileKind::Directory,
+            kind: FileEntryKind::Directory,
         };
         let entries =
             ["a", "a/b", "a/b/c", "a!", "d"].map(|path| dir(path, matches!(path, "a/b" | "d")));

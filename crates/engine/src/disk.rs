@@ -3,53 +3,61 @@
 //!   upper directory + open files without a name + the image's files below, where they show
 //!
 //! Without quotas no file system says no for one directory, so a thread measures every machine
-//! that has a limit, again and again, and ends a machine that passed it. What this promises: a
-//! runaway is ended after the next look, a second or so later (longer where a walk takes long),
-//! and a single file never grows past the limit, which is a limit of the process. A machine that
-//! is ended goes on from its last image, and no image is made of one that is past its limit.
+//! that has a limit, again and again, and ends a machine that passed it (`disk_watch.rs`). A single
+//! file never grows past the limit, which is a limit of the process. A machine that is ended goes
+//! on from its last image, and no image is made of one that is past its limit.
 //!
 //! A machine whose image alone is past its limit, because that was lowered, runs and can remove
 //! files; it may not have more than it came with.
 
-use crate::error::{Doing, Error, Result};
-use crate::layers::{OPAQUE, order};
-use crate::store::Image;
-use crate::unlinked;
-use crate::walls::Walls;
+use crate::error::{Error, Result};
+use crate::unlinked::{self, UnlinkedFiles, UnlinkedScope};
+use parking_lot::Mutex;
 use stasis_image::PAGE_SIZE;
-use stasis_image::model::{FileEntry, FileKind, FileTree, Manifest};
-use stasis_sandbox::DiskLimit;
+use stasis_image::model::{FileEntry, FileEntryKind, FileTree, Manifest};
 use stasis_sandbox::disk::{self, DiskUsage};
-use stasis_sys::{files as sysfiles, libc, process};
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use stasis_sandbox::{Cgroup, DiskLimit};
+use stasis_store::Image;
+use stasis_store::layers::{OPAQUE, order};
+use stasis_sys::files as sysfiles;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
 
-/// Time between looks, at least.
-const PERIOD: Duration = Duration::from_millis(500);
-/// Looking takes at most this part of a processor.
-const SHARE: u32 = 20;
-/// Mapped files are looked for at one of so many looks: it takes longer than all the rest.
-const MAPPED: u64 = 4;
 /// What a machine whose image is past its limit may write to remove files.
 const SLACK: u64 = 1 << 20;
 
+/// Why a machine was ended for what it has on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskExcess {
+    /// Its files take more than it may have.
+    Files,
+    /// The files behind its descriptors and mappings cannot be counted: there are too many, or
+    /// descriptors are in flight while the disk fills.
+    Uncountable,
+}
+
+/// What a look at a machine found.
+pub(crate) struct DiskFinding {
+    pub excess: Option<DiskExcess>,
+    /// What it may still write.
+    pub left: u64,
+    /// It may have files that were not counted, behind descriptors in flight.
+    pub hides: bool,
+}
+
 /// What one machine has on the disk, and may have.
-pub struct Account {
+pub struct DiskAccount {
     upper: PathBuf,
     /// Its init, in the host's numbering.
     init: i32,
+    group: Weak<Cgroup>,
     limit: Mutex<Option<DiskLimit>>,
     /// What the image it comes from says. Its tree has the image in use: nobody else should for
     /// its sake.
     image: OnceLock<Weak<Manifest>>,
     /// What the first so many of the image's entries take, once somebody asks.
     sums: OnceLock<Vec<DiskUsage>>,
-    /// The machine was ended for what it has.
-    ended: AtomicBool,
+    ended: OnceLock<DiskExcess>,
 }
 
 /// The image's files, which lie below the upper directory.
@@ -88,17 +96,32 @@ impl Layer<'_> {
 
 fn of_entry(entry: &FileEntry) -> DiskUsage {
     let pages = match &entry.kind {
-        FileKind::Regular { runs, .. } => runs.iter().map(|run| u64::from(run.count)).sum(),
+        FileEntryKind::Regular { runs, .. } => runs.iter().map(|run| u64::from(run.count)).sum(),
         _ => 0,
     };
     DiskUsage { bytes: pages * PAGE_SIZE as u64, files: 1 }
 }
 
-impl Account {
-    pub fn new(upper: PathBuf, init: i32, limit: Option<DiskLimit>) -> Account {
-        let (image, sums) = (OnceLock::new(), OnceLock::new());
-        let ended = AtomicBool::new(false);
-        Account { upper, init, limit: Mutex::new(limit), image, sums, ended }
+impl DiskAccount {
+    pub fn new(
+        upper: PathBuf,
+        init: i32,
+        group: &Arc<Cgroup>,
+        limit: Option<DiskLimit>,
+    ) -> DiskAccount {
+        DiskAccount {
+            upper,
+            init,
+            group: Arc::downgrade(group),
+            limit: Mutex::new(limit),
+            image: OnceLock::new(),
+            sums: OnceLock::new(),
+            ended: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn upper(&self) -> &Path {
+        &self.upper
     }
 
     /// The machine comes from this image.
@@ -113,24 +136,31 @@ impl Account {
     }
 
     pub fn limit(&self) -> Option<DiskLimit> {
-        *self.limit.lock().unwrap_or_else(|poison| poison.into_inner())
+        *self.limit.lock()
     }
 
     pub fn set_limit(&self, limit: Option<DiskLimit>) {
-        *self.limit.lock().unwrap_or_else(|poison| poison.into_inner()) = limit;
+        *self.limit.lock() = limit;
     }
 
-    /// Whether the machine was ended because it passed its limit.
-    pub fn has_ended_it(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
+    /// Why the machine was ended, if it was because of its disk.
+    pub fn ended_for(&self) -> Option<DiskExcess> {
+        self.ended.get().copied()
     }
 
-    /// Everything the machine has, and `most_files` or more if it does not hold still.
+    pub(crate) fn note_end(&self, excess: DiskExcess) {
+        let _ = self.ended.set(excess);
+    }
+
+    /// Everything the machine has; more than `most_files` if it does not hold still, or has more
+    /// than can be counted.
     pub fn usage(&self, most_files: u64) -> DiskUsage {
-        self.measure(most_files, unlinked::Where::Everywhere)
+        let uncounted = DiskUsage { bytes: 0, files: most_files.saturating_add(1) };
+        self.measure(most_files, UnlinkedScope::Everywhere).map_or(uncounted, |all| all.usage)
     }
 
-    fn measure(&self, most_files: u64, places: unlinked::Where) -> DiskUsage {
+    /// The same, unless it cannot be counted.
+    fn measure(&self, most_files: u64, places: UnlinkedScope) -> Option<UnlinkedFiles> {
         let below = self.below();
         let mut hidden = DiskUsage::default();
         // of nested paths the first hides the rest
@@ -146,10 +176,12 @@ impl Account {
             }
         });
         let Ok(used) = used else {
-            return DiskUsage { bytes: 0, files: most_files.saturating_add(1) };
+            let usage = DiskUsage { bytes: 0, files: most_files.saturating_add(1) };
+            return Some(UnlinkedFiles { usage, in_flight: false });
         };
         let below = below.map(|layer| layer.all()).unwrap_or_default();
-        used + (below - hidden) + unlinked::usage(self.init, places)
+        let open = unlinked::usage(self.init, self.group.upgrade().as_deref(), places)?;
+        Some(UnlinkedFiles { usage: used + (below - hidden) + open.usage, ..open })
     }
 
     /// What the machine may have: at least what it came with.
@@ -162,11 +194,19 @@ impl Account {
         }
     }
 
-    fn is_over(&self, places: unlinked::Where) -> bool {
-        let Some(limit) = self.limit() else { return false };
+    /// Whether the machine has more than it may.
+    pub(crate) fn look(&self, places: UnlinkedScope) -> DiskFinding {
+        let Some(limit) = self.limit() else {
+            return DiskFinding { excess: None, left: u64::MAX, hides: false };
+        };
         let most = self.most(limit);
-        let used = self.measure(most.files, places);
-        used.bytes > most.bytes || used.files > most.files
+        let Some(UnlinkedFiles { usage: used, in_flight }) = self.measure(most.files, places)
+        else {
+            return DiskFinding { excess: Some(DiskExcess::Uncountable), left: 0, hides: false };
+        };
+        let over = used.bytes > most.bytes || used.files > most.files;
+        let left = most.bytes.saturating_sub(used.bytes);
+        DiskFinding { excess: over.then_some(DiskExcess::Files), left, hides: in_flight }
     }
 
     /// Refuses files that a machine may not have.
@@ -187,89 +227,5 @@ impl Account {
                 most.bytes >> 20
             ),
         ))
-    }
-}
-
-/// One machine, for as long as its init lives.
-struct Watched {
-    init: OwnedFd,
-    account: Arc<Account>,
-}
-
-#[derive(Default)]
-struct Shared {
-    machines: Mutex<Vec<Watched>>,
-    over: AtomicBool,
-}
-
-pub struct DiskWatch {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for DiskWatch {
-    fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
-    }
-}
-
-impl DiskWatch {
-    pub fn start() -> Result<DiskWatch> {
-        let shared = Arc::new(Shared::default());
-        let own = shared.clone();
-        let thread = std::thread::Builder::new()
-            .name("stasis-disk".into())
-            .spawn(move || watch(&own))
-            .doing(|| "start a thread".into())?;
-        Ok(DiskWatch { shared, thread: Some(thread) })
-    }
-
-    /// Watches a machine from now on.
-    pub fn add(&self, walls: &Walls) -> Result<()> {
-        let init = walls.init.pidfd.try_clone().doing(|| "copy a descriptor".into())?;
-        self.shared.machines().push(Watched { init, account: walls.disk.clone() });
-        Ok(())
-    }
-}
-
-impl Shared {
-    fn machines(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.machines.lock().unwrap_or_else(|poison| poison.into_inner())
-    }
-}
-
-impl Watched {
-    fn is_gone(&self) -> bool {
-        process::pidfd_wait(self.init.as_fd(), 0).unwrap_or(true)
-    }
-
-    /// Ends the machine if it has more than it may.
-    fn look(&self, places: unlinked::Where) {
-        if self.account.is_over(places) {
-            self.account.ended.store(true, Ordering::Relaxed);
-            let _ = process::pidfd_kill(self.init.as_fd(), libc::SIGKILL);
-        }
-    }
-}
-
-fn watch(shared: &Shared) {
-    let mut looks: u64 = 0;
-    while !shared.over.load(Ordering::Relaxed) {
-        let start = Instant::now();
-        looks += 1;
-        let places = match looks % MAPPED {
-            0 => unlinked::Where::Everywhere,
-            _ => unlinked::Where::Open,
-        };
-        // taken out so that nobody waits for a walk
-        let mut machines = std::mem::take(&mut *shared.machines());
-        machines.retain(|machine| !machine.is_gone());
-        machines.iter().for_each(|machine| machine.look(places));
-        shared.machines().extend(machines);
-        std::thread::park_timeout(PERIOD.max(start.elapsed() * SHARE));
     }
 }

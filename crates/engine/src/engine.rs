@@ -1,27 +1,29 @@
 //! The engine's front: launch, capture, restore, park.
 
-use crate::capture::{self, Captured, Source};
+use crate::capture::{self, Captured, ShareState, SourceFate};
 use crate::confine::Confinement;
-use crate::error::{Doing, Error, Result};
-use crate::fault;
+use crate::error::{Error, ErrorContext, Result};
+use crate::fair_queue::FairQueue;
+use crate::fill::PageSource;
 use crate::flatten;
 use crate::forks::Forks;
 use crate::held;
-use crate::layers;
-use crate::parked::Parked;
 use crate::plan;
-use crate::restore::{self, Ground, Host, Lazy};
-use crate::spares::{Spares, Use};
+use crate::restore::{self, HostFeatures, Lazy, RestoreTarget};
+use crate::spare_pool::{SpareKey, SparePool};
 use crate::spawner::Spawner;
-use crate::store::{Collected, Image, Store};
 use crate::template::Template;
+use crate::template_pool::TemplatePool;
 use crate::tree::{self, Tree};
-use crate::turns::Turns;
+use crate::unsaved::UnsavedState;
+use crate::validate;
 use crate::walls::WallsPool;
+use stasis_fault as fault;
 use stasis_image::ImageId;
 use stasis_image::model::{Manifest, ObjectKind};
 use stasis_sandbox::WallsConfig;
-use stasis_spawner::protocol::{LaunchSpec, Link};
+use stasis_spawner::protocol::{LaunchSpec, NetworkLink};
+use stasis_store::{Collected, Image, Store};
 use stasis_sys::{mount, probe, process};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -30,7 +32,7 @@ use std::sync::Arc;
 
 /// How an engine is set up.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct EngineConfig {
     /// Where images, packs and running trees' files are kept.
     pub dir: PathBuf,
     /// Where writable layers of running trees go; on another file system than `roots` if that is
@@ -46,33 +48,44 @@ pub struct Config {
 }
 
 /// Outside descriptors of a tree: what they are, and their numbers inside.
-pub struct Outside {
+pub struct OutsideFds {
     pub fds: Vec<OwnedFd>,
     pub numbers: Vec<i32>,
 }
 
+/// How much stands ready before anybody asks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PreparedCounts {
+    /// Sandboxes without a process.
+    pub sandboxes: usize,
+    /// Processes that wait in a sandbox for the image they are to become.
+    pub processes: usize,
+    /// Processes that hold the memory of an image.
+    pub templates: usize,
+}
+
 pub struct Engine {
-    config: Config,
+    config: EngineConfig,
     /// Before the walls: what waits in them goes first.
-    spares: Spares,
+    spares: SparePool,
     walls: Arc<WallsPool>,
     confinement: Arc<Confinement>,
     store: Store,
-    host: Host,
+    host: HostFeatures,
     blank: Arc<Template>,
-    parked: Parked,
+    parked: TemplatePool,
     forks: Forks,
-    captures: Arc<Turns>,
+    captures: Arc<FairQueue>,
 }
 
 impl Engine {
-    pub fn start(config: Config) -> Result<Engine> {
+    pub fn start(config: EngineConfig) -> Result<Engine> {
         // each tree in memory takes some, and restores place theirs far above a program's own
         let _ = process::raise_descriptor_limit();
-        let store = Store::open(&config.dir)?;
+        let store = Store::open(&config.dir, validate::check)?;
         let spawner = Spawner::start(&config.spawner)?;
         let confinement = Arc::new(Confinement::find(config.walls.clone())?);
-        let captures = Arc::new(Turns::for_this_host());
+        let captures = Arc::new(FairQueue::for_this_host());
         let walls = WallsPool::start(
             spawner,
             &config.run_dir,
@@ -83,9 +96,9 @@ impl Engine {
         let (pid, pidfd, control) = walls.spawner().blank()?;
         let blank = Arc::new(Template::blank(pid, pidfd, control)?);
         let walls = Arc::new(walls);
-        let spares = Spares::start(walls.clone(), captures.clone())?;
-        let host = Host::probe(config.lazy)?;
-        let (parked, forks) = (Parked::default(), Forks::start()?);
+        let spares = SparePool::start(walls.clone(), captures.clone())?;
+        let host = HostFeatures::probe(config.lazy)?;
+        let (parked, forks) = (TemplatePool::default(), Forks::start()?);
         Ok(Engine {
             config,
             spares,
@@ -105,7 +118,7 @@ impl Engine {
     }
 
     /// Starts a program in new walls around the root file system of that name.
-    pub fn launch(&self, root: &str, program: LaunchSpec, outside: Outside) -> Result<Tree> {
+    pub fn launch(&self, root: &str, program: LaunchSpec, outside: OutsideFds) -> Result<Tree> {
         let walls = self.walls.take(texts(self.root_dirs(root)?.into_iter()))?;
         let confine = self.confinement.launch(&walls.group.limits());
         tree::launch(walls, root, program, outside, confine)
@@ -123,25 +136,44 @@ impl Engine {
 
     /// The same, on behalf of an owner, between whom captures are shared out fairly.
     pub fn capture_for(&self, tree: &Tree, owner: &str) -> Result<Captured> {
-        self.capture_source(tree, Source::RunsOn, owner)
+        self.capture_source(tree, SourceFate::RunsOn, owner, None)
+    }
+
+    /// The same. If there is much to write, `share` is given the state before that is done, so that
+    /// others can be restored from it meanwhile.
+    pub fn capture_sharing(
+        &self,
+        tree: &Tree,
+        owner: &str,
+        share: impl FnOnce(UnsavedState) + Send,
+    ) -> Result<Captured> {
+        self.capture_source(tree, SourceFate::RunsOn, owner, Some(Box::new(share)))
     }
 
     /// Captures a tree for the last time: it does nothing any more that is not in the image. When
     /// this fails it runs on, otherwise it is killed, and [`Tree::kill`] waits for its end.
     pub fn capture_last(&self, tree: &Tree) -> Result<Captured> {
-        self.capture_source(tree, Source::Ends, "")
+        self.capture_source(tree, SourceFate::Ends, "", None)
     }
 
     /// Runs in a thread of its own: whatever happens, when that ends the kernel lets go of
     /// everything it traced.
-    fn capture_source(&self, tree: &Tree, source: Source, owner: &str) -> Result<Captured> {
+    fn capture_source(
+        &self,
+        tree: &Tree,
+        source: SourceFate,
+        owner: &str,
+        share: Option<ShareState>,
+    ) -> Result<Captured> {
+        // before it takes a turn: what it waits for may be another capture
+        tree.wait_saved()?;
         let _turn = self.captures.take(owner);
         let faults = fault::owner();
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("stasis-capture".into());
             let capture = move || {
                 fault::adopt(faults);
-                capture::capture(tree, &self.store, source)
+                capture::capture(tree, &self.store, source, share)
             };
             let thread = thread.spawn_scoped(scope, capture).doing(|| "start a thread".into())?;
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -153,7 +185,18 @@ impl Engine {
         let _restoring = self.walls.restoring();
         let template = self.template_for(image);
         let ground = self.ground_for(image, &template)?;
-        self.restore_on(ground, image, &template, outside)
+        self.restore_on(ground, image, &template, outside, None)
+    }
+
+    /// Restores a state that may not be on disk yet.
+    pub fn restore_unsaved(&self, state: &UnsavedState, outside: Vec<OwnedFd>) -> Result<Tree> {
+        if let Some(saved) = state.image_now()? {
+            return self.restore(&saved, outside);
+        }
+        let _restoring = self.walls.restoring();
+        let template = self.template_for(&state.image);
+        let ground = self.ground_for(&state.image, &template)?;
+        self.restore_on(ground, &state.image, &template, outside, Some(state))
     }
 
     /// The same with a way outside, which is there before its sockets are; where its packets come
@@ -162,45 +205,47 @@ impl Engine {
         &self,
         image: &Image,
         outside: Vec<OwnedFd>,
-        link: Link,
+        link: NetworkLink,
     ) -> Result<(Tree, OwnedFd)> {
         let _restoring = self.walls.restoring();
         let template = self.template_for(image);
         let ground = self.ground_for(image, &template)?;
         let packets = ground.walls.open_network(link)?;
-        Ok((self.restore_on(ground, image, &template, outside)?, packets))
+        Ok((self.restore_on(ground, image, &template, outside, None)?, packets))
     }
 
     /// Walls around an image's files.
-    fn ground_for(&self, image: &Image, template: &Arc<Template>) -> Result<Ground> {
+    fn ground_for(&self, image: &Image, template: &Arc<Template>) -> Result<RestoreTarget> {
         self.confinement.check(&image.manifest)?;
-        let layer = layers::materialize(&self.store, image)?;
+        let layer = stasis_store::layers::materialize(&self.store, image)?;
         let root = self.root_dirs(&image.manifest.meta.root)?;
         let lower = texts(layer.iter().cloned().chain(root.iter().cloned()));
         if let Some(held) = held::find(&self.store, image, layer.as_deref(), &root) {
             let walls = self.walls.make(lower, |upper| held.place(upper))?;
-            return Ok(Ground { walls, spare: None });
+            return Ok(RestoreTarget { walls, spare: None });
         }
         let ahead = template.stays && !needs_its_pids(&image.manifest);
         if let Some(held) = template.image().filter(|_| ahead) {
             let pid = plan::root_of(&image.manifest)?.pid;
-            let fit = Use { template: held.id, lower: lower.clone(), pid };
+            let fit = SpareKey { template: held.id, lower: lower.clone(), pid };
             if let Some(ground) = self.spares.take(&fit, template) {
                 return Ok(ground);
             }
         }
-        Ok(Ground { walls: self.walls.take(lower)?, spare: None })
+        Ok(RestoreTarget { walls: self.walls.take(lower)?, spare: None })
     }
 
     fn restore_on(
         &self,
-        ground: Ground,
+        ground: RestoreTarget,
         image: &Image,
         template: &Template,
         outside: Vec<OwnedFd>,
+        unsaved: Option<&UnsavedState>,
     ) -> Result<Tree> {
-        let scene = restore::Scene {
-            store: &self.store,
+        let unsaved = unsaved.map(|state| &state.pages);
+        let scene = restore::RestoreContext {
+            pages: PageSource { store: &self.store, unsaved },
             host: &self.host,
             confinement: &self.confinement,
             forks: &self.forks,
@@ -255,7 +300,7 @@ impl Engine {
             let mut templates = vec![park()?];
             // one is enough, if need be
             templates.extend(parking.into_iter().filter_map(|parking| parking.join().ok()?.ok()));
-            Ok(templates)
+            Ok::<_, Error>(templates)
         })?;
         self.parked.insert(image.id, templates);
         Ok(())
@@ -279,7 +324,7 @@ impl Engine {
         keep: impl FnOnce() -> std::result::Result<HashSet<ImageId>, E>,
     ) -> std::result::Result<Collected, E> {
         let collection = self.store.begin_collection();
-        let collected = collection.sweep(&keep()?)?;
+        let collected = collection.sweep(&keep()?).map_err(Error::from)?;
         self.spares.forget_layers(&collected.layers);
         self.walls.forget(&collected.layers);
         Ok(collected)
@@ -298,16 +343,26 @@ impl Engine {
         self.drop_spares();
     }
 
-    /// Lets go of what was forked and read ahead, when memory is short.
+    /// Lets go of what was forked, built and read ahead, when memory is short.
     pub fn drop_spares(&self) {
         self.store.forget_pages();
         self.spares.clear();
+        self.walls.clear();
+    }
+
+    /// Resources that are prepared ahead of requests.
+    pub fn prepared(&self) -> PreparedCounts {
+        PreparedCounts {
+            sandboxes: self.walls.standing(),
+            processes: self.spares.standing(),
+            templates: self.parked.standing(),
+        }
     }
 
     /// Directories an image's mapped files come from, topmost first, as detached mounts, so that
     /// their names in a template are those inside the machine.
     fn roots(&self, image: &Image) -> Result<Vec<OwnedFd>> {
-        let layer = layers::materialize(&self.store, image)?;
+        let layer = stasis_store::layers::materialize(&self.store, image)?;
         let dirs = layer.into_iter().chain(self.root_dirs(&image.manifest.meta.root)?);
         dirs.map(|dir| {
             mount::clone_tree(&dir.to_string_lossy(), false)
@@ -339,15 +394,15 @@ fn texts(paths: impl Iterator<Item = PathBuf>) -> Vec<String> {
     paths.map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
-impl Host {
-    fn probe(lazy: Lazy) -> Result<Host> {
+impl HostFeatures {
+    fn probe(lazy: Lazy) -> Result<HostFeatures> {
         let rlimits = (0..16)
             .map(|resource| process::rlimit_of(0, resource).doing(|| "read own limits".into()))
             .collect::<Result<_>>()?;
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut numbers = release.split(['.', '-']).map(|word| word.parse::<u32>().unwrap_or(0));
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        Ok(Host {
+        Ok(HostFeatures {
             rlimits,
             timer_ids: version >= (6, 15),
             track: probe::has_pagemap_scan(),

@@ -1,8 +1,8 @@
 //! What can go wrong, for three readers: a code for programs, a sentence for people, and the
 //! cause for the log.
 
+use stasis_fault::Injected;
 use std::io;
-use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -12,22 +12,14 @@ pub enum Error {
     Refused { pid: i32, what: String },
     #[error("{doing}: {source}")]
     Io { doing: String, source: io::Error },
-    #[error("image {id}: {source}")]
-    Image { id: String, source: stasis_image::ImageError },
-    #[error("pack {root}: {source}")]
-    Pack { root: String, source: stasis_image::PackError },
+    #[error(transparent)]
+    Store(#[from] stasis_store::Error),
     /// The image cannot come back on this host, or lies.
     #[error("image: {0}")]
     Unfit(String),
     /// A restored process stopped at a step of its program.
     #[error("restore: {step} failed: {source}")]
     Step { step: String, source: io::Error },
-    /// Another program has the store open.
-    #[error("{} is in use by another program: ask that one, or end it first", .0.display())]
-    Busy(PathBuf),
-    /// What an image needs is not known, so nothing may be removed.
-    #[error("image {id} is to be kept and cannot be read, so nothing was removed: {source}")]
-    Keep { id: String, source: Box<Error> },
     /// More than was asked for at most.
     #[error("{0}")]
     TooLarge(String),
@@ -43,12 +35,9 @@ impl Error {
         match self {
             Error::Refused { .. } => "capture.refused",
             Error::Io { .. } => "engine.io",
-            Error::Image { source, .. } => source.code(),
-            Error::Pack { source, .. } => source.code(),
+            Error::Store(error) => error.code(),
             Error::Unfit(_) => "image.unfit",
             Error::Step { .. } => "restore.step",
-            Error::Busy(_) => "store.busy",
-            Error::Keep { .. } => "store.keep",
             Error::TooLarge(_) => "file.too_large",
             Error::Gone => "tree.gone",
         }
@@ -57,24 +46,25 @@ impl Error {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Error::Refused { .. } => "end or close what is named; docs/concepts/state.md has more",
-            Error::Io { .. } => "look at the data directory: its rights, and room on its disk",
-            Error::Image { .. } | Error::Pack { .. } | Error::Keep { .. } => {
-                "`stasis store check` says what is damaged, and mends what it can"
-            }
-            Error::Unfit(_) => "use a host like the one it was made on, or an earlier checkpoint",
-            Error::Step { .. } => {
-                "try again; `stasis doctor` says whether this host lacks something"
-            }
-            Error::Busy(_) => "use the program that has it open, or end it first",
-            Error::TooLarge(_) => "ask for a part of it",
+            Error::Refused { .. } => "close the named resource; see docs/concepts/state.md",
+            Error::Io { .. } => "check the permissions and free space of the data directory",
+            Error::Store(error) => error.hint(),
+            Error::Unfit(_) => "use a host like the one that made it, or an earlier checkpoint",
+            Error::Step { .. } => "try again; `stasis doctor` checks this host",
+            Error::TooLarge(_) => "request a part of it",
             Error::Gone => "try again: the machine is back at its last checkpoint",
         }
     }
 
     /// Whether a file of the store was not there.
     pub fn is_missing(&self) -> bool {
-        matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+        matches!(self, Error::Store(error) if error.is_missing())
+            || matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Whether the system failed, as opposed to what was read.
+    pub fn is_io(&self) -> bool {
+        matches!(self, Error::Io { .. } | Error::Store(stasis_store::Error::Io { .. }))
     }
 
     pub(crate) fn refused(pid: i32, what: impl Into<String>) -> Error {
@@ -82,12 +72,18 @@ impl Error {
     }
 }
 
+impl From<Injected> for Error {
+    fn from(Injected { name, source }: Injected) -> Error {
+        Error::Io { doing: format!("pass {name}"), source }
+    }
+}
+
 /// Adds to an error of the system what was being done.
-pub(crate) trait Doing<T> {
+pub(crate) trait ErrorContext<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T> Doing<T> for io::Result<T> {
+impl<T> ErrorContext<T> for io::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|source| Error::Io { doing: what(), source })
     }

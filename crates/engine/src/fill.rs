@@ -5,27 +5,80 @@
 //!
 //! All are verified before anybody sees them.
 
-use crate::error::{Doing, Result};
-use crate::store::Store;
-use stasis_image::PAGE_SIZE;
-use stasis_image::model::{Manifest, Run};
+use crate::error::{ErrorContext, Result};
+use crate::unsaved::UnsavedPages;
+use stasis_image::model::{Manifest, PageRun};
+use stasis_image::{PAGE_SIZE, PackRoot};
+use stasis_store::{Pack, Store};
 use stasis_sys::memory::ProcessMemory;
 use stasis_sys::{PAGE, libc, uffd};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Where the pages of an image are: in packs, or, while it is being written, in twins as well.
+#[derive(Clone, Copy)]
+pub struct PageSource<'a> {
+    pub store: &'a Store,
+    pub unsaved: Option<&'a Arc<UnsavedPages>>,
+}
+
+impl PageSource<'_> {
+    /// Appends the contents of a run. What comes from a pack is verified.
+    fn gather(
+        &self,
+        manifest: &Manifest,
+        run: &PageRun,
+        all: &mut Vec<u8>,
+        again: bool,
+    ) -> Result<()> {
+        let root = manifest.meta.packs[run.pack as usize].root;
+        let at = all.len();
+        all.resize(at + run.count as usize * PAGE_SIZE, 0);
+        match self.unsaved.filter(|unsaved| unsaved.has(root)) {
+            Some(unsaved) => unsaved.read(root, run.slot, &mut all[at..]),
+            None => Ok(self.store.read_pages(root, run.slot, &mut all[at..], again)?),
+        }
+    }
+
+    /// One of the packs of an image, for a thread of its own.
+    pub fn pack(&self, root: PackRoot) -> Result<FillPack> {
+        match self.unsaved.filter(|unsaved| unsaved.has(root)) {
+            Some(unsaved) => Ok(FillPack::Unsaved(unsaved.clone(), root)),
+            None => Ok(FillPack::Saved(self.store.pack(root)?)),
+        }
+    }
+}
+
+/// A pack that memory is filled from on demand.
+pub enum FillPack {
+    Saved(Arc<Pack>),
+    Unsaved(Arc<UnsavedPages>, PackRoot),
+}
+
+impl FillPack {
+    pub fn read(&self, slot: u64, bytes: &mut [u8]) -> Result<()> {
+        match self {
+            FillPack::Unsaved(unsaved, root) => unsaved.read(*root, slot, bytes),
+            FillPack::Saved(pack) => Ok(pack.read(slot, bytes).map_err(|source| {
+                stasis_store::Error::Pack { root: pack.root().to_string(), source }
+            })?),
+        }
+    }
+}
 
 /// Whether reading pages takes so long that something else should be done meanwhile.
-pub fn is_much(fills: &[Run]) -> bool {
+pub fn is_much(fills: &[PageRun]) -> bool {
     const MUCH: u64 = 1 << 20;
     fills.iter().map(|run| u64::from(run.count) * PAGE).sum::<u64>() >= MUCH
 }
 
 /// Writes pages for a clone to read, verified, one after another.
 pub fn write_fills(
-    store: &Store,
+    source: PageSource,
     manifest: &Manifest,
-    fills: &[Run],
+    fills: &[PageRun],
     mut file: &File,
 ) -> Result<()> {
     /// How much is gathered before it is written.
@@ -33,7 +86,7 @@ pub fn write_fills(
     let doing = || "write a fill file".to_owned();
     let mut gathered = Vec::new();
     for run in fills {
-        gather(store, manifest, run, &mut gathered, false)?;
+        source.gather(manifest, run, &mut gathered, false)?;
         if gathered.len() >= PIECE {
             file.write_all(&gathered).doing(doing)?;
             gathered.clear();
@@ -42,25 +95,11 @@ pub fn write_fills(
     file.write_all(&gathered).doing(doing)
 }
 
-/// Appends the contents of a run, verified.
-fn gather(
-    store: &Store,
-    manifest: &Manifest,
-    run: &Run,
-    all: &mut Vec<u8>,
-    again: bool,
-) -> Result<()> {
-    let root = manifest.meta.packs[run.pack as usize].root;
-    let at = all.len();
-    all.resize(at + run.count as usize * PAGE_SIZE, 0);
-    store.read_pages(root, run.slot, &mut all[at..], again)
-}
-
 /// Does something while the pages to install are read: forking a template takes as long.
 pub fn while_reading<T>(
-    store: &Store,
+    source: PageSource,
     manifest: &Manifest,
-    installs: &[Run],
+    installs: &[PageRun],
     something: impl FnOnce() -> Result<T>,
 ) -> Result<(T, Vec<u8>)> {
     if installs.is_empty() {
@@ -72,7 +111,7 @@ pub fn while_reading<T>(
     let read = || -> Result<Vec<u8>> {
         let mut all = Vec::with_capacity(size as usize);
         let again = size <= LITTLE;
-        installs.iter().try_for_each(|run| gather(store, manifest, run, &mut all, again))?;
+        installs.iter().try_for_each(|run| source.gather(manifest, run, &mut all, again))?;
         Ok(all)
     };
     std::thread::scope(|scope| {
@@ -86,7 +125,7 @@ pub fn while_reading<T>(
 
 /// Puts pages in their places in a clone, which gave back what was there. They are protected as the
 /// rest is: the clone may be done with that already.
-pub fn install(pid: i32, uffd: &OwnedFd, installs: &[Run], pages: &[u8]) -> Result<()> {
+pub fn install(pid: i32, uffd: &OwnedFd, installs: &[PageRun], pages: &[u8]) -> Result<()> {
     let mut rest = pages;
     for run in installs {
         let (mut bytes, after) = rest.split_at(run.count as usize * PAGE_SIZE);

@@ -4,11 +4,10 @@
 //! verified and in address order, to one new pack: restores read one file again, and the old packs
 //! can go when nobody else refers to them. The content, and so what is restored, is the same.
 
-use crate::capture::{Finished, Sink};
 use crate::error::Result;
-use crate::layers::write_runs;
-use crate::store::{Image, Store};
 use stasis_image::model::*;
+use stasis_store::layers::write_runs;
+use stasis_store::{FinishedPacks, Image, Sink, Store};
 
 pub fn flatten(store: &Store, image: &Image) -> Result<Image> {
     let old = &*image.manifest;
@@ -21,19 +20,19 @@ pub fn flatten(store: &Store, image: &Image) -> Result<Image> {
         segment.runs = copy(store, old, &segment.runs, &mut sink)?;
     }
     for entry in &mut new.files.entries {
-        if let FileKind::Regular { runs, .. } = &mut entry.kind {
+        if let FileEntryKind::Regular { runs, .. } = &mut entry.kind {
             *runs = copy(store, old, runs, &mut sink)?;
         }
     }
-    let Finished { packs, held } = sink.finish()?;
+    let FinishedPacks { packs, held } = sink.finish()?;
     new.meta.packs = packs;
     new.meta.parent = Some(image.id);
-    let image = store.write_image(new);
+    let image = store.write_image(new)?;
     drop(held);
-    image
+    Ok(image)
 }
 
-fn copy(store: &Store, old: &Manifest, runs: &[Run], sink: &mut Sink) -> Result<Vec<Run>> {
+fn copy(store: &Store, old: &Manifest, runs: &[PageRun], sink: &mut Sink) -> Result<Vec<PageRun>> {
     let mut copied = Vec::new();
     write_runs(store, old, runs, |page, bytes| sink.keep(page, bytes, |_| None, &mut copied))?;
     Ok(copied)

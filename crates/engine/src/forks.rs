@@ -13,14 +13,15 @@
 //! by then most have ended or started another program. If a userfaultfd cannot be taken, the fork
 //! waits, and it is tried again; when the engine ends, the kernel lets all go.
 
-use crate::error::{Doing, Result};
-use stasis_sys::uffd::{self, Event};
+use crate::error::{ErrorContext, Result};
+use parking_lot::{Mutex, MutexGuard};
+use stasis_sys::uffd::{self, UffdEvent};
 use stasis_sys::{fds, libc};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ impl Drop for Forks {
 
 impl Shared {
     fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.watched.lock()
     }
 
     fn watch(&self, uffd: OwnedFd) -> io::Result<Arc<OwnedFd>> {
@@ -117,7 +118,7 @@ impl Shared {
     /// Takes the userfaultfds of a process's new children, whose own forks are watched in turn.
     fn take(&self, forker: &OwnedFd, held: &mut VecDeque<Arc<OwnedFd>>) -> io::Result<()> {
         while let Some(event) = uffd::read_event(forker.as_fd())? {
-            if let Event::Fork { fd } = event {
+            if let UffdEvent::Fork { fd } = event {
                 held.push_back(self.watch(fds::inherited(fd))?);
             }
         }

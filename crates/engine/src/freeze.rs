@@ -12,22 +12,22 @@
 
 mod look;
 
-use crate::error::{Doing, Error, Result};
-use crate::inject::{Site, TRACED};
+use crate::error::{Error, ErrorContext, Result};
+use crate::inject::{InjectionSite, TRACED};
 use crate::jobs;
-use crate::proc::{self, Stat, Status};
+use crate::proc::{self, ProcStatus, Stat};
 use crate::rseq;
 use crate::walls::Walls;
-use look::Looked;
+use look::TaskScan;
 use stasis_spawner::layout;
 use stasis_sys::alarm::Alarm;
 use stasis_sys::arch::UserRegs;
 use stasis_sys::memory::ProcessMemory;
-use stasis_sys::ptrace::{self, Stop};
+use stasis_sys::ptrace::{self, StopReason};
 use stasis_sys::{libc, process};
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A stopped tree.
 pub struct Frozen {
@@ -40,7 +40,7 @@ pub struct FrozenProcess {
     /// In the machine's.
     pub own_pid: i32,
     pub stat: Stat,
-    pub status: Status,
+    pub status: ProcStatus,
     /// `None` for a zombie.
     pub live: Option<FrozenLive>,
 }
@@ -49,7 +49,7 @@ pub struct FrozenLive {
     /// The leader first.
     pub threads: Vec<FrozenThread>,
     pub memory: ProcessMemory,
-    pub site: Site,
+    pub site: InjectionSite,
     /// The signal that stopped it, when job control did.
     pub stopped: Option<i32>,
 }
@@ -58,14 +58,17 @@ pub struct FrozenThread {
     pub tid: i32,
     pub own_tid: i32,
     pub regs: UserRegs,
-    pub status: Status,
-    pub rseq: Option<rseq::Area>,
+    pub status: ProcStatus,
+    pub rseq: Option<rseq::RseqArea>,
     stopped: Option<i32>,
 }
 
 /// A tree that does not stand still in this time is not captured: a thread waits in a call that
 /// nothing interrupts, or new processes come faster than they can be stopped.
 const LIMIT: Duration = Duration::from_secs(5);
+/// A process that stands still must have told its state by then, all its threads together, files
+/// without a name among it.
+const TELL_LIMIT: Duration = Duration::from_secs(120);
 /// How long a thread that job control had stopped may take to stop again; it may be killed instead.
 const STAND_LIMIT: Duration = Duration::from_millis(100);
 
@@ -158,9 +161,9 @@ impl Frozen {
             }
             rounds += 1;
             queue = match frozen.look(walls, &seen)? {
-                Looked::Whole => break,
-                Looked::Strangers(tops) => tops,
-                Looked::Changed => return Ok(None),
+                TaskScan::Whole => break,
+                TaskScan::Strangers(tops) => tops,
+                TaskScan::Changed => return Ok(None),
             };
             if alarm.is_over() {
                 return Err(Error::refused(0, restless()));
@@ -197,7 +200,11 @@ impl Frozen {
 
 impl FrozenProcess {
     fn read(pid: i32, live: Option<FrozenLive>) -> Result<FrozenProcess> {
-        let status = Status::parse(&proc::read_text(pid, "status")?);
+        let leader = live.as_ref().and_then(|live| live.threads.first());
+        let status = match leader {
+            Some(leader) => leader.status.clone(),
+            None => ProcStatus::parse(&proc::read_text(pid, "status")?),
+        };
         let stat = Stat::parse(&proc::read_text(pid, "stat")?);
         let stat = stat.ok_or_else(|| Error::refused(pid, "its stat file is unreadable"))?;
         let own_pid = status.innermost("NSpid").unwrap_or(0);
@@ -286,7 +293,7 @@ fn traced(pid: i32) -> String {
 /// The thread that traces another; 0 for none.
 fn tracer(tid: i32) -> i32 {
     let text = proc::read_text(tid, "status").unwrap_or_default();
-    Status::parse(&text).number("TracerPid").unwrap_or(0) as i32
+    ProcStatus::parse(&text).number("TracerPid").unwrap_or(0) as i32
 }
 
 /// False when a process whose first thread has ended is a zombie. While it is ending its other
@@ -335,14 +342,22 @@ fn stand(tid: i32, alarm: &Alarm) -> std::io::Result<Option<i32>> {
 fn stop(tid: i32, alarm: &Alarm) -> std::io::Result<Option<i32>> {
     loop {
         match ptrace::wait_stop(tid, alarm)? {
-            Stop::Interrupted => return Ok(None),
-            Stop::Group(signal) => return Ok(Some(signal)),
-            // it takes its signal first; our request is still pending and stops it right after
-            Stop::Signal(signal) => ptrace::resume(tid, signal)?,
-            Stop::Event(_) => ptrace::resume(tid, 0)?,
-            Stop::Gone(_) => return Err(std::io::Error::other("the thread ended")),
+            StopReason::Interrupted => return Ok(None),
+            StopReason::Group(signal) => return Ok(Some(signal)),
+            // it takes its signal first, and stops right after
+            StopReason::Signal(signal) => on_to_stop(tid, signal)?,
+            StopReason::Event(_) => on_to_stop(tid, 0)?,
+            StopReason::Gone(_) => return Err(std::io::Error::other("the thread ended")),
         }
     }
+}
+
+/// Lets a thread go on to the stop it was asked for. Any other stop uses up a request that came
+/// before it, so it is asked again, while it stands: one that waits for a thread born stopped
+/// would never come by again.
+fn on_to_stop(tid: i32, signal: i32) -> std::io::Result<()> {
+    ptrace::interrupt(tid)?;
+    ptrace::resume(tid, signal)
 }
 
 fn look_at(pid: i32, seized: &[Seized], sealed: bool) -> Result<FrozenLive> {
@@ -351,10 +366,10 @@ fn look_at(pid: i32, seized: &[Seized], sealed: bool) -> Result<FrozenLive> {
         .iter()
         .map(|(tid, stopped)| {
             let regs = settled_regs(*tid).doing(|| format!("read registers of thread {tid}"))?;
-            let status = Status::parse(&proc::read_text(pid, &format!("task/{tid}/status"))?);
+            let status = ProcStatus::parse(&proc::read_text(pid, &format!("task/{tid}/status"))?);
             let own_tid = status.innermost("NSpid").unwrap_or(0);
             check_no_trap(pid, &status)?;
-            let rseq = rseq::Area::of(*tid).doing(|| format!("read rseq of thread {tid}"))?;
+            let rseq = rseq::RseqArea::of(*tid).doing(|| format!("read rseq of thread {tid}"))?;
             Ok(FrozenThread { tid: *tid, own_tid, regs, status, rseq, stopped: *stopped })
         })
         .collect::<Result<Vec<_>>>()?;
@@ -362,22 +377,23 @@ fn look_at(pid: i32, seized: &[Seized], sealed: bool) -> Result<FrozenLive> {
     if threads.first().is_none_or(|leader| leader.tid != pid) {
         return Err(Error::refused(pid, "its first thread has ended while others run on"));
     }
-    let areas: Vec<rseq::Area> = threads.iter().filter_map(|thread| thread.rseq).collect();
+    let areas: Vec<rseq::RseqArea> = threads.iter().filter_map(|thread| thread.rseq).collect();
     let own_filters = threads.iter().any(|thread| has_own_filters(&thread.status, sealed));
-    let site = Site::find(pid, &memory, &threads[0].regs, &areas)?.under(own_filters);
+    let site = InjectionSite::find(pid, &memory, &threads[0].regs, &areas)?.under(own_filters);
+    let site = site.until(Instant::now() + TELL_LIMIT);
     let stopped = threads.iter().find_map(|thread| thread.stopped);
     Ok(FrozenLive { threads, memory, site, stopped })
 }
 
 /// Whether a thread is under filters that may refuse our calls: the machine's own refuses none.
-fn has_own_filters(status: &Status, sealed: bool) -> bool {
+fn has_own_filters(status: &ProcStatus, sealed: bool) -> bool {
     let filtered = status.number("Seccomp").unwrap_or(0) != 0;
     filtered && !(sealed && status.number("Seccomp_filters") == Some(1))
 }
 
 /// Calls are injected one step at a time, and the end of a step is a SIGTRAP: one that is waiting
 /// to be taken would be taken for it.
-fn check_no_trap(pid: i32, status: &Status) -> Result<()> {
+fn check_no_trap(pid: i32, status: &ProcStatus) -> Result<()> {
     const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
     let pending = ["SigPnd", "ShdPnd"].iter().filter_map(|key| status.hex(key));
     if pending.fold(0, |all, set| all | set) & TRAP != 0 {

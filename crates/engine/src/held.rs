@@ -5,13 +5,13 @@
 //! is mounted, each with its [`Origin`]; opening them for writing would copy them there anyway.
 //! Where the origin is gone, or of another host, the file stays in the layer and has a new number.
 
-use crate::error::{Doing, Result};
-use crate::layers::{OPAQUE, set_attributes};
-use crate::origin::{ATTRIBUTE, Origin};
-use crate::store::{Image, Store};
+use crate::error::{ErrorContext, Result};
 use bstr::ByteSlice;
 use stasis_image::model::*;
-use stasis_sys::trees::{self, Below};
+use stasis_store::layers::{OPAQUE, set_attributes};
+use stasis_store::origin::{ATTRIBUTE, Origin};
+use stasis_store::{Image, Store};
+use stasis_sys::trees::{self, PathsBelow};
 use stasis_sys::{below, files as sysfiles};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 const IMPURE: &str = "trusted.overlay.impure";
 
 /// What is to be laid out in a new upper directory.
-pub struct Held<'a> {
+pub struct HeldFiles<'a> {
     layer: &'a Path,
     files: Vec<(&'a FileEntry, Origin)>,
     /// Everything on the way to them, parents first.
@@ -36,7 +36,7 @@ pub fn find<'a>(
     image: &'a Image,
     layer: Option<&'a Path>,
     root: &[PathBuf],
-) -> Option<Held<'a>> {
+) -> Option<HeldFiles<'a>> {
     let tree = &image.manifest.files;
     let layer = layer.filter(|_| !tree.held.is_empty())?;
     let entries: BTreeMap<&[u8], &FileEntry> =
@@ -57,7 +57,7 @@ pub fn find<'a>(
         above.filter_map(|path| entries.get(path).copied()).collect();
     directories.sort_by(|a, b| a.path.cmp(&b.path));
     directories.dedup_by(|a, b| a.path == b.path);
-    (!files.is_empty()).then_some(Held { layer, files, directories })
+    (!files.is_empty()).then_some(HeldFiles { layer, files, directories })
 }
 
 /// The directories a path leads through.
@@ -65,11 +65,11 @@ fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.find_iter("/").map(|end| &path[..end])
 }
 
-impl Held<'_> {
+impl HeldFiles<'_> {
     /// Lays them out in an empty directory. Everything on the way is made here, and what an image
     /// says was checked: each path leads through directories, to a file.
     pub fn place(&self, upper: &Path) -> Result<()> {
-        let open = |dir: &Path| Below::open(dir).doing(|| format!("open {}", dir.display()));
+        let open = |dir: &Path| PathsBelow::open(dir).doing(|| format!("open {}", dir.display()));
         let (mut below, mut layer) = (open(upper)?, open(self.layer)?);
         for dir in &self.directories {
             let made = below.slot(&dir.path).and_then(std::fs::create_dir);

@@ -4,7 +4,7 @@
 //! A file is the same if its size and time of change are. Looked at as the restored process will
 //! find it: below its machine's root, or, for a template, below the directories it comes from.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use stasis_image::model::*;
 use stasis_sys::{files as sysfiles, libc};
 use std::collections::HashSet;
@@ -49,7 +49,7 @@ pub fn check(manifest: &Manifest, root: i32, held: &[MappedFile], init: i32) -> 
     Ok(())
 }
 
-fn files_of(live: &Live) -> impl Iterator<Item = u32> {
+fn files_of(live: &LiveProcess) -> impl Iterator<Item = u32> {
     live.vmas.iter().filter_map(Vma::file).chain([live.exe])
 }
 

@@ -14,14 +14,20 @@
 //!   its stops    count only where we put them, and for the reason we expect
 //!   its time     is bounded: one that does not come back is fetched, or killed
 
-use crate::error::{Doing, Error, Result};
+mod site;
+#[cfg(test)]
+mod tests;
+
+pub use site::{InjectionSite, holds_interpreter, own_instruction};
+
+use crate::error::{Error, ErrorContext, Result};
 use crate::rseq;
 use stasis_spawner::layout;
 use stasis_spawner::program::Program;
 use stasis_sys::alarm::Alarm;
 use stasis_sys::arch::{self, UserRegs};
-use stasis_sys::memory::{ProcessMemory, Vmas};
-use stasis_sys::ptrace::{self, Stop};
+use stasis_sys::memory::ProcessMemory;
+use stasis_sys::ptrace::{self, StopReason};
 use stasis_sys::{PAGE, libc, process};
 use std::io;
 use std::time::Duration;
@@ -41,60 +47,6 @@ pub const TRACED: u64 = ptrace::OPT_TRACECLONE | ptrace::OPT_TRACEFORK | ptrace:
 /// Those of a copy that we made: if we die it must not run on, as a second one of its kind.
 pub const COPY: u64 = TRACED | ptrace::OPT_EXITKILL;
 
-/// Where a process can be made to call, and memory it can pass.
-#[derive(Debug, Clone, Copy)]
-pub struct Site {
-    instruction: u64,
-    scratch: u64,
-    /// Our interpreter is there, unchanged: several calls can be made at one go.
-    interpreter: bool,
-    /// The program has filters of its own, which may refuse our calls.
-    suspend: bool,
-}
-
-impl Site {
-    /// Finds a site in a stopped process, given one of its threads' registers and the rseq areas of
-    /// all: what we write must not be where the kernel looks for a sequence.
-    pub fn find(
-        pid: i32,
-        memory: &ProcessMemory,
-        regs: &UserRegs,
-        areas: &[rseq::Area],
-    ) -> Result<Site> {
-        let vmas = Vmas::open(pid).doing(|| format!("open the mappings of {pid}"))?;
-        let runs =
-            |address: &u64| vmas.at(*address).is_some_and(|vma| vma.executable && !vma.shared);
-        let instruction = interpreter_site(memory)
-            .filter(runs)
-            .or_else(|| at(memory, regs.rip.wrapping_sub(2)).filter(runs))
-            .or_else(|| vdso_site(pid, memory).filter(runs))
-            .or_else(|| mapped_site(pid, memory))
-            .ok_or_else(|| Error::refused(pid, "no system call instruction to borrow"))?;
-        let is_free = |page: &u64| !areas.iter().any(|area| area.touches(*page, PAGE));
-        let stack = regs.rsp & !(PAGE - 1);
-        // a write from outside would succeed where one by the process itself would not
-        let usable = vmas.at(stack).is_some_and(|vma| vma.writable && !vma.shared);
-        let scratch = Some(stack).filter(is_free).filter(|_| usable);
-        let scratch = scratch
-            .or_else(|| writable_page(pid, is_free))
-            .ok_or_else(|| Error::refused(pid, "no writable memory to borrow"))?;
-        let interpreter = runs(&layout::CODE) && holds_interpreter(memory);
-        Ok(Site { instruction, scratch, interpreter, suspend: false })
-    }
-
-    /// The same in a process with filters of its own, or without.
-    pub fn under(self, own_filters: bool) -> Site {
-        Site { suspend: own_filters, ..self }
-    }
-}
-
-/// Whether the interpreter is where it belongs, unchanged.
-pub fn holds_interpreter(memory: &ProcessMemory) -> bool {
-    let code = arch::interpreter_code();
-    let mut bytes = vec![0; code.len()];
-    memory.read(layout::CODE, &mut bytes).is_ok() && bytes == code
-}
-
 /// Puts the interpreter into a new program, where restored ones have it.
 pub fn install_interpreter(injector: &mut Injector) -> Result<()> {
     let prot = (libc::PROT_READ | libc::PROT_EXEC) as u64;
@@ -107,56 +59,10 @@ pub fn install_interpreter(injector: &mut Injector) -> Result<()> {
         .doing(|| "put the interpreter into a new program".into())
 }
 
-fn at(memory: &ProcessMemory, address: u64) -> Option<u64> {
-    let mut bytes = [0; 2];
-    memory.read(address, &mut bytes).ok()?;
-    (bytes == SYSCALL).then_some(address)
-}
-
-/// Our own page, in a process that was restored.
-fn interpreter_site(memory: &ProcessMemory) -> Option<u64> {
-    at(memory, own_instruction())
-}
-
-/// Where our interpreter makes its calls.
-pub fn own_instruction() -> u64 {
-    let offset = arch::interpreter_code().windows(2).position(|pair| pair == SYSCALL);
-    layout::CODE + offset.expect("the interpreter makes system calls") as u64
-}
-
-fn vdso_site(pid: i32, memory: &ProcessMemory) -> Option<u64> {
-    let auxv = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
-    let words: Vec<u64> =
-        auxv.chunks_exact(8).map(|w| u64::from_ne_bytes(w.try_into().expect("8"))).collect();
-    let base =
-        words.chunks_exact(2).find(|pair| pair[0] == 33 || (pair[0] == 1 && pair[1] != 0))?;
-    search(memory, base[1], 2 * PAGE)
-}
-
-fn mapped_site(pid: i32, memory: &ProcessMemory) -> Option<u64> {
-    let maps = crate::proc::parse_maps(&crate::proc::read_text(pid, "maps").ok()?)?;
-    maps.iter()
-        .filter(|map| map.prot & 5 == 5 && !map.shared)
-        .find_map(|map| search(memory, map.start, (map.end - map.start).min(4 << 20)))
-}
-
-fn search(memory: &ProcessMemory, start: u64, len: u64) -> Option<u64> {
-    let mut bytes = vec![0; len as usize];
-    memory.read(start, &mut bytes).ok()?;
-    let offset = bytes.windows(2).position(|pair| pair == SYSCALL)?;
-    Some(start + offset as u64)
-}
-
-fn writable_page(pid: i32, is_free: impl Fn(&u64) -> bool) -> Option<u64> {
-    let maps = crate::proc::parse_maps(&crate::proc::read_text(pid, "maps").ok()?)?;
-    let writable = maps.iter().filter(|map| map.prot & 3 == 3 && !map.shared);
-    writable.map(|map| map.start).find(is_free)
-}
-
 /// One thread under injection. `finish` (or drop) puts everything back.
 pub struct Injector<'a> {
     tid: i32,
-    site: Site,
+    site: InjectionSite,
     memory: &'a ProcessMemory,
     /// Its options while it does nothing for us.
     options: u64,
@@ -188,28 +94,36 @@ impl End {
 }
 
 impl<'a> Injector<'a> {
-    pub fn new(tid: i32, memory: &'a ProcessMemory, site: Site) -> Result<Injector<'a>> {
+    pub fn new(tid: i32, memory: &'a ProcessMemory, site: InjectionSite) -> Result<Injector<'a>> {
         Injector::with(tid, memory, site, TRACED, LIMIT)
     }
 
     /// In a copy that the engine made.
-    pub fn of_copy(tid: i32, memory: &'a ProcessMemory, site: Site) -> Result<Injector<'a>> {
+    pub fn of_copy(
+        tid: i32,
+        memory: &'a ProcessMemory,
+        site: InjectionSite,
+    ) -> Result<Injector<'a>> {
         Injector::with(tid, memory, site, COPY, LIMIT)
     }
 
     fn with(
         tid: i32,
         memory: &'a ProcessMemory,
-        site: Site,
+        site: InjectionSite,
         options: u64,
         limit: Duration,
     ) -> Result<Injector<'a>> {
         let doing = || format!("prepare thread {tid}");
         // nobody runs who could change it from here on
-        let intact = at(memory, site.instruction).is_some()
+        let intact = site::at(memory, site.instruction).is_some()
             && (!site.interpreter || holds_interpreter(memory));
         if !intact {
             return Err(Error::refused(tid, "the code for our calls was changed"));
+        }
+        let limit = site.left(limit);
+        if limit.is_zero() {
+            return Err(Error::refused(tid, "its processes take too long to tell their state"));
         }
         let alarm = Alarm::set(limit).doing(doing)?;
         let saved_regs = ptrace::regs(tid).doing(doing)?;
@@ -238,7 +152,7 @@ impl<'a> Injector<'a> {
     /// suspended while a thread can be sent elsewhere.
     fn suspend_filters(&self) -> Result<()> {
         let doing = || format!("read rseq of thread {}", self.tid);
-        let area = rseq::Area::of(self.tid).doing(doing)?;
+        let area = rseq::RseqArea::of(self.tid).doing(doing)?;
         let pointer = area.map_or(Ok(0), |area| area.pointer(self.memory)).doing(doing)?;
         if pointer != 0 {
             return Err(Error::refused(self.tid, "it is in a restartable sequence"));
@@ -325,7 +239,7 @@ impl<'a> Injector<'a> {
     pub fn clone(&mut self, what: &str, flags: u64) -> Result<i32> {
         self.start(libc::SYS_clone, [flags, 0, 0, 0, 0, 0])?;
         let stop = self.wait(ptrace::step)?;
-        if !matches!(stop, Stop::Event(_)) {
+        if !matches!(stop, StopReason::Event(_)) {
             let source = io::Error::from_raw_os_error(-self.end_of_call(stop)? as i32);
             return Err(Error::Io { doing: what.to_owned(), source });
         }
@@ -335,8 +249,8 @@ impl<'a> Injector<'a> {
             let stop = self.wait(ptrace::step)?;
             self.end_of_call(stop)?;
             match ptrace::wait_stop(child, &self.alarm).doing(|| what.to_owned())? {
-                Stop::Interrupted => Ok(()),
-                Stop::Gone(_) => Err(Error::Gone),
+                StopReason::Interrupted => Ok(()),
+                StopReason::Gone(_) => Err(Error::Gone),
                 other => Err(Error::refused(child, format!("a copy stopped for {other:?}"))),
             }
         };
@@ -360,14 +274,16 @@ impl<'a> Injector<'a> {
     /// Waits for the end of what was started. A thread that job control had stopped reports that
     /// once more before it runs, and so does one that stopped for something else a moment before
     /// it was interrupted; both are sent on by `again`.
-    fn wait(&self, again: fn(i32) -> io::Result<()>) -> Result<Stop> {
+    fn wait(&self, again: fn(i32) -> io::Result<()>) -> Result<StopReason> {
         let doing = || format!("wait for thread {}", self.tid);
         loop {
             match ptrace::wait_stop(self.tid, &self.alarm) {
-                Ok(Stop::Group(_) | Stop::Interrupted) if self.alarm.is_over() => {
+                Ok(StopReason::Group(_) | StopReason::Interrupted) if self.alarm.is_over() => {
                     return Err(self.late());
                 }
-                Ok(Stop::Group(_) | Stop::Interrupted) => again(self.tid).doing(doing)?,
+                Ok(StopReason::Group(_) | StopReason::Interrupted) => {
+                    again(self.tid).doing(doing)?
+                }
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(self.fetch()),
                 stop => return stop.doing(doing),
             }
@@ -377,7 +293,7 @@ impl<'a> Injector<'a> {
     /// Gets a thread back that did not come by itself. One that cannot be had is killed: it would
     /// go on with what we began in its name.
     fn fetch(&self) -> Error {
-        let fetch = || -> io::Result<Stop> {
+        let fetch = || -> io::Result<StopReason> {
             ptrace::interrupt(self.tid)?;
             ptrace::wait_stop(self.tid, &Alarm::set(FETCH_LIMIT)?)
         };
@@ -392,18 +308,18 @@ impl<'a> Injector<'a> {
     }
 
     /// The result of a call that was stepped over.
-    fn end_of_call(&self, stop: Stop) -> Result<i64> {
+    fn end_of_call(&self, stop: StopReason) -> Result<i64> {
         let after = self.site.instruction + SYSCALL.len() as u64;
         self.check_end(stop, End::Step, after).map(|regs| regs.rax as i64)
     }
 
     /// The registers of a thread that stopped where and why it should have. A signal of the
     /// program's own is put back to be taken later, and the capture is given up.
-    fn check_end(&self, stop: Stop, end: End, rip: u64) -> Result<UserRegs> {
+    fn check_end(&self, stop: StopReason, end: End, rip: u64) -> Result<UserRegs> {
         let doing = || format!("look at thread {}", self.tid);
         let signal = match stop {
-            Stop::Signal(signal) => signal,
-            Stop::Gone(_) => return Err(Error::Gone),
+            StopReason::Signal(signal) => signal,
+            StopReason::Gone(_) => return Err(Error::Gone),
             other => {
                 let what = format!("it stopped for {other:?} during a call");
                 return Err(Error::refused(self.tid, what));
@@ -475,60 +391,8 @@ pub fn end(pid: i32) {
     let _ = process::kill(pid, libc::SIGKILL);
     let Ok(alarm) = Alarm::set(LIMIT) else { return };
     while let Ok(stop) = ptrace::wait_stop(pid, &alarm) {
-        if matches!(stop, Stop::Gone(_)) {
+        if matches!(stop, StopReason::Gone(_)) {
             break;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::{Child, Command};
-
-    /// A process of our own that stands still.
-    fn stopped() -> (Child, ProcessMemory, Site) {
-        let child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let pid = child.id() as i32;
-        ptrace::seize(pid, TRACED).unwrap();
-        ptrace::interrupt(pid).unwrap();
-        let stop = ptrace::wait_stop(pid, &Alarm::set(LIMIT).unwrap()).unwrap();
-        assert_eq!(stop, Stop::Interrupted);
-        let memory = ProcessMemory::open(pid).unwrap();
-        let site = Site::find(pid, &memory, &ptrace::regs(pid).unwrap(), &[]).unwrap();
-        (child, memory, site)
-    }
-
-    #[test]
-    fn a_call_that_does_not_end_is_given_up_and_the_thread_put_back() {
-        let (mut child, memory, site) = stopped();
-        let pid = child.id() as i32;
-        let before = ptrace::regs(pid).unwrap();
-        let limit = Duration::from_millis(50);
-        let mut injector = Injector::with(pid, &memory, site, TRACED, limit).unwrap();
-        let error = injector.call(libc::SYS_pause, [0; 6]).unwrap_err();
-        assert!(error.to_string().contains("did not end"), "{error}");
-        injector.finish().unwrap();
-        let after = ptrace::regs(pid).unwrap();
-        assert_eq!((after.rip, after.rax, after.rsp), (before.rip, before.rax, before.rsp));
-        child.kill().unwrap();
-        end(pid);
-    }
-
-    #[test]
-    fn a_signal_of_the_programs_own_waits_until_it_runs_again() {
-        let (mut child, memory, site) = stopped();
-        let pid = child.id() as i32;
-        process::kill(pid, libc::SIGTRAP).unwrap();
-        let mut injector = Injector::new(pid, &memory, site).unwrap();
-        let error = injector.call(libc::SYS_getpid, [0; 6]).unwrap_err();
-        assert!(error.to_string().contains("a signal came in the way"), "{error}");
-        injector.finish().unwrap();
-        let waiting = ptrace::pending(pid, true).unwrap();
-        let signals: Vec<i32> =
-            waiting.iter().map(|info| i32::from_ne_bytes(info[..4].try_into().unwrap())).collect();
-        assert_eq!(signals, [libc::SIGTRAP]);
-        child.kill().unwrap();
-        end(pid);
     }
 }

@@ -4,9 +4,9 @@
 //! The directory is a descriptor, so it stays what it was if the tree ends meanwhile; what is
 //! written then is lost with the tree.
 
-use crate::disk::Account;
-use crate::error::{Doing, Error, Result};
-use crate::proc::{self, Status};
+use crate::disk::DiskAccount;
+use crate::error::{Error, ErrorContext, Result};
+use crate::proc::{self, ProcStatus};
 use crate::tree::Tree;
 use stasis_sandbox::DiskLimit;
 use stasis_sandbox::disk::DiskUsage;
@@ -16,17 +16,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-pub struct Inside {
+pub struct TreeAccess {
     pub root: OwnedFd,
     /// Ids of the tree's user, in the host's numbering.
     pub uid: u32,
     pub gid: u32,
     init: OwnedFd,
-    disk: Arc<Account>,
+    disk: Arc<DiskAccount>,
 }
 
-impl Inside {
-    /// Ends every process of the tree, whatever its keeper does with it meanwhile.
+impl TreeAccess {
+    /// Ends every process of the tree, also while its owner uses it.
     pub fn end(&self) {
         let _ = process::pidfd_kill(self.init.as_fd(), libc::SIGKILL);
     }
@@ -39,8 +39,8 @@ impl Inside {
 }
 
 impl Tree {
-    pub fn inside(&self) -> Result<Inside> {
-        let status = Status::parse(&proc::read_text(self.root, "status")?);
+    pub fn inside(&self) -> Result<TreeAccess> {
+        let status = ProcStatus::parse(&proc::read_text(self.root, "status")?);
         // the last of the four ids is the one that files are touched with
         let id = |key: &str| status.list(key).last().and_then(|id| u32::try_from(*id).ok());
         let (uid, gid) = id("Uid").zip(id("Gid")).ok_or(Error::Gone)?;
@@ -49,6 +49,6 @@ impl Tree {
         options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
         let root = options.open(path).doing(|| "open the tree's root".into())?;
         let init = self.walls.init.pidfd.try_clone().doing(|| "hold the tree's init".into())?;
-        Ok(Inside { root: root.into(), uid, gid, init, disk: self.walls.disk.clone() })
+        Ok(TreeAccess { root: root.into(), uid, gid, init, disk: self.walls.disk.clone() })
     }
 }

@@ -5,14 +5,14 @@
 //! before it runs, now as the program it is. Filters of the program's own come before that, for all
 //! of its threads at once. If anything fails the tree is ended.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::inject;
 use crate::plan::{self, StoppedThread};
-use crate::proc::{self, Stat, Status};
+use crate::proc::{self, ProcStatus, Stat};
 use stasis_sys::alarm::Alarm;
 use stasis_sys::arch::UserRegs;
 use stasis_sys::libc;
-use stasis_sys::ptrace::{self, Stop};
+use stasis_sys::ptrace::{self, StopReason};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ fn numbers(init: i32) -> Result<HashMap<i32, i32>> {
     let mut processes = proc::children(init)?;
     while let Some(pid) = processes.pop() {
         for tid in proc::threads(pid)? {
-            let status = Status::parse(&proc::read_text(pid, &format!("task/{tid}/status"))?);
+            let status = ProcStatus::parse(&proc::read_text(pid, &format!("task/{tid}/status"))?);
             numbers.extend(status.innermost("NSpid").map(|own| (own, tid)));
         }
         processes.extend(proc::children(pid)?);
@@ -74,7 +74,7 @@ fn load_one(tid: i32, thread: &StoppedThread, alarm: &Alarm) -> std::io::Result<
     let through = if thread.own_filters { ptrace::OPT_SUSPEND_SECCOMP } else { 0 };
     ptrace::seize(tid, through).or_else(|_| ptrace::seize(tid, 0))?;
     match ptrace::wait_stop(tid, alarm)? {
-        Stop::Group(_) => {}
+        StopReason::Group(_) => {}
         other => return Err(unexpected(other)),
     }
     for header in &thread.filters {
@@ -107,14 +107,14 @@ fn call(
     loop {
         ptrace::step(tid)?;
         match ptrace::wait_stop(tid, alarm)? {
-            Stop::Signal(libc::SIGTRAP) => return Ok(()),
+            StopReason::Signal(libc::SIGTRAP) => return Ok(()),
             // it may report once more that it is stopped, before it runs
-            Stop::Group(_) if !alarm.is_over() => {}
+            StopReason::Group(_) if !alarm.is_over() => {}
             other => return Err(unexpected(other)),
         }
     }
 }
 
-fn unexpected(stop: Stop) -> std::io::Error {
+fn unexpected(stop: StopReason) -> std::io::Error {
     std::io::Error::other(format!("it stopped for {stop:?}"))
 }

@@ -9,16 +9,15 @@
 //! all, and a fork is served as long as it lives. If the engine dies, the descriptor that the
 //! machine's init holds keeps faults waiting until the init, too, is gone.
 
-use crate::error::{Doing, Error, Result};
-use crate::store::Pack;
+use crate::error::{Error, ErrorContext, Result};
+use crate::fill::FillPack;
 use stasis_image::PAGE_SIZE;
-use stasis_image::model::Run;
-use stasis_sys::uffd::{self, Event};
+use stasis_image::model::PageRun;
+use stasis_sys::uffd::{self, UffdEvent};
 use stasis_sys::{PAGE, fds, libc, process};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -32,12 +31,12 @@ const QUIET: Duration = Duration::from_millis(1);
 const HEAD_START: Duration = Duration::from_millis(25);
 
 /// Ranges the program wanted in huge pages, which arrive as small ones.
-pub struct HugeWishes {
+pub struct HugePageRanges {
     pub process: OwnedFd,
     pub ranges: Vec<(u64, u64)>,
 }
 
-impl HugeWishes {
+impl HugePageRanges {
     /// Grants what can be granted; the program may have changed its mind meanwhile.
     fn grant(&self) {
         const HUGE: u64 = 2 << 20;
@@ -52,22 +51,22 @@ impl HugeWishes {
 }
 
 /// A tree being filled.
-pub struct Filling {
+pub struct BackgroundFill {
     thread: JoinHandle<Result<()>>,
 }
 
-impl Filling {
+impl BackgroundFill {
     /// Starts filling. `runs` refer to `packs`; `release` makes whoever else holds the
     /// userfaultfd let go of it. If a page cannot be had, the machine behind `init` is ended: it
     /// would wait for it for ever, or find zeros instead.
     pub fn start(
         init: OwnedFd,
         uffd: OwnedFd,
-        runs: Vec<Run>,
-        packs: Vec<Arc<Pack>>,
+        runs: Vec<PageRun>,
+        packs: Vec<FillPack>,
         release: impl FnOnce() + Send + 'static,
-        wishes: HugeWishes,
-    ) -> Result<Filling> {
+        ranges: HugePageRanges,
+    ) -> Result<BackgroundFill> {
         let missing = runs.into_iter().map(|run| (run.page, run)).collect();
         let space = Space { uffd, missing, next: 0, window: AROUND, expected: 0 };
         let filler = Filler { packs, spaces: vec![space], asked: Instant::now() + HEAD_START };
@@ -82,11 +81,11 @@ impl Filling {
                 release();
                 // a capture waits for this, too: a fork of small pages would stop the program for
                 // five times as long, and this one for its own locks on top
-                wishes.grant();
+                ranges.grant();
                 result
             })
             .doing(|| "start a filling thread".into())?;
-        Ok(Filling { thread })
+        Ok(BackgroundFill { thread })
     }
 
     pub fn is_over(&self) -> bool {
@@ -105,7 +104,7 @@ impl Filling {
 struct Space {
     uffd: OwnedFd,
     /// Pages still to come, by first page.
-    missing: BTreeMap<u64, Run>,
+    missing: BTreeMap<u64, PageRun>,
     /// Where filling ahead goes on.
     next: u64,
     /// Pages given for the last fault, and where the next one would go on.
@@ -114,7 +113,7 @@ struct Space {
 }
 
 struct Filler {
-    packs: Vec<Arc<Pack>>,
+    packs: Vec<FillPack>,
     spaces: Vec<Space>,
     /// When something was asked for last.
     asked: Instant,
@@ -174,14 +173,14 @@ fn is_gone(error: &Error) -> bool {
 }
 
 impl Space {
-    fn handle(&mut self, event: Event, packs: &[Arc<Pack>]) -> Result<Option<Space>> {
+    fn handle(&mut self, event: UffdEvent, packs: &[FillPack]) -> Result<Option<Space>> {
         match event {
-            Event::Fault { address } => self.fault(address / PAGE, packs)?,
-            Event::Remove { start, end } | Event::Unmap { start, end } => {
+            UffdEvent::Fault { address } => self.fault(address / PAGE, packs)?,
+            UffdEvent::Remove { start, end } | UffdEvent::Unmap { start, end } => {
                 drop(self.take(start / PAGE, end / PAGE));
             }
-            Event::Remap { from, to, len } => self.moved(from, to, len),
-            Event::Fork { fd } => {
+            UffdEvent::Remap { from, to, len } => self.moved(from, to, len),
+            UffdEvent::Fork { fd } => {
                 return Ok(Some(Space {
                     uffd: fds::inherited(fd),
                     missing: self.missing.clone(),
@@ -190,7 +189,7 @@ impl Space {
                     expected: 0,
                 }));
             }
-            Event::Unknown(kind) => {
+            UffdEvent::Unknown(kind) => {
                 return Err(io::Error::other(format!("an unknown event {kind:#x}")))
                     .doing(|| "fill memory".into());
             }
@@ -199,9 +198,9 @@ impl Space {
     }
 
     /// Removes what is missing between two pages, splitting runs at the edges.
-    fn take(&mut self, first: u64, last: u64) -> Vec<Run> {
+    fn take(&mut self, first: u64, last: u64) -> Vec<PageRun> {
         let from = self.missing.range(..first).next_back().map_or(first, |(page, _)| *page);
-        let touched: Vec<Run> = self
+        let touched: Vec<PageRun> = self
             .missing
             .range(from..last)
             .map(|(_, run)| *run)
@@ -224,7 +223,7 @@ impl Space {
         taken
     }
 
-    fn fault(&mut self, page: u64, packs: &[Arc<Pack>]) -> Result<()> {
+    fn fault(&mut self, page: u64, packs: &[FillPack]) -> Result<()> {
         let holds =
             self.missing.range(..=page).next_back().is_some_and(|(_, run)| run.end() > page);
         if holds {
@@ -253,7 +252,7 @@ impl Space {
         }
     }
 
-    fn fill_ahead(&mut self, packs: &[Arc<Pack>]) -> Result<()> {
+    fn fill_ahead(&mut self, packs: &[FillPack]) -> Result<()> {
         let next = self.missing.range(self.next..).next().or_else(|| self.missing.iter().next());
         let Some((page, _)) = next else { return Ok(()) };
         let first = *page;
@@ -263,12 +262,11 @@ impl Space {
     }
 
     /// Reads, verifies and installs pages. What cannot be installed just now is missing again.
-    fn install(&mut self, wanted: Vec<Run>, packs: &[Arc<Pack>]) -> Result<()> {
+    fn install(&mut self, wanted: Vec<PageRun>, packs: &[FillPack]) -> Result<()> {
         for run in wanted {
             let pack = &packs[run.pack as usize];
             let mut bytes = vec![0; run.count as usize * PAGE_SIZE];
-            pack.read(run.slot, &mut bytes)
-                .map_err(|source| Error::Pack { root: pack.root().to_string(), source })?;
+            pack.read(run.slot, &mut bytes)?;
             let left = self.copy(&run, &bytes)?;
             if let Some(rest) = left {
                 self.missing.insert(rest.page, rest);
@@ -277,8 +275,8 @@ impl Space {
         Ok(())
     }
 
-    /// Installs one run; what is left of it when an event must be heard first.
-    fn copy(&self, run: &Run, bytes: &[u8]) -> Result<Option<Run>> {
+    /// Installs one run. Returns the rest of it if an event must be handled first.
+    fn copy(&self, run: &PageRun, bytes: &[u8]) -> Result<Option<PageRun>> {
         let uffd = self.uffd.as_fd();
         let (mut done, mut most) = (0, bytes.len());
         while done < bytes.len() {
@@ -312,7 +310,7 @@ impl Space {
     fn moved(&mut self, from: u64, to: u64, len: u64) {
         for run in self.take(from / PAGE, (from + len) / PAGE) {
             let page = run.page - from / PAGE + to / PAGE;
-            self.missing.insert(page, Run { page, ..run });
+            self.missing.insert(page, PageRun { page, ..run });
         }
     }
 }

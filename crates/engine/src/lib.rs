@@ -3,8 +3,8 @@
 //!   launch ─► Tree ──capture──► Image ──restore──► Tree, Tree, Tree ...
 //!                                 └─────park─────► template (the hot path of restore)
 //!
-//! `capture` and `plan`/`restore` mirror each other; `store` keeps images; `spawner` is the small
-//! process that forks. See ARCHITECTURE.md for the walk through both.
+//! `capture` and `plan`/`restore` mirror each other; the crate `store` keeps images; `spawner` is
+//! the small process that forks. See ARCHITECTURE.md for the walk through both.
 
 #![forbid(unsafe_code)]
 
@@ -13,59 +13,63 @@ mod clone;
 mod confine;
 mod contents;
 mod disk;
+mod disk_watch;
 mod engine;
 mod error;
-#[doc(hidden)]
-pub mod fault;
+mod fair_queue;
 mod fill;
 mod flatten;
 mod forks;
 mod freeze;
+#[doc(hidden)]
+pub mod fuzzing;
 mod held;
 mod identity;
 mod inject;
 mod inside;
 mod jobs;
-mod layers;
 mod lazy;
 mod objects;
-mod origin;
-mod parked;
 mod plan;
 mod proc;
+mod remains;
 mod restore;
 mod rseq;
 mod sockets;
-mod spares;
+mod spare_pool;
 mod spawner;
-mod store;
 mod sysv;
 mod template;
+mod template_pool;
 mod track;
 mod tree;
 mod tty;
-mod turns;
 mod unlinked;
+mod unsaved;
 mod validate;
 mod vdso;
 mod walls;
 
-pub use capture::{Captured, Counts};
-pub use contents::{Contents, Difference, Entry, EntryKind, plain_path};
-pub use engine::{Config, Engine, Outside};
+pub use capture::Captured;
+pub use contents::{ContentEntry, Contents, Difference, EntryKind, plain_path};
+pub use disk::DiskExcess;
+pub use engine::{Engine, EngineConfig, OutsideFds, PreparedCounts};
 pub use error::{Error, Result};
-pub use inside::Inside;
+pub use fair_queue::FairQueue;
+pub use inside::TreeAccess;
+pub use remains::remains;
 pub use restore::Lazy;
+#[doc(hidden)]
+pub use stasis_fault as fault;
 pub use stasis_image::ImageId;
 pub use stasis_image::{BundleError, BundleHead, PackRoot, SectionKind};
 pub use stasis_sandbox::disk::DiskUsage;
-pub use stasis_sandbox::{DiskLimit, Limits, Usage, WallsConfig};
-pub use stasis_spawner::protocol::{LaunchSpec, Link, User};
-#[doc(hidden)]
-pub use store::fuzzing;
-pub use store::{
-    Checked, Collected, Collection, Damage, Finding, Image, Progress, Reformed, Repair, Scrap,
-    Stats, Store, Usage as Space,
+pub use stasis_sandbox::{CgroupUsage, DiskLimit, ResourceLimits, WallsConfig};
+pub use stasis_spawner::protocol::{LaunchSpec, NetworkLink, User};
+pub use stasis_store::Error as StoreError;
+pub use stasis_store::{
+    CheckProgress, CheckReport, Collected, Collection, Damage, DamageFinding, Image, PageCounts,
+    Repair, RewrittenPack, Stats, Store, StoreUsage, TempFile,
 };
 pub use tree::Tree;
-pub use turns::Turns;
+pub use unsaved::UnsavedState;

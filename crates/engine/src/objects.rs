@@ -4,14 +4,14 @@ mod locks;
 mod pipes;
 mod terminals;
 
-use crate::error::{Doing, Error, Result};
-use crate::layers::write_runs;
+use crate::error::{Error, ErrorContext, Result};
 use crate::sockets;
 use crate::spawner::Init;
-use crate::store::Store;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_spawner::protocol::{InitRequest, ObjectSpec};
+use stasis_store::Store;
+use stasis_store::layers::write_runs;
 use stasis_sys::{fds, libc, socket};
 use std::fs::File;
 use std::io::Write;
@@ -20,13 +20,13 @@ use std::os::unix::fs::FileExt;
 
 /// Descriptors in the order they are sent, and where each object and segment is among them.
 #[derive(Default)]
-pub struct Made {
+pub struct CreatedObjects {
     pub fds: Vec<OwnedFd>,
     pub objects: Vec<Option<usize>>,
     pub segments: Vec<usize>,
 }
 
-impl Made {
+impl CreatedObjects {
     fn push(&mut self, fd: OwnedFd) -> usize {
         self.fds.push(fd);
         self.fds.len() - 1
@@ -44,8 +44,8 @@ pub fn make(
     manifest: &Manifest,
     init: &Init,
     externals: &[OwnedFd],
-) -> Result<Made> {
-    let mut made = Made { fds: Vec::new(), objects: Vec::new(), segments: Vec::new() };
+) -> Result<CreatedObjects> {
+    let mut made = CreatedObjects { fds: Vec::new(), objects: Vec::new(), segments: Vec::new() };
     crate::sysv::make(store, manifest, init)?;
     for segment in &manifest.segments {
         let fd = make_segment(store, manifest, segment)?;
@@ -110,7 +110,7 @@ fn external(externals: &[OwnedFd], slot: u32) -> Result<OwnedFd> {
 }
 
 /// Objects of no namespace, which the engine makes itself; `None` for the others.
-fn local(kind: &ObjectKind, flags: u32, made: &Made) -> Result<Option<OwnedFd>> {
+fn local(kind: &ObjectKind, flags: u32, made: &CreatedObjects) -> Result<Option<OwnedFd>> {
     let doing = || "make a kernel object".to_owned();
     Ok(Some(match kind {
         ObjectKind::Eventfd { count, semaphore } => {
@@ -226,7 +226,7 @@ impl InsideObjects {
         Ok(())
     }
 
-    fn make(self, init: &Init, made: &mut Made) -> Result<()> {
+    fn make(self, init: &Init, made: &mut CreatedObjects) -> Result<()> {
         if self.specs.is_empty() {
             return Ok(());
         }

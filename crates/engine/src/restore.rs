@@ -5,31 +5,34 @@
 //! If any step fails the clone reports which and ends, the walls are dropped with everything in
 //! them, and the error names the step. The image and the template are as they were.
 
-use crate::clone::{Clone, Handed, Inside};
+use crate::clone::{CloneHandover, ProcessClone, SandboxedClone};
 use crate::confine::Confinement;
-use crate::error::{Doing, Error, Result};
-use crate::fault;
-use crate::fill::{install, while_reading};
+use crate::error::{Error, ErrorContext, Result};
+use crate::fill::{PageSource, install, while_reading};
 use crate::forks::Forks;
 use crate::identity;
-use crate::lazy::{Filling, HugeWishes};
-use crate::objects::{self, Made};
-use crate::plan::{self, Built, Confine, Layout, MemoryPlan, Prepared, Purpose, Track, root_of};
-use crate::spawner::{Asked, Init};
-use crate::store::{Image, Store};
-use crate::template::{Held, Template};
+use crate::lazy::{BackgroundFill, HugePageRanges};
+use crate::objects::{self, CreatedObjects};
+use crate::plan::{
+    self, Built, CloneConfinement, ClonePurpose, Layout, MemoryPlan, Prepared, Track, root_of,
+};
+use crate::spawner::{Init, PendingReply};
+use crate::template::{Template, TemplateMemory};
 use crate::track::{self, Tracker};
 use crate::tree::{self, Memo, Tree};
 use crate::walls::Walls;
+use parking_lot::Mutex;
+use stasis_fault as fault;
 use stasis_image::model::*;
 use stasis_spawner::layout;
-use stasis_spawner::protocol::{InitRequest, Order};
+use stasis_spawner::protocol::{CloneOrder, InitRequest};
+use stasis_store::{Image, Store};
 use stasis_sys::process as sysprocess;
 use stasis_sys::{PAGE, libc};
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// When memory is filled on demand.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +51,7 @@ impl Default for Lazy {
 
 /// What kind of host this is, found once.
 #[derive(Clone)]
-pub struct Host {
+pub struct HostFeatures {
     pub rlimits: Vec<(u64, u64)>,
     pub timer_ids: bool,
     pub track: bool,
@@ -58,28 +61,28 @@ pub struct Host {
 }
 
 /// What every restore of an engine has in common.
-pub struct Scene<'a> {
-    pub store: &'a Store,
-    pub host: &'a Host,
+pub struct RestoreContext<'a> {
+    pub pages: PageSource<'a>,
+    pub host: &'a HostFeatures,
     pub confinement: &'a Confinement,
     pub forks: &'a Forks,
 }
 
 /// Where a tree is restored: in walls, perhaps with a clone of the template waiting in them.
-pub struct Ground {
+pub struct RestoreTarget {
     pub walls: Walls,
-    pub spare: Option<Clone>,
+    pub spare: Option<ProcessClone>,
 }
 
 /// Restores an image as a new tree, from a template whose memory is as near as possible.
 pub fn restore(
-    scene: &Scene,
+    scene: &RestoreContext,
     image: &Image,
     template: &Template,
-    Ground { walls, spare }: Ground,
+    RestoreTarget { walls, spare }: RestoreTarget,
     outside: Vec<OwnedFd>,
 ) -> Result<Tree> {
-    let Scene { store, host, confinement, forks } = *scene;
+    let RestoreContext { pages: source, host, confinement, forks } = *scene;
     let (manifest, init) = (&*image.manifest, &walls.init);
     check_fit(host, manifest)?;
     let root = root_of(manifest)?;
@@ -88,7 +91,7 @@ pub fn restore(
     let time = begin_time(init, &manifest.meta.clocks)?;
     let root_plan = template.plan_for(image.id, plan::layout_of(manifest, root.pid, live));
     let time = time.answer()?.pop().ok_or(Error::Gone)?;
-    let made = objects::make(store, manifest, init, &outside)?;
+    let made = objects::make(source.store, manifest, init, &outside)?;
     fault::point("restore.objects")?;
     let high = high_descriptor(manifest);
     let (objects, segments) = made_numbers(&made, high);
@@ -101,7 +104,7 @@ pub fn restore(
         segments: &segments,
         batches: &made.batches(),
         rlimits: &host.rlimits,
-        purpose: Purpose::Run,
+        purpose: ClonePurpose::Run,
         lazy: &lazy,
         track: track(host, template),
         timer_ids: host.timer_ids,
@@ -109,18 +112,30 @@ pub fn restore(
     };
     let built = plan::build(&prepared)?;
     let check = || identity::check(manifest, root.pid, template.layout().files, init.pid);
-    let inside = Inside { time: time.as_fd(), check: &check };
-    let start = || -> Result<(Clone, Option<Arc<OwnedFd>>)> {
-        let mut forked = spare.map_or_else(|| Clone::fork_into(template, &walls, root.pid), Ok)?;
+    let inside = SandboxedClone { time: time.as_fd(), check: &check };
+    let start = || -> Result<(ProcessClone, Option<Arc<OwnedFd>>)> {
+        let mut forked =
+            spare.map_or_else(|| ProcessClone::fork_into(template, &walls, root.pid), Ok)?;
         let inherited = forked.take_inherited().map(|uffd| forks.watch(uffd)).transpose()?;
-        forked.begin(store, manifest, &built, Some(inside), made)?;
+        forked.begin(source, manifest, &built, Some(inside), made)?;
         Ok((forked, inherited))
     };
-    let ((mut clone, inherited), pages) = while_reading(store, manifest, &built.installs, start)?;
+    let ((mut clone, inherited), pages) = while_reading(source, manifest, &built.installs, start)?;
     let given = Given { built: &built, lazy: &lazy, pages: &pages, inherited };
     let memo = give_memory(scene, image, init, &mut clone, given)?;
     fault::point("restore.cloned")?;
     clone.let_go(init, &built)?;
+    restored_tree(clone, walls, image, &outside, memo)
+}
+
+/// The tree of a clone that runs. The image is what its next capture is compared with.
+fn restored_tree(
+    clone: ProcessClone,
+    walls: Walls,
+    image: &Image,
+    outside: &[OwnedFd],
+    memo: Memo,
+) -> Result<Tree> {
     let (pid, pidfd, _) = clone.known()?;
     walls.disk.set_below(image);
     Ok(Tree {
@@ -129,7 +144,7 @@ pub fn restore(
         walls,
         root_name: image.manifest.meta.root.clone(),
         base: Some(image.clone()),
-        externals: tree::externals(&outside)?,
+        externals: tree::externals(outside)?,
         memo: Mutex::new(memo),
     })
 }
@@ -145,30 +160,31 @@ struct Given<'a> {
 
 /// Gives a clone its pages, and starts to track or to fill it, until it is ready.
 fn give_memory(
-    scene: &Scene,
+    scene: &RestoreContext,
     image: &Image,
     init: &Init,
-    clone: &mut Clone,
+    clone: &mut ProcessClone,
     Given { built, lazy, pages, inherited }: Given,
 ) -> Result<Memo> {
     let tracker = if lazy.is_empty() { Tracker::new } else { Tracker::later };
     let mut memo = Memo { last: Some(image.clone()), ..Memo::default() };
+    memo.unsaved = scene.pages.unsaved.cloned();
     memo.tracker = inherited.clone().map(tracker);
     while let Some(handed) = clone.next(built)? {
         match handed {
-            Handed::Memory => {
+            CloneHandover::Memory => {
                 let uffd = inherited.as_ref().ok_or(Error::Gone)?;
                 track::register(uffd.as_fd(), &built.registers)?;
                 install(clone.pid()?, uffd, &built.installs, pages)?;
                 clone.tell(plan::INSTALLED);
             }
-            Handed::Later(uffd) => memo.tracker = Some(Tracker::later(Arc::new(uffd))),
-            Handed::Pages(uffd) if lazy.is_empty() => {
+            CloneHandover::Later(uffd) => memo.tracker = Some(Tracker::later(Arc::new(uffd))),
+            CloneHandover::Pages(uffd) if lazy.is_empty() => {
                 install(clone.pid()?, &uffd, &built.installs, pages)?;
                 clone.tell(plan::INSTALLED);
                 memo.tracker = Some(Tracker::new(Arc::new(uffd)));
             }
-            Handed::Pages(uffd) => {
+            CloneHandover::Pages(uffd) => {
                 memo.filling = Some(start_filling(scene, image, init, clone.pid()?, uffd, lazy)?);
             }
         }
@@ -177,7 +193,7 @@ fn give_memory(
 }
 
 /// How the clones of a template are tracked.
-fn track(host: &Host, template: &Template) -> Track {
+fn track(host: &HostFeatures, template: &Template) -> Track {
     match (host.track, template.is_tracked()) {
         (false, _) => Track::No,
         (true, false) => Track::Own,
@@ -186,7 +202,7 @@ fn track(host: &Host, template: &Template) -> Track {
 }
 
 /// Under which numbers a clone has its objects and segments.
-fn made_numbers(made: &Made, high: i32) -> (Vec<Option<i32>>, Vec<i32>) {
+fn made_numbers(made: &CreatedObjects, high: i32) -> (Vec<Option<i32>>, Vec<i32>) {
     let number = |index: usize| high + plan::OWN_OBJECTS + index as i32;
     let objects = made.objects.iter().map(|place| place.map(number)).collect();
     let segments = made.segments.iter().map(|place| number(*place)).collect();
@@ -196,7 +212,7 @@ fn made_numbers(made: &Made, high: i32) -> (Vec<Option<i32>>, Vec<i32>) {
 /// Builds a template that holds an image's root memory.
 pub fn park(
     store: &Store,
-    host: &Host,
+    host: &HostFeatures,
     image: &Image,
     from: &Template,
     root_dirs: &[OwnedFd],
@@ -220,28 +236,28 @@ pub fn park(
         segments: &[],
         batches: &made.batches(),
         rlimits: &host.rlimits,
-        purpose: Purpose::Park { files: &files },
+        purpose: ClonePurpose::Park { files: &files },
         lazy: &[],
         track: track(host, from),
         timer_ids: host.timer_ids,
-        confine: Confine::default(),
+        confine: CloneConfinement::default(),
     };
     let mut built = plan::build(&prepared)?;
     built.leave = stasis_spawner::resident::resident_loop(&[]).1;
     let own = File::open("/proc/self/ns/pid").doing(|| "open the pid namespace".into())?;
-    let order = Order { helper_pid: None, clone_pid: None, into_cgroup: false };
-    let mut clone = Clone::fork(from, &order, own.as_fd(), &[])?;
-    clone.begin(store, manifest, &built, None, made)?;
+    let order = CloneOrder { helper_pid: None, clone_pid: None, into_cgroup: false };
+    let mut clone = ProcessClone::fork(from, &order, own.as_fd(), &[])?;
+    clone.begin(PageSource { store, unsaved: None }, manifest, &built, None, made)?;
     let inherited = clone.take_inherited();
     let uffd = clone.wait_parked(&built)?.or(inherited);
     fault::point("park.cloned")?;
     let (pid, pidfd, control) = clone.known()?;
-    let held = Held::Image { image: image.clone(), vmas, root: root.pid };
+    let held = TemplateMemory::Image { image: image.clone(), vmas, root: root.pid };
     Ok(Template::new(pid, pidfd, control, held, from.depth + 1).tracked_by(uffd))
 }
 
 /// An image may only come back where its processes' choices hold.
-pub fn check_fit(host: &Host, manifest: &Manifest) -> Result<()> {
+pub fn check_fit(host: &HostFeatures, manifest: &Manifest) -> Result<()> {
     for process in &manifest.processes {
         let hash = process.live().and_then(|live| live.mm.vdso_hash);
         if hash.is_some() && hash != host.vdso_hash {
@@ -265,8 +281,8 @@ fn lacking(here: &CpuNeeds, need: &CpuNeeds) -> Vec<String> {
     flags.cloned().chain(state.map(|bit| format!("extended state component {bit}"))).collect()
 }
 
-/// Asks for a time namespace whose clocks go on where they stood.
-fn begin_time<'a>(init: &'a Init, clocks: &Clocks) -> Result<Asked<'a>> {
+/// Asks for a time namespace whose clocks continue from the capture.
+fn begin_time<'a>(init: &'a Init, clocks: &Clocks) -> Result<PendingReply<'a>> {
     /// The coarse clocks are behind by up to a tick, by more here than there perhaps: clocks go on
     /// a tick later, so that no reading goes back.
     const TICK_NS: i64 = 10_000_000;
@@ -285,7 +301,7 @@ fn high_descriptor(manifest: &Manifest) -> i32 {
 
 /// Mappings worth filling on demand, when much is missing from the template.
 fn lazy_mappings(lazy: Lazy, plan: &MemoryPlan, vmas: &[Vma]) -> Vec<usize> {
-    let bytes = |runs: &[Run]| runs.iter().map(|run| u64::from(run.count) * PAGE).sum::<u64>();
+    let bytes = |runs: &[PageRun]| runs.iter().map(|run| u64::from(run.count) * PAGE).sum::<u64>();
     if bytes(&plan.fills) < lazy.total {
         return Vec::new();
     }
@@ -305,33 +321,38 @@ fn lazy_mappings(lazy: Lazy, plan: &MemoryPlan, vmas: &[Vma]) -> Vec<usize> {
 
 /// Starts to fill the root's memory, from the outside, while it runs.
 fn start_filling(
-    scene: &Scene,
+    scene: &RestoreContext,
     image: &Image,
     init: &Init,
     pid: i32,
     uffd: OwnedFd,
     lazy: &[usize],
-) -> Result<Filling> {
-    let (store, manifest) = (scene.store, &*image.manifest);
+) -> Result<BackgroundFill> {
+    let manifest = &*image.manifest;
     let root = root_of(manifest)?;
     let live = root.live().ok_or(Error::Gone)?;
     let release = init.hold(uffd.as_fd())?;
     let runs = lazy_runs(manifest, root.pid, live, lazy)?;
-    let packs = manifest.meta.packs.iter().map(|pack| store.pack(pack.root));
+    let packs = manifest.meta.packs.iter().map(|pack| scene.pages.pack(pack.root));
     let packs = packs.collect::<Result<Vec<_>>>()?;
     let end = init.pidfd.try_clone().doing(|| "copy a descriptor".into())?;
-    Filling::start(end, uffd, runs, packs, release, huge_wishes(pid, live, lazy)?)
+    BackgroundFill::start(end, uffd, runs, packs, release, huge_page_ranges(pid, live, lazy)?)
 }
 
 /// Mappings filled on demand that the program wanted in huge pages.
-fn huge_wishes(pid: i32, live: &Live, lazy: &[usize]) -> Result<HugeWishes> {
+fn huge_page_ranges(pid: i32, live: &LiveProcess, lazy: &[usize]) -> Result<HugePageRanges> {
     let process = sysprocess::pidfd_open(pid).doing(|| "open the tree's root".into())?;
     let wanted = lazy.iter().map(|index| &live.vmas[*index]).filter(|vma| vma.traits.huge);
-    Ok(HugeWishes { process, ranges: wanted.map(|vma| (vma.start, vma.end)).collect() })
+    Ok(HugePageRanges { process, ranges: wanted.map(|vma| (vma.start, vma.end)).collect() })
 }
 
 /// What has to be filled in the mappings that are filled on demand.
-fn lazy_runs(manifest: &Manifest, root: i32, live: &Live, lazy: &[usize]) -> Result<Vec<Run>> {
+fn lazy_runs(
+    manifest: &Manifest,
+    root: i32,
+    live: &LiveProcess,
+    lazy: &[usize],
+) -> Result<Vec<PageRun>> {
     let memory = manifest.memory.iter().find(|memory| memory.pid == root).ok_or(Error::Gone)?;
     let mut runs = Vec::new();
     for vma in lazy.iter().map(|index| &live.vmas[*index]) {
@@ -347,8 +368,12 @@ fn lazy_runs(manifest: &Manifest, root: i32, live: &Live, lazy: &[usize]) -> Res
 
 /// Those of its files that a template maps itself, opened below the roots its image's files come
 /// from, and checked. What it inherits was checked when that was mapped.
-fn mapped_files(manifest: &Manifest, needed: HashSet<u32>, root_dirs: &[OwnedFd]) -> Result<Made> {
-    let mut made = Made::default();
+fn mapped_files(
+    manifest: &Manifest,
+    needed: HashSet<u32>,
+    root_dirs: &[OwnedFd],
+) -> Result<CreatedObjects> {
+    let mut made = CreatedObjects::default();
     for (file, index) in manifest.meta.mapped_files.iter().zip(0..) {
         let place = needed.contains(&index).then_some(made.fds.len());
         if place.is_some() {

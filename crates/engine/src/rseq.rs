@@ -7,7 +7,7 @@
 //! the range is forgotten in any case. Nothing has to be put back, and an image has it too, where
 //! registering the area again would have made the kernel forget the range without a trace.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::ERESTART_RESTARTBLOCK;
 use stasis_sys::arch::UserRegs;
 use stasis_sys::memory::ProcessMemory;
@@ -21,16 +21,16 @@ const TOP: u64 = 1 << 47;
 
 /// A thread's registration with the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Area {
+pub struct RseqArea {
     pub address: u64,
     pub length: u32,
     pub signature: u32,
 }
 
-impl Area {
-    pub fn of(tid: i32) -> std::io::Result<Option<Area>> {
+impl RseqArea {
+    pub fn of(tid: i32) -> std::io::Result<Option<RseqArea>> {
         let (address, length, signature) = ptrace::rseq(tid)?;
-        Ok((address != 0).then_some(Area { address, length, signature }))
+        Ok((address != 0).then_some(RseqArea { address, length, signature }))
     }
 
     /// Whether it shares a byte with a range.
@@ -56,7 +56,7 @@ struct Sequence {
 
 impl Sequence {
     /// Checked as the kernel does, which ends a process whose sequence makes no sense.
-    fn read(pointer: u64, area: &Area, memory: &ProcessMemory) -> Option<Sequence> {
+    fn read(pointer: u64, area: &RseqArea, memory: &ProcessMemory) -> Option<Sequence> {
         let mut bytes = [0; 32];
         memory.read(pointer, &mut bytes).ok()?;
         let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8"));
@@ -97,7 +97,7 @@ impl Sequence {
 
 /// Ends the sequence a stopped thread is in, if it is in one. All others of its machine must stand
 /// still, or they could begin another.
-pub fn leave(tid: i32, area: &Area, memory: &ProcessMemory, regs: &mut UserRegs) -> Result<()> {
+pub fn leave(tid: i32, area: &RseqArea, memory: &ProcessMemory, regs: &mut UserRegs) -> Result<()> {
     let unreadable = || Error::refused(tid, "its restartable sequences cannot be read");
     let pointer = area.pointer(memory).map_err(|_| unreadable())?;
     if pointer == 0 {

@@ -1,6 +1,7 @@
 //! The engine's end of the spawner, of inits and of templates.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
+use parking_lot::{Mutex, MutexGuard};
 use stasis_sandbox::Ids;
 use stasis_spawner::protocol::{self, InitReply, InitRequest, SpawnReply, SpawnRequest, WallsSpec};
 use stasis_sys::{fds, libc, process, socket};
@@ -8,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The spawner process; ends with this value.
@@ -44,7 +45,7 @@ impl Spawner {
     }
 
     fn ask(&self, request: &SpawnRequest, fds: &[BorrowedFd]) -> Result<(i32, OwnedFd)> {
-        let control = self.control.lock().unwrap_or_else(|poison| poison.into_inner());
+        let control = self.control.lock();
         let exchange = || -> io::Result<(SpawnReply, Vec<OwnedFd>)> {
             protocol::send(control.as_fd(), request, fds)?;
             protocol::receive(control.as_fd())?
@@ -88,19 +89,19 @@ pub struct Init {
 }
 
 /// A question to a machine's init that is under way.
-pub struct Asked<'a>(MutexGuard<'a, OwnedFd>);
+pub struct PendingReply<'a>(MutexGuard<'a, OwnedFd>);
 
 fn ask_init<'a>(
     control: &'a Mutex<OwnedFd>,
     request: &InitRequest,
     fds: &[BorrowedFd],
-) -> Result<Asked<'a>> {
-    let control = control.lock().unwrap_or_else(|poison| poison.into_inner());
+) -> Result<PendingReply<'a>> {
+    let control = control.lock();
     protocol::send(control.as_fd(), request, fds).doing(|| "ask the machine's init".into())?;
-    Ok(Asked(control))
+    Ok(PendingReply(control))
 }
 
-impl Asked<'_> {
+impl PendingReply<'_> {
     /// Waits for the answer: the descriptors that came back.
     pub fn answer(self) -> Result<Vec<OwnedFd>> {
         let mut all = Vec::new();
@@ -117,7 +118,7 @@ impl Asked<'_> {
 impl Init {
     /// Waits until the walls stand.
     pub fn wait_ready(&self) -> Result<()> {
-        let control = self.control.lock().unwrap_or_else(|poison| poison.into_inner());
+        let control = self.control.lock();
         receive_reply(control.as_fd()).map(drop)
     }
 
@@ -126,7 +127,7 @@ impl Init {
     }
 
     /// Asks, and leaves it to the caller when to wait. Nobody else can ask meanwhile.
-    pub fn begin(&self, request: &InitRequest, fds: &[BorrowedFd]) -> Result<Asked<'_>> {
+    pub fn begin(&self, request: &InitRequest, fds: &[BorrowedFd]) -> Result<PendingReply<'_>> {
         ask_init(&self.control, request, fds)
     }
 
@@ -135,14 +136,29 @@ impl Init {
         self.ask(&InitRequest::Hold, &[fd])?;
         let control = self.control.clone();
         // if the machine has ended there is nobody to let go
-        Ok(move || drop(ask_init(&control, &InitRequest::Release, &[]).and_then(Asked::answer)))
+        Ok(move || {
+            drop(ask_init(&control, &InitRequest::Release, &[]).and_then(PendingReply::answer))
+        })
     }
 
-    /// Ends the machine and waits until nothing of it is left.
-    pub fn kill(&self) -> Result<()> {
+    /// Ends the machine and waits until nothing of it is left, but not for longer than `limit`;
+    /// whether nothing is.
+    pub fn kill(&self, limit: Duration) -> Result<bool> {
         let _ = process::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
-        process::pidfd_wait(self.pidfd.as_fd(), -1).doing(|| "wait for a machine's end".into())?;
-        Ok(())
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let gone = process::pidfd_wait(self.pidfd.as_fd(), left.as_millis() as i32)
+                .doing(|| "wait for a machine's end".into())?;
+            // a signal ends a wait early
+            if gone || left.is_zero() {
+                return Ok(gone);
+            }
+        }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        process::pidfd_wait(self.pidfd.as_fd(), 0).unwrap_or(false)
     }
 }
 

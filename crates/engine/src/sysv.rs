@@ -4,13 +4,13 @@
 //! Kept: ids, keys, owners, modes, contents, attachments. Lost: times, the pids of whoever came
 //! last, and SEM_UNDO amounts, which the kernel shows to nobody. Refused: huge pages.
 
-use crate::error::{Doing, Result};
-use crate::layers::write_runs;
+use crate::error::{ErrorContext, Result};
 use crate::spawner::Init;
-use crate::store::Store;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_sandbox::Ids;
+use stasis_store::Store;
+use stasis_store::layers::write_runs;
 use stasis_sys::ipc::{self, Permissions};
 use stasis_sys::{fds, libc, namespace};
 use std::fs::File;
@@ -23,7 +23,7 @@ const SHM_DEST: u32 = 0o1000;
 
 /// Everything in a machine's namespace. Shared memory as open files, to be read from.
 #[derive(Default)]
-pub struct Found {
+pub struct SysvObjects {
     pub memory: Vec<(IpcName, bool, File)>,
     pub semaphores: Vec<SysvSemaphores>,
     pub queues: Vec<SysvQueue>,
@@ -44,10 +44,10 @@ fn within<T>(pid: i32, work: impl FnOnce() -> io::Result<T>) -> Result<T> {
 }
 
 /// Reads what is there, while the machine stands still.
-pub fn read(init: &Init) -> Result<Found> {
+pub fn read(init: &Init) -> Result<SysvObjects> {
     let rows = |kind: &str| rows(kind, init.ids);
     within(init.pid, || {
-        let mut found = Found::default();
+        let mut found = SysvObjects::default();
         for row in rows("shm")? {
             let file = ipc::memory_file(row.name.id)?;
             if fds::file_system(file.as_fd())? == HUGETLBFS {

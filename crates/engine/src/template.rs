@@ -4,19 +4,20 @@
 //! or as another template that then takes on a difference. The blank template holds nothing and
 //! is where a chain begins. Dropping a template ends it; it can be built again from its image.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::plan::{Layout, MemoryPlan, plan_memory};
 use crate::proc;
-use crate::store::Image;
 use crate::track;
+use parking_lot::Mutex;
 use stasis_image::ImageId;
-use stasis_image::model::{Backing, KernelMapping, MappedFile, PackRef, Run, Vma, VmaTraits};
+use stasis_image::model::{Backing, KernelMapping, MappedFile, PackRef, PageRun, Vma, VmaTraits};
 use stasis_spawner::layout;
-use stasis_spawner::protocol::Order;
+use stasis_spawner::protocol::CloneOrder;
+use stasis_store::Image;
 use stasis_sys::{fds, libc, process, socket, uffd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 pub struct Template {
     pub pid: i32,
@@ -24,7 +25,7 @@ pub struct Template {
     control: Mutex<OwnedFd>,
     /// Tracks its memory, and that of its forks with it.
     uffd: Option<OwnedFd>,
-    memory: Held,
+    memory: TemplateMemory,
     /// How many templates it was forked from, one from another. The kernel's bookkeeping of
     /// shared pages grows with it.
     pub depth: u32,
@@ -35,22 +36,22 @@ pub struct Template {
 }
 
 /// What a template's memory is.
-pub enum Held {
+pub enum TemplateMemory {
     /// The kernel's own mappings, which every process has.
     Blank(Vec<Vma>),
     /// The memory of an image's root process, without what belongs to one tree only.
     Image { image: Image, vmas: Vec<Vma>, root: i32 },
 }
 
-const NO_RUNS: &[Run] = &[];
+const NO_RUNS: &[PageRun] = &[];
 const NO_PACKS: &[PackRef] = &[];
 const NO_FILES: &[MappedFile] = &[];
 
 impl Template {
     pub fn blank(pid: i32, pidfd: OwnedFd, control: OwnedFd) -> Result<Template> {
         // it says nothing when it is ready; its first answer to an order shows it
-        let mut template = Template::new(pid, pidfd, control, Held::Blank(Vec::new()), 0);
-        template.memory = Held::Blank(template.wait_until_swept()?);
+        let mut template = Template::new(pid, pidfd, control, TemplateMemory::Blank(Vec::new()), 0);
+        template.memory = TemplateMemory::Blank(template.wait_until_swept()?);
         Ok(template)
     }
 
@@ -70,7 +71,13 @@ impl Template {
         Err(io::Error::other("it did not come up")).doing(|| "start a blank template".into())
     }
 
-    pub fn new(pid: i32, pidfd: OwnedFd, control: OwnedFd, memory: Held, depth: u32) -> Template {
+    pub fn new(
+        pid: i32,
+        pidfd: OwnedFd,
+        control: OwnedFd,
+        memory: TemplateMemory,
+        depth: u32,
+    ) -> Template {
         let (control, last_plan) = (Mutex::new(control), Mutex::default());
         Template { pid, pidfd, control, uffd: None, memory, depth, stays: true, last_plan }
     }
@@ -95,18 +102,18 @@ impl Template {
 
     pub fn image(&self) -> Option<&Image> {
         match &self.memory {
-            Held::Image { image, .. } => Some(image),
-            Held::Blank(_) => None,
+            TemplateMemory::Image { image, .. } => Some(image),
+            TemplateMemory::Blank(_) => None,
         }
     }
 
     /// The memory a fork of this template starts with.
     pub fn layout(&self) -> Layout<'_> {
         match &self.memory {
-            Held::Blank(vmas) => {
+            TemplateMemory::Blank(vmas) => {
                 Layout { vmas, runs: NO_RUNS, packs: NO_PACKS, files: NO_FILES, guards: &[] }
             }
-            Held::Image { image, vmas, root } => {
+            TemplateMemory::Image { image, vmas, root } => {
                 let memory = image.manifest.memory.iter().find(|memory| memory.pid == *root);
                 Layout {
                     vmas,
@@ -121,7 +128,7 @@ impl Template {
 
     /// How a fork's memory becomes that of an image's root, whose layout is `target`.
     pub fn plan_for(&self, image: ImageId, target: Layout) -> Arc<MemoryPlan> {
-        let last = || self.last_plan.lock().unwrap_or_else(|poison| poison.into_inner());
+        let last = || self.last_plan.lock();
         if let Some((_, plan)) = last().as_ref().filter(|(id, _)| *id == image) {
             return plan.clone();
         }
@@ -132,8 +139,8 @@ impl Template {
 
     /// Orders a clone, and takes the userfaultfd it inherits. `fds` are what it finds at its start,
     /// the pid namespace first.
-    pub fn clone_process(&self, order: &Order, fds: &[BorrowedFd]) -> Result<Option<OwnedFd>> {
-        let control = self.control.lock().unwrap_or_else(|poison| poison.into_inner());
+    pub fn clone_process(&self, order: &CloneOrder, fds: &[BorrowedFd]) -> Result<Option<OwnedFd>> {
+        let control = self.control.lock();
         let exchange = || -> io::Result<(Option<OwnedFd>, i64)> {
             socket::send(control.as_fd(), &order.to_bytes(layout::ORDER), fds)?;
             let inherited = self.uffd.as_ref().map(|uffd| inherited(uffd, control.as_fd()));
@@ -168,7 +175,7 @@ fn inherited(uffd: &OwnedFd, control: BorrowedFd) -> io::Result<Option<OwnedFd>>
     let is_told = || fds::poll_many(&[uffd.as_fd(), control], NO_END);
     while !is_told()?.contains(&true) {}
     Ok(match uffd::read_event(uffd.as_fd())? {
-        Some(uffd::Event::Fork { fd }) => Some(fds::inherited(fd)),
+        Some(uffd::UffdEvent::Fork { fd }) => Some(fds::inherited(fd)),
         _ => None,
     })
 }

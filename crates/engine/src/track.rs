@@ -9,10 +9,10 @@
 //! Where the kernel lacks all this (before 6.7) every capture compares contents.
 
 use crate::capture::untracked;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::plan::MemoryPlan;
 use crate::proc;
-use stasis_image::model::{Run, Vma};
+use stasis_image::model::{PageRun, Vma};
 use stasis_spawner::layout;
 use stasis_sys::pagemap::{PRESENT, Pagemap, Query, Region, SWAPPED, WP_ALLOWED, WRITTEN};
 use stasis_sys::{PAGE, uffd};
@@ -25,23 +25,23 @@ const WRITABLE: u8 = 2;
 /// Spans of memory to register: what is or may be written. The many mappings of libraries that
 /// hold no page of the process's own are left out; should one be written to after all, it counts
 /// as written because it is not registered.
-pub fn ranges(vmas: &[Vma], runs: &[Run]) -> Vec<(u64, u64)> {
+pub fn ranges(vmas: &[Vma], runs: &[PageRun]) -> Vec<(u64, u64)> {
     ranges_of(vmas, runs, |_| true)
 }
 
 /// Those of them in mappings that a template does not hand on as they are.
-pub fn new_ranges(vmas: &[Vma], runs: &[Run], plan: &MemoryPlan) -> Vec<(u64, u64)> {
+pub fn new_ranges(vmas: &[Vma], runs: &[PageRun], plan: &MemoryPlan) -> Vec<(u64, u64)> {
     let is_filled = |vma: &Vma| holds_pages(&plan.fills, vma);
     let is_mapped = |vma: &Vma| plan.mapped.iter().any(|index| vmas[*index].start == vma.start);
     ranges_of(vmas, runs, |vma| is_mapped(vma) || is_filled(vma))
 }
 
-fn holds_pages(runs: &[Run], vma: &Vma) -> bool {
+fn holds_pages(runs: &[PageRun], vma: &Vma) -> bool {
     let next = runs.partition_point(|run| run.end() * PAGE <= vma.start);
     runs.get(next).is_some_and(|run| run.page * PAGE < vma.end)
 }
 
-fn ranges_of(vmas: &[Vma], runs: &[Run], wanted: impl Fn(&Vma) -> bool) -> Vec<(u64, u64)> {
+fn ranges_of(vmas: &[Vma], runs: &[PageRun], wanted: impl Fn(&Vma) -> bool) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     let mut broken = true;
     for vma in vmas {

@@ -1,22 +1,26 @@
 //! A live process tree inside its walls.
 
-use crate::engine::Outside;
-use crate::error::{Doing, Error, Result};
+use crate::disk::DiskExcess;
+use crate::engine::OutsideFds;
+use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::Restarts;
-use crate::lazy::Filling;
-use crate::proc::{self, Status};
+use crate::lazy::BackgroundFill;
+use crate::proc::{self, ProcStatus};
+use crate::remains;
 use crate::spawner;
-use crate::store::Image;
 use crate::track::Tracker;
+use crate::unsaved::UnsavedPages;
 use crate::walls::Walls;
+use parking_lot::Mutex;
 use stasis_sandbox::disk::DiskUsage;
-use stasis_sandbox::{Limits, Usage};
-use stasis_spawner::protocol::{Confine, InitRequest, LaunchSpec, Link};
+use stasis_sandbox::{CgroupUsage, ResourceLimits};
+use stasis_spawner::protocol::{InitRequest, LaunchSpec, NetworkLink, ProgramConfinement};
+use stasis_store::Image;
 use stasis_sys::alarm::Alarm;
 use stasis_sys::pagemap::Region;
 use stasis_sys::{libc, process, ptrace};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A descriptor that leads outside the tree; the engine knows it by what it refers to.
@@ -45,7 +49,7 @@ pub struct Tree {
 #[derive(Default)]
 pub(crate) struct Memo {
     pub tracker: Option<Tracker>,
-    pub filling: Option<Filling>,
+    pub filling: Option<BackgroundFill>,
     /// The program has memory that a twin shows only afterwards to be missing (emptied in forks,
     /// or shared without being resident), so captures look for it in the pause.
     pub look_closer: bool,
@@ -58,6 +62,8 @@ pub(crate) struct Memo {
     pub restarts: Restarts,
     /// The image the next capture is compared with, and the tracker's answers are relative to.
     pub last: Option<Image>,
+    /// The state it was restored from was not on disk then: it has another image there.
+    pub unsaved: Option<Arc<UnsavedPages>>,
 }
 
 impl Tree {
@@ -67,7 +73,7 @@ impl Tree {
     }
 
     /// Gives a tree that has no way outside one; where its packets come and go.
-    pub fn open_network(&self, link: Link) -> Result<OwnedFd> {
+    pub fn open_network(&self, link: NetworkLink) -> Result<OwnedFd> {
         self.walls.open_network(link)
     }
 
@@ -76,9 +82,15 @@ impl Tree {
         process::pidfd_kill(self.root_fd.as_fd(), signal).doing(|| "signal the tree's root".into())
     }
 
-    /// Ends every process of the tree and waits until the last is gone.
+    /// Ends every process of the tree and waits until the last is gone; if the kernel does not end
+    /// it in time, nobody waits any longer, and [`remains`](crate::remains()) counts it.
     pub fn kill(self) -> Result<()> {
-        self.walls.init.kill()
+        // freeing 64 GiB takes several seconds
+        const LIMIT: Duration = Duration::from_secs(10);
+        if !self.walls.init.kill(LIMIT)? {
+            remains::keep(self);
+        }
+        Ok(())
     }
 
     /// Whether the root process still runs.
@@ -92,26 +104,26 @@ impl Tree {
     }
 
     /// What the tree may use.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> ResourceLimits {
         self.walls.group.limits()
     }
 
     /// Changes what the tree may use, while it runs. Descriptors are a process's own limit and
     /// stay as they are.
-    pub fn set_limits(&self, limits: Limits) -> Result<()> {
+    pub fn set_limits(&self, limits: ResourceLimits) -> Result<()> {
         self.walls.group.set_limits(limits).doing(|| "change a machine's limits".into())?;
         self.walls.disk.set_limit(limits.disk);
         Ok(())
     }
 
     /// What the tree uses of memory, processor and processes.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> CgroupUsage {
         self.walls.group.usage()
     }
 
-    /// Whether the tree was ended because its files passed their limit.
-    pub fn was_over_disk(&self) -> bool {
-        self.walls.disk.has_ended_it()
+    /// Why the tree was ended, if it was because of its disk.
+    pub fn disk_excess(&self) -> Option<DiskExcess> {
+        self.walls.disk.ended_for()
     }
 
     /// What the tree's own files take up, those of its image included; found by walking them.
@@ -140,6 +152,15 @@ impl Tree {
         }
     }
 
+    /// Waits until the state it was restored from is on disk: the next image refers to its pages.
+    pub(crate) fn wait_saved(&self) -> Result<()> {
+        let Some(unsaved) = self.memo().unsaved.clone() else { return Ok(()) };
+        let image = unsaved.saved()?;
+        let mut memo = self.memo();
+        (memo.last, memo.unsaved) = (Some(image), None);
+        Ok(())
+    }
+
     /// Registered ranges of a stopped process written since the last capture, where they are
     /// known.
     pub(crate) fn take_changed(&self, pid: i32) -> Result<Option<Vec<Region>>> {
@@ -165,8 +186,8 @@ impl Tree {
         }
     }
 
-    pub(crate) fn memo(&self) -> std::sync::MutexGuard<'_, Memo> {
-        self.memo.lock().unwrap_or_else(|poison| poison.into_inner())
+    pub(crate) fn memo(&self) -> parking_lot::MutexGuard<'_, Memo> {
+        self.memo.lock()
     }
 
     /// Proportional and private memory of the whole tree, its init included, in KiB.
@@ -174,7 +195,7 @@ impl Tree {
         let mut sum = (0, 0);
         for pid in self.processes()?.into_iter().chain([self.walls.init.pid]) {
             let Ok(text) = proc::read_text(pid, "smaps_rollup") else { continue };
-            let status = Status::parse(&text);
+            let status = ProcStatus::parse(&text);
             let kib = |key: &str| status.number(key).unwrap_or(0) as u64;
             sum.0 += kib("Pss");
             sum.1 += kib("Private_Clean") + kib("Private_Dirty");
@@ -208,10 +229,10 @@ pub(crate) fn launch(
     walls: Walls,
     root: &str,
     program: LaunchSpec,
-    outside: Outside,
-    confine: Confine,
+    outside: OutsideFds,
+    confine: ProgramConfinement,
 ) -> Result<Tree> {
-    let Outside { fds, numbers } = outside;
+    let OutsideFds { fds, numbers } = outside;
     let externals = externals(&fds)?;
     let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     let (program, confine) = (Box::new(program), Box::new(confine));
@@ -243,22 +264,22 @@ fn exec_without_vdso(pid: i32) -> Result<()> {
         loop {
             match ptrace::wait_stop(pid, &alarm)? {
                 // stopped by its own SIGSTOP: wake it up into exec
-                ptrace::Stop::Group(_) if !interrupted => {
+                ptrace::StopReason::Group(_) if !interrupted => {
                     interrupted = true;
                     process::kill(pid, libc::SIGCONT)?;
                     ptrace::resume(pid, 0)?;
                 }
-                ptrace::Stop::Signal(signal) => {
+                ptrace::StopReason::Signal(signal) => {
                     let drop_it = signal == libc::SIGSTOP || signal == libc::SIGCONT;
                     ptrace::resume(pid, if drop_it { 0 } else { signal })?;
                 }
                 // still inside execve, which would overwrite a register: leave it first
-                ptrace::Stop::Event(_) => {
+                ptrace::StopReason::Event(_) => {
                     ptrace::step(pid)?;
                     let stop = ptrace::wait_stop(pid, &alarm)?;
-                    return Ok(!matches!(stop, ptrace::Stop::Gone(_)));
+                    return Ok(!matches!(stop, ptrace::StopReason::Gone(_)));
                 }
-                ptrace::Stop::Gone(_) => return Ok(false),
+                ptrace::StopReason::Gone(_) => return Ok(false),
                 _ => ptrace::resume(pid, 0)?,
             }
         }

@@ -52,7 +52,15 @@ fn twice<T: std::hash::Hash + Eq>(items: impl IntoIterator<Item = T>) -> Option<
     items.into_iter().find_map(|item| seen.replace(item))
 }
 
-pub fn manifest(manifest: &Manifest) -> Result<()> {
+/// What is wrong with an image, for the store that reads it.
+pub fn check(image: &Manifest) -> std::result::Result<(), String> {
+    manifest(image).map_err(|error| match error {
+        Error::Unfit(what) => what,
+        other => other.to_string(),
+    })
+}
+
+fn manifest(manifest: &Manifest) -> Result<()> {
     let processes = &manifest.processes;
     ensure(!processes.is_empty() && processes.len() <= MAX_PROCESSES, || {
         format!("{} processes", processes.len())
@@ -164,7 +172,7 @@ fn process(manifest: &Manifest, process: &Process) -> Result<()> {
     timers(pid, live)
 }
 
-fn signals(pid: i32, live: &Live) -> Result<()> {
+fn signals(pid: i32, live: &LiveProcess) -> Result<()> {
     if let Some(stop) = live.stopped {
         let fine = STOP_SIGNALS.contains(&stop.signal);
         ensure(fine, || format!("process {pid} is stopped by signal {}", stop.signal))?;
@@ -181,7 +189,7 @@ fn signals(pid: i32, live: &Live) -> Result<()> {
     Ok(())
 }
 
-fn timers(pid: i32, live: &Live) -> Result<()> {
+fn timers(pid: i32, live: &LiveProcess) -> Result<()> {
     let what = || format!("process {pid} has a timer that no clock can keep");
     for timer in &live.timers {
         ensure(timer.id >= 0 && timer.left_ns.max(timer.interval_ns) <= MAX_TIME, what)?;
@@ -318,7 +326,7 @@ fn memory(manifest: &Manifest) -> Result<()> {
 }
 
 /// Sorted, apart, inside `limit` pages, and inside their packs.
-fn runs(manifest: &Manifest, runs: &[Run], limit: u64) -> Result<()> {
+fn runs(manifest: &Manifest, runs: &[PageRun], limit: u64) -> Result<()> {
     let mut last = 0;
     for run in runs {
         let pages = manifest.meta.packs.get(run.pack as usize).map_or(0, |pack| pack.pages);
@@ -339,7 +347,10 @@ fn files(manifest: &Manifest) -> Result<()> {
     }
     // what a further name may be given to: not a link, which would lead elsewhere
     let linkable = |entry: &&FileEntry| {
-        matches!(entry.kind, FileKind::Regular { .. } | FileKind::Fifo | FileKind::Socket)
+        matches!(
+            entry.kind,
+            FileEntryKind::Regular { .. } | FileEntryKind::Fifo | FileEntryKind::Socket
+        )
     };
     let targets: HashSet<&BString> =
         entries.iter().filter(linkable).map(|entry| &entry.path).collect();
@@ -352,7 +363,7 @@ fn files(manifest: &Manifest) -> Result<()> {
         ensure(parent.is_empty() || directories.contains(parent), || {
             format!("a file {:?} outside any directory", entry.path)
         })?;
-        if matches!(entry.kind, FileKind::Directory) {
+        if matches!(entry.kind, FileEntryKind::Directory) {
             directories.insert(entry.path.as_slice());
         }
     }
@@ -362,7 +373,7 @@ fn files(manifest: &Manifest) -> Result<()> {
 /// Each a file that is there, and each of an inode of its own: overlayfs would take two of one for
 /// the same file.
 fn held(files: &FileTree) -> Result<()> {
-    let regular = |entry: &&FileEntry| matches!(entry.kind, FileKind::Regular { .. });
+    let regular = |entry: &&FileEntry| matches!(entry.kind, FileEntryKind::Regular { .. });
     let regular: HashSet<&BString> =
         files.entries.iter().filter(regular).map(|entry| &entry.path).collect();
     for held in &files.held {
@@ -387,14 +398,14 @@ fn file(manifest: &Manifest, entry: &FileEntry, targets: &HashSet<&BString>) -> 
     // overlay would act on its own notes; only the one that hides is ever written
     let foreign = entry.xattrs.iter().map(|(name, _)| name).find(|name| {
         name.starts_with(b"trusted.overlay.")
-            && !crate::layers::KEPT_OVERLAY_NOTES.iter().any(|kept| *name == kept)
+            && !stasis_store::layers::KEPT_OVERLAY_NOTES.iter().any(|kept| *name == kept)
     });
     ensure(foreign.is_none(), || format!("a file {path:?} with an overlay's own notes"))?;
     match &entry.kind {
-        FileKind::Hardlink { target } => {
+        FileEntryKind::Hardlink { target } => {
             ensure(targets.contains(target), || format!("a link to {target:?}"))
         }
-        FileKind::Regular { size, runs: own } => {
+        FileEntryKind::Regular { size, runs: own } => {
             ensure(*size <= MAX_SIZE, || format!("a file {path:?} of {size} bytes"))?;
             runs(manifest, own, size.div_ceil(PAGE))
         }

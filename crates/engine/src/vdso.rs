@@ -5,8 +5,8 @@
 //! turned into AT_IGNORE, in the program's stack and in what the kernel keeps of it, so the
 //! library uses system calls instead.
 
-use crate::error::{Doing, Result};
-use crate::inject::{Injector, Site};
+use crate::error::{ErrorContext, Result};
+use crate::inject::{InjectionSite, Injector};
 use stasis_sys::memory::ProcessMemory;
 use stasis_sys::{libc, ptrace};
 
@@ -47,7 +47,7 @@ fn auxv_address(memory: &ProcessMemory, stack: u64) -> Result<u64> {
 fn forget_in_kernel(pid: i32, memory: &ProcessMemory) -> Result<()> {
     let regs = ptrace::regs(pid).doing(|| format!("read registers of {pid}"))?;
     // a new program has no rseq yet; setting these fields is not for machines to do
-    let site = Site::find(pid, memory, &regs, &[])?.under(true);
+    let site = InjectionSite::find(pid, memory, &regs, &[])?.under(true);
     let mut injector = Injector::of_copy(pid, memory, site)?;
     let mut fields = crate::capture::mm_fields(pid)?;
     fields.brk = injector.must("brk", libc::SYS_brk, [0; 6])? as u64;

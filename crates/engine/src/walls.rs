@@ -5,20 +5,22 @@
 //! then waits for its own; the next one finds more. Standing walls hold an init and an empty
 //! directory, nothing else, and fall with the engine.
 
-use crate::confine::{Confinement, Place};
-use crate::disk::{Account, DiskWatch};
-use crate::error::{Doing, Error, Result};
+use crate::confine::{Confinement, MachineSlot};
+use crate::disk::DiskAccount;
+use crate::disk_watch::DiskWatch;
+use crate::error::{Error, ErrorContext, Result};
+use crate::fair_queue::FairQueue;
 use crate::spawner::{Init, Spawner};
-use crate::store::{Keepers, private_dir};
-use crate::turns::Turns;
-use stasis_sandbox::{Group, IdRange, Ids};
-use stasis_spawner::protocol::{Entrance, InitRequest, Link, RootSpec, WallsSpec};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use stasis_sandbox::{Cgroup, IdRange, Ids};
+use stasis_spawner::protocol::{Entrance, InitRequest, NetworkLink, RootSpec, WallsSpec};
+use stasis_store::{Keepers, private_dir};
 use stasis_sys::trees;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,10 @@ use std::time::{Duration, Instant};
 /// twice as many, so that a host that sees bursts is ready for the next.
 const READY_FIRST: usize = 24;
 const READY_MOST: usize = 112;
+/// After this long without a request a root has no more than at first, and later only a few.
+const LULL: Duration = Duration::from_secs(60);
+const LONG_LULL: Duration = Duration::from_secs(600);
+const READY_FEW: usize = 4;
 /// For how many roots.
 const ROOTS: usize = 2;
 /// Quiet time after a request before more are built, so as not to compete with it: a burst is
@@ -45,14 +51,14 @@ pub const HOSTNAME: &str = "stasis";
 pub struct Walls {
     pub init: Init,
     pub files: RootSpec,
-    pub group: Group,
+    pub group: Arc<Cgroup>,
     /// How a restored process gets into the machine's cgroup.
     pub entrances: Vec<OwnedFd>,
     pub entrance: Entrance,
     /// Nobody inside can go into other namespaces: the filter refuses every call that would.
     pub sealed: bool,
     /// Read by the thread that watches disks.
-    pub disk: Arc<Account>,
+    pub disk: Arc<DiskAccount>,
     _ids: IdRange,
     _dir: RunDir,
 }
@@ -63,7 +69,7 @@ impl Walls {
     }
 
     /// Makes the interface that leads outside; where its packets come and go.
-    pub fn open_network(&self, link: Link) -> Result<OwnedFd> {
+    pub fn open_network(&self, link: NetworkLink) -> Result<OwnedFd> {
         self.init.ask(&InitRequest::Network(link), &[])?.pop().ok_or(Error::Gone)
     }
 }
@@ -104,7 +110,7 @@ struct Shared {
     disk: DiskWatch,
     run_dir: PathBuf,
     keepers: Arc<Keepers>,
-    captures: Arc<Turns>,
+    captures: Arc<FairQueue>,
     restores: AtomicUsize,
     next: AtomicU64,
     ready: Mutex<Ready>,
@@ -120,10 +126,31 @@ struct Ready {
 }
 
 /// Walls around one root.
-struct Standing {
+struct Standing<T = Walls> {
     lower: Vec<String>,
-    walls: Vec<Walls>,
+    walls: Vec<T>,
     wanted: usize,
+    asked: Instant,
+}
+
+impl<T> Standing<T> {
+    /// Takes out what is there for bursts, when none has come for a while.
+    fn thin_out(&mut self, now: Instant) -> Vec<T> {
+        let idle = now.saturating_duration_since(self.asked);
+        let most = match idle {
+            _ if idle >= LONG_LULL => READY_FEW,
+            _ if idle >= LULL => READY_FIRST,
+            _ => READY_MOST,
+        };
+        self.wanted = self.wanted.min(most);
+        self.walls.split_off(self.walls.len().min(most))
+    }
+
+    /// Takes out all; only a few are made again before somebody asks.
+    fn empty(&mut self) -> Vec<T> {
+        self.wanted = self.wanted.min(READY_FEW);
+        std::mem::take(&mut self.walls)
+    }
 }
 
 /// A restore under way, to which the builder leaves the processors.
@@ -141,7 +168,7 @@ impl WallsPool {
         run_dir: &Path,
         confinement: Arc<Confinement>,
         keepers: Arc<Keepers>,
-        captures: Arc<Turns>,
+        captures: Arc<FairQueue>,
     ) -> Result<WallsPool> {
         private_dir(run_dir).doing(|| format!("make {}", run_dir.display()))?;
         remove_leftovers(run_dir);
@@ -202,6 +229,19 @@ impl WallsPool {
         Ok(walls)
     }
 
+    /// How many stand ready.
+    pub fn standing(&self) -> usize {
+        self.shared.ready().roots.iter().map(|standing| standing.walls.len()).sum()
+    }
+
+    /// Lets all go that stand ready, when memory is short.
+    pub fn clear(&self) {
+        let mut ready = self.shared.ready();
+        let gone: Vec<Vec<Walls>> = ready.roots.iter_mut().map(Standing::empty).collect();
+        drop(ready);
+        drop(gone);
+    }
+
     /// Lets walls go that stand around layers which are gone.
     pub fn forget(&self, layers: &[PathBuf]) {
         let gone = |dir: &String| layers.iter().any(|layer| Path::new(dir) == layer);
@@ -217,17 +257,22 @@ impl WallsPool {
 
 impl Shared {
     fn ready(&self) -> MutexGuard<'_, Ready> {
-        self.ready.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.ready.lock()
     }
 
     fn take_ready(&self, lower: &[String]) -> Option<Walls> {
         let mut ready = self.ready();
         ready.asked_at = Some(Instant::now());
         let known = ready.roots.iter().position(|standing| standing.lower == lower);
+        let asked = Instant::now();
         let mut standing = match known {
             Some(index) => ready.roots.remove(index)?,
-            None => Standing { lower: lower.to_vec(), walls: Vec::new(), wanted: READY_FIRST / 2 },
+            None => {
+                let (lower, walls) = (lower.to_vec(), Vec::new());
+                Standing { lower, walls, wanted: READY_FIRST / 2, asked }
+            }
         };
+        standing.asked = asked;
         let walls = standing.walls.pop();
         if walls.is_none() {
             standing.wanted = (2 * standing.wanted).min(READY_MOST);
@@ -250,7 +295,7 @@ impl Shared {
         fill(&upper)?;
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let files = RootSpec { lower, upper: text(upper), work: text(work) };
-        let Place { ids, group, entrances, entrance } = self.confinement.place()?;
+        let MachineSlot { ids, group, entrances, entrance } = self.confinement.place()?;
         let spec = WallsSpec {
             hostname: HOSTNAME.into(),
             root: files.clone(),
@@ -262,7 +307,7 @@ impl Shared {
         };
         let init = self.spawner.walls(spec, &entrances, ids.ids())?;
         let limit = self.confinement.config.limits.disk;
-        let disk = Arc::new(Account::new((&files.upper).into(), init.pid, limit));
+        let disk = Arc::new(DiskAccount::new((&files.upper).into(), init.pid, &group, limit));
         let sealed = self.confinement.config.seccomp;
         Ok(Walls { init, files, group, entrances, entrance, sealed, disk, _ids: ids, _dir: dir })
     }
@@ -302,7 +347,7 @@ impl Shared {
 fn keep_ready(pool: &Weak<Shared>) {
     while let Some(shared) = pool.upgrade().filter(|shared| !shared.over.load(Ordering::Relaxed)) {
         if let Some(left) = shared.not_quiet_yet() {
-            drop(shared.asked.wait_timeout(shared.ready(), left));
+            shared.asked.wait_for(&mut shared.ready(), left);
             continue;
         }
         match shared.lacking() {
@@ -317,6 +362,10 @@ fn keep_ready(pool: &Weak<Shared>) {
                 shared.add(&lower, walls);
             }
             None => {
+                let now = Instant::now();
+                let gone: Vec<Vec<Walls>> =
+                    shared.ready().roots.iter_mut().map(|root| root.thin_out(now)).collect();
+                drop(gone);
                 shared.confinement.cgroups.sweep();
                 drop(shared);
                 std::thread::sleep(Duration::from_millis(20));
@@ -336,5 +385,23 @@ fn remove_leftovers(run_dir: &Path) {
         if !alive {
             let _ = trees::remove(&entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_burst_needed_goes_when_no_other_comes() {
+        let asked = Instant::now();
+        let walls: Vec<u8> = vec![0; READY_MOST];
+        let mut root = Standing { lower: Vec::new(), walls, wanted: READY_MOST, asked };
+        assert!(root.thin_out(asked + LULL / 2).is_empty());
+        assert_eq!(root.thin_out(asked + LULL).len(), READY_MOST - READY_FIRST);
+        assert_eq!((root.walls.len(), root.wanted), (READY_FIRST, READY_FIRST));
+        assert_eq!(root.thin_out(asked + LONG_LULL).len(), READY_FIRST - READY_FEW);
+        assert_eq!(root.wanted, READY_FEW);
+        assert_eq!(root.empty().len(), READY_FEW);
     }
 }

@@ -62,26 +62,13 @@ fn seed() -> u64 {
     })
 }
 
-/// splitmix64: repeatable, and no crate for it.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % limit
-    }
-}
-
 struct Instants {
     bench: Bench,
     program: Program,
     /// Digests of an undisturbed run, by how many steps were done.
     digests: Vec<String>,
     steps: usize,
-    random: Random,
+    random: fastrand::Rng,
 }
 
 impl Instants {
@@ -90,7 +77,7 @@ impl Instants {
         let bench = Bench::start(watch)?;
         let digests = digests(bench.launch(&spec)?, rounds)?;
         let program = bench.launch(&spec)?;
-        Ok(Instants { bench, program, digests, steps: 0, random: Random(seed) })
+        Ok(Instants { bench, program, digests, steps: 0, random: fastrand::Rng::with_seed(seed) })
     }
 
     fn go(mut self, rounds: usize) -> Result<()> {
@@ -104,8 +91,8 @@ impl Instants {
     /// Captures in the middle of a step; goes on with the source, or with the copy alone.
     fn round(&mut self, go_on_with_copy: bool) -> Result<()> {
         self.program.say("step")?;
-        let limit = 1 << self.random.below(15); // as often microseconds as milliseconds
-        std::thread::sleep(Duration::from_micros(self.random.below(limit)));
+        let limit = 1 << self.random.u64(..15); // as often microseconds as milliseconds
+        std::thread::sleep(Duration::from_micros(self.random.u64(..limit)));
         let saved = self.bench.capture(&self.program)?;
         let mut copy = self.bench.restore(&saved)?;
         let done = self.look_at(&mut copy)?;

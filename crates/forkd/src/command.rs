@@ -10,13 +10,13 @@ use crate::error::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use stasis_agent::Language;
 use stasis_api::{Exec, Instruction, Status, Timeout};
 use stasis_machine::Machine;
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-const PROGRAM: &str = include_str!("command.py");
 /// Output of one stream that is given back; the end of it, if there was more.
 const CAP: u64 = 4 << 20;
 /// Beyond a command's own timeout, until the machine is asked to stop it.
@@ -25,7 +25,7 @@ const EVAL_SECONDS: f64 = 30.0;
 const MAX_SECONDS: u64 = 24 * 3600;
 
 #[derive(Debug, Clone, Default, Deserialize)]
-pub struct Command {
+pub struct SandboxCommand {
     pub args: Vec<String>,
     #[serde(default = "thirty")]
     pub timeout_secs: u64,
@@ -82,7 +82,7 @@ pub struct EvalAnswer {
     pub exit_code: i64,
 }
 
-impl Command {
+impl SandboxCommand {
     fn check(&self) -> Result<()> {
         if self.args.is_empty() {
             return Err(Error::new(400, "args must contain at least one element"));
@@ -105,22 +105,16 @@ impl Command {
         })
     }
 
-    fn exec(&self) -> Exec {
+    fn exec(&self, language: &dyn Language) -> Exec {
         let shown: String = self.args.join(" ").chars().take(200).collect();
         let seconds = self.timeout_secs.min(MAX_SECONDS) as f64 + GRACE;
-        exec(&format!("$ {shown}"), &self.spec(), seconds)
+        exec(language, &format!("$ {shown}"), &self.spec(), seconds)
     }
 }
 
 /// The program as an instruction; its first line says what it is about.
-fn exec(about: &str, spec: &Value, seconds: f64) -> Exec {
-    let about = about.replace(['\n', '\r'], " ");
-    // a JSON text is a Python one, too
-    let (program, spec) = (Value::from(PROGRAM), Value::from(spec.to_string()));
-    let code = format!(
-        "# {about}\nexec(compile({program}, '<command>', 'exec'), \
-         {{'__name__': 'command', 'spec': __import__('json').loads({spec})}})"
-    );
+fn exec(language: &dyn Language, about: &str, spec: &Value, seconds: f64) -> Exec {
+    let code = language.command(about, spec);
     Exec { code, timeout: Timeout::Seconds(seconds), ..Exec::default() }
 }
 
@@ -137,10 +131,16 @@ fn failed(end: &Instruction) -> String {
 
 impl Forkd {
     /// Starts a command; its machine, and its number, by which it can be followed.
-    pub fn start(&self, account: &str, id: &str, command: &Command) -> Result<(Arc<Machine>, u64)> {
+    pub fn start(
+        &self,
+        account: &str,
+        id: &str,
+        command: &SandboxCommand,
+    ) -> Result<(Arc<Machine>, u64)> {
         let machine = self.sandbox(account, id)?;
         command.check()?;
-        let seq = machine.submit(command.exec()).map_err(Error::during("exec"))?;
+        let seq =
+            machine.submit(command.exec(machine.language())).map_err(Error::during("exec"))?;
         Ok((machine, seq))
     }
 
@@ -162,15 +162,15 @@ impl Forkd {
     }
 
     /// Runs a command to its end.
-    pub fn exec(&self, account: &str, id: &str, command: &Command) -> Result<Completed> {
+    pub fn exec(&self, account: &str, id: &str, command: &SandboxCommand) -> Result<Completed> {
         let (machine, seq) = self.start(account, id, command)?;
         let end = machine.wait(seq).map_err(Error::during("exec"))?;
         self.completed(&end)
     }
 
     /// Starts a command that goes on by itself.
-    pub fn background(&self, account: &str, id: &str, command: &Command) -> Result<Job> {
-        let command = Command { background: true, ..command.clone() };
+    pub fn background(&self, account: &str, id: &str, command: &SandboxCommand) -> Result<Job> {
+        let command = SandboxCommand { background: true, ..command.clone() };
         let (machine, seq) = self.start(account, id, &command)?;
         let end = machine.wait(seq).map_err(Error::during("exec"))?;
         let answer = told(&end).ok_or_else(|| Error::new(500, failed(&end)))?;
@@ -184,7 +184,7 @@ impl Forkd {
     pub fn job(&self, account: &str, id: &str, job: &str, kill: bool) -> Result<Job> {
         let machine = self.sandbox(account, id)?;
         let spec = json!({ "job": job, "kill": kill, "cap": CAP });
-        let exec = exec(&format!("job {job}"), &spec, EVAL_SECONDS);
+        let exec = exec(machine.language(), &format!("job {job}"), &spec, EVAL_SECONDS);
         let seq = machine.submit(exec).map_err(Error::during("exec"))?;
         let end = machine.wait(seq).map_err(Error::during("exec"))?;
         let answer = told(&end).ok_or_else(|| Error::new(500, failed(&end)))?;
@@ -204,9 +204,15 @@ impl Forkd {
     /// Starts code in the session; its machine, and its number, by which it can be followed.
     pub fn start_eval(&self, account: &str, id: &str, code: &str) -> Result<(Arc<Machine>, u64)> {
         let machine = self.sandbox(account, id)?;
-        let timeout = Timeout::Seconds(EVAL_SECONDS);
-        let exec = Exec { code: code.to_owned(), timeout, ..Exec::default() };
-        let seq = machine.submit(exec).map_err(Error::during("eval"))?;
+        let run = |code: &str| {
+            let timeout = Timeout::Seconds(EVAL_SECONDS);
+            let exec = Exec { code: code.to_owned(), timeout, ..Exec::default() };
+            machine.submit(exec).map_err(Error::during("eval"))
+        };
+        if let Some(before) = machine.language().before_eval(code) {
+            run(before)?;
+        }
+        let seq = run(code)?;
         Ok((machine, seq))
     }
 
@@ -219,9 +225,10 @@ impl Forkd {
                 error: Some(format!("{}: {}", error.name, error.message)),
                 exit_code: 1,
             },
-            // forkd gives the repr of every value, also of None
+            // forkd gives the text of every value, also where there is none
             None => {
-                let result = Some(outcome.value.unwrap_or_else(|| "None".into()));
+                let result =
+                    Some(outcome.value.unwrap_or_else(|| stasis_agent::default().nothing().into()));
                 EvalAnswer { result, error: None, exit_code: 0 }
             }
         }
@@ -246,9 +253,9 @@ mod tests {
 
     #[test]
     fn what_is_no_command() {
-        let command = |args: &[&str]| Command {
+        let command = |args: &[&str]| SandboxCommand {
             args: args.iter().map(|one| (*one).to_owned()).collect(),
-            ..Command::default()
+            ..SandboxCommand::default()
         };
         assert_eq!(command(&[]).check().expect_err("empty").status, 400);
         assert_eq!(command(&["a\0b"]).check().expect_err("NUL").status, 400);
@@ -257,7 +264,10 @@ mod tests {
 
     #[test]
     fn the_log_says_what_ran_in_one_line() {
-        let command = Command { args: vec!["echo".into(), "a\nb".into()], ..Command::default() };
-        assert!(command.exec().code.starts_with("# $ echo a b\nexec(compile("));
+        let command = SandboxCommand {
+            args: vec!["echo".into(), "a\nb".into()],
+            ..SandboxCommand::default()
+        };
+        assert!(command.exec(stasis_agent::default()).code.starts_with("# $ echo a b\n"));
     }
 }

@@ -15,6 +15,29 @@ impl Error {
         Error { status, message: message.into() }
     }
 
+    /// A stable name for programs.
+    pub fn code(&self) -> &'static str {
+        match self.status {
+            400 => "forkd.invalid",
+            403 => "token.scope",
+            404 => "forkd.not_found",
+            409 => "forkd.conflict",
+            422 => "request.invalid",
+            503 => "forkd.busy",
+            _ => "forkd.failed",
+        }
+    }
+
+    /// What an agent can do next.
+    pub fn hint(&self) -> &'static str {
+        match self.status {
+            400 | 422 => "the tool's description says what it takes",
+            403 => "ask the operator of the service for a token that may",
+            404 => "list what there is",
+            _ => "call it again; if it stays so, the log of the service says more",
+        }
+    }
+
     /// A failure of the host while something was being done.
     pub(crate) fn during(what: &str) -> impl Fn(stasis_machine::Error) -> Error {
         move |error| {

@@ -1,7 +1,12 @@
 //! forkd's words for what machines do: its snapshots are templates and machines that are kept to
 //! be branched, its sandboxes are machines, its workspaces machines with a name.
 //!
-//!   forkd's request ─► Forkd ─► Host          every surface of forkd's stands on this
+//!   routes ─┐
+//!           ├─► Forkd ─► Host
+//!   tools  ─┘
+//!
+//! Both surfaces are here, HTTP (`routes`) and MCP (`tools`). `server` and `mcp` only carry them:
+//! each implements one trait (`Carrier`, `ToolTable`).
 //!
 //! What forkd says of a machine beyond what machines know is in its tags (`forkd.*`). A failure is
 //! a status and a sentence, as its clients expect; statuses are those of the original, also where
@@ -11,21 +16,28 @@
 
 mod command;
 mod error;
+mod routes;
 mod sandboxes;
 mod snapshots;
+mod tools;
 mod views;
 mod workspaces;
 
-pub use command::{Command, Completed, EvalAnswer, Job};
+pub use command::{Completed, EvalAnswer, Job, SandboxCommand};
 pub use error::{Error, Result};
+pub use routes::{Carrier, ForkdCaller, ForkdEvent, is_own, routes, routes_alone};
 pub use sandboxes::Spawn;
-pub use snapshots::{BranchRequest, CreateSnapshot};
+pub use snapshots::{CreateSnapshot, SandboxBranchRequest};
+pub use tools::{
+    INSTRUCTIONS, Look, Started, ToolEffect, ToolLook, ToolTable, ToolText, ToolWork, tools,
+};
 pub use views::{Ping, SandboxInfo, SnapshotDetail, SnapshotInfo, WorkspaceInfo};
 pub use workspaces::CreateWorkspace;
 
+use parking_lot::{Mutex, MutexGuard};
 use stasis_machine::{Host, Machine};
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Branches under way at once.
 pub const BRANCHES_AT_ONCE: usize = 64;
@@ -62,7 +74,7 @@ impl Forkd {
     }
 
     fn making(&self) -> MutexGuard<'_, HashSet<(String, String)>> {
-        self.making.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.making.lock()
     }
 
     /// Branches under way.

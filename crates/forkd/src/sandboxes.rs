@@ -1,11 +1,11 @@
 //! Sandboxes: machines that forkd's clients made.
 
 use crate::error::{Error, Result};
-use crate::snapshots::{SNAPSHOT, Source};
+use crate::snapshots::{SNAPSHOT, SnapshotSource};
 use crate::views::{Ping, SandboxInfo};
 use crate::{FROM, Forkd, KIND, SUSPENDED, TAG, check_tag, tag};
 use serde::Deserialize;
-use stasis_api::{Limits, Name, NewMachine, Update};
+use stasis_api::{Checkpoints, Limits, Name, NewMachine, Update};
 use stasis_machine::{Branch, Machine};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +23,11 @@ pub struct Spawn {
     pub memory_limit_mib: Option<u64>,
     #[serde(default)]
     pub live_fork: bool,
+}
+
+/// A machine for forkd's clients. They have no undo: their instructions share states.
+pub(crate) fn sandbox(template: Option<String>, tags: BTreeMap<String, String>) -> NewMachine {
+    NewMachine { template, tags, checkpoints: Checkpoints::Grouped, ..NewMachine::default() }
 }
 
 fn one() -> i64 {
@@ -77,10 +82,10 @@ impl Forkd {
             .collect();
         let mut made = Vec::new();
         let done = match source {
-            Source::Template(template) => {
+            SnapshotSource::Template(template) => {
                 self.make_from_template(account, &template, tags, ask, count, &mut made)
             }
-            Source::Machine(machine) => {
+            SnapshotSource::Machine(machine) => {
                 self.make_from_snapshot(&machine, tags, ask, count, &mut made)
             }
         };
@@ -105,7 +110,7 @@ impl Forkd {
         for _ in 0..count {
             let (name, tags) = (Some(fresh_id()), tags.clone());
             let (template, limits) = (Some(template.to_owned()), ask.limits(None));
-            let new = NewMachine { name, template, tags, limits, ..NewMachine::default() };
+            let new = NewMachine { name, limits, ..sandbox(template, tags) };
             made.push(self.host.create(account, new)?);
         }
         Ok(())
@@ -171,18 +176,17 @@ impl Forkd {
             pong: true,
             numpy_version: numpy.unwrap_or("none").to_owned(),
             pid: 1,
-            agent_lang: "python".into(),
+            agent_lang: machine.language().name().into(),
             warmup_ready: true,
         })
     }
 }
 
-/// A name that looks like forkd's and that nobody can guess.
+/// An unguessable name in forkd's form.
 fn fresh_id() -> Name {
     let mut bytes = [0; 8];
-    if let Ok(mut file) = std::fs::File::open("/dev/urandom") {
-        let _ = std::io::Read::read_exact(&mut file, &mut bytes);
-    }
+    // an id without them could be guessed
+    getrandom::fill(&mut bytes).expect("the kernel has randomness");
     let now = stasis_api::Timestamp::now().as_second();
     let text = format!("sb-{now:x}-{:016x}", u64::from_ne_bytes(bytes));
     text.parse().expect("letters, digits and dashes are a name")

@@ -1,12 +1,13 @@
 //! Snapshots: templates, and machines that are kept to be branched and never run.
 
 use crate::error::{Error, Result};
+use crate::sandboxes::sandbox;
 use crate::views::{SnapshotDetail, SnapshotInfo};
-use crate::{DIFF, FROM, Forkd, KIND, PARENT_TAG, PAUSE, TAG, check_tag, tag};
+use crate::{DIFF, FROM, Forkd, ForkdCaller, KIND, PARENT_TAG, PAUSE, TAG, check_tag, tag};
 use serde::Deserialize;
-use stasis_api::{NewMachine, Update};
+use stasis_api::Update;
 use stasis_machine::{Branch, Machine};
-use stasis_template::{Recipe, Silent};
+use stasis_template::{NoProgress, Recipe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -33,11 +34,11 @@ fn yes() -> bool {
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-pub struct BranchRequest {
+pub struct SandboxBranchRequest {
     #[serde(default)]
     pub tag: Option<String>,
     #[serde(default)]
-    pub mode: Option<Mode>,
+    pub mode: Option<SnapshotMode>,
     #[serde(default)]
     pub diff: bool,
     #[serde(default)]
@@ -52,15 +53,15 @@ pub struct BranchRequest {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum SnapshotMode {
     Full,
     Diff,
     Live,
 }
 
-impl BranchRequest {
+impl SandboxBranchRequest {
     /// Which way was asked for; all are the same here but for what is told.
-    fn mode(&self) -> Result<Mode> {
+    fn mode(&self) -> Result<SnapshotMode> {
         let flags = [self.measure_diff, self.diff, self.live];
         let set = flags.iter().filter(|flag| **flag).count();
         match self.mode {
@@ -71,15 +72,15 @@ impl BranchRequest {
             None if set > 1 => {
                 Err(Error::new(400, "measure_diff, diff and live are mutually exclusive"))
             }
-            None if self.diff => Ok(Mode::Diff),
-            None if self.live => Ok(Mode::Live),
-            None => Ok(Mode::Full),
+            None if self.diff => Ok(SnapshotMode::Diff),
+            None if self.live => Ok(SnapshotMode::Live),
+            None => Ok(SnapshotMode::Full),
         }
     }
 }
 
 /// What a tag stands for.
-pub(crate) enum Source {
+pub(crate) enum SnapshotSource {
     Template(String),
     Machine(Arc<Machine>),
 }
@@ -105,16 +106,29 @@ impl Forkd {
         all.find(|one| tag(one, TAG).as_deref() == Some(wanted))
     }
 
-    pub(crate) fn source(&self, account: &str, wanted: &str) -> Option<Source> {
+    pub(crate) fn source(&self, account: &str, wanted: &str) -> Option<SnapshotSource> {
         if let Some(machine) = self.snapshot(account, wanted) {
-            return Some(Source::Machine(machine));
+            return Some(SnapshotSource::Machine(machine));
         }
-        self.host.template(Some(wanted)).is_ok().then(|| Source::Template(wanted.to_owned()))
+        self.host
+            .template(Some(wanted))
+            .is_ok()
+            .then(|| SnapshotSource::Template(wanted.to_owned()))
     }
 
     /// Makes a snapshot from a template or a recipe. Kernels and root file systems of virtual
     /// machines mean nothing here, and paths of a client's are not opened.
-    pub fn create_snapshot(&self, account: &str, ask: &CreateSnapshot) -> Result<SnapshotInfo> {
+    pub fn create_snapshot(
+        &self,
+        caller: &ForkdCaller,
+        ask: &CreateSnapshot,
+    ) -> Result<SnapshotInfo> {
+        let account = caller.account.as_str();
+        // a recipe is built, which is the templates' right
+        if ask.rootfs.contains('\n') && !caller.may_build {
+            let said = "the token does not have the scope `templates`, which a recipe needs";
+            return Err(Error::new(403, said));
+        }
         check_tag(&ask.tag)?;
         let recipe = Recipe::parse(&ask.rootfs).ok().filter(|_| ask.rootfs.contains('\n'));
         let known = self.host.template(Some(&ask.rootfs)).is_ok();
@@ -136,12 +150,12 @@ impl Forkd {
         }
         let failed = Error::during("snapshot");
         let template = match recipe {
-            Some(recipe) => self.host.build_template(&recipe, &Silent).map_err(&failed)?.name,
+            Some(recipe) => self.host.build_template(&recipe, &NoProgress).map_err(&failed)?.name,
             None => ask.rootfs.clone(),
         };
         let tags = [(KIND, SNAPSHOT), (TAG, &ask.tag), (PARENT_TAG, &template)];
         let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-        let new = NewMachine { template: Some(template), tags, ..NewMachine::default() };
+        let new = sandbox(Some(template), tags);
         let machine = self.host.create(account, new).map_err(failed)?;
         Ok(SnapshotInfo::of_machine(&machine))
     }
@@ -190,8 +204,8 @@ impl Forkd {
         check_tag(wanted)?;
         let missing = || Error::new(404, format!("snapshot {wanted} not found"));
         let machine = match self.source(account, wanted).ok_or_else(missing)? {
-            Source::Machine(machine) => machine,
-            Source::Template(name) => return self.template_info(account, &name),
+            SnapshotSource::Machine(machine) => machine,
+            SnapshotSource::Template(name) => return self.template_info(account, &name),
         };
         let info = SnapshotInfo::of_machine(&machine);
         let disk = self.host.disk_use(&machine).map_err(Error::during("info"))?;
@@ -257,11 +271,11 @@ impl Forkd {
         let source = self.source(account, wanted).ok_or_else(missing)?;
         let from = format!("compact:{wanted}");
         let made = match source {
-            Source::Machine(machine) => self.keep(&machine, to, &from, &[])?,
-            Source::Template(template) => {
+            SnapshotSource::Machine(machine) => self.keep(&machine, to, &from, &[])?,
+            SnapshotSource::Template(template) => {
                 let tags = [(KIND, SNAPSHOT), (TAG, to), (FROM, from.as_str())];
                 let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-                let new = NewMachine { template: Some(template), tags, ..NewMachine::default() };
+                let new = sandbox(Some(template), tags);
                 self.host.create(account, new).map_err(Error::during("compact"))?
             }
         };
@@ -283,7 +297,8 @@ impl Forkd {
         let all = own.into_iter().chain(more.iter().cloned());
         let tags = all.map(|(key, value)| (key.to_owned(), value)).collect();
         let update = Update { tags: Some(tags), ..Update::default() };
-        if let Err(error) = self.host.update(&made, update) {
+        let kept = self.host.update(&made, update).and_then(|()| self.host.wait_saved(&made));
+        if let Err(error) = kept {
             let _ = self.host.remove(&made);
             return Err(failed(error));
         }
@@ -296,13 +311,13 @@ impl Forkd {
         &self,
         account: &str,
         id: &str,
-        ask: &BranchRequest,
+        ask: &SandboxBranchRequest,
     ) -> Result<(SnapshotInfo, bool)> {
         let own = ask.tag.clone().unwrap_or_else(|| own_tag(id));
         check_tag(&own)?;
         let _reserved = self.reserve(account, &own)?;
         let mode = ask.mode()?;
-        if !ask.wait && mode != Mode::Live {
+        if !ask.wait && mode != SnapshotMode::Live {
             return Err(Error::new(400, "wait=false needs mode=live"));
         }
         if self.source(account, &own).is_some() {
@@ -315,14 +330,14 @@ impl Forkd {
                 let said = format!("parent_tag {parent} is not the sandbox's snapshot_tag {base}");
                 return Err(Error::new(400, said));
             }
-            if mode != Mode::Diff {
+            if mode != SnapshotMode::Diff {
                 return Err(Error::new(400, "parent_tag needs mode=diff"));
             }
         }
         let place = self.host.place(&machine, None).map_err(Error::during("branch"))?;
         let mut more = vec![(PAUSE, machine.last_pause().as_millis().to_string())];
         more.extend(ask.parent_tag.clone().map(|parent| (PARENT_TAG, parent)));
-        if mode == Mode::Diff || ask.measure_diff {
+        if mode == SnapshotMode::Diff || ask.measure_diff {
             let kept = self.host.history(&machine).map_err(Error::during("branch"))?;
             let bytes = kept.iter().rev().find(|one| Some(one.seq) == place.seq);
             more.push((DIFF, bytes.map_or(0, |one| one.bytes).to_string()));

@@ -3,7 +3,7 @@
 use crate::{DIFF, FROM, PAUSE, TAG, tag};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_api::{State, Template};
+use stasis_api::{State, TemplateInfo};
 use stasis_machine::Machine;
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ fn seconds(at: stasis_api::Timestamp) -> u64 {
 }
 
 impl SnapshotInfo {
-    pub(crate) fn of_template(template: &Template) -> SnapshotInfo {
+    pub(crate) fn of_template(template: &TemplateInfo) -> SnapshotInfo {
         SnapshotInfo {
             tag: template.name.clone(),
             dir: format!("template:{}", template.digest),

@@ -40,17 +40,17 @@ pub struct BundleHead {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BundleError {
-    #[error("this is not a file with a machine")]
+    #[error("not an exported machine")]
     Magic,
-    #[error("the file was written in another form: it begins with {0:?}")]
+    #[error("the file has another format: it starts with {0:?}")]
     Version(String),
-    #[error("the file says of itself that {what} is {found}, more than {most}")]
+    #[error("the file declares {what} as {found}, more than {most}")]
     Limit { what: &'static str, found: u64, most: u64 },
-    #[error("the file is damaged: its beginning does not match its digest")]
+    #[error("the file is damaged: its head does not match its digest")]
     Digest,
-    #[error("the file makes no sense: {0}")]
+    #[error("the file is malformed: {0}")]
     Decode(#[from] postcard::Error),
-    #[error("the file makes no sense: {0} bytes of its beginning are left over")]
+    #[error("the file is malformed: {0} bytes of its head are left over")]
     Leftover(usize),
     #[error("the file breaks off: {0}")]
     Io(#[from] std::io::Error),
@@ -72,13 +72,13 @@ impl BundleError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            BundleError::Magic => "`stasis export` makes such files",
-            BundleError::Version(_) => "export it again with the same version of Stasis as here",
-            BundleError::Limit { .. } => "the file is damaged or was made to be: export it again",
+            BundleError::Magic => "`stasis export` writes such files",
+            BundleError::Version(_) => "export it again with this version of Stasis",
+            BundleError::Limit { .. } => "the file is damaged or forged: export it again",
             BundleError::Digest | BundleError::Decode(_) | BundleError::Leftover(_) => {
-                "the file is damaged: copy it, or export it, again"
+                "the file is damaged: copy or export it again"
             }
-            BundleError::Io(_) => "send the whole file, again",
+            BundleError::Io(_) => "send the whole file again",
         }
     }
 }

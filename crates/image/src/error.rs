@@ -11,7 +11,7 @@ use crate::SectionKind;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    #[error("the contents are not those its name stands for")]
+    #[error("the contents do not match the name")]
     Renamed,
     #[error("not an image: the file does not begin with the image magic")]
     Magic,
@@ -29,6 +29,8 @@ pub enum ImageError {
     HeaderLen { found: u32, expected: u32 },
     #[error("the image header or section table does not match its checksum")]
     HeaderChecksum,
+    #[error("the compressed image does not match its checksum")]
+    Packed,
     #[error("section `{kind}` of the image does not match its checksum")]
     SectionChecksum { kind: SectionKind },
     #[error("{what} of the image is {found}, the limit is {max}")]
@@ -67,7 +69,7 @@ impl ImageError {
             Self::Flags { .. } => "image.flags",
             Self::Reserved => "image.reserved",
             Self::HeaderLen { .. } => "image.header",
-            Self::HeaderChecksum | Self::SectionChecksum { .. } => "image.checksum",
+            Self::HeaderChecksum | Self::Packed | Self::SectionChecksum { .. } => "image.checksum",
             Self::Limit { .. } => "image.limit",
             Self::SectionUnknown { .. } => "image.section_unknown",
             Self::SectionVersion { .. } => "image.section_version",
@@ -116,6 +118,10 @@ pub enum PackError {
         "{count} pages from page {slot} on cannot be unpacked: they do not match their checksum"
     )]
     Frame { slot: u64, count: u64 },
+    #[error("the pack lists bases that cannot be")]
+    Bases,
+    #[error("page {slot} of the pack is a difference to a page of pack {root} that cannot be read")]
+    Base { slot: u64, root: crate::PackRoot, source: Option<Box<PackError>> },
     #[error("page {slot} of the pack was dropped, because nothing referred to it")]
     Dropped { slot: u64 },
     #[error("page {slot} of the pack does not match its checksum")]
@@ -142,6 +148,8 @@ impl PackError {
             Self::HeaderChecksum | Self::IndexChecksum | Self::ListChecksum => "pack.checksum",
             Self::DeadSlots => "pack.dead_slots",
             Self::Frame { .. } => "pack.frame",
+            Self::Bases => "pack.bases",
+            Self::Base { .. } => "pack.base",
             Self::Dropped { .. } => "pack.dropped",
             Self::Flags { .. } => "pack.flags",
             Self::Reserved => "pack.reserved",

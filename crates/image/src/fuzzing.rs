@@ -1,4 +1,4 @@
-//! Entry points for the fuzz targets and the smoke test: any bytes in, no panic, and an oracle
+//! Entry points for the fuzz targets: any bytes in, no panic, and an oracle
 //! that whatever was accepted is consistent.
 //!
 //! Checksums would stop nearly every mutation at the door. So each input is tried twice: as it is,
@@ -11,17 +11,21 @@ pub use bundle::{bundle_reader, reseal_bundle};
 pub use mutate::{Random, mutate};
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::container::{CHECKSUM_AT, ENTRY_LEN, Entry, FIXED_LEN, FORMAT, MAGIC, header_checksum};
+use crate::container::{
+    CHECKSUM_AT, ENTRY_LEN, FIXED_LEN, FORMAT, MAGIC, SectionEntry, header_checksum,
+};
 use crate::pack::{
     COLD_FOOTER_LEN, COLD_HEADER_LEN, ColdFooter, ENTRY_LEN as FRAME_LEN, FOOTER_LEN, FRAME_PAGES,
-    Footer, HASH_LEN, HEADER_CHECKSUM_AT, Kind, file_len, lists_checksum, page_offset, seal,
+    Footer, HASH_LEN, HEADER_CHECKSUM_AT, PackKind, bases_len, file_len, lists_checksum,
+    page_offset, seal,
 };
 use crate::{
-    Arch, Form, ImageReader, ImageWriter, PAGE_SIZE, PackError, PackReader, PackRoot, PackWriter,
-    PageHash, Rewrite, SectionKind, Slots,
+    Arch, BasePage, BasePages, Bases, ImageReader, ImageWriter, PAGE_SIZE, PackError, PackForm,
+    PackReader, PackRoot, PackWriter, PageHash, Rewrite, SectionKind, Slots,
 };
 
 /// Stands in for a section: every shape that takes its length from the input.
@@ -54,7 +58,7 @@ pub fn sample_pack(fill: &[u8]) -> Vec<u8> {
 }
 
 /// The same pack in another form, without the pages of `dead` slots.
-pub fn sample_rewritten(fill: &[u8], form: Form, dead: &[u64]) -> Vec<u8> {
+pub fn sample_rewritten(fill: &[u8], form: PackForm, dead: &[u64]) -> Vec<u8> {
     let bytes = sample_pack(fill);
     let pack = PackReader::open(&bytes[..], bytes.len() as u64, None).expect("a sample is intact");
     let mut drop = Slots::new();
@@ -65,9 +69,35 @@ pub fn sample_rewritten(fill: &[u8], form: Form, dead: &[u64]) -> Vec<u8> {
     out.into_inner()
 }
 
+/// Bases for samples: a page in slot n of any pack is filled with n.
+pub struct SampleBases;
+
+impl BasePages for SampleBases {
+    fn read_base(&self, base: BasePage, page: &mut [u8]) -> Result<(), PackError> {
+        page.fill(base.slot as u8);
+        Ok(())
+    }
+}
+
+/// The same pack with every third page whole, and the others differences to sample bases.
+pub fn sample_delta(fill: &[u8]) -> Vec<u8> {
+    let bytes = sample_pack(fill);
+    let pack = PackReader::open(&bytes[..], bytes.len() as u64, None).expect("a sample is intact");
+    let base = |slot: u64| BasePage { root: PackRoot::of(&[slot as u8 & 1]), slot };
+    let bases = Bases::of((0..pack.pages()).map(|slot| (slot % 3 > 0).then(|| base(slot))));
+    let (mend, none) = (HashMap::new(), Slots::new());
+    let rewrite = Rewrite { pack: &pack, drop: &none, mend: &mend, lost: &none };
+    let mut out = Vec::new();
+    rewrite.write_delta(&bases, &SampleBases, &mut out).expect("a Vec takes every write");
+    out
+}
+
 /// Reads `data` as an image, as it is and resealed.
 pub fn image_reader(data: &[u8]) {
     check_image(data);
+    if let Ok(image) = crate::unpack_image(data) {
+        check_image(&image);
+    }
     let mut resealed = data.to_vec();
     if reseal_image(&mut resealed).is_some() {
         check_image(&resealed);
@@ -108,9 +138,11 @@ fn check_image(data: &[u8]) {
 
 fn check_pack(data: &[u8]) {
     let Ok(reader) = PackReader::open(data, data.len() as u64, None) else { return };
+    let bases: Arc<dyn BasePages> = Arc::new(SampleBases);
+    let reader = reader.with_bases(Arc::downgrade(&bases));
     let pages = reader.pages();
-    if reader.form() == Form::Plain {
-        let kinds = [Kind::Whole, Kind::Partial].map(|kind| file_len(pages, kind));
+    if reader.form() == PackForm::Plain {
+        let kinds = [PackKind::Whole, PackKind::Partial].map(|kind| file_len(pages, kind));
         assert!(kinds.contains(&(data.len() as u64)), "every byte belongs to something");
     }
     assert_eq!(reader.dead().first_in(pages..u64::MAX), None, "no slot is dead that is not there");
@@ -135,7 +167,7 @@ fn check_pack(data: &[u8]) {
 
 /// What is intact stays itself in either form.
 fn check_rewritten(reader: &PackReader<&[u8]>) {
-    for form in [Form::Plain, Form::Cold] {
+    for form in [PackForm::Plain, PackForm::Cold] {
         let mut out = std::io::Cursor::new(Vec::new());
         let rewrite = Rewrite {
             pack: reader,
@@ -161,7 +193,7 @@ fn reseal_image(data: &mut [u8]) -> Option<()> {
     let header_len = ENTRY_LEN.checked_mul(count)?.checked_add(FIXED_LEN)?;
     data.get(..header_len)?;
     for at in (FIXED_LEN..header_len).step_by(ENTRY_LEN) {
-        let entry = Entry::decode(&data[at..at + ENTRY_LEN]);
+        let entry = SectionEntry::decode(&data[at..at + ENTRY_LEN]);
         let end = entry.offset.saturating_add(entry.length);
         if let Some(payload) = data.get(entry.offset as usize..end as usize) {
             let checksum = *blake3::hash(payload).as_bytes();
@@ -192,7 +224,9 @@ fn reseal_cold(data: &mut [u8]) -> Option<()> {
     let pages = u64::from_le_bytes(*data.get(footer_at + 8..)?.first_chunk()?);
     let pages = pages.min(4 * FRAME_PAGES) as usize;
     let (index_len, dead_len) = (pages * HASH_LEN, pages.div_ceil(8).next_multiple_of(HASH_LEN));
-    let dead_at = footer_at.checked_sub(dead_len)?;
+    let base_packs = u16::from_le_bytes(*data.get(20..)?.first_chunk()?);
+    let bases_len = bases_len(pages as u64, base_packs.into()) as usize;
+    let dead_at = footer_at.checked_sub(dead_len + bases_len)?;
     let index_at = dead_at.checked_sub(index_len)?;
     let table_len = pages.div_ceil(FRAME_PAGES as usize) * FRAME_LEN;
     let table_at = index_at.checked_sub(table_len)?;

@@ -33,11 +33,12 @@ mod read_at;
 pub use bundle::{BUNDLE_MAGIC, BundleError, BundleHead, MAX_HEAD_LEN};
 pub use container::{
     Arch, FORMAT, ImageReader, ImageWriter, MAX_IMAGE_LEN, MAX_SECTION_LEN, MAX_SECTIONS,
-    SealedImage, SectionKind, peek_format,
+    SealedImage, SectionKind, pack_image, peek_format, unpack_image,
 };
 pub use digest::{ImageId, OriginId, PackRoot, PageHash, ParseDigestError};
 pub use error::{ImageError, PackError};
 pub use pack::{
-    Form, PAGE_SIZE, PackReader, PackSummary, PackWriter, PageLocation, PageSet, Rewrite, Slots,
+    BasePage, BasePages, Bases, PAGE_SIZE, PackForm, PackReader, PackSummary, PackWriter,
+    PageLocation, PageSet, Rewrite, Slots,
 };
 pub use read_at::ReadAt;

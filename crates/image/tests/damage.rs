@@ -3,7 +3,9 @@
 
 use proptest::prelude::*;
 use stasis_image::fuzzing::{self, Sample, sample_image, sample_pack, sample_rewritten};
-use stasis_image::{Form, ImageReader, PAGE_SIZE, PackError, PackReader, PackRoot, SectionKind};
+use stasis_image::{
+    ImageReader, PAGE_SIZE, PackError, PackForm, PackReader, PackRoot, SectionKind,
+};
 
 fn sample() -> Sample {
     Sample {
@@ -52,8 +54,8 @@ fn every_flipped_bit_of_a_pack_is_detected() {
 #[test]
 fn every_flipped_bit_of_a_cold_or_partial_pack_is_detected() {
     let fill: Vec<u8> = (0..40).collect();
-    let cold = sample_rewritten(&fill, Form::Cold, &[2, 39]);
-    let partial = sample_rewritten(&[1, 2], Form::Plain, &[1]);
+    let cold = sample_rewritten(&fill, PackForm::Cold, &[2, 39]);
+    let partial = sample_rewritten(&[1, 2], PackForm::Plain, &[1]);
     // what lies in a hole is nobody's
     let hole = 2 * PAGE_SIZE..3 * PAGE_SIZE;
     for (mut bytes, apart) in [(cold, 0..0), (partial, hole)] {
@@ -68,7 +70,7 @@ fn every_flipped_bit_of_a_cold_or_partial_pack_is_detected() {
 
 #[test]
 fn every_cut_of_a_pack_is_torn() {
-    let (cold, partial) = (Form::Cold, Form::Plain);
+    let (cold, partial) = (PackForm::Cold, PackForm::Plain);
     let rewritten = |form, dead: &[u64]| sample_rewritten(&[1, 2], form, dead);
     for bytes in [sample_pack(&[1, 2]), rewritten(cold, &[]), rewritten(partial, &[0])] {
         for len in 0..bytes.len() {

@@ -1,6 +1,11 @@
-//! The agent's layer of a template's root: a directory that is named by what is in it, so that one
-//! from elsewhere can be taken in without believing anybody.
+//! The agent's layer of a template's root: a directory named by the hash of its contents, so that
+//! an imported one can be verified.
 
+use crate::error::{Error, Result};
+use crate::machine::Machine;
+use serde::{Deserialize, Serialize};
+use stasis_agent::{Language, language};
+use stasis_protocol::Order;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -12,15 +17,72 @@ const MOST: usize = 1000;
 const LONGEST: u64 = 4 << 20;
 
 /// Paths below the agent's directory, in order, and what the files hold.
-pub(crate) type Files = Vec<(String, String)>;
+pub(crate) type AgentFiles = Vec<(String, String)>;
 
-/// This program's own.
-pub(crate) fn own() -> Files {
+/// The agent that this program carries for a language.
+pub(crate) fn own(language: &dyn Language) -> AgentFiles {
     let file = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
-    stasis_agent::FILES.iter().map(file).collect()
+    language.files().iter().map(file).collect()
 }
 
-pub(crate) fn name(files: &Files) -> String {
+/// What an agent said about itself when its template was built: it may be older than this program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AgentInfo {
+    pub generation: u32,
+    /// The kinds of orders it knows; empty, if it did not say.
+    pub orders: Vec<String>,
+}
+
+impl AgentInfo {
+    /// Those of templates that were built before this was noted.
+    pub fn first() -> AgentInfo {
+        AgentInfo { generation: 1, orders: Vec::new() }
+    }
+
+    pub fn knows(&self, order: &Order) -> bool {
+        match self.orders.is_empty() {
+            true => Order::FIRST.contains(&order.kind()),
+            false => self.orders.iter().any(|kind| kind == order.kind()),
+        }
+    }
+}
+
+/// The language of a machine, and the agent in it.
+#[derive(Debug)]
+pub(crate) struct MachineAgent {
+    pub language: &'static dyn Language,
+    pub known: AgentInfo,
+}
+
+impl Machine {
+    pub(crate) fn spoken(&self) -> &MachineAgent {
+        self.spoken.get_or_init(|| {
+            let digest = self.record().made.template.clone();
+            let record = self.host.records.template(&digest).ok().flatten();
+            let language = record.as_ref().and_then(|one| language(&one.template.language));
+            let known = record.map(|one| serde_json::from_value(one.details["agent"].clone()));
+            MachineAgent {
+                language: language.unwrap_or_else(stasis_agent::default),
+                known: known.and_then(|known| known.ok()).unwrap_or_else(AgentInfo::first),
+            }
+        })
+    }
+
+    /// The language its instructions are written in.
+    pub fn language(&self) -> &'static dyn Language {
+        self.spoken().language
+    }
+
+    /// Refuses an order that the agent in the machine does not know.
+    pub(crate) fn check_order(&self, order: &Order) -> Result<()> {
+        match self.spoken().known.knows(order) {
+            true => Ok(()),
+            false => Err(Error::Unsupported(order.kind(), "the machine's agent does not know it")),
+        }
+    }
+}
+
+pub(crate) fn name(files: &AgentFiles) -> String {
     let mut hasher = blake3::Hasher::new();
     for (path, text) in files {
         hasher.update(path.as_bytes()).update(&[0]).update(text.as_bytes()).update(&[0]);
@@ -40,14 +102,14 @@ pub(crate) fn is_here(roots: &Path, name: &str) -> bool {
 }
 
 /// Whether all paths stay in the agent's directory.
-pub(crate) fn is_plain(files: &Files) -> bool {
+pub(crate) fn is_plain(files: &AgentFiles) -> bool {
     let plain = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
     let fine = |path: &String| path.len() <= 200 && path.split('/').all(plain);
     files.len() <= MOST && files.iter().all(|(path, _)| fine(path))
 }
 
 /// Writes an agent below `roots`, once; the name of the directory.
-pub(crate) fn place(roots: &Path, files: &Files) -> io::Result<String> {
+pub(crate) fn place(roots: &Path, files: &AgentFiles) -> io::Result<String> {
     let name = name(files);
     let (dir, new) = (roots.join(&name), roots.join(format!(".placing-{name}")));
     if dir.is_dir() {
@@ -63,15 +125,15 @@ pub(crate) fn place(roots: &Path, files: &Files) -> io::Result<String> {
 }
 
 /// The files of a layer that is here; nothing, if they are not those it was named by.
-pub(crate) fn read(roots: &Path, layer: &str) -> Option<Files> {
-    let mut files = Files::new();
+pub(crate) fn read(roots: &Path, layer: &str) -> Option<AgentFiles> {
+    let mut files = AgentFiles::new();
     let dir = is_here(roots, layer).then(|| roots.join(layer))?;
     list(&dir.join(AGENT_DIR.trim_start_matches('/')), "", &mut files).ok()?;
     files.sort();
     (name(&files) == layer).then_some(files)
 }
 
-fn list(dir: &Path, below: &str, files: &mut Files) -> io::Result<()> {
+fn list(dir: &Path, below: &str, files: &mut AgentFiles) -> io::Result<()> {
     for entry in fs::read_dir(dir.join(below))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -93,19 +155,32 @@ mod tests {
     #[test]
     fn placed_and_read_again() {
         let roots = tempfile::tempdir().expect("a directory");
-        let name = place(roots.path(), &own()).expect("placed");
-        assert_eq!(read(roots.path(), &name), Some(own()));
-        let file = roots.path().join(&name).join("opt/stasis/agent/stasis.py");
+        let name = place(roots.path(), &own(stasis_agent::default())).expect("placed");
+        assert_eq!(read(roots.path(), &name), Some(own(stasis_agent::default())));
+        let (path, _) = stasis_agent::default().files()[0];
+        let file = roots.path().join(&name).join("opt/stasis/agent").join(path);
         fs::write(file, "changed").expect("write");
         assert_eq!(read(roots.path(), &name), None);
         assert_eq!(layers("agent-1+host-2"), (Some("agent-1"), "host-2"));
         assert_eq!(layers("host-2"), (None, "host-2"));
     }
 
+    /// An agent that says what it knows is asked nothing else; one that does not is an old one.
+    #[test]
+    fn an_agent_is_asked_what_it_knows() {
+        let known = |orders: &[&str]| AgentInfo {
+            generation: 1,
+            orders: orders.iter().map(|kind| (*kind).to_owned()).collect(),
+        };
+        assert!(known(&[]).knows(&Order::Vars) && AgentInfo::first().knows(&Order::Freeze));
+        assert!(known(&["exec", "vars"]).knows(&Order::Vars));
+        assert!(!known(&["exec", "vars"]).knows(&Order::Freeze));
+    }
+
     #[test]
     fn paths_that_lead_elsewhere() {
         let one = |path: &str| vec![(path.to_owned(), String::new())];
-        assert!(is_plain(&one("a/b.py")) && is_plain(&own()));
+        assert!(is_plain(&one("a/b.x")) && is_plain(&own(stasis_agent::default())));
         for path in ["", "/a", "../a", "a/../b", "a//b", "a\0b"] {
             assert!(!is_plain(&one(path)), "{path:?}");
         }

@@ -1,25 +1,24 @@
-//! Artifacts: what is too large for a result, kept whole beside it.
+//! Artifacts: data too large for a result, stored in full beside it.
 //!
 //!   bytes ──► spool (memory, then a file) ──► named by its contents ──► records ──► result
 //!
-//! Output and values beyond what records hold are cut there, and kept here up to a bound of their
-//! own: per instruction, and per machine, whose disk limit holds for all its artifacts together.
-//! Contents are addressed by their hash, so that the same table printed by a hundred branches is
-//! one file. A spool that cannot be written costs the artifact, never the result. Files that no
-//! machine's records name are removed by the collector.
+//! The records cut long output and values; artifacts store them in full, up to a bound per
+//! instruction. The machine's disk limit bounds all its artifacts together. Contents are addressed
+//! by their hash, so the same table printed by a hundred branches is one file. If a spool cannot be
+//! written, the artifact is lost, but not the result. The collector removes unreferenced files.
 
 use crate::driver::Driver;
-use crate::error::{Doing, Error, Result};
-use crate::host::{Host, Inner};
-use crate::lines::Lines;
+use crate::error::{Error, ErrorContext, Result};
+use crate::host::{Host, HostInner};
+use crate::lines::OutputLines;
 use crate::machine::Machine;
-use stasis_api::{Artifact, Kept, Limits};
-use stasis_store::MachineId;
+use parking_lot::{Mutex, RwLock};
+use stasis_api::{Artifact, KeptArtifact, Limits};
+use stasis_records::MachineId;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Held in memory before a file is made: most output is short.
@@ -30,11 +29,12 @@ const MOST_OF_MACHINE: u64 = 10_000;
 const NEW: &str = "new-";
 
 /// The directory of artifacts.
-pub(crate) struct Shelf {
+pub(crate) struct ArtifactStore {
     dir: PathBuf,
     next: AtomicU64,
-    /// Held while a file gets its name and its record, and while files without one go.
-    order: Mutex<()>,
+    /// Shared by those who give a file its name and its record; taken alone while files without
+    /// one go.
+    order: RwLock<()>,
     /// How many each machine has at most, and their bytes.
     known: Mutex<HashMap<MachineId, Total>>,
 }
@@ -55,16 +55,16 @@ impl Total {
     }
 }
 
-impl Shelf {
-    pub fn open(dir: PathBuf) -> Result<Shelf> {
+impl ArtifactStore {
+    pub fn open(dir: PathBuf) -> Result<ArtifactStore> {
         fs::create_dir_all(&dir).doing(|| format!("make {}", dir.display()))?;
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(NEW) {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        let (order, known) = (Mutex::default(), Mutex::default());
-        Ok(Shelf { dir, next: AtomicU64::new(0), order, known })
+        let (order, known) = (RwLock::default(), Mutex::default());
+        Ok(ArtifactStore { dir, next: AtomicU64::new(0), order, known })
     }
 
     fn path(&self, id: &str) -> PathBuf {
@@ -72,11 +72,11 @@ impl Shelf {
     }
 
     /// Somewhere for what one instruction may leave, at most `room` bytes in all.
-    pub fn parts(&self, room: u64) -> Parts {
+    pub fn parts(&self, room: u64) -> PendingArtifacts {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let base = self.dir.join(format!("{NEW}{number}"));
         let output = Spool::new(base.with_extension("out"), room);
-        Parts { base, output, open: None, whole: Vec::new(), room }
+        PendingArtifacts { base, output, open: None, whole: Vec::new(), room }
     }
 }
 
@@ -149,8 +149,8 @@ impl Drop for Spool {
 /// An artifact from elsewhere, without a name yet; gone when it is dropped.
 pub(crate) struct Incoming(Spool);
 
-impl Shelf {
-    /// Reads an artifact that somebody promised.
+impl ArtifactStore {
+    /// Reads an artifact that a report promised.
     pub fn take_in(&self, hash: [u8; 32], len: u64, from: &mut dyn io::Read) -> Result<Incoming> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut spool = Spool::new(self.dir.join(format!("{NEW}{number}.in")), len);
@@ -172,17 +172,17 @@ impl Shelf {
     }
 }
 
-impl Inner {
+impl HostInner {
     /// Gives artifacts their names and has them recorded, with no collection in between.
     pub fn name_artifacts<T>(
         &self,
         all: Vec<Incoming>,
         record: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let shelf = &self.shelf;
-        let _order = shelf.order.lock().unwrap_or_else(|poison| poison.into_inner());
+        let artifact_store = &self.artifact_store;
+        let _order = artifact_store.order.read();
         for Incoming(mut spool) in all {
-            let kept = spool.keep(&shelf.dir);
+            let kept = spool.keep(&artifact_store.dir);
             kept.doing(|| format!("name {}", spool.path.display()))?;
         }
         record()
@@ -190,7 +190,7 @@ impl Inner {
 }
 
 /// What one instruction may leave as artifacts.
-pub(crate) struct Parts {
+pub(crate) struct PendingArtifacts {
     base: PathBuf,
     output: Spool,
     /// The one that pieces arrive of.
@@ -206,7 +206,7 @@ struct Whole {
     spool: Spool,
 }
 
-impl Parts {
+impl PendingArtifacts {
     pub fn output(&mut self, bytes: &[u8]) {
         let before = self.output.size;
         self.output.most = before.saturating_add(self.room);
@@ -237,14 +237,14 @@ impl Parts {
     }
 }
 
-impl Inner {
+impl HostInner {
     /// Keeps what an instruction left, and writes it down.
     fn keep(&self, id: MachineId, seq: u64, parts: Vec<Whole>) -> Vec<Artifact> {
-        let shelf = &self.shelf;
-        let _order = shelf.order.lock().unwrap_or_else(|poison| poison.into_inner());
+        let artifact_store = &self.artifact_store;
+        let _order = artifact_store.order.read();
         let mut kept = Vec::new();
         for Whole { name, kind, mut spool } in parts {
-            match spool.keep(&shelf.dir) {
+            match spool.keep(&artifact_store.dir) {
                 Ok(id) => {
                     let (size, cut) = (spool.size, spool.cut);
                     kept.push(Artifact { id, name, kind, size, cut });
@@ -252,10 +252,10 @@ impl Inner {
                 Err(error) => tracing::error!(%error, "an artifact was not kept"),
             }
         }
-        match self.store.add_artifacts(id, seq, &kept) {
+        match self.records.keep_artifacts(id, seq, &kept) {
             Ok(()) => {
                 let more = Total::of(&kept);
-                let mut known = shelf.known.lock().unwrap_or_else(|poison| poison.into_inner());
+                let mut known = artifact_store.known.lock();
                 if let Some(total) = known.get_mut(&id) {
                     total.count = total.count.saturating_add(more.count);
                     total.bytes = total.bytes.saturating_add(more.bytes);
@@ -270,19 +270,19 @@ impl Inner {
     }
 }
 
-impl Inner {
+impl HostInner {
     /// What a machine may still leave as artifacts.
     pub(crate) fn artifact_room(&self, machine: MachineId, limits: Limits) -> u64 {
         let most = self.settings.max_artifact;
         let limit = limits.disk_mb.map_or(u64::MAX, |mb| mb.saturating_mul(1 << 20));
-        let mut known = self.shelf.known.lock().unwrap_or_else(|poison| poison.into_inner());
+        let mut known = self.artifact_store.known.lock();
         let total = known.entry(machine).or_insert(Total { count: u64::MAX, bytes: u64::MAX });
         let fits = |total: &Total| {
             total.count < MOST_OF_MACHINE && limit.saturating_sub(total.bytes) >= most
         };
         // artifacts go with what is rolled back: only when there is no room they are counted anew
         if !fits(total) {
-            let all = self.store.artifacts(machine).unwrap_or_default();
+            let all = self.records.artifacts(machine).unwrap_or_default();
             *total = Total::of(all.iter().map(|kept| &kept.artifact));
         }
         match total.count < MOST_OF_MACHINE {
@@ -294,10 +294,10 @@ impl Inner {
 
 impl Driver {
     /// What an instruction left that its record does not hold.
-    pub(crate) fn artifacts_of(&self, seq: u64, lines: &mut Lines) -> Vec<Artifact> {
+    pub(crate) fn artifacts_of(&self, seq: u64, lines: &mut OutputLines) -> Vec<Artifact> {
         let cut = lines.was_cut();
         let Some(parts) = lines.take_parts() else { return Vec::new() };
-        let Parts { output, mut whole, .. } = parts;
+        let PendingArtifacts { output, mut whole, .. } = parts;
         if cut {
             let (name, kind) = ("output".to_owned(), "text/plain".to_owned());
             whole.insert(0, Whole { name, kind, spool: output });
@@ -309,8 +309,8 @@ impl Driver {
 }
 
 impl Machine {
-    pub fn artifacts(&self) -> Result<Vec<Kept>> {
-        Ok(self.host.store.artifacts(self.id)?)
+    pub fn artifacts(&self) -> Result<Vec<KeptArtifact>> {
+        Ok(self.host.records.artifacts(self.id)?)
     }
 
     /// An artifact of this machine, and its contents.
@@ -318,7 +318,7 @@ impl Machine {
         let missing = || Error::NoArtifact { machine: self.name().to_string(), id: id.to_owned() };
         let mine = self.artifacts()?.into_iter().find(|kept| kept.artifact.id == id);
         let artifact = mine.ok_or_else(missing)?.artifact;
-        let path = self.host.shelf.path(&artifact.id);
+        let path = self.host.artifact_store.path(&artifact.id);
         let file = File::open(&path).doing(|| format!("open {}", path.display()))?;
         Ok((artifact, file))
     }
@@ -328,10 +328,10 @@ impl Host {
     /// Removes artifacts that no machine has; how many bytes.
     pub(crate) fn collect_artifacts(&self) -> Result<u64> {
         let inner = self.inner();
-        let _order = inner.shelf.order.lock().unwrap_or_else(|poison| poison.into_inner());
-        let kept: HashSet<String> = inner.store.artifacts_in_use()?.into_iter().collect();
+        let _order = inner.artifact_store.order.write();
+        let kept: HashSet<String> = inner.records.artifacts_in_use()?.into_iter().collect();
         let mut freed = 0;
-        for entry in fs::read_dir(&inner.shelf.dir).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&inner.artifact_store.dir).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if kept.contains(&name) || name.starts_with(NEW) {
                 continue;
@@ -352,14 +352,14 @@ mod tests {
     #[test]
     fn a_spool_is_cut_at_its_bound_and_named_by_its_contents() {
         let dir = tempfile::tempdir().expect("a directory");
-        let shelf = Shelf::open(dir.path().to_owned()).expect("a shelf");
-        let mut parts = shelf.parts(1 << 20);
+        let artifact_store = ArtifactStore::open(dir.path().to_owned()).expect("a store");
+        let mut parts = artifact_store.parts(1 << 20);
         let piece = vec![b'x'; 300 << 10];
         (0..5).for_each(|_| parts.output(&piece));
         assert!(parts.output.cut);
-        let id = parts.output.keep(&shelf.dir).expect("kept");
+        let id = parts.output.keep(&artifact_store.dir).expect("kept");
         assert_eq!(id, blake3::hash(&vec![b'x'; 1 << 20]).to_hex().to_string());
-        assert_eq!(fs::metadata(shelf.path(&id)).expect("a file").len(), 1 << 20);
+        assert_eq!(fs::metadata(artifact_store.path(&id)).expect("a file").len(), 1 << 20);
         drop(parts);
         assert_eq!(fs::read_dir(dir.path()).expect("a list").count(), 1);
     }
@@ -367,8 +367,8 @@ mod tests {
     #[test]
     fn output_and_values_share_one_bound() {
         let dir = tempfile::tempdir().expect("a directory");
-        let shelf = Shelf::open(dir.path().to_owned()).expect("a shelf");
-        let mut parts = shelf.parts(10);
+        let artifact_store = ArtifactStore::open(dir.path().to_owned()).expect("a store");
+        let mut parts = artifact_store.parts(10);
         parts.piece("value".into(), "text/plain".into(), "123456", false);
         parts.output(b"123456");
         parts.piece("value".into(), "text/plain".into(), "789", true);
@@ -380,8 +380,8 @@ mod tests {
     #[test]
     fn pieces_of_one_thing_are_joined_and_bounded() {
         let dir = tempfile::tempdir().expect("a directory");
-        let shelf = Shelf::open(dir.path().to_owned()).expect("a shelf");
-        let mut parts = shelf.parts(10);
+        let artifact_store = ArtifactStore::open(dir.path().to_owned()).expect("a store");
+        let mut parts = artifact_store.parts(10);
         for (name, text, last) in [("value", "abc", false), ("value", "def", true)] {
             parts.piece(name.into(), "text/plain".into(), text, last);
         }

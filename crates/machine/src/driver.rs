@@ -1,66 +1,60 @@
-//! The driver: the one thread that changes a machine's state while it is in memory.
+//! The driver: the one thread that acts on a machine while there is work.
 //!
-//!   queue says ─► run an instruction, do a wish, save, swap out, or wait
+//!   queue says ─► run an instruction, do what was asked, save, swap out, or wait
 //!
-//! While an instruction runs, the driver listens to the machine, to its bell (somebody wants an
-//! interrupt) and to the clock. An instruction that does not end after its timeout is interrupted;
-//! one that does not heed that loses its machine's memory: the tree is ended and the next
-//! instruction finds the last checkpoint. Whatever happens is in the instruction's receipt.
+//! It only executes: the queue decides what is next (`queue.rs`), the state says where that leads
+//! (`state.rs`). If it panics, the machine rolls back to its last checkpoint, the running
+//! instruction is recorded as lost, and the queue continues. If that fails too, all waiting callers
+//! get an error, and the machine is swapped out.
 
-use crate::error::{Doing, Result};
-use crate::host::Inner;
-use crate::life::{Ahead, Fall};
-use crate::lines::Lines;
-use crate::live::{Heard, Live};
+use crate::action::{Action, ReplySender};
+use crate::error::{ErrorContext, Result};
+use crate::history::BranchOrigin;
+use crate::host::HostInner;
+use crate::imports::InstructionImports;
+use crate::live::{AgentEvent, LiveMachine};
 use crate::machine::Machine;
-use crate::observe::Moment;
-use crate::outcome::{explain, failure_of, outcome_of};
-use crate::queue::{Around, Next};
-use crate::traffic::LastAsked;
-use stasis_api::{
-    Durability, EventKind, Exec, Failure, Outcome, Receipt, Status, Stream, Timeout, Timestamp,
-};
+use crate::queue::{NextStep, QueueConditions};
+use crate::state::{MachineState, StateEvent};
+use crate::threads;
+use crate::traffic::LastRequestWindow;
+use crate::wake::EarlyRestore;
+use stasis_api::{Instruction, Status, Stream};
 use stasis_engine::fault;
-use stasis_protocol::{Done, Order, Report};
-use stasis_store::Finished;
-use stasis_sys::libc;
+use stasis_protocol::Report;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Something to do between two instructions.
-pub type Wish = Box<dyn FnOnce(&mut Driver) + Send>;
-
-/// Interrupts that are sent before the tree is ended, and the least time between two: one that
-/// comes while the agent is about to start the code is not heeded.
-const INTERRUPTS: u32 = 3;
-const REMIND: Duration = Duration::from_secs(1);
-/// How long an agent that comes into memory may take before it is interrupted all the same.
-const WAKING: Duration = Duration::from_secs(5);
-/// Output is written to the records in batches of at most this many lines.
-const BATCH: usize = 512;
-
 pub struct Driver {
     pub(crate) machine: Arc<Machine>,
-    pub(crate) host: Arc<Inner>,
-    pub(crate) live: Option<Live>,
-    pub(crate) bell: File,
+    pub(crate) host: Arc<HostInner>,
+    pub(crate) live: Option<LiveMachine>,
+    pub(crate) wakeup: File,
     /// Output that came while no instruction ran; it belongs to the next one.
     pub(crate) early: Vec<(Stream, Vec<u8>)>,
     /// What the next receipt should tell.
     pub(crate) notes: Vec<String>,
-    /// Why the machine's memory was lost since the last instruction, if it was.
-    pub(crate) fell: Option<String>,
+    /// The instruction under way, as far as it is known before its end.
+    pub(crate) under_way: Option<Instruction>,
     /// What the instruction left that its record does not hold.
     pub(crate) artifacts: Vec<stasis_api::Artifact>,
+    /// Modules and files the host fetched for it.
+    pub(crate) imports: InstructionImports,
     /// How the instruction was recorded to have ended.
-    ended: Status,
-    asked: LastAsked,
+    pub(crate) ended: Status,
+    /// How long it ran, if it did.
+    pub(crate) runtime: Option<Duration>,
+    pub(crate) asked: LastRequestWindow,
     /// What a rollback will need, and what one left behind.
-    pub(crate) ahead: Option<Ahead>,
+    pub(crate) ahead: Option<EarlyRestore>,
     pub(crate) ending: Option<JoinHandle<()>>,
+    /// Who wants to branch from the state that is about to be saved.
+    pub(crate) wants_state: Option<ReplySender<(BranchOrigin, Option<u64>)>>,
+    /// Whether an undo may be carried out while the machine is saved.
+    pub(crate) yields: bool,
 }
 
 impl Drop for Driver {
@@ -72,39 +66,27 @@ impl Drop for Driver {
     }
 }
 
-/// How a run ended, as seen from outside.
-enum End {
-    Done(Done),
-    /// The tree is gone or was ended: why.
-    Fell(String),
-}
-
-/// An interrupt on its way.
-struct Interrupt {
-    /// When the last signal was sent, and how many were.
-    at: Instant,
-    sent: u32,
-    why: Option<Duration>,
-}
-
 impl Driver {
-    pub(crate) fn start(machine: Arc<Machine>, bell: File) -> Result<()> {
+    pub(crate) fn start(machine: Arc<Machine>, wakeup: File) -> Result<()> {
         let host = machine.host.clone();
         let mut driver = Driver {
             machine,
             host,
             live: None,
-            bell,
+            wakeup,
             early: Vec::new(),
             notes: Vec::new(),
-            fell: None,
+            under_way: None,
             artifacts: Vec::new(),
+            imports: InstructionImports::default(),
             ended: Status::Lost,
-            asked: LastAsked::default(),
+            runtime: None,
+            asked: LastRequestWindow::default(),
             ahead: None,
             ending: None,
+            wants_state: None,
+            yields: false,
         };
-        // a bug of ours must not leave requests that nobody answers
         let run = move || {
             while catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
                 let settled = catch_unwind(AssertUnwindSafe(|| driver.after_panic()));
@@ -113,92 +95,170 @@ impl Driver {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("stasis-driver".into());
-        thread.spawn(run).doing(|| "start a driver".into()).map(drop)
+        threads::spawn("stasis-driver", run).doing(|| "start a driver".into())
     }
 
     fn run(&mut self) {
-        loop {
-            let now = Instant::now();
-            let mut work = self.machine.work();
-            if work.removed {
-                drop(work);
-                self.let_go();
-                self.machine.dismiss(&mut self.machine.work());
-                return;
-            }
-            let crowded = self.host.traffic.is_crowded(now);
-            let next = work.queue.next(now, Around { live: self.live.is_some(), crowded });
-            match &next {
-                Next::Wait(_) if self.live.is_none() => {
-                    self.machine.dismiss(&mut work);
-                    return;
-                }
-                // before anybody else looks: it waits or runs, and is never neither
-                Next::Run(seq) => work.begin(*seq),
-                _ => {}
-            }
-            drop(work);
+        while let Some(next) = self.next() {
             match next {
-                Next::Wish(wish) => {
+                NextStep::Request(action) => {
                     let _ = fault::point("driver.asked");
-                    wish(self);
+                    self.act(action);
                 }
-                Next::Run(seq) => self.instruction(seq),
-                Next::Checkpoint => drop(self.checkpoint()),
-                Next::SwapOut => drop(self.swap_out()),
-                Next::Wait(until) => self.idle(until),
+                NextStep::Run(seq) => {
+                    let state = self.machine.work().state();
+                    self.passed(Some(state));
+                    self.instruction(seq);
+                }
+                NextStep::Checkpoint => self.checkpoint_behind(),
+                NextStep::SwapOut => drop(self.swap_out()),
+                NextStep::Wait(until) => self.idle(until),
             }
         }
+    }
+
+    /// What to do; nothing more, when the machine leaves, or is out of memory and nothing waits.
+    fn next(&mut self) -> Option<NextStep<Action>> {
+        let now = Instant::now();
+        let crowded = self.host.traffic.is_crowded(now);
+        let mut work = self.machine.work();
+        let state = work.state();
+        debug_assert!(
+            !state.accepts() || state.is_in_memory() || work.queue.is_saved(),
+            "unsaved, and not in memory"
+        );
+        if self.live.is_some() && !state.is_in_memory() {
+            // it is being removed
+            drop(work);
+            self.passed(Some(state));
+            self.let_go();
+            return self.next();
+        }
+        let next = match state.accepts() {
+            true => work.queue.next(now, QueueConditions { live: self.live.is_some(), crowded }),
+            false => NextStep::Wait(None),
+        };
+        match &next {
+            NextStep::Wait(_) if self.live.is_none() => {
+                // under the same lock: what is asked from now on starts another driver
+                work.set_driver(None);
+                drop(work);
+                self.machine.tell();
+                return None;
+            }
+            // before another thread looks: it waits or runs, and is never neither
+            NextStep::Run(seq) => {
+                work.step(StateEvent::Take(*seq));
+            }
+            _ => {}
+        }
+        Some(next)
+    }
+
+    /// Does one thing that was asked for.
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Wake(reply) => reply.give(self.wake()),
+            Action::SwapOut(reply) => reply.give(self.swap_out()),
+            Action::Checkpoint(reply) => reply.give(self.checkpoint_now()),
+            Action::Image(reply) => reply.give(self.current_image()),
+            Action::State(reply) => self.current_state(reply),
+            Action::StartLost(words) => self.start_lost(&words),
+            Action::RollBack(seq, reply) => reply.give(self.roll_back(seq)),
+            Action::Undo(steps, reply) => self.undo_behind(steps, reply),
+            Action::Redo(steps, reply) => reply.give(self.redo(steps)),
+            Action::Variables(reply) => reply.give(self.variables()),
+            Action::Complete(code, cursor, reply) => reply.give(self.complete(code, cursor)),
+            Action::Usage(reply) => reply.give(Ok(self.usage())),
+            Action::Memory(reply) => reply.give(self.memory_kib()),
+            Action::Limit(reply) => reply.give(self.apply_limits()),
+            Action::Adopt(parcel, reply) => reply.give(self.adopt(&parcel)),
+            Action::Discard(reply) => {
+                self.let_go();
+                self.machine.work().cancel_all();
+                reply.give(Ok(()));
+            }
+        }
+    }
+
+    /// Something happens to the machine; whether it can, in the state it is in.
+    pub(crate) fn step(&self, event: StateEvent) -> bool {
+        let state = self.machine.work().step(event);
+        self.passed(state);
+        state.is_some()
+    }
+
+    /// Where tests make a driver fail, in any state.
+    pub(crate) fn passed(&self, state: Option<MachineState>) {
+        let _ = state.map(|state| fault::point(state.point()));
     }
 
     /// The machine is back at its last checkpoint, and what waits goes on from there.
     fn after_panic(&mut self) {
         const WHY: &str = "an internal error";
         tracing::error!(machine = %self.machine.name(), "driver failed; its machine falls back");
+        // not to be asked anything: what it says may be what the driver failed on
         self.live = None;
-        let seq = self.machine.work().running;
-        match seq {
+        self.wants_state = None;
+        self.yields = false;
+        let (under_way, outputs) = {
+            let mut work = self.machine.work();
+            let under_way = work.state().instruction();
+            if let Some(seq) = under_way {
+                work.execs.remove(&seq);
+            }
+            (under_way, work.feed.as_ref().map_or(0, |feed| feed.chunks.len() as u64))
+        };
+        match under_way {
             Some(seq) => {
-                let _ = self.finish_fallen(seq, WHY, Instant::now(), 0);
+                if let Err(error) = self.finish_crashed(seq, WHY, Instant::now(), outputs) {
+                    self.not_recorded(seq, &error);
+                }
                 self.is_over(seq);
             }
-            None => self.fell = Some(self.fall_back(WHY, None).words),
+            None => self.fall_back_between(WHY),
         }
     }
 
-    /// Not even that: nothing is left that waits.
+    /// Not even that: everybody who waits is answered, and the machine is out of memory. What the
+    /// records say is settled as after a crash, if they can be written.
     fn give_up(&mut self) {
+        const WHY: &str = "an internal error ended this before it was saved";
         self.live = None;
-        let wishes = {
+        let head = self.machine.record().head_seq;
+        let (mut unsettled, requests) = {
             let mut work = self.machine.work();
-            work.left_memory();
-            work.running = None;
-            work.feed = None;
-            work.execs.clear();
-            work.queue.cancel_all();
-            work.queue.drop_wishes()
+            let mut unsettled = work.cancel_all();
+            unsettled.extend(work.state().instruction());
+            work.step(StateEvent::Out);
+            work.step(StateEvent::Over);
+            (work.last_ran, work.falls) = (head, work.falls + 1);
+            (unsettled, work.queue.drop_requests())
         };
-        drop(wishes);
+        drop(requests);
+        let recover = AssertUnwindSafe(|| self.machine.recover(WHY));
+        if !matches!(catch_unwind(recover), Ok(Ok(()))) {
+            unsettled.extend(self.machine.work().cancel_all());
+            self.machine.leave_unrecorded(unsettled, WHY);
+        }
         self.machine.tell();
     }
 
     /// Waits; the machine may say something or end meanwhile.
     fn idle(&mut self, until: Option<Instant>) {
         let Some(live) = &mut self.live else { return };
-        let heard = match live.wait(&self.bell, until) {
-            Ok(heard) => heard,
-            Err(error) => vec![Heard::Gone(error.to_string())],
+        let events = match live.wait(&self.wakeup, until) {
+            Ok(events) => events,
+            Err(error) => vec![AgentEvent::Gone(error.to_string())],
         };
-        for one in heard {
+        for one in events {
             match one {
-                Heard::Stdout(bytes) => self.keep_early(Stream::Stdout, bytes),
-                Heard::Stderr(bytes) => self.keep_early(Stream::Stderr, bytes),
-                Heard::Report(Report::Awake { changed, .. }) => self.note_fresh(&changed),
-                Heard::Report(_) => {}
-                Heard::Gone(why) => {
-                    let fall = self.fall_back(&format!("{why} while no instruction ran"), None);
-                    self.fell = Some(fall.words);
+                AgentEvent::Stdout(bytes) => self.keep_early(Stream::Stdout, bytes),
+                AgentEvent::Stderr(bytes) => self.keep_early(Stream::Stderr, bytes),
+                AgentEvent::Report(Report::Awake { changed, .. }) => self.note_fresh(&changed),
+                AgentEvent::Report(_) => {}
+                AgentEvent::Gone(why) => {
+                    self.fall_back_between(&format!("{why} while no instruction ran"));
                     return;
                 }
             }
@@ -217,336 +277,5 @@ impl Driver {
         if held + bytes.len() <= self.host.settings.max_output {
             self.early.push((stream, bytes));
         }
-    }
-
-    /// Runs one instruction to its end, whichever that is.
-    fn instruction(&mut self, seq: u64) {
-        let started = Instant::now();
-        let exec = self.machine.work().execs.remove(&seq).unwrap_or_default();
-        let limits = self.machine.record().made.limits.or(self.host.settings.limits);
-        let most = self.host.artifact_room(self.machine.id, limits);
-        let room = self.host.settings.max_output;
-        let mut lines = Lines::keeping(room, self.host.shelf.parts(most));
-        self.artifacts.clear();
-        let host = self.host.clone();
-        host.traffic.ask(&mut self.asked, started);
-        let arrival = self.live.is_none().then(|| host.traffic.arrive());
-        self.machine.event_at(EventKind::InstructionStarted, Some(seq));
-        self.machine.observe(Moment::TakenUp(seq));
-        let ended = self.run_code(seq, &exec, &mut lines);
-        drop(arrival);
-        self.machine.observe(Moment::Ran);
-        let result = match ended {
-            Ok((End::Done(done), interrupt)) => {
-                self.finish_done(seq, &exec, done, interrupt, &mut lines, started)
-            }
-            Ok((End::Fell(why), _)) => {
-                self.push(lines.finish());
-                self.artifacts = self.artifacts_of(seq, &mut lines);
-                self.finish_fallen(seq, &why, started, lines.count())
-            }
-            Err(error) => self.finish_unstarted(seq, &error, lines.count()),
-        };
-        let result =
-            result.or_else(|error| if self.machine.is_removed() { Ok(()) } else { Err(error) });
-        if let Err(error) = result {
-            // the records cannot be written: the instruction stays as running there, and whoever
-            // asks again gets the database's error
-            tracing::error!(machine = %self.machine.name(), seq, %error, "result not recorded");
-        }
-        self.is_over(seq);
-    }
-
-    fn is_over(&mut self, seq: u64) {
-        let mut work = self.machine.work();
-        work.running = None;
-        work.feed = None;
-        work.interrupt = None;
-        drop(work);
-        self.machine.tell();
-        self.machine.ended(seq, self.ended);
-    }
-
-    fn run_code(
-        &mut self,
-        seq: u64,
-        exec: &Exec,
-        lines: &mut Lines,
-    ) -> Result<(End, Option<Interrupt>)> {
-        self.host.store.start_instruction(self.machine.id, seq, Timestamp::now())?;
-        fault::point("driver.instruction")?;
-        self.ensure_live()?;
-        for (stream, bytes) in std::mem::take(&mut self.early) {
-            self.push(lines.take(stream, &bytes));
-        }
-        let order = Order::Exec(stasis_protocol::Exec {
-            seq,
-            code: exec.code.clone(),
-            max_bytes: self.host.settings.max_result,
-            max_whole: self.host.settings.max_artifact,
-        });
-        if let Some(live) = &mut self.live
-            && let Err(error) = live.line.send(&order)
-        {
-            return Ok((End::Fell(error.to_string()), None));
-        }
-        self.machine.observe(Moment::Running);
-        let limit = match exec.timeout {
-            Timeout::Default => self.host.settings.timeout,
-            Timeout::Seconds(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-            Timeout::Never => None,
-        };
-        self.listen(seq, limit, lines)
-    }
-
-    /// Listens until the instruction is over. An interrupt waits until the agent is awake: it
-    /// would not hear it.
-    fn listen(
-        &mut self,
-        seq: u64,
-        limit: Option<Duration>,
-        lines: &mut Lines,
-    ) -> Result<(End, Option<Interrupt>)> {
-        let begun = Instant::now();
-        let deadline = limit.and_then(|limit| begun.checked_add(limit));
-        let mut interrupt: Option<Interrupt> = None;
-        loop {
-            let Some(live) = &mut self.live else {
-                return Ok((End::Fell("its process ended".into()), interrupt));
-            };
-            let wake = match &interrupt {
-                None if !live.awake && begun.elapsed() < WAKING => Some(begun + WAKING),
-                None => deadline,
-                Some(last) => Some(last.at + REMIND),
-            };
-            let heard = live.wait(&self.bell, wake)?;
-            if let Some(end) = self.digest(seq, heard, lines) {
-                return Ok((end, interrupt));
-            }
-            let now = Instant::now();
-            let (asked, removed) = {
-                let work = self.machine.work();
-                (work.interrupt == Some(seq), work.removed)
-            };
-            if removed {
-                return Ok((End::Fell("the machine was removed".into()), interrupt));
-            }
-            let timed_out = deadline.is_some_and(|deadline| now >= deadline);
-            let deaf = self.live.as_ref().is_some_and(|live| !live.awake) && now < begun + WAKING;
-            interrupt = match interrupt {
-                None if (asked || timed_out) && !deaf => {
-                    self.signal();
-                    let why = limit.filter(|_| !asked);
-                    Some(Interrupt { at: now, sent: 1, why })
-                }
-                Some(last) if now < last.at + REMIND => Some(last),
-                Some(last) if last.sent < INTERRUPTS => {
-                    self.signal();
-                    Some(Interrupt { at: now, sent: last.sent + 1, ..last })
-                }
-                Some(last) => {
-                    let why = "it did not heed an interrupt and was ended".to_owned();
-                    return Ok((End::Fell(why), Some(last)));
-                }
-                None => None,
-            };
-        }
-    }
-
-    fn signal(&self) {
-        if let Some(live) = &self.live {
-            let _ = live.tree.signal(libc::SIGINT);
-        }
-    }
-
-    /// Takes in what was heard; the end, if that was in it.
-    fn digest(&mut self, seq: u64, heard: Vec<Heard>, lines: &mut Lines) -> Option<End> {
-        let mut end = None;
-        for one in heard {
-            match one {
-                Heard::Stdout(bytes) => self.push(lines.take(Stream::Stdout, &bytes)),
-                Heard::Stderr(bytes) => self.push(lines.take(Stream::Stderr, &bytes)),
-                Heard::Report(Report::Awake { changed, .. }) => self.note_fresh(&changed),
-                Heard::Report(Report::Display { seq: own, data, .. }) if own == seq => {
-                    let account = self.machine.account();
-                    if let Some(feed) = &mut self.machine.work().feed {
-                        feed.show(&account, data);
-                    }
-                    self.machine.tell();
-                }
-                Heard::Report(Report::Part { seq: own, name, kind, text, last }) if own == seq => {
-                    if let Some(parts) = lines.parts() {
-                        parts.piece(name, kind, &text, last);
-                    }
-                }
-                Heard::Report(Report::Done(done)) if done.seq == seq => {
-                    end = Some(End::Done(done));
-                }
-                Heard::Report(_) => {}
-                Heard::Gone(why) => {
-                    end.get_or_insert(End::Fell(why));
-                }
-            }
-        }
-        end
-    }
-
-    /// New lines for followers and, in batches, for the records.
-    fn push(&mut self, chunks: Vec<stasis_api::Chunk>) {
-        if chunks.is_empty() {
-            return;
-        }
-        let mut work = self.machine.work();
-        let Some(feed) = &mut work.feed else { return };
-        feed.chunks.extend(chunks);
-        let full = feed.chunks.len() - feed.saved >= BATCH;
-        drop(work);
-        self.machine.tell();
-        if full {
-            self.save_output();
-        }
-    }
-
-    /// Writes output down that is not yet.
-    fn save_output(&self) {
-        let (seq, batch) = {
-            let mut work = self.machine.work();
-            let Some(feed) = &mut work.feed else { return };
-            let batch = feed.chunks[feed.saved..].to_vec();
-            feed.saved = feed.chunks.len();
-            (feed.seq, batch)
-        };
-        if let Err(error) = self.host.store.add_outputs(self.machine.id, seq, &batch)
-            && !self.machine.is_removed()
-        {
-            tracing::error!(machine = %self.machine.name(), seq, %error, "output not recorded");
-        }
-    }
-
-    fn finish_done(
-        &mut self,
-        seq: u64,
-        exec: &Exec,
-        done: Done,
-        interrupt: Option<Interrupt>,
-        lines: &mut Lines,
-        started: Instant,
-    ) -> Result<()> {
-        if let Some(live) = &mut self.live {
-            let rest = live.rest()?;
-            self.digest(seq, rest, lines);
-        }
-        self.push(lines.finish());
-        self.artifacts = self.artifacts_of(seq, lines);
-        let stopped = done.error.as_ref().is_some_and(|error| error.name == "KeyboardInterrupt");
-        let status = match &interrupt {
-            Some(_) if stopped => Status::Interrupted,
-            _ => Status::Done,
-        };
-        let run = Duration::try_from_secs_f64(done.runtime_ms / 1000.0).unwrap_or(Duration::MAX);
-        let mut outcome = outcome_of(done);
-        if status == Status::Interrupted {
-            explain(&mut outcome, interrupt.and_then(|interrupt| interrupt.why));
-        }
-        {
-            let mut work = self.machine.work();
-            // not what it took: while it waited, nothing was done that could be lost
-            work.queue.ran(Instant::now(), run.min(started.elapsed()));
-            work.last_ran = Some(seq);
-        }
-        // recorded before the checkpoint: an answer that is not known must not be durable
-        self.record(seq, status, outcome.clone(), lines.count(), None)?;
-        if self.machine.durability(exec) == Durability::Local {
-            let failed = self.checkpoint().err().map(|error| error.to_string());
-            self.notes.extend(failed.map(|why| format!("not on disk yet: {why}")));
-            self.record(seq, status, outcome, lines.count(), None)?;
-        }
-        self.notes.clear();
-        Ok(())
-    }
-
-    /// The machine fell back to its last checkpoint while the instruction ran.
-    fn finish_fallen(&mut self, seq: u64, why: &str, started: Instant, outputs: u64) -> Result<()> {
-        let fall = self.fall_back(why, Some(seq));
-        let failure = Failure {
-            name: fall.code.to_owned(),
-            message: fall.words.clone(),
-            traceback: format!("{}: {}", fall.code, fall.words),
-        };
-        let runtime_ms = started.elapsed().as_secs_f64() * 1000.0;
-        let outcome = Outcome { error: Some(failure), runtime_ms, ..Outcome::default() };
-        self.record(seq, Status::Lost, outcome, outputs, Some(fall))?;
-        self.notes.clear();
-        Ok(())
-    }
-
-    /// The machine could not be brought into memory: nothing ran, nothing changed.
-    fn finish_unstarted(
-        &mut self,
-        seq: u64,
-        error: &crate::error::Error,
-        outputs: u64,
-    ) -> Result<()> {
-        let outcome = Outcome { error: Some(failure_of(error)), ..Outcome::default() };
-        self.record(seq, Status::Cancelled, outcome, outputs, None)
-    }
-
-    /// Does something to the machine's state as an instruction of its log, between two others.
-    pub(crate) fn note<T>(
-        &mut self,
-        code: String,
-        act: impl FnOnce(&mut Driver, u64) -> Result<(T, Outcome)>,
-    ) -> Result<T> {
-        let started = Instant::now();
-        let seq = self.machine.begin_note(code)?;
-        let acted = act(self, seq);
-        if self.live.is_some() {
-            let mut work = self.machine.work();
-            work.queue.ran(Instant::now(), started.elapsed());
-            work.last_ran = Some(seq);
-        }
-        let (value, mut outcome) = match acted {
-            Ok((value, outcome)) => (Ok(value), outcome),
-            Err(error) => {
-                let failure = failure_of(&error);
-                (Err(error), Outcome { error: Some(failure), ..Outcome::default() })
-            }
-        };
-        outcome.runtime_ms = started.elapsed().as_secs_f64() * 1000.0;
-        let lost = self.live.is_none().then(|| Fall {
-            code: "machine.state_lost",
-            words: self.fell.take().unwrap_or_else(|| "its process ended".into()),
-        });
-        let status = if lost.is_none() { Status::Done } else { Status::Lost };
-        self.record(seq, status, outcome, 0, lost)?;
-        self.machine.tell();
-        value
-    }
-
-    fn record(
-        &mut self,
-        seq: u64,
-        status: Status,
-        outcome: Outcome,
-        outputs: u64,
-        fall: Option<Fall>,
-    ) -> Result<()> {
-        self.save_output();
-        let shown = self.machine.work().feed.as_ref().map(|feed| feed.shown.clone());
-        let mut notes = self.notes.clone();
-        notes.extend(self.fell.take());
-        let receipt = Receipt {
-            address: self.machine.address(seq),
-            intact: fall.is_none(),
-            durable: self.machine.durable(),
-            lost: fall.map(|fall| fall.words),
-            notes,
-        };
-        let (shown, artifacts) = (shown.unwrap_or_default(), self.artifacts.clone());
-        let outcome = Outcome { shown, artifacts, ..outcome };
-        let at = Timestamp::now();
-        let end = Finished { seq, status, at, outputs, outcome, receipt };
-        self.ended = status;
-        Ok(self.host.store.finish_instruction(self.machine.id, &end)?)
     }
 }

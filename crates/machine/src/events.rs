@@ -1,22 +1,23 @@
-//! Events: a bounded log of everything that changes, which many can follow.
+//! Events: a bounded log of all changes, for any number of followers.
 //!
 //!   host, machines, drivers ──► log (memory) ──► followers
 //!                                  └─ now and then, a batch ──► records ──► the next start
 //!
-//! Telling costs a lock and no I/O. A thread writes what is new to the records several times a
-//! second; what was told in the last moment before a crash may be missing after it, so each start
-//! begins with an event that says so, and with numbers far above all that were ever given out.
+//! Adding an event takes a lock and no I/O. A thread writes new events to the records several times
+//! a second. A crash can lose the last ones, so each start begins with an event that says so, and
+//! with ids far above all earlier ones.
 
-use crate::error::{Doing, Result};
-use crate::host::{Host, Inner};
+use crate::error::{ErrorContext, Result};
+use crate::host::{Host, HostInner};
 use crate::machine::Machine;
-use crate::observe::Moment;
+use crate::observe::ObservedEvent;
 use event_listener::EventListener;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
-use stasis_api::{Event, EventKind, Name, Status, Timestamp};
-use stasis_store::Store;
+use stasis_api::{Event, EventKind, Name, RefusedAccess, Status, Timestamp};
+use stasis_records::Records;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Events that are kept.
@@ -46,14 +47,14 @@ struct Log {
     counts: HashMap<EventKind, u64>,
 }
 
-pub(crate) struct Events {
+pub(crate) struct EventLog {
     log: Mutex<Log>,
     changed: event_listener::Event,
 }
 
-/// Which events somebody wants.
+/// Which events a listener wants.
 #[derive(Debug, Clone, Default)]
-pub struct Interest {
+pub struct EventSelector {
     pub account: String,
     pub machine: Option<String>,
     pub tag: Option<(String, String)>,
@@ -61,7 +62,7 @@ pub struct Interest {
 }
 
 /// What is new for a follower.
-pub struct News {
+pub struct EventBatch {
     pub events: Vec<Event>,
     /// Where to go on.
     pub after: u64,
@@ -69,8 +70,8 @@ pub struct News {
     pub missed: bool,
 }
 
-/// What is new on all machines, for those who tell each account its part.
-pub struct Everywhere {
+/// New events of all machines, for callers that give each account its part.
+pub struct AllEvents {
     /// Account, machine, and what happened there.
     pub happened: Vec<(String, Name, EventKind)>,
     pub after: u64,
@@ -79,14 +80,15 @@ pub struct Everywhere {
 
 /// What an event is about, besides its kind.
 #[derive(Default)]
-pub(crate) struct About {
+pub(crate) struct EventDetail {
     pub seq: Option<u64>,
     pub status: Option<Status>,
     pub about: Option<String>,
+    pub refused: Option<RefusedAccess>,
 }
 
-impl Events {
-    pub fn open(store: &Store) -> Result<Events> {
+impl EventLog {
+    pub fn open(store: &Records) -> Result<EventLog> {
         let mut kept = VecDeque::new();
         for batch in store.events()? {
             // a batch that cannot be read is one that is missing
@@ -97,13 +99,13 @@ impl Events {
         let gone = kept.front().map_or(0, |entry: &Arc<Entry>| entry.event.id - 1);
         let next = if last == 0 { 1 } else { last + LEAP };
         let log = Log { kept, next, gone, written: last, counts: HashMap::new() };
-        let events = Events { log: Mutex::new(log), changed: event_listener::Event::new() };
-        events.tell(None, BTreeMap::new(), None, EventKind::ServiceStarted, About::default());
+        let events = EventLog { log: Mutex::new(log), changed: event_listener::Event::new() };
+        events.tell(None, BTreeMap::new(), None, EventKind::ServiceStarted, EventDetail::default());
         Ok(events)
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.log.lock()
     }
 
     fn tell(
@@ -112,15 +114,15 @@ impl Events {
         tags: BTreeMap<String, String>,
         machine: Option<Name>,
         kind: EventKind,
-        about: About,
+        about: EventDetail,
     ) {
-        let About { seq, status, about } = about;
+        let EventDetail { seq, status, about, refused } = about;
         let at = Timestamp::now();
         let mut log = self.log();
         let id = log.next;
         log.next += 1;
         *log.counts.entry(kind).or_default() += 1;
-        let event = Event { id, at, kind, machine, seq, status, about };
+        let event = Event { id, at, kind, machine, seq, status, about, refused };
         log.kept.push_back(Arc::new(Entry { account, tags, event }));
         if log.kept.len() > KEPT {
             log.gone = log.kept.pop_front().map_or(log.gone, |entry| entry.event.id);
@@ -129,11 +131,11 @@ impl Events {
         self.changed.notify(usize::MAX);
     }
 
-    fn after(&self, after: u64, wanted: &Interest, most: usize) -> News {
+    fn after(&self, after: u64, wanted: &EventSelector, most: usize) -> EventBatch {
         let log = self.log();
         let missed = after < log.gone;
         let first = log.kept.partition_point(|entry| entry.event.id <= after);
-        let mut news = News { events: Vec::new(), after, missed };
+        let mut news = EventBatch { events: Vec::new(), after, missed };
         for entry in log.kept.iter().skip(first) {
             if news.events.len() >= most {
                 return news;
@@ -146,7 +148,7 @@ impl Events {
         news
     }
 
-    fn everywhere(&self, after: u64, most: usize) -> Everywhere {
+    fn everywhere(&self, after: u64, most: usize) -> AllEvents {
         let log = self.log();
         let missed = after < log.gone;
         let first = log.kept.partition_point(|entry| entry.event.id <= after);
@@ -155,11 +157,11 @@ impl Events {
         let one = |entry: &Arc<Entry>| {
             Some((entry.account.clone()?, entry.event.machine.clone()?, entry.event.kind))
         };
-        Everywhere { happened: new.filter_map(one).collect(), after, missed }
+        AllEvents { happened: new.filter_map(one).collect(), after, missed }
     }
 
     /// Writes down what is not yet.
-    pub fn write(&self, store: &Store) {
+    pub fn write(&self, store: &Records) {
         let (new, gone) = {
             let mut log = self.log();
             let first = log.kept.partition_point(|entry| entry.event.id <= log.written);
@@ -171,14 +173,14 @@ impl Events {
         let (first, last) = (first.event.id, last.event.id);
         let entries: Vec<&Entry> = new.iter().map(|entry| &**entry).collect();
         let batch = serde_json::to_string(&entries).unwrap_or_default();
-        if let Err(error) = store.add_events(first, last, &batch, gone) {
+        if let Err(error) = store.log_events(first, last, batch, gone) {
             tracing::error!(%error, "events were not recorded");
         }
     }
 }
 
 impl Entry {
-    fn fits(&self, wanted: &Interest) -> bool {
+    fn fits(&self, wanted: &EventSelector) -> bool {
         let whose = self.account.as_ref().is_none_or(|own| *own == wanted.account);
         let machine = wanted
             .machine
@@ -191,13 +193,13 @@ impl Entry {
 }
 
 impl Host {
-    /// Events after a number that somebody wants, at most `most`.
-    pub fn events_after(&self, after: u64, wanted: &Interest, most: usize) -> News {
+    /// Events after a number that a listener wants, at most `most`.
+    pub fn events_after(&self, after: u64, wanted: &EventSelector, most: usize) -> EventBatch {
         self.inner().events.after(after, wanted, most)
     }
 
     /// What happened on any machine after a number, of at most `most` events.
-    pub fn happened_after(&self, after: u64, most: usize) -> Everywhere {
+    pub fn happened_after(&self, after: u64, most: usize) -> AllEvents {
         self.inner().events.everywhere(after, most)
     }
 
@@ -217,16 +219,16 @@ impl Host {
     }
 }
 
-impl Inner {
+impl HostInner {
     /// An event that everybody may hear of.
     pub fn tell_all(&self, kind: EventKind, about: String) {
-        let about = About { about: Some(about), ..About::default() };
+        let about = EventDetail { about: Some(about), ..EventDetail::default() };
         self.events.tell(None, BTreeMap::new(), None, kind, about);
     }
 }
 
 impl Machine {
-    pub(crate) fn event(&self, kind: EventKind, about: About) {
+    pub(crate) fn event(&self, kind: EventKind, about: EventDetail) {
         let (name, account, tags) = {
             let record = self.record();
             (record.made.name.clone(), record.made.account.clone(), record.made.tags.clone())
@@ -235,30 +237,31 @@ impl Machine {
     }
 
     pub(crate) fn event_at(&self, kind: EventKind, seq: Option<u64>) {
-        self.event(kind, About { seq, ..About::default() });
+        self.event(kind, EventDetail { seq, ..EventDetail::default() });
     }
 
-    pub(crate) fn ended(&self, seq: u64, status: Status) {
-        let about = About { seq: Some(seq), status: Some(status), about: None };
+    pub(crate) fn ended(&self, seq: u64, status: Status, runtime: Option<Duration>) {
+        let (seq_of, how) = (Some(seq), Some(status));
+        let about = EventDetail { seq: seq_of, status: how, ..EventDetail::default() };
         self.event(EventKind::InstructionFinished, about);
-        self.observe(Moment::Ended(seq, status));
+        self.observe(ObservedEvent::Ended { seq, status, runtime });
     }
 
     pub(crate) fn event_about(&self, kind: EventKind, what: &str) {
-        self.event(kind, About { about: Some(what.to_owned()), ..About::default() });
+        self.event(kind, EventDetail { about: Some(what.to_owned()), ..EventDetail::default() });
     }
 }
 
 /// Writes events down several times a second, until the host is gone.
-pub(crate) fn keep_writing(inner: &Arc<Inner>) -> Result<()> {
+pub(crate) fn keep_writing(inner: &Arc<HostInner>) -> Result<()> {
     let weak = Arc::downgrade(inner);
     let thread = std::thread::Builder::new().name("stasis-events".into());
     thread.spawn(move || write_on(&weak)).doing(|| "start a thread".into()).map(drop)
 }
 
-fn write_on(inner: &Weak<Inner>) {
+fn write_on(inner: &Weak<HostInner>) {
     while let Some(inner) = inner.upgrade() {
-        inner.events.write(&inner.store);
+        inner.events.write(&inner.records);
         drop(inner);
         std::thread::sleep(OFTEN);
     }

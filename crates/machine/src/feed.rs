@@ -1,18 +1,26 @@
-//! What an instruction has put out so far, for those who follow it while it runs.
+//! The output of a running instruction, for its followers.
 
+use crate::imports::FetchResult;
 use crate::large;
 use stasis_api::{Chunk, Data, Shown};
 
 /// Output of the instruction that runs now.
 #[derive(Debug, Default)]
-pub struct Feed {
+pub struct OutputFeed {
     pub seq: u64,
     pub chunks: Vec<Chunk>,
     pub shown: Vec<Shown>,
     /// How many chunks are in the records already.
     pub saved: usize,
+    /// Whether the code may ask for a line of input, and whether it waits for one.
+    pub may_ask: bool,
+    pub asks: bool,
+    /// The line that was given, or the end of input, on its way to the code.
+    pub input: Option<Option<String>>,
+    /// Fetched modules and files on their way to the code.
+    pub fetched: Option<FetchResult>,
     shown_bytes: usize,
-    room: large::Shown,
+    room: large::DisplayBytes,
 }
 
 /// Everything shown by one instruction, at most.
@@ -20,9 +28,9 @@ const MAX_SHOWN: usize = 16 << 20;
 /// What each display takes besides its contents.
 const EACH: usize = 200;
 
-impl Feed {
-    pub fn new(seq: u64) -> Feed {
-        Feed { seq, ..Feed::default() }
+impl OutputFeed {
+    pub fn new(seq: u64) -> OutputFeed {
+        OutputFeed { seq, ..OutputFeed::default() }
     }
 
     /// Adds something shown; what exceeds the bound is replaced by a word about it.

@@ -3,17 +3,19 @@
 //!   m@0 ── m@1 ── m@2 ── m@3          roll back to m@1: 2 and 3 stay in the log, marked
 //!            └── branch ── b@0        a branch is a machine of its own, with its own numbers
 
+use crate::action::{Action, ReplySender, Steps};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
-use crate::held::Held;
-use crate::host::{Host, Inner, fresh_name};
-use crate::life::Ahead;
+use crate::host::{Host, HostInner, fresh_name};
 use crate::machine::Machine;
-use crate::observe::Moment;
+use crate::observe::ObservedEvent;
+use crate::pinned::PinnedImage;
+use crate::steps::{self, Step};
+use crate::wake::EarlyRestore;
 use stasis_api::{EventKind, Name, Network, Parent, Timestamp};
-use stasis_engine::fault;
+use stasis_engine::{ImageId, UnsavedState, fault};
 use stasis_protocol::{Order, Report, Variable};
-use stasis_store::{Checkpoint, HeldImage, NewRecord};
+use stasis_records::{Checkpoint, HeldImage, NewRecord};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,12 +32,21 @@ pub struct Branch {
     pub tags: BTreeMap<String, String>,
     /// Seed the program's own generators anew.
     pub reseed: bool,
+    /// What they may reach; what the source may, if absent.
+    pub network: Option<Network>,
+}
+
+/// The state that branches start from.
+pub(crate) enum BranchOrigin {
+    Saved(PinnedImage),
+    /// It is being saved.
+    Unsaved(UnsavedState),
 }
 
 impl Host {
     /// The checkpoints of a machine, oldest first.
     pub fn history(&self, machine: &Arc<Machine>) -> Result<Vec<Checkpoint>> {
-        Ok(self.inner().store.checkpoints(machine.id)?)
+        Ok(self.inner().records.checkpoints(machine.id)?)
     }
 
     /// Names a checkpoint, or takes its name away.
@@ -43,34 +54,38 @@ impl Host {
         if label.is_some_and(|label| label.is_empty() || label.len() > 200) {
             return Err(Error::Invalid("a label has 1 to 200 bytes".into()));
         }
-        match self.inner().store.set_label(machine.id, seq, label)? {
-            true => Ok(()),
-            false => Err(no_checkpoint(machine, seq)),
-        }
+        let missing = || no_checkpoint(machine, seq);
+        saved_if_last(machine, seq, || {
+            let known = self.inner().records.label(machine.id, seq, label)?;
+            known.then_some(()).ok_or_else(missing)
+        })
     }
 
     /// Takes a machine back to the state after `seq`; to its beginning for `None`. What came after
     /// stays in the log, marked.
     pub fn roll_back(&self, machine: &Arc<Machine>, seq: Option<u64>) -> Result<()> {
-        machine.ask(move |driver| driver.roll_back(seq))
+        machine.request(|reply| Action::RollBack(seq, reply))
     }
 
-    /// Takes a machine back to the state before the last instruction that is not undone yet.
-    pub fn undo(&self, machine: &Arc<Machine>) -> Result<()> {
-        machine.ask(Driver::undo)
+    /// Takes the last instructions back that are not undone yet.
+    pub fn undo(&self, machine: &Arc<Machine>, steps: Steps) -> Result<()> {
+        machine.request(|reply| Action::Undo(steps, reply))
+    }
+
+    /// Goes forward again over what was undone, as long as nothing new ran.
+    pub fn redo(&self, machine: &Arc<Machine>, steps: Steps) -> Result<()> {
+        machine.request(|reply| Action::Redo(steps, reply))
     }
 
     /// Makes machines that start from another's state. The source is not disturbed beyond the
     /// moment a checkpoint of it takes.
     pub fn branch(&self, source: &Arc<Machine>, branch: Branch) -> Result<Vec<Arc<Machine>>> {
         if branch.names.is_empty() || branch.names.len() > MAX_BRANCHES {
-            return Err(Error::Invalid(format!("one call makes 1 to {MAX_BRANCHES} branches")));
+            return Err(Error::Invalid(format!("one call creates 1 to {MAX_BRANCHES} branches")));
         }
-        // held until the branches are recorded: the source may go meanwhile, and a collection come
-        let (image, seq) = match branch.seq {
-            Some(seq) => (self.checkpoint_image(source, seq)?, Some(seq)),
-            None => source.ask(|driver| driver.current_image())?,
-        };
+        let given = branch.network.as_ref();
+        given.map_or(Ok(()), |network| self.inner().check_network(network))?;
+        let (origin, seq) = self.origin(source, &branch)?;
         fault::point("branch.captured")?;
         let made = source.record().made.clone();
         let one = |name: Option<Name>| {
@@ -83,27 +98,36 @@ impl Host {
                 parent: Some(Parent { machine: made.name.clone(), seq }),
                 parent_id: Some(source.id),
                 reseed: branch.reseed,
+                network: branch.network.clone().unwrap_or(made.network.clone()),
                 ..made.clone()
             }
         };
-        let machines = self.inner().in_turn(&made.account, || {
-            self.inner().admit_machines(&made.account, branch.names.len())?;
-            self.add_all(branch.names.into_iter().map(one).collect(), &image)
-        })?;
+        let coming = self.inner().expect_machines(&made.account, branch.names.len())?;
+        let records: Vec<NewRecord> = branch.names.into_iter().map(one).collect();
+        let machines = match &origin {
+            BranchOrigin::Saved(image) => self.add_all(records, image)?,
+            BranchOrigin::Unsaved(state) => {
+                let add = |record| self.add_unsaved(record, source, state.clone());
+                records.into_iter().map(add).collect::<Result<_>>()?
+            }
+        };
+        drop(coming);
         fault::point("branch.recorded")?;
-        if machines.len() > 1 {
-            self.inner().park_for_branches(&image.name(), machines.len());
+        if let BranchOrigin::Saved(image) = &origin
+            && machines.len() > 1
+        {
+            self.inner().park_for_branches(image.id(), machines.len());
         }
         Ok(machines)
     }
 
-    pub(crate) fn checkpoint_image(&self, machine: &Arc<Machine>, seq: u64) -> Result<Held> {
-        checkpoint_image(self.inner(), machine, seq)
+    pub(crate) fn checkpoint_image(&self, machine: &Arc<Machine>, seq: u64) -> Result<PinnedImage> {
+        saved_if_last(machine, seq, || checkpoint_image(self.inner(), machine, seq))
     }
 
     /// The session's variables.
     pub fn vars(&self, machine: &Arc<Machine>) -> Result<Vec<Variable>> {
-        machine.ask(Driver::variables)
+        machine.request(Action::Variables)
     }
 
     /// Names that could stand at `cursor`, and where they begin; both count characters.
@@ -113,19 +137,41 @@ impl Host {
         code: String,
         cursor: usize,
     ) -> Result<(usize, Vec<String>)> {
-        machine.ask(move |driver| {
-            driver.query(&Order::Complete { code, cursor }, |report| match report {
-                Report::Complete { start, names } => Some((start, names)),
-                _ => None,
-            })
-        })
+        machine.request(|reply| Action::Complete(code, cursor, reply))
     }
 }
 
-fn checkpoint_image(host: &Inner, machine: &Arc<Machine>, seq: u64) -> Result<Held> {
+/// Does something with the state after an instruction. If that is the one the machine is in, it may
+/// not be saved yet: the caller waits for that instead of being told there is none.
+fn saved_if_last<T>(machine: &Arc<Machine>, seq: u64, with: impl Fn() -> Result<T>) -> Result<T> {
+    let unsaved = {
+        let work = machine.work();
+        work.last_ran == Some(seq) && !work.queue.is_saved()
+    };
+    match with() {
+        Err(Error::NoCheckpoint { .. }) if unsaved => {
+            machine.request(Action::Checkpoint)?;
+            with()
+        }
+        done => done,
+    }
+}
+
+fn checkpoint_image(host: &HostInner, machine: &Arc<Machine>, seq: u64) -> Result<PinnedImage> {
     let missing = || no_checkpoint(machine, seq);
-    let found = host.store.checkpoint(machine.id, seq)?;
-    host.hold(&found.ok_or_else(missing)?.image, missing)
+    let found = host.records.checkpoint_at(machine.id, seq)?;
+    host.hold(found.ok_or_else(missing)?.image, missing)
+}
+
+fn seqs(checkpoints: Vec<Checkpoint>) -> Vec<u64> {
+    checkpoints.into_iter().map(|one| one.seq).collect()
+}
+
+fn only(what: &str, has: usize) -> Error {
+    Error::Invalid(match has {
+        0 => format!("there is nothing to {what}"),
+        has => format!("cannot {what} more than {has} instructions: there are no others"),
+    })
 }
 
 fn no_checkpoint(machine: &Arc<Machine>, seq: u64) -> Error {
@@ -138,88 +184,189 @@ fn no_checkpoint(machine: &Arc<Machine>, seq: u64) -> Error {
 impl Driver {
     /// Saves what is not saved yet.
     pub(crate) fn checkpoint_now(&mut self) -> Result<()> {
+        self.machine.settled();
         let saved = self.machine.work().queue.is_saved();
         if saved { Ok(()) } else { self.checkpoint() }
     }
 
     /// An image of the state now, and the instruction it is the state after.
-    pub(crate) fn current_image(&mut self) -> Result<(Held, Option<u64>)> {
+    pub(crate) fn current_image(&mut self) -> Result<(PinnedImage, Option<u64>)> {
         self.checkpoint_now()?;
         let (image, seq) = {
             let record = self.machine.record();
-            (record.head_image.clone(), record.head_seq)
+            (record.head_image, record.head_seq)
         };
         // on record until the machine goes
-        Ok((self.host.hold(&image, || self.machine.removed())?, seq))
+        Ok((self.host.hold(image, || self.machine.removed())?, seq))
+    }
+
+    /// The same for a branch: it is answered before the state is on disk, if that takes long.
+    pub(crate) fn current_state(&mut self, reply: ReplySender<(BranchOrigin, Option<u64>)>) {
+        self.wants_state = Some(reply);
+        let saved = self.current_image();
+        if let Some(reply) = self.wants_state.take() {
+            reply.give(saved.map(|(image, seq)| (BranchOrigin::Saved(image), seq)));
+        }
     }
 
     /// While the state to be left is saved, the one before it is brought into memory.
-    fn undo(&mut self) -> Result<()> {
-        let was_live = self.live.is_some();
+    pub(crate) fn undo(&mut self, steps: Steps) -> Result<()> {
+        self.machine.settled();
         let owner = self.machine.account();
-        let before = self.likely_before()?;
-        self.ahead = before.and_then(|image| Ahead::start(&self.host, &image, owner));
+        let before = self.likely_before(steps.n)?;
+        self.ahead = before.and_then(|image| EarlyRestore::start(&self.host, image, owner));
+        let was_live = self.live.is_some();
         let undone = self.checkpoint_now().and_then(|()| {
-            let checkpoints = self.host.store.checkpoints(self.machine.id)?;
-            let Some(last) = checkpoints.last() else {
-                return Err(Error::Invalid("there is nothing to undo".into()));
-            };
-            let before = checkpoints.iter().rev().find(|one| one.seq < last.seq);
-            let freed = self.machine.record().freed_seq.filter(|seq| *seq < last.seq);
-            if let Some(seq) = freed.filter(|seq| before.is_none_or(|one| one.seq < *seq)) {
-                return Err(no_checkpoint(&self.machine, seq));
-            }
-            self.roll_back(before.map(|one| one.seq))
+            let to = self.undone_state(steps)?;
+            self.roll_back(to)
         });
-        if was_live && undone.is_ok() {
-            // if that fails, the next instruction meets it
-            let awake = self.ensure_live().and_then(|()| self.answered());
-            if awake.is_err() {
-                self.let_go();
-            }
-        }
-        self.ahead = None;
+        self.come_back(was_live && undone.is_ok());
         undone
     }
 
-    /// The image an undo will go back to, if the machine is in memory and nothing unusual happens.
-    fn likely_before(&self) -> Result<Option<String>> {
-        if self.live.is_none() || self.machine.record().made.network != Network::None {
-            return Ok(None);
+    /// The machine must be where an undo or a rollback left it.
+    pub(crate) fn redo(&mut self, steps: Steps) -> Result<()> {
+        let was_live = self.live.is_some();
+        // what an undo left may still be on its way to the disk
+        if let Some(ending) = self.ending.take() {
+            let _ = ending.join();
         }
-        let Some(last) = self.last_ran() else { return Ok(None) };
-        let checkpoints = self.host.store.checkpoints(self.machine.id)?;
-        let before = checkpoints.into_iter().rev().find(|one| one.seq < last);
-        Ok(before.map(|one| one.image))
+        let redone = self.checkpoint_now().and_then(|()| {
+            let to = self.redone_state(steps)?;
+            self.go_forward(to)
+        });
+        self.come_back(was_live && redone.is_ok());
+        redone
     }
 
-    fn roll_back(&mut self, seq: Option<u64>) -> Result<()> {
-        let image = match seq {
-            None => {
-                let start = self.machine.record().start_image.clone();
-                self.host.hold(&start, || self.machine.removed())?
-            }
-            Some(seq) => checkpoint_image(&self.host, &self.machine, seq)?,
-        };
-        fault::point("rollback.decided")?;
-        match (self.host.store.roll_back(self.machine.id, &image, seq), seq) {
-            (Err(stasis_store::Error::Missing(_)), Some(seq)) => {
-                return Err(no_checkpoint(&self.machine, seq));
-            }
-            (recorded, _) => recorded?,
+    /// Brings a machine that was in memory into it again. If that fails, the next instruction
+    /// meets it.
+    pub(crate) fn come_back(&mut self, wanted: bool) {
+        if wanted && self.ensure_live().and_then(|()| self.answered()).is_err() {
+            self.let_go();
         }
-        // not before it is recorded: a rollback that is refused leaves the machine as it is
+        self.ahead = None;
+    }
+
+    /// The state an undo leads to.
+    pub(crate) fn undone_state(&self, steps: Steps) -> Result<Option<u64>> {
+        let id = self.machine.id;
+        let ran = self.host.records.ran(id, None, steps.n as u64 + 1)?;
+        let states = seqs(self.host.records.checkpoints(id)?);
+        let freed = self.machine.record().freed_seq;
+        match steps::back(&ran, &states, freed, steps.n) {
+            Step::To(to) => Ok(to),
+            Step::Shared(to) if steps.grouped => Ok(to),
+            Step::Shared(to) => {
+                let taken = self.host.records.ran(id, to, u64::MAX)?.len();
+                Err(self.shared("undo", steps.n, taken))
+            }
+            Step::Freed(seq) => Err(no_checkpoint(&self.machine, seq)),
+            Step::Only(has) => Err(only("undo", has)),
+        }
+    }
+
+    /// The state a redo leads to.
+    fn redone_state(&self, steps: Steps) -> Result<Checkpoint> {
+        let id = self.machine.id;
+        let undone = self.host.records.undone(id)?;
+        let mut states = self.host.records.undone_checkpoints(id)?;
+        let numbers: Vec<u64> = states.iter().map(|one| one.seq).collect();
+        let to = match steps::forward(&undone, &numbers, steps.n) {
+            Step::To(Some(to)) => to,
+            Step::Shared(Some(to)) if steps.grouped => to,
+            Step::Shared(to) => {
+                let taken = undone.iter().filter(|seq| to.is_none_or(|to| **seq <= to)).count();
+                return Err(self.shared("redo", steps.n, taken));
+            }
+            Step::Freed(seq) => return Err(no_checkpoint(&self.machine, seq)),
+            Step::To(None) | Step::Only(_) => return Err(only("redo", undone.len())),
+        };
+        states.retain(|one| one.seq == to);
+        states.pop().ok_or_else(|| no_checkpoint(&self.machine, to))
+    }
+
+    fn shared(&self, what: &'static str, asked: usize, taken: usize) -> Error {
+        Error::Shared { what, machine: self.machine.name().to_string(), asked, taken }
+    }
+
+    /// The image an undo will go back to, if the machine is in memory and nothing unusual happens.
+    fn likely_before(&self, n: usize) -> Result<Option<ImageId>> {
+        if self.live.is_none() || !self.machine.record().made.network.is_none() {
+            return Ok(None);
+        }
+        let ran = self.host.records.ran(self.machine.id, None, n as u64 + 1)?;
+        let Some(before) = ran.get(n).copied() else { return Ok(None) };
+        let found = self.host.records.checkpoint_at(self.machine.id, before)?;
+        Ok(found.map(|one| one.image))
+    }
+
+    /// What is left is saved first, so that it can be redone; if that is refused, it is lost with
+    /// its reason.
+    pub(crate) fn roll_back(&mut self, seq: Option<u64>) -> Result<()> {
+        if let Err(error) = self.checkpoint_now() {
+            tracing::warn!(machine = %self.machine.name(), %error, "not to be redone");
+        }
+        let image = self.state_image(seq)?;
+        fault::point("rollback.decided")?;
+        let recorded = self.host.records.roll_back(self.machine.id, &image, seq);
+        self.is_kept(recorded, seq)?;
+        self.go_to(&image, seq, EventKind::MachineRolledBack)
+    }
+
+    /// The image of the state after an instruction, or of the beginning.
+    pub(crate) fn state_image(&self, seq: Option<u64>) -> Result<PinnedImage> {
+        match seq {
+            None => {
+                let start = self.machine.record().start_image;
+                self.host.hold(start, || self.machine.removed())
+            }
+            Some(seq) => checkpoint_image(&self.host, &self.machine, seq),
+        }
+    }
+
+    fn go_forward(&mut self, to: Checkpoint) -> Result<()> {
+        let missing = || no_checkpoint(&self.machine, to.seq);
+        let image = self.host.hold(to.image, missing)?;
+        fault::point("rollback.decided")?;
+        let recorded = self.host.records.redo(self.machine.id, &image, to.seq);
+        self.is_kept(recorded, Some(to.seq))?;
+        self.go_to(&image, Some(to.seq), EventKind::MachineRedone)
+    }
+
+    pub(crate) fn is_kept(
+        &self,
+        recorded: stasis_records::Result<()>,
+        seq: Option<u64>,
+    ) -> Result<()> {
+        match (recorded, seq) {
+            (Err(stasis_records::Error::Missing(_)), Some(seq)) => {
+                Err(no_checkpoint(&self.machine, seq))
+            }
+            (recorded, _) => Ok(recorded?),
+        }
+    }
+
+    /// The records say that the machine is in another state: so it is. Not before they do: what is
+    /// refused leaves the machine as it is.
+    pub(crate) fn go_to(
+        &mut self,
+        image: &PinnedImage,
+        seq: Option<u64>,
+        kind: EventKind,
+    ) -> Result<()> {
         self.let_go_behind();
         self.early.clear();
         let mut work = self.machine.work();
         work.last_ran = seq;
+        work.ended = None;
         work.rolled_back = true;
         work.falls += 1;
         drop(work);
-        self.moved_to(image.name(), seq);
+        self.moved_to(image.id(), seq);
         fault::point("rollback.recorded")?;
-        self.machine.observe(Moment::FellBack);
-        self.machine.event_at(EventKind::MachineRolledBack, seq);
+        self.machine.observe(ObservedEvent::RolledBack);
+        self.machine.event_at(kind, seq);
         Ok(())
     }
 
@@ -230,18 +377,27 @@ impl Driver {
         })
     }
 
+    /// Names that could stand in the code at a character, and where they begin.
+    pub(crate) fn complete(&mut self, code: String, cursor: usize) -> Result<(usize, Vec<String>)> {
+        self.query(&Order::Complete { code, cursor }, |report| match report {
+            Report::Complete { start, names } => Some((start, names)),
+            _ => None,
+        })
+    }
+
     /// Asks the agent something that is no instruction; the machine is woken for it.
     pub(crate) fn query<T>(
         &mut self,
         order: &Order,
         wanted: impl Fn(Report) -> Option<T>,
     ) -> Result<T> {
+        self.machine.check_order(order)?;
         self.wake()?;
         let Some(live) = &mut self.live else { return Err(self.broken("it is not in memory")) };
         let answer = live.ask(order, wanted);
         if answer.is_err() {
             // a half-read answer must not be taken for that of the next order
-            self.fell = Some(self.fall_back("its agent did not answer", None).words);
+            self.fall_back_between("its agent did not answer");
         }
         answer
     }

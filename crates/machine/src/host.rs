@@ -1,109 +1,141 @@
 //! The host: a data directory with its engine, its records and its machines.
 
-use crate::artifacts::Shelf;
-use crate::error::{Doing, Error, Result};
-use crate::events::{self, About, Events};
-use crate::held::Held;
-use crate::limits;
+use crate::action::Action;
+use crate::artifacts::ArtifactStore;
+use crate::error::{Error, ErrorContext, Result};
+use crate::events::{self, EventDetail, EventLog};
+use crate::limits::in_engine;
+use crate::lock;
 use crate::machine::Machine;
-use crate::names::Names;
-use crate::network;
-use crate::observe::Moment;
+use crate::observe::{ObservedEvent, Observer};
+use crate::pinned::PinnedImage;
+use crate::policies;
 use crate::quota::Accounts;
-use crate::settings::{Dirs, Settings};
-use crate::standby::{self, Standby};
+use crate::recover::STOPPED;
+use crate::registry::MachineRegistry;
+use crate::settings::{DataDirs, Settings};
+use crate::standby_pool::{self, StandbyPool};
+use crate::template::template_limits;
+use crate::threads;
 use crate::traffic::Traffic;
-use crate::warm::{self, Warm};
-use stasis_api::{EventKind, Name, NewMachine, Ranged, Timestamp, Update};
-use stasis_engine::{Config, Engine, Lazy, Turns, WallsConfig};
-use stasis_store::{MachineRecord, NewRecord, Store};
-use stasis_sys::{files, libc};
+use crate::unsaved::{StartCell, UnsavedStart};
+use crate::warm::{self, TemplateWarmer};
+use parking_lot::{Mutex, RwLock};
+use stasis_api::{EventKind, Limits, Name, NewMachine, Ranged, Timestamp, Update};
+use stasis_egress::PolicyBook;
+use stasis_engine::{Engine, EngineConfig, FairQueue, Lazy, WallsConfig};
+use stasis_policy::creation;
+use stasis_policy::limits::{self, LimitBounds};
+use stasis_records::{MachineRecord, NewRecord, Records};
+use stasis_template::ModuleStore;
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::AsFd;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-/// Tags of one machine, and bytes in each.
-const MAX_TAGS: usize = 64;
-const MAX_TAG: usize = 1024;
-/// Environment variables of one machine, and bytes in all of them.
-const MAX_ENV: usize = 1000;
-const MAX_ENV_BYTES: usize = 128 << 10;
 
 pub struct Host {
-    inner: Arc<Inner>,
-    machines: RwLock<Names>,
-    /// Threads that make things ready before anybody asks.
+    inner: Arc<HostInner>,
+    machines: RwLock<MachineRegistry>,
+    /// Held by the one who exchanges names, so that memory has them in the order of the records.
+    promoting: Mutex<()>,
+    /// Threads that prepare things in advance.
     ahead: Vec<JoinHandle<()>>,
     /// Held as long as this process uses the directory.
     _lock: File,
 }
 
-pub(crate) struct Inner {
+/// Programs that parse code at a time.
+const PARSERS: usize = 2;
+/// Imports that are fetched at a time.
+const FETCHES: usize = 4;
+
+pub(crate) struct HostInner {
     pub settings: Settings,
-    pub dirs: Dirs,
-    pub standby: Standby,
+    pub dirs: DataDirs,
+    pub standby: StandbyPool,
     pub engine: Engine,
     /// Machines on their way into memory, fairly between accounts.
-    pub restores: Turns,
-    pub store: Store,
+    pub restores: FairQueue,
+    /// Code that is parsed outside of machines, whose memory no machine pays for.
+    pub parsers: FairQueue,
+    /// Imports that are fetched for machines.
+    pub fetches: FairQueue,
+    pub modules: ModuleStore,
+    pub policies: Arc<PolicyBook>,
+    /// Held while policies change.
+    pub changing_policies: Mutex<()>,
+    pub records: Records,
     pub traffic: Traffic,
-    pub shelf: Shelf,
-    pub events: Events,
+    pub artifact_store: ArtifactStore,
+    pub events: EventLog,
     pub accounts: Accounts,
-    /// Held by those who bring in roots that no template names yet.
+    /// Held by imports of roots that no template names yet.
     pub importing: RwLock<()>,
-    pub warm: Warm,
+    pub warm: TemplateWarmer,
+    /// Who watches the way of instructions.
+    pub observer: OnceLock<Arc<dyn Observer>>,
 }
 
 impl Host {
     /// Opens a data directory, which one process at a time may use.
     pub fn open(settings: Settings) -> Result<Host> {
-        let dirs = Dirs::below(&settings.data_dir);
-        let lock = take_lock(&dirs)?;
-        let store = Store::open(&dirs.data)?;
-        let engine = Engine::start(Config {
+        threads::prepare().doing(|| "start a thread".into())?;
+        let dirs = DataDirs::below(&settings.data_dir);
+        let lock = lock::take(&dirs)?;
+        let records = Records::open(&dirs.data)?;
+        let engine = Engine::start(EngineConfig {
             dir: dirs.content.clone(),
             run_dir: dirs.run.clone(),
             roots: dirs.roots.clone(),
             spawner: settings.spawner.clone(),
             lazy: Lazy::default(),
-            walls: WallsConfig {
-                limits: limits::in_engine(settings.limits),
-                ..WallsConfig::default()
-            },
+            walls: WallsConfig { limits: in_engine(settings.limits), ..WallsConfig::default() },
         })?;
-        let (shelf, events) = (Shelf::open(dirs.artifacts.clone())?, Events::open(&store)?);
-        let inner = Arc::new(Inner {
+        let (artifact_store, events) =
+            (ArtifactStore::open(dirs.artifacts.clone())?, EventLog::open(&records)?);
+        let policies = policies::load(&records, settings.policy.clone())?;
+        let modules = ModuleStore::new(dirs.cache.join("modules"), settings.registries.clone());
+        let inner = Arc::new(HostInner {
             settings,
             dirs,
-            standby: Standby::new(),
+            standby: StandbyPool::new(),
             engine,
-            restores: Turns::for_restores(),
-            store,
+            restores: FairQueue::for_restores(),
+            parsers: FairQueue::new(PARSERS),
+            fetches: FairQueue::new(FETCHES),
+            modules,
+            policies,
+            changing_policies: Mutex::default(),
+            records,
             traffic: Traffic::default(),
-            shelf,
+            artifact_store,
             events,
             accounts: Accounts::default(),
             importing: RwLock::default(),
-            warm: Warm::default(),
+            warm: TemplateWarmer::default(),
+            observer: OnceLock::new(),
         });
         events::keep_writing(&inner)?;
-        let ahead = [standby::start(&inner), warm::start(&inner)].into_iter().collect();
+        let ahead = [standby_pool::start(&inner), warm::start(&inner)].into_iter().collect();
         let ahead = std::io::Result::doing(ahead, || "start a thread".into())?;
-        let host = Host { inner, machines: RwLock::default(), ahead, _lock: lock };
+        let (machines, promoting) = Default::default();
+        let host = Host { inner, machines, promoting, ahead, _lock: lock };
         host.load()?;
         Ok(host)
     }
 
+    /// Has the way of instructions watched from now on. The first who watches stays.
+    pub fn observe(&self, observer: Arc<dyn Observer>) {
+        let _ = self.inner.observer.set(observer);
+    }
+
     fn load(&self) -> Result<()> {
-        for record in self.inner.store.machines()? {
+        for record in self.inner.records.machines()? {
             self.insert(record);
         }
         for machine in self.machines() {
             // one whose records cannot be read must not keep the others away
-            if let Err(error) = machine.recover() {
+            if let Err(error) = machine.recover(STOPPED) {
                 tracing::error!(machine = %machine.name(), %error, "not recovered");
                 machine.work().pinned = Some(error.to_string());
             }
@@ -111,28 +143,36 @@ impl Host {
         Ok(())
     }
 
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
+    pub(crate) fn inner(&self) -> &Arc<HostInner> {
         &self.inner
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, Names> {
-        self.machines.read().unwrap_or_else(|poison| poison.into_inner())
+    pub(crate) fn read(&self) -> parking_lot::RwLockReadGuard<'_, MachineRegistry> {
+        self.machines.read()
     }
 
-    pub(crate) fn write(&self) -> std::sync::RwLockWriteGuard<'_, Names> {
-        self.machines.write().unwrap_or_else(|poison| poison.into_inner())
+    pub(crate) fn promoting(&self) -> parking_lot::MutexGuard<'_, ()> {
+        self.promoting.lock()
+    }
+
+    pub(crate) fn write(&self) -> parking_lot::RwLockWriteGuard<'_, MachineRegistry> {
+        self.machines.write()
     }
 
     /// Makes a machine. Its process starts with its first instruction.
     pub fn create(&self, account: &str, new: NewMachine) -> Result<Arc<Machine>> {
-        let limits = stasis_api::Limits { memory_mb: new.memory_mb, ..Default::default() };
-        let limits = new.limits.or(limits);
-        check(&limits, &new.tags, &new.env)?;
+        let asked = Limits { memory_mb: new.memory_mb, ..Limits::default() };
+        let asked = new.limits.or(asked);
+        check(&asked, &new.tags, &new.env)?;
         new.retention.check()?;
-        network::check(new.network)?;
-        let template = self.template(new.template.as_deref())?.template;
+        let network = new.network.unwrap_or(self.inner.settings.network.clone());
+        self.inner.check_network(&network)?;
+        let found = self.template(new.template.as_deref())?;
+        let own = template_limits(&found);
+        let limits = limits::granted(asked, own, &self.inner.bounds(account));
+        let (template, image) = (found.template, found.image);
         let no_template = || Error::NoTemplate(template.name.clone());
-        let image = self.inner.hold(&template.image, no_template)?;
+        let image = self.inner.hold(image, no_template)?;
         let record = NewRecord {
             name: new.name.unwrap_or_else(fresh_name),
             account: account.to_owned(),
@@ -143,42 +183,54 @@ impl Host {
             limits,
             env: new.env,
             durability: new.durability,
-            network: new.network,
+            checkpoints: new.checkpoints,
+            network,
             parent: None,
             parent_id: None,
             reseed: false,
             retention: new.retention,
         };
-        self.inner.in_turn(account, || {
-            self.inner.admit_machines(account, 1)?;
-            Ok(self.announce(self.inner.store.add_machine(record, &image)?))
-        })
+        let _coming = self.inner.expect_machines(account, 1)?;
+        let record = self.inner.records.create(record, &image)?;
+        Ok(self.announce(self.insert(record)))
     }
 
     /// All or none: a taken name leaves nothing behind.
     pub(crate) fn add_all(
         &self,
         records: Vec<NewRecord>,
-        image: &Held,
+        image: &PinnedImage,
     ) -> Result<Vec<Arc<Machine>>> {
-        let records = self.inner.store.add_machines(records, image)?;
-        Ok(records.into_iter().map(|record| self.announce(record)).collect())
+        let records = self.inner.records.branch(records, image)?;
+        Ok(records.into_iter().map(|record| self.announce(self.insert(record))).collect())
     }
 
-    fn announce(&self, record: MachineRecord) -> Arc<Machine> {
-        let machine = self.insert(record);
+    /// The same for a branch of a state that is not on disk yet.
+    pub(crate) fn announce_unsaved(
+        &self,
+        record: MachineRecord,
+        start: UnsavedStart,
+    ) -> Arc<Machine> {
+        self.announce(self.insert_with(record, StartCell::of(Some(start))))
+    }
+
+    fn announce(&self, machine: Arc<Machine>) -> Arc<Machine> {
         let parent = machine.record().made.parent.clone();
         let about = parent.map(|parent| match parent.seq {
             Some(seq) => format!("{}@{seq}", parent.machine),
             None => parent.machine.to_string(),
         });
-        machine.event(EventKind::MachineCreated, About { about, ..About::default() });
+        machine.event(EventKind::MachineCreated, EventDetail { about, ..EventDetail::default() });
         machine
     }
 
     /// Makes a machine known that is recorded.
     pub(crate) fn insert(&self, record: MachineRecord) -> Arc<Machine> {
-        let machine = Arc::new(Machine::new(self.inner.clone(), record));
+        self.insert_with(record, StartCell::default())
+    }
+
+    fn insert_with(&self, record: MachineRecord, start: StartCell) -> Arc<Machine> {
+        let machine = Arc::new(Machine::new(self.inner.clone(), record, start));
         self.inner.accounts.add(&machine);
         self.write().insert(&machine);
         machine
@@ -206,43 +258,49 @@ impl Host {
         all
     }
 
-    /// Changes tags, limits, durability or expiry.
+    /// Changes what can be changed on a machine.
     pub fn update(&self, machine: &Arc<Machine>, update: Update) -> Result<()> {
+        let bounds = self.inner.bounds(&machine.account());
+        // only one who changes the same machine waits for this
+        let _changing = machine.changing();
+        let given = update.network.as_ref();
+        given.map_or(Ok(()), |network| self.inner.check_network(network))?;
+        let wanted = updated(&machine.record().made, &update, &bounds)?;
         let _held = self.inner.in_turn(&machine.account(), || {
-            let wanted = updated(&machine.record().made, &update)?;
-            let held = self.inner.admit_memory_change(machine, wanted.limits)?;
-            // locked until it is written: names may be exchanged, and others may change the same
-            let mut record = machine.record();
-            let made = updated(&record.made, &update)?;
-            self.inner.store.set_machine(machine.id, &made)?;
-            record.made = made;
-            Ok(held)
+            self.inner.admit_memory_change(machine, wanted.limits)
         })?;
+        self.inner.records.update(machine.id, wanted.clone())?;
+        {
+            let mut record = machine.record();
+            // names may have been exchanged meanwhile
+            let name = record.made.name.clone();
+            record.made = NewRecord { name, ..wanted };
+        }
         machine.event_at(EventKind::MachineUpdated, None);
         // between instructions: limits of a running one change when it has ended
-        machine.ask(|driver| driver.apply_limits())
+        machine.request(Action::Limit)
     }
 
     /// Ends and forgets a machine. Its images go with the next collection.
     pub fn remove(&self, machine: &Arc<Machine>) -> Result<()> {
         machine.leave()?;
-        self.inner.store.remove_machine(machine.id).inspect_err(|_| machine.stay())?;
+        self.inner.records.delete(machine.id).inspect_err(|_| machine.stay())?;
         self.write().remove(machine);
         self.inner.accounts.remove(machine);
         machine.event_at(EventKind::MachineRemoved, None);
-        machine.observe(Moment::Removed);
+        machine.observe(ObservedEvent::Removed);
         machine.tell();
         Ok(())
     }
 
     /// Moves a machine out of memory; an instruction that runs is waited for.
     pub fn swap(&self, machine: &Arc<Machine>) -> Result<()> {
-        machine.ask(|driver| driver.swap_out())
+        machine.request(Action::SwapOut)
     }
 
     /// Brings a machine into memory and waits until its agent has answered.
     pub fn wake(&self, machine: &Arc<Machine>) -> Result<()> {
-        machine.ask(|driver| driver.wake())
+        machine.request(Action::Wake)
     }
 
     /// Removes machines whose time is over; how many.
@@ -264,7 +322,7 @@ impl Host {
         // one on its way into memory has a driver
         let awake = |machine: &Arc<Machine>| {
             let work = machine.work();
-            work.live || work.has_driver()
+            work.state().takes_memory() || work.has_driver()
         };
         let all: Vec<_> = self.machines().into_iter().filter(awake).collect();
         std::thread::scope(|scope| {
@@ -274,7 +332,9 @@ impl Host {
                 .collect();
             let done = swaps.into_iter().filter_map(|swap| swap.join().ok());
             let failed = done.filter_map(|(name, result)| Some((name, result.err()?))).collect();
-            self.inner.events.write(&self.inner.store);
+            // those that never came into memory start from states that are on disk by now
+            self.machines().iter().for_each(|machine| machine.settled());
+            self.inner.events.write(&self.inner.records);
             failed
         })
     }
@@ -287,13 +347,10 @@ impl Drop for Host {
         for machine in self.machines() {
             if machine.work().has_driver() {
                 let _ = machine.interrupt();
-                let _ = machine.ask(|driver| {
-                    driver.let_go();
-                    driver.machine.work().queue.cancel_all();
-                    Ok(())
-                });
+                let _ = machine.request(Action::Discard);
             }
         }
+        self.machines().iter().for_each(|machine| machine.settled());
         self.inner.standby.end();
         self.inner.warm.end();
         for thread in self.ahead.drain(..) {
@@ -302,71 +359,48 @@ impl Drop for Host {
     }
 }
 
-impl Inner {
+impl HostInner {
+    /// What machines of an account may be given.
+    fn bounds(&self, account: &str) -> LimitBounds {
+        let Settings { limits: default, most: host, .. } = self.settings;
+        LimitBounds { default, host, account: self.quota_of(account).as_limits() }
+    }
+
     /// The name a template goes by; its digest, if it is gone.
     pub fn template_name(&self, digest: &str) -> String {
-        let found = self.store.template(digest).ok().flatten();
+        let found = self.records.template(digest).ok().flatten();
         found.map_or_else(|| digest.to_owned(), |record| record.template.name)
     }
 }
 
 /// A record with the changes a client asks for, if they are within their ranges.
-fn updated(made: &NewRecord, update: &Update) -> Result<NewRecord> {
+fn updated(made: &NewRecord, update: &Update, bounds: &LimitBounds) -> Result<NewRecord> {
     let mut made = made.clone();
-    let Update { tags, limits, durability, expires_at, retention } = update.clone();
+    let Update { tags, limits, durability, checkpoints, network, expires_at, retention } =
+        update.clone();
+    let asked = limits.unwrap_or_default();
+    check(&asked, tags.as_ref().unwrap_or(&made.tags), &made.env)?;
     made.tags = tags.unwrap_or(made.tags);
-    made.limits = limits.map_or(made.limits, |limits| limits.or(made.limits));
+    made.limits = limits::changed(asked, made.limits, bounds);
     made.durability = durability.unwrap_or(made.durability);
+    made.checkpoints = checkpoints.unwrap_or(made.checkpoints);
+    made.network = network.unwrap_or(made.network);
     made.expires_at = expires_at.unwrap_or(made.expires_at);
     made.retention = retention.unwrap_or(made.retention);
-    check(&made.limits, &made.tags, &made.env)?;
     made.retention.check()?;
     Ok(made)
 }
 
 pub(crate) fn check(
-    limits: &stasis_api::Limits,
-    tags: &std::collections::BTreeMap<String, String>,
-    env: &std::collections::BTreeMap<String, String>,
+    limits: &Limits,
+    tags: &BTreeMap<String, String>,
+    env: &BTreeMap<String, String>,
 ) -> Result<()> {
     limits.check()?;
-    let long = |(key, value): (&String, &String)| key.len() > MAX_TAG || value.len() > MAX_TAG;
-    let odd = |key: &String| key.is_empty() || key.contains(['=', '\0']);
-    let env_bytes: usize = env.iter().map(|(key, value)| key.len() + value.len()).sum();
-    let fault = match () {
-        () if tags.len() > MAX_TAGS => "a machine has at most 64 tags",
-        () if tags.iter().any(long) => "a tag's name and value have at most 1024 bytes each",
-        () if env.keys().any(odd) || env.values().any(|value| value.contains('\0')) => {
-            "an environment variable has a name without `=`, and no NUL bytes"
-        }
-        () if env.len() > MAX_ENV || env_bytes > MAX_ENV_BYTES => {
-            "a machine has at most 1000 environment variables, of 128 KiB in all"
-        }
-        () => return Ok(()),
-    };
-    Err(Error::Invalid(fault.to_owned()))
-}
-
-/// A lock that was let go of can be held a moment longer by a child that is just being started.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
-
-/// One process at a time: whoever holds the lock. It goes with the process, however that ends.
-fn take_lock(dirs: &Dirs) -> Result<File> {
-    for dir in [&dirs.data, &dirs.roots, &dirs.cache] {
-        std::fs::create_dir_all(dir).doing(|| format!("make {}", dir.display()))?;
+    match creation::fault(tags, env) {
+        None => Ok(()),
+        Some(fault) => Err(Error::Invalid(fault.to_owned())),
     }
-    let path = dirs.data.join("lock");
-    let lock = File::options().create(true).append(true).open(&path);
-    let lock = lock.doing(|| format!("open {}", path.display()))?;
-    let end = Instant::now() + LOCK_PATIENCE;
-    while files::flock(lock.as_fd(), libc::LOCK_EX | libc::LOCK_NB).is_err() {
-        if Instant::now() > end {
-            let said = format!("{} is in use by another process", dirs.data.display());
-            return Err(Error::InUse(said));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(lock)
 }
 
 pub(crate) fn fresh_name() -> Name {
@@ -375,9 +409,7 @@ pub(crate) fn fresh_name() -> Name {
     Name::from_random(&bytes)
 }
 
-/// Fills with bytes nobody can guess.
+/// Fills with unguessable bytes.
 pub(crate) fn random(bytes: &mut [u8]) {
-    use std::io::Read;
-    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
-    read.expect("the kernel has randomness");
+    getrandom::fill(bytes).expect("the kernel has randomness");
 }

@@ -1,10 +1,10 @@
-//! Memory for what machines report, shared by all of them: a few long reports at a time, and so
-//! many bytes of displays of each account and in all. A machine that reports much waits, or is cut
+//! Memory budget for the reports of all machines: a few long reports at a time, and a byte limit
+//! for displays per account and in total. A machine over the budget waits, or its report is cut
 //! with a note; it never makes this process grow.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 /// Long reports that are read at once.
 const REPORTS: usize = 2;
@@ -15,14 +15,14 @@ const SHOWN: usize = 96 << 20;
 static READ: AtomicUsize = AtomicUsize::new(0);
 
 /// Room for one long report.
-pub struct Room(());
+pub struct ReportPermit(());
 
-pub fn take() -> Option<Room> {
+pub fn take() -> Option<ReportPermit> {
     let more = |count: usize| (count < REPORTS).then_some(count + 1);
-    READ.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Room(()))
+    READ.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| ReportPermit(()))
 }
 
-impl Drop for Room {
+impl Drop for ReportPermit {
     fn drop(&mut self) {
         READ.fetch_sub(1, Ordering::Relaxed);
     }
@@ -31,17 +31,17 @@ impl Drop for Room {
 static KEPT: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);
 
 fn kept() -> MutexGuard<'static, Option<HashMap<String, usize>>> {
-    KEPT.lock().unwrap_or_else(|poison| poison.into_inner())
+    KEPT.lock()
 }
 
 /// Bytes of displays that are kept while an instruction runs.
 #[derive(Debug, Default)]
-pub struct Shown {
+pub struct DisplayBytes {
     account: String,
     bytes: usize,
 }
 
-impl Shown {
+impl DisplayBytes {
     /// Whether so many bytes more fit.
     pub fn grow(&mut self, account: &str, bytes: usize) -> bool {
         let mut kept = kept();
@@ -60,7 +60,7 @@ impl Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for DisplayBytes {
     fn drop(&mut self) {
         let mut kept = kept();
         let Some(own) = kept.as_mut().and_then(|kept| kept.get_mut(&self.account)) else { return };
@@ -77,12 +77,12 @@ mod tests {
 
     #[test]
     fn one_account_leaves_room_for_others() {
-        let mut greedy = Shown::default();
+        let mut greedy = DisplayBytes::default();
         assert!(greedy.grow("greedy", SHOWN_OF_ACCOUNT));
         assert!(!greedy.grow("greedy", 1));
-        let mut other = Shown::default();
+        let mut other = DisplayBytes::default();
         assert!(other.grow("other", 1));
         drop(greedy);
-        assert!(Shown::default().grow("greedy", 1));
+        assert!(DisplayBytes::default().grow("greedy", 1));
     }
 }

@@ -1,15 +1,15 @@
-//! How a machine goes for good.
+//! Removal of a machine.
 //!
 //!   decided under the lock of its work ─► tree killed ─► driver ended ─► record removed
-//!      └─ from here on nothing is accepted, and whoever waits is told that it was removed
+//!      └─ from here on nothing is accepted; all callers that wait get `removed`
 //!
-//! Whoever acts on a machine looks at the same mark under the same lock, so nothing begins after
-//! the decision. A driver that does not end in time is left behind: the records refuse its writes,
-//! and when it comes to itself it finds the mark and ends. If the record cannot be removed, the
-//! machine is here again, at its last checkpoint.
+//! Every action checks the state under the same lock, so none starts after the decision. A driver
+//! that does not stop in time is abandoned: the records refuse its writes, and it exits when it
+//! sees the state. If the record cannot be removed, the machine returns to its last checkpoint.
 
 use crate::error::{Error, Result};
 use crate::machine::Machine;
+use crate::state::StateEvent;
 use event_listener::Listener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,10 +17,13 @@ use std::time::{Duration, Instant};
 /// How long a driver may take to end after its tree was killed.
 const LEAVING: Duration = Duration::from_secs(5);
 
+/// For instructions that waited, should the machine stay after all.
+pub(crate) const NOT_RUN: &str = "it was not run: the machine was to be removed, which failed";
+
 impl Machine {
     /// Whether it was decided that the machine goes.
     pub(crate) fn is_removed(&self) -> bool {
-        self.work().removed
+        !self.work().state().accepts()
     }
 
     pub(crate) fn removed(&self) -> Error {
@@ -29,23 +32,22 @@ impl Machine {
 
     /// Decides that the machine goes, for one caller; it is not found by any other.
     pub(crate) fn leave(self: &Arc<Self>) -> Result<()> {
-        let wishes = {
-            let mut work = self.work();
-            if work.removed {
+        let requests = {
+            let mut work = self.without_needy_branches();
+            if work.step(StateEvent::Remove).is_none() {
                 drop(work);
                 return Err(Error::NoMachine(self.name().to_string()));
             }
-            work.removed = true;
-            work.execs.clear();
-            work.queue.cancel_all();
+            let dropped = work.cancel_all();
+            work.unrecorded.extend(dropped.into_iter().map(|seq| (seq, NOT_RUN.to_owned())));
             if let Some(files) = &work.files {
                 files.end();
             }
             work.wake_driver();
-            work.queue.drop_wishes()
+            work.queue.drop_requests()
         };
-        // outside the lock: those who wait for an answer are told by this
-        drop(wishes);
+        // outside the lock: this answers the callers that wait
+        drop(requests);
         self.tell();
         if !self.driver_ends(Instant::now() + LEAVING) {
             tracing::warn!(machine = %self.name(), "removed while its driver still works");
@@ -55,7 +57,7 @@ impl Machine {
 
     /// The machine could not be removed after all.
     pub(crate) fn stay(&self) {
-        self.work().removed = false;
+        self.work().step(StateEvent::Stay);
         self.tell();
     }
 

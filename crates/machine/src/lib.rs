@@ -1,67 +1,92 @@
 //! Machines: their life, from creation over instructions and checkpoints to swap and removal.
 //!
 //!   Host ─┬─ Machine ── queue ──► driver ──► live: tree + line ──► agent
-//!         ├─ Machine                │
-//!         └─ ...                    └──► checkpoints (engine) and records (store)
+//!         ├─ Machine    state       │
+//!         └─ ...                    └──► checkpoints (engine) and records
 //!
-//! A `Host` owns a data directory. Each machine that is in memory has one driver, a thread that
-//! alone changes the machine's state; everyone else puts instructions and wishes into its queue
-//! and follows what happens. A machine that is swapped out has no thread, no process, no
-//! descriptor: only records and an image.
+//! A `Host` owns a data directory. A machine is in one of nine states (`state.rs`). A machine with
+//! work has one driver, the only thread that acts on it; callers put instructions and actions
+//! (`action.rs`) into its queue and follow the results. A swapped machine has no thread, process or
+//! descriptor, only records and an image.
 //!
-//! If this process is killed, every tree ends with it. What was acknowledged is in the records;
-//! the next `Host::open` says of each instruction that was cut off what became of it.
+//! If this process is killed, every tree ends with it. Every accepted instruction is in the
+//! records; the next `Host::open` records how each interrupted one ended (`recover.rs`).
 
 #![forbid(unsafe_code)]
 
+mod action;
 mod agent;
 mod artifacts;
+mod behind;
+mod connection;
+mod documents;
 mod driver;
 mod error;
 mod events;
 mod feed;
 mod files;
-mod held;
+mod finish;
+mod follow;
 mod history;
 mod host;
+mod imports;
+mod input;
 mod large;
 mod leave;
 mod life;
 mod limits;
-mod line;
 mod lines;
 mod live;
+mod lock;
 mod machine;
-mod names;
 mod network;
 mod observe;
 mod outcome;
+mod pinned;
+mod policies;
 mod pressure;
 mod queue;
 mod quota;
 mod recover;
+mod registry;
+mod run;
 mod settings;
-mod standby;
+mod standby_pool;
+mod state;
+mod steps;
+mod submit;
 mod template;
+mod threads;
 mod tokens;
 mod traffic;
 mod travel;
+mod unsaved;
 mod upkeep;
+mod wake;
 mod warm;
 mod watch;
+mod work;
 
+pub use action::Steps;
 pub use error::{Error, Result};
-pub use events::{Everywhere, Interest, News};
-pub use files::{Fault, Upload, Watch};
+pub use events::{AllEvents, EventBatch, EventSelector};
+pub use files::{FileError, Upload, Watch};
+pub use follow::FollowUpdate;
 pub use history::{Branch, MAX_BRANCHES};
 pub use host::Host;
-pub use machine::{Machine, Progress};
-pub use observe::{Cause, Moment, Observer};
-pub use quota::{Quota, Used};
-pub use settings::{Dirs, Settings};
-pub use stasis_engine::Stats;
+pub use lock::is_process_ending;
+pub use machine::Machine;
+pub use observe::{ObservedEvent, Observer, TraceContext};
+pub use quota::QuotaUsage;
+pub use settings::{DataDirs, Settings};
+pub use stasis_engine::{Stats, remains};
+pub use stasis_policy::modules::ImportRule;
+pub use stasis_policy::quota::Quota;
 pub use stasis_protocol::Variable;
-pub use stasis_store::{Checkpoint, MachineId, TokenRecord};
+pub use stasis_records::{
+    Checkpoint, DocumentChange, MachineId, TokenRecord, forbid_records_on_this_thread,
+};
 pub use template::DEFAULT as DEFAULT_TEMPLATE;
-pub use travel::{Ended, Explore, Export, Place, Varied, Wanted};
-pub use upkeep::{Checked, Found, Freed};
+pub use threads::{JobAborted, block, hand_over};
+pub use travel::{AdoptSelection, BranchPlan, BranchResult, Explore, Export, StateRef};
+pub use upkeep::{CheckSummary, DamageReport, Freed};

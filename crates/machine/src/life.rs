@@ -1,105 +1,41 @@
-//! What a driver does to its machine as a whole: wake it, save it, swap it out, let it fall back.
+//! What a driver does with a machine in memory: save it, swap it out, roll it back.
 
+use crate::behind::Capture;
 use crate::driver::Driver;
 use crate::error::{Error, Result};
-use crate::files::Files;
-use crate::held::Held;
-use crate::host::Inner;
-use crate::limits::Cause;
-use crate::live::{Heard, Live};
+use crate::limits::ExitCause;
+use crate::live::{AgentEvent, LiveMachine};
 use crate::machine::Machine;
-use crate::observe::{Moment, word};
-use crate::standby::{self, Stood};
+use crate::observe::ObservedEvent;
+use crate::pinned::PinnedImage;
+use crate::state::StateEvent;
 use stasis_api::{EventKind, Instruction, Status, Stream, Timestamp};
-use stasis_engine::fault;
-use stasis_protocol::{Reason, Report};
-use stasis_store::{Finished, HeldImage, NewCheckpoint};
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use stasis_engine::ImageId;
+use stasis_protocol::Report;
+use stasis_records::{FinishedInstruction, HeldImage, NewCheckpoint};
 use std::time::Instant;
 
 const PAGE: u64 = 4096;
 
 /// The machine's memory was lost; it is at its last checkpoint again.
-pub struct Fall {
+pub struct StateLoss {
     /// A stable name for programs.
     pub code: &'static str,
     /// What happened, where the machine is now, and what is gone.
     pub words: String,
 }
 
-fn end(live: Live, machine: &Machine) {
+pub(crate) fn end(live: LiveMachine, machine: &Machine) {
     if let Err(error) = live.tree.kill() {
         tracing::warn!(machine = %machine.name(), %error, "ending the tree");
     }
-}
-
-/// A tree being restored before it is known whether it will be needed.
-pub(crate) struct Ahead {
-    image: String,
-    standing: JoinHandle<Result<Stood>>,
-}
-
-impl Ahead {
-    pub fn start(host: &Arc<Inner>, image: &str, owner: String) -> Option<Ahead> {
-        let (host, image) = (host.clone(), image.to_owned());
-        let own = image.clone();
-        let thread = std::thread::Builder::new().name("stasis-ahead".into());
-        let standing = thread.spawn(move || standby::stand(&host, &own, &owner)).ok()?;
-        Some(Ahead { image, standing })
-    }
-
-    /// The tree, if it is one of that image; whoever finds none makes one, and meets what is wrong.
-    fn finish(self, image: &str) -> Option<Stood> {
-        let stood = self.standing.join().ok()?.ok()?;
-        (self.image == image).then_some(stood)
+    let remains = stasis_engine::remains();
+    if remains > 0 {
+        tracing::warn!(machine = %machine.name(), remains, "the kernel has not ended some trees");
     }
 }
 
 impl Driver {
-    /// Brings the machine into memory, if it is not.
-    pub(crate) fn ensure_live(&mut self) -> Result<()> {
-        if self.live.is_some() {
-            return Ok(());
-        }
-        let record = self.machine.record().clone();
-        let fresh = record.head_image == record.start_image;
-        let back = std::mem::take(&mut self.machine.work().rolled_back);
-        let reason = match (fresh, &record.made.parent) {
-            (true, None) => Reason::New,
-            (true, Some(_)) => Reason::Branch,
-            (false, _) if back => Reason::Rollback,
-            (false, _) => Reason::Wake,
-        };
-        self.machine.observe(Moment::Waking(word(reason)));
-        let ready = match reason {
-            Reason::New => self.host.standby.take(&record.head_image),
-            _ => self.ahead.take().and_then(|ahead| ahead.finish(&record.head_image)),
-        };
-        fault::point("driver.waking")?;
-        self.live = Some(Live::wake(&self.host, &record, reason, ready)?);
-        self.machine.work().live = true;
-        self.open_files().and_then(|()| self.apply_limits()).inspect_err(|_| self.let_go())?;
-        self.machine.observe(Moment::Awake);
-        Ok(())
-    }
-
-    /// Lets others at the machine's files, from now until it leaves memory.
-    fn open_files(&self) -> Result<()> {
-        let Some(live) = &self.live else { return Ok(()) };
-        let files = Files::new(live.tree.inside()?);
-        let mut work = self.machine.work();
-        if work.removed {
-            drop(work);
-            return Err(self.machine.removed());
-        }
-        work.files = Some(Arc::new(files));
-        drop(work);
-        self.machine.event_at(EventKind::MachineWoken, None);
-        self.machine.tell();
-        Ok(())
-    }
-
     /// Saves the state after the last instruction that ran, with what was done to files since.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         let files = self.machine.work().files.clone();
@@ -122,30 +58,39 @@ impl Driver {
     }
 
     fn save(&mut self) -> Result<()> {
-        self.machine.observe(Moment::Saving);
+        if self.live.is_none() {
+            return Err(self.broken("it is not in memory"));
+        }
+        if !self.step(StateEvent::Save) {
+            return Err(self.machine.removed());
+        }
+        self.machine.observe(ObservedEvent::Saving);
+        self.machine.settled();
         let saved = self.save_state();
-        let told = if saved.is_ok() { Moment::Saved } else { Moment::NotSaved };
+        self.machine.work().shared = None;
+        let told = if saved.is_ok() { ObservedEvent::Saved } else { ObservedEvent::NotSaved };
         self.machine.observe(told);
+        self.step(StateEvent::Saved);
         saved
     }
 
     fn save_state(&mut self) -> Result<()> {
-        let captured = self.capture()?;
-        let (image, seq) = (Held(captured.image), self.last_ran());
+        let Capture::Taken(captured) = self.capture()? else { return Ok(()) };
+        let (image, seq) = (PinnedImage(captured.image), self.last_ran());
         let head = self.machine.record().head_seq;
         match seq.filter(|_| seq != head) {
             // nothing ran since: it is the same state, but for files and what a wake made fresh
-            None => self.host.store.set_head(self.machine.id, &image, seq)?,
+            None => self.host.records.replace_head(self.machine.id, &image, seq)?,
             Some(seq) => {
                 // a page counts whether or not another machine has the same: what an account is
                 // told must not depend on what others keep
                 let pages = captured.pages.new + captured.pages.elsewhere;
                 let (at, bytes) = (Timestamp::now(), pages * PAGE);
                 let new = NewCheckpoint { seq, at, bytes };
-                self.host.store.add_checkpoint(self.machine.id, &image, new)?;
+                self.host.records.checkpoint(self.machine.id, &image, new)?;
             }
         }
-        self.moved_to(image.name(), seq);
+        self.moved_to(image.id(), seq);
         self.machine.event_at(EventKind::CheckpointMade, seq);
         Ok(())
     }
@@ -166,17 +111,18 @@ impl Driver {
         self.ending = thread.spawn(move || end(live, &machine)).ok();
     }
 
-    fn part(&mut self) -> Option<Live> {
+    fn part(&mut self) -> Option<LiveMachine> {
         if let Some(ending) = self.ending.take() {
             let _ = ending.join();
         }
         let live = self.live.take();
-        self.machine.work().left_memory();
+        let state = self.machine.work().step(StateEvent::Out);
         self.machine.tell();
+        self.passed(state);
         live
     }
 
-    pub(crate) fn moved_to(&self, image: String, seq: Option<u64>) {
+    pub(crate) fn moved_to(&self, image: ImageId, seq: Option<u64>) {
         let mut record = self.machine.record();
         record.head_image = image;
         record.head_seq = seq;
@@ -189,17 +135,14 @@ impl Driver {
     }
 
     /// An image of the tree. If that is refused, the machine is pinned with the reason.
-    fn capture(&mut self) -> Result<stasis_engine::Captured> {
-        let captured = self.answered().and_then(|()| {
-            let Some(live) = &mut self.live else { return Err(self.broken("it is not in memory")) };
-            live.capture(&self.host, &self.machine.account())
-        });
-        if let Ok(captured) = &captured {
+    fn capture(&mut self) -> Result<Capture> {
+        let captured = self.answered().and_then(|()| self.capture_live());
+        if let Ok(Capture::Taken(captured)) = &captured {
             self.machine.work().pause = captured.pause;
         }
         let ended = self.live.as_ref().is_some_and(|live| !live.tree.is_alive());
         if captured.is_err() && ended {
-            self.fell = Some(self.fall_back("its process ended", None).words);
+            self.fall_back_between("its process ended");
             return Err(Error::Ended(self.machine.name().to_string()));
         }
         captured.inspect_err(|error| {
@@ -217,10 +160,10 @@ impl Driver {
         let Some(live) = &mut self.live else { return Ok(()) };
         for one in live.settle()? {
             match one {
-                Heard::Stdout(bytes) => self.keep_early(Stream::Stdout, bytes),
-                Heard::Stderr(bytes) => self.keep_early(Stream::Stderr, bytes),
-                Heard::Report(Report::Awake { changed, .. }) => self.note_fresh(&changed),
-                Heard::Report(_) | Heard::Gone(_) => {}
+                AgentEvent::Stdout(bytes) => self.keep_early(Stream::Stdout, bytes),
+                AgentEvent::Stderr(bytes) => self.keep_early(Stream::Stderr, bytes),
+                AgentEvent::Report(Report::Awake { changed, .. }) => self.note_fresh(&changed),
+                AgentEvent::Report(_) | AgentEvent::Gone(_) => {}
             }
         }
         Ok(())
@@ -230,25 +173,12 @@ impl Driver {
         Error::Broken { machine: self.machine.name().to_string(), what: what.to_owned() }
     }
 
-    /// Waits until the agent has answered.
-    pub(crate) fn wake(&mut self) -> Result<()> {
-        if self.live.is_some() {
-            return Ok(());
-        }
-        let machine = self.machine.clone();
-        machine.host.in_turn(&machine.account(), || {
-            machine.host.admit_memory(&machine)?;
-            self.ensure_live()
-        })?;
-        self.answered().inspect_err(|_| self.let_go())
-    }
-
     /// The tree is gone or has to go: the machine is at its last checkpoint again. `during` is the
     /// instruction that ran.
-    pub(crate) fn fall_back(&mut self, why: &str, during: Option<u64>) -> Fall {
+    pub(crate) fn fall_back(&mut self, why: &str, during: Option<u64>) -> StateLoss {
         let cause = match &self.live {
-            Some(live) => Cause::of(&live.tree),
-            None => Cause { code: "machine.process_ended", words: None },
+            Some(live) => ExitCause::of(&live.tree),
+            None => ExitCause { code: "machine.process_ended", words: None },
         };
         self.let_go();
         let why = cause.words.as_deref().unwrap_or(why);
@@ -271,13 +201,19 @@ impl Driver {
             let mut work = self.machine.work();
             work.falls += 1;
             work.last_ran = head;
-            work.removed
+            !work.state().accepts()
         };
         if !removed {
             self.machine.event_about(EventKind::MachineFellBack, &words);
         }
-        self.machine.observe(Moment::FellBack);
-        Fall { code: cause.code, words }
+        self.machine.observe(ObservedEvent::RolledBack);
+        StateLoss { code: cause.code, words }
+    }
+
+    /// The same while no instruction runs whose receipt could say so: the next one's does.
+    pub(crate) fn fall_back_between(&mut self, why: &str) {
+        let words = self.fall_back(why, None).words;
+        self.machine.work().lost = Some(words);
     }
 
     /// The last instruction whose effects are in memory.
@@ -290,9 +226,9 @@ impl Driver {
         let Some(until) = until else { return Vec::new() };
         let from = head.map_or(0, |seq| seq + 1);
         let limit = (until + 1).saturating_sub(from);
-        let list = self.host.store.instructions(self.machine.id, from, limit).unwrap_or_default();
-        let ran = |own: &Instruction| matches!(own.status, Status::Done | Status::Interrupted);
-        list.into_iter().filter(|own| ran(own) && !own.rolled_back).map(|own| own.seq).collect()
+        let list = self.host.records.instructions(self.machine.id, from, limit).unwrap_or_default();
+        let ran = |own: &Instruction| own.status.has_run() && !own.rolled_back;
+        list.into_iter().filter(ran).map(|own| own.seq).collect()
     }
 
     fn mark_lost(&self, seq: u64, words: &str) -> Result<()> {
@@ -328,12 +264,14 @@ impl crate::machine::Machine {
             durable: self.durable(),
             lost: lost.then(|| words.to_owned()),
             notes: Vec::new(),
+            modules: Vec::new(),
         };
         let (at, outputs) = (Timestamp::now(), old.outputs);
-        let end = Finished { seq: old.seq, status, at, outputs, outcome, receipt };
-        self.host.store.finish_instruction(self.id, &end)?;
+        let end = FinishedInstruction { seq: old.seq, status, at, outputs, outcome, receipt };
+        self.host.records.finish(self.id, end, Vec::new())?;
+        self.work().ended = None;
         self.tell();
-        self.ended(end.seq, end.status);
+        self.ended(old.seq, status, None);
         Ok(())
     }
 }

@@ -1,11 +1,13 @@
-//! Limits of machines in the engine's terms, and what their breach looks like.
+//! Limits of machines in the engine's terms, and the detection of a breach.
 
+use crate::action::Action;
 use crate::driver::Driver;
 use crate::error::Result;
-use crate::host::Host;
+use crate::host::{Host, HostInner};
 use crate::machine::Machine;
 use stasis_api::{Limits, Usage};
-use stasis_engine::{DiskLimit, Tree};
+use stasis_engine::{DiskExcess, DiskLimit, Tree};
+use stasis_records::MachineRecord;
 use std::sync::Arc;
 
 /// Files a machine may have for each MiB it may write, and at least.
@@ -13,45 +15,55 @@ const FILES_PER_MB: u64 = 64;
 const LEAST_FILES: u64 = 10_000;
 
 /// What the engine enforces. What is absent has no limit.
-pub fn in_engine(limits: Limits) -> stasis_engine::Limits {
+pub fn in_engine(limits: Limits) -> stasis_engine::ResourceLimits {
     let disk = |mb: u64| DiskLimit {
         bytes: mb << 20,
         files: mb.saturating_mul(FILES_PER_MB).max(LEAST_FILES),
     };
-    stasis_engine::Limits {
+    stasis_engine::ResourceLimits {
         memory: limits.memory_mb.map(|mb| mb << 20),
         pids: limits.pids,
         cpu_millis: limits.cpus.map(|cpus| (cpus * 1000.0) as u64),
         disk: limits.disk_mb.map(disk),
-        ..stasis_engine::Limits::default()
+        ..stasis_engine::ResourceLimits::default()
     }
 }
 
 /// Why a tree ended: a code for programs, and words if they are known better than by who saw it.
-pub struct Cause {
+pub struct ExitCause {
     pub code: &'static str,
     pub words: Option<String>,
 }
 
-impl Cause {
-    pub fn of(tree: &Tree) -> Cause {
+impl ExitCause {
+    pub fn of(tree: &Tree) -> ExitCause {
         let limits = tree.limits();
         let over_memory = tree.usage().oom_kills.is_some_and(|kills| kills > 0);
-        let disk = limits.disk.filter(|_| tree.was_over_disk());
         let mb = |bytes: u64| bytes >> 20;
-        match (over_memory, disk) {
-            (true, _) => Cause {
+        match (over_memory, tree.disk_excess()) {
+            (true, _) => ExitCause {
                 code: "machine.out_of_memory",
                 words: Some(format!(
                     "it needed more memory than its limit of {} MB",
                     limits.memory.map_or(0, mb)
                 )),
             },
-            (false, Some(limit)) => Cause {
+            (false, Some(DiskExcess::Files)) => ExitCause {
                 code: "machine.disk_full",
-                words: Some(format!("it wrote more than its limit of {} MB", mb(limit.bytes))),
+                words: Some(format!(
+                    "it wrote more than its limit of {} MB",
+                    limits.disk.map_or(0, |disk| mb(disk.bytes))
+                )),
             },
-            (false, None) => Cause { code: "machine.process_ended", words: None },
+            (false, Some(DiskExcess::Uncountable)) => ExitCause {
+                code: "machine.too_many_open_files",
+                words: Some(
+                    "its processes had too many files open or mapped, or files in unix sockets' \
+                     queues while the disk filled"
+                        .into(),
+                ),
+            },
+            (false, None) => ExitCause { code: "machine.process_ended", words: None },
         }
     }
 }
@@ -59,39 +71,50 @@ impl Cause {
 impl Host {
     /// What a machine uses now; nothing of memory and processor when it is swapped out.
     pub fn usage(&self, machine: &Arc<Machine>) -> Result<Usage> {
-        machine.ask(|driver| {
-            let Some(live) = &driver.live else { return Ok(Usage::default()) };
-            let (used, disk) = (live.tree.usage(), live.tree.disk_usage());
-            Ok(Usage {
-                memory_kib: used.memory.map(|bytes| bytes >> 10),
-                cpu_seconds: used.cpu_ns.map(|ns| ns as f64 / 1e9),
-                pids: used.pids,
-                disk_kib: Some(disk.bytes >> 10),
-            })
-        })
+        machine.request(Action::Usage)
     }
-}
 
-impl Host {
     /// Proportional and private memory of a machine's processes, in KiB; nothing when it is
     /// swapped out.
     pub fn memory_kib(&self, machine: &Arc<Machine>) -> Result<(u64, u64)> {
-        machine.ask(|driver| match &driver.live {
-            Some(live) => Ok(live.tree.memory_kib()?),
-            None => Ok((0, 0)),
-        })
+        machine.request(Action::Memory)
+    }
+}
+
+/// Gives a tree its machine's limits, where they are not everybody's: it is born with those.
+pub fn apply(host: &HostInner, record: &MachineRecord, tree: &Tree) -> Result<()> {
+    let own = record.made.limits.or(host.settings.limits);
+    match own == host.settings.limits {
+        true => Ok(()),
+        false => Ok(tree.set_limits(in_engine(own))?),
     }
 }
 
 impl Driver {
-    /// Gives the tree its machine's limits, where they are not everybody's.
+    /// Gives the tree the limits that its machine has by now.
     pub(crate) fn apply_limits(&self) -> Result<()> {
         let own = self.machine.record().made.limits.or(self.host.settings.limits);
         match &self.live {
-            Some(live) if own != self.host.settings.limits => {
-                Ok(live.tree.set_limits(in_engine(own))?)
-            }
-            _ => Ok(()),
+            Some(live) => Ok(live.tree.set_limits(in_engine(own))?),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let Some(live) = &self.live else { return Usage::default() };
+        let (used, disk) = (live.tree.usage(), live.tree.disk_usage());
+        Usage {
+            memory_kib: used.memory.map(|bytes| bytes >> 10),
+            cpu_seconds: used.cpu_ns.map(|ns| ns as f64 / 1e9),
+            pids: used.pids,
+            disk_kib: Some(disk.bytes >> 10),
+        }
+    }
+
+    pub(crate) fn memory_kib(&self) -> Result<(u64, u64)> {
+        match &self.live {
+            Some(live) => Ok(live.tree.memory_kib()?),
+            None => Ok((0, 0)),
         }
     }
 }

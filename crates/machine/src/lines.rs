@@ -2,10 +2,10 @@
 //!
 //!   bytes of fd 1, fd 2 ──► whole lines ──► numbered chunks ──► ... ──► mark, last lines
 //!
-//! What exceeds the bound is counted and dropped, but for the last lines, which come after a mark
-//! that says what was cut: errors stand at the end.
+//! Lines past the bound are counted and dropped, except for the last ones, which follow a mark that
+//! says how much was cut: errors are usually at the end.
 
-use crate::artifacts::Parts;
+use crate::artifacts::PendingArtifacts;
 use stasis_api::{Chunk, Stream};
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ const LONGEST: usize = 64 << 10;
 const TAIL: usize = 16 << 10;
 
 /// Output of one instruction on its way to chunks.
-pub struct Lines {
+pub struct OutputLines {
     partial: [Vec<u8>; 2],
     next: u64,
     room: usize,
@@ -25,27 +25,27 @@ pub struct Lines {
     /// What is missing in the end.
     gone: u64,
     /// Where all of it goes, however much.
-    parts: Option<Parts>,
+    parts: Option<PendingArtifacts>,
 }
 
-impl Lines {
-    pub fn new(room: usize) -> Lines {
+impl OutputLines {
+    pub fn new(room: usize) -> OutputLines {
         let partial = [Vec::new(), Vec::new()];
         let tail = VecDeque::new();
-        Lines { partial, next: 0, room, tail, tail_bytes: 0, cut: 0, gone: 0, parts: None }
+        OutputLines { partial, next: 0, room, tail, tail_bytes: 0, cut: 0, gone: 0, parts: None }
     }
 
     /// Also keeps what is cut.
-    pub fn keeping(room: usize, parts: Parts) -> Lines {
-        Lines { parts: Some(parts), ..Lines::new(room) }
+    pub fn keeping(room: usize, parts: PendingArtifacts) -> OutputLines {
+        OutputLines { parts: Some(parts), ..OutputLines::new(room) }
     }
 
     /// What came besides lines.
-    pub fn parts(&mut self) -> Option<&mut Parts> {
+    pub fn parts(&mut self) -> Option<&mut PendingArtifacts> {
         self.parts.as_mut()
     }
 
-    pub fn take_parts(&mut self) -> Option<Parts> {
+    pub fn take_parts(&mut self) -> Option<PendingArtifacts> {
         self.parts.take()
     }
 
@@ -75,6 +75,20 @@ impl Lines {
         while self.partial[stream as usize].len() > LONGEST {
             self.end_line(stream, &mut chunks);
         }
+        chunks
+    }
+
+    /// The code asks for a line of input: what it has printed before, then the prompt. Never cut,
+    /// because without it the code would wait for ever.
+    pub fn prompt(&mut self, prompt: String) -> Vec<Chunk> {
+        let mut chunks = Vec::new();
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            if !self.partial[stream as usize].is_empty() {
+                self.end_line(stream, &mut chunks);
+            }
+        }
+        self.room = self.room.saturating_sub(prompt.len() + 1);
+        chunks.push(Chunk { prompt: true, ..self.number(Stream::Stdout, prompt) });
         chunks
     }
 
@@ -120,7 +134,7 @@ impl Lines {
 
     fn number(&mut self, stream: Stream, data: String) -> Chunk {
         self.next += 1;
-        Chunk { stream, data, seq: self.next - 1 }
+        Chunk { stream, data, seq: self.next - 1, prompt: false }
     }
 }
 
@@ -139,7 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn all(text: &[u8], pieces: &[usize], room: usize) -> Vec<Chunk> {
-        let mut lines = Lines::new(room);
+        let mut lines = OutputLines::new(room);
         let mut rest = text;
         let mut chunks = Vec::new();
         for piece in pieces {

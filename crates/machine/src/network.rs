@@ -1,59 +1,47 @@
-//! A machine's way outside, where it has one.
+//! The network of a machine, if it has one.
 //!
-//! It is made when the machine comes into memory and goes with its tree: connections do not
-//! outlive that, and come back as reset. A machine that was made without stays without, its
-//! branches too, and so does what was imported from elsewhere.
+//! It is created when the machine enters memory and ends with its tree: connections come back as
+//! reset. A changed setting applies when the machine next enters memory, a changed policy at once.
+//! A branch has its parent's network unless requested otherwise; an imported machine has none.
 
-use crate::error::{Doing, Error, Result};
-use crate::host::Inner;
-use crate::standby::{self, Stood};
+use crate::error::{Error, ErrorContext, Result};
+use crate::host::HostInner;
 use stasis_api::Network;
-use stasis_egress::Egress;
-use stasis_engine::Link;
-use stasis_store::MachineRecord;
+use stasis_egress::{Egress, EgressRules, RefusalSink};
+use stasis_engine::NetworkLink;
+use stasis_records::MachineRecord;
 use stasis_sys::probe;
+use std::os::fd::OwnedFd;
 
-const LINK: Link = Link {
+pub const LINK: NetworkLink = NetworkLink {
     address: stasis_egress::MACHINE,
     resolver: stasis_egress::RESOLVER,
     mtu: stasis_egress::MTU,
 };
 
-/// Whether machines of this host can have it.
-pub fn check(network: Network) -> Result<()> {
-    match network {
-        Network::Open if !probe::has_tun() => {
-            Err(Error::Unsupported("network: open", "the kernel has no TUN device"))
+impl HostInner {
+    /// Whether machines of this host can have it.
+    pub fn check_network(&self, network: &Network) -> Result<()> {
+        if !network.is_none() && !probe::has_tun() {
+            return Err(Error::Unsupported("network: open", "the kernel has no TUN device"));
         }
-        Network::None | Network::Open => Ok(()),
+        match network {
+            Network::Policy(name) if !self.policies.has(name) => {
+                Err(Error::NoPolicy(name.to_string()))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
-/// Brings a machine's newest image into memory, from a tree that stands ready if there is one.
-pub fn stand(
-    host: &Inner,
+/// Carries a machine's packets for as long as the value lives.
+pub fn carry(
+    host: &HostInner,
     record: &MachineRecord,
-    ready: Option<Stood>,
-) -> Result<(Stood, Option<Egress>)> {
-    match (record.made.network, ready) {
-        (Network::None, Some(stood)) => Ok((stood, None)),
-        (Network::None, None) => {
-            Ok((standby::stand(host, &record.head_image, &record.made.account)?, None))
-        }
-        (Network::Open, Some(stood)) => {
-            let packets = stood.tree.open_network(LINK)?;
-            Ok((stood, Some(carry(host, packets)?)))
-        }
-        (Network::Open, None) => {
-            let image = host.image(&record.head_image)?;
-            let restore = |ends| host.engine.restore_open(&image, ends, LINK);
-            let (line, (tree, packets)) = standby::restore(host, &record.made.account, restore)?;
-            Ok((Stood { tree, line }, Some(carry(host, packets)?)))
-        }
-    }
-}
-
-fn carry(host: &Inner, packets: std::os::fd::OwnedFd) -> Result<Egress> {
-    let resolv_conf = host.settings.resolv_conf.clone();
-    Egress::start(packets, resolv_conf).doing(|| "start a machine's network".into())
+    refused: RefusalSink,
+    packets: OwnedFd,
+) -> Result<Egress> {
+    let (resolv_conf, network) = (host.settings.resolv_conf.clone(), record.made.network.clone());
+    let rules = EgressRules { network, book: host.policies.clone(), refused };
+    Egress::start(packets, rules, resolv_conf).doing(|| "start a machine's network".into())
 }

@@ -1,35 +1,36 @@
-//! The way of instructions, for somebody who watches from outside; and on whose behalf they came.
+//! Timing events for the phases of an instruction, and the cause it was submitted for.
 //!
 //!   queued ─► taken up ─► (waking ─► awake) ─► running ─► ran ─► ended
 //!                                        saving ─► saved, whenever it comes
 //!
-//! Nobody watches by default, and then this costs nothing but a look. Whoever watches is called on
-//! the machine's own threads, also with its locks held: it has to be quick, must not wait, and must
+//! There is no observer by default, and then an event costs one check. The observer is called on
+//! the machine's threads, possibly with its locks held: it must be quick, must not block, and must
 //! not call machines.
 
 use crate::machine::Machine;
 use stasis_api::{Name, Status};
 use stasis_protocol::Reason;
-use stasis_store::MachineId;
+use stasis_records::MachineId;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The longest cause that is kept: a `traceparent` of today has 55 bytes.
 const LONGEST: usize = 128;
 
 pub trait Observer: Send + Sync + fmt::Debug {
-    fn see(&self, machine: MachineId, moment: Moment<'_>);
+    fn see(&self, machine: MachineId, moment: ObservedEvent<'_>);
 }
 
 /// What happens to a machine. There is a number where it can be another than the one taken up.
 #[derive(Debug)]
-pub enum Moment<'a> {
+pub enum ObservedEvent<'a> {
     Queued {
         seq: u64,
         name: &'a Name,
         account: &'a str,
-        cause: Option<&'a Cause>,
+        cause: Option<&'a TraceContext>,
     },
     TakenUp(u64),
     Waking(&'static str),
@@ -38,29 +39,34 @@ pub enum Moment<'a> {
     Running,
     /// What was taken up is over, but not yet recorded.
     Ran,
-    Ended(u64, Status),
+    Ended {
+        seq: u64,
+        status: Status,
+        /// Absent if it never ran, or if this is not the first that is told of its end.
+        runtime: Option<Duration>,
+    },
     Saving,
     /// The state after all that ran up to now is on disk.
     Saved,
     NotSaved,
     /// What was not saved never will be.
-    FellBack,
+    RolledBack,
     Removed,
 }
 
 /// What an instruction comes from, in words that only the observer understands, such as a
 /// `traceparent`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause(Arc<str>);
+pub struct TraceContext(Arc<str>);
 
 thread_local! {
-    static CAUSE: RefCell<Option<Cause>> = const { RefCell::new(None) };
+    static CAUSE: RefCell<Option<TraceContext>> = const { RefCell::new(None) };
 }
 
-impl Cause {
+impl TraceContext {
     /// From outside: too long a one is none.
-    pub fn new(text: &str) -> Option<Cause> {
-        (text.len() <= LONGEST).then(|| Cause(text.into()))
+    pub fn new(text: &str) -> Option<TraceContext> {
+        (text.len() <= LONGEST).then(|| TraceContext(text.into()))
     }
 
     pub fn as_str(&self) -> &str {
@@ -68,8 +74,8 @@ impl Cause {
     }
 
     /// Whatever `act` submits on this thread comes from `cause`.
-    pub fn of<T>(cause: Option<Cause>, act: impl FnOnce() -> T) -> T {
-        struct Before(Option<Cause>);
+    pub fn of<T>(cause: Option<TraceContext>, act: impl FnOnce() -> T) -> T {
+        struct Before(Option<TraceContext>);
         impl Drop for Before {
             fn drop(&mut self) {
                 CAUSE.replace(self.0.take());
@@ -81,18 +87,18 @@ impl Cause {
 }
 
 impl Machine {
-    pub(crate) fn observe(&self, moment: Moment<'_>) {
-        if let Some(observer) = &self.host.settings.observer {
+    pub(crate) fn observe(&self, moment: ObservedEvent<'_>) {
+        if let Some(observer) = self.host.observer.get() {
             observer.see(self.id, moment);
         }
     }
 
-    /// An instruction has its number, and nobody has taken it up yet.
+    /// An instruction has its number and waits.
     pub(crate) fn observe_queued(&self, seq: u64, name: &Name, account: &str) {
-        if let Some(observer) = &self.host.settings.observer {
+        if let Some(observer) = self.host.observer.get() {
             CAUSE.with_borrow(|cause| {
                 let cause = cause.as_ref();
-                observer.see(self.id, Moment::Queued { seq, name, account, cause });
+                observer.see(self.id, ObservedEvent::Queued { seq, name, account, cause });
             });
         }
     }
@@ -115,13 +121,17 @@ mod tests {
     #[test]
     fn a_cause_ends_with_what_it_causes() {
         let now = || CAUSE.with_borrow(Option::clone);
-        Cause::of(Cause::new("outer"), || {
-            Cause::of(Cause::new("inner"), || assert_eq!(now(), Cause::new("inner")));
-            assert_eq!(now(), Cause::new("outer"));
+        TraceContext::of(TraceContext::new("outer"), || {
+            TraceContext::of(TraceContext::new("inner"), || {
+                assert_eq!(now(), TraceContext::new("inner"))
+            });
+            assert_eq!(now(), TraceContext::new("outer"));
         });
-        let broken = std::panic::catch_unwind(|| Cause::of(Cause::new("x"), || panic!("over")));
+        let broken = std::panic::catch_unwind(|| {
+            TraceContext::of(TraceContext::new("x"), || panic!("over"))
+        });
         assert!(broken.is_err());
         assert_eq!(now(), None);
-        assert_eq!(Cause::new(&"x".repeat(LONGEST + 1)), None);
+        assert_eq!(TraceContext::new(&"x".repeat(LONGEST + 1)), None);
     }
 }

@@ -1,7 +1,8 @@
-//! How an instruction ended, in the words of the API: from an agent's report, which is bounded here
-//! before it is kept, or from an error of the host.
+//! Converts the end of an instruction to API types: from an agent's report, bounded here, or from
+//! an error of the host.
 
 use crate::error::Error;
+use stasis_agent::Language;
 use stasis_api::{Failure, Outcome};
 use stasis_protocol::Done;
 use std::time::Duration;
@@ -41,16 +42,18 @@ fn bounded(names: Vec<String>) -> Vec<String> {
 }
 
 /// Says why an instruction was interrupted.
-pub fn explain(outcome: &mut Outcome, timeout: Option<Duration>) {
+pub fn explain(outcome: &mut Outcome, timeout: Option<Duration>, language: &dyn Language) {
     let Some(error) = &mut outcome.error else { return };
     let words = match timeout {
         Some(limit) => format!(
-            "it ran longer than its timeout of {} s and was interrupted; its state is kept",
+            "it ran longer than its timeout of {} s and was interrupted; its state is kept. \
+             Set a longer one: --timeout, or timeout_seconds",
             limit.as_secs_f64()
         ),
         None => "it was interrupted; its state is kept".to_owned(),
     };
-    let name = if timeout.is_some() { "TimeoutError" } else { "KeyboardInterrupt" };
+    let [interrupted, timed_out] = language.interrupts();
+    let name = if timeout.is_some() { timed_out } else { interrupted };
     error.traceback = format!("{}\n{name}: {words}", error.traceback.trim_end());
     error.name = name.to_owned();
     error.message = words;

@@ -1,13 +1,16 @@
-//! When the host's memory runs short, machines that nobody uses leave it first.
+//! Swaps out idle machines when the host's memory runs short.
 //!
-//!   available < kept free ─► trees that stand ready go ─► idle machines swap out, the longest
-//!                                                         idle first, until there is enough
+//!   available < kept free ─► all that stands ready goes ─► idle machines swap out, the longest
+//!                                                          idle first, until there is enough
 //!
-//! Nothing is lost by it: they wake with their next instruction. One that cannot be saved stays.
+//! Swapped machines wake with their next instruction. A machine that cannot be saved stays in
+//! memory.
 
 use crate::error::Result;
 use crate::host::Host;
 use crate::machine::Machine;
+use stasis_api::Limits;
+use stasis_engine::PreparedCounts;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -42,7 +45,27 @@ impl Memory {
     }
 }
 
+/// The memory, the processors and the processes of this host, as limits of one machine.
+pub fn of_host() -> Limits {
+    let pids = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok();
+    let pids = pids.and_then(|text| text.trim().parse().ok());
+    let cpus = std::thread::available_parallelism().ok().map(|count| count.get() as f64);
+    let memory_mb = Memory::now().map(|memory| memory.total >> 20);
+    Limits { memory_mb, cpus, pids, disk_mb: None }
+}
+
 impl Host {
+    /// Resources prepared ahead of requests, by kind. Under pressure they go before any machine.
+    pub fn prepared(&self) -> [(&'static str, usize); 4] {
+        let PreparedCounts { sandboxes, processes, templates } = self.inner().engine.prepared();
+        [
+            ("machine", self.inner().standby.standing()),
+            ("process", processes),
+            ("sandbox", sandboxes),
+            ("template", templates),
+        ]
+    }
+
     /// Makes room when memory is short; how many machines left.
     pub fn relieve(&self) -> Result<usize> {
         let keep_free = self.inner().settings.keep_free;
@@ -52,6 +75,7 @@ impl Host {
         }
         self.inner().standby.clear();
         self.inner().engine.drop_spares();
+        self.inner().cool_branched();
         let mut left = 0;
         for (_, machine) in self.longest_idle().into_iter().take(ROUND) {
             if !short() {

@@ -1,43 +1,30 @@
-//! What an account may have: machines, memory, instructions, disk.
+//! Quotas of accounts: machines, memory, instructions, disk.
 //!
 //!   submit ─┐                       ┌─► refused: 429, and idle machines leave memory
 //!   wake ───┤                       │
 //!   update ─┼─► the account's turn ─┤
-//!   create ─┘                       └─► done, before the next of the account is looked at
+//!   create ─┘                       └─► counted, before the next of the account is looked at
 //!
-//! Looked at where something is added, so that no way in goes around it. Memory counts as what
-//! machines in memory, or on their way there, may take; when it is used up, the account's own
-//! machines that do nothing leave memory, so that a second try succeeds. Disk counts what
-//! checkpoints added to the store, and artifacts. Code that waits is held in memory, so its bytes
-//! are bounded too, for every account.
+//! Quotas are checked where something is added, so no entry point bypasses them. Memory counts the
+//! limits of machines that are in memory or entering it. When it is used up, the account's idle
+//! machines are swapped out, so a retry succeeds. Disk counts the data that checkpoints added to
+//! the store, and artifacts. Queued code is held in memory, so its bytes are bounded for every
+//! account.
 
+use crate::action::{Action, ReplySender};
 use crate::error::{Error, Result};
-use crate::host::{Host, Inner};
+use crate::host::{Host, HostInner};
 use crate::machine::Machine;
+use parking_lot::Mutex;
 use stasis_api::{Limits, State};
+use stasis_policy::quota::{OverQuota, Quota};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
-
-/// The account that runs the service, which nothing is refused but a queue without end.
-const FIRST: &str = "root";
-/// Instructions of one account that may run or wait, whatever its quota.
-const PENDING: u64 = 10_000;
-/// Bytes of code of one account that may wait, whatever its quota.
-const PENDING_CODE: u64 = 128 << 20;
-
-/// Absent means no bound.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Quota {
-    pub machines: Option<u64>,
-    pub memory_mb: Option<u64>,
-    /// That run or wait.
-    pub instructions: Option<u64>,
-    pub disk_mb: Option<u64>,
-}
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// What an account has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct QuotaUsage {
     pub machines: u64,
     pub memory_mb: u64,
     pub instructions: u64,
@@ -55,40 +42,50 @@ pub(crate) struct Account {
     /// Those that have had something to do since it was last asked.
     busy: Mutex<Members>,
     turn: Mutex<()>,
+    /// Machines that were admitted and are being recorded.
+    coming: AtomicU64,
     /// What machines in memory may still take while a lower limit is on its way to them, in MB.
     held: Mutex<Vec<(i64, u64)>>,
 }
 
 /// A machine counts with this much memory as long as this lives, whatever its record says.
-pub(crate) struct Held {
+pub(crate) struct MemoryReservation {
     account: Arc<Account>,
     machine: i64,
     mb: u64,
 }
 
-impl Held {
-    fn new(account: Arc<Account>, machine: i64, mb: u64) -> Held {
-        lock(&account.held).push((machine, mb));
-        Held { account, machine, mb }
+impl MemoryReservation {
+    fn new(account: Arc<Account>, machine: i64, mb: u64) -> MemoryReservation {
+        account.held.lock().push((machine, mb));
+        MemoryReservation { account, machine, mb }
     }
 }
 
-impl Drop for Held {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
-        let mut held = lock(&self.account.held);
+        let mut held = self.account.held.lock();
         if let Some(at) = held.iter().position(|one| *one == (self.machine, self.mb)) {
             held.swap_remove(at);
         }
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+/// Machines that count as long as this lives, until they are members themselves.
+pub(crate) struct ExpectedMachines {
+    account: Arc<Account>,
+    count: u64,
+}
+
+impl Drop for ExpectedMachines {
+    fn drop(&mut self) {
+        self.account.coming.fetch_sub(self.count, Ordering::Relaxed);
+    }
 }
 
 impl Accounts {
     fn of(&self, account: &str) -> Arc<Account> {
-        let mut all = lock(&self.0);
+        let mut all = self.0.lock();
         match all.get(account) {
             Some(known) => known.clone(),
             None => all.entry(account.to_owned()).or_default().clone(),
@@ -97,24 +94,24 @@ impl Accounts {
 
     pub fn add(&self, machine: &Arc<Machine>) {
         let account = self.of(&machine.account());
-        lock(&account.members).insert(machine.id.0, Arc::downgrade(machine));
+        account.members.lock().insert(machine.id.0, Arc::downgrade(machine));
     }
 
     pub fn remove(&self, machine: &Machine) {
         let account = self.of(&machine.account());
-        lock(&account.members).remove(&machine.id.0);
+        account.members.lock().remove(&machine.id.0);
     }
 }
 
 impl Account {
     fn machines(&self) -> Vec<Arc<Machine>> {
-        lock(&self.members).values().filter_map(Weak::upgrade).collect()
+        self.members.lock().values().filter_map(Weak::upgrade).collect()
     }
 
     /// Instructions that run or wait, and bytes of code that wait, if this machine is about to
     /// have one.
     fn pending_with(&self, machine: &Arc<Machine>) -> (u64, u64) {
-        let mut busy = lock(&self.busy);
+        let mut busy = self.busy.lock();
         let (mut pending, mut code) = (0, 0);
         let mut count = |machine: &Machine| {
             let own = machine.pending() as u64;
@@ -134,7 +131,7 @@ impl Account {
     fn memory_mb(&self, but: Option<&Machine>) -> u64 {
         let others =
             self.machines().into_iter().filter(|own| but.is_none_or(|but| own.id != but.id));
-        let held = lock(&self.held);
+        let held = self.held.lock();
         let there = others.filter(|own| is_there(own));
         let most = |own: Arc<Machine>| {
             let held = held.iter().filter(|(id, _)| *id == own.id.0).map(|(_, mb)| *mb).max();
@@ -148,7 +145,8 @@ impl Account {
         for machine in self.machines() {
             let idle = machine.state() == State::Ready && machine.pending() == 0;
             if idle {
-                machine.wish(|driver| drop(driver.swap_out()));
+                // one that leaves for good makes room as well
+                let _ = machine.post(Action::SwapOut(ReplySender::discarded()));
             }
         }
     }
@@ -156,39 +154,47 @@ impl Account {
 
 /// Whether a machine is in memory, or on its way there.
 fn is_there(machine: &Machine) -> bool {
-    machine.state() != State::Swapped || machine.pending() > 0
+    let work = machine.work();
+    work.state().takes_memory() || work.pending() > 0
 }
 
-impl Inner {
-    fn quota_of(&self, account: &str) -> Quota {
-        if account == FIRST { Quota::default() } else { self.settings.quota }
+impl HostInner {
+    pub(crate) fn quota_of(&self, account: &str) -> Quota {
+        self.settings.quota.of(account)
     }
 
     /// Looks at an account and adds to what it has, one at a time where there is a bound: two who
-    /// look at the same time would both fit.
+    /// look at the same time would both fit. What takes long, such as a record, comes afterwards.
     pub(crate) fn in_turn<T>(&self, name: &str, add: impl FnOnce() -> Result<T>) -> Result<T> {
         let account = self.accounts.of(name);
-        let bounded = self.quota_of(name) != Quota::default();
-        let _turn = bounded.then(|| lock(&account.turn));
+        let bounded = self.quota_of(name).is_bounded();
+        let _turn = bounded.then(|| account.turn.lock());
         add()
+    }
+
+    /// Lets an account make this many machines more, if it may. They count until what this gives
+    /// is dropped, which is when they are there or were not recorded.
+    pub(crate) fn expect_machines(&self, name: &str, count: usize) -> Result<ExpectedMachines> {
+        self.in_turn(name, || {
+            self.admit_machines(name, count)?;
+            let (account, count) = (self.accounts.of(name), count as u64);
+            account.coming.fetch_add(count, Ordering::Relaxed);
+            Ok(ExpectedMachines { account, count })
+        })
     }
 
     /// Whether an account may make this many machines more.
     pub(crate) fn admit_machines(&self, name: &str, count: usize) -> Result<()> {
         let quota = self.quota_of(name);
-        let over =
-            |what, used, most| Err(Error::OverQuota { account: name.to_owned(), what, used, most });
-        if let Some(most) = quota.machines {
-            let used = self.accounts.of(name).machines().len() as u64;
-            if used + count as u64 > most {
-                return over("machines", used, most);
-            }
+        if quota.machines.is_some() {
+            let account = self.accounts.of(name);
+            let coming = account.coming.load(Ordering::Relaxed);
+            let used = account.machines().len() as u64 + coming;
+            quota.admit_machines(used, count as u64).map_err(|over| over_quota(name, over))?;
         }
-        if let Some(most) = quota.disk_mb {
-            let used = self.store.disk_of(name)? >> 20;
-            if used >= most {
-                return over("MB on disk", used, most);
-            }
+        if quota.disk_mb.is_some() {
+            let used = self.records.disk_of(name)? >> 20;
+            quota.admit_disk(used).map_err(|over| over_quota(name, over))?;
         }
         Ok(())
     }
@@ -196,17 +202,10 @@ impl Inner {
     /// Whether a machine may be given something to do.
     pub(crate) fn admit(&self, machine: &Arc<Machine>) -> Result<()> {
         let name = machine.account();
-        let account = self.accounts.of(&name);
-        let most = self.quota_of(&name).instructions.unwrap_or(PENDING).min(PENDING);
-        let (used, code) = account.pending_with(machine);
-        if used >= most {
-            return Err(Error::OverQuota { account: name, what: "instructions", used, most });
-        }
-        if code >= PENDING_CODE {
-            let (what, used, most) = ("MB of code that waits", code >> 20, PENDING_CODE >> 20);
-            return Err(Error::OverQuota { account: name, what, used, most });
-        }
-        if self.quota_of(&name) == Quota::default() {
+        let quota = self.quota_of(&name);
+        let (used, code) = self.accounts.of(&name).pending_with(machine);
+        quota.admit_instruction(used, code).map_err(|over| over_quota(&name, over))?;
+        if !quota.is_bounded() {
             return Ok(());
         }
         self.admit_machines(&name, 0)?;
@@ -216,48 +215,48 @@ impl Inner {
     /// Whether a machine may come into memory, unless it is there.
     pub(crate) fn admit_memory(&self, machine: &Machine) -> Result<()> {
         let name = machine.account();
-        let Some(most) = self.quota_of(&name).memory_mb else { return Ok(()) };
-        if is_there(machine) {
+        if self.quota_of(&name).memory_mb.is_none() || is_there(machine) {
             return Ok(());
         }
-        self.fits_memory(name, machine, machine.memory_mb().unwrap_or(0), most)
+        self.fits_memory(&name, machine, machine.memory_mb().unwrap_or(0))
     }
 
     /// Whether a machine's memory limit may become another one. One that is out of memory may have
     /// any: it is looked at when it comes back. The machine counts with the higher of the two
     /// limits until what this gives is dropped, which is when the new one is in force.
-    pub(crate) fn admit_memory_change(&self, machine: &Machine, limits: Limits) -> Result<Held> {
+    pub(crate) fn admit_memory_change(
+        &self,
+        machine: &Machine,
+        limits: Limits,
+    ) -> Result<MemoryReservation> {
         let name = machine.account();
-        let account = self.accounts.of(&name);
         let old = machine.memory_mb().unwrap_or(0);
         let new = limits.or(self.settings.limits).memory_mb.unwrap_or(0);
-        if let Some(most) = self.quota_of(&name).memory_mb
-            && new > old
-            && is_there(machine)
-        {
-            self.fits_memory(name, machine, new, most)?;
+        if new > old && is_there(machine) {
+            self.fits_memory(&name, machine, new)?;
         }
-        Ok(Held::new(account, machine.id.0, old.max(new)))
+        Ok(MemoryReservation::new(self.accounts.of(&name), machine.id.0, old.max(new)))
     }
 
     /// Whether a machine with this memory fits beside the account's others that are in memory.
-    fn fits_memory(&self, name: String, machine: &Machine, own: u64, most: u64) -> Result<()> {
-        let account = self.accounts.of(&name);
+    fn fits_memory(&self, name: &str, machine: &Machine, own: u64) -> Result<()> {
+        let account = self.accounts.of(name);
         let used = account.memory_mb(Some(machine));
-        if used.saturating_add(own) <= most {
-            return Ok(());
-        }
-        account.make_room();
-        Err(Error::OverQuota { account: name, what: "MB of memory", used, most })
+        let fits = self.quota_of(name).admit_memory(used, own);
+        fits.inspect_err(|_| account.make_room()).map_err(|over| over_quota(name, over))
     }
+}
+
+fn over_quota(account: &str, OverQuota { what, used, most }: OverQuota) -> Error {
+    Error::OverQuota { account: account.to_owned(), what, used, most }
 }
 
 impl Host {
     /// What an account has, but for its disk.
-    pub fn used(&self, account: &str) -> Used {
+    pub fn used(&self, account: &str) -> QuotaUsage {
         let account = self.inner().accounts.of(account);
         let machines = account.machines();
-        Used {
+        QuotaUsage {
             machines: machines.len() as u64,
             memory_mb: account.memory_mb(None),
             instructions: machines.iter().map(|machine| machine.pending() as u64).sum(),

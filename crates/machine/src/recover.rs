@@ -1,44 +1,76 @@
-//! What became of the instructions that were cut off when the last process ended.
+//! Recovery: the outcome of instructions that were unfinished when the last process ended.
 //!
 //!   saved by a checkpoint     as it was recorded
 //!   ran, not saved            lost: the machine is at the checkpoint before it
 //!   was running               lost: it is never run again
 //!   waited                    runs now, unless something before it was lost
+//!
+//! A branch whose first state was not on disk is at an older state of its source, and everything
+//! that ran in it is lost.
 
 use crate::error::Result;
 use crate::machine::Machine;
-use stasis_api::Status;
+use crate::unsaved::lost_words;
+use crate::work::WaitingExec;
+use stasis_api::{Exec, Status};
 use std::sync::Arc;
 
-const STOPPED: &str = "the service ended before this was saved";
-const NOT_RUN: &str =
-    "the service ended while this waited, and what was to come before it is lost: it was not run";
+pub(crate) const STOPPED: &str = "the service ended before this was saved";
+const NOT_RUN: &str = "what was to come before this is lost: it was not run";
 
 impl Machine {
-    /// Settles what the last process left open.
-    pub(crate) fn recover(self: &Arc<Self>) -> Result<()> {
-        let head = self.record().head_seq;
+    /// Settles what the last process, or a driver that failed, left open, and why that ended.
+    pub(crate) fn recover(self: &Arc<Self>, why: &str) -> Result<()> {
+        let (head, lost_start) = {
+            let record = self.record();
+            let older = record.made.parent.as_ref().filter(|_| record.lost_start);
+            (record.head_seq, older.map(|older| lost_words(why, older)))
+        };
         let from = head.map_or(0, |seq| seq + 1);
-        let mut anything_lost = false;
-        for instruction in self.host.store.instructions(self.id, from, u32::MAX.into())? {
+        let mut lost: Vec<u64> = Vec::new();
+        let mut told = None;
+        for instruction in self.host.records.instructions(self.id, from, u32::MAX.into())? {
             let seq = instruction.seq;
             let unsettled = !instruction.rolled_back;
             match instruction.status {
-                Status::Done | Status::Interrupted | Status::Running if unsettled => {
+                status if unsettled && (status.has_run() || status == Status::Running) => {
                     let place = match self.durable() {
-                        Some(address) => format!("{STOPPED}; the machine is back at `{address}`"),
-                        None => format!("{STOPPED}; the machine is back at its beginning"),
+                        Some(address) => format!("{why}; the machine is back at `{address}`"),
+                        None => format!("{why}; the machine is back at its beginning"),
                     };
                     self.record_lost(instruction, &place)?;
-                    anything_lost = true;
+                    lost.push(seq);
+                    told = Some(place);
                 }
-                Status::Queued if anything_lost => self.record_cancelled(seq, NOT_RUN)?,
+                Status::Lost if unsettled => {
+                    // nothing ran since: the next client has not been told
+                    told = instruction.receipt.and_then(|receipt| receipt.lost);
+                }
+                // it is being accepted right now
+                Status::Queued if self.work().queue.has(seq) => {}
+                Status::Queued if !lost.is_empty() || lost_start.is_some() => {
+                    self.record_cancelled(seq, NOT_RUN)?;
+                }
                 _ => {}
             }
         }
-        if !anything_lost {
-            for (instruction, exec) in self.host.store.pending(self.id)? {
-                self.requeue(instruction.seq, exec)?;
+        if let (Some(words), true) = (&told, !lost.is_empty()) {
+            let numbers: Vec<String> = lost.iter().map(u64::to_string).collect();
+            told = Some(format!("{words}; what instruction {} did is gone", numbers.join(", ")));
+        }
+        let has_lost_start = lost_start.is_some();
+        self.work().lost = match (lost_start, told) {
+            (Some(start), Some(told)) => Some(format!("{start}; {told}")),
+            (start, told) => start.or(told),
+        };
+        if lost.is_empty() && !has_lost_start {
+            let pending = self.host.records.pending(self.id)?.into_iter();
+            let known = |seq| self.work().queue.has(seq);
+            for (instruction, exec) in pending.filter(|(one, _)| !known(one.seq)) {
+                // the client that would have answered `input()` is gone
+                let exec = Exec { input: false, ..exec };
+                let waiting = WaitingExec { exec, queued_at: instruction.queued_at };
+                self.requeue(instruction.seq, waiting)?;
             }
         }
         Ok(())

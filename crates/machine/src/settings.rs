@@ -1,10 +1,10 @@
-//! How a host is set up, and where its things are.
+//! Settings and paths of a host.
 
-use crate::observe::Observer;
-use crate::quota::Quota;
-use stasis_api::{Limits, Retention};
+use stasis_api::{Limits, Name, Network, Retention};
+use stasis_policy::modules::ImportRule;
+use stasis_policy::quota::Quota;
+use stasis_template::Registries;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub struct Settings {
     pub timeout: Option<Duration>,
     /// What machines may use unless they or their template say otherwise.
     pub limits: Limits,
+    /// What one machine may use at most: what the host has, unless told otherwise.
+    pub most: Limits,
     /// Output of one instruction that is kept.
     pub max_output: usize,
     /// Value and data of one instruction that are kept.
@@ -34,21 +36,27 @@ pub struct Settings {
     pub settle: Duration,
     /// Memory of the host to keep free, in bytes; a share of it, if absent.
     pub keep_free: Option<u64>,
-    /// How long what nobody uses lies on disk before it is compressed; for ever, if absent.
+    /// How long unused data stays on disk before it is compressed; for ever, if absent.
     pub cold_after: Option<Duration>,
     /// Work done since the last checkpoint beyond which the next instruction waits for one: what
     /// a crash may cost at most.
     pub at_risk: Duration,
     /// Which checkpoints are kept on machines that have no rule of their own.
     pub retention: Retention,
+    /// What machines may reach that do not say.
+    pub network: Network,
+    /// The policy that every machine with a network is held to, besides its own.
+    pub policy: Option<Name>,
+    /// Imports that the host serves to machines without a network.
+    pub imports: ImportRule,
+    /// Where packages come from that machines import.
+    pub registries: Registries,
     /// The file that names the host's resolvers, which machines with a network ask.
     pub resolv_conf: PathBuf,
-    /// Who watches the way of instructions; nobody, if absent.
-    pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl Settings {
-    /// Processors of a machine unless somebody says otherwise: three quarters of the host's, and
+    /// Processors of a machine by default: three quarters of the host's, and
     /// at least one, so that one machine that is busy leaves some for the service.
     pub fn default_cpus() -> f64 {
         let all = std::thread::available_parallelism().map_or(1, |count| count.get());
@@ -67,6 +75,7 @@ impl Settings {
                 pids: Some(512),
                 disk_mb: Some(8192),
             },
+            most: crate::pressure::of_host(),
             max_output: 4 << 20,
             max_result: 16 << 20,
             max_artifact: 256 << 20,
@@ -77,15 +86,18 @@ impl Settings {
             settle: Duration::from_millis(5),
             at_risk: Duration::from_millis(25),
             retention: Retention::default(),
+            network: Network::None,
+            policy: None,
+            imports: ImportRule::default(),
+            registries: Registries::of_environment(),
             resolv_conf: "/etc/resolv.conf".into(),
-            observer: None,
         }
     }
 }
 
 /// The directories below a data directory.
 #[derive(Debug, Clone)]
-pub struct Dirs {
+pub struct DataDirs {
     pub data: PathBuf,
     /// Images, packs and layers.
     pub content: PathBuf,
@@ -93,15 +105,15 @@ pub struct Dirs {
     pub run: PathBuf,
     /// Root file systems of templates.
     pub roots: PathBuf,
-    /// What building templates downloads.
+    /// Downloads of template builds and machines' imports.
     pub cache: PathBuf,
     /// What is too large for results.
     pub artifacts: PathBuf,
 }
 
-impl Dirs {
-    pub fn below(data: &Path) -> Dirs {
-        Dirs {
+impl DataDirs {
+    pub fn below(data: &Path) -> DataDirs {
+        DataDirs {
             data: data.to_owned(),
             content: data.join("content"),
             run: data.join("run"),

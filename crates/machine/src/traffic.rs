@@ -1,10 +1,10 @@
-//! How many machines somebody waits for.
+//! Counts the machines that a caller waits for.
 //!
-//! Whoever waits comes first: while many machines are being brought in, or many are asked at once,
-//! checkpoints of those that have answered give way for a moment (`queue`).
+//! Callers come first: while many machines are being woken or used at once, checkpoints of the
+//! others are delayed for a moment (`queue`).
 
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// On their way into memory, from this many on: one wake more or less must not hold up checkpoints.
@@ -29,10 +29,10 @@ struct Windows {
 
 /// In which window a machine was asked last, so that it counts once in each.
 #[derive(Default)]
-pub struct LastAsked(Option<u64>);
+pub struct LastRequestWindow(Option<u64>);
 
 /// A machine on its way, until this is dropped.
-pub struct Arrival<'a>(&'a Traffic);
+pub struct ArrivalGuard<'a>(&'a Traffic);
 
 impl Default for Traffic {
     fn default() -> Traffic {
@@ -42,13 +42,13 @@ impl Default for Traffic {
 }
 
 impl Traffic {
-    pub fn arrive(&self) -> Arrival<'_> {
+    pub fn arrive(&self) -> ArrivalGuard<'_> {
         self.arriving.fetch_add(1, Ordering::Relaxed);
-        Arrival(self)
+        ArrivalGuard(self)
     }
 
     /// A machine was given something to do.
-    pub fn ask(&self, last: &mut LastAsked, now: Instant) {
+    pub fn ask(&self, last: &mut LastRequestWindow, now: Instant) {
         let mut windows = self.windows(now);
         if last.0.replace(windows.number) != Some(windows.number) {
             windows.now += 1;
@@ -60,7 +60,7 @@ impl Traffic {
         self.arriving.load(Ordering::Relaxed) >= ARRIVING
     }
 
-    /// Whether many machines have somebody waiting for them.
+    /// Whether clients wait for many machines.
     pub fn is_crowded(&self, now: Instant) -> bool {
         let windows = self.windows(now);
         self.is_arriving() || windows.now.max(windows.before) >= ASKED
@@ -70,7 +70,7 @@ impl Traffic {
     fn windows(&self, now: Instant) -> MutexGuard<'_, Windows> {
         let number =
             (now.saturating_duration_since(self.begun).as_millis() / WINDOW.as_millis()) as u64;
-        let mut windows = self.asked.lock().unwrap_or_else(|poison| poison.into_inner());
+        let mut windows = self.asked.lock();
         if number > windows.number {
             let before = if number == windows.number + 1 { windows.now } else { 0 };
             *windows = Windows { number, now: 0, before };
@@ -79,7 +79,7 @@ impl Traffic {
     }
 }
 
-impl Drop for Arrival<'_> {
+impl Drop for ArrivalGuard<'_> {
     fn drop(&mut self) {
         self.0.arriving.fetch_sub(1, Ordering::Relaxed);
     }
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_crowd_is_one_while_it_is_on_its_way() {
         let traffic = Traffic::default();
-        let mut all: Vec<Arrival> = (0..ARRIVING).map(|_| traffic.arrive()).collect();
+        let mut all: Vec<ArrivalGuard> = (0..ARRIVING).map(|_| traffic.arrive()).collect();
         assert!(traffic.is_crowded(traffic.begun));
         all.pop();
         assert!(!traffic.is_crowded(traffic.begun));
@@ -102,7 +102,8 @@ mod tests {
     fn many_machines_are_a_crowd_and_one_that_is_asked_often_is_not() {
         let traffic = Traffic::default();
         let now = traffic.begun + WINDOW / 2;
-        let mut machines: Vec<LastAsked> = (0..ASKED).map(|_| LastAsked::default()).collect();
+        let mut machines: Vec<LastRequestWindow> =
+            (0..ASKED).map(|_| LastRequestWindow::default()).collect();
         (0..100).for_each(|_| traffic.ask(&mut machines[0], now));
         assert!(!traffic.is_crowded(now));
         machines.iter_mut().for_each(|machine| traffic.ask(machine, now));

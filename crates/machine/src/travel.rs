@@ -1,13 +1,13 @@
-//! Moving through machines' pasts and among their relatives.
+//! Time travel: operations on earlier states and on related machines.
 //!
-//!   place ──── one state, held while in use      glance ── a passing copy of it, to ask things
+//!   state_ref  one state, held while in use      read_only a restore of it that is not recorded
 //!   changes ── what each checkpoint changed      compare ─ what differs between two states
 //!   lineage ── who branched from whom            adopt ─── parts of one state into another
 //!   promote ── two machines exchange names       vary ──── branches that run something at once
 //!   retain ─── which checkpoints stay            explore ─ candidates, scored, the best kept
 //!   export, import ─ a machine as one file
 //!
-//! None of it is in the way of an instruction: what is not asked for costs nothing.
+//! None of it slows an instruction down.
 
 mod adopt;
 mod base;
@@ -17,17 +17,17 @@ mod changes;
 mod compare;
 mod explore;
 mod export;
-mod glance;
 mod import;
 mod lineage;
-mod place;
 mod promote;
-mod python;
+mod read_only;
 mod retain;
+mod state_ref;
 mod vary;
 
-pub use adopt::Wanted;
+pub(crate) use adopt::AdoptPayload;
+pub use adopt::AdoptSelection;
 pub use explore::Explore;
 pub use export::Export;
-pub use place::Place;
-pub use vary::{Ended, Varied};
+pub use state_ref::StateRef;
+pub use vary::{BranchPlan, BranchResult};

@@ -1,16 +1,18 @@
-//! Keeping the store: collection, checks, figures.
+//! Maintenance of the store: collection, checks, statistics.
 
 use crate::agent;
 use crate::error::Result;
 use crate::host::Host;
-use crate::live::parse_image;
 use serde::Serialize;
 use stasis_engine::ImageId;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 /// Packs compressed in one round, so that it does not take a processor for long.
 const COLD_ROUND: usize = 8;
+/// The same for states that are stored as differences.
+const THIN_ROUND: Duration = Duration::from_millis(250);
 
 /// What a collection freed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -23,20 +25,20 @@ pub struct Freed {
 
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Checked {
+pub struct CheckSummary {
     /// Whether all was looked at.
     pub complete: bool,
-    pub findings: Vec<Found>,
+    pub findings: Vec<DamageReport>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct DamageReport {
     /// A stable name for programs.
     pub code: String,
     pub what: String,
     /// Machines and templates that need what is damaged.
     pub affects: Vec<String>,
-    pub mended: bool,
+    pub repaired: bool,
 }
 
 impl Host {
@@ -56,7 +58,7 @@ impl Host {
     /// How many bytes the records' file lost. On a full disk there may be no room for a smaller one
     /// beside it: what was freed so far is freed all the same.
     fn shrink_records(&self) -> u64 {
-        self.inner().store.shrink().unwrap_or_else(|error| {
+        self.inner().records.shrink().unwrap_or_else(|error| {
             tracing::warn!(%error, "the records' file stays as large as it is");
             0
         })
@@ -65,7 +67,7 @@ impl Host {
     /// Removes roots that came with machines which were not taken in after all; how many bytes.
     fn collect_roots(&self) -> Result<u64> {
         let inner = self.inner();
-        let Ok(_alone) = inner.importing.try_write() else { return Ok(0) };
+        let Some(_alone) = inner.importing.try_write() else { return Ok(0) };
         let templates = self.templates()?;
         let used: HashSet<&str> =
             templates.iter().map(|template| agent::layers(&template.root).1).collect();
@@ -86,59 +88,69 @@ impl Host {
         let Some(age) = inner.settings.cold_after else { return Ok(0) };
         let fresh = |machine: &std::sync::Arc<crate::Machine>| machine.used_at().elapsed() < age;
         let heads = self.machines().into_iter().filter(fresh);
-        let heads = heads.map(|machine| machine.record().head_image.clone());
-        let templates = self.templates()?.into_iter().map(|template| template.image);
-        let hot = heads.chain(templates).map(|image| parse_image(&image));
-        let hot = hot.collect::<Result<HashSet<ImageId>>>()?;
+        let heads = heads.map(|machine| machine.record().head_image);
+        let templates = inner.records.templates()?.into_iter().map(|record| record.image);
+        let hot: HashSet<ImageId> = heads.chain(templates).collect();
         Ok(inner.engine.store().compress_cold(&hot, age, COLD_ROUND)?)
     }
 
-    /// Reads everything that is in use and names what is damaged. With `mend`, pages that exist
-    /// elsewhere are put back.
-    pub fn check_store(&self, mend: bool) -> Result<Checked> {
+    /// Stores states that are older than `age` as differences to the states before them, for a
+    /// moment; the space freed. Those that machines are in, and templates, stay fast to read.
+    pub fn thin_states(&self, age: Duration) -> Result<u64> {
+        let inner = self.inner();
+        let heads = self.machines().into_iter().map(|machine| machine.record().head_image);
+        let templates = inner.records.templates()?.into_iter().map(|record| record.image);
+        let hot: HashSet<ImageId> = heads.chain(templates).collect();
+        let keep = inner.images_in_use()?;
+        Ok(inner.engine.store().thin(&keep, &hot, age, THIN_ROUND)?)
+    }
+
+    /// Reads all data in use and lists the damage. With `repair`, damaged
+    /// pages are replaced by intact copies.
+    pub fn check_store(&self, repair: bool) -> Result<CheckSummary> {
         let inner = self.inner();
         let keep = inner.images_in_use()?;
-        let repair = match mend {
-            true => stasis_engine::Repair::Mend,
+        let repair = match repair {
+            true => stasis_engine::Repair::FromCopies,
             false => stasis_engine::Repair::Nothing,
         };
         let store = inner.engine.store();
         let checked = store.check(&keep, repair, |_| ControlFlow::Continue(()))?;
         // what was given up meanwhile may have been collected, which is no damage
         let now = inner.images_in_use()?;
-        let concerns = |one: &&stasis_engine::Finding| {
+        let concerns = |one: &&stasis_engine::DamageFinding| {
             one.images.is_empty() || one.images.iter().any(|id| now.contains(id))
         };
         let findings = checked.findings.iter().filter(concerns);
-        let mut findings: Vec<Found> = findings.map(|one| self.name(one)).collect();
-        if let Some(said) = inner.store.check()? {
-            findings.push(Found {
+        let mut findings: Vec<DamageReport> = findings.map(|one| self.name(one)).collect();
+        if let Some(said) = inner.records.check()? {
+            findings.push(DamageReport {
                 code: "store.database".into(),
                 what: format!("the records: {said}"),
                 affects: Vec::new(),
-                mended: false,
+                repaired: false,
             });
         }
-        Ok(Checked { complete: checked.complete, findings })
+        Ok(CheckSummary { complete: checked.complete, findings })
     }
 
     /// A finding in terms of machines.
-    fn name(&self, finding: &stasis_engine::Finding) -> Found {
-        let images: HashSet<String> = finding.images.iter().map(ToString::to_string).collect();
+    fn name(&self, finding: &stasis_engine::DamageFinding) -> DamageReport {
+        let images: HashSet<ImageId> = finding.images.iter().copied().collect();
         let needs = |machine: &std::sync::Arc<crate::Machine>| {
-            let head = machine.record().head_image.clone();
+            let head = machine.record().head_image;
             let checkpoints = self.history(machine).unwrap_or_default();
             images.contains(&head) || checkpoints.iter().any(|one| images.contains(&one.image))
         };
         let machines = self.machines().into_iter().filter(needs);
-        let templates = self.templates().unwrap_or_default().into_iter();
-        let templates = templates.filter(|template| images.contains(&template.image));
+        let templates = self.inner().records.templates().unwrap_or_default().into_iter();
+        let templates = templates.filter(|record| images.contains(&record.image));
         let affects = machines
             .map(|machine| format!("machine {}", machine.name()))
-            .chain(templates.map(|template| format!("template {}", template.name)))
+            .chain(templates.map(|record| format!("template {}", record.template.name)))
             .collect();
         let (code, what) = (finding.code().to_owned(), finding.to_string());
-        Found { code, what, affects, mended: finding.mended }
+        DamageReport { code, what, affects, repaired: finding.repaired }
     }
 
     pub fn store_stats(&self) -> Result<stasis_engine::Stats> {
@@ -154,9 +166,8 @@ impl Host {
     }
 }
 
-impl crate::host::Inner {
+impl crate::host::HostInner {
     fn images_in_use(&self) -> Result<HashSet<ImageId>> {
-        let names = self.store.images_in_use()?;
-        names.iter().map(|name| parse_image(name)).collect()
+        Ok(self.records.images_in_use()?.into_iter().collect())
     }
 }

@@ -10,12 +10,12 @@
 //! again, and meets what is wrong.
 
 use crate::error::Result;
-use crate::host::Inner;
-use crate::live::parse_image;
+use crate::host::HostInner;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use stasis_engine::{Image, ImageId, fault};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
-pub struct Warm {
+pub struct TemplateWarmer {
     all: Mutex<All<Image>>,
     changed: Condvar,
 }
@@ -41,7 +41,7 @@ struct All<T> {
 }
 
 enum State<T> {
-    /// Somebody asked for it; it is parked from then on.
+    /// It was requested; it is parked from then on.
     Wanted(Instant),
     Parking,
     Parked {
@@ -90,9 +90,9 @@ impl<T> All<T> {
     }
 }
 
-impl Warm {
+impl TemplateWarmer {
     fn all(&self) -> MutexGuard<'_, All<Image>> {
-        self.all.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.all.lock()
     }
 
     /// An image that is parked.
@@ -123,7 +123,7 @@ impl Warm {
             }
             match all.images.get_mut(&id) {
                 Some(State::Parked { .. }) => return,
-                // told once: those who wait would otherwise keep waking each other
+                // notified once: waiting threads would otherwise keep waking each other
                 Some(State::Wanted(from)) if *from > now => {
                     *from = now;
                     self.changed.notify_all();
@@ -135,8 +135,7 @@ impl Warm {
                     return;
                 }
             }
-            let waited = self.changed.wait_timeout(all, end - now);
-            all = waited.unwrap_or_else(|poison| poison.into_inner()).0;
+            self.changed.wait_for(&mut all, end - now);
         }
     }
 
@@ -156,10 +155,9 @@ impl Warm {
     }
 }
 
-impl Inner {
-    /// An image by name. What it began with is parked, or will be.
-    pub fn image(&self, name: &str) -> Result<Image> {
-        let id = parse_image(name)?;
+impl HostInner {
+    /// An image. What it began with is parked, or will be.
+    pub fn image(&self, id: ImageId) -> Result<Image> {
         if let Some(image) = self.warm.parked(id) {
             return Ok(image);
         }
@@ -170,36 +168,49 @@ impl Inner {
 
     /// Holds a state that many branches are about to start from. They start without, only slower,
     /// if that cannot be done.
-    pub fn park_for_branches(&self, name: &str, branches: usize) {
-        let parked = self.image(name).and_then(|image| {
+    pub fn park_for_branches(&self, id: ImageId, branches: usize) {
+        let parked = self.image(id).and_then(|image| {
             if !self.warm.is_parked(image.id) {
                 self.engine.park_for_burst(&image, branches)?;
-                let (id, used) = (image.id, Some(Instant::now()));
+                let used = Some(Instant::now());
                 self.warm.ended(id, Some(State::Parked { image, used }));
             }
             Ok(())
         });
         if let Err(error) = parked {
-            tracing::warn!(%error, image = name, "branches start without a template");
+            tracing::warn!(%error, image = %id, "branches start without a template");
+        }
+    }
+
+    /// Lets go of the states that branches started from, when memory is short.
+    pub fn cool_branched(&self) {
+        let held = |state: &State<Image>| matches!(state, State::Parked { used: Some(_), .. });
+        let gone: Vec<ImageId> = {
+            let mut all = self.warm.all();
+            let gone = all.images.iter().filter(|(_, state)| held(state)).map(|(id, _)| *id);
+            let gone: Vec<ImageId> = gone.collect();
+            gone.iter().for_each(|id| drop(all.images.remove(id)));
+            gone
+        };
+        for id in gone {
+            self.engine.evict(id);
         }
     }
 
     /// Lets go of an image that is no template any more.
-    pub fn cool_down(&self, name: &str) {
-        if let Ok(id) = parse_image(name) {
-            self.warm.all().images.remove(&id);
-            self.engine.evict(id);
-        }
+    pub fn cool_down(&self, id: ImageId) {
+        self.warm.all().images.remove(&id);
+        self.engine.evict(id);
     }
 }
 
-/// The thread that parks; it ends with [`Warm::end`].
-pub fn start(host: &Arc<Inner>) -> std::io::Result<JoinHandle<()>> {
+/// The thread that parks; it ends with [`TemplateWarmer::end`].
+pub fn start(host: &Arc<HostInner>) -> std::io::Result<JoinHandle<()>> {
     let host = Arc::downgrade(host);
     std::thread::Builder::new().name("stasis-warm".into()).spawn(move || keep_warm(&host))
 }
 
-fn keep_warm(host: &Weak<Inner>) {
+fn keep_warm(host: &Weak<HostInner>) {
     while let Some(host) = host.upgrade() {
         let now = Instant::now();
         let mut all = host.warm.all();
@@ -211,7 +222,7 @@ fn keep_warm(host: &Weak<Inner>) {
             Some(id) => drop(all.images.insert(id, State::Parking)),
             None if gone.is_empty() => {
                 let wait = all.next(now);
-                drop(host.warm.changed.wait_timeout(all, wait));
+                host.warm.changed.wait_for(&mut all, wait);
                 continue;
             }
             None => {}
@@ -226,8 +237,8 @@ fn keep_warm(host: &Weak<Inner>) {
     }
 }
 
-fn park(host: &Inner, id: ImageId) {
-    // those who wait for it are told, whatever happens, and this thread is there for the next one
+fn park(host: &HostInner, id: ImageId) {
+    // waiting threads are notified in any case, and this thread is ready for the next one
     let parked = catch_unwind(AssertUnwindSafe(|| {
         fault::point("warm.parking")?;
         let image = host.engine.store().read_image(id)?;

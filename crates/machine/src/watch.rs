@@ -1,4 +1,4 @@
-//! What those who watch over a host look at: counts that cost no more than a lock.
+//! Counts for monitoring a host; each costs at most a lock.
 
 use crate::host::Host;
 use crate::machine::Machine;
@@ -19,13 +19,12 @@ impl Machine {
 
     /// Instructions that run or wait.
     pub fn pending(&self) -> usize {
-        let work = self.work();
-        work.queue.waiting() + usize::from(work.running.is_some())
+        self.work().pending()
     }
 
     /// Bytes of code that waits.
     pub(crate) fn waiting_code(&self) -> u64 {
-        self.work().execs.values().map(|exec| exec.code.len() as u64).sum()
+        self.work().execs.values().map(|one| one.exec.code.len() as u64).sum()
     }
 
     /// The memory it may use, if that has a bound.
@@ -34,11 +33,6 @@ impl Machine {
     }
 
     pub fn state(&self) -> State {
-        let work = self.work();
-        match (work.running.is_some(), work.live) {
-            (true, _) => State::Running,
-            (false, true) => State::Ready,
-            (false, false) => State::Swapped,
-        }
+        self.work().state().shown()
     }
 }

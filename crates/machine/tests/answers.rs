@@ -5,8 +5,8 @@
 
 use stasis_api::{Durability, Exec, Status};
 use stasis_engine::fault::{Fault, arm_for_all};
-use stasis_machine::{Branch, Error, Machine};
-use stasis_testbed::{Bed, exec, run, until, value};
+use stasis_machine::{Branch, Error, Machine, Steps};
+use stasis_testbed::{TestHost, exec, run, until, value};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ fn stop_at(point: &str) -> (Arc<AtomicBool>, mpsc::Receiver<()>) {
 #[test]
 fn a_machine_whose_driver_hangs_can_be_removed() {
     let _alone = alone();
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     run(&machine, "secret = 'of the first'");
     let (go, stopped) = stop_at("driver.asked");
@@ -92,7 +92,7 @@ fn a_machine_whose_driver_hangs_can_be_removed() {
 #[test]
 fn a_removal_is_decided_once() {
     let _alone = alone();
-    let bed = Bed::start();
+    let bed = TestHost::start();
     for _ in 0..3 {
         let machine = bed.machine();
         run(&machine, "x = 1");
@@ -103,7 +103,7 @@ fn a_removal_is_decided_once() {
                     0..=2 => host.remove(own),
                     3 => host.wake(own),
                     4 => host.swap(own),
-                    5 => host.undo(own),
+                    5 => host.undo(own, Steps::default()),
                     6 => host.branch(own, branch()).map(drop),
                     7 => own.submit(Exec { code: "2".into(), ..Exec::default() }).map(drop),
                     _ => host.collect().map(drop),
@@ -133,7 +133,7 @@ fn a_removal_is_decided_once() {
 #[test]
 fn a_branch_has_its_image_or_is_refused() {
     let _alone = alone();
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     run(&machine, "x = [1] * 100_000");
     let (go, stopped) = stop_at("branch.captured");
@@ -153,7 +153,7 @@ fn a_branch_has_its_image_or_is_refused() {
 #[test]
 fn a_driver_that_fails_leaves_nobody_waiting() {
     let _alone = alone();
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     let code = "x = 1".to_owned();
     exec(&machine, Exec { code, durability: Some(Durability::Local), ..Exec::default() });
@@ -178,7 +178,7 @@ fn submit(machine: &Arc<Machine>, code: &str) -> u64 {
 fn within<T: Send + 'static>(
     machine: &Arc<Machine>,
     call: impl FnOnce(&stasis_machine::Host, &Arc<Machine>) -> T + Send + 'static,
-    bed: &Bed,
+    bed: &TestHost,
 ) -> T {
     let (tell, told) = mpsc::channel();
     let (host, machine) = (bed.host.clone(), machine.clone());
@@ -191,7 +191,7 @@ fn within<T: Send + 'static>(
 fn a_template_that_cannot_be_parked_delays_nobody_for_ever() {
     let _alone = alone();
     arm_for_all("warm.parking", Fault::Call(Arc::new(|| panic!("a bug that a test made"))));
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machines: Vec<_> = (0..4).map(|_| bed.machine()).collect();
     std::thread::scope(|scope| {
         for machine in &machines {
@@ -204,13 +204,13 @@ fn a_template_that_cannot_be_parked_delays_nobody_for_ever() {
 #[test]
 fn undo_and_swap_again_and_again() {
     let _alone = alone();
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     run(&machine, "x = 0");
     machine.settle().expect("saved");
     for round in 1..=8 {
         run(&machine, &format!("x = {round}"));
-        bed.host.undo(&machine).expect("undone");
+        bed.host.undo(&machine, Steps::default()).expect("undone");
         bed.host.swap(&machine).expect("swapped");
         let begun = Instant::now();
         assert_eq!(value(&machine, "x"), "0");
@@ -223,7 +223,7 @@ fn undo_and_swap_again_and_again() {
 #[test]
 fn files_are_put_and_removed_while_the_machine_comes_and_goes() {
     let _alone = alone();
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     run(&machine, "x = 1");
     let over = AtomicBool::new(false);
@@ -260,7 +260,7 @@ fn files_are_put_and_removed_while_the_machine_comes_and_goes() {
 #[test]
 fn a_host_that_is_watched_wakes_its_machines() {
     let _alone = alone();
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     // the page that is read is one that differs from the template's, so it has to be installed
     let written = run(
@@ -291,4 +291,56 @@ fn a_host_that_is_watched_wakes_its_machines() {
         over.store(true, Ordering::Relaxed);
     });
     assert_eq!(value(&machine, "x"), "1");
+}
+
+/// The directory of a machine that leaves memory is removed, which says nothing about its files.
+#[test]
+fn files_are_there_whenever_the_machine_leaves_memory() {
+    let _alone = alone();
+    let bed = TestHost::start();
+    let machine = bed.machine();
+    type Look = fn(&Arc<Machine>, &str) -> Result<(), Error>;
+    let looks: [Look; 3] = [
+        |machine, path| machine.file(path).map(drop),
+        |machine, path| machine.read_file(path).map(drop),
+        // of these the kernel remembers nothing, so it always tells
+        |machine, path| {
+            let list = machine.list_files("/tmp", None, None)?;
+            assert!(list.files.iter().any(|file| file.path == path), "{list:?}");
+            Ok(())
+        },
+    ];
+    for (count, look) in looks.into_iter().enumerate() {
+        // a new one: those of an image lie in a directory that stays
+        let path = format!("/tmp/file-{count}");
+        run(&machine, &format!("open('{path}', 'w').write('kept')"));
+        let (go, stopped) = stop_at("files.looking");
+        let own = machine.clone();
+        let looking = std::thread::spawn(move || look(&own, &path));
+        stopped.recv_timeout(PATIENCE).expect("it stops before it looks");
+        bed.host.swap(&machine).expect("swapped out");
+        go.store(true, Ordering::Relaxed);
+        looking.join().expect("a thread").expect("the file is there");
+    }
+}
+
+/// Bytes that clients send count against the machine's disk limit before the file has its name.
+#[test]
+fn uploads_at_once_do_not_pass_the_disk_limit_together() {
+    let bed = TestHost::start();
+    let limits = stasis_api::Limits { disk_mb: Some(8), ..Default::default() };
+    let new = stasis_api::NewMachine { limits, ..Default::default() };
+    let machine = bed.host.create("root", new).expect("a machine");
+    let piece = vec![7; 5 << 20];
+    let mut first = machine.put_file("/tmp/first", None).expect("it begins");
+    first.write(&piece).expect("there is room for one");
+    let mut second = machine.put_file("/tmp/second", None).expect("it begins");
+    let refused = second.write(&piece).expect_err("there is no room for both");
+    assert!(refused.to_string().contains("limit of 8 MB"), "{refused}");
+    drop(second);
+    first.finish(None).expect("the first has its name");
+    machine.file("/tmp/first").expect("and is there");
+    machine.remove_file("/tmp/first", false).expect("removed");
+    let mut third = machine.put_file("/tmp/third", None).expect("it begins");
+    third.write(&piece).expect("what was given up no longer counts");
 }

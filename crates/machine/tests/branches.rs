@@ -2,8 +2,8 @@
 //! ancestors are gone, deep, and killed half-way. `STASIS_SOAK=1` does more of each.
 
 use stasis_api::{Durability, Exec, Name, NewMachine, Timeout, Vary};
-use stasis_machine::{Branch, Export, Host, Machine, Varied, Wanted};
-use stasis_testbed::{Bed, data_dir, open, run, value};
+use stasis_machine::{AdoptSelection, Branch, BranchPlan, Export, Host, Machine};
+use stasis_testbed::{TestHost, data_dir, open, run, value};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -32,15 +32,15 @@ fn branch(host: &Host, source: &Arc<Machine>, name: &str) -> Arc<Machine> {
 }
 
 /// The values that branches give, each in its place.
-fn values(bed: &Bed, source: &Arc<Machine>, codes: Vec<String>) -> Vec<String> {
+fn values(bed: &TestHost, source: &Arc<Machine>, codes: Vec<String>) -> Vec<String> {
     let names = vec![None; codes.len()];
     let vary = codes.into_iter().map(|code| Vary { code: Some(code), ..Vary::default() }).collect();
     let branch = Branch { names, ..Branch::default() };
-    let varied = Varied { branch, vary, timeout: Timeout::Seconds(300.0) };
+    let varied = BranchPlan { branch, vary, timeout: Timeout::Seconds(300.0) };
     let (machines, told) = bed.host.branch_varied(source, varied).expect("branches");
     let mut ends: Vec<_> = told.into_iter().collect();
     ends.sort_by_key(|end| end.index);
-    let value = |end: stasis_machine::Ended| {
+    let value = |end: stasis_machine::BranchResult| {
         let outcome = end.instruction.expect("an end").outcome.expect("an outcome");
         outcome.value.unwrap_or_else(|| panic!("{:?}", outcome.error))
     };
@@ -53,7 +53,7 @@ fn values(bed: &Bed, source: &Arc<Machine>, codes: Vec<String>) -> Vec<String> {
 #[test]
 fn branches_share_what_their_source_made() {
     const MIB: usize = 64;
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, &format!("import os\nbig = os.urandom({MIB} << 20)\nimport hashlib"));
     let sum = value(&machine, "hashlib.sha256(big).hexdigest()");
@@ -68,7 +68,7 @@ fn branches_share_what_their_source_made() {
 
 #[test]
 fn branches_that_sync_the_same_path_do_not_meet() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, "import os\nopen('f', 'w').write('base')");
     let count = if soak() { 300 } else { 100 };
@@ -88,7 +88,7 @@ fn branches_that_sync_the_same_path_do_not_meet() {
 /// branch is taken, the three are at most one step apart, and count on.
 #[test]
 fn memory_files_and_processes_are_one_instant() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     run(
         &machine,
@@ -116,7 +116,7 @@ fn memory_files_and_processes_are_one_instant() {
 
 #[test]
 fn simultaneous_branches_keep_their_canaries() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let sources: Vec<_> = (0..4).map(|_| bed.machine()).collect();
     for (n, machine) in sources.iter().enumerate() {
         keep(machine, &format!("canary = bytes([{n} + 65]) * (4 << 20)\nname = {n}"));
@@ -140,7 +140,7 @@ fn simultaneous_branches_keep_their_canaries() {
 #[test]
 fn any_ancestor_can_go_and_the_rest_is_branched_again() {
     for gone in 0..3 {
-        let bed = Bed::start();
+        let bed = TestHost::start();
         let first = bed.machine();
         keep(&first, "line = ['a']\nblock = bytes([1]) * 500_000");
         let second = branch(&bed.host, &first, "second");
@@ -162,7 +162,7 @@ fn any_ancestor_can_go_and_the_rest_is_branched_again() {
 
 #[test]
 fn a_line_of_sixty_four() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let mut machine = bed.machine();
     run(&machine, "depth = 0\nseen = []");
     for n in 1..=64 {
@@ -217,7 +217,7 @@ const OTHERS: [(&str, &str); 12] = [
 
 /// A machine `m` with a branch `b`, and a file with a machine from elsewhere.
 fn prepared() -> tempfile::TempDir {
-    let (dir, elsewhere) = (data_dir(), Bed::start());
+    let (dir, elsewhere) = (data_dir(), TestHost::start());
     let host = open(dir.path());
     let new = NewMachine { name: Some(named("m")), ..NewMachine::default() };
     let machine = host.create("test", new).expect("create");
@@ -343,8 +343,11 @@ fn worker() {
             "rollback" => host.roll_back(&machine, Some(0)).expect("back"),
             "promote" => drop(host.promote(&other, Some(&machine)).expect("promote")),
             "adopt" => {
-                let wanted =
-                    Wanted { variables: vec!["x".into()], force: true, ..Wanted::default() };
+                let wanted = AdoptSelection {
+                    variables: vec!["x".into()],
+                    force: true,
+                    ..AdoptSelection::default()
+                };
                 host.adopt(&machine, &from, wanted).expect("adopt");
             }
             "collect" => {

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use stasis_api::{Durability, Exec, Name, NewMachine, Problem};
-use stasis_machine::{Branch, Error, Host, Machine, Wanted};
-use stasis_testbed::{Bed, value};
+use stasis_machine::{AdoptSelection, Branch, Error, Host, Machine, Steps};
+use stasis_testbed::{TestHost, value};
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -82,14 +82,18 @@ fn act(host: &Arc<Host>, (call, own, other): Step) -> Result<(), Error> {
         Call::Wake => host.wake(&machine),
         Call::Swap => host.swap(&machine),
         Call::RollBack(seq) => host.roll_back(&machine, seq),
-        Call::Undo => host.undo(&machine),
+        Call::Undo => host.undo(&machine, Steps::default()),
         Call::Promote => {
             let other = host.machine(name(other).as_str())?;
             host.promote(&machine, Some(&other)).map(drop)
         }
         Call::Adopt => {
             let from = host.place(&host.machine(name(other).as_str())?, None)?;
-            let wanted = Wanted { variables: vec!["n".into()], force: true, ..Wanted::default() };
+            let wanted = AdoptSelection {
+                variables: vec!["n".into()],
+                force: true,
+                ..AdoptSelection::default()
+            };
             host.adopt(&machine, &from, wanted).map(drop)
         }
         Call::Prune => host.prune_all(&machine).map(drop),
@@ -146,7 +150,7 @@ fn clear(host: &Arc<Host>) {
 fn calls_in_any_order() {
     let cases = if std::env::var_os("STASIS_SOAK").is_some() { 400 } else { 6 };
     let config = Config { cases, max_shrink_iters: 0, ..Config::default() };
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let steps = prop::collection::vec(call(), 6..12);
     let threads = prop::collection::vec(steps, 4);
     let ran = TestRunner::new(config).run(&threads, |threads| {

@@ -1,8 +1,8 @@
 //! A machine's life through its own surface: instructions, what goes wrong, swap, history.
 
 use stasis_api::{Durability, Exec, State, Status, Stream, Timeout};
-use stasis_machine::{Branch, Error};
-use stasis_testbed::{Bed, error_name, exec, lines, run, until, value};
+use stasis_machine::{Branch, Error, Steps};
+use stasis_testbed::{TestHost, error_name, exec, lines, run, until, value};
 use std::time::Duration;
 
 fn timeout(code: &str, seconds: f64) -> Exec {
@@ -15,7 +15,7 @@ const TRIES: [f64; 4] = [0.3, 3.0, 30.0, 300.0];
 
 #[test]
 fn values_output_errors_and_state() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     let end =
         run(&machine, "import sys\nprint('a')\nprint('b', file=sys.stderr)\nprint('c')\nx = 6");
@@ -33,7 +33,7 @@ fn values_output_errors_and_state() {
 
 #[test]
 fn output_of_children_and_of_c_comes_in_order() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     let code = "import os, ctypes, subprocess\nprint('one')\nsubprocess.run(['echo', 'two'])\n\
                 print('three')\nctypes.CDLL(None).puts(b'four')\nctypes.CDLL(None).fflush(None)\n\
@@ -46,7 +46,7 @@ fn output_of_children_and_of_c_comes_in_order() {
 
 #[test]
 fn much_output_is_cut_and_says_so() {
-    let bed = Bed::with(|settings| settings.max_output = 10_000);
+    let bed = TestHost::with(|settings| settings.max_output = 10_000);
     let machine = bed.machine();
     run(&machine, "for i in range(100_000): print('line', i)");
     let lines = lines(&machine, 0, None);
@@ -57,7 +57,7 @@ fn much_output_is_cut_and_says_so() {
 
 #[test]
 fn a_figure_and_a_frame_are_shown() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     let end = run(&machine, "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.show()");
     let shown = end.outcome.expect("an outcome").shown;
@@ -70,7 +70,7 @@ fn a_figure_and_a_frame_are_shown() {
 
 #[test]
 fn a_timeout_keeps_the_state() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     run(&machine, "n = 1");
     let code = "n = 2\nprint('on')\nwhile True: pass";
@@ -83,7 +83,7 @@ fn a_timeout_keeps_the_state() {
 
 #[test]
 fn an_interrupt_keeps_the_state_and_a_waiting_one_is_cancelled() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     let long =
         Exec { timeout: Timeout::Never, ..timeout("m = 5\nprint('on')\nwhile True: pass", 0.0) };
@@ -103,7 +103,7 @@ fn an_interrupt_keeps_the_state_and_a_waiting_one_is_cancelled() {
 /// heard although the agent may not even be awake.
 #[test]
 fn what_was_accepted_can_be_ended_at_any_moment() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     run(&machine, "m = 5");
     for round in 0..12u64 {
@@ -124,7 +124,7 @@ fn what_was_accepted_can_be_ended_at_any_moment() {
 /// Each of these ends the process; the machine is back at its checkpoint by the next instruction.
 #[test]
 fn what_kills_the_process_costs_one_instruction() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     let keep = Exec {
         code: "kept = [1, 2]".into(),
@@ -149,7 +149,7 @@ fn what_kills_the_process_costs_one_instruction() {
 
 #[test]
 fn code_that_cannot_be_interrupted_is_rolled_back() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     let keep =
         Exec { code: "kept = 1".into(), durability: Some(Durability::Local), ..Exec::default() };
@@ -171,7 +171,7 @@ fn code_that_cannot_be_interrupted_is_rolled_back() {
 
 #[test]
 fn swapped_out_and_woken() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     run(
         &machine,
@@ -187,7 +187,7 @@ fn swapped_out_and_woken() {
 
 #[test]
 fn idle_machines_leave_memory_by_themselves() {
-    let bed = Bed::with(|settings| settings.idle_swap = Some(Duration::from_millis(100)));
+    let bed = TestHost::with(|settings| settings.idle_swap = Some(Duration::from_millis(100)));
     let machine = bed.machine();
     run(&machine, "x = 'still here'");
     until("it leaves", || machine.describe().state == State::Swapped);
@@ -196,7 +196,7 @@ fn idle_machines_leave_memory_by_themselves() {
 
 #[test]
 fn what_was_saved_survives_the_host() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     let name = machine.name().to_string();
     run(&machine, "x = 1");
@@ -210,13 +210,13 @@ fn what_was_saved_survives_the_host() {
 
 #[test]
 fn undo_roll_back_and_branch() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     for n in 0..4 {
         run(&machine, &format!("x = {n}"));
         machine.settle().expect("settle");
     }
-    bed.host.undo(&machine).expect("undo");
+    bed.host.undo(&machine, Steps::default()).expect("undo");
     assert_eq!(value(&machine, "x"), "2");
     let branches = bed
         .host
@@ -236,7 +236,7 @@ fn undo_roll_back_and_branch() {
 
 #[test]
 fn machines_of_one_template_differ_in_randomness() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let code = "import random, secrets, uuid, ssl, numpy as np\n\
                 (random.random(), secrets.token_hex(8), str(uuid.uuid4()), ssl.RAND_bytes(8), \
                 float(np.random.rand()))";
@@ -251,7 +251,7 @@ fn machines_of_one_template_differ_in_randomness() {
 
 #[test]
 fn the_same_key_runs_once() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     let keyed = || Exec {
         code: "hits = globals().get('hits', 0) + 1".into(),
@@ -264,7 +264,7 @@ fn the_same_key_runs_once() {
 
 #[test]
 fn a_removed_machine_is_gone() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     run(&machine, "x = 1");
     let name = machine.name().to_string();
@@ -278,7 +278,7 @@ fn a_removed_machine_is_gone() {
 /// A shell that leaves something behind is gone, and with it the leader of the session.
 #[test]
 fn what_a_command_leaves_behind_comes_back() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     run(&machine, "!(sleep 600 & sleep 601 &)\n!sh -c 'sleep 602 & sleep 603 &'");
     // a shell's child is a shell until it has become what it should run; others end meanwhile

@@ -3,7 +3,7 @@
 
 use stasis_api::{Durability, Exec, NewMachine, Status};
 use stasis_machine::Machine;
-use stasis_testbed::{Bed, data_dir, exec, open, run, value};
+use stasis_testbed::{TestHost, data_dir, exec, open, run, value};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn many(short: usize, long: usize) -> usize {
 
 #[test]
 fn swap_cycles_change_nothing() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     run(&machine, "import hashlib, numpy as np\na = np.random.rand(50_000)\nn = 0");
     let digest = value(&machine, "hashlib.sha256(a.tobytes()).hexdigest()");
@@ -29,7 +29,7 @@ fn swap_cycles_change_nothing() {
 
 #[test]
 fn a_crowd_is_made_used_swapped_and_used_again() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let count = many(24, 500);
     let each = |job: &(dyn Fn(usize) + Sync)| {
         std::thread::scope(|scope| {
@@ -47,7 +47,7 @@ fn a_crowd_is_made_used_swapped_and_used_again() {
 /// What leaves the cgroups' and the disk's limits is told, and costs one instruction.
 #[test]
 fn more_memory_or_disk_than_allowed() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let limits =
         stasis_api::Limits { memory_mb: Some(400), disk_mb: Some(50), ..Default::default() };
     let new = NewMachine { limits, ..NewMachine::default() };
@@ -70,7 +70,7 @@ fn more_memory_or_disk_than_allowed() {
 
 #[test]
 fn a_fork_bomb_is_bounded() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let limits = stasis_api::Limits { pids: Some(64), ..Default::default() };
     let machine = bed.host.create("test", NewMachine { limits, ..NewMachine::default() });
     let machine = machine.expect("make a machine");
@@ -86,7 +86,7 @@ fn a_fork_bomb_is_bounded() {
 /// A flipped bit in one machine's pages is found and named, and harms no other machine.
 #[test]
 fn damage_is_found_named_and_contained() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let (one, other) = (bed.machine(), bed.machine());
     let packs = bed.dir.path().join("content/packs");
     run(&other, "y = 'sound'");

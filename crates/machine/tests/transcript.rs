@@ -1,29 +1,108 @@
-//! One session of sixty instructions, undisturbed and with something done to its machine after
-//! each: the same answers.
+//! A session of real work in each language, undisturbed and with something done to its machine
+//! after each instruction: the same answers. JavaScript's are those of plain Node.
 //!
 //! The killed host is a process of its own (this test, started again), so that its end is the real
 //! thing: SIGKILL right after an instruction was acknowledged at durability `local`.
 
 use stasis_api::{Durability, Exec, Instruction, NewMachine};
 use stasis_machine::{Branch, Machine};
-use stasis_testbed::{Bed, data_dir, exec, lines, open};
+use stasis_testbed::{TestHost, data_dir_of, exec, lines, open};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, LazyLock};
 
-const WORK: &str = include_str!("transcript/work.py");
-
-fn instructions() -> Vec<&'static str> {
-    WORK.split("# ---\n").collect()
+/// A session in one language.
+struct Session {
+    language: &'static str,
+    work: &'static str,
+    /// The line between two instructions.
+    mark: &'static str,
+    /// Something is done to the machine after each of so many instructions.
+    every: usize,
 }
 
-/// What a client sees of an instruction, in one line.
+static PYTHON: Session = Session {
+    language: stasis_agent::DEFAULT_NAME,
+    work: include_str!("transcript/work.py"),
+    mark: "# ---\n",
+    every: 1,
+};
+
+/// `STASIS_SOAK=1` disturbs it after each instruction.
+static JAVASCRIPT: LazyLock<Session> = LazyLock::new(|| Session {
+    language: "javascript",
+    work: include_str!("transcript/work.js"),
+    mark: "// ---\n",
+    every: if std::env::var_os("STASIS_SOAK").is_some() { 1 } else { 8 },
+});
+
+impl Session {
+    fn instructions(&self) -> Vec<&'static str> {
+        self.work.split(self.mark).collect()
+    }
+
+    fn new_machine(&self) -> NewMachine {
+        NewMachine { template: Some(self.language.into()), ..NewMachine::default() }
+    }
+
+    /// The answers with `between` done after each, or after every few.
+    fn answers(&self, between: impl Fn(&TestHost, Arc<Machine>) -> Arc<Machine>) -> Vec<String> {
+        let bed = TestHost::of(self.language);
+        let mut machine = bed.host.create("test", self.new_machine()).expect("make a machine");
+        let mut answers = Vec::new();
+        for (index, code) in self.instructions().into_iter().enumerate() {
+            answers.push(ask(&machine, code));
+            if (index + 1) % self.every == 0 {
+                machine = between(&bed, machine);
+            }
+        }
+        answers
+    }
+
+    fn same(&self, one: &[String], other: &[String], how: &str) {
+        let codes = self.instructions();
+        for (index, (one, other)) in one.iter().zip(other).enumerate() {
+            assert_eq!(one, other, "{how}: instruction {index}: {}", codes[index]);
+        }
+        assert_eq!(one.len(), other.len());
+    }
+
+    fn swapped(&self) -> Vec<String> {
+        self.answers(|bed, machine| {
+            bed.host.swap(&machine).expect("swap");
+            machine
+        })
+    }
+
+    fn branched(&self) -> Vec<String> {
+        self.answers(|bed, machine| {
+            let one = Branch { names: vec![None], ..Branch::default() };
+            let branch = bed.host.branch(&machine, one).expect("branch").remove(0);
+            bed.host.remove(&machine).expect("remove the parent");
+            branch
+        })
+    }
+
+    /// The answers of hosts that are killed after each, or after every few.
+    fn killed(&self) -> Vec<String> {
+        let dir = data_dir_of(self.language);
+        let name = {
+            let host = open(dir.path());
+            host.create("test", self.new_machine()).expect("create").name().to_string()
+        };
+        let all: Vec<usize> = (0..self.instructions().len()).collect();
+        let runs = all.chunks(self.every);
+        runs.flat_map(|run| Worker::start(self, dir.path(), &name).ask(run)).collect()
+    }
+}
+
+/// A client's view of an instruction in one line of JSON: value, error, output.
 fn seen(machine: &Arc<Machine>, end: &Instruction) -> String {
     let outcome = end.outcome.clone().unwrap_or_default();
     let error = outcome.error.map(|error| (error.name, error.message));
     let output = lines(machine, end.seq, None);
-    format!("{:?} {:?} {error:?} {output:?}", end.status, outcome.value).replace('\n', "\\n")
+    serde_json::json!([outcome.value, error, output]).to_string()
 }
 
 fn ask(machine: &Arc<Machine>, code: &str) -> String {
@@ -32,95 +111,93 @@ fn ask(machine: &Arc<Machine>, code: &str) -> String {
     seen(machine, &end)
 }
 
-/// The answers with `between` done after each.
-fn answers(mut between: impl FnMut(&Bed, Arc<Machine>) -> Arc<Machine>) -> Vec<String> {
-    let bed = Bed::start();
-    let mut machine = bed.machine();
-    let mut answers = Vec::new();
-    for code in instructions() {
-        answers.push(ask(&machine, code));
-        machine = between(&bed, machine);
-    }
-    answers
-}
-
-fn same(one: &[String], other: &[String], how: &str) {
-    for (index, (one, other)) in one.iter().zip(other).enumerate() {
-        assert_eq!(one, other, "{how}: instruction {index}: {}", instructions()[index]);
-    }
-    assert_eq!(one.len(), other.len());
-}
-
-/// What a machine says to which nothing happens.
-static PLAIN: LazyLock<Vec<String>> = LazyLock::new(|| answers(|_, machine| machine));
+/// Answers of undisturbed machines.
+static PLAIN: LazyLock<Vec<String>> = LazyLock::new(|| PYTHON.answers(|_, machine| machine));
+static PLAIN_JAVASCRIPT: LazyLock<Vec<String>> =
+    LazyLock::new(|| JAVASCRIPT.answers(|_, machine| machine));
 
 #[test]
 fn all_instructions_but_one_work() {
-    assert!(instructions().len() >= 60, "{} instructions", instructions().len());
+    let count = PYTHON.instructions().len();
+    assert!(count >= 60, "{count} instructions");
     let failed = PLAIN.iter().filter(|line| line.contains("Error")).count();
     assert_eq!(failed, 1, "one instruction divides by zero, the others work: {PLAIN:#?}");
 }
 
 #[test]
 fn the_same_answers_when_killed_after_each() {
-    same(&PLAIN, &killed(), "host killed after each");
+    PYTHON.same(&PLAIN, &PYTHON.killed(), "host killed after each");
 }
 
 #[test]
 fn the_same_answers_when_swapped_after_each() {
-    let swapped = answers(|bed, machine| {
-        bed.host.swap(&machine).expect("swap");
-        machine
-    });
-    same(&PLAIN, &swapped, "swapped after each");
+    PYTHON.same(&PLAIN, &PYTHON.swapped(), "swapped after each");
 }
 
 #[test]
 fn the_same_answers_on_a_branch_after_each() {
-    let branched = answers(|bed, machine| {
-        let one = Branch { names: vec![None], ..Branch::default() };
-        let branch = bed.host.branch(&machine, one).expect("branch").remove(0);
-        bed.host.remove(&machine).expect("remove the parent");
-        branch
-    });
-    same(&PLAIN, &branched, "continued on a branch, the parent removed, after each");
+    PYTHON.same(&PLAIN, &PYTHON.branched(), "continued on a branch, the parent removed");
 }
 
-/// The answers of hosts that are killed after each.
-fn killed() -> Vec<String> {
-    let dir = data_dir();
-    let name = {
-        let host = open(dir.path());
-        host.create("test", NewMachine::default()).expect("create").name().to_string()
-    };
-    let codes = instructions();
-    (0..codes.len()).map(|index| Worker::start(dir.path(), &name).ask(index)).collect()
+/// The Node of the template, outside of any machine, is the oracle.
+#[test]
+fn javascript_answers_as_plain_node() {
+    let dir = data_dir_of(JAVASCRIPT.language);
+    let roots = std::fs::read_dir(dir.path().join("roots")).expect("roots").flatten();
+    let node = roots.map(|root| root.path().join("opt/node/bin/node")).find(|path| path.exists());
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcript");
+    let work = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(node.expect("Node"));
+    command.current_dir(work.path()).arg(tests.join("oracle.cjs")).arg(tests.join("work.js"));
+    let output = command.output();
+    let text = String::from_utf8(output.expect("Node runs").stdout).expect("text");
+    let parse = |line: &str| -> serde_json::Value { serde_json::from_str(line).expect("JSON") };
+    let told: Vec<String> = text.lines().map(|line| parse(line).to_string()).collect();
+    assert!(told.len() >= 80, "{} instructions", told.len());
+    JAVASCRIPT.same(&told, &PLAIN_JAVASCRIPT, "in a machine");
+}
+
+#[test]
+fn the_same_javascript_when_killed() {
+    JAVASCRIPT.same(&PLAIN_JAVASCRIPT, &JAVASCRIPT.killed(), "host killed");
+}
+
+#[test]
+fn the_same_javascript_when_swapped() {
+    JAVASCRIPT.same(&PLAIN_JAVASCRIPT, &JAVASCRIPT.swapped(), "swapped");
+}
+
+#[test]
+fn the_same_javascript_on_a_branch() {
+    JAVASCRIPT.same(&PLAIN_JAVASCRIPT, &JAVASCRIPT.branched(), "continued on a branch");
 }
 
 /// A host in a process of its own.
 struct Worker(Child);
 
 impl Worker {
-    fn start(dir: &Path, name: &str) -> Worker {
+    fn start(session: &Session, dir: &Path, name: &str) -> Worker {
         let mut command = Command::new(std::env::current_exe().expect("this test"));
         command.args(["--exact", "worker", "--nocapture", "--ignored"]);
         command.env("WORKER_DIR", dir).env("WORKER_MACHINE", name);
+        command.env("WORKER_LANGUAGE", session.language);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         Worker(command.spawn().expect("start a worker"))
     }
 
-    /// Has it run one instruction, and kills it when the answer is there.
-    fn ask(mut self, index: usize) -> String {
+    /// Has it run instructions, and kills it when the last answer is there.
+    fn ask(mut self, run: &[usize]) -> Vec<String> {
+        let numbers: Vec<String> = run.iter().map(usize::to_string).collect();
         let stdin = self.0.stdin.as_mut().expect("a pipe");
-        writeln!(stdin, "{index}").expect("ask the worker");
+        writeln!(stdin, "{}", numbers.join(" ")).expect("ask the worker");
         let stdout = self.0.stdout.take().expect("a pipe");
-        let answers = BufReader::new(stdout).lines().map(|line| line.expect("read the worker"));
-        let answer =
-            answers.filter_map(|line| line.split_once("ANSWER ").map(|(_, a)| a.to_owned()));
-        let answer = answer.take(1).next().expect("the worker answers");
+        let said = BufReader::new(stdout).lines().map(|line| line.expect("read the worker"));
+        let answers = said.filter_map(|line| line.split_once("ANSWER ").map(|(_, a)| a.to_owned()));
+        let answers: Vec<String> = answers.take(run.len()).collect();
+        assert_eq!(answers.len(), run.len(), "the worker answers");
         self.0.kill().expect("kill the worker");
         self.0.wait().expect("wait for the worker");
-        answer
+        answers
     }
 }
 
@@ -134,9 +211,14 @@ fn worker() {
     let host = open(Path::new(&dir));
     let machine = host.machine(&name).expect("the machine");
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line).expect("a number");
-    let index: usize = line.trim().parse().expect("a number");
-    println!("ANSWER {}", ask(&machine, instructions()[index]));
+    std::io::stdin().read_line(&mut line).expect("numbers");
+    let language = std::env::var("WORKER_LANGUAGE").expect("a language");
+    let session = if language == PYTHON.language { &PYTHON } else { &*JAVASCRIPT };
+    let codes = session.instructions();
+    for index in line.split_whitespace() {
+        let index: usize = index.parse().expect("a number");
+        println!("ANSWER {}", ask(&machine, codes[index]));
+    }
     // until it is killed, or nobody is there any more to do so
     let _ = std::io::stdin().read_line(&mut line);
 }

@@ -2,8 +2,8 @@
 //! exploring, through the host's own surface.
 
 use stasis_api::{Change, Exec, Name, Retention, Timeout, Timestamp, Update, Vary};
-use stasis_machine::{Branch, Error, Explore, Export, Machine, Varied, Wanted};
-use stasis_testbed::{Bed, error_name, run, value};
+use stasis_machine::{AdoptSelection, Branch, BranchPlan, Error, Explore, Export, Machine, Steps};
+use stasis_testbed::{TestHost, error_name, run, value};
 use std::sync::Arc;
 
 /// Runs code whose checkpoint is on disk when this returns.
@@ -15,7 +15,7 @@ fn keep(machine: &Arc<Machine>, code: &str) {
     assert!(error.is_none(), "{code}: {error:?}");
 }
 
-fn branch(bed: &Bed, source: &Arc<Machine>, seq: Option<u64>, name: &str) -> Arc<Machine> {
+fn branch(bed: &TestHost, source: &Arc<Machine>, seq: Option<u64>, name: &str) -> Arc<Machine> {
     let name: Name = name.parse().expect("a name");
     let one = Branch { seq, names: vec![Some(name)], ..Branch::default() };
     bed.host.branch(source, one).expect("branch").remove(0)
@@ -23,7 +23,7 @@ fn branch(bed: &Bed, source: &Arc<Machine>, seq: Option<u64>, name: &str) -> Arc
 
 #[test]
 fn checkpoints_say_what_they_changed() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, "open('a.txt', 'w').write('one')\nx = [1]\ny = 2");
     keep(&machine, "x.append(2)\nopen('b.txt', 'w').write('b')\nopen('a.txt', 'w').write('two')");
@@ -51,7 +51,7 @@ fn checkpoints_say_what_they_changed() {
 
 #[test]
 fn lineage_survives_removed_ancestors_and_exchanged_names() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, "n = 0");
     let root = machine.name();
@@ -89,13 +89,13 @@ fn lineage_survives_removed_ancestors_and_exchanged_names() {
 
 #[test]
 fn a_machine_is_told_that_it_went_back() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     let hook = "import stasis\nseen = []\n\
                 stasis.on_wake(lambda reason, changed: seen.append(reason))";
     keep(&machine, hook);
     run(&machine, "other = 1");
-    bed.host.undo(&machine).expect("undo");
+    bed.host.undo(&machine, Steps::default()).expect("undo");
     assert_eq!(value(&machine, "seen"), "['rollback']");
     let branched = branch(&bed, &machine, None, "told");
     assert_eq!(value(&branched, "seen"), "['rollback', 'branch']");
@@ -103,7 +103,7 @@ fn a_machine_is_told_that_it_went_back() {
 
 #[test]
 fn the_past_is_looked_at_without_a_trace() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, "x = 1\nimport os\nos.makedirs('d')\nopen('d/a.txt', 'w').write('old')");
     keep(&machine, "x = 2\nopen('d/a.txt', 'w').write('new')\nos.symlink('a.txt', 'd/link')");
@@ -137,7 +137,7 @@ fn the_past_is_looked_at_without_a_trace() {
 
 #[test]
 fn two_states_are_compared() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, "a = 1\nb = [1, 2]\nopen('t.txt', 'w').write('one\\ntwo\\n')\ndef f(): pass");
     let other = branch(&bed, &machine, None, "other");
@@ -163,7 +163,7 @@ fn two_states_are_compared() {
 
 #[test]
 fn parts_of_a_branch_are_adopted_and_conflicts_are_not_overwritten() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, "a = 1\nb = 1\nopen('f.txt', 'w').write('base')\nopen('g.txt', 'w').write('g')");
     let other = branch(&bed, &machine, None, "donor");
@@ -178,7 +178,7 @@ fn parts_of_a_branch_are_adopted_and_conflicts_are_not_overwritten() {
     run(&machine, "b = 3");
     let place = bed.host.place(&other, None).expect("a place");
     let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let wanted = Wanted { variables: names(&["a", "b"]), ..Wanted::default() };
+    let wanted = AdoptSelection { variables: names(&["a", "b"]), ..AdoptSelection::default() };
     let refused = bed.host.adopt(&machine, &place, wanted.clone()).expect("an answer");
     assert_eq!((refused.seq, refused.conflicts.len()), (None, 1), "{refused:?}");
     assert_eq!(refused.conflicts[0].name, "b");
@@ -186,7 +186,7 @@ fn parts_of_a_branch_are_adopted_and_conflicts_are_not_overwritten() {
 
     let variables = names(&["a", "big", "pair", "lock", "missing"]);
     let files = vec![format!("{home}/out"), format!("{home}/f.txt"), format!("{home}/g.txt")];
-    let wanted = Wanted { variables, files, force: false };
+    let wanted = AdoptSelection { variables, files, force: false };
     let adopted = bed.host.adopt(&machine, &place, wanted).expect("an answer");
     assert_eq!(adopted.conflicts, []);
     assert_eq!(adopted.variables, ["a", "big", "pair"], "{adopted:?}");
@@ -203,20 +203,20 @@ fn parts_of_a_branch_are_adopted_and_conflicts_are_not_overwritten() {
         machine.instruction(seq).expect("in the log").code.starts_with("# adopted from donor@")
     );
 
-    let wanted = Wanted { variables: names(&["b"]), files: Vec::new(), force: true };
+    let wanted = AdoptSelection { variables: names(&["b"]), files: Vec::new(), force: true };
     let forced = bed.host.adopt(&machine, &place, wanted).expect("an answer");
     assert_eq!((forced.variables, forced.conflicts.len()), (names(&["b"]), 1));
     machine.settle().expect("settle");
     assert_eq!(value(&machine, "b"), "2");
     // it is an instruction like others: it can be taken back
-    bed.host.undo(&machine).expect("undo the question");
-    bed.host.undo(&machine).expect("undo");
+    bed.host.undo(&machine, Steps::default()).expect("undo the question");
+    bed.host.undo(&machine, Steps::default()).expect("undo");
     assert_eq!(value(&machine, "b"), "3");
 }
 
 #[test]
 fn branches_vary_and_fail_one_by_one() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, "x = 10");
     let vary = (0..4)
@@ -227,7 +227,7 @@ fn branches_vary_and_fail_one_by_one() {
         })
         .collect();
     let wanted = Branch { names: vec![None; 5], ..Branch::default() };
-    let varied = Varied { branch: wanted, vary, timeout: Timeout::Seconds(300.0) };
+    let varied = BranchPlan { branch: wanted, vary, timeout: Timeout::Seconds(300.0) };
     let (machines, told) = bed.host.branch_varied(&machine, varied).expect("branches");
     assert_eq!(machines.len(), 5);
     let mut ends: Vec<_> = told.into_iter().collect();
@@ -245,7 +245,7 @@ fn branches_vary_and_fail_one_by_one() {
 
 #[test]
 fn the_best_candidate_takes_the_name() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, "best = 0");
     let name = machine.name();
@@ -261,18 +261,34 @@ fn the_best_candidate_takes_the_name() {
     );
     let winner = bed.host.machine(name.as_str()).expect("by name");
     assert_eq!(value(&winner, "best"), "7");
-    let former = explored.former.expect("the machine as it was").name;
-    assert_eq!(value(&bed.host.machine(former.as_str()).expect("by name"), "best"), "0");
-    assert_eq!(bed.host.machines().len(), 2);
-    let ask = Explore { candidates: vec![candidate("1/0")], ..ask };
-    let none = bed.host.explore(&winner, ask).expect("explored");
+    assert!(explored.former.is_none());
+    assert_eq!(bed.host.machines().len(), 1);
+    let failing = Explore { candidates: vec![candidate("1/0")], ..ask.clone() };
+    let none = bed.host.explore(&winner, failing).expect("explored");
     assert!(none.best.is_none());
-    assert_eq!(bed.host.machines().len(), 2);
+    assert_eq!(bed.host.machines().len(), 1);
+    let kept = bed.host.explore(&winner, Explore { keep: true, ..ask }).expect("explored");
+    let former = kept.former.expect("the machine as it was").name;
+    assert_eq!(value(&bed.host.machine(former.as_str()).expect("by name"), "best"), "7");
+    assert_eq!(bed.host.machines().len(), 4);
+}
+
+#[test]
+fn exploring_the_past_keeps_what_came_after_it() {
+    let bed = TestHost::start();
+    let machine = bed.machine();
+    keep(&machine, "x = 1");
+    keep(&machine, "x = 2");
+    let candidates = vec![Vary { code: Some("x += 10".into()), ..Vary::default() }];
+    let ask = Explore { seq: Some(0), candidates, score: "x".into(), ..Explore::default() };
+    let former = bed.host.explore(&machine, ask).expect("explored").former;
+    let former = former.expect("what ran after the state").name;
+    assert_eq!(value(&bed.host.machine(former.as_str()).expect("by name"), "x"), "2");
 }
 
 #[test]
 fn reseeded_branches_differ_and_others_do_not() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, "import random, secrets, uuid, numpy as np\nrandom.seed(1)\nnp.random.seed(1)");
     let count: usize = if std::env::var_os("STASIS_SOAK").is_some() { 1000 } else { 50 };
@@ -282,7 +298,7 @@ fn reseeded_branches_differ_and_others_do_not() {
     let drawn = |reseed: bool, count: usize| -> Vec<(String, String)> {
         let wanted = Branch { names: vec![None; count], reseed, ..Branch::default() };
         let vary = vec![Vary { code: Some(draw.into()), ..Vary::default() }; count];
-        let varied = Varied { branch: wanted, vary, timeout: Timeout::Seconds(300.0) };
+        let varied = BranchPlan { branch: wanted, vary, timeout: Timeout::Seconds(300.0) };
         let (machines, told) = bed.host.branch_varied(&machine, varied).expect("branches");
         let values = told.into_iter().map(|end| {
             let outcome = end.instruction.expect("an end").outcome.expect("an outcome");
@@ -307,36 +323,37 @@ fn reseeded_branches_differ_and_others_do_not() {
 
 #[test]
 fn checkpoints_are_freed_by_rule_and_what_is_reachable_stays() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     for n in 0..6 {
         keep(&machine, &format!("n = {n}\nblock = bytes([{n}]) * 300_000"));
     }
     bed.host.label(&machine, 1, Some("kept")).expect("label");
     let from_third = branch(&bed, &machine, Some(3), "from-third");
-    let rule = Retention { last: Some(2), seconds: None, labelled: true };
+    let rule = Retention { last: Some(2), ..Retention::default() };
     let update = Update { retention: Some(Some(rule)), ..Update::default() };
     bed.host.update(&machine, update).expect("update");
-    assert_eq!(bed.host.prune(Timestamp::now()).expect("prune"), 3);
+    assert_eq!(bed.host.prune(Timestamp::now()).expect("prune"), 2);
     assert_eq!(bed.host.prune(Timestamp::now()).expect("prune"), 0);
     assert!(bed.host.collect().expect("collect").images > 0);
     let left: Vec<u64> =
         bed.host.history(&machine).expect("history").iter().map(|one| one.seq).collect();
-    assert_eq!(left, [1, 4, 5]);
+    assert_eq!(left, [1, 3, 4, 5], "one has a label, a branch started from another");
     assert_eq!(value(&from_third, "n"), "3");
-    bed.host.undo(&machine).expect("undo");
+    bed.host.undo(&machine, Steps::default()).expect("undo");
     assert_eq!(value(&machine, "n"), "4");
-    bed.host.undo(&machine).expect("undo");
+    bed.host.undo(&machine, Steps::default()).expect("undo");
+    bed.host.undo(&machine, Steps::default()).expect("to where the branch began");
     // the state before that is gone: undo does not jump over it
-    let refused = bed.host.undo(&machine).expect_err("freed");
-    assert!(matches!(refused, Error::NoCheckpoint { seq: 3, .. }), "{refused}");
+    let refused = bed.host.undo(&machine, Steps::default()).expect_err("freed");
+    assert!(matches!(refused, Error::NoCheckpoint { seq: 2, .. }), "{refused}");
     bed.host.roll_back(&machine, Some(1)).expect("to the label");
     assert_eq!(value(&machine, "n"), "1");
     assert!(bed.host.check_store(false).expect("check").findings.is_empty());
 }
 
 /// Where a machine was written to, and the bytes.
-fn exported(bed: &Bed, machine: &Arc<Machine>, history: bool) -> Vec<u8> {
+fn exported(bed: &TestHost, machine: &Arc<Machine>, history: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     bed.host.export(machine, Export { history, root: false }, &mut bytes).expect("export");
     bytes
@@ -344,14 +361,14 @@ fn exported(bed: &Bed, machine: &Arc<Machine>, history: bool) -> Vec<u8> {
 
 #[test]
 fn a_machine_moves_to_another_directory_with_its_past() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, "import numpy as np\na = np.arange(50_000)\nopen('f.txt', 'w').write('file')");
     keep(&machine, "b = int(a.sum())\nprint('said')\nb");
     bed.host.label(&machine, 0, Some("first")).expect("label");
     let whole = exported(&bed, &machine, true);
     let bare = exported(&bed, &machine, false);
-    let other = Bed::start();
+    let other = TestHost::start();
     let moved = other.host.import("someone", None, &mut &whole[..]).expect("import");
     assert_eq!((moved.name(), moved.account().as_str()), (machine.name(), "someone"));
     assert_eq!(value(&moved, "b, open('f.txt').read()"), "(1249975000, 'file')");
@@ -378,7 +395,7 @@ fn a_machine_moves_to_another_directory_with_its_past() {
 /// Packs are shared between machines: what another one has in them does not leave with this one.
 #[test]
 fn a_file_has_only_the_pages_its_machine_needs() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let first = bed.machine();
     keep(&first, "import os\nshared = os.urandom(8 << 20)");
     let second = branch(&bed, &first, None, "second");
@@ -391,11 +408,11 @@ fn a_file_has_only_the_pages_its_machine_needs() {
 
 #[test]
 fn damaged_and_hostile_files_are_refused_and_leave_nothing() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, "x = 1");
     let good = exported(&bed, &machine, false);
-    let other = Bed::start();
+    let other = TestHost::start();
     let machines = other.host.machines().len();
     let refused = |bytes: &[u8]| {
         let error = other.host.import("test", None, &mut &bytes[..]).map(drop).expect_err("bad");
@@ -434,11 +451,11 @@ fn resealed(file: &[u8], change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8>
 
 #[test]
 fn artifacts_travel_and_files_that_lie_are_refused() {
-    let bed = Bed::with(|settings| settings.max_output = 1000);
+    let bed = TestHost::with(|settings| settings.max_output = 1000);
     let machine = bed.machine();
     keep(&machine, "for n in range(50_000): print('line', n)");
     let good = exported(&bed, &machine, true);
-    let other = Bed::start();
+    let other = TestHost::start();
     let moved = other.host.import("someone", None, &mut &good[..]).expect("import");
     let kept = moved.artifacts().expect("artifacts");
     assert_eq!((kept.len(), &kept), (1, &machine.artifacts().expect("artifacts")));
@@ -449,8 +466,9 @@ fn artifacts_travel_and_files_that_lie_are_refused() {
     assert!(text.starts_with("line 0\n") && text.ends_with("line 49999\n"), "{}", text.len());
     other.host.remove(&moved).expect("remove");
     other.host.collect().expect("collect");
-    let shelf = || std::fs::read_dir(other.dir.path().join("artifacts")).expect("a list").count();
-    assert_eq!(shelf(), 0);
+    let artifacts =
+        || std::fs::read_dir(other.dir.path().join("artifacts")).expect("a list").count();
+    assert_eq!(artifacts(), 0);
 
     let nothing = "0".repeat(64);
     let lies = [
@@ -487,7 +505,7 @@ fn artifacts_travel_and_files_that_lie_are_refused() {
     refused("damaged", &damaged);
     assert!(other.host.machines().is_empty());
     other.host.collect().expect("collect");
-    assert_eq!(shelf(), 0);
+    assert_eq!(artifacts(), 0);
 }
 
 /// Every file below a directory, and how long it is.
@@ -516,11 +534,11 @@ fn calls_into_a_vdso(manifest: &mut stasis_engine::fuzzing::model::Manifest) {
 #[test]
 fn what_does_not_fit_this_host_is_refused_by_name_and_leaves_nothing() {
     use stasis_engine::fuzzing::{model::Manifest, with_images};
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(&machine, "import os\nx = os.urandom(100_000)");
     let good = exported(&bed, &machine, true);
-    let other = Bed::start();
+    let other = TestHost::start();
     let content = other.dir.path().join("content");
     let before = files_in(&content);
     let flags = |m: &mut Manifest| m.meta.cpu.flags.extend(["zz_amx".into(), "zz_zbb".into()]);
@@ -533,7 +551,7 @@ fn what_does_not_fit_this_host_is_refused_by_name_and_leaves_nothing() {
         (with_images(&good, &state), "this processor lacks extended state component 62"),
         (with_images(&good, &calls_into_a_vdso), "calls into the vdso of 9.9.9-elsewhere"),
         (resealed(&good, form), "its images have the form 9.9.9 of Stasis"),
-        (older, "written in another form: it begins with \"stasis machine 1\""),
+        (older, "another format: it starts with \"stasis machine 1\""),
     ];
     for (file, reason) in unfit {
         let error = other.host.import("test", None, &mut &file[..]).map(drop).expect_err(reason);
@@ -552,7 +570,7 @@ fn what_does_not_fit_this_host_is_refused_by_name_and_leaves_nothing() {
 /// Identity, clocks and the hook, in every branch; `STASIS_SOAK=1` makes a thousand of them.
 #[test]
 fn a_branch_is_told_who_it_is_and_what_time_it_is() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     let machine = bed.machine();
     keep(
         &machine,
@@ -566,7 +584,7 @@ fn a_branch_is_told_who_it_is_and_what_time_it_is() {
     let before = Timestamp::now().as_second();
     let vary = vec![Vary { code: Some(look.into()), ..Vary::default() }; count];
     let wanted = Branch { names: vec![None; count], ..Branch::default() };
-    let varied = Varied { branch: wanted, vary, timeout: Timeout::Seconds(300.0) };
+    let varied = BranchPlan { branch: wanted, vary, timeout: Timeout::Seconds(300.0) };
     let (_, told) = bed.host.branch_varied(&machine, varied).expect("branches");
     let (mut tokens, mut kept) = (std::collections::HashSet::new(), Vec::new());
     for end in told {

@@ -1,12 +1,13 @@
 //! What a host does by itself: room in memory, room on disk, trees that stand ready.
 
 use stasis_api::{Exec, State, Status, Timeout};
-use stasis_testbed::{Bed, run, until, value};
+use stasis_machine::Branch;
+use stasis_testbed::{TestHost, run, until, value};
 use std::time::Duration;
 
 #[test]
 fn when_memory_is_short_idle_machines_leave_it_and_busy_ones_stay() {
-    let bed = Bed::with(|settings| settings.keep_free = Some(u64::MAX));
+    let bed = TestHost::with(|settings| settings.keep_free = Some(u64::MAX));
     let (idle, busy) = (bed.machine(), bed.machine());
     run(&idle, "x = 'kept'");
     run(&busy, "1");
@@ -24,7 +25,7 @@ fn when_memory_is_short_idle_machines_leave_it_and_busy_ones_stay() {
 
 #[test]
 fn with_enough_memory_nobody_has_to_leave() {
-    let bed = Bed::with(|settings| settings.keep_free = Some(0));
+    let bed = TestHost::with(|settings| settings.keep_free = Some(0));
     let machine = bed.machine();
     run(&machine, "1");
     assert_eq!(bed.host.relieve().expect("nothing to do"), 0);
@@ -33,7 +34,7 @@ fn with_enough_memory_nobody_has_to_leave() {
 
 #[test]
 fn what_nobody_uses_is_compressed_and_comes_back_as_it_was() {
-    let bed = Bed::with(|settings| settings.cold_after = Some(Duration::ZERO));
+    let bed = TestHost::with(|settings| settings.cold_after = Some(Duration::ZERO));
     let machine = bed.machine();
     run(&machine, "import hashlib\ntext = b'the same again ' * 400_000");
     let expected = value(&machine, "hashlib.sha256(text).hexdigest()");
@@ -53,7 +54,7 @@ fn what_nobody_uses_is_compressed_and_comes_back_as_it_was() {
 
 #[test]
 fn trees_that_stand_ready_belong_to_nobody_and_differ() {
-    let bed = Bed::start();
+    let bed = TestHost::start();
     run(&bed.machine(), "1");
     // time for some to stand ready; without them the check holds as well
     std::thread::sleep(Duration::from_millis(500));
@@ -69,4 +70,41 @@ fn trees_that_stand_ready_belong_to_nobody_and_differ() {
         assert!(text.contains(&format!("'{name}'")), "{name} says {text}");
         assert!(said[..index].iter().all(|(_, other)| other[40..] != text[40..]));
     }
+}
+
+/// States that were left are stored as differences, in a fraction of the space, and open as before.
+#[test]
+fn old_states_become_small_and_open_as_before() {
+    let bed = TestHost::start();
+    let machine = bed.machine();
+    for n in 0..10 {
+        run(&machine, &format!("n = {n}"));
+        machine.settle().expect("saved");
+    }
+    let before = bed.host.store_stats().expect("count").bytes;
+    let mut freed = 0;
+    loop {
+        match bed.host.thin_states(Duration::ZERO).expect("stored as differences") {
+            0 => break,
+            more => freed += more,
+        }
+    }
+    let now = bed.host.store_stats().expect("count").bytes;
+    // nine states of half a mebibyte each; the machine is in the tenth
+    assert!(freed > 9 * (300 << 10), "only {freed} bytes were freed");
+    assert!(before - now >= freed / 2, "{before} bytes became {now}");
+    let name = machine.name();
+    drop(machine);
+    let bed = bed.reopen();
+    let machine = bed.host.machine(name.as_str()).expect("it is there");
+    for seq in [0, 4, 8] {
+        let one = Branch { seq: Some(seq), names: vec![None], ..Branch::default() };
+        let branch = bed.host.branch(&machine, one).expect("branch").remove(0);
+        assert_eq!(value(&branch, "n"), seq.to_string());
+    }
+    bed.host.roll_back(&machine, Some(2)).expect("roll back");
+    assert_eq!(value(&machine, "n"), "2");
+    bed.host.collect().expect("collect");
+    let found = bed.host.check_store(false).expect("checked");
+    assert!(found.complete && found.findings.is_empty(), "{:?}", found.findings);
 }

@@ -1,7 +1,7 @@
 //! What a tool answers: text for people and models, the same as data, and images.
 
 use crate::error::Error;
-use crate::output::Ran;
+use crate::output::RunOutput;
 use crate::text::{MAX_TEXT, cut};
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde::Serialize;
@@ -15,13 +15,13 @@ const IMAGE_KINDS: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/w
 pub struct Answer<T> {
     pub data: T,
     pub text: String,
-    pub images: Vec<Image>,
+    pub images: Vec<Base64Image>,
     pub failed: bool,
 }
 
 /// A picture in base64.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Image {
+pub struct Base64Image {
     pub kind: &'static str,
     pub base64: String,
 }
@@ -47,9 +47,9 @@ impl<T: Serialize> Answer<T> {
     }
 }
 
-impl Answer<Ran> {
+impl Answer<RunOutput> {
     /// An instruction that is over, as a result.
-    pub fn ran(ran: Ran, images: Vec<Image>) -> Answer<Ran> {
+    pub fn ran(ran: RunOutput, images: Vec<Base64Image>) -> Answer<RunOutput> {
         let failed = ran.error.is_some() || ran.status != "done";
         let text = ran.text();
         Answer { data: ran, text, images, failed }
@@ -72,7 +72,7 @@ pub fn failure(error: &Error) -> CallToolResult {
 }
 
 /// The pictures of an outcome, those shown on the way first, and how many did not fit.
-pub fn images(outcome: &Outcome) -> (Vec<Image>, usize) {
+pub fn images(outcome: &Outcome) -> (Vec<Base64Image>, usize) {
     let shown = outcome.shown.iter().map(|shown| &shown.data);
     let all = shown.chain(&outcome.data).filter_map(image);
     let (mut kept, mut bytes, mut left_out) = (Vec::new(), 0, 0);
@@ -90,9 +90,9 @@ pub fn images(outcome: &Outcome) -> (Vec<Image>, usize) {
     (kept, left_out)
 }
 
-fn image(data: &Data) -> Option<Image> {
+fn image(data: &Data) -> Option<Base64Image> {
     let found = IMAGE_KINDS.iter().find_map(|kind| Some((*kind, data.get(*kind)?.as_str()?)));
-    found.map(|(kind, base64)| Image { kind, base64: base64.split_whitespace().collect() })
+    found.map(|(kind, base64)| Base64Image { kind, base64: base64.split_whitespace().collect() })
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! earlier ones are asked while their call waits. A client that cannot ask is taken at its word:
 //! the tool is marked as destructive, and asking is up to it.
 
-use crate::call::Call;
-use crate::table::Reply;
+use crate::call::CallContext;
+use crate::table::ToolReply;
 use rmcp::ErrorData;
 use rmcp::model::*;
 use serde_json::json;
@@ -17,7 +17,10 @@ const KEY: &str = "confirm";
 const THOUGHT: Duration = Duration::from_secs(600);
 
 /// What to answer instead of doing it; nothing, if it may be done.
-pub async fn ask(call: &Call, question: String) -> std::result::Result<Option<Reply>, ErrorData> {
+pub async fn ask(
+    call: &CallContext,
+    question: String,
+) -> std::result::Result<Option<ToolReply>, ErrorData> {
     if !can_ask(call) {
         return Ok(None);
     }
@@ -38,7 +41,7 @@ pub async fn ask(call: &Call, question: String) -> std::result::Result<Option<Re
     Ok((!said.is_some_and(|said| is_yes(&said))).then(|| Ok(refusal())))
 }
 
-fn can_ask(call: &Call) -> bool {
+fn can_ask(call: &CallContext) -> bool {
     let can = call.context.client_capabilities().and_then(|can| can.elicitation);
     can.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
 }
@@ -54,7 +57,7 @@ fn form(message: String) -> std::result::Result<ElicitRequestParams, ErrorData> 
     Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-async fn wait(call: &Call, request: ElicitRequestParams) -> Option<ElicitResult> {
+async fn wait(call: &CallContext, request: ElicitRequestParams) -> Option<ElicitResult> {
     let asked = call.context.peer.create_elicitation_with_timeout(request, Some(THOUGHT));
     tokio::select! {
         said = asked => said.ok(),

@@ -4,22 +4,24 @@
 //! when the client gives up, interrupts it: the state is kept, and the log says what happened.
 
 use crate::answer::{Answer, failure, images};
+use crate::call_limiter::CallLimiter;
 use crate::changes::Changes;
 use crate::error::{Error, Result};
-use crate::output::Ran;
+use crate::output::RunOutput;
 use crate::sets::ToolSet;
-use crate::table::Reply;
+use crate::table::ToolReply;
 use crate::tasks;
-use crate::turns::Turns;
 use axum::http::request::Parts;
 use rmcp::model::{
     ClientCapabilities, CreateTaskResult, InputResponses, ProgressNotificationParam,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
-use stasis_api::{Chunk, Exec, Instruction, NewMachine};
+use stasis_agent::Language;
+use stasis_api::{Address, Chunk, Exec, Instruction, NewMachine, Timeout};
 use stasis_forkd::Forkd;
-use stasis_machine::{Cause, Host, Machine, Progress};
+use stasis_machine::{FollowUpdate, Host, Machine, TraceContext};
+use stasis_mcpv8::{V8, V8Settings};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -35,9 +37,12 @@ const AGAIN: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
-pub struct Call {
+pub struct CallContext {
     pub host: Arc<Host>,
     pub forkd: Forkd,
+    pub v8: V8,
+    /// Settings for mcp-v8's tools from when the connection was opened.
+    pub opened: Option<V8Settings>,
     pub account: String,
     /// Whether the caller may build templates.
     pub may_build: bool,
@@ -45,7 +50,7 @@ pub struct Call {
     pub name: String,
     pub tools: ToolSet,
     pub changes: Arc<Changes>,
-    pub turns: Turns,
+    pub limiter: CallLimiter,
     pub context: RequestContext<RoleServer>,
     /// What the client answered to questions of an earlier round, and what it was given to keep.
     pub inputs: InputResponses,
@@ -55,12 +60,19 @@ pub struct Call {
 }
 
 /// What a tool wants to be run.
-pub struct Wanted {
+pub struct InstructionRequest {
     /// A new machine, if none is named.
     pub machine: Option<String>,
+    /// The template of the new machine; the default if absent.
+    pub template: Option<String>,
     pub exec: Exec,
+    /// Code that depends on the machine's language takes the place of the code in `exec`.
+    pub write: Option<CodeWriter>,
     pub task: TaskFrom,
 }
+
+/// Writes an instruction's code in a language.
+pub type CodeWriter = Box<dyn FnOnce(&dyn Language) -> Result<String> + Send>;
 
 /// When a call becomes a task, for clients that know tasks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,16 +83,43 @@ pub enum TaskFrom {
     Patience,
 }
 
-impl Wanted {
-    pub fn new(machine: Option<String>, exec: Exec) -> Wanted {
-        Wanted { machine, exec, task: TaskFrom::Patience }
+impl InstructionRequest {
+    pub fn new(machine: Option<String>, exec: Exec) -> InstructionRequest {
+        let task = TaskFrom::Patience;
+        InstructionRequest { machine, template: None, exec, write: None, task }
+    }
+
+    /// A request whose code is written in the language of the machine that runs it.
+    pub fn written(
+        machine: Option<String>,
+        timeout: Timeout,
+        write: impl FnOnce(&dyn Language) -> Result<String> + Send + 'static,
+    ) -> InstructionRequest {
+        let request = InstructionRequest::new(machine, Exec { timeout, ..Exec::default() });
+        InstructionRequest { write: Some(Box::new(write)), ..request }
     }
 }
 
-impl Call {
-    /// A machine of the caller's. Those of others are not there.
+impl CallContext {
+    /// A machine of the caller's. Those of others are not there. `machine@seq` is the machine too,
+    /// as long as that is the state it is in.
     pub fn machine(&self, name: &str) -> Result<Arc<Machine>> {
-        Ok(self.host.machine_of(&self.account, name)?)
+        let (machine, seq) = self.state(name)?;
+        match seq {
+            Some(seq) if !machine.is_at(seq) => Err(Error::Invalid(format!(
+                "{name} is an earlier state: name only the machine for its current state, or \
+                 call undo or branch_machine with {name} first"
+            ))),
+            _ => Ok(machine),
+        }
+    }
+
+    /// A machine of the caller's, and the state that `machine@seq` names.
+    pub fn state(&self, name: &str) -> Result<(Arc<Machine>, Option<u64>)> {
+        let address = name.parse::<Address>().ok();
+        let seq = address.as_ref().and_then(|address| address.seq);
+        let own = address.as_ref().map_or(name, |address| address.machine.as_str());
+        Ok((self.host.machine_of(&self.account, own)?, seq))
     }
 
     /// The caller's machines, newest first.
@@ -89,34 +128,40 @@ impl Call {
         all.filter(|machine| machine.account() == self.account)
     }
 
-    /// The machine named, or a new one.
-    pub fn machine_or_new(&self, name: Option<&str>) -> Result<Arc<Machine>> {
+    /// The machine named, or a new one of the template.
+    fn machine_or_new(&self, name: Option<&str>, template: Option<String>) -> Result<Arc<Machine>> {
         match name {
             Some(name) => self.machine(name),
-            None => Ok(self.host.create(&self.account, NewMachine::default())?),
+            None => self.new_machine(template),
         }
     }
 
-    /// Does what blocks when it is the caller's turn, on a thread where that hurts nobody.
+    /// A new machine; of the default template, if none is named.
+    pub fn new_machine(&self, template: Option<String>) -> Result<Arc<Machine>> {
+        let new = NewMachine { template, ..NewMachine::default() };
+        Ok(self.host.create(&self.account, new)?)
+    }
+
+    /// Runs blocking work on a thread for that, once the caller has a permit.
     pub async fn block<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Call) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&CallContext) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let turn = self.turns.take(&self.account).await?;
+        let turn = self.limiter.take(&self.account).await?;
         let call = self.clone();
         let job = move || {
-            let done = Cause::of(call.cause(), || work(&call));
+            let done = TraceContext::of(call.cause(), || work(&call));
             drop(turn);
             done
         };
-        let done = tokio::task::spawn_blocking(job).await;
+        let done = stasis_machine::block(job).await;
         done.map_err(|error| Error::Unfinished(error.to_string()))?
     }
 
     /// What instructions of this call come from: what the call says itself, or else the request
     /// it came with.
-    fn cause(&self) -> Option<Cause> {
-        let said = self.context.meta.get_traceparent().and_then(Cause::new);
+    fn cause(&self) -> Option<TraceContext> {
+        let said = self.context.meta.get_traceparent().and_then(TraceContext::new);
         said.or_else(|| self.context.extensions.get::<Parts>()?.extensions.get().cloned())
     }
 
@@ -135,7 +180,7 @@ impl Call {
     }
 
     /// Runs code for a tool, to its end or until it goes on as a task.
-    pub async fn start(&self, tool: &'static str, wanted: Wanted) -> Reply {
+    pub async fn start(&self, tool: &'static str, wanted: InstructionRequest) -> ToolReply {
         let tasks = self.as_task || self.knows_tasks();
         let at_once = self.as_task || wanted.task == TaskFrom::Start;
         if at_once && !tasks {
@@ -151,8 +196,10 @@ impl Call {
         let ended = match self.follow(&machine, seq, until).await {
             Ok(Some((end, chunks))) if !at_once => ran(&machine, &end, &chunks),
             Ok(_) => {
-                let task = tasks::open(tool, &machine, seq).map_err(|error| tasks::broken(&error));
-                return Ok(CreateTaskResult::new(task?).into());
+                let tool = tool.to_owned();
+                let task = self.block(move |_| tasks::open(&tool, &machine, seq)).await;
+                let task = task.map_err(|error| tasks::broken(&error))?;
+                return Ok(CreateTaskResult::new(task).into());
             }
             Err(error) => return Ok(failure(&error).into()),
         };
@@ -160,10 +207,14 @@ impl Call {
     }
 
     /// Accepts an instruction.
-    pub async fn submit(&self, wanted: Wanted) -> Result<(Arc<Machine>, u64)> {
+    pub async fn submit(&self, wanted: InstructionRequest) -> Result<(Arc<Machine>, u64)> {
         self.block(move |call| {
-            let machine = call.machine_or_new(wanted.machine.as_deref())?;
-            let seq = machine.submit(wanted.exec)?;
+            let machine = call.machine_or_new(wanted.machine.as_deref(), wanted.template)?;
+            let mut exec = wanted.exec;
+            if let Some(write) = wanted.write {
+                exec.code = write(machine.language())?;
+            }
+            let seq = machine.submit(exec)?;
             Ok((machine, seq))
         })
         .await
@@ -172,7 +223,7 @@ impl Call {
     /// Starts an instruction and follows it to its end, which comes soon if the caller gives up.
     pub async fn run_to_end(
         &self,
-        start: impl FnOnce(&Call) -> Result<(Arc<Machine>, u64)> + Send + 'static,
+        start: impl FnOnce(&CallContext) -> Result<(Arc<Machine>, u64)> + Send + 'static,
     ) -> Result<Instruction> {
         let (machine, seq) = self.block(start).await?;
         let end = self.follow(&machine, seq, None).await?;
@@ -190,20 +241,20 @@ impl Call {
         loop {
             let (own, from) = (machine.clone(), chunks.len() as u64);
             match self.block(move |_| Ok(own.follow(seq, from)?)).await? {
-                Progress::Over(end) => return Ok(Some((*end, chunks))),
-                Progress::Chunks(new) => {
+                FollowUpdate::Over(end) => return Ok(Some((*end, chunks))),
+                FollowUpdate::Chunks(new) => {
                     self.report(chunks.len() + new.len(), &new).await;
                     chunks.extend(new);
                 }
-                Progress::Wait(change) if self.context.ct.is_cancelled() => {
+                FollowUpdate::Wait(change) if self.context.ct.is_cancelled() => {
                     let own = machine.clone();
                     self.block(move |_| Ok(own.stop(seq)?)).await?;
                     let _ = tokio::time::timeout(AGAIN, change).await;
                 }
-                Progress::Wait(_) if until.is_some_and(|until| until <= Instant::now()) => {
+                FollowUpdate::Wait(_) if until.is_some_and(|until| until <= Instant::now()) => {
                     return Ok(None);
                 }
-                Progress::Wait(change) => tokio::select! {
+                FollowUpdate::Wait(change) => tokio::select! {
                     () = change => {}
                     () = self.context.ct.cancelled() => {}
                     () = sleep_until(until) => {}
@@ -237,9 +288,9 @@ async fn sleep_until(until: Option<Instant>) {
 }
 
 /// An instruction that is over, with the pictures it made.
-pub fn ran(machine: &Arc<Machine>, end: &Instruction, chunks: &[Chunk]) -> Answer<Ran> {
+pub fn ran(machine: &Arc<Machine>, end: &Instruction, chunks: &[Chunk]) -> Answer<RunOutput> {
     let outcome = end.outcome.clone().unwrap_or_default();
     let (images, left_out) = images(&outcome);
     let name = machine.name();
-    Answer::ran(Ran::new(name.as_str(), end, chunks, (images.len(), left_out)), images)
+    Answer::ran(RunOutput::new(name.as_str(), end, chunks, (images.len(), left_out)), images)
 }

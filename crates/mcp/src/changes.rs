@@ -1,18 +1,19 @@
 //! What changed on the host, for clients that want to be told: machines that came, went or did
-//! something. One task follows the host's events while somebody listens, and none does otherwise.
+//! something. One task follows the host's events while there are listeners.
 //!
 //!   events of the host ──► one change per machine and moment ──► listeners
 
+use parking_lot::Mutex;
 use stasis_api::{EventKind, Name};
-use stasis_machine::{Everywhere, Host};
+use stasis_machine::{AllEvents, Host};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
 /// Between two looks, so that machines in a hurry are told of once and not a thousand times.
 const BREATH: Duration = Duration::from_millis(100);
-/// How often is looked whether anybody still listens, when nothing happens.
+/// How often it checks for listeners while nothing happens.
 const SELDOM: Duration = Duration::from_secs(5);
 /// Events of one look.
 const MOST: usize = 10_000;
@@ -20,7 +21,7 @@ const MOST: usize = 10_000;
 const BACKLOG: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Change {
+pub enum ResourceChange {
     /// Machines of an account came or went.
     List(String),
     /// Something happened on a machine.
@@ -37,7 +38,7 @@ pub enum Change {
 
 pub struct Changes {
     host: Weak<Host>,
-    sender: broadcast::Sender<Change>,
+    sender: broadcast::Sender<ResourceChange>,
     watched: Mutex<bool>,
 }
 
@@ -48,9 +49,9 @@ impl Changes {
     }
 
     /// All changes from now on.
-    pub fn listen(self: &Arc<Self>) -> broadcast::Receiver<Change> {
+    pub fn listen(self: &Arc<Self>) -> broadcast::Receiver<ResourceChange> {
         let receiver = self.sender.subscribe();
-        let mut watched = self.watched.lock().unwrap_or_else(|poison| poison.into_inner());
+        let mut watched = self.watched.lock();
         if !std::mem::replace(&mut *watched, true) {
             let after = self.host.upgrade().map_or(0, |host| host.last_event());
             tokio::spawn(self.clone().watch(after));
@@ -58,15 +59,15 @@ impl Changes {
         receiver
     }
 
-    pub fn tell(&self, change: Change) {
-        // nobody may listen
+    pub fn tell(&self, change: ResourceChange) {
+        // there may be no listener
         let _ = self.sender.send(change);
     }
 
     async fn watch(self: Arc<Self>, mut after: u64) {
         while !self.is_done() {
             let Some(host) = self.host.upgrade() else { continue };
-            // before the look: what happens after it is heard of
+            // before the look, so that events after it wake this task
             let next = host.next_event();
             let news = host.happened_after(after, MOST);
             drop(host);
@@ -80,36 +81,36 @@ impl Changes {
         }
     }
 
-    /// Whether nobody listens any more; then the next one starts anew.
+    /// Whether there are no listeners left. The next one starts a new task.
     fn is_done(&self) -> bool {
-        let mut watched = self.watched.lock().unwrap_or_else(|poison| poison.into_inner());
+        let mut watched = self.watched.lock();
         *watched = self.sender.receiver_count() > 0 && self.host.strong_count() > 0;
         !*watched
     }
 }
 
-/// A receiver from before a client was told that it is listened for it: what the client does the
-/// moment it hears that must not be missed.
+/// A receiver made before the client's subscription is confirmed, so that changes right after the
+/// confirmation are not missed.
 #[derive(Clone, Default)]
-pub struct Early(Arc<Mutex<Option<broadcast::Receiver<Change>>>>);
+pub struct EarlyReceiver(Arc<Mutex<Option<broadcast::Receiver<ResourceChange>>>>);
 
-impl Early {
-    pub fn hear(&self, changes: &Arc<Changes>) {
-        *self.0.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(changes.listen());
+impl EarlyReceiver {
+    pub fn listen(&self, changes: &Arc<Changes>) {
+        *self.0.lock() = Some(changes.listen());
     }
 
-    pub fn take(&self) -> Option<broadcast::Receiver<Change>> {
-        self.0.lock().unwrap_or_else(|poison| poison.into_inner()).take()
+    pub fn take(&self) -> Option<broadcast::Receiver<ResourceChange>> {
+        self.0.lock().take()
     }
 }
 
 /// Each change once. Lists come first: a machine that is new is in them.
-fn changes(news: Everywhere) -> BTreeSet<Change> {
+fn changes(news: AllEvents) -> BTreeSet<ResourceChange> {
     let one = |(account, name, kind): (String, Name, EventKind)| match kind {
-        EventKind::MachineCreated | EventKind::MachineRemoved => Change::List(account),
-        _ => Change::Machine { account, name },
+        EventKind::MachineCreated | EventKind::MachineRemoved => ResourceChange::List(account),
+        _ => ResourceChange::Machine { account, name },
     };
-    let missed = news.missed.then_some(Change::Anything);
+    let missed = news.missed.then_some(ResourceChange::Anything);
     news.happened.into_iter().map(one).chain(missed).collect()
 }
 
@@ -129,11 +130,12 @@ mod tests {
             happened("y", "gone", EventKind::MachineRemoved),
             happened("x", "younger", EventKind::MachineCreated),
         ];
-        let told = changes(Everywhere { happened, after: 5, missed: false });
-        let machine = Change::Machine { account: "x".into(), name: "a".parse().expect("a name") };
-        let want = [Change::List("x".into()), Change::List("y".into()), machine];
+        let told = changes(AllEvents { happened, after: 5, missed: false });
+        let machine =
+            ResourceChange::Machine { account: "x".into(), name: "a".parse().expect("a name") };
+        let want = [ResourceChange::List("x".into()), ResourceChange::List("y".into()), machine];
         assert_eq!(told.into_iter().collect::<Vec<_>>(), want);
-        let told = changes(Everywhere { happened: Vec::new(), after: 9, missed: true });
-        assert_eq!(told, BTreeSet::from([Change::Anything]));
+        let told = changes(AllEvents { happened: Vec::new(), after: 9, missed: true });
+        assert_eq!(told, BTreeSet::from([ResourceChange::Anything]));
     }
 }

@@ -1,9 +1,9 @@
 //! Suggestions for what is being typed: names of machines in addresses of resources.
 
-use crate::call::Call;
+use crate::call::CallContext;
 use rmcp::model::{CompleteRequestParams, CompleteResult, CompletionInfo, Reference};
 
-pub fn complete(call: &Call, request: &CompleteRequestParams) -> CompleteResult {
+pub fn complete(call: &CallContext, request: &CompleteRequestParams) -> CompleteResult {
     let of_machines = matches!(&request.r#ref, Reference::Resource(own)
         if own.uri.starts_with("stasis://machine/"));
     if !of_machines || request.argument.name != "name" {

@@ -16,11 +16,11 @@ pub enum Error {
     #[error("{0}")]
     Busy(String),
     /// A thread that worked for a call ended without an answer.
-    #[error("the call was not finished: {0}")]
+    #[error("the call did not finish: {0}")]
     Unfinished(String),
     #[error("{doing}: {source}")]
     Io { doing: String, source: std::io::Error },
-    #[error("the client's first message was not understood: {0}")]
+    #[error("cannot parse the client's first message: {0}")]
     Handshake(String),
 }
 
@@ -31,14 +31,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Error::Machine(error) => error.code(),
-            Error::Forkd(error) => match error.status {
-                400 => "forkd.invalid",
-                403 => "token.scope",
-                404 => "forkd.not_found",
-                409 => "forkd.conflict",
-                503 => "forkd.busy",
-                _ => "forkd.failed",
-            },
+            Error::Forkd(error) => error.code(),
             Error::Invalid(_) => "request.invalid",
             Error::Busy(_) => "service.overloaded",
             Error::Unfinished(_) => "mcp.unfinished",
@@ -51,25 +44,20 @@ impl Error {
     pub fn hint(&self) -> String {
         use stasis_machine::Error as Machine;
         match self {
-            Error::Machine(Machine::NoMachine(_)) => "list_machines shows those there are",
-            Error::Machine(Machine::NoTemplate(_)) => "list_templates shows those there are",
+            Error::Machine(Machine::NoMachine(_)) => "list_machines lists the machines",
+            Error::Machine(Machine::NoTemplate(_)) => "list_templates lists the templates",
             Error::Machine(Machine::NoInstruction { .. } | Machine::NoCheckpoint { .. }) => {
                 "show_history shows which instructions have a checkpoint"
             }
             Error::Machine(Machine::Invalid(_)) | Error::Invalid(_) => {
-                "the tool's description says what it takes"
+                "see the tool's description for its arguments"
             }
             Error::Machine(error) => return error.hint(),
-            Error::Forkd(error) => match error.status {
-                400 => "the tool's description says what it takes",
-                403 => "ask whoever runs the service for a token that may",
-                404 => "list what there is",
-                _ => "call it again; if it stays so, the log of the service says more",
-            },
-            Error::Busy(_) => "call it again in a moment; nothing was begun",
-            Error::Unfinished(_) => "look whether it was done before calling it again",
-            Error::Io { .. } => "call it again; if it stays so, the log of the service says more",
-            Error::Handshake(_) => "begin with `initialize`",
+            Error::Forkd(error) => error.hint(),
+            Error::Busy(_) => "call it again in a moment; nothing was started",
+            Error::Unfinished(_) => "check whether it took effect before you call it again",
+            Error::Io { .. } => "call it again; if it fails again, see the service's log",
+            Error::Handshake(_) => "start with `initialize`",
         }
         .into()
     }

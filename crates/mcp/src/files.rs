@@ -1,13 +1,14 @@
 //! Files of machines, as tools and as resources: read in pieces that an agent can take, written
 //! whole, listed by page. What is read here never runs anything in the machine.
 
-use crate::answer::{Answer, Image};
-use crate::call::Call;
+use crate::answer::{Answer, Base64Image};
+use crate::call::CallContext;
 use crate::error::{Error, Result};
 use crate::output::{self, word};
-use crate::table::{Effect, Entry, Face};
+use crate::table::{Effect, ToolDescription, ToolEntry};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_machine::Machine;
@@ -28,12 +29,14 @@ const PAGE: u64 = 200;
 #[serde(deny_unknown_fields)]
 pub struct ReadFile {
     /// The machine's name.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
     pub machine: String,
-    /// The file's path; one that does not begin with `/` is below the machine's home.
+    /// The file's path, absolute or relative to the machine's home.
+    #[serde(alias = "file", alias = "file_path", alias = "filename")]
     pub path: String,
-    /// The byte to begin with; 0 if absent.
+    /// The first byte to read; 0 if absent.
     pub from: Option<u64>,
-    /// At most so many bytes.
+    /// Maximum number of bytes.
     pub limit: Option<u64>,
 }
 
@@ -41,10 +44,13 @@ pub struct ReadFile {
 #[serde(deny_unknown_fields)]
 pub struct WriteFile {
     /// The machine's name.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
     pub machine: String,
-    /// The file's path. Directories on the way are made; a file that is there is replaced.
+    /// The file's path. Missing directories are created; an existing file is replaced.
+    #[serde(alias = "file", alias = "file_path", alias = "filename")]
     pub path: String,
-    /// What to write: text, or base64 if `encoding` says so.
+    /// The content: text, or base64 with that `encoding`.
+    #[serde(alias = "contents", alias = "text")]
     pub content: String,
     #[serde(default)]
     pub encoding: Encoding,
@@ -60,18 +66,21 @@ pub enum Encoding {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ListFiles {
+pub struct ListFilesInput {
     /// The machine's name.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
     pub machine: String,
     /// The directory; the machine's home if absent.
+    #[serde(alias = "file", alias = "file_path", alias = "filename")]
     pub path: Option<String>,
-    /// The `next` of an earlier answer, to go on from there.
+    /// The `next` of an earlier answer, to continue the list.
     pub cursor: Option<String>,
 }
 
 /// A file.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Info {
+#[schemars(rename = "Info")]
+pub struct FileOutput {
     pub path: String,
     /// `file`, `directory`, `symlink` or `other`.
     pub kind: String,
@@ -79,63 +88,66 @@ pub struct Info {
     pub modified_at: String,
 }
 
-impl From<stasis_api::FileInfo> for Info {
-    fn from(file: stasis_api::FileInfo) -> Info {
+impl From<stasis_api::FileInfo> for FileOutput {
+    fn from(file: stasis_api::FileInfo) -> FileOutput {
         let modified_at = file.modified_at.to_string();
-        Info { path: file.path, kind: word(&file.kind), size: file.size, modified_at }
+        FileOutput { path: file.path, kind: word(&file.kind), size: file.size, modified_at }
     }
 }
 
-/// A piece of a file.
+/// A part of a file.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Piece {
+pub struct ReadOutput {
     pub machine: String,
-    /// `machine@seq` of the state it has on disk; what was written since is in what was read.
+    /// `machine@seq` of its last state on disk; the content may be newer.
     pub address: Option<String>,
-    pub file: Info,
+    pub file: FileOutput,
     pub encoding: Encoding,
     pub content: String,
-    /// The byte to go on from; absent at the end.
+    /// The next byte to read; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
-    /// Where the file can be read as a resource.
+    /// Entries of a directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<Vec<FileOutput>>,
+    /// The file's URI as a resource.
     pub uri: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Written {
+pub struct WriteOutput {
     pub machine: String,
     pub address: Option<String>,
-    pub file: Info,
+    pub file: FileOutput,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Files {
+pub struct FilesOutput {
     pub machine: String,
     pub address: Option<String>,
     pub path: String,
-    pub files: Vec<Info>,
-    /// What to give as `cursor` for the rest; absent at the end.
+    pub files: Vec<FileOutput>,
+    /// The `cursor` of the next page; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-pub fn tools() -> Vec<Entry> {
-    let face = |name, title, effect, about| Face { name, title, about, effect };
+pub fn tools() -> Vec<ToolEntry> {
+    let face = |name, title, effect, about| ToolDescription { name, title, about, effect };
     vec![
         face(
             "read_file",
             "Read a file",
             Effect::Reads,
-            "Reads a file of a machine, or a piece of it. Text comes as text, pictures as images, \
-             other bytes as base64.",
+            "Reads a file of a machine, or a part of it: text, images, other bytes as base64. \
+             Lists a directory.",
         )
         .does(read),
         face(
             "write_file",
             "Write a file",
             Effect::Sets,
-            "Writes a file into a machine, in place of one that is there.",
+            "Writes a file to a machine and replaces an existing one.",
         )
         .does(write),
         face("list_files", "List files", Effect::Reads, "Lists a directory of a machine.")
@@ -145,21 +157,17 @@ pub fn tools() -> Vec<Entry> {
 
 /// A machine's name, and `machine@seq` of what is on disk.
 fn now(machine: &Arc<Machine>) -> (String, Option<String>) {
-    let now = output::Machine::from(machine.describe());
+    let now = output::MachineOutput::from(machine.describe());
     (now.name, now.address)
 }
 
+/// What does not stand for itself in an address: all but letters, digits and these.
+const ESCAPED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// Where a file can be read.
 pub fn uri(machine: &str, path: &str) -> String {
-    let mut uri = format!("stasis://machine/{machine}/file");
-    for byte in path.bytes() {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' | b'~' => uri.push(byte as char),
-            byte if byte.is_ascii_alphanumeric() => uri.push(byte as char),
-            byte => uri += &format!("%{byte:02X}"),
-        }
-    }
-    uri
+    format!("stasis://machine/{machine}/file{}", utf8_percent_encode(path, ESCAPED))
 }
 
 /// Reads at most so many bytes from an open file.
@@ -184,9 +192,14 @@ pub fn picture(path: &str) -> Option<&'static str> {
     }
 }
 
-fn read(call: &Call, input: ReadFile) -> Result<Answer<Piece>> {
+fn read(call: &CallContext, input: ReadFile) -> Result<Answer<ReadOutput>> {
     let machine = call.machine(&input.machine)?;
-    let (info, file) = machine.read_file(&input.path)?;
+    let (info, file) = match machine.read_file(&input.path) {
+        Err(error) if error.code() == "file.not_a_file" => {
+            return read_directory(&machine, &input.path);
+        }
+        other => other?,
+    };
     let (size, from) = (info.size, input.from.unwrap_or(0));
     let whole = input.from.is_none() && input.limit.is_none();
     let kind = picture(&info.path).filter(|_| whole && size <= MAX_PICTURE);
@@ -195,11 +208,20 @@ fn read(call: &Call, input: ReadFile) -> Result<Answer<Piece>> {
     let (name, address) = now(&machine);
     let uri = uri(&name, &info.path);
     if let Some(kind) = kind {
-        let image = Image { kind, base64: BASE64_STANDARD.encode(&read) };
-        let text = format!("{} is a picture of {size} bytes.", info.path);
+        let image = Base64Image { kind, base64: BASE64_STANDARD.encode(&read) };
+        let text = format!("{} is an image of {size} bytes.", info.path);
         let (encoding, content) = (Encoding::Text, String::new());
         let file = info.into();
-        let data = Piece { machine: name, address, file, encoding, content, next: None, uri };
+        let data = ReadOutput {
+            machine: name,
+            address,
+            file,
+            encoding,
+            content,
+            next: None,
+            files: None,
+            uri,
+        };
         return Ok(Answer { images: vec![image], ..Answer::new(data, text) });
     }
     let (encoding, content) = text_or_base64(&mut read, from, size);
@@ -210,7 +232,35 @@ fn read(call: &Call, input: ReadFile) -> Result<Answer<Piece>> {
         text += &format!("\n[{} of {size} bytes; the next byte is {next}; {uri}]", read.len());
     }
     let file = info.into();
-    Ok(Answer::new(Piece { machine: name, address, file, encoding, content, next, uri }, text))
+    let data =
+        ReadOutput { machine: name, address, file, encoding, content, next, files: None, uri };
+    Ok(Answer::new(data, text))
+}
+
+/// The entries of a directory, in place of the contents of a file.
+fn read_directory(machine: &Arc<Machine>, path: &str) -> Result<Answer<ReadOutput>> {
+    let info = machine.file(path)?;
+    let found = machine.list_files(path, None, Some(PAGE))?;
+    let files: Vec<FileOutput> = found.files.into_iter().map(FileOutput::from).collect();
+    let more = found.next.map(|_| format!("[more than {PAGE}: `ls` with run_shell shows all]"));
+    let text = lines(&found.path, &files, more);
+    let (machine, address) = now(machine);
+    let uri = uri(&machine, &found.path);
+    let (encoding, content) = (Encoding::Text, String::new());
+    let (file, files) = (info.into(), Some(files));
+    let data = ReadOutput { machine, address, file, encoding, content, next: None, files, uri };
+    Ok(Answer::new(data, text))
+}
+
+/// A directory for reading.
+fn lines(path: &str, files: &[FileOutput], more: Option<String>) -> String {
+    let line = |file: &FileOutput| format!("{:>10} {:9} {}", file.size, file.kind, file.path);
+    let mut lines: Vec<_> = files.iter().map(line).collect();
+    if lines.is_empty() {
+        lines.push(format!("{path} is empty."));
+    }
+    lines.extend(more);
+    crate::text::cut(&lines.join("\n"), crate::text::MAX_TEXT, "the structured result")
 }
 
 /// Bytes as text, if they are. The piece ends between two characters.
@@ -227,7 +277,7 @@ fn text_or_base64(read: &mut Vec<u8>, from: u64, size: u64) -> (Encoding, String
     }
 }
 
-fn write(call: &Call, input: WriteFile) -> Result<Answer<Written>> {
+fn write(call: &CallContext, input: WriteFile) -> Result<Answer<WriteOutput>> {
     let machine = call.machine(&input.machine)?;
     let content = match input.encoding {
         Encoding::Text => input.content.into_bytes(),
@@ -237,26 +287,21 @@ fn write(call: &Call, input: WriteFile) -> Result<Answer<Written>> {
     };
     let mut upload = machine.put_file(&input.path, None)?;
     upload.write(&content)?;
-    let file: Info = upload.finish(None)?.into();
+    let file: FileOutput = upload.finish(None)?.into();
     let (name, address) = now(&machine);
-    let text = format!("{} has {} bytes now.", file.path, file.size);
-    Ok(Answer::new(Written { machine: name, address, file }, text))
+    let text = format!("Wrote {} bytes to {}.", file.size, file.path);
+    Ok(Answer::new(WriteOutput { machine: name, address, file }, text))
 }
 
-fn list(call: &Call, input: ListFiles) -> Result<Answer<Files>> {
+fn list(call: &CallContext, input: ListFilesInput) -> Result<Answer<FilesOutput>> {
     let machine = call.machine(&input.machine)?;
     let path = input.path.as_deref().unwrap_or(".");
     let found = machine.list_files(path, input.cursor.as_deref(), Some(PAGE))?;
-    let files: Vec<Info> = found.files.into_iter().map(Info::from).collect();
-    let line = |file: &Info| format!("{:>10} {:9} {}", file.size, file.kind, file.path);
-    let mut lines: Vec<_> = files.iter().map(line).collect();
-    if lines.is_empty() {
-        lines.push(format!("{} is empty.", found.path));
-    }
-    lines.extend(found.next.as_ref().map(|next| format!("[more after {next}]")));
-    let text = crate::text::cut(&lines.join("\n"), crate::text::MAX_TEXT, "the structured result");
+    let files: Vec<FileOutput> = found.files.into_iter().map(FileOutput::from).collect();
+    let more = found.next.as_ref().map(|next| format!("[more after {next}]"));
+    let text = lines(&found.path, &files, more);
     let (name, address) = now(&machine);
-    let data = Files { machine: name, address, path: found.path, files, next: found.next };
+    let data = FilesOutput { machine: name, address, path: found.path, files, next: found.next };
     Ok(Answer::new(data, text))
 }
 

@@ -12,7 +12,7 @@ mod talk;
 pub use jobs::{TASKS, has_task};
 pub use readable::{prompt, prompts, read, resources, templates};
 
-use crate::table::Entry;
+use crate::table::ToolEntry;
 use rmcp::model::{
     CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams, InputRequest, JsonObject,
     Tool,
@@ -24,7 +24,7 @@ use std::sync::LazyLock;
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAA\
                    AElFTkSuQmCC";
 
-pub static TOOLS: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+pub static TOOLS: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| {
     let groups = [plain::tools(), talk::tools(), rounds::tools(), jobs::tools()];
     groups.into_iter().flatten().collect()
 });

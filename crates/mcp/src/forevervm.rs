@@ -4,29 +4,29 @@
 //! unknown REPL is an answer at once.
 
 use crate::answer::Answer;
-use crate::call::{Call, Wanted};
+use crate::call::{CallContext, InstructionRequest};
 use crate::error::Result;
-use crate::input::{ForeverRun, Nothing};
-use crate::output::{ForeverRan, ForeverRepl, Ran};
-use crate::table::{Effect, Entry, Face};
+use crate::input::{ForeverRun, NoArguments};
+use crate::output::{ForeverRan, ForeverRepl, RunOutput};
+use crate::table::{Effect, ToolDescription, ToolEntry};
 use rmcp::ErrorData;
 use rmcp::model::JsonObject;
 use stasis_api::Exec;
 use std::sync::LazyLock;
 
-pub static TOOLS: LazyLock<Vec<Entry>> = LazyLock::new(|| {
-    let create = Face {
+pub static TOOLS: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| {
+    let create = ToolDescription {
         name: "create-python-repl",
         title: "Create a Python REPL",
-        about: "Makes a Python REPL that keeps its state for good. Returns its id, which \
-                run-python-in-repl takes.",
+        about: "Creates a Python REPL that keeps its state. Returns its id for \
+                run-python-in-repl.",
         effect: Effect::Adds,
     };
-    let run = Face {
+    let run = ToolDescription {
         name: "run-python-in-repl",
         title: "Run Python in a REPL",
-        about: "Runs Python code in the REPL with the given id, which create-python-repl returned. \
-                Variables, imports and files of earlier calls are there.",
+        about: "Runs Python code in the REPL with the id that create-python-repl returned. \
+                Variables, imports and files of earlier calls persist.",
         effect: Effect::Adds,
     };
     vec![create.does(create_repl), run.runs(run_in_repl, in_their_words)]
@@ -42,17 +42,17 @@ pub fn check(name: &str, arguments: &JsonObject) -> std::result::Result<(), Erro
     parsed.map(drop).map_err(words)
 }
 
-fn create_repl(call: &Call, _: Nothing) -> Result<Answer<ForeverRepl>> {
-    let repl_id = call.machine_or_new(None)?.name().to_string();
+fn create_repl(call: &CallContext, _: NoArguments) -> Result<Answer<ForeverRepl>> {
+    let repl_id = call.new_machine(None)?.name().to_string();
     Ok(Answer::new(ForeverRepl { repl_id: repl_id.clone() }, repl_id))
 }
 
-fn run_in_repl(input: ForeverRun) -> Result<Wanted> {
+fn run_in_repl(input: ForeverRun) -> Result<InstructionRequest> {
     let exec = Exec { code: input.python_code, ..Exec::default() };
-    Ok(Wanted::new(Some(input.repl_id), exec))
+    Ok(InstructionRequest::new(Some(input.repl_id), exec))
 }
 
-fn in_their_words(answer: Answer<Ran>) -> Answer<ForeverRan> {
+fn in_their_words(answer: Answer<RunOutput>) -> Answer<ForeverRan> {
     let ran = answer.data;
     let parts = [ran.stdout, ran.stderr];
     let output: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();

@@ -5,12 +5,12 @@
 //! Each account has its own sessions, so that a session's id is worth nothing to another. A Host
 //! or an Origin that is not on the lists is refused: a web page must not reach a local service.
 
-use crate::changes::{Changes, Early};
+use crate::call_limiter::CallLimiter;
+use crate::changes::{Changes, EarlyReceiver};
 use crate::server::Server;
 use crate::sessions::Sessions;
 use crate::sets::ToolSet;
-use crate::turns::Turns;
-use crate::words::Words;
+use crate::words::ToolTexts;
 use crate::{legacy, sse};
 use axum::Router;
 use axum::body::Body;
@@ -18,29 +18,31 @@ use axum::extract::State;
 use axum::http::{Extensions, HeaderMap, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::Value;
 use stasis_forkd::Forkd;
 use stasis_machine::Host;
+use stasis_mcpv8::V8;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The header that names a set of tools.
 const TOOLS: &str = "x-stasis-tools";
 
-/// Whose request it is: put into the request's extensions by whoever checked its token.
+/// The caller of a request. The service that checked the token puts it into the extensions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Account {
+pub struct McpCaller {
     pub name: String,
     /// Whether this token may build templates. One that may not has sessions of its own.
     pub may_build: bool,
 }
 
-impl Default for Account {
-    fn default() -> Account {
-        Account { name: "root".to_owned(), may_build: true }
+impl Default for McpCaller {
+    fn default() -> McpCaller {
+        McpCaller { name: "root".to_owned(), may_build: true }
     }
 }
 
@@ -57,13 +59,13 @@ pub struct McpOptions {
     /// Bytes of one request.
     pub max_body: usize,
     /// Whose requests those are that come without an account; refused, if absent.
-    pub anonymous: Option<Account>,
+    pub anonymous: Option<McpCaller>,
     /// Serves what the protocol's conformance suite calls, beside our tools: for tests only.
     pub conformance: bool,
     /// Instructions and descriptions in place of ours.
-    pub words: Arc<Words>,
+    pub words: Arc<ToolTexts>,
     /// How work that blocks is shared between accounts.
-    pub turns: Turns,
+    pub limiter: CallLimiter,
 }
 
 impl Default for McpOptions {
@@ -74,31 +76,32 @@ impl Default for McpOptions {
             max_sessions: 1000,
             session_idle: Duration::from_secs(3600),
             max_body: 20 << 20,
-            anonymous: Some(Account::default()),
+            anonymous: Some(McpCaller::default()),
             conformance: false,
             words: Arc::default(),
-            turns: Turns::default(),
+            limiter: CallLimiter::default(),
         }
     }
 }
 
 impl McpOptions {
     /// Whose request it is, if that is known.
-    pub fn account(&self, extensions: &Extensions) -> Option<Account> {
-        extensions.get::<Account>().cloned().or_else(|| self.anonymous.clone())
+    pub fn account(&self, extensions: &Extensions) -> Option<McpCaller> {
+        extensions.get::<McpCaller>().cloned().or_else(|| self.anonymous.clone())
     }
 }
 
 type Service = StreamableHttpService<Server, Sessions>;
 
 /// Where MCP is served, and what all of it shares.
-pub struct Mounts {
+pub struct McpRoutes {
     host: Arc<Host>,
     forkd: Forkd,
+    v8: V8,
     options: McpOptions,
     changes: Arc<Changes>,
-    accounts: Mutex<HashMap<(ToolSet, Account), Owned>>,
-    pub posts: Arc<sse::Posts>,
+    accounts: Mutex<HashMap<(ToolSet, McpCaller), Owned>>,
+    pub posts: Arc<sse::SseSenders>,
 }
 
 /// What one account has of a tool set.
@@ -108,12 +111,13 @@ struct Owned {
     sessions: Arc<Sessions>,
 }
 
-/// All tool sets and transports. The account of a request is the `Account` among its extensions,
+/// All tool sets and transports. The account of a request is the `McpCaller` among its extensions,
 /// or `root`.
-pub fn router(host: Arc<Host>, forkd: Forkd, options: McpOptions) -> Router {
+pub fn router(host: Arc<Host>, surfaces: (Forkd, V8), options: McpOptions) -> Router {
+    let (forkd, v8) = surfaces;
     let changes = Changes::new(&host);
     let (accounts, posts) = (Mutex::default(), Arc::default());
-    let mounts = Arc::new(Mounts { host, forkd, options, changes, accounts, posts });
+    let mounts = Arc::new(McpRoutes { host, forkd, v8, options, changes, accounts, posts });
     let at = |tools: Option<ToolSet>| {
         any(move |State(mounts), request| handle(mounts, tools, request)).with_state(mounts.clone())
     };
@@ -125,7 +129,7 @@ pub fn router(host: Arc<Host>, forkd: Forkd, options: McpOptions) -> Router {
 }
 
 async fn handle(
-    mounts: Arc<Mounts>,
+    mounts: Arc<McpRoutes>,
     tools: Option<ToolSet>,
     mut request: Request<Body>,
 ) -> Response {
@@ -201,7 +205,7 @@ fn opens_session(request: &Request<Body>) -> bool {
     request.method() == Method::POST && header("mcp-session-id").is_none() && !stateless
 }
 
-impl Mounts {
+impl McpRoutes {
     /// The tools a path or a header names; ours, if neither does.
     pub fn choose(
         &self,
@@ -237,23 +241,24 @@ impl Mounts {
         &self.options
     }
 
-    pub fn server(&self, tools: ToolSet, account: &Account) -> Server {
+    pub fn server(&self, tools: ToolSet, account: &McpCaller) -> Server {
         Server {
             host: self.host.clone(),
             forkd: self.forkd.clone(),
+            v8: self.v8.clone(),
             account: account.clone(),
             tools,
             changes: self.changes.clone(),
             words: self.options.words.clone(),
-            turns: self.options.turns.clone(),
+            limiter: self.options.limiter.clone(),
             notebook: Arc::default(),
             notes: None,
-            early: Early::default(),
+            early: EarlyReceiver::default(),
         }
     }
 
-    fn owned(&self, tools: ToolSet, account: Account) -> Owned {
-        let mut accounts = self.accounts.lock().unwrap_or_else(|poison| poison.into_inner());
+    fn owned(&self, tools: ToolSet, account: McpCaller) -> Owned {
+        let mut accounts = self.accounts.lock();
         let open = || self.open(self.server(tools, &account));
         accounts.entry((tools, account.clone())).or_insert_with(open).clone()
     }
@@ -276,6 +281,6 @@ impl Mounts {
 
 fn no_such_set(name: &str) -> String {
     let names: Vec<_> = ToolSet::PUBLIC.iter().map(|(name, _)| *name).collect();
-    let shown = crate::text::glance(name, 40);
+    let shown = crate::text::first_line(name, 40);
     format!("there are no tools `{shown}`; there are {}", names.join(", "))
 }

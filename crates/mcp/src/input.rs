@@ -1,48 +1,48 @@
 //! What tools are called with. Unknown arguments are refused: a misspelt one is better noticed.
 
+use crate::lenient;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Languages machines speak.
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Language {
-    #[default]
-    Python,
-}
-
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunCode {
-    /// The code to run. The value of the last expression comes back.
+    /// The code to run. The result contains the value of the last expression.
+    #[serde(alias = "python", alias = "source")]
     pub code: String,
-    /// The machine to run it on. Without one a new machine is made, and named in the result.
+    /// The machine to run it on; if absent, a new one is created and named in the result.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
     pub machine: Option<String>,
-    /// Seconds after which the code is interrupted; the machine keeps its state.
+    /// Time limit in seconds; then the code is interrupted and the machine keeps its state.
+    #[serde(alias = "timeout")]
     pub timeout_seconds: Option<f64>,
-    /// The language of the code.
-    #[serde(default)]
-    pub language: Language,
+    /// The language of the code; the machine's if absent.
+    pub language: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunShell {
-    /// The command, as bash takes it. It may have several lines.
+    /// The bash command; may have several lines.
+    #[serde(alias = "cmd")]
     pub command: String,
-    /// The machine to run it on. Without one a new machine is made, and named in the result.
+    /// The machine to run it on; if absent, a new one is created and named in the result.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
     pub machine: Option<String>,
-    /// Seconds after which the command is ended.
+    /// Time limit in seconds; then the command is killed.
+    #[serde(alias = "timeout")]
     pub timeout_seconds: Option<f64>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InstallPackages {
-    /// Packages as pip names them, such as `pandas` or `requests>=2.31`.
+    /// Package names, such as `pandas` or `requests>=2.31`.
+    #[serde(alias = "package", deserialize_with = "lenient::words")]
     pub packages: Vec<String>,
     /// The machine to install them on.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
     pub machine: String,
 }
 
@@ -50,47 +50,69 @@ pub struct InstallPackages {
 #[serde(deny_unknown_fields)]
 pub struct OneMachine {
     /// The machine's name.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
     pub machine: String,
 }
 
 /// No arguments; foreverVM's clients may send some nevertheless.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Nothing {}
+pub struct NoArguments {}
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListMachines {
-    /// Only machines that have all of these tags.
+    /// Only machines with all of these tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// At most so many, the newest first; 100 if absent.
+    /// Maximum number of machines; 100 if absent.
     pub limit: Option<u32>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateMachine {
-    /// 1 to 64 letters, digits, `_` or `-`; a fresh one is made up if absent.
+    /// 1 to 64 letters, digits, `_` or `-`; generated if absent.
+    #[serde(alias = "machine", alias = "machine_name")]
     pub name: Option<String>,
-    /// Words to find it by.
+    /// Tags to find it by.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// Memory it may use, in MB.
+    /// Memory limit in MB.
     pub memory_mb: Option<u64>,
-    /// The template to start from; the default one if absent.
+    /// The template to start from; the default if absent.
     pub template: Option<String>,
+    /// `open` to reach the internet; the service's default if absent.
+    pub network: Option<WantedNetwork>,
+}
+
+/// What a machine may reach.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WantedNetwork {
+    None,
+    Open,
+}
+
+impl From<WantedNetwork> for stasis_api::Network {
+    fn from(network: WantedNetwork) -> stasis_api::Network {
+        match network {
+            WantedNetwork::None => stasis_api::Network::None,
+            WantedNetwork::Open => stasis_api::Network::Open,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TagMachine {
     /// The machine's name.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
     pub machine: String,
     /// Tags to add or change.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
-    /// Names of tags to take away.
-    #[serde(default)]
+    /// Names of tags to remove.
+    #[serde(default, deserialize_with = "lenient::list")]
     pub remove: Vec<String>,
 }
 
@@ -98,20 +120,48 @@ pub struct TagMachine {
 #[serde(deny_unknown_fields)]
 pub struct ShowHistory {
     /// The machine's name.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
     pub machine: String,
-    /// The first instruction to show; without it the last ones are shown.
+    /// The first instruction to show; if absent, the last ones.
     pub from: Option<u64>,
-    /// At most so many instructions; 20 if absent.
+    /// Maximum number of instructions; 20 if absent.
     pub limit: Option<u64>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Undo {
+    /// The machine's name.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
+    pub machine: String,
+    /// Go back further, to the state after this instruction: the number in `machine@seq`.
+    #[serde(default, deserialize_with = "lenient::number")]
+    pub seq: Option<u64>,
+    /// Or undo this many instructions instead of one.
+    #[serde(default, alias = "count", deserialize_with = "lenient::number")]
+    pub n: Option<u64>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Redo {
+    /// The machine's name.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
+    pub machine: String,
+    /// How many instructions; 1 if absent.
+    #[serde(default, alias = "count", deserialize_with = "lenient::number")]
+    pub n: Option<u64>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RollBack {
     /// The machine's name.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
     pub machine: String,
-    /// The instruction after which the state was as wanted: the number in `machine@seq`. Without
-    /// it the machine goes back to its beginning.
+    /// The instruction to return to: the number in `machine@seq`. If absent, the machine returns
+    /// to its first state.
+    #[serde(default, deserialize_with = "lenient::number")]
     pub seq: Option<u64>,
 }
 
@@ -119,15 +169,18 @@ pub struct RollBack {
 #[serde(deny_unknown_fields)]
 pub struct BranchMachine {
     /// The machine to branch from. It is not changed.
+    #[serde(alias = "machine_name", alias = "machine_id")]
     pub machine: String,
-    /// How many branches; 1 if absent.
+    /// Number of branches; 1 if absent.
+    #[serde(alias = "count")]
     pub n: Option<u32>,
-    /// The instruction whose state they start from; the state now if absent.
+    /// The instruction whose state they start from; the current state if absent.
+    #[serde(default, deserialize_with = "lenient::number")]
     pub seq: Option<u64>,
-    /// Names for the branches; fresh ones are made up for those without.
-    #[serde(default)]
+    /// Names for the branches; missing ones are generated.
+    #[serde(default, alias = "name", deserialize_with = "lenient::list")]
     pub names: Vec<String>,
-    /// Tags for the branches, beside those of the machine.
+    /// Tags for the branches, in addition to the machine's.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
 }
@@ -137,7 +190,7 @@ pub struct ForeverRun {
     /// Python code to run.
     #[serde(rename = "pythonCode")]
     pub python_code: String,
-    /// The REPL's name, as `create-python-repl` gave it.
+    /// The REPL's id from `create-python-repl`.
     #[serde(rename = "replId")]
     pub repl_id: String,
 }

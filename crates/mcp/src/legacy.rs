@@ -5,17 +5,17 @@
 //!   tasks/get, tasks/result, tasks/list, tasks/cancel ──► the machine's records
 //!   tools/list ──► the same list, which says what can be a task
 
-use crate::call::{Call, ran};
+use crate::call::{CallContext, ran};
 use crate::error::Error;
 use crate::server::Server;
-use crate::table::Entry;
+use crate::table::ToolEntry;
 use crate::tasks::{self, TaskId};
 use rmcp::model::*;
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 use stasis_api::Instruction;
-use stasis_machine::{Machine, Progress};
+use stasis_machine::{FollowUpdate, Machine};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,13 +105,16 @@ pub async fn answer(
     })
 }
 
-async fn in_block(call: &Call, work: impl FnOnce(&Call) -> Answer + Send + 'static) -> Answer {
+async fn in_block(
+    call: &CallContext,
+    work: impl FnOnce(&CallContext) -> Answer + Send + 'static,
+) -> Answer {
     let done = call.block(move |call| Ok(work(call))).await;
     done.map_err(|error| tasks::broken(&error))?
 }
 
 fn list_tools(server: &Server) -> Value {
-    let one = |entry: &Entry| {
+    let one = |entry: &ToolEntry| {
         let mut tool = serde_json::to_value(server.shown(entry)).unwrap_or_default();
         if entry.finish.is_some() {
             tool["execution"] = json!({ "taskSupport": "optional" });
@@ -121,7 +124,7 @@ fn list_tools(server: &Server) -> Value {
     json!({ "tools": server.tools.entries().map(one).collect::<Vec<_>>() })
 }
 
-async fn start(server: &Server, mut call: Call, mut params: Value) -> Answer {
+async fn start(server: &Server, mut call: CallContext, mut params: Value) -> Answer {
     let odd = |error: serde_json::Error| ErrorData::invalid_params(error.to_string(), None);
     if let Some(params) = params.as_object_mut() {
         params.remove("task");
@@ -152,20 +155,23 @@ async fn start(server: &Server, mut call: Call, mut params: Value) -> Answer {
     }
 }
 
-fn find(call: &Call, id: &str) -> std::result::Result<(TaskId, Arc<Machine>, Task), ErrorData> {
+fn find(
+    call: &CallContext,
+    id: &str,
+) -> std::result::Result<(TaskId, Arc<Machine>, Task), ErrorData> {
     let parsed = TaskId::parse(id).ok_or_else(|| tasks::unknown(id))?;
     let (machine, instruction) = tasks::find(call, &parsed).ok_or_else(|| tasks::unknown(id))?;
     let task = tasks::task(&parsed, &instruction);
     Ok((parsed, machine, task))
 }
 
-fn get(call: &Call, id: &str) -> Answer {
+fn get(call: &CallContext, id: &str) -> Answer {
     find(call, id).map(|(_, _, found)| task(&found))
 }
 
 /// The instructions of the caller's machines, the newest of each first; the cursor is the last one
 /// seen.
-fn list(call: &Call, cursor: Option<&str>) -> Answer {
+fn list(call: &CallContext, cursor: Option<&str>) -> Answer {
     let Some(runner) = call.tools.runner() else { return Ok(json!({ "tasks": [] })) };
     let broken = |error: stasis_machine::Error| tasks::broken(&Error::from(error));
     let after = cursor.map(|cursor| TaskId::parse(cursor).ok_or_else(|| tasks::unknown(cursor)));
@@ -198,7 +204,7 @@ fn list(call: &Call, cursor: Option<&str>) -> Answer {
     Ok(listed)
 }
 
-async fn cancel(call: &Call, id: String) -> Answer {
+async fn cancel(call: &CallContext, id: String) -> Answer {
     let text = id.clone();
     let before = call.block(move |call| Ok(find(call, &text))).await;
     let (parsed, machine, found) = before.map_err(|error| tasks::broken(&error))??;
@@ -213,7 +219,7 @@ async fn cancel(call: &Call, id: String) -> Answer {
 
 /// Waits for an instruction's end without any say in it.
 async fn wait(
-    call: &Call,
+    call: &CallContext,
     machine: &Arc<Machine>,
     seq: u64,
 ) -> std::result::Result<Option<Instruction>, ErrorData> {
@@ -221,9 +227,9 @@ async fn wait(
         let own = machine.clone();
         let now = call.block(move |_| Ok(own.follow(seq, u64::MAX)?)).await;
         match now.map_err(|error| tasks::broken(&error))? {
-            Progress::Over(end) => return Ok(Some(*end)),
-            Progress::Chunks(_) => {}
-            Progress::Wait(change) => tokio::select! {
+            FollowUpdate::Over(end) => return Ok(Some(*end)),
+            FollowUpdate::Chunks(_) => {}
+            FollowUpdate::Wait(change) => tokio::select! {
                 () = change => {}
                 () = call.context.ct.cancelled() => return Ok(None),
             },
@@ -232,7 +238,7 @@ async fn wait(
 }
 
 /// The result of the call a task was made from, once it is over.
-async fn result(call: &Call, id: String) -> Answer {
+async fn result(call: &CallContext, id: String) -> Answer {
     let text = id.clone();
     let found = call.block(move |call| Ok(find(call, &text))).await;
     let (parsed, machine, _) = found.map_err(|error| tasks::broken(&error))??;

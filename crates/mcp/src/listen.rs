@@ -1,13 +1,17 @@
 //! Streams of news for clients of revision 2026-07-28: what a filter asks for, until they hang up.
 
-use crate::changes::Change;
+use crate::changes::ResourceChange;
 use crate::resources::machine_of;
 use rmcp::service::SubscriptionContext;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 /// Tells of changes until the client has enough.
-pub async fn listen(mut news: Receiver<Change>, account: &str, context: &SubscriptionContext) {
+pub async fn listen(
+    mut news: Receiver<ResourceChange>,
+    account: &str,
+    context: &SubscriptionContext,
+) {
     loop {
         let change = tokio::select! {
             change = news.recv() => change,
@@ -15,7 +19,7 @@ pub async fn listen(mut news: Receiver<Change>, account: &str, context: &Subscri
         };
         let told = match change {
             // what was missed is not known: everything may be new
-            Ok(Change::Anything) | Err(RecvError::Lagged(_)) => tell_all(context).await,
+            Ok(ResourceChange::Anything) | Err(RecvError::Lagged(_)) => tell_all(context).await,
             Ok(change) => tell(&change, account, context).await,
             Err(RecvError::Closed) => return,
         };
@@ -26,19 +30,21 @@ pub async fn listen(mut news: Receiver<Change>, account: &str, context: &Subscri
 }
 
 /// Whether the client still listens.
-async fn tell(change: &Change, account: &str, context: &SubscriptionContext) -> bool {
+async fn tell(change: &ResourceChange, account: &str, context: &SubscriptionContext) -> bool {
     let (sink, wanted) = (context.sink(), context.accepted());
     let sent = match change {
-        Change::List(whose) if whose == account && wanted.resources_list_changed == Some(true) => {
+        ResourceChange::List(whose)
+            if whose == account && wanted.resources_list_changed == Some(true) =>
+        {
             sink.notify_resource_list_changed().await
         }
-        Change::Tools if wanted.tools_list_changed == Some(true) => {
+        ResourceChange::Tools if wanted.tools_list_changed == Some(true) => {
             sink.notify_tool_list_changed().await
         }
-        Change::Prompts if wanted.prompts_list_changed == Some(true) => {
+        ResourceChange::Prompts if wanted.prompts_list_changed == Some(true) => {
             sink.notify_prompt_list_changed().await
         }
-        Change::Machine { account: whose, name } if whose == account => {
+        ResourceChange::Machine { account: whose, name } if whose == account => {
             let about = |uri: &&String| machine_of(uri) == Some(name.as_str());
             let uris = wanted.resource_subscriptions.iter().flatten().filter(about);
             return tell_updates(context, uris).await;

@@ -1,18 +1,20 @@
-//! What a client of an earlier revision wants to hear of: resources it subscribed to, and tasks it
+//! Subscriptions of clients of earlier revisions: resources it subscribed to, and tasks it
 //! started. Notes live as long as its session.
 
-use crate::changes::{Change, Changes};
+use crate::changes::{Changes, ResourceChange};
 use crate::resources::machine_of;
 use crate::server::Server;
 use crate::tasks::{self, TaskId};
 use axum::http::request::Parts;
 use futures_util::{Stream, StreamExt, stream};
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::RoleServer;
 use rmcp::model::*;
 use rmcp::service::RequestContext;
 use serde_json::Value;
+use stasis_mcpv8::V8Settings;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
 
 /// Resources and tasks in the notes of one session.
@@ -26,11 +28,21 @@ struct Noted {
     uris: HashSet<String>,
     /// With the status that was last told.
     tasks: HashMap<String, TaskStatus>,
+    opened: Option<V8Settings>,
 }
 
 impl Notes {
     fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.0.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.0.lock()
+    }
+
+    /// Keeps what the connection set when it was opened.
+    pub fn open_with(&self, settings: V8Settings) {
+        self.noted().opened = Some(settings);
+    }
+
+    pub fn opened(&self) -> Option<V8Settings> {
+        self.noted().opened.clone()
     }
 
     /// Whether there was room.
@@ -85,7 +97,7 @@ pub struct Notebook(Mutex<HashMap<String, Arc<Notes>>>);
 
 impl Notebook {
     fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Notes>>> {
-        self.0.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.0.lock()
     }
 
     pub fn open(&self, session: &str) -> Arc<Notes> {
@@ -104,13 +116,13 @@ impl Notebook {
     }
 }
 
-/// News for one session, for as long as somebody takes them.
+/// Notifications for one session, as long as it takes them.
 pub fn news(server: Server, notes: Arc<Notes>) -> impl Stream<Item = ServerNotification> + Send {
     let changes: &Arc<Changes> = &server.changes;
     let start = (changes.listen(), server, notes);
     let batches = stream::unfold(start, async |(mut changes, server, notes)| {
         let change = match changes.recv().await {
-            Ok(Change::Anything) => None,
+            Ok(ResourceChange::Anything) => None,
             Ok(change) => Some(change),
             Err(RecvError::Lagged(_)) => None,
             Err(RecvError::Closed) => return None,
@@ -123,16 +135,16 @@ pub fn news(server: Server, notes: Arc<Notes>) -> impl Stream<Item = ServerNotif
 
 /// What to tell of a change; of everything, if it is not known what changed.
 async fn batch(
-    change: Option<Change>,
+    change: Option<ResourceChange>,
     server: &Server,
     notes: &Arc<Notes>,
 ) -> Vec<ServerNotification> {
     let own = |account: &String| *account == server.account.name;
     let machine = match &change {
-        Some(Change::Tools) => return vec![tools_changed()],
-        Some(Change::Prompts) => return vec![prompts_changed()],
-        Some(Change::List(account)) if own(account) => return vec![list_changed()],
-        Some(Change::Machine { account, name }) if own(account) => Some(name.as_str()),
+        Some(ResourceChange::Tools) => return vec![tools_changed()],
+        Some(ResourceChange::Prompts) => return vec![prompts_changed()],
+        Some(ResourceChange::List(account)) if own(account) => return vec![list_changed()],
+        Some(ResourceChange::Machine { account, name }) if own(account) => Some(name.as_str()),
         None => None,
         Some(_) => return Vec::new(),
     };
@@ -160,7 +172,7 @@ async fn statuses(
         let new = tasks.filter(|task| notes.is_news(&task.task_id, task.status));
         new.map(|task| status(&task)).collect()
     };
-    tokio::task::spawn_blocking(look).await.unwrap_or_default()
+    stasis_machine::block(look).await.unwrap_or_default()
 }
 
 fn status(task: &Task) -> ServerNotification {

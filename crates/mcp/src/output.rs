@@ -1,47 +1,52 @@
 //! What tools give back as data. Fields only ever join.
 
-use crate::text::{MAX_TEXT, cut, glance};
+use crate::text::{MAX_TEXT, cut, first_line};
 use schemars::JsonSchema;
 use serde::Serialize;
-use stasis_api::{Chunk, Instruction, Receipt, Stream};
+use stasis_api::{Chunk, Data, Instruction, Receipt, Stream};
 use std::collections::BTreeMap;
+
+/// How a note begins that says what a wake made fresh.
+const FRESH: &str = "made fresh: ";
 
 /// How an instruction ended.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Ran {
-    /// The machine it ran on. Name it in the next call to go on from this state.
+pub struct RunOutput {
+    /// The machine it ran on. Name it in the next call to continue.
     pub machine: String,
     /// `machine@seq`: the state after this instruction.
     pub address: String,
-    /// `done`, `interrupted`, `cancelled` or `lost`.
+    /// `done`, `failed`, `interrupted`, `cancelled` or `lost`.
     pub status: String,
     pub stdout: String,
     pub stderr: String,
-    /// The last expression's value, if it has one.
+    /// The value of the last expression, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
-    /// How many images come with the result.
+    pub error: Option<FailureOutput>,
+    /// Number of images in the result.
     pub images: usize,
     pub runtime_ms: f64,
-    /// What is missing here, in words.
+    /// What was omitted, as text.
     pub cut: Vec<String>,
-    pub receipt: Option<Kept>,
+    pub receipt: Option<StateOutput>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Failure {
+#[schemars(rename = "Failure")]
+pub struct FailureOutput {
     /// The exception's class, or a code such as `machine.out_of_memory`.
     pub name: String,
     pub message: String,
     pub traceback: String,
 }
 
-/// What holds of the machine's state.
+/// The state of the machine.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Kept {
-    /// Whether the state is that after this instruction and all before it.
+#[schemars(rename = "Kept")]
+pub struct StateOutput {
+    /// Whether the state includes this instruction and all before it.
     pub intact: bool,
     /// The newest checkpoint on disk when this was written.
     pub durable: Option<String>,
@@ -51,36 +56,38 @@ pub struct Kept {
     pub notes: Vec<String>,
 }
 
-impl From<&Receipt> for Kept {
-    fn from(receipt: &Receipt) -> Kept {
-        Kept {
+impl From<&Receipt> for StateOutput {
+    fn from(receipt: &Receipt) -> StateOutput {
+        // which generators were seeded anew is of no use to an agent
+        StateOutput {
             intact: receipt.intact,
             durable: receipt.durable.as_ref().map(ToString::to_string),
             lost: receipt.lost.clone(),
-            notes: receipt.notes.clone(),
+            notes: receipt.notes.iter().filter(|note| !note.starts_with(FRESH)).cloned().collect(),
         }
     }
 }
 
-impl Ran {
+impl RunOutput {
     /// `pictures`: how many come with it, and how many were left out.
     pub fn new(
         machine: &str,
         end: &Instruction,
         chunks: &[Chunk],
         pictures: (usize, usize),
-    ) -> Ran {
+    ) -> RunOutput {
         let outcome = end.outcome.clone().unwrap_or_default();
         let whole = format!("stasis://machine/{machine}/instruction/{}", end.seq);
         let short = |text: &str| cut(text, MAX_TEXT, &whole);
-        let error = outcome.error.map(|error| Failure {
+        let error = outcome.error.map(|error| FailureOutput {
             name: error.name,
             message: short(&error.message),
             traceback: short(&error.traceback),
         });
         let left_out = Some(pictures.1).filter(|n| *n > 0);
         let left_out = left_out.map(|n| format!("{n} more images were left out"));
-        Ran {
+        let undrawn = undrawn(outcome.shown.iter().map(|shown| &shown.data).chain(&outcome.data));
+        RunOutput {
             machine: machine.to_owned(),
             address: format!("{machine}@{}", end.seq),
             status: word(&end.status),
@@ -90,8 +97,8 @@ impl Ran {
             error,
             images: pictures.0,
             runtime_ms: outcome.runtime_ms,
-            cut: outcome.cut.into_iter().chain(left_out).collect(),
-            receipt: end.receipt.as_ref().map(Kept::from),
+            cut: outcome.cut.into_iter().chain(left_out).chain(undrawn).collect(),
+            receipt: end.receipt.as_ref().map(StateOutput::from),
         }
     }
 
@@ -131,6 +138,21 @@ impl Ran {
     }
 }
 
+/// What to install so that a chart which is no picture becomes one.
+fn undrawn<'a>(mut shown: impl Iterator<Item = &'a Data>) -> Option<String> {
+    let needs = |data: &Data| {
+        let is = |start: &str| data.keys().any(|kind| kind.starts_with(start));
+        match () {
+            () if data.contains_key("image/png") => None,
+            () if is("application/vnd.plotly") => Some(("Plotly", "kaleido")),
+            () if is("application/vnd.vega") => Some(("Vega", "vl-convert-python")),
+            () => None,
+        }
+    };
+    let (kind, package) = shown.find_map(needs)?;
+    Some(format!("a {kind} chart is not shown: with `{package}` installed it comes as an image"))
+}
+
 /// The lines of one stream, as text.
 pub fn stream(chunks: &[Chunk], stream: Stream) -> String {
     let own = chunks.iter().filter(|chunk| chunk.stream == stream);
@@ -145,43 +167,45 @@ pub fn word(value: &impl Serialize) -> String {
 
 /// A machine.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Machine {
+#[schemars(rename = "Machine")]
+pub struct MachineOutput {
     pub name: String,
     /// `machine@seq` of the last checkpoint on disk; absent before the first instruction.
     pub address: Option<String>,
-    /// `ready`, `running` or `swapped`: out of memory, woken by the next instruction.
+    /// `ready`, `running` or `swapped` (out of memory; the next instruction wakes it).
     pub state: String,
     pub created_at: String,
     pub tags: BTreeMap<String, String>,
     pub template: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
-    /// How many instructions it was given.
+    /// Number of its instructions.
     pub instructions: u64,
     /// Whether instructions run or wait.
     pub pending: bool,
-    /// `machine@seq` this one is a branch of.
+    /// The `machine@seq` it was branched from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Why it cannot leave memory, if so.
+    /// Why it cannot leave memory, if it cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pinned: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    pub usage: Option<UsageOutput>,
 }
 
 /// What a machine in memory uses.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Usage {
+#[schemars(rename = "Usage")]
+pub struct UsageOutput {
     pub memory_kib: Option<u64>,
     pub cpu_seconds: Option<f64>,
     pub processes: Option<u64>,
     pub disk_kib: Option<u64>,
 }
 
-impl From<stasis_api::Usage> for Usage {
-    fn from(usage: stasis_api::Usage) -> Usage {
-        Usage {
+impl From<stasis_api::Usage> for UsageOutput {
+    fn from(usage: stasis_api::Usage) -> UsageOutput {
+        UsageOutput {
             memory_kib: usage.memory_kib,
             cpu_seconds: usage.cpu_seconds,
             processes: usage.pids,
@@ -190,12 +214,12 @@ impl From<stasis_api::Usage> for Usage {
     }
 }
 
-impl From<stasis_api::Machine> for Machine {
-    fn from(machine: stasis_api::Machine) -> Machine {
+impl From<stasis_api::MachineInfo> for MachineOutput {
+    fn from(machine: stasis_api::MachineInfo) -> MachineOutput {
         let parent = |parent: stasis_api::Parent| {
             stasis_api::Address { machine: parent.machine, seq: parent.seq }.to_string()
         };
-        Machine {
+        MachineOutput {
             name: machine.name.to_string(),
             address: machine.checkpoint.map(|address| address.to_string()),
             state: word(&machine.state),
@@ -212,7 +236,7 @@ impl From<stasis_api::Machine> for Machine {
     }
 }
 
-impl Machine {
+impl MachineOutput {
     /// One line about it.
     pub fn line(&self) -> String {
         let address = self.address.as_deref().unwrap_or("no checkpoint yet");
@@ -223,15 +247,15 @@ impl Machine {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Machines {
-    pub machines: Vec<Machine>,
-    /// How many more there are.
+pub struct MachinesOutput {
+    pub machines: Vec<MachineOutput>,
+    /// Number of further machines.
     pub more: usize,
 }
 
-impl Machines {
+impl MachinesOutput {
     pub fn text(&self) -> String {
-        let lines: Vec<_> = self.machines.iter().map(Machine::line).collect();
+        let lines: Vec<_> = self.machines.iter().map(MachineOutput::line).collect();
         match (lines.is_empty(), self.more) {
             (true, _) => "There are no machines.".to_owned(),
             (false, 0) => lines.join("\n"),
@@ -242,32 +266,33 @@ impl Machines {
 
 /// Something that was done to a machine.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Done {
+pub struct ActionOutput {
     pub machine: String,
     /// `machine@seq` of the state it has on disk now, if it has one.
     pub address: Option<String>,
-    /// Whether there was something to do.
+    /// Whether anything changed.
     pub done: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct History {
+pub struct HistoryOutput {
     pub machine: String,
     /// `machine@seq` of the state it has on disk now.
     pub address: Option<String>,
-    pub instructions: Vec<Past>,
+    pub instructions: Vec<PastInstruction>,
 }
 
-/// An instruction of the past.
+/// An earlier instruction.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Past {
+#[schemars(rename = "Past")]
+pub struct PastInstruction {
     pub address: String,
     pub seq: u64,
     pub code: String,
     pub status: String,
     /// Whether `roll_back` and `branch_machine` can start from here.
     pub checkpoint: bool,
-    /// Whether a later `undo` or `roll_back` took it back.
+    /// Whether a later `undo` or `roll_back` undid it.
     pub undone: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
@@ -280,14 +305,18 @@ pub struct Past {
 /// Characters of code, value and error in a history.
 const MAX_PAST: usize = 2000;
 
-impl Past {
-    pub fn new(machine: &str, end: Instruction, checkpoint: Option<Option<String>>) -> Past {
+impl PastInstruction {
+    pub fn new(
+        machine: &str,
+        end: Instruction,
+        checkpoint: Option<Option<String>>,
+    ) -> PastInstruction {
         let address = format!("{machine}@{}", end.seq);
         let whole = format!("stasis://machine/{machine}/instruction/{}", end.seq);
         let short = |text: &str| cut(text, MAX_PAST, &whole);
         let outcome = end.outcome.unwrap_or_default();
         let error = outcome.error.map(|error| short(&format!("{}: {}", error.name, error.message)));
-        Past {
+        PastInstruction {
             address,
             seq: end.seq,
             code: short(&end.code),
@@ -303,20 +332,21 @@ impl Past {
     pub fn line(&self) -> String {
         let marks = [(self.undone, ", undone"), (self.checkpoint, ", checkpoint")];
         let marks: String = marks.iter().filter(|(set, _)| *set).map(|(_, mark)| *mark).collect();
-        format!("{} ({}{marks}): {}", self.address, self.status, glance(&self.code, 100))
+        format!("{} ({}{marks}): {}", self.address, self.status, first_line(&self.code, 100))
     }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Variables {
+pub struct VariablesOutput {
     pub machine: String,
     /// `machine@seq` of the state it has on disk.
     pub address: Option<String>,
-    pub variables: Vec<Variable>,
+    pub variables: Vec<VariableOutput>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Variable {
+#[schemars(rename = "Variable")]
+pub struct VariableOutput {
     pub name: String,
     /// Its type.
     pub kind: String,
@@ -328,20 +358,21 @@ pub struct Variable {
     pub repr: String,
 }
 
-impl From<stasis_machine::Variable> for Variable {
-    fn from(own: stasis_machine::Variable) -> Variable {
+impl From<stasis_machine::Variable> for VariableOutput {
+    fn from(own: stasis_machine::Variable) -> VariableOutput {
         let repr = cut(&own.repr, MAX_PAST, "the machine");
-        Variable { name: own.name, kind: own.kind, shape: own.shape, bytes: own.bytes, repr }
+        VariableOutput { name: own.name, kind: own.kind, shape: own.shape, bytes: own.bytes, repr }
     }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Templates {
-    pub templates: Vec<Template>,
+pub struct TemplatesOutput {
+    pub templates: Vec<TemplateOutput>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Template {
+#[schemars(rename = "Template")]
+pub struct TemplateOutput {
     pub name: String,
     pub language: String,
     pub version: String,
@@ -365,5 +396,23 @@ pub struct ForeverRan {
     pub repl_id: String,
     /// `machine@seq`: the state after this code.
     pub address: String,
-    pub receipt: Option<Kept>,
+    pub receipt: Option<StateOutput>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_that_is_no_picture_says_what_would_make_it_one() {
+        let data = |kinds: &[&str]| -> Data {
+            kinds.iter().map(|kind| ((*kind).to_owned(), "x".into())).collect()
+        };
+        let plotly = "application/vnd.plotly.v1+json";
+        let said = undrawn([data(&["text/plain"]), data(&[plotly])].iter()).expect("words");
+        assert!(said.contains("Plotly") && said.contains("kaleido"), "{said}");
+        assert_eq!(undrawn([data(&[plotly, "image/png"])].iter()), None);
+        let vega = undrawn([data(&["application/vnd.vegalite.v5+json"])].iter());
+        assert!(vega.is_some_and(|said| said.contains("vl-convert-python")));
+    }
 }

@@ -14,11 +14,12 @@ mod upstream;
 pub use upstream::Upstream;
 
 use crate::error::{Error, Result};
-use events::Events;
+use events::SseParser;
+use parking_lot::{Mutex as Lock, MutexGuard};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex as Lock, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
@@ -51,7 +52,11 @@ pub async fn proxy_streams(
     let wire = Arc::new(Wire { upstream, output: Mutex::new(output), known: Lock::default() });
     let mut tasks = JoinSet::new();
     let ended = forward_lines(input, &wire, &mut tasks).await;
-    let news = wire.known().news.take();
+    let news = {
+        let mut known = wire.known();
+        known.is_leaving = true;
+        known.news.take()
+    };
     news.inspect(AbortHandle::abort);
     let rest = async { while tasks.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(GRACE, rest).await;
@@ -99,11 +104,27 @@ struct Known {
     open: HashMap<String, AbortHandle>,
     /// The stream of news.
     news: Option<AbortHandle>,
+    /// Whether the client ever asked for resources.
+    has_resources: bool,
+    /// Whether the client has closed its end, and waits for answers only.
+    is_leaving: bool,
+}
+
+impl Known {
+    /// Whether a message is for this client. News that it never asked for, or that come when it is
+    /// about to leave, meet clients that have stopped reading and call that a fault of ours.
+    fn wants(&self, message: &Value) -> bool {
+        match message["method"].as_str() {
+            Some("notifications/resources/list_changed") => self.has_resources && !self.is_leaving,
+            Some(_) if message.get("id").is_none() => !self.is_leaving,
+            _ => true,
+        }
+    }
 }
 
 impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.known.lock()
     }
 
     /// Sends one message on its way. The first one is waited for: it settles how to go on.
@@ -117,6 +138,10 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
         };
         if self.cancels(&message) {
             return;
+        }
+        let of_resources = |method: &str| method.starts_with("resources/");
+        if message["method"].as_str().is_some_and(of_resources) {
+            self.known().has_resources = true;
         }
         let (wire, id) = (self.clone(), message.get("id").cloned());
         if message["method"] == "initialize" {
@@ -251,7 +276,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
 
     /// An answer as events: each one's data is a message.
     async fn events(&self, mut response: Response) -> Sent<()> {
-        let mut events = Events::default();
+        let mut events = SseParser::default();
         let broken = |error: reqwest::Error| format!("the answer broke off: {error}");
         while let Some(bytes) = response.chunk().await.map_err(broken)? {
             for data in events.feed(&bytes)? {
@@ -273,6 +298,9 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
     }
 
     async fn put(&self, message: &Value) {
+        if !self.known().wants(message) {
+            return;
+        }
         let mut output = self.output.lock().await;
         let line = format!("{message}\n");
         // a client that no longer reads has gone: standard input says so next
@@ -312,6 +340,20 @@ fn problem(id: &Value, code: i32, words: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn news_go_to_those_who_asked_and_stay() {
+        let changed = json!({ "method": "notifications/resources/list_changed" });
+        let progress = json!({ "method": "notifications/progress" });
+        let answer = json!({ "id": 1, "result": {} });
+        let wants = |known: &Known| [&changed, &progress, &answer].map(|one| known.wants(one));
+        let mut known = Known::default();
+        assert_eq!(wants(&known), [false, true, true]);
+        known.has_resources = true;
+        assert_eq!(wants(&known), [true, true, true]);
+        known.is_leaving = true;
+        assert_eq!(wants(&known), [false, false, true]);
+    }
 
     #[test]
     fn headers_say_what_the_body_says() {

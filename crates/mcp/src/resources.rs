@@ -6,15 +6,17 @@
 //!   stasis://machine/{name}/file/{path}          a file, as it is now
 //!   stasis://machine/{name}/artifact/{id}        what was too large for a result
 
-use crate::call::Call;
+use crate::call::CallContext;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::text::cut;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use percent_encoding::percent_decode_str;
 use rmcp::model::{ListResourcesResult, Resource, ResourceContents, ResourceTemplate};
 use stasis_api::{Instruction, Stream};
 use stasis_machine::Machine;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::fs::File;
 use std::sync::Arc;
@@ -43,7 +45,7 @@ pub fn templates() -> Vec<ResourceTemplate> {
         one(
             "stasis://machine/{name}/transcript",
             "transcript",
-            "What was run on a machine, with output.",
+            "The instructions of a machine, with output.",
             "text/markdown",
         ),
         one(
@@ -61,14 +63,14 @@ pub fn templates() -> Vec<ResourceTemplate> {
         one(
             "stasis://machine/{name}/artifact/{id}",
             "artifact",
-            "What was too large for a result: a plot, a long value, all output.",
+            "Data too large for a result: a plot, a long value, the full output.",
             "application/octet-stream",
         ),
     ]
 }
 
 /// The caller's machines, a page at a time; the cursor is the name of the last one seen.
-pub fn list(call: &Call, cursor: Option<&str>) -> Result<ListResourcesResult> {
+pub fn list(call: &CallContext, cursor: Option<&str>) -> Result<ListResourcesResult> {
     let names = call.machines().map(|machine| machine.name().to_string());
     let mut names: Vec<_> = names.collect();
     // by name: a list that others change meanwhile still has every other machine once
@@ -91,7 +93,7 @@ fn resources(name: &str) -> [Resource; 2] {
             .with_description("The machine's description.")
             .with_mime_type("application/json"),
         Resource::new(transcript, format!("{name} transcript"))
-            .with_description("What was run on it, with output.")
+            .with_description("Its instructions, with output.")
             .with_mime_type("text/markdown"),
     ]
 }
@@ -101,8 +103,8 @@ pub fn machine_of(uri: &str) -> Option<&str> {
     parse(uri).map(|(name, _)| name)
 }
 
-pub fn read(call: &Call, uri: &str) -> Result<ResourceContents> {
-    let missing = || Error::Invalid(format!("there is no resource `{}`", cut(uri, 200, "it")));
+pub fn read(call: &CallContext, uri: &str) -> Result<ResourceContents> {
+    let missing = || Error::Invalid(format!("unknown resource `{}`", cut(uri, 200, "it")));
     let (name, part) = parse(uri).ok_or_else(missing)?;
     let machine = call.machine(name)?;
     let (text, kind) = match part {
@@ -130,19 +132,12 @@ fn parse(uri: &str) -> Option<(&str, Part)> {
 }
 
 /// A path as it is, from the way it is written in an address.
-fn decoded(path: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = path.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let mut digit = || char::from(rest.next()?).to_digit(16);
-                (digit()? * 16 + digit()?) as u8
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
+fn decoded(path: &str) -> Option<Cow<'_, str>> {
+    let is_escape = |rest: &str| {
+        rest.get(..2).is_some_and(|two| two.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
+    let whole = path.split('%').skip(1).all(is_escape);
+    whole.then(|| percent_decode_str(path).decode_utf8().ok()).flatten()
 }
 
 fn file(machine: &Arc<Machine>, path: &str, uri: &str) -> Result<ResourceContents> {
@@ -159,8 +154,9 @@ fn artifact(machine: &Arc<Machine>, id: &str, uri: &str) -> Result<ResourceConte
 /// Bytes as text, if they are, and as base64 otherwise; nothing that is too long.
 fn contents(file: &File, size: u64, kind: Option<&str>, uri: &str) -> Result<ResourceContents> {
     if size > files::MAX_RESOURCE {
-        let words = format!("it has {size} bytes; a resource has at most {}", files::MAX_RESOURCE);
-        return Err(Error::Invalid(format!("{words}: read_file reads pieces")));
+        let words =
+            format!("it has {size} bytes; the limit of a resource is {}", files::MAX_RESOURCE);
+        return Err(Error::Invalid(format!("{words}: use read_file to read parts")));
     }
     let bytes = files::bytes(file, 0, files::MAX_RESOURCE)?;
     let is_text = kind.is_none_or(|kind| !kind.starts_with("image/"));
@@ -213,7 +209,8 @@ fn entry(text: &mut String, machine: &Arc<Machine>, one: &Instruction) -> Result
     let address = format!("{}@{}", machine.name(), one.seq);
     let undone = if one.rolled_back { ", undone" } else { "" };
     let status = format!("{:?}", one.status).to_lowercase();
-    let _ = write!(text, "\n## {address} ({status}{undone})\n\n{}", fenced("python", &one.code));
+    let code = fenced(machine.language().name(), &one.code);
+    let _ = write!(text, "\n## {address} ({status}{undone})\n\n{code}");
     let chunks = machine.outputs(one.seq, 0)?;
     for (stream, title) in [(Stream::Stdout, "stdout"), (Stream::Stderr, "stderr")] {
         let output = crate::output::stream(&chunks, stream);

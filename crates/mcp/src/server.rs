@@ -1,20 +1,21 @@
 //! The server as the protocol's library wants it: what each request means.
 
-use crate::call::Call;
-use crate::changes::{Changes, Early};
+use crate::call::CallContext;
+use crate::call_limiter::CallLimiter;
+use crate::changes::{Changes, EarlyReceiver};
 use crate::error::{Error, Result};
-use crate::http::Account;
+use crate::http::McpCaller;
 use crate::notes::{Notebook, Notes};
 use crate::sets::ToolSet;
-use crate::table::Entry;
-use crate::turns::Turns;
-use crate::words::Words;
-use crate::{ask, complete, fixtures, forevervm, guide, legacy, listen, resources, tasks};
+use crate::table::ToolEntry;
+use crate::words::ToolTexts;
+use crate::{ask, complete, fixtures, forevervm, guide, legacy, listen, resources, tasks, v8};
 use rmcp::model::*;
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use stasis_forkd::Forkd;
 use stasis_machine::{Host, Machine};
+use stasis_mcpv8::V8;
 use std::sync::Arc;
 
 /// What one account sees.
@@ -22,22 +23,23 @@ use std::sync::Arc;
 pub struct Server {
     pub host: Arc<Host>,
     pub forkd: Forkd,
-    pub account: Account,
+    pub v8: V8,
+    pub account: McpCaller,
     pub tools: ToolSet,
     pub changes: Arc<Changes>,
-    pub words: Arc<Words>,
-    pub turns: Turns,
-    /// What sessions of this account want to hear of.
+    pub words: Arc<ToolTexts>,
+    pub limiter: CallLimiter,
+    /// Subscriptions of this account's sessions.
     pub notebook: Arc<Notebook>,
     /// The same of the one client there is, where it has no session by name.
     pub notes: Option<Arc<Notes>>,
-    pub early: Early,
+    pub early: EarlyReceiver,
 }
 
 impl Server {
     /// The same for one more client, or one request without a session.
     pub fn for_client(&self) -> Server {
-        Server { early: Early::default(), ..self.clone() }
+        Server { early: EarlyReceiver::default(), ..self.clone() }
     }
 
     /// A machine of the account's.
@@ -51,24 +53,29 @@ impl Server {
     }
 
     /// A tool as clients see it.
-    pub fn shown(&self, entry: &Entry) -> Tool {
-        self.words.apply(self.tools, &entry.tool)
+    pub fn shown(&self, entry: &ToolEntry) -> Tool {
+        match self.tools {
+            ToolSet::Stasis => self.words.apply(self.tools, &entry.short()),
+            _ => self.words.apply(self.tools, &entry.tool),
+        }
     }
 
     fn instructions(&self) -> &str {
         self.words.instructions(self.tools).unwrap_or(self.tools.instructions())
     }
 
-    pub fn call(&self, context: RequestContext<RoleServer>) -> Call {
-        Call {
+    pub fn call(&self, context: RequestContext<RoleServer>) -> CallContext {
+        CallContext {
             host: self.host.clone(),
             forkd: self.forkd.clone(),
+            v8: self.v8.clone(),
+            opened: self.notes(&context).and_then(|notes| notes.opened()),
             account: self.account.name.clone(),
             may_build: self.account.may_build,
             name: String::new(),
             tools: self.tools,
             changes: self.changes.clone(),
-            turns: self.turns.clone(),
+            limiter: self.limiter.clone(),
             context,
             inputs: InputResponses::new(),
             state: None,
@@ -76,7 +83,7 @@ impl Server {
         }
     }
 
-    /// A tool nobody knows. Clients of other servers expect a result that says so.
+    /// An unknown tool. Clients of other servers expect a result that says so.
     fn unknown(&self, name: &str) -> std::result::Result<CallToolResponse, ErrorData> {
         let shown: String = name.chars().take(80).collect();
         let words = format!("Unknown tool: {shown}");
@@ -163,9 +170,12 @@ impl ServerHandler for Server {
         if self.tools.is_foreign() {
             return Ok(ListResourcesResult::default());
         }
+        if self.tools.v8_mode().is_some() {
+            return Ok(ListResourcesResult::with_all_items(v8::resources()));
+        }
         let cursor = request.and_then(|request| request.cursor);
         let first = cursor.is_none();
-        let list = move |call: &Call| resources::list(call, cursor.as_deref());
+        let list = move |call: &CallContext| resources::list(call, cursor.as_deref());
         let mut listed = answer(self.call(context).block(list).await)?;
         if self.tools.is_test() && first {
             listed.resources.extend(fixtures::resources());
@@ -179,9 +189,9 @@ impl ServerHandler for Server {
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<ListResourceTemplatesResult, ErrorData> {
         let all = match self.tools {
-            ToolSet::Stasis => resources::templates(),
-            ToolSet::ForeverVm | ToolSet::Forkd => Vec::new(),
+            ToolSet::Stasis | ToolSet::All => resources::templates(),
             ToolSet::Conformance => [resources::templates(), fixtures::templates()].concat(),
+            _ => Vec::new(),
         };
         Ok(ListResourceTemplatesResult::with_all_items(all))
     }
@@ -194,8 +204,12 @@ impl ServerHandler for Server {
         if let Some(found) = self.tools.is_test().then(|| fixtures::read(&request.uri)).flatten() {
             return Ok(ReadResourceResult::new(vec![found]).into());
         }
+        if let Some(mode) = self.tools.v8_mode() {
+            let contents = v8::read(&request.uri, mode)?;
+            return Ok(ReadResourceResult::new(vec![contents]).into());
+        }
         let uri = request.uri.clone();
-        let read = move |call: &Call| resources::read(call, &uri);
+        let read = move |call: &CallContext| resources::read(call, &uri);
         let contents = answer(self.call(context).block(read).await);
         let contents = contents.map_err(|error| about(error, &request.uri))?;
         Ok(ReadResourceResult::new(vec![contents]).into())
@@ -207,9 +221,9 @@ impl ServerHandler for Server {
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<ListPromptsResult, ErrorData> {
         let all = match self.tools {
-            ToolSet::Stasis => guide::prompts(),
-            ToolSet::ForeverVm | ToolSet::Forkd => Vec::new(),
+            ToolSet::Stasis | ToolSet::All => guide::prompts(),
             ToolSet::Conformance => [guide::prompts(), fixtures::prompts()].concat(),
+            _ => Vec::new(),
         };
         Ok(ListPromptsResult::with_all_items(all))
     }
@@ -230,7 +244,7 @@ impl ServerHandler for Server {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> std::result::Result<CompleteResult, ErrorData> {
-        let names = move |call: &Call| Ok(complete::complete(call, &request));
+        let names = move |call: &CallContext| Ok(complete::complete(call, &request));
         answer(self.call(context).block(names).await)
     }
 
@@ -242,7 +256,7 @@ impl ServerHandler for Server {
         if self.tools.is_test() && fixtures::has_task(&request.task_id) {
             return fixtures::TASKS.get_task(&request.task_id).map(GetTaskResult::new);
         }
-        let find = move |call: &Call| Ok(tasks::detailed(call, &request.task_id));
+        let find = move |call: &CallContext| Ok(tasks::detailed(call, &request.task_id));
         answer(self.call(context).block(find).await)?.map(GetTaskResult::new)
     }
 
@@ -255,7 +269,7 @@ impl ServerHandler for Server {
         if self.tools.is_test() && fixtures::has_task(&request.task_id) {
             return fixtures::TASKS.update_task(&request.task_id, request.input_responses);
         }
-        let find = move |call: &Call| Ok(tasks::detailed(call, &request.task_id));
+        let find = move |call: &CallContext| Ok(tasks::detailed(call, &request.task_id));
         answer(self.call(context).block(find).await)?.map(drop)
     }
 
@@ -274,7 +288,7 @@ impl ServerHandler for Server {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        self.early.hear(&self.changes);
+        self.early.listen(&self.changes);
         (!self.tools.is_foreign()).then(|| requested.clone())
     }
 
@@ -306,7 +320,7 @@ impl ServerHandler for Server {
         if known && notes.is_some_and(|notes| notes.subscribe(&request.uri)) {
             return Ok(());
         }
-        let words = format!("cannot subscribe to `{}`", crate::text::glance(&request.uri, 200));
+        let words = format!("cannot subscribe to `{}`", crate::text::first_line(&request.uri, 200));
         Err(ErrorData::resource_not_found(words, None))
     }
 

@@ -1,11 +1,12 @@
-//! Sessions of clients of earlier revisions: the library's, with notes of what each wants to hear
+//! Sessions of clients of earlier revisions: the library's, with the subscriptions
 //! of, and its stream of news.
 
 use crate::legacy;
 use crate::notes::news;
 use crate::server::Server;
+use axum::http::request::Parts;
 use futures_util::{Stream, StreamExt, stream};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, GetExtensions, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::WorkerTransport;
 use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError, LocalSessionWorker,
@@ -13,6 +14,7 @@ use rmcp::transport::streamable_http_server::session::local::{
 use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionId, SessionManager,
 };
+use stasis_mcpv8::V8Settings;
 use tokio::sync::mpsc;
 
 /// Messages that wait for a client to read them.
@@ -77,6 +79,11 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage> {
+        if let JsonRpcMessage::Request(own) = &message
+            && let Some(parts) = own.request.extensions().get::<Parts>()
+        {
+            self.server.notebook.open(id).open_with(V8Settings::of(&parts.headers));
+        }
         let answer = self.inner.initialize_session(id, message).await?;
         Ok(legacy::with_tasks(answer))
     }

@@ -1,54 +1,101 @@
 //! Sets of tools: an agent sees only what it needs, under names it knows.
 
 use crate::answer::Answer;
-use crate::output::Ran;
-use crate::table::Entry;
-use crate::{fixtures, forevervm, forkd, guide, tools};
+use crate::output::RunOutput;
+use crate::table::ToolEntry;
+use crate::{fixtures, forevervm, forkd, guide, tools, v8};
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, Implementation, ServerCapabilities};
+use stasis_mcpv8::V8Mode;
+
+/// The tools of the default set.
+const MOST_USED: [&str; 10] = [
+    "run_code",
+    "run_shell",
+    "install_packages",
+    "read_file",
+    "write_file",
+    "list_machines",
+    "create_machine",
+    "undo",
+    "branch_machine",
+    "explore",
+];
 
 /// Which tools a client sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ToolSet {
-    /// Ours.
+    /// Those of ours that most work needs: what an agent reads of them is in its way otherwise.
     #[default]
     Stasis,
+    /// All of ours.
+    All,
     /// The two of foreverVM's server.
     ForeverVm,
     /// The eleven of forkd's server.
     Forkd,
+    /// Those of mcp-v8's server with sessions and heaps.
+    V8,
+    /// Those of mcp-v8's server without state.
+    V8Stateless,
+    /// Those of mcp-v8's server with file trees.
+    V8Files,
+    /// Those of mcp-v8's server with heaps and file trees: all of them.
+    V8HeapAndFiles,
     /// Ours, and what the protocol's conformance suite calls: for tests only.
     Conformance,
 }
 
 impl ToolSet {
     /// Those clients can name, in a path, a header or a flag.
-    pub const PUBLIC: [(&str, ToolSet); 3] =
-        [("stasis", ToolSet::Stasis), ("forevervm", ToolSet::ForeverVm), ("forkd", ToolSet::Forkd)];
+    pub const PUBLIC: [(&str, ToolSet); 8] = [
+        ("stasis", ToolSet::Stasis),
+        ("all", ToolSet::All),
+        ("forevervm", ToolSet::ForeverVm),
+        ("forkd", ToolSet::Forkd),
+        ("v8", ToolSet::V8),
+        ("v8-stateless", ToolSet::V8Stateless),
+        ("v8-fs", ToolSet::V8Files),
+        ("v8-heap-fs", ToolSet::V8HeapAndFiles),
+    ];
 
     pub fn named(name: &str) -> Option<ToolSet> {
         ToolSet::PUBLIC.iter().find(|(own, _)| *own == name).map(|(_, tools)| *tools)
     }
 
-    pub fn entries(self) -> impl Iterator<Item = &'static Entry> {
-        let (own, more): (&'static [Entry], &'static [Entry]) = match self {
-            ToolSet::Stasis => (&tools::TOOLS, &[]),
+    /// What a client is shown.
+    pub fn entries(self) -> impl Iterator<Item = &'static ToolEntry> {
+        self.callable().filter(move |entry| match (self, self.v8_mode()) {
+            (ToolSet::Stasis, _) => MOST_USED.contains(&entry.tool.name.as_ref()),
+            (_, Some(mode)) => v8::is_shown(&entry.tool.name, mode),
+            _ => true,
+        })
+    }
+
+    /// What a client may call: one that knows of more tools than it is shown may use them.
+    fn callable(self) -> impl Iterator<Item = &'static ToolEntry> {
+        let (own, more): (&'static [ToolEntry], &'static [ToolEntry]) = match self {
+            ToolSet::Stasis | ToolSet::All => (&tools::TOOLS, &[]),
             ToolSet::ForeverVm => (&forevervm::TOOLS, &[]),
             ToolSet::Forkd => (&forkd::TOOLS, &[]),
+            ToolSet::V8 => (&v8::HEAPS, &[]),
+            ToolSet::V8Stateless => (&v8::STATELESS, &[]),
+            ToolSet::V8Files => (&v8::FILES, &[]),
+            ToolSet::V8HeapAndFiles => (&v8::HEAPS_AND_FILES, &[]),
             ToolSet::Conformance => (&tools::TOOLS, &fixtures::TOOLS),
         };
         own.iter().chain(more)
     }
 
-    pub fn find(self, name: &str) -> Option<&'static Entry> {
-        self.entries().find(|entry| entry.tool.name == name)
+    pub fn find(self, name: &str) -> Option<&'static ToolEntry> {
+        self.callable().find(|entry| entry.tool.name == name)
     }
 
     /// What a tool makes of an instruction that is over.
     pub fn finish(
         self,
         tool: &str,
-        ended: Answer<Ran>,
+        ended: Answer<RunOutput>,
     ) -> std::result::Result<CallToolResult, ErrorData> {
         match self.find(tool).and_then(|entry| entry.finish.as_ref()) {
             Some(finish) => finish(ended),
@@ -56,18 +103,30 @@ impl ToolSet {
         }
     }
 
+    /// Whose words an operator replaces.
     pub fn name(self) -> &'static str {
-        let own = ToolSet::PUBLIC.iter().find(|(_, tools)| *tools == self);
-        own.map_or("stasis", |(name, _)| name)
+        match self {
+            ToolSet::Stasis | ToolSet::All | ToolSet::Conformance => "stasis",
+            ToolSet::ForeverVm => "forevervm",
+            ToolSet::Forkd => "forkd",
+            ToolSet::V8 => "v8",
+            ToolSet::V8Stateless => "v8-stateless",
+            ToolSet::V8Files => "v8-fs",
+            ToolSet::V8HeapAndFiles => "v8-heap-fs",
+        }
     }
 
     /// The tool that runs code: instructions that are found in a machine's log count as its. None,
     /// if nothing of this set can be a task.
     pub fn runner(self) -> Option<&'static str> {
         match self {
-            ToolSet::Stasis | ToolSet::Conformance => Some("run_code"),
+            ToolSet::Stasis | ToolSet::All | ToolSet::Conformance => Some("run_code"),
             ToolSet::ForeverVm => Some("run-python-in-repl"),
-            ToolSet::Forkd => None,
+            ToolSet::Forkd
+            | ToolSet::V8
+            | ToolSet::V8Stateless
+            | ToolSet::V8Files
+            | ToolSet::V8HeapAndFiles => None,
         }
     }
 
@@ -75,29 +134,46 @@ impl ToolSet {
         self == ToolSet::Conformance
     }
 
-    /// Whether it stands for somebody else's server, which has tools and nothing else, and answers
-    /// to an unknown one with a result.
+    /// Whether it stands in for another project's server, which has only tools, and answers a call
+    /// of an unknown one with a result.
     pub fn is_foreign(self) -> bool {
         matches!(self, ToolSet::ForeverVm | ToolSet::Forkd)
     }
 
-    pub fn instructions(self) -> &'static str {
+    /// The state kept between runs, if the tools are mcp-v8's.
+    pub fn v8_mode(self) -> Option<V8Mode> {
         match self {
-            ToolSet::Stasis | ToolSet::Conformance => guide::INSTRUCTIONS,
+            ToolSet::V8 => Some(V8Mode::Heap),
+            ToolSet::V8Stateless => Some(V8Mode::Stateless),
+            ToolSet::V8Files => Some(V8Mode::Files),
+            ToolSet::V8HeapAndFiles => Some(V8Mode::HeapAndFiles),
+            _ => None,
+        }
+    }
+
+    pub fn instructions(self) -> &'static str {
+        if let Some(mode) = self.v8_mode() {
+            return stasis_mcpv8::instructions(mode);
+        }
+        match self {
+            ToolSet::Stasis | ToolSet::All | ToolSet::Conformance => guide::INSTRUCTIONS,
             ToolSet::ForeverVm => guide::FOREVERVM_INSTRUCTIONS,
-            ToolSet::Forkd => guide::FORKD_INSTRUCTIONS,
+            _ => stasis_forkd::INSTRUCTIONS,
         }
     }
 
     /// The name its clients know the server by.
     pub fn implementation(self) -> Implementation {
         let version = env!("CARGO_PKG_VERSION");
+        if self.v8_mode().is_some() {
+            return Implementation::new("mcp-v8", version);
+        }
         match self {
-            ToolSet::Stasis | ToolSet::Conformance => {
+            ToolSet::Stasis | ToolSet::All | ToolSet::Conformance => {
                 Implementation::new("stasis", version).with_title("Stasis")
             }
             ToolSet::ForeverVm => Implementation::new("forevervm", "1.0.0"),
-            ToolSet::Forkd => Implementation::new("forkd", version),
+            _ => Implementation::new("forkd", version),
         }
     }
 
@@ -107,8 +183,11 @@ impl ToolSet {
         let all = ServerCapabilities::builder().enable_tools().enable_prompts().enable_resources();
         match self {
             ToolSet::Forkd => all.build(),
+            ToolSet::V8 | ToolSet::V8Stateless | ToolSet::V8Files | ToolSet::V8HeapAndFiles => {
+                ServerCapabilities::builder().enable_tools().enable_resources().build()
+            }
             ToolSet::ForeverVm => all.enable_tasks().build(),
-            ToolSet::Stasis => {
+            ToolSet::Stasis | ToolSet::All => {
                 let all = all.enable_resources_subscribe().enable_resources_list_changed();
                 all.enable_completions().enable_tasks().build()
             }
@@ -118,5 +197,29 @@ impl ToolSet {
                 all.enable_completions().enable_logging().enable_tasks().build()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// JSON has a token for about three and a half characters.
+    const CHARACTERS_PER_TOKEN: f64 = 3.5;
+
+    #[test]
+    fn the_default_set_is_small() {
+        let shown: Vec<_> = ToolSet::Stasis.entries().map(|entry| entry.short()).collect();
+        assert_eq!(shown.len(), MOST_USED.len());
+        let text = serde_json::to_string(&shown).expect("JSON");
+        let tokens = text.chars().count() as f64 / CHARACTERS_PER_TOKEN;
+        assert!(tokens <= 2500.0, "{tokens} tokens:\n{text}");
+    }
+
+    #[test]
+    fn what_is_not_shown_can_be_called() {
+        assert!(ToolSet::Stasis.entries().all(|entry| entry.tool.name != "roll_back"));
+        assert!(ToolSet::Stasis.find("roll_back").is_some());
+        assert!(ToolSet::All.entries().count() > ToolSet::Stasis.entries().count());
     }
 }

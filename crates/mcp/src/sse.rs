@@ -6,7 +6,7 @@
 //!
 //! A client that hangs up has given up: what it ran is interrupted, and the state is kept.
 
-use crate::http::{Account, Mounts};
+use crate::http::{McpCaller, McpRoutes};
 use crate::legacy;
 use crate::notes::news;
 use crate::server::Server;
@@ -19,15 +19,17 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::{Stream, StreamExt, stream};
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage, serve_server_with_ct};
 use rmcp::transport::Transport;
 use rmcp::transport::common::server_side_http::session_id;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use stasis_mcpv8::V8Settings;
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -41,25 +43,25 @@ const MAX_BATCH: usize = 100;
 
 /// Where messages of open streams go.
 #[derive(Default)]
-pub struct Posts(Mutex<HashMap<String, Post>>);
+pub struct SseSenders(Mutex<HashMap<String, Post>>);
 
 #[derive(Clone)]
 struct Post {
-    account: Account,
+    account: McpCaller,
     sender: mpsc::Sender<ClientJsonRpcMessage>,
 }
 
-impl Posts {
+impl SseSenders {
     fn all(&self) -> MutexGuard<'_, HashMap<String, Post>> {
-        self.0.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.0.lock()
     }
 
-    fn count(&self, account: &Account) -> usize {
+    fn count(&self, account: &McpCaller) -> usize {
         self.all().values().filter(|post| post.account == *account).count()
     }
 }
 
-pub fn routes(mounts: Arc<Mounts>) -> Router {
+pub fn routes(mounts: Arc<McpRoutes>) -> Router {
     let at = |tools: Option<ToolSet>, path: String| {
         let messages = format!("{path}/messages");
         let down = messages.clone();
@@ -73,7 +75,7 @@ pub fn routes(mounts: Arc<Mounts>) -> Router {
 }
 
 async fn open(
-    mounts: Arc<Mounts>,
+    mounts: Arc<McpRoutes>,
     tools: Option<ToolSet>,
     messages: String,
     request: Request,
@@ -92,7 +94,8 @@ async fn open(
         return (StatusCode::SERVICE_UNAVAILABLE, "too many streams: close some").into_response();
     }
     let server = mounts.server(tools, &account);
-    let session = Session::open(&mounts.posts, account, server);
+    let settings = V8Settings::of(request.headers());
+    let session = Session::open(&mounts.posts, account, server, settings);
     let endpoint = Event::default().event("endpoint");
     let endpoint = endpoint.data(format!("{messages}?session_id={}", session.id));
     let events = stream::iter([Ok::<_, Infallible>(endpoint)]).chain(session.events());
@@ -103,7 +106,7 @@ async fn open(
 /// One stream, and all that ends with it.
 struct Session {
     id: String,
-    posts: Arc<Posts>,
+    posts: Arc<SseSenders>,
     receiver: mpsc::Receiver<String>,
     ended: CancellationToken,
 }
@@ -116,11 +119,18 @@ impl Drop for Session {
 }
 
 impl Session {
-    fn open(posts: &Arc<Posts>, account: Account, mut server: Server) -> Session {
+    fn open(
+        posts: &Arc<SseSenders>,
+        account: McpCaller,
+        mut server: Server,
+        settings: V8Settings,
+    ) -> Session {
         let id = session_id().to_string();
         let (sender, incoming) = mpsc::channel(BACKLOG);
         let (outgoing, receiver) = mpsc::channel(BACKLOG);
         let notes = server.notes.insert(Arc::default()).clone();
+        let session = settings.session.clone().or_else(|| Some(id.clone()));
+        notes.open_with(V8Settings { session, ..settings });
         posts.all().insert(id.clone(), Post { account, sender });
         let ended = CancellationToken::new();
         tokio::spawn(pass_on_news(server.clone(), notes, outgoing.clone(), ended.clone()));
@@ -200,7 +210,7 @@ struct Address {
     session_id: String,
 }
 
-async fn take(mounts: Arc<Mounts>, Query(at): Query<Address>, request: Request) -> Response {
+async fn take(mounts: Arc<McpRoutes>, Query(at): Query<Address>, request: Request) -> Response {
     if let Err(refusal) = mounts.admits(request.headers()) {
         return refusal.into_response();
     }

@@ -1,9 +1,9 @@
 //! A table of tools: what each is called, takes and gives, and what it does.
 
 use crate::answer::{Answer, failure};
-use crate::call::{Call, Wanted};
+use crate::call::{CallContext, InstructionRequest};
 use crate::error::{Error, Result};
-use crate::output::Ran;
+use crate::output::RunOutput;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResponse, CallToolResult, JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
@@ -13,14 +13,14 @@ use std::future::Future;
 use std::pin::Pin;
 
 /// What the protocol gets for a call.
-pub type Reply = std::result::Result<CallToolResponse, ErrorData>;
-type Work = Pin<Box<dyn Future<Output = Reply> + Send>>;
-type Run = Box<dyn Fn(Call, JsonObject) -> Work + Send + Sync>;
+pub type ToolReply = std::result::Result<CallToolResponse, ErrorData>;
+type Work = Pin<Box<dyn Future<Output = ToolReply> + Send>>;
+type Run = Box<dyn Fn(CallContext, JsonObject) -> Work + Send + Sync>;
 /// How the end of an instruction becomes the tool's result.
 pub type Finish =
-    Box<dyn Fn(Answer<Ran>) -> std::result::Result<CallToolResult, ErrorData> + Send + Sync>;
+    Box<dyn Fn(Answer<RunOutput>) -> std::result::Result<CallToolResult, ErrorData> + Send + Sync>;
 
-pub struct Entry {
+pub struct ToolEntry {
     pub tool: Tool,
     pub run: Run,
     /// For tools whose calls are instructions, which may go on as tasks.
@@ -56,14 +56,14 @@ impl Effect {
 }
 
 /// How a tool is shown.
-pub struct Face {
+pub struct ToolDescription {
     pub name: &'static str,
     pub title: &'static str,
     pub about: &'static str,
     pub effect: Effect,
 }
 
-impl Face {
+impl ToolDescription {
     pub fn tool<I: JsonSchema + 'static, O: JsonSchema + 'static>(&self, open_world: bool) -> Tool {
         let tool = Tool::new(self.name, self.about, JsonObject::new())
             .with_title(self.title)
@@ -74,16 +74,16 @@ impl Face {
     /// A tool that runs code: what to run, and what its end means.
     pub fn runs<I, O>(
         self,
-        wanted: fn(I) -> Result<Wanted>,
-        finish: fn(Answer<Ran>) -> Answer<O>,
-    ) -> Entry
+        wanted: fn(I) -> Result<InstructionRequest>,
+        finish: fn(Answer<RunOutput>) -> Answer<O>,
+    ) -> ToolEntry
     where
         I: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + Send + 'static,
     {
         let tool = self.tool::<I, O>(true);
         let name = self.name;
-        let run = move |call: Call, arguments: JsonObject| -> Work {
+        let run = move |call: CallContext, arguments: JsonObject| -> Work {
             Box::pin(async move {
                 let wanted = parse::<I>(arguments).and_then(wanted);
                 match wanted {
@@ -94,43 +94,58 @@ impl Face {
         };
         let finish = move |ran| Ok(finish(ran).into_result());
         let (run, finish) = (Box::new(run), Some::<Finish>(Box::new(finish)));
-        Entry { tool, run, finish, question: None }
+        ToolEntry { tool, run, finish, question: None }
     }
 
     /// A tool that does something with the host, which may block.
-    pub fn does<I, O>(self, work: fn(&Call, I) -> Result<Answer<O>>) -> Entry
+    pub fn does<I, O>(self, work: fn(&CallContext, I) -> Result<Answer<O>>) -> ToolEntry
     where
         I: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + Send + 'static,
     {
         let tool = self.tool::<I, O>(false);
-        let run = move |call: Call, arguments: JsonObject| -> Work {
+        let run = move |call: CallContext, arguments: JsonObject| -> Work {
             Box::pin(async move {
-                let job = move |call: &Call| {
+                let job = move |call: &CallContext| {
                     let input = parse::<I>(arguments)?;
                     Ok(work(call, input)?.into_result())
                 };
                 Ok(call.block(job).await.unwrap_or_else(|error| failure(&error)).into())
             })
         };
-        Entry { tool, run: Box::new(run), finish: None, question: None }
+        ToolEntry { tool, run: Box::new(run), finish: None, question: None }
     }
 }
 
-impl Entry {
+impl ToolEntry {
     /// A tool that answers in whatever way it likes.
-    pub fn free<F>(tool: Tool, run: impl Fn(Call, JsonObject) -> F + Send + Sync + 'static) -> Entry
+    pub fn free<F>(
+        tool: Tool,
+        run: impl Fn(CallContext, JsonObject) -> F + Send + Sync + 'static,
+    ) -> ToolEntry
     where
-        F: Future<Output = Reply> + Send + 'static,
+        F: Future<Output = ToolReply> + Send + 'static,
     {
-        let run =
-            move |call: Call, arguments: JsonObject| -> Work { Box::pin(run(call, arguments)) };
-        Entry { tool, run: Box::new(run), finish: None, question: None }
+        let run = move |call: CallContext, arguments: JsonObject| -> Work {
+            Box::pin(run(call, arguments))
+        };
+        ToolEntry { tool, run: Box::new(run), finish: None, question: None }
+    }
+
+    /// The tool without what its answers look like, which few clients read and every agent pays
+    /// for, and without the dialect of its schema, which is the protocol's own.
+    pub fn short(&self) -> Tool {
+        let mut tool = self.tool.clone();
+        tool.output_schema = None;
+        let mut schema = (*tool.input_schema).clone();
+        schema.remove("$schema");
+        tool.input_schema = std::sync::Arc::new(schema);
+        tool
     }
 
     /// The same tool, done only after a yes of the user's where the client can ask.
-    pub fn asks(self, question: fn(&JsonObject) -> String) -> Entry {
-        Entry { question: Some(question), ..self }
+    pub fn asks(self, question: fn(&JsonObject) -> String) -> ToolEntry {
+        ToolEntry { question: Some(question), ..self }
     }
 }
 

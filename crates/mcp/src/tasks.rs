@@ -4,9 +4,9 @@
 //!
 //!   run_code:lab@7  ──►  tool, machine, seq  ──►  the machine's records
 
-use crate::call::{Call, ran};
+use crate::call::{CallContext, ran};
 use crate::error::{Error, Result};
-use crate::text::glance;
+use crate::text::first_line;
 use rmcp::ErrorData;
 use rmcp::model::{DetailedTask, JsonObject, Task, TaskPayload, TaskStatus};
 use stasis_api::{Instruction, Status};
@@ -42,7 +42,7 @@ impl std::fmt::Display for TaskId {
 
 /// A task no caller of this account may know.
 pub fn unknown(id: &str) -> ErrorData {
-    ErrorData::invalid_params(format!("there is no task `{}`", glance(id, 200)), None)
+    ErrorData::invalid_params(format!("there is no task `{}`", first_line(id, 200)), None)
 }
 
 /// An error of a request about tasks.
@@ -74,16 +74,22 @@ fn status(instruction: &Instruction) -> (TaskStatus, &'static str) {
         (Status::Running, _) => (TaskStatus::Working, "runs"),
         (Status::Cancelled, _) => (TaskStatus::Cancelled, "was cancelled before it ran"),
         // an instruction that ran into its timeout has a result that says so
-        (Status::Interrupted, Some("KeyboardInterrupt")) => {
+        (Status::Interrupted, Some(name)) if is_interrupt(name) => {
             (TaskStatus::Cancelled, "was interrupted; the machine's state is kept")
         }
         (Status::Lost, _) => (TaskStatus::Completed, "was lost"),
         (Status::Interrupted | Status::Done, _) => (TaskStatus::Completed, "is over"),
+        (Status::Failed, _) => (TaskStatus::Completed, "failed"),
     }
 }
 
+/// Whether an error of this name means that the instruction was interrupted.
+fn is_interrupt(name: &str) -> bool {
+    stasis_agent::LANGUAGES.iter().any(|language| language.interrupts()[0] == name)
+}
+
 /// The instruction a task is, if it is the caller's and a tool that makes tasks is named.
-pub fn find(call: &Call, id: &TaskId) -> Option<(Arc<Machine>, Instruction)> {
+pub fn find(call: &CallContext, id: &TaskId) -> Option<(Arc<Machine>, Instruction)> {
     call.tools.find(&id.tool).filter(|entry| entry.finish.is_some())?;
     let machine = call.machine(&id.machine).ok()?;
     let instruction = machine.instruction(id.seq).ok()?;
@@ -91,7 +97,7 @@ pub fn find(call: &Call, id: &TaskId) -> Option<(Arc<Machine>, Instruction)> {
 }
 
 /// A task with its result, if it has one.
-pub fn detailed(call: &Call, id: &str) -> std::result::Result<DetailedTask, ErrorData> {
+pub fn detailed(call: &CallContext, id: &str) -> std::result::Result<DetailedTask, ErrorData> {
     let parsed = TaskId::parse(id).ok_or_else(|| unknown(id))?;
     let (machine, instruction) = find(call, &parsed).ok_or_else(|| unknown(id))?;
     let task = task(&parsed, &instruction);
@@ -104,7 +110,7 @@ pub fn detailed(call: &Call, id: &str) -> std::result::Result<DetailedTask, Erro
 }
 
 fn result(
-    call: &Call,
+    call: &CallContext,
     id: &TaskId,
     machine: &Arc<Machine>,
     end: &Instruction,
@@ -125,7 +131,7 @@ fn object(value: &impl serde::Serialize) -> JsonObject {
 }
 
 /// Ends a task's instruction, whether it waits or runs; one that is over stays as it is.
-pub async fn cancel(call: &Call, id: &str) -> std::result::Result<(), ErrorData> {
+pub async fn cancel(call: &CallContext, id: &str) -> std::result::Result<(), ErrorData> {
     let text = id.to_owned();
     let found = call.block(move |call| {
         let found = TaskId::parse(&text).and_then(|id| find(call, &id));

@@ -17,7 +17,7 @@ pub fn cut(text: &str, max: usize, whole: &str) -> String {
 }
 
 /// The first line, and not too much of it.
-pub fn glance(text: &str, max: usize) -> String {
+pub fn first_line(text: &str, max: usize) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let short: String = line.chars().take(max).collect();
     if short.len() < text.trim().len() { short + " ..." } else { short }
@@ -30,7 +30,7 @@ mod tests {
     #[test]
     fn short_text_stays() {
         assert_eq!(cut("äöü", 3, "x"), "äöü");
-        assert_eq!(glance("  one\n", 80), "one");
+        assert_eq!(first_line("  one\n", 80), "one");
     }
 
     #[test]
@@ -40,6 +40,6 @@ mod tests {
         let want = "ääääääääää\n[... 100 characters cut; whole in \
                     stasis://machine/m/transcript ...]\nzzzzz";
         assert_eq!(short, want);
-        assert_eq!(glance("one\ntwo", 80), "one ...");
+        assert_eq!(first_line("one\ntwo", 80), "one ...");
     }
 }

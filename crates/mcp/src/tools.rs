@@ -1,15 +1,19 @@
 //! Our tools: code, machines, and their history.
 
 use crate::answer::Answer;
-use crate::call::{Call, Wanted};
+use crate::call::{CallContext, InstructionRequest};
 use crate::error::{Error, Result};
 use crate::input::*;
-use crate::output::{self, Done, History, Machines, Past, Ran, Templates, Variables};
-use crate::shell;
-use crate::table::{Effect, Entry, Face};
+use crate::output::{
+    self, ActionOutput, HistoryOutput, MachinesOutput, PastInstruction, RunOutput, TemplatesOutput,
+    VariablesOutput,
+};
+use crate::packages;
+use crate::table::{Effect, ToolDescription, ToolEntry};
 use rmcp::model::JsonObject;
+use stasis_agent::Language;
 use stasis_api::{Exec, Name, NewMachine, Timeout, Update};
-use stasis_machine::{Branch, Machine};
+use stasis_machine::{Branch, Machine, Steps};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -19,7 +23,7 @@ const MAX_LIST: usize = 1000;
 /// Packages come over a network.
 const INSTALL_TIMEOUT: f64 = 600.0;
 
-pub static TOOLS: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+pub static TOOLS: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| {
     let mut all = code();
     all.extend(machines());
     all.extend(crate::files::tools());
@@ -28,42 +32,48 @@ pub static TOOLS: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     all
 });
 
-fn face(name: &'static str, title: &'static str, effect: Effect, about: &'static str) -> Face {
-    Face { name, title, about, effect }
+fn face(
+    name: &'static str,
+    title: &'static str,
+    effect: Effect,
+    about: &'static str,
+) -> ToolDescription {
+    ToolDescription { name, title, about, effect }
 }
 
-fn code() -> Vec<Entry> {
+fn code() -> Vec<ToolEntry> {
     vec![
         face(
             "run_code",
             "Run code",
             Effect::Adds,
-            "Runs code on a machine that keeps everything between calls: variables, imports, \
-             files, processes. Without a machine's name a new one is made; name it in the next \
-             call to go on. Returns output, the value of the last expression, plots as images, and \
-             machine@seq, a state that roll_back and branch_machine can return to.",
+            "Runs code on a machine that keeps variables, imports, files and processes between \
+             calls. Without a machine's name it creates one; name it in the next call to \
+             continue. Returns output, the value of the last expression, plots as images, and \
+             machine@seq, the state after it, for undo and branch_machine.",
         )
         .runs(run_code, as_it_is),
         face(
             "run_shell",
             "Run a shell command",
             Effect::Adds,
-            "Runs a bash command in a machine, beside its Python session and on the same files. \
-             The value is the exit code.",
+            "Runs a bash command in a machine, on the same files as its session. Returns the exit \
+             code as the value.",
         )
         .runs(run_shell, by_exit_code),
         face(
             "install_packages",
             "Install packages",
             Effect::Adds,
-            "Installs Python packages on a machine with pip. They stay, like everything else.",
+            "Installs packages on a machine, with pip or npm as its language has it. They stay \
+             installed.",
         )
         .runs(install_packages, by_exit_code),
         face(
             "interrupt_machine",
             "Interrupt",
             Effect::Sets,
-            "Interrupts the code that runs on a machine. Its state is kept.",
+            "Interrupts the code that runs on a machine. The machine keeps its state.",
         )
         .does(interrupt),
         face(
@@ -76,22 +86,22 @@ fn code() -> Vec<Entry> {
     ]
 }
 
-fn machines() -> Vec<Entry> {
+fn machines() -> Vec<ToolEntry> {
     vec![
         face(
             "create_machine",
             "Create a machine",
             Effect::Adds,
-            "Makes a machine with a name, tags or a memory limit of your choice.",
+            "Creates a machine with a chosen name, tags, memory limit or network.",
         )
         .does(create),
-        face("list_machines", "List machines", Effect::Reads, "Lists machines, the newest first.")
+        face("list_machines", "List machines", Effect::Reads, "Lists machines, newest first.")
             .does(list),
         face(
             "inspect_machine",
             "Inspect a machine",
             Effect::Reads,
-            "Tells everything about one machine: state, tags, limits, use of memory and disk.",
+            "Shows one machine: state, tags, limits, memory and disk use.",
         )
         .does(inspect),
         face("tag_machine", "Tag a machine", Effect::Sets, "Adds, changes or removes tags.")
@@ -100,14 +110,14 @@ fn machines() -> Vec<Entry> {
             "swap_machine",
             "Swap out a machine",
             Effect::Sets,
-            "Moves an idle machine out of memory. The next instruction brings it back as it was.",
+            "Moves an idle machine out of memory. The next instruction brings it back.",
         )
         .does(swap),
         face(
             "delete_machine",
             "Delete a machine",
             Effect::Destroys,
-            "Ends a machine and forgets its state and history for good.",
+            "Deletes a machine with its state and history. This cannot be undone.",
         )
         .does(delete)
         .asks(about_deletion),
@@ -121,37 +131,44 @@ fn machines() -> Vec<Entry> {
     ]
 }
 
-fn history() -> Vec<Entry> {
+fn history() -> Vec<ToolEntry> {
     vec![
         face(
             "show_history",
             "Show history",
             Effect::Reads,
-            "Lists what was run on a machine, and which states can be returned to.",
+            "Lists the instructions of a machine and the states that undo can return to.",
         )
         .does(show_history),
         face(
             "undo",
             "Undo",
             Effect::Destroys,
-            "Takes a machine back to its state before the last instruction: variables, files and \
-             processes. The log keeps what was undone.",
+            "Returns a machine to its state before the last instruction, or after an earlier one: \
+             variables, files and processes. The log keeps undone instructions.",
         )
         .does(undo),
+        face(
+            "redo",
+            "Redo",
+            Effect::Adds,
+            "Redoes what was undone, as long as nothing new ran on the machine.",
+        )
+        .does(redo),
         face(
             "roll_back",
             "Roll back",
             Effect::Destroys,
-            "Takes a machine back to its state after an earlier instruction. The log keeps what \
-             came later.",
+            "Returns a machine to its state after an earlier instruction. The log keeps later \
+             instructions.",
         )
         .does(roll_back),
         face(
             "branch_machine",
             "Branch a machine",
             Effect::Adds,
-            "Makes new machines that start from the state of another, now or after an earlier \
-             instruction, so that several ways can be tried from there.",
+            "Creates new machines that start from another machine's current state, or its state \
+             after an earlier instruction.",
         )
         .does(branch),
     ]
@@ -166,64 +183,90 @@ pub fn timeout(seconds: Option<f64>) -> Result<Timeout> {
     Err(Error::Invalid("timeout_seconds must be more than 0".into()))
 }
 
-fn run_code(input: RunCode) -> Result<Wanted> {
-    let Language::Python = input.language;
+fn run_code(input: RunCode) -> Result<InstructionRequest> {
     let timeout = timeout(input.timeout_seconds)?;
-    Ok(Wanted::new(input.machine, Exec { code: input.code, timeout, ..Exec::default() }))
+    let exec = Exec { code: input.code, timeout, ..Exec::default() };
+    let Some(language) = input.language else {
+        return Ok(InstructionRequest::new(input.machine, exec));
+    };
+    let language = known_language(&language)?;
+    let write = move |own: &dyn Language| match own.name() == language.name() {
+        true => Ok(exec.code),
+        false => Err(other_language(own, language)),
+    };
+    let request = InstructionRequest::written(input.machine, timeout, write);
+    // the template of a language has its name
+    Ok(InstructionRequest { template: Some(language.name().to_owned()), ..request })
 }
 
-fn as_it_is(answer: Answer<Ran>) -> Answer<Ran> {
+fn known_language(name: &str) -> Result<&'static dyn Language> {
+    stasis_agent::language(&name.to_lowercase()).ok_or_else(|| {
+        let known: Vec<_> = stasis_agent::LANGUAGES.iter().map(|one| one.name()).collect();
+        let name = crate::text::first_line(name, 80);
+        Error::Invalid(format!("unknown language `{name}`; machines run {}", known.join(" and ")))
+    })
+}
+
+fn other_language(own: &dyn Language, wanted: &dyn Language) -> Error {
+    let (own, wanted) = (own.name(), wanted.name());
+    Error::Invalid(format!(
+        "this machine runs {own}, not {wanted}: leave `machine` out for a new {wanted} machine"
+    ))
+}
+
+fn as_it_is(answer: Answer<RunOutput>) -> Answer<RunOutput> {
     answer
 }
 
-fn run_shell(input: RunShell) -> Result<Wanted> {
+fn run_shell(input: RunShell) -> Result<InstructionRequest> {
     if input.command.trim().is_empty() {
         return Err(Error::Invalid("command is empty".into()));
     }
     let timeout = timeout(input.timeout_seconds)?;
-    let exec = Exec { code: shell::command(&input.command), timeout, ..Exec::default() };
-    Ok(Wanted::new(input.machine, exec))
+    let write = move |language: &dyn Language| Ok(language.shell(&input.command));
+    Ok(InstructionRequest::written(input.machine, timeout, write))
 }
 
-fn install_packages(input: InstallPackages) -> Result<Wanted> {
+fn install_packages(input: InstallPackages) -> Result<InstructionRequest> {
     let timeout = Timeout::Seconds(INSTALL_TIMEOUT);
-    let exec = Exec { code: shell::install(&input.packages)?, timeout, ..Exec::default() };
-    Ok(Wanted::new(Some(input.machine), exec))
+    let write = move |language: &dyn Language| packages::install(language, &input.packages);
+    Ok(InstructionRequest::written(Some(input.machine), timeout, write))
 }
 
 /// A command that says it failed has failed.
-fn by_exit_code(mut answer: Answer<Ran>) -> Answer<Ran> {
+fn by_exit_code(mut answer: Answer<RunOutput>) -> Answer<RunOutput> {
     let fine = answer.data.value.as_deref().is_none_or(|code| code == "0");
     answer.failed |= !fine;
     answer
 }
 
-fn interrupt(call: &Call, input: OneMachine) -> Result<Answer<Done>> {
+fn interrupt(call: &CallContext, input: OneMachine) -> Result<Answer<ActionOutput>> {
     let machine = call.machine(&input.machine)?;
     let ran = machine.interrupt()?;
-    let words = if ran { "was interrupted; its state is kept" } else { "was not running anything" };
+    let words =
+        if ran { "was interrupted and keeps its state" } else { "was not running anything" };
     Ok(done(&machine, ran, words))
 }
 
-fn done(machine: &Arc<Machine>, done: bool, words: &str) -> Answer<Done> {
-    let now = output::Machine::from(machine.describe());
+fn done(machine: &Arc<Machine>, done: bool, words: &str) -> Answer<ActionOutput> {
+    let now = output::MachineOutput::from(machine.describe());
     let address = now.address.as_deref().map(|at| format!(" [{at}]")).unwrap_or_default();
     let text = format!("{} {words}.{address}", now.name);
-    Answer::new(Done { machine: now.name, address: now.address, done }, text)
+    Answer::new(ActionOutput { machine: now.name, address: now.address, done }, text)
 }
 
-fn variables(call: &Call, input: OneMachine) -> Result<Answer<Variables>> {
+fn variables(call: &CallContext, input: OneMachine) -> Result<Answer<VariablesOutput>> {
     let machine = call.machine(&input.machine)?;
     let variables: Vec<_> = call.host.vars(&machine)?.into_iter().map(Into::into).collect();
-    let line = |one: &output::Variable| {
+    let line = |one: &output::VariableOutput| {
         let shape = one.shape.as_deref().map(|shape| format!(" {shape}")).unwrap_or_default();
-        format!("{}: {}{shape} = {}", one.name, one.kind, crate::text::glance(&one.repr, 200))
+        format!("{}: {}{shape} = {}", one.name, one.kind, crate::text::first_line(&one.repr, 200))
     };
     let lines: Vec<_> = variables.iter().map(line).collect();
-    let now = output::Machine::from(machine.describe());
-    let text = if lines.is_empty() { "There are no variables.".into() } else { lines.join("\n") };
+    let now = output::MachineOutput::from(machine.describe());
+    let text = if lines.is_empty() { "No variables.".into() } else { lines.join("\n") };
     let text = crate::text::cut(&text, crate::text::MAX_TEXT, "the machine");
-    let data = Variables { machine: now.name, address: now.address, variables };
+    let data = VariablesOutput { machine: now.name, address: now.address, variables };
     Ok(Answer::new(data, text))
 }
 
@@ -231,39 +274,40 @@ fn name(text: &str) -> Result<Name> {
     text.parse().map_err(|error: stasis_api::NameError| Error::Invalid(error.to_string()))
 }
 
-fn create(call: &Call, input: CreateMachine) -> Result<Answer<output::Machine>> {
+fn create(call: &CallContext, input: CreateMachine) -> Result<Answer<output::MachineOutput>> {
     let new = NewMachine {
         name: input.name.as_deref().map(name).transpose()?,
         tags: input.tags,
         memory_mb: input.memory_mb,
         template: input.template,
+        network: input.network.map(Into::into),
         ..NewMachine::default()
     };
     let machine = call.host.create(&call.account, new)?;
     Ok(described(&machine))
 }
 
-fn described(machine: &Arc<Machine>) -> Answer<output::Machine> {
-    let machine = output::Machine::from(machine.describe());
+fn described(machine: &Arc<Machine>) -> Answer<output::MachineOutput> {
+    let machine = output::MachineOutput::from(machine.describe());
     let text = machine.line();
     Answer::new(machine, text)
 }
 
-fn list(call: &Call, input: ListMachines) -> Result<Answer<Machines>> {
+fn list(call: &CallContext, input: ListMachines) -> Result<Answer<MachinesOutput>> {
     let limit = input.limit.map_or(100, |limit| limit as usize).min(MAX_LIST);
-    let tagged = |machine: &stasis_api::Machine| {
+    let tagged = |machine: &stasis_api::MachineInfo| {
         input.tags.iter().all(|(key, value)| machine.tags.get(key) == Some(value))
     };
     let all = call.machines().map(|machine| machine.describe()).filter(tagged);
-    let mut machines: Vec<_> = all.map(output::Machine::from).collect();
+    let mut machines: Vec<_> = all.map(output::MachineOutput::from).collect();
     let more = machines.len().saturating_sub(limit);
     machines.truncate(limit);
-    let data = Machines { machines, more };
+    let data = MachinesOutput { machines, more };
     let text = crate::text::cut(&data.text(), crate::text::MAX_TEXT, "the structured result");
     Ok(Answer::new(data, text))
 }
 
-fn inspect(call: &Call, input: OneMachine) -> Result<Answer<output::Machine>> {
+fn inspect(call: &CallContext, input: OneMachine) -> Result<Answer<output::MachineOutput>> {
     let machine = call.machine(&input.machine)?;
     let mut answer = described(&machine);
     // a machine that runs something answers questions about its use only when that is over
@@ -274,7 +318,7 @@ fn inspect(call: &Call, input: OneMachine) -> Result<Answer<output::Machine>> {
     Ok(answer)
 }
 
-fn tag(call: &Call, input: TagMachine) -> Result<Answer<output::Machine>> {
+fn tag(call: &CallContext, input: TagMachine) -> Result<Answer<output::MachineOutput>> {
     let machine = call.machine(&input.machine)?;
     let mut tags = machine.describe().tags;
     input.remove.iter().for_each(|key| drop(tags.remove(key)));
@@ -283,75 +327,105 @@ fn tag(call: &Call, input: TagMachine) -> Result<Answer<output::Machine>> {
     Ok(described(&machine))
 }
 
-fn swap(call: &Call, input: OneMachine) -> Result<Answer<Done>> {
+fn swap(call: &CallContext, input: OneMachine) -> Result<Answer<ActionOutput>> {
     let machine = call.machine(&input.machine)?;
     let was_in = machine.describe().running;
     call.host.swap(&machine)?;
-    Ok(done(&machine, was_in, "is out of memory; the next instruction wakes it"))
+    Ok(done(&machine, was_in, "is swapped out; the next instruction wakes it"))
 }
 
-fn delete(call: &Call, input: OneMachine) -> Result<Answer<Done>> {
+fn delete(call: &CallContext, input: OneMachine) -> Result<Answer<ActionOutput>> {
     let machine = call.machine(&input.machine)?;
     let name = machine.name().to_string();
     call.host.remove(&machine)?;
     let text = format!("{name} is deleted.");
-    Ok(Answer::new(Done { machine: name, address: None, done: true }, text))
+    Ok(Answer::new(ActionOutput { machine: name, address: None, done: true }, text))
 }
 
 fn about_deletion(arguments: &JsonObject) -> String {
     let name = arguments.get("machine").and_then(|name| name.as_str()).unwrap_or_default();
-    let name = crate::text::glance(name, 80);
-    format!("Delete the machine {name}? Its state and its history are gone then.")
+    let name = crate::text::first_line(name, 80);
+    format!("Delete the machine {name}? Its state and history will be lost.")
 }
 
-fn templates(call: &Call, _: Nothing) -> Result<Answer<Templates>> {
-    let one = |template: stasis_api::Template| output::Template {
+fn templates(call: &CallContext, _: NoArguments) -> Result<Answer<TemplatesOutput>> {
+    let one = |template: stasis_api::TemplateInfo| output::TemplateOutput {
         name: template.name,
         language: template.language,
         version: template.version,
     };
     let templates: Vec<_> = call.host.templates()?.into_iter().map(one).collect();
-    let line = |one: &output::Template| format!("{} ({} {})", one.name, one.language, one.version);
+    let line =
+        |one: &output::TemplateOutput| format!("{} ({} {})", one.name, one.language, one.version);
     let text = templates.iter().map(line).collect::<Vec<_>>().join("\n");
-    Ok(Answer::new(Templates { templates }, text))
+    Ok(Answer::new(TemplatesOutput { templates }, text))
 }
 
-fn show_history(call: &Call, input: ShowHistory) -> Result<Answer<History>> {
+fn show_history(call: &CallContext, input: ShowHistory) -> Result<Answer<HistoryOutput>> {
     let machine = call.machine(&input.machine)?;
-    let now = output::Machine::from(machine.describe());
+    let now = output::MachineOutput::from(machine.describe());
     let limit = input.limit.unwrap_or(20).min(MAX_LIST as u64);
     let from = input.from.unwrap_or_else(|| now.instructions.saturating_sub(limit));
     let checkpoints = call.host.history(&machine)?.into_iter();
     let mut labels: HashMap<_, _> = checkpoints.map(|one| (one.seq, one.label)).collect();
     let past = machine.instructions(from, limit)?.into_iter().map(|instruction| {
         let checkpoint = labels.remove(&instruction.seq);
-        Past::new(&now.name, instruction, checkpoint)
+        PastInstruction::new(&now.name, instruction, checkpoint)
     });
     let instructions: Vec<_> = past.collect();
-    let lines: Vec<_> = instructions.iter().map(Past::line).collect();
-    let text = if lines.is_empty() { "Nothing was run yet.".into() } else { lines.join("\n") };
+    let lines: Vec<_> = instructions.iter().map(PastInstruction::line).collect();
+    let text = if lines.is_empty() { "No instructions yet.".into() } else { lines.join("\n") };
     let text = crate::text::cut(&text, crate::text::MAX_TEXT, "the structured result");
-    Ok(Answer::new(History { machine: now.name, address: now.address, instructions }, text))
+    Ok(Answer::new(HistoryOutput { machine: now.name, address: now.address, instructions }, text))
 }
 
-fn undo(call: &Call, input: OneMachine) -> Result<Answer<Done>> {
-    let machine = call.machine(&input.machine)?;
-    call.host.undo(&machine)?;
-    Ok(done(&machine, true, "is back before its last instruction"))
-}
-
-fn roll_back(call: &Call, input: RollBack) -> Result<Answer<Done>> {
-    let machine = call.machine(&input.machine)?;
-    call.host.roll_back(&machine, input.seq)?;
-    let words = match input.seq {
-        Some(seq) => format!("is back after instruction {seq}"),
-        None => "is back at its beginning".to_owned(),
+fn undo(call: &CallContext, input: Undo) -> Result<Answer<ActionOutput>> {
+    let (machine, seq) = call.state(&input.machine)?;
+    if let Some(seq) = input.seq.or(seq) {
+        return back_to(call, &machine, Some(seq));
+    }
+    let steps = steps(input.n)?;
+    call.host.undo(&machine, steps)?;
+    let words = match steps.n {
+        1 => "is back before its last instruction".to_owned(),
+        n => format!("is back before its last {n} instructions"),
     };
     Ok(done(&machine, true, &words))
 }
 
-fn branch(call: &Call, input: BranchMachine) -> Result<Answer<Machines>> {
-    let source = call.machine(&input.machine)?;
+fn redo(call: &CallContext, input: Redo) -> Result<Answer<ActionOutput>> {
+    let (machine, _) = call.state(&input.machine)?;
+    let steps = steps(input.n)?;
+    call.host.redo(&machine, steps)?;
+    Ok(done(&machine, true, "is back at what was undone"))
+}
+
+fn steps(n: Option<u64>) -> Result<Steps> {
+    let n = n.unwrap_or(1);
+    stasis_api::within("n", &n, stasis_api::STEPS).map_err(stasis_machine::Error::from)?;
+    Ok(Steps { n: n as usize, grouped: false })
+}
+
+fn roll_back(call: &CallContext, input: RollBack) -> Result<Answer<ActionOutput>> {
+    let (machine, seq) = call.state(&input.machine)?;
+    back_to(call, &machine, input.seq.or(seq))
+}
+
+fn back_to(
+    call: &CallContext,
+    machine: &Arc<Machine>,
+    seq: Option<u64>,
+) -> Result<Answer<ActionOutput>> {
+    call.host.roll_back(machine, seq)?;
+    let words = match seq {
+        Some(seq) => format!("is back at the state after instruction {seq}"),
+        None => "is back at its first state".to_owned(),
+    };
+    Ok(done(machine, true, &words))
+}
+
+fn branch(call: &CallContext, input: BranchMachine) -> Result<Answer<MachinesOutput>> {
+    let (source, seq) = call.state(&input.machine)?;
     let n = input.n.map_or(input.names.len().max(1), |n| n as usize);
     if n > stasis_machine::MAX_BRANCHES || input.names.len() > n {
         let words = format!(
@@ -363,10 +437,10 @@ fn branch(call: &Call, input: BranchMachine) -> Result<Answer<Machines>> {
     let names: Result<Vec<_>> = input.names.iter().map(|text| name(text).map(Some)).collect();
     let mut names = names?;
     names.resize(n, None);
-    let branch = Branch { seq: input.seq, names, tags: input.tags, ..Branch::default() };
+    let branch = Branch { seq: input.seq.or(seq), names, tags: input.tags, ..Branch::default() };
     let made = call.host.branch(&source, branch)?;
     let machines = made.iter().map(|machine| machine.describe().into()).collect();
-    let data = Machines { machines, more: 0 };
+    let data = MachinesOutput { machines, more: 0 };
     let text = crate::text::cut(&data.text(), crate::text::MAX_TEXT, "the structured result");
     Ok(Answer::new(data, text))
 }

@@ -1,15 +1,16 @@
 //! Tools for a machine's past and its branches: try ways, look at what differs, take what is good.
 
 use crate::answer::Answer;
-use crate::call::Call;
+use crate::call::CallContext;
 use crate::error::{Error, Result};
+use crate::lenient;
 use crate::output::{self, word};
-use crate::table::{Effect, Entry, Face};
-use crate::text::{MAX_TEXT, cut, glance};
+use crate::table::{Effect, ToolDescription, ToolEntry};
+use crate::text::{MAX_TEXT, cut, first_line};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_api::{Address, Timeout, Vary};
-use stasis_machine::{Explore, Place, Wanted};
+use stasis_machine::{AdoptSelection, Explore, StateRef};
 use std::collections::BTreeMap;
 
 /// Candidates of one call.
@@ -20,39 +21,43 @@ const MAX_DIFFERENCES: usize = 200;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExploreInput {
-    /// The machine to try from.
+    /// The machine to start from.
+    #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
     pub machine: String,
-    /// The ways to try: code for each, run on a branch of its own.
+    /// Code of each candidate, run on its own branch.
+    #[serde(alias = "candidate", alias = "codes", deserialize_with = "lenient::list")]
     pub candidates: Vec<String>,
-    /// A Python expression that each branch is scored with after its code; higher is better.
+    /// A Python expression that scores a branch after its code has run; higher is better.
     pub score: String,
     /// Lower is better instead.
     #[serde(default)]
     pub minimize: bool,
-    /// Leave the branches that lose there; they are removed otherwise.
+    /// Keep the other branches and the original machine.
     #[serde(default)]
     pub keep: bool,
-    /// Seconds that each candidate, and each score, may take.
+    /// Time limit in seconds of each candidate and each score.
+    #[serde(alias = "timeout")]
     pub timeout_seconds: Option<f64>,
 }
 
-/// How the candidates did.
+/// The scores of the candidates.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ExploreOutput {
-    /// The machine; its state is that of the best candidate, if there is one.
+    /// The machine; it has the state of the best candidate, if there is one.
     pub machine: String,
     pub address: Option<String>,
-    /// Which candidate won, from 0.
+    /// Index of the best candidate, from 0.
     pub best: Option<u64>,
-    /// The machine as it was before, under a name of its own.
+    /// New name of the original machine, if it was kept.
     pub former: Option<String>,
-    pub candidates: Vec<Tried>,
+    pub candidates: Vec<TriedCandidate>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Tried {
+#[schemars(rename = "Tried")]
+pub struct TriedCandidate {
     pub index: u64,
-    /// Its branch, which is gone unless it was to be kept.
+    /// Its branch; removed unless `keep` was set.
     pub machine: String,
     pub score: Option<f64>,
     pub error: Option<String>,
@@ -63,27 +68,28 @@ pub struct Tried {
 pub struct CompareInput {
     /// A machine, or `machine@seq`.
     pub left: String,
-    /// Another one.
+    /// The other machine, or `machine@seq`.
     pub right: String,
 }
 
-/// What differs between two states.
+/// The differences between two states.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CompareOutput {
     pub left: String,
     pub right: String,
-    /// The state both came from.
+    /// The common ancestor of both states.
     pub base: Option<String>,
-    pub variables: Vec<Differs>,
-    pub files: Vec<Differs>,
-    /// How many instructions gave something else.
+    pub variables: Vec<VariableDiff>,
+    pub files: Vec<VariableDiff>,
+    /// Number of instructions with different results.
     pub outputs: usize,
-    /// What is missing here, in words.
+    /// What was omitted, as text.
     pub cut: Vec<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Differs {
+#[schemars(rename = "Differs")]
+pub struct VariableDiff {
     pub name: String,
     /// `added` (only on the right), `removed`, `changed` or `unknown`.
     pub change: String,
@@ -96,32 +102,32 @@ pub struct Differs {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdoptInput {
-    /// The machine that takes.
+    /// The machine to change.
     pub machine: String,
-    /// The machine or `machine@seq` to take from.
+    /// The machine or `machine@seq` to copy from.
     pub from: String,
-    /// Names of variables to take.
+    /// Names of variables to copy.
     #[serde(default)]
     pub variables: Vec<String>,
-    /// Files to take, or directories with all that was changed in them.
+    /// Files to copy, or directories whose changed files to copy.
     #[serde(default)]
     pub files: Vec<String>,
-    /// Overwrite what both changed since they parted.
+    /// Overwrite names that changed since the machines parted.
     #[serde(default)]
     pub force: bool,
 }
 
-/// What was taken over.
+/// The adopted variables and files.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AdoptOutput {
     pub machine: String,
-    /// The state with what was taken in it; absent when nothing was.
+    /// The state after adopting; absent if nothing was adopted.
     pub address: Option<String>,
     pub variables: Vec<String>,
     pub files: Vec<String>,
-    /// What both sides changed; nothing was taken because of it, without `force`.
+    /// Conflicting names; without `force` they prevent adopting.
     pub conflicts: Vec<String>,
-    /// What could not be carried, and why.
+    /// What could not be copied, and why.
     pub failed: BTreeMap<String, String>,
 }
 
@@ -130,53 +136,50 @@ pub struct AdoptOutput {
 pub struct PromoteInput {
     /// The branch.
     pub machine: String,
-    /// Whose name it takes; its parent's, if absent.
+    /// The machine to replace; its parent if absent.
     pub onto: Option<String>,
 }
 
-/// Which names were exchanged.
+/// The exchanged names.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PromoteOutput {
     /// The branch, under its new name.
     pub machine: String,
     pub address: Option<String>,
-    /// What had that name, under the branch's old one.
+    /// The old machine, under the branch's old name.
     pub former: String,
 }
 
-pub fn tools() -> Vec<Entry> {
-    let face = |name, title, effect, about| Face { name, title, about, effect };
+pub fn tools() -> Vec<ToolEntry> {
+    let face = |name, title, effect, about| ToolDescription { name, title, about, effect };
     vec![
         face(
             "explore",
-            "Explore ways to go on",
+            "Explore candidates",
             Effect::Adds,
-            "Tries several pieces of code at once, each on a branch of a machine, scores each with \
-             an expression, and lets the best one take the machine's place. The machine as it was \
-             stays under another name.",
+            "Runs several pieces of code, each on its own branch of a machine, and scores each \
+             with an expression. The best branch replaces the machine; the others are removed.",
         )
         .does(explore),
         face(
             "compare_machines",
             "Compare two states",
             Effect::Reads,
-            "Says what differs between two machines or states: variables, files, results.",
+            "Shows the differences between two machines or states: variables, files, results.",
         )
         .does(compare),
         face(
             "adopt",
             "Adopt from a branch",
             Effect::Sets,
-            "Takes variables and files of another machine or state over into a machine, such as \
-             the good parts of a branch.",
+            "Copies variables and files from another machine or state into a machine.",
         )
         .does(adopt),
         face(
             "promote_branch",
             "Promote a branch",
             Effect::Adds,
-            "Lets a branch take its parent's name, so that work goes on from it. The parent stays, \
-             under the branch's name.",
+            "Replaces a machine by its branch: the two exchange their names.",
         )
         .does(promote),
     ]
@@ -187,22 +190,24 @@ fn timeout(seconds: Option<f64>) -> Result<Timeout> {
 }
 
 /// A state of the caller's, by its address.
-fn place(call: &Call, text: &str) -> Result<Place> {
+fn place(call: &CallContext, text: &str) -> Result<StateRef> {
     let parsed: std::result::Result<Address, _> = text.parse();
-    let odd = |_| Error::Invalid(format!("`{}` is not a machine or machine@seq", glance(text, 80)));
+    let odd =
+        |_| Error::Invalid(format!("`{}` is not a machine or machine@seq", first_line(text, 80)));
     let address = parsed.map_err(odd)?;
     let machine = call.machine(address.machine.as_str())?;
     Ok(call.host.place(&machine, address.seq)?)
 }
 
-fn explore(call: &Call, input: ExploreInput) -> Result<Answer<ExploreOutput>> {
-    let machine = call.machine(&input.machine)?;
+fn explore(call: &CallContext, input: ExploreInput) -> Result<Answer<ExploreOutput>> {
+    let (machine, seq) = call.state(&input.machine)?;
     if input.candidates.is_empty() || input.candidates.len() > MAX_CANDIDATES {
         return Err(Error::Invalid(format!("one call tries 1 to {MAX_CANDIDATES} candidates")));
     }
     let candidates =
         input.candidates.into_iter().map(|code| Vary { code: Some(code), ..Vary::default() });
     let ask = Explore {
+        seq,
         candidates: candidates.collect(),
         score: input.score,
         minimize: input.minimize,
@@ -211,11 +216,12 @@ fn explore(call: &Call, input: ExploreInput) -> Result<Answer<ExploreOutput>> {
         ..Explore::default()
     };
     let explored = call.host.explore(&machine, ask)?;
-    let won = explored.best.map(output::Machine::from);
+    let won_by = explored.best.as_ref().map(|best| best.name.clone());
+    let won = explored.best.map(output::MachineOutput::from);
     let own = won.unwrap_or_else(|| machine.describe().into());
     let best = explored.candidates.iter().find(|one| one.machine.as_str() == own.name);
-    let best = explored.former.as_ref().and(best).map(|one| one.index);
-    let one = |one: stasis_api::Candidate| Tried {
+    let best = won_by.and(best).map(|one| one.index);
+    let one = |one: stasis_api::Candidate| TriedCandidate {
         index: one.index,
         machine: one.machine.to_string(),
         score: one.score,
@@ -233,36 +239,40 @@ fn explore(call: &Call, input: ExploreInput) -> Result<Answer<ExploreOutput>> {
 }
 
 fn explored_text(data: &ExploreOutput) -> String {
-    let line = |one: &Tried| match (&one.score, &one.error) {
+    let line = |one: &TriedCandidate| match (&one.score, &one.error) {
         (Some(score), _) => format!("candidate {}: {score}", one.index),
         (None, error) => {
             let why = error.as_deref().unwrap_or("it has no score");
-            format!("candidate {}: {}", one.index, glance(why, 300))
+            format!("candidate {}: {}", one.index, first_line(why, 300))
         }
     };
     let mut lines: Vec<_> = data.candidates.iter().map(line).collect();
     lines.push(match (data.best, &data.former) {
         (Some(best), Some(former)) => {
-            format!("{} goes on from candidate {best}; as it was, it is {former}.", data.machine)
+            format!(
+                "{} continues from candidate {best}; the original is now {former}.",
+                data.machine
+            )
         }
-        _ => format!("No candidate could be scored; {} is as it was.", data.machine),
+        (Some(best), None) => format!("{} continues from candidate {best}.", data.machine),
+        _ => format!("No candidate could be scored; {} is unchanged.", data.machine),
     });
     lines.join("\n")
 }
 
-fn compare(call: &Call, input: CompareInput) -> Result<Answer<CompareOutput>> {
+fn compare(call: &CallContext, input: CompareInput) -> Result<Answer<CompareOutput>> {
     let (left, right) = (place(call, &input.left)?, place(call, &input.right)?);
     let found = call.host.compare(&left, &right)?;
     let mut missing = found.cut;
-    let of = |var: Option<stasis_api::Var>| var.map(|var| glance(&var.repr, 200));
-    let variables = found.variables.into_iter().map(|one| Differs {
+    let of = |var: Option<stasis_api::Var>| var.map(|var| first_line(&var.repr, 200));
+    let variables = found.variables.into_iter().map(|one| VariableDiff {
         name: one.name,
         change: word(&one.change),
         left: of(one.left),
         right: of(one.right),
     });
     let size = |size: Option<u64>| size.map(|size| format!("{size} bytes"));
-    let files = found.files.into_iter().map(|one| Differs {
+    let files = found.files.into_iter().map(|one| VariableDiff {
         name: one.path,
         change: word(&one.change),
         left: size(one.left_size),
@@ -282,7 +292,7 @@ fn compare(call: &Call, input: CompareInput) -> Result<Answer<CompareOutput>> {
 }
 
 /// Not more than an agent can read.
-fn some(mut all: Vec<Differs>, what: &str, missing: &mut Vec<String>) -> Vec<Differs> {
+fn some(mut all: Vec<VariableDiff>, what: &str, missing: &mut Vec<String>) -> Vec<VariableDiff> {
     if all.len() > MAX_DIFFERENCES {
         missing.push(format!("{} more {what} differ", all.len() - MAX_DIFFERENCES));
         all.truncate(MAX_DIFFERENCES);
@@ -291,7 +301,7 @@ fn some(mut all: Vec<Differs>, what: &str, missing: &mut Vec<String>) -> Vec<Dif
 }
 
 fn compared_text(data: &CompareOutput) -> String {
-    let line = |kind: &str, one: &Differs| {
+    let line = |kind: &str, one: &VariableDiff| {
         let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "-".into());
         let (left, right) = (side(&one.left), side(&one.right));
         format!("{kind} {} {}: {left} | {right}", one.name, one.change)
@@ -299,16 +309,16 @@ fn compared_text(data: &CompareOutput) -> String {
     let mut lines = vec![format!("{} | {}", data.left, data.right)];
     lines.extend(data.variables.iter().map(|one| line("variable", one)));
     lines.extend(data.files.iter().map(|one| line("file", one)));
-    lines.push(format!("{} instructions gave something else", data.outputs));
+    lines.push(format!("{} instructions have different results", data.outputs));
     lines.extend(data.cut.iter().map(|words| format!("[{words}]")));
     lines.join("\n")
 }
 
-fn adopt(call: &Call, input: AdoptInput) -> Result<Answer<AdoptOutput>> {
+fn adopt(call: &CallContext, input: AdoptInput) -> Result<Answer<AdoptOutput>> {
     let machine = call.machine(&input.machine)?;
     let from = place(call, &input.from)?;
     let AdoptInput { variables, files, force, .. } = input;
-    let done = call.host.adopt(&machine, &from, Wanted { variables, files, force })?;
+    let done = call.host.adopt(&machine, &from, AdoptSelection { variables, files, force })?;
     let name = machine.name().to_string();
     let conflict = |one: stasis_api::Conflict| format!("{} {}: {}", one.kind, one.name, one.why);
     let data = AdoptOutput {
@@ -321,8 +331,8 @@ fn adopt(call: &Call, input: AdoptInput) -> Result<Answer<AdoptOutput>> {
     };
     let taken = data.variables.len() + data.files.len();
     let mut lines = match &data.address {
-        Some(address) => vec![format!("{taken} taken over. [{address}]")],
-        None => vec!["Nothing was taken over.".to_owned()],
+        Some(address) => vec![format!("{taken} adopted. [{address}]")],
+        None => vec!["Nothing was adopted.".to_owned()],
     };
     lines.extend(data.conflicts.iter().map(|words| format!("both changed {words}")));
     lines.extend(data.failed.iter().map(|(name, why)| format!("{name}: {why}")));
@@ -330,12 +340,13 @@ fn adopt(call: &Call, input: AdoptInput) -> Result<Answer<AdoptOutput>> {
     Ok(Answer { failed, ..Answer::new(data, cut(&lines.join("\n"), MAX_TEXT, "the result")) })
 }
 
-fn promote(call: &Call, input: PromoteInput) -> Result<Answer<PromoteOutput>> {
+fn promote(call: &CallContext, input: PromoteInput) -> Result<Answer<PromoteOutput>> {
     let branch = call.machine(&input.machine)?;
     let onto = input.onto.as_deref().map(|name| call.machine(name)).transpose()?;
     let former = call.host.promote(&branch, onto.as_ref())?;
-    let own = output::Machine::from(branch.describe());
+    let own = output::MachineOutput::from(branch.describe());
     let former = former.name().to_string();
-    let text = format!("The branch is {} now; what had that name is {former}.", own.name);
+    let text =
+        format!("The branch is now called {}; the old machine is called {former}.", own.name);
     Ok(Answer::new(PromoteOutput { machine: own.name, address: own.address, former }, text))
 }

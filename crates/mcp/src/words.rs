@@ -20,7 +20,7 @@ const MAX_FILE: u64 = 1 << 20;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
-pub struct Words(BTreeMap<String, OfSet>);
+pub struct ToolTexts(BTreeMap<String, OfSet>);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -36,13 +36,13 @@ struct OfTool {
     description: Option<String>,
 }
 
-impl Words {
+impl ToolTexts {
     /// Those in a file; none, if there is no file.
-    pub fn read(path: &Path) -> Result<Words> {
+    pub fn read(path: &Path) -> Result<ToolTexts> {
         let doing = |source| Error::Io { doing: format!("read {}", path.display()), source };
         match std::fs::metadata(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Words::default());
+                return Ok(ToolTexts::default());
             }
             Err(error) => return Err(doing(error)),
             Ok(file) if file.len() > MAX_FILE => {
@@ -51,11 +51,11 @@ impl Words {
             Ok(_) => {}
         }
         let text = std::fs::read_to_string(path).map_err(doing)?;
-        Words::parse(&text).map_err(|what| wrong(path, &what))
+        ToolTexts::parse(&text).map_err(|what| wrong(path, &what))
     }
 
-    fn parse(text: &str) -> std::result::Result<Words, String> {
-        let words: Words = toml::from_str(text).map_err(|error| error.to_string())?;
+    fn parse(text: &str) -> std::result::Result<ToolTexts, String> {
+        let words: ToolTexts = toml::from_str(text).map_err(|error| error.to_string())?;
         for (name, set) in &words.0 {
             let tools = ToolSet::named(name).ok_or_else(|| format!("there is no set `{name}`"))?;
             let unknown = set.tools.keys().find(|tool| tools.find(tool).is_none());
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn words_replace_ours() {
-        let words = Words::parse(
+        let words = ToolTexts::parse(
             "[stasis]\ninstructions = 'Be kind.'\n[stasis.tools.run_code]\ndescription = 'Runs.'",
         );
         let words = words.expect("words");
@@ -111,15 +111,15 @@ mod tests {
     fn the_words_in_the_reference_are_taken() {
         let page = include_str!("../../../docs/reference/mcp.md");
         let sample = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
-        let words = Words::parse(sample.expect("a sample")).expect("words");
+        let words = ToolTexts::parse(sample.expect("a sample")).expect("words");
         assert!(words.instructions(ToolSet::Stasis).is_some());
     }
 
     #[test]
     fn what_has_no_effect_is_refused() {
         for text in ["[other]", "[stasis.tools.nothing]", "[stasis]\ninstruction = 'x'", "x"] {
-            assert!(Words::parse(text).is_err(), "{text}");
+            assert!(ToolTexts::parse(text).is_err(), "{text}");
         }
-        assert!(Words::read(Path::new("/nowhere/mcp.toml")).is_ok());
+        assert!(ToolTexts::read(Path::new("/nowhere/mcp.toml")).is_ok());
     }
 }

@@ -11,7 +11,11 @@ fn at(service: &Service, account: &'static str) -> Client {
 }
 
 async fn spawn(client: &Client) -> String {
-    let made = client.call("spawn_sandboxes", json!({ "snapshot_tag": "python" })).await;
+    spawn_from(client, "python").await
+}
+
+async fn spawn_from(client: &Client, tag: &str) -> String {
+    let made = client.call("spawn_sandboxes", json!({ "snapshot_tag": tag })).await;
     made["structuredContent"]["result"][0]["id"].as_str().expect("an id").to_owned()
 }
 
@@ -52,6 +56,32 @@ async fn lists_texts_and_refusals() {
         (&unknown["isError"], text(&unknown)),
         (&true.into(), "Unknown tool: delete_snapshot")
     );
+}
+
+/// Generators that a program seeded before the branch differ in every child.
+#[tokio::test(flavor = "multi_thread")]
+async fn children_draw_their_own_numbers_and_eval_knows_numpy() {
+    let service = Service::start().await;
+    let client = at(&service, "root");
+    let eval = async |id: &str, code: &str| {
+        let said = client.call("eval_code", json!({ "sandbox_id": id, "code": code })).await;
+        let answer = &said["structuredContent"];
+        answer["result"].as_str().unwrap_or_else(|| panic!("{code}: {said}")).to_owned()
+    };
+    let source = spawn(&client).await;
+    assert_eq!(eval(&source, "int(np.arange(4).sum()), numpy is np").await, "(6, True)");
+    assert_eq!(eval(&source, "1 + 1;").await, "None", "a trailing `;` hides the value");
+    let seeded = "import random; own = random.Random(1); rng = np.random.default_rng(1)";
+    eval(&source, seeded).await;
+    let branch = json!({ "sandbox_id": source, "tag": "dice" });
+    let branched = client.call("branch_sandbox", branch).await;
+    assert_eq!(branched["isError"], false, "{branched}");
+    let children = [spawn_from(&client, "dice").await, spawn_from(&client, "dice").await];
+    for draw in ["own.random()", "float(rng.random())"] {
+        let [one, other] = [eval(&children[0], draw).await, eval(&children[1], draw).await];
+        assert!(one.parse::<f64>().is_ok(), "{draw}: {one}");
+        assert_ne!(one, other, "{draw}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

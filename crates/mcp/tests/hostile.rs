@@ -308,7 +308,7 @@ async fn a_thousand_sessions_are_enough() {
 async fn calls_wait_for_their_turn() {
     let free = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
     let own = free.clone();
-    let turns = stasis_mcp::Turns::new(move |account: String| {
+    let limiter = stasis_mcp::CallLimiter::new(move |account: String| {
         let own = own.clone();
         async move {
             match account.as_str() {
@@ -318,7 +318,7 @@ async fn calls_wait_for_their_turn() {
             }
         }
     });
-    let service = Service::with(McpOptions { turns, ..McpOptions::default() }).await;
+    let service = Service::with(McpOptions { limiter, ..McpOptions::default() }).await;
     let of = |account| Client { account, ..service.client() };
     let held = free.clone().acquire_owned().await.expect("the turn");
     let greedy = of("greedy");

@@ -22,6 +22,8 @@ async fn what_is_listed() {
     let service = Service::start().await;
     let client = service.session("/mcp", "root").await;
     snapshot("stasis.json", client.request("tools/list", json!({})).await.result());
+    let all = service.session("/mcp/all", "root").await;
+    snapshot("all.json", all.request("tools/list", json!({})).await.result());
     let prompts = client.request("prompts/list", json!({})).await;
     assert_eq!(prompts.result()["prompts"][0]["name"], "work-with-machines");
     let params = json!({ "name": "work-with-machines", "arguments": { "task": "count" } });
@@ -36,7 +38,7 @@ async fn what_is_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn state_stays_and_history_turns() {
+async fn state_stays_and_history_returns() {
     let service = Service::start().await;
     let client = service.client();
     let about = client.request("server/discover", json!({})).await;
@@ -140,6 +142,61 @@ async fn long_output_is_cut_and_whole_in_a_resource() {
     let whole = client.request("resources/read", json!({ "uri": uri })).await;
     let whole = whole.result()["contents"][0]["text"].as_str().expect("text").to_owned();
     assert!(whole.contains("line 10000"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn code_names_its_language_or_none() {
+    let service = Service::of("javascript").await;
+    let client = service.client();
+    let run = |arguments: Value| client.call("run_code", arguments);
+    let new = run(json!({ "code": "const x = [1, 2]; x.length", "language": "JavaScript" })).await;
+    let data = &new["structuredContent"];
+    assert_eq!(data["value"], "2", "{new}");
+    let machine = &data["machine"];
+    for language in ["javascript", "typescript"] {
+        let again = json!({ "machine": machine, "code": "x.at(-1)", "language": language });
+        assert_eq!(run(again).await["structuredContent"]["value"], "2");
+    }
+    let other = run(json!({ "machine": machine, "code": "x[-1]", "language": "python" })).await;
+    assert_eq!(other["isError"], true);
+    assert!(text(&other).contains("runs javascript, not python"), "{other}");
+    let none = run(json!({ "code": "1", "language": "cobol" })).await;
+    assert!(text(&none).contains("unknown language `cobol`"), "{none}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shell_and_packages_follow_the_language_of_the_machine() {
+    let service = Service::of("javascript").await;
+    let client = service.client();
+    let new = json!({ "name": "lab", "template": "javascript" });
+    let made = client.call("create_machine", new).await;
+    assert_eq!(made["isError"], false, "{made}");
+    let command = "for x in {1..3}; do\necho \"$x\"\ndone; exit 3";
+    let shell = client.call("run_shell", json!({ "machine": "lab", "command": command })).await;
+    let data = &shell["structuredContent"];
+    assert_eq!((&data["stdout"], &data["value"]), (&"1\n2\n3".into(), &"3".into()), "{shell}");
+    assert_eq!(shell["isError"], true);
+
+    let packages = json!({ "machine": "lab", "packages": ["left-pad@1.3", "@scope/name"] });
+    client.run("lab", "const usual = process.env.PATH; process.env.PATH = '/nowhere'").await;
+    let refused = client.call("install_packages", packages.clone()).await;
+    let error = &refused["structuredContent"]["error"];
+    assert_eq!(
+        (&refused["isError"], &error["name"]),
+        (&true.into(), &"packages.no_installer".into())
+    );
+    assert!(error["message"].as_str().expect("words").contains("has no npm"), "{refused}");
+    let npm = "require('node:fs').writeFileSync('/tmp/npm', \
+               '#!/bin/sh\\necho npm \"$@\"\\nexit 4', { mode: 0o755 }); \
+               process.env.PATH = `/tmp:${usual}`";
+    client.run("lab", npm).await;
+    let installed = client.call("install_packages", packages).await;
+    let data = &installed["structuredContent"];
+    assert_eq!(data["stdout"], "npm install --fetch-retries 1 -- left-pad@1.3 @scope/name");
+    assert_eq!((&data["value"], &installed["isError"]), (&"4".into(), &true.into()), "{installed}");
+    let odd = json!({ "machine": "lab", "packages": ["--global"] });
+    let odd = client.call("install_packages", odd).await;
+    assert!(text(&odd).starts_with("error[request.invalid]"), "{odd}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,9 +9,13 @@
 
 #![forbid(unsafe_code)]
 
+mod fetch;
 mod parse;
 
-pub use parse::{LONGEST, Strange};
+pub use fetch::{
+    BlobRef, FetchAnswer, FetchRequest, FetchedPackage, PIECE, PreparedModule, TextForm,
+};
+pub use parse::{LONGEST, ReportError};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,7 +33,7 @@ pub enum Order {
     /// The machine is back, or new: what changed around it.
     Wake(Wake),
     /// Run one instruction.
-    Exec(Exec),
+    Exec(ExecOrder),
     /// Describe the variables of the session.
     Vars,
     /// Names that could stand at the cursor, which counts characters (not bytes) of the code.
@@ -40,6 +44,11 @@ pub enum Order {
     Save { names: Vec<String>, path: String },
     /// Read variables from such a file into the session.
     Load { path: String },
+    /// The line that an instruction asked for with `Report::Input`; none at the end of input. Has
+    /// no answer.
+    Input { seq: u64, line: Option<String> },
+    /// The answer to a `Report::Fetch`. Has no answer itself.
+    Fetched { seq: u64, id: u64, answer: FetchAnswer },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,7 +79,7 @@ pub enum Reason {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Exec {
+pub struct ExecOrder {
     pub seq: u64,
     pub code: String,
     /// Values and bundles beyond this many bytes are cut, and say so.
@@ -78,6 +87,36 @@ pub struct Exec {
     /// What is cut is sent whole beforehand, as `Report::Part`s, if it has at most so many bytes.
     #[serde(default)]
     pub max_whole: u64,
+    /// Whether the instruction may ask for input with `Report::Input`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub input: bool,
+    /// Whether the instruction may have the host fetch something with `Report::Fetch`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fetch: bool,
+    /// What the host made of the code, for an agent that could not parse it (`Done::unparsed`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepared: Option<PreparedCode>,
+}
+
+/// What a host makes of code that an agent could not parse.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum PreparedCode {
+    /// To be run instead: the same lines, and columns that moved only where `places` say so.
+    Code { code: String, places: Vec<Place> },
+    /// It is wrong in this place, whose line and column count from 1.
+    Refused { message: String, line: u32, column: u32 },
+}
+
+/// From this column of a line on (`made`, in what runs), up to the next place of the line, columns
+/// are those from `own` on in what the user wrote. If `still`, all of them are `own`. They count
+/// UTF-16 units from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    pub line: u32,
+    pub made: u32,
+    pub own: u32,
+    pub still: bool,
 }
 
 /// What the agent says.
@@ -89,6 +128,10 @@ pub enum Report {
         generation: u32,
         language: String,
         version: String,
+        /// The kinds of orders it knows; empty for agents that do not say, which know those of
+        /// the first generation.
+        #[serde(default)]
+        orders: Vec<String>,
     },
     /// Answer to `Wake`; `changed` says in words what was made fresh.
     Awake {
@@ -102,6 +145,18 @@ pub enum Report {
         /// What was left out of `data`, in words.
         #[serde(default)]
         cut: Option<String>,
+    },
+    /// The instruction waits for a line of input, which `Order::Input` brings.
+    Input {
+        seq: u64,
+        prompt: String,
+    },
+    /// The instruction waits for something that `Order::Fetched` brings.
+    Fetch {
+        seq: u64,
+        /// Counts what the agent asked for; the answer repeats it.
+        id: u64,
+        what: FetchRequest,
     },
     /// A piece of something that is cut elsewhere; pieces of one thing follow each other.
     Part {
@@ -134,14 +189,17 @@ pub enum Report {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Done {
     pub seq: u64,
-    /// repr of the last expression; absent when there is none or it is None.
+    /// The last expression as the language shows it; absent when it has no value.
     #[serde(default)]
     pub value: Option<String>,
     /// The last expression's value in every form it offers.
     #[serde(default)]
     pub data: Option<Bundle>,
     #[serde(default)]
-    pub error: Option<Failure>,
+    pub error: Option<ExceptionInfo>,
+    /// How it ended; absent from agents that do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub how: Option<InstructionEnd>,
     pub runtime_ms: f64,
     /// Variables that were bound, unbound or changed in place, as far as the agent saw.
     #[serde(default)]
@@ -149,14 +207,50 @@ pub struct Done {
     /// What was left out of `value` or `data`, in words.
     #[serde(default)]
     pub cut: Option<String>,
+    /// The code could not be parsed, so that none of it ran.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unparsed: bool,
+}
+
+/// How an instruction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InstructionEnd {
+    Completed,
+    Failed,
+    /// By what an interrupt raises, whoever sent it.
+    Interrupted,
+    /// A word of a newer agent.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Order {
+    /// The kind of this order, as an agent names it in `Ready`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Order::Wake(_) => "wake",
+            Order::Exec(_) => "exec",
+            Order::Vars => "vars",
+            Order::Complete { .. } => "complete",
+            Order::Freeze => "freeze",
+            Order::Save { .. } => "save",
+            Order::Load { .. } => "load",
+            Order::Input { .. } => "input",
+            Order::Fetched { .. } => "fetched",
+        }
+    }
+
+    /// The kinds that agents know which do not say what they know.
+    pub const FIRST: [&str; 7] = ["wake", "exec", "vars", "complete", "freeze", "save", "load"];
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Failure {
-    /// The exception's class, such as `ZeroDivisionError`.
+pub struct ExceptionInfo {
+    /// Its kind, such as `ZeroDivisionError`.
     pub name: String,
     pub message: String,
-    /// As Python prints it, without the agent's own frames.
+    /// As the language prints it, without the agent's own frames.
     pub traceback: String,
 }
 

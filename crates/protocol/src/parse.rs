@@ -21,34 +21,38 @@ const HEAD: usize = 200;
 /// Words of an agent about what it made fresh.
 const WORDS: usize = 64;
 const LONGEST_WORD: usize = 500;
+/// Bytes of a prompt; a longer one is cut.
+const LONGEST_PROMPT: usize = 4096;
 
 /// Why a report cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Strange {
+pub enum ReportError {
     /// It has too many values, or too deep ones.
     TooMuch(&'static str),
     /// It is no report.
     Nonsense(String),
 }
 
-impl fmt::Display for Strange {
+impl fmt::Display for ReportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Strange::TooMuch(what) => write!(f, "it sent a report with {what}"),
-            Strange::Nonsense(what) => write!(f, "it sent a report that makes no sense: {what}"),
+            ReportError::TooMuch(what) => write!(f, "it sent a report with {what}"),
+            ReportError::Nonsense(what) => {
+                write!(f, "it sent a report that makes no sense: {what}")
+            }
         }
     }
 }
 
 impl Report {
     /// Reads one line, without its end.
-    pub fn parse(line: &[u8]) -> Result<Report, Strange> {
+    pub fn parse(line: &[u8]) -> Result<Report, ReportError> {
         match look_over(line) {
             None => {}
-            Some(what) => return Report::cut(line, what).ok_or(Strange::TooMuch(what)),
+            Some(what) => return Report::cut(line, what).ok_or(ReportError::TooMuch(what)),
         }
         let report = serde_json::from_slice(line);
-        report.map(tidy).map_err(|error| Strange::Nonsense(error.to_string()))
+        report.map(tidy).map_err(|error| ReportError::Nonsense(error.to_string()))
     }
 
     /// A report of the same kind without its contents, from the beginning of one that is too
@@ -107,6 +111,15 @@ fn tidy(report: Report) -> Report {
             changed.retain(|word| word.len() <= LONGEST_WORD);
             Report::Awake { generation, changed }
         }
+        Report::Ready { generation, language, version, mut orders } => {
+            orders.truncate(WORDS);
+            orders.retain(|word| word.len() <= LONGEST_WORD);
+            Report::Ready { generation, language, version, orders }
+        }
+        Report::Input { seq, mut prompt } => {
+            prompt.truncate(prompt.floor_char_boundary(LONGEST_PROMPT));
+            Report::Input { seq, prompt }
+        }
         other => other,
     }
 }
@@ -128,7 +141,7 @@ mod tests {
             panic!("a display")
         };
         assert_eq!(data["application/json"]["a"][1], 2);
-        assert!(matches!(Report::parse(b"{"), Err(Strange::Nonsense(_))));
+        assert!(matches!(Report::parse(b"{"), Err(ReportError::Nonsense(_))));
     }
 
     #[test]
@@ -147,7 +160,15 @@ mod tests {
         let cut = Report::parse(done.as_bytes());
         assert!(matches!(cut, Ok(Report::Done(Done { seq: 3, cut: Some(_), .. }))), "{cut:?}");
         let vars = format!("{{\"type\":\"vars\",\"vars\":[{}]}}", "[".repeat(200));
-        assert!(matches!(Report::parse(vars.as_bytes()), Err(Strange::TooMuch(_))));
+        assert!(matches!(Report::parse(vars.as_bytes()), Err(ReportError::TooMuch(_))));
+    }
+
+    #[test]
+    fn prompts_are_short() {
+        let report = Report::Input { seq: 7, prompt: "é".repeat(LONGEST_PROMPT) };
+        let text = serde_json::to_vec(&report).expect("JSON");
+        let Ok(Report::Input { seq: 7, prompt }) = Report::parse(&text) else { panic!("input") };
+        assert_eq!(prompt.len(), LONGEST_PROMPT);
     }
 
     #[test]

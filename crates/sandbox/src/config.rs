@@ -18,7 +18,7 @@ pub struct WallsConfig {
     /// Put machines into cgroups where the host has them.
     pub cgroups: bool,
     /// Every machine's limits until it gets others.
-    pub limits: Limits,
+    pub limits: ResourceLimits,
 }
 
 impl Default for WallsConfig {
@@ -30,7 +30,7 @@ impl Default for WallsConfig {
             landlock: true,
             masked_proc: true,
             cgroups: true,
-            limits: Limits::default(),
+            limits: ResourceLimits::default(),
         }
     }
 }
@@ -45,14 +45,14 @@ impl WallsConfig {
             landlock: false,
             masked_proc: false,
             cgroups: false,
-            limits: Limits::NONE,
+            limits: ResourceLimits::NONE,
         }
     }
 }
 
 /// How much a machine may use; `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ResourceLimits {
     /// Bytes.
     pub memory: Option<u64>,
     /// Processes and threads.
@@ -71,14 +71,19 @@ pub struct DiskLimit {
     pub files: u64,
 }
 
-impl Limits {
-    pub const NONE: Limits =
-        Limits { memory: None, pids: None, cpu_millis: None, disk: None, descriptors: None };
+impl ResourceLimits {
+    pub const NONE: ResourceLimits = ResourceLimits {
+        memory: None,
+        pids: None,
+        cpu_millis: None,
+        disk: None,
+        descriptors: None,
+    };
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ResourceLimits {
+    fn default() -> ResourceLimits {
+        ResourceLimits {
             memory: Some(4 << 30),
             pids: Some(1024),
             cpu_millis: None,

@@ -3,7 +3,7 @@
 //! A file with several names counts once. What vanishes during the walk is not counted; the
 //! machine may be running.
 
-use stasis_sys::trees::{self, At};
+use stasis_sys::trees::{self, WalkEntry};
 use stasis_sys::{fds, libc};
 use std::collections::HashSet;
 use std::fs::File;
@@ -59,7 +59,7 @@ pub fn usage(
         let mut usage = DiskUsage::default();
         let mut linked = HashSet::new();
         let top = File::open(dir)?.into();
-        let walked = trees::walk(top, most_files, |at: At| -> io::Result<Option<OwnedFd>> {
+        let walked = trees::walk(top, most_files, |at: WalkEntry| -> io::Result<Option<OwnedFd>> {
             let Ok(stat) = fds::stat_at(at.dir, at.name) else { return Ok(None) };
             let is_dir = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
             let inner = is_dir.then(|| trees::enter(at.dir, at.name).ok()).flatten();

@@ -1,13 +1,14 @@
-//! User and group ids of machines: a range of the host's ids each, that nobody else uses.
+//! User and group ids of machines: a range of the host's ids each, used by nothing else.
 //!
 //! An engine takes blocks of ranges, each by a lock on a file that all engines of the host share;
 //! the kernel lets go of the lock with the engine, however that ends. Within a block ranges are
 //! handed out in memory. When no block is left the error says so.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Ids inside a machine: 0 to 65535.
 pub const COUNT: u32 = 1 << 16;
@@ -111,7 +112,7 @@ impl IdRanges {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.state.lock()
     }
 }
 

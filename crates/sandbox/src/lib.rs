@@ -18,7 +18,8 @@ pub mod disk;
 mod ids;
 pub mod landlock;
 pub mod seccomp;
+pub mod service;
 
-pub use cgroup::{Cgroups, Group, Usage};
-pub use config::{DiskLimit, Limits, WallsConfig};
+pub use cgroup::{Cgroup, CgroupUsage, Cgroups};
+pub use config::{DiskLimit, ResourceLimits, WallsConfig};
 pub use ids::{IdRange, IdRanges, Ids};

@@ -1,11 +1,19 @@
-//! SECURITY.md shows the list of calls as it is. Written anew with STASIS_WRITE_PAGE=1.
+//! SECURITY.md shows the lists of calls and capabilities as they are. Written anew with
+//! STASIS_WRITE_PAGE=1.
 
-use stasis_sandbox::seccomp::{ALLOWED, Call, REFUSED};
+use stasis_sandbox::seccomp::{ALLOWED, AllowedSyscall, REFUSED};
+use stasis_sandbox::service::{GIVEN_UP, LEFT_OUT, Threads};
 use stasis_sys::libc;
 use std::path::{Path, PathBuf};
 
-const START: &str = "<!-- calls: kept equal to crates/sandbox/src/seccomp/list.rs by a test -->\n";
-const END: &str = "<!-- end of calls -->\n";
+const CALLS: [&str; 2] = [
+    "<!-- calls: kept equal to crates/sandbox/src/seccomp/list.rs by a test -->\n",
+    "<!-- end of calls -->\n",
+];
+const SERVICE: [&str; 2] = [
+    "<!-- service: kept equal to crates/sandbox/src/service.rs by a test -->\n",
+    "<!-- end of service -->\n",
+];
 
 fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../SECURITY.md")
@@ -13,14 +21,14 @@ fn path() -> PathBuf {
 
 fn answer(errno: i32) -> String {
     match errno {
-        0 => "nothing is done, success".into(),
+        0 => "success, without effect".into(),
         libc::EPERM => "`EPERM`".into(),
         libc::ENOSYS => "`ENOSYS`".into(),
         other => format!("error {other}"),
     }
 }
 
-fn name(call: &Call) -> String {
+fn name(call: &AllowedSyscall) -> String {
     match call.note {
         "" => format!("`{}`", call.name),
         note => format!("`{}` ({note})", call.name),
@@ -28,7 +36,7 @@ fn name(call: &Call) -> String {
 }
 
 fn tables() -> String {
-    let mut text = String::from("| allowed | what for |\n|---|---|\n");
+    let mut text = String::from("| allowed | purpose |\n|---|---|\n");
     for purpose in ALLOWED {
         let calls: Vec<String> = purpose.calls.iter().map(name).collect();
         text += &format!("| {} | {} |\n", calls.join(", "), purpose.why);
@@ -43,16 +51,42 @@ fn tables() -> String {
     text
 }
 
-#[test]
-fn the_page_shows_the_list() {
-    let page = std::fs::read_to_string(path()).expect("read SECURITY.md");
-    let (before, rest) = page.split_once(START).expect("the list begins");
-    let (shown, after) = rest.split_once(END).expect("the list ends");
-    let expected = format!("\n{}\n", tables());
-    if std::env::var_os("STASIS_WRITE_PAGE").is_some() {
-        let page = format!("{before}{START}{expected}{END}{after}");
-        std::fs::write(path(), page).expect("write SECURITY.md");
-        return;
+fn quoted(names: impl Iterator<Item = &'static str>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn service_tables() -> String {
+    let mut text = String::from("| dropped by the process | purpose |\n|---|---|\n");
+    for group in GIVEN_UP {
+        let names = quoted(group.capabilities.iter().map(|(name, _)| *name));
+        text += &format!("| {names} | {} |\n", group.why);
     }
-    assert_eq!(shown, expected, "write it anew with STASIS_WRITE_PAGE=1");
+    text += "\n| removed calls | threads | why |\n|---|---|---|\n";
+    for line in LEFT_OUT {
+        let threads = match line.threads {
+            Threads::Service => "service",
+            Threads::ServiceAndEgress => "service, egress",
+        };
+        let calls = quoted(line.calls.iter().copied());
+        text += &format!("| {calls} | {threads} | {} |\n", line.why);
+    }
+    text
+}
+
+/// Both parts in one test: they are written to one file.
+#[test]
+fn the_page_shows_the_lists() {
+    let mut page = std::fs::read_to_string(path()).expect("read SECURITY.md");
+    for ([start, end], tables) in [(CALLS, tables()), (SERVICE, service_tables())] {
+        let (before, rest) = page.split_once(start).expect("the list begins");
+        let (shown, after) = rest.split_once(end).expect("the list ends");
+        let expected = format!("\n{tables}\n");
+        if std::env::var_os("STASIS_WRITE_PAGE").is_none() {
+            assert_eq!(shown, expected, "write it anew with STASIS_WRITE_PAGE=1");
+        }
+        page = format!("{before}{start}{expected}{end}{after}");
+    }
+    if std::env::var_os("STASIS_WRITE_PAGE").is_some() {
+        std::fs::write(path(), page).expect("write SECURITY.md");
+    }
 }

@@ -1,62 +1,61 @@
 //! What all handlers share.
 
+use crate::account_queue::AccountQueue;
 use crate::audit::Audit;
 use crate::auth::Caller;
-use crate::failure::{Failure, Result};
-use crate::guard::Guard;
+use crate::failure::{HttpFailure, Result};
+use crate::guard::OriginGuard;
+use crate::instruments::Instruments;
 use crate::jwt::Jwt;
 use crate::keyring::Keyring;
-use crate::metrics::Metrics;
-use crate::trace::Traces;
-use crate::turns::Turns;
-use stasis_machine::{Cause, Host, Machine};
+use stasis_machine::{Host, Machine, TraceContext};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
 tokio::task_local! {
-    static ASKER: Asker;
+    static ASKER: RequestOrigin;
 }
 
-/// Whose request a task answers.
+/// The request that a task answers.
 #[derive(Debug, Clone, Default)]
-pub struct Asker {
-    /// Turns are shared between accounts.
+pub struct RequestOrigin {
+    /// Its blocking work queues under this account.
     pub account: String,
-    /// What instructions of this request come from, for those who trace.
-    pub cause: Option<Cause>,
+    /// The trace that instructions of this request belong to.
+    pub cause: Option<TraceContext>,
 }
 
-impl Asker {
+impl RequestOrigin {
     pub async fn scope<T>(self, answering: impl Future<Output = T>) -> T {
         ASKER.scope(self, answering).await
     }
 
     /// Of the task that calls.
-    pub fn current() -> Asker {
-        ASKER.try_with(Asker::clone).unwrap_or_default()
+    pub fn current() -> RequestOrigin {
+        ASKER.try_with(RequestOrigin::clone).unwrap_or_default()
     }
 }
 
 #[derive(Clone)]
-pub struct App(Arc<Shared>);
+pub struct App(Arc<AppState>);
 
-pub struct Shared {
+pub struct AppState {
     pub host: Arc<Host>,
     pub forkd: stasis_forkd::Forkd,
+    pub v8: stasis_mcpv8::V8,
     pub keyring: Keyring,
     pub jwt: Option<Arc<Jwt>>,
     /// Whether clients come by TLS.
     pub secure: bool,
     /// How long a body, or the next piece of one, may take to arrive.
     pub patience: Duration,
-    pub guard: Guard,
-    pub turns: Turns,
-    pub metrics: Metrics,
-    pub traces: Option<Traces>,
+    pub guard: OriginGuard,
+    pub queue: AccountQueue,
+    pub instruments: Instruments,
     pub audit: Audit,
     pub phase: watch::Sender<Phase>,
-    pub words: Arc<stasis_mcp::Words>,
+    pub words: Arc<stasis_mcp::ToolTexts>,
 }
 
 /// How far the service is on its way to its end.
@@ -70,14 +69,14 @@ pub enum Phase {
 }
 
 impl std::ops::Deref for App {
-    type Target = Shared;
-    fn deref(&self) -> &Shared {
+    type Target = AppState;
+    fn deref(&self) -> &AppState {
         &self.0
     }
 }
 
 impl App {
-    pub fn new(shared: Shared) -> App {
+    pub fn new(shared: AppState) -> App {
         App(Arc::new(shared))
     }
 
@@ -102,15 +101,26 @@ impl App {
         T: Send + 'static,
         F: FnOnce(&Arc<Host>) -> stasis_machine::Result<T> + Send + 'static,
     {
-        let Asker { account, cause } = Asker::current();
-        let turn = self.turns.take(&account).await?;
+        let RequestOrigin { account, cause } = RequestOrigin::current();
+        let turn = self.queue.take(&account).await?;
         let host = self.host.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let done = Cause::of(cause, || job(&host));
+        let done = stasis_machine::block(move || {
+            let done = TraceContext::of(cause, || job(&host));
             drop(turn);
             done
         });
-        let broke = |_| Failure::internal("service.broken", "a handler broke off");
+        let broke = |_| HttpFailure::internal("service.broken", "a handler broke off");
         Ok(done.await.map_err(broke)??)
+    }
+
+    /// Does what may wait for the records. It takes no turn: records answer within moments, and
+    /// must do so also while other requests have all slots.
+    pub async fn on_record<T, F>(&self, job: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> stasis_machine::Result<T> + Send + 'static,
+    {
+        let broke = |_| HttpFailure::internal("service.broken", "a handler broke off");
+        Ok(stasis_machine::block(job).await.map_err(broke)??)
     }
 }

@@ -1,7 +1,7 @@
 //! Artifacts of a machine: what was too large for its results.
 
 use crate::app::App;
-use crate::extract::{Segments, Target};
+use crate::extract::{MachinePath, PathParams};
 use crate::failure::Result;
 use crate::files::send;
 use axum::Json;
@@ -16,10 +16,13 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(get))
 }
 
-/// List what was too large for results, oldest first.
+/// List artifacts, which are outputs too large for results, oldest first.
 #[utoipa::path(get, path = "/v1/machine/{name}/artifact", tag = "instructions",
     params(("name" = String, Path)), responses((status = 200, body = ArtifactList)))]
-async fn list(State(app): State<App>, Target(machine): Target) -> Result<Json<ArtifactList>> {
+async fn list(
+    State(app): State<App>,
+    MachinePath(machine): MachinePath,
+) -> Result<Json<ArtifactList>> {
     let artifacts = app.block(move |_| machine.artifacts()).await?;
     Ok(Json(ArtifactList { artifacts }))
 }
@@ -31,8 +34,8 @@ async fn list(State(app): State<App>, Target(machine): Target) -> Result<Json<Ar
         (status = 206, body = Vec<u8>, content_type = "application/octet-stream")))]
 async fn get(
     State(app): State<App>,
-    Target(machine): Target,
-    segments: Segments,
+    MachinePath(machine): MachinePath,
+    segments: PathParams,
     headers: HeaderMap,
 ) -> Result<Response> {
     let id = segments.get("id").to_owned();

@@ -1,6 +1,6 @@
-//! Who calls, and what they may do.
+//! Authentication: the caller of a request, and its scopes.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{FailureWithoutHint, HttpFailure, Result};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use stasis_api::Problem;
@@ -53,7 +53,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whoever may use the private socket.
+    /// A client of the private socket.
     pub fn private() -> Caller {
         Caller { account: ROOT.to_owned(), scopes: Scope::all().into(), token: None }
     }
@@ -66,21 +66,37 @@ impl Caller {
         if self.may(scope) {
             return Ok(());
         }
-        let said = format!("the token does not have the scope `{}`", scope.word());
-        let failure = Failure::about(Problem::Forbidden, "token.scope", said);
-        Err(failure.hint("`stasis token new --scope` makes a token with the scopes it needs"))
+        let own = match self.scopes.is_empty() {
+            true => "none".to_owned(),
+            false => self.scopes.join(", "),
+        };
+        let said = format!("the token does not have the scope `{}`; it has {own}", scope.word());
+        let failure = HttpFailure::about(Problem::Forbidden, "token.scope", said);
+        let all = Scope::all().join(", ");
+        Err(failure.hint(format!("`stasis token new --scope` makes one; scopes are {all}")))
     }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
-    type Rejection = Failure;
+    type Rejection = HttpFailure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller> {
         parts.extensions.get().cloned().ok_or_else(unauthorized)
     }
 }
 
-pub fn unauthorized() -> Failure {
-    let failure = Failure::about(Problem::Unauthorized, "token.unknown", "no token that is known");
-    failure.hint("send `authorization: Bearer id.secret`; `stasis token new` makes one")
+/// A request without a token.
+pub fn unauthorized() -> HttpFailure {
+    refused("token.unknown", "no token was sent")
+        .hint("send `authorization: Bearer id.secret`; `stasis token new` makes one")
+}
+
+/// A token that does not exist, or was revoked.
+pub fn unknown() -> HttpFailure {
+    refused("token.unknown", "the token is not known here")
+        .hint("it was revoked, or is another service's; `stasis token new` makes one")
+}
+
+pub fn refused(code: &'static str, message: &str) -> FailureWithoutHint {
+    HttpFailure::about(Problem::Unauthorized, code, message)
 }

@@ -1,8 +1,8 @@
-//! A request's body, read to its end whether its handler wants it or not.
+//! Reads a request's body to its end, even if the handler does not.
 //!
-//! Where a handler answers without having read the body, the next request of the connection
-//! cannot be found, and the connection would be closed on a client that did nothing wrong. What is
-//! short is read behind the handler's back; for what is long, closing is the better answer.
+//! If a handler answers before the body is read, the next request on the connection cannot be
+//! found, and the connection would be closed on a correct client. A short rest of the body is
+//! therefore read and dropped; for a long one the connection is closed.
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use std::future::poll_fn;
@@ -13,15 +13,15 @@ use std::time::Duration;
 const SHORT: u64 = 64 << 10;
 const IN_TIME: Duration = Duration::from_secs(10);
 
-pub struct Whole(Option<Incoming>);
+pub struct WholeBody(Option<Incoming>);
 
-impl Whole {
-    pub fn new(body: Incoming) -> Whole {
-        Whole(Some(body))
+impl WholeBody {
+    pub fn new(body: Incoming) -> WholeBody {
+        WholeBody(Some(body))
     }
 }
 
-impl Body for Whole {
+impl Body for WholeBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -44,7 +44,7 @@ impl Body for Whole {
     }
 }
 
-impl Drop for Whole {
+impl Drop for WholeBody {
     fn drop(&mut self) {
         let Some(mut body) = self.0.take().filter(|body| !body.is_end_stream()) else { return };
         let short = body.size_hint().upper().is_some_and(|size| size <= SHORT);

@@ -1,8 +1,8 @@
-//! Branches over HTTP: made at once, and what each runs told together or as each ends.
+//! Branches over HTTP: created at once; results come together or as each branch finishes.
 
 use crate::app::App;
-use crate::extract::{Input, Large, Target};
-use crate::failure::{Failure, Result};
+use crate::extract::{Input, LargeBody, MachinePath};
+use crate::failure::{HttpFailure, Result};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -10,7 +10,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use stasis_api::{BranchEnd, BranchLine, BranchRequest, Branches, Name};
-use stasis_machine::{Branch, Ended, MAX_BRANCHES, Machine, Varied};
+use stasis_machine::{Branch, BranchPlan, BranchResult, MAX_BRANCHES, Machine};
 use std::convert::Infallible;
 use std::sync::{Arc, mpsc};
 use utoipa_axum::router::OpenApiRouter;
@@ -22,38 +22,43 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(branch))
 }
 
-/// Make machines that start from this one's state, and have each run something. With `stream`, the
+/// Create machines that start from this one's state, and run code in each. With `stream`, the
 /// answer is lines of JSON (`BranchLine`).
 #[utoipa::path(post, path = "/v1/machine/{name}/branch", tag = "history",
     params(("name" = String, Path)), request_body = Option<BranchRequest>,
-    responses((status = 200, body = Branches)))]
+    responses((status = 200,
+        content((Branches = "application/json"), (BranchLine = "application/x-ndjson")))))]
 async fn branch(
     State(app): State<App>,
-    Target(machine): Target,
-    Input(request): Large<BranchRequest>,
+    MachinePath(machine): MachinePath,
+    Input(request): LargeBody<BranchRequest>,
 ) -> Result<Response> {
     let stream = request.stream;
     let varied = varied(request)?;
     let (made, told) = app.block(move |host| host.branch_varied(&machine, varied)).await?;
     if stream {
-        return Ok(lines(&made, told));
+        return Ok(lines(made, told));
     }
-    let ends = tokio::task::spawn_blocking(move || told.into_iter().map(end).collect());
-    let mut ends: Vec<BranchEnd> = ends.await.unwrap_or_default();
-    ends.sort_by_key(|end| end.index);
-    let machines = made.iter().map(|machine| machine.describe()).collect();
-    Ok(Json(Branches { machines, ends }).into_response())
+    let all = stasis_machine::block(move || {
+        let mut ends: Vec<BranchEnd> = told.into_iter().map(end).collect();
+        ends.sort_by_key(|end| end.index);
+        let machines = made.iter().map(|machine| machine.describe()).collect();
+        Branches { machines, ends }
+    });
+    let broke = |_| HttpFailure::internal("service.broken", "a handler broke off");
+    Ok(Json(all.await.map_err(broke)?).into_response())
 }
 
-fn varied(request: BranchRequest) -> Result<Varied> {
+fn varied(request: BranchRequest) -> Result<BranchPlan> {
     let timeout = stasis_api::timeout(request.timeout_seconds)?;
     let branch = Branch {
         seq: request.seq.map(u64::from),
         names: names(&request)?,
         tags: request.tags,
         reseed: request.reseed,
+        network: request.network,
     };
-    Ok(Varied { branch, vary: request.vary, timeout })
+    Ok(BranchPlan { branch, vary: request.vary, timeout })
 }
 
 /// A name, or none, for each branch that is asked for.
@@ -61,7 +66,7 @@ fn names(request: &BranchRequest) -> Result<Vec<Option<Name>>> {
     let least = request.names.len().max(request.vary.len()).max(1);
     let count = request.count.map_or(least, |count| count as usize);
     if count < request.names.len() {
-        return Err(Failure::invalid("there are more names than branches"));
+        return Err(HttpFailure::invalid("there are more names than branches"));
     }
     let mut names: Vec<_> = request.names.iter().cloned().map(Some).collect();
     // one more than allowed is enough to be refused
@@ -69,11 +74,11 @@ fn names(request: &BranchRequest) -> Result<Vec<Option<Name>>> {
     Ok(names)
 }
 
-fn end(ended: Ended) -> BranchEnd {
+fn end(ended: BranchResult) -> BranchEnd {
     let (index, machine) = (ended.index as u64, ended.machine.name());
     let blank = BranchEnd { index, machine, instruction: None, output: Vec::new(), error: None };
     match ended.instruction {
-        Err(error) => BranchEnd { error: Some(Failure::from(error).body()), ..blank },
+        Err(error) => BranchEnd { error: Some(HttpFailure::from(error).body()), ..blank },
         Ok(instruction) => {
             let output = ended.machine.outputs(instruction.seq, 0).unwrap_or_default();
             BranchEnd { instruction: Some(instruction), output, ..blank }
@@ -82,16 +87,16 @@ fn end(ended: Ended) -> BranchEnd {
 }
 
 /// The branches, then each end as it comes.
-fn lines(made: &[Arc<Machine>], told: mpsc::Receiver<Ended>) -> Response {
+fn lines(made: Vec<Arc<Machine>>, told: mpsc::Receiver<BranchResult>) -> Response {
     let (tell, lines) = tokio::sync::mpsc::channel::<BranchLine>(64);
-    let machines = made.iter().map(|machine| machine.describe()).collect();
-    tokio::task::spawn_blocking(move || {
+    tokio::spawn(stasis_machine::block(move || {
+        let machines = made.iter().map(|machine| machine.describe()).collect();
         // a client that went away ends this; the branches go on
         let all = std::iter::once(BranchLine::Branches { machines })
             .chain(told.into_iter().map(|ended| BranchLine::End(Box::new(end(ended)))))
             .chain(std::iter::once(BranchLine::Over));
         all.map(|line| tell.blocking_send(line)).all(|sent| sent.is_ok());
-    });
+    }));
     let body = stream::unfold(lines, |mut lines| async {
         let line = lines.recv().await?;
         let text = serde_json::to_string(&line).unwrap_or_default() + "\n";

@@ -1,13 +1,13 @@
-//! Connections: taken in, counted, bounded, and served until they end.
+//! Connections: accepted, counted, bounded and served.
 //!
-//! Beyond the bound a connection is answered with 503 and closed, without a handler. Heads that
-//! come too slowly end the connection, and so does a peer that takes nothing for minutes or is
-//! gone without a word. Connections without a valid token have bounds of their own (`unproven`).
+//! Past the bound a connection gets 503 and is closed. A connection is also closed if its request
+//! head arrives too slowly, or if the peer reads nothing for minutes or disappears. Connections
+//! without a valid token have their own bounds (`unproven`).
 
 use crate::app::{App, Phase};
-use crate::body::Whole;
+use crate::body::WholeBody;
 use crate::listen::Listener;
-use crate::unproven::{Register, Ticket};
+use crate::unproven::{ConnectionRegister, Ticket};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Uri};
@@ -56,17 +56,17 @@ impl fmt::Display for Peer {
 
 /// What serving a connection takes.
 #[derive(Clone)]
-pub struct Doorman {
+pub struct ConnectionContext {
     pub app: App,
     pub router: Router,
     pub tls: Option<TlsAcceptor>,
     pub room: Arc<Semaphore>,
-    pub register: Arc<Register>,
+    pub register: Arc<ConnectionRegister>,
     /// The user whose processes may use the private socket.
     pub user: u32,
 }
 
-impl Doorman {
+impl ConnectionContext {
     /// Takes connections until the service stops.
     pub async fn receive(self, listener: Listener) {
         loop {
@@ -90,7 +90,7 @@ impl Doorman {
         match listener {
             Listener::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                // a peer that is gone already is noticed by whoever serves it
+                // the task that serves the connection notices a peer that has gone
                 let _ = stream.set_nodelay(true).and_then(|()| bound_silence(&stream));
                 self.admit(stream, Peer::Tcp(address));
             }
@@ -119,7 +119,7 @@ impl Doorman {
             return;
         };
         let own = self.clone();
-        own.app.metrics.connections.inc();
+        own.app.instruments.metrics().connections.inc();
         tokio::spawn(async move {
             match (&own.tls, peer) {
                 (Some(tls), Peer::Tcp(_)) => {
@@ -130,7 +130,7 @@ impl Doorman {
                 }
                 _ => own.serve(stream, peer, &ticket).await,
             }
-            own.app.metrics.connections.dec();
+            own.app.instruments.metrics().connections.dec();
             drop(room);
         });
     }
@@ -141,7 +141,7 @@ impl Doorman {
     {
         let (router, own) = (self.router.clone(), ticket.clone());
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            let mut request = request.map(|body| Body::new(Whole::new(body)));
+            let mut request = request.map(|body| Body::new(WholeBody::new(body)));
             request.extensions_mut().insert(peer);
             request.extensions_mut().insert(own.clone());
             straighten(request.uri_mut());

@@ -1,4 +1,4 @@
-//! Why the service cannot start or ended badly.
+//! Errors of the service's start and end.
 
 use std::path::PathBuf;
 
@@ -13,9 +13,9 @@ pub enum Error {
     Traces(String),
     #[error("{doing}: {source}")]
     Io { doing: String, source: std::io::Error },
-    #[error("the root token is not one: write `id.secret`, with 16 or more characters of secret")]
+    #[error("the root token is invalid: write `id.secret`, with a secret of 16 or more characters")]
     RootToken,
-    #[error("the words for agents: {0}")]
+    #[error("mcp.toml: {0}")]
     Words(String),
     #[error("the key set {place}: {what}")]
     Jwks { place: String, what: String },
@@ -45,28 +45,28 @@ impl Error {
     pub fn hint(&self) -> String {
         match self {
             Error::Machine(error) => return error.hint(),
-            Error::Listen { .. } => "another service may listen there: name another",
+            Error::Listen { .. } => "another service may use this address: choose another",
             Error::Certificate { .. } => "certificate and key are PEM files",
             Error::Traces(_) => {
-                "otlp_endpoint, or OTEL_EXPORTER_OTLP_ENDPOINT, is the address of a collector that \
-                 takes OTLP over HTTP, such as http://127.0.0.1:4318"
+                "set otlp_endpoint, or OTEL_EXPORTER_OTLP_ENDPOINT, to a collector of OTLP \
+                 over HTTP, such as http://127.0.0.1:4318"
             }
-            Error::Io { .. } => "look at the data directory: its rights, and room on its disk",
-            Error::RootToken => "leave STASIS_ROOT_TOKEN out, and one is made",
-            Error::Words(_) => "mend mcp.toml in the data directory, or remove it",
+            Error::Io { .. } => "check the permissions and free space of the data directory",
+            Error::RootToken => "unset STASIS_ROOT_TOKEN to generate one",
+            Error::Words(_) => "fix mcp.toml in the data directory, or remove it",
             Error::Jwks { .. } => "jwt.jwks is a file or an https address with a JSON Web Key Set",
-            Error::Unsaved(_) => "they are as at their last checkpoint; `stasis history` shows it",
+            Error::Unsaved(_) => "they return to their last checkpoints; see `stasis history`",
         }
         .into()
     }
 }
 
 /// Adds to an error of the system what was being done.
-pub(crate) trait Doing<T> {
+pub(crate) trait ErrorContext<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }
 
-impl<T> Doing<T> for std::io::Result<T> {
+impl<T> ErrorContext<T> for std::io::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
         self.map_err(|source| Error::Io { doing: what(), source })
     }

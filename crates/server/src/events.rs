@@ -1,16 +1,16 @@
-//! Everything that changes, as server-sent events.
+//! The event stream, as server-sent events.
 
 use crate::app::{App, Phase};
 use crate::auth::{Caller, Scope};
 use crate::extract::Params;
-use crate::failure::{Failure, Result};
+use crate::failure::{HttpFailure, Result};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt};
 use stasis_api::{Event, EventFilter, EventKind, Timestamp};
-use stasis_machine::Interest;
+use stasis_machine::EventSelector;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -21,7 +21,7 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(events))
 }
 
-/// Everything that changes, as server-sent events; from now on, or after a number.
+/// Stream all changes as server-sent events, from now on or after a number.
 #[utoipa::path(get, path = "/v1/events", tag = "events",
     params(EventFilter, ("last-event-id" = Option<u64>, Header)),
     responses((status = 200, body = Event, content_type = "text/event-stream")))]
@@ -35,8 +35,8 @@ async fn events(
     let given = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = given.or(filter.after).unwrap_or_else(|| app.host.last_event());
     let tag = filter.tag.as_deref().map(|tag| tag.split_once('=').ok_or(()));
-    let tag = tag.transpose().map_err(|()| Failure::invalid("a tag is written key=value"))?;
-    let wanted = Interest {
+    let tag = tag.transpose().map_err(|()| HttpFailure::invalid("a tag is written key=value"))?;
+    let wanted = EventSelector {
         account: caller.account,
         machine: filter.machine,
         tag: tag.map(|(key, value)| (key.to_owned(), value.to_owned())),
@@ -48,7 +48,7 @@ async fn events(
     Ok(Sse::new(told).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// A number without an event: whoever is cut off before the first one knows where to go on.
+/// A number without an event, so that a client that is cut off before the first one can resume.
 fn beginning(after: u64) -> sse::Event {
     sse::Event::default().id(after.to_string())
 }
@@ -60,7 +60,7 @@ fn told(event: Event) -> std::result::Result<sse::Event, axum::Error> {
 
 struct Follower {
     app: App,
-    wanted: Interest,
+    wanted: EventSelector,
     after: u64,
 }
 
@@ -103,5 +103,6 @@ fn missed(id: u64) -> Event {
         seq: None,
         status: None,
         about: Some("events after this one are no longer known: look at what there is".into()),
+        refused: None,
     }
 }

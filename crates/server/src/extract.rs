@@ -1,9 +1,10 @@
-//! How requests are read: bodies within bounds and in time, paths, queries. What cannot be read is
-//! a failure like any other.
+//! Extractors for bodies (bounded in size and time), paths and queries. A request that cannot be
+//! parsed fails like any other.
 
 use crate::app::App;
 use crate::auth::{Caller, Scope};
-use crate::failure::{Failure, Result};
+use crate::failure::{HttpFailure, Result};
+use crate::fields;
 use crate::limits::{CODE, SMALL};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
@@ -16,18 +17,18 @@ use std::sync::Arc;
 /// A JSON body of at most `MAX` bytes. None at all, and `null`, are the same as `{}`.
 pub struct Input<T, const MAX: usize>(pub T);
 
-pub type Small<T> = Input<T, SMALL>;
-pub type Large<T> = Input<T, CODE>;
+pub type SmallBody<T> = Input<T, SMALL>;
+pub type LargeBody<T> = Input<T, CODE>;
 
 impl<T: DeserializeOwned + Ranged, const MAX: usize> FromRequest<App> for Input<T, MAX> {
-    type Rejection = Failure;
+    type Rejection = HttpFailure;
 
     async fn from_request(request: Request, app: &App) -> Result<Self> {
         let read = axum::body::to_bytes(request.into_body(), MAX);
         let bytes = tokio::time::timeout(app.patience, read).await.map_err(|_| late())?;
         let bytes = bytes.map_err(|_| {
             let said = format!("the body is longer than {MAX} bytes, or broke off");
-            let failure = Failure::about(Problem::TooLarge, "request.too_large", said);
+            let failure = HttpFailure::about(Problem::TooLarge, "request.too_large", said);
             failure.hint("files of any length can be put: PUT /v1/machine/{name}/file")
         })?;
         let value: T = parse(&bytes)?;
@@ -49,20 +50,20 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         let said = error.to_string();
         // too large for its type, or negative
         match error.is_data() && said.starts_with("invalid value: integer") {
-            true => Failure::range(format!("the body: {said}")),
-            false => not_json(said),
+            true => HttpFailure::range(format!("the body: {said}")),
+            false => fields::unknown(&said).unwrap_or_else(|| not_json(said)),
         }
     })
 }
 
-fn not_json(why: impl std::fmt::Display) -> Failure {
-    let failure = Failure::about(Problem::Invalid, "request.json", format!("the body: {why}"));
-    failure.hint("/docs shows what each route takes")
+fn not_json(why: impl std::fmt::Display) -> HttpFailure {
+    let failure = HttpFailure::about(Problem::Invalid, "request.json", format!("the body: {why}"));
+    failure.hint("/docs shows the fields of each route")
 }
 
 /// A body that does not come.
-pub fn late() -> Failure {
-    let failure = Failure::about(Problem::Invalid, "request.slow", "the body came too slowly");
+pub fn late() -> HttpFailure {
+    let failure = HttpFailure::about(Problem::Invalid, "request.slow", "the body came too slowly");
     failure.hint("send it again; nothing was done")
 }
 
@@ -70,13 +71,13 @@ pub fn late() -> Failure {
 pub struct Params<T>(pub T);
 
 impl<T: DeserializeOwned + Ranged, S: Send + Sync> FromRequestParts<S> for Params<T> {
-    type Rejection = Failure;
+    type Rejection = HttpFailure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
         let read = Query::<T>::from_request_parts(parts, state).await;
         let Query(value) = read.map_err(|error| match error.body_text() {
-            said if said.contains("number too large") => Failure::range(said),
-            said => Failure::invalid(said),
+            said if said.contains("number too large") => HttpFailure::range(said),
+            said => fields::unknown(&said).unwrap_or_else(|| HttpFailure::invalid(said)),
         })?;
         value.check()?;
         Ok(Params(value))
@@ -84,59 +85,59 @@ impl<T: DeserializeOwned + Ranged, S: Send + Sync> FromRequestParts<S> for Param
 }
 
 /// What stands in the path, by name.
-pub struct Segments(HashMap<String, String>);
+pub struct PathParams(HashMap<String, String>);
 
-impl Segments {
+impl PathParams {
     pub fn get(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Segments {
-    type Rejection = Failure;
+impl<S: Send + Sync> FromRequestParts<S> for PathParams {
+    type Rejection = HttpFailure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
         let read = Path::<HashMap<String, String>>::from_request_parts(parts, state).await;
-        let Path(map) = read.map_err(|error| Failure::invalid(error.body_text()))?;
-        Ok(Segments(map))
+        let Path(map) = read.map_err(|error| HttpFailure::invalid(error.body_text()))?;
+        Ok(PathParams(map))
     }
 }
 
 /// The machine of the path, which is the caller's.
-pub struct Target(pub Arc<Machine>);
+pub struct MachinePath(pub Arc<Machine>);
 
-impl FromRequestParts<App> for Target {
-    type Rejection = Failure;
+impl FromRequestParts<App> for MachinePath {
+    type Rejection = HttpFailure;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let caller = Caller::from_request_parts(parts, app).await?;
         caller.need(Scope::Machines)?;
-        let segments = Segments::from_request_parts(parts, app).await?;
-        app.machine(&caller, segments.get("name")).map(Target)
+        let segments = PathParams::from_request_parts(parts, app).await?;
+        app.machine(&caller, segments.get("name")).map(MachinePath)
     }
 }
 
 /// The instruction of the path.
-pub struct At {
+pub struct InstructionPath {
     pub machine: Arc<Machine>,
     pub seq: u64,
 }
 
-impl FromRequestParts<App> for At {
-    type Rejection = Failure;
+impl FromRequestParts<App> for InstructionPath {
+    type Rejection = HttpFailure;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let Target(machine) = Target::from_request_parts(parts, app).await?;
-        let segments = Segments::from_request_parts(parts, app).await?;
+        let MachinePath(machine) = MachinePath::from_request_parts(parts, app).await?;
+        let segments = PathParams::from_request_parts(parts, app).await?;
         let text = segments.get("seq");
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse::<u32>() {
-            Ok(seq) if digits => Ok(At { machine, seq: seq.into() }),
+            Ok(seq) if digits => Ok(InstructionPath { machine, seq: seq.into() }),
             _ if digits => {
                 let said = format!("{text} is too large for an instruction's number");
-                Err(Failure::range(said))
+                Err(HttpFailure::range(said))
             }
-            _ => Err(Failure::invalid(format!("{text:?} is not an instruction's number"))),
+            _ => Err(HttpFailure::invalid(format!("{text:?} is not an instruction's number"))),
         }
     }
 }

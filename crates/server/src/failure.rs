@@ -1,4 +1,4 @@
-//! A failed request: what the client is told.
+//! A failed request, as the client sees it.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,7 +11,7 @@ tokio::task_local! {
 }
 
 #[derive(Debug, Clone)]
-pub struct Failure {
+pub struct HttpFailure {
     pub problem: Problem,
     pub code: Cow<'static, str>,
     pub message: String,
@@ -19,54 +19,58 @@ pub struct Failure {
 }
 
 /// A failure that does not say yet what to do about it. Only one that does can be told.
-pub struct Bare {
+pub struct FailureWithoutHint {
     problem: Problem,
     code: Cow<'static, str>,
     message: String,
 }
 
-impl Bare {
-    pub fn hint(self, hint: impl Into<String>) -> Failure {
-        let Bare { problem, code, message } = self;
-        Failure { problem, code, message, hint: hint.into() }
+impl FailureWithoutHint {
+    pub fn hint(self, hint: impl Into<String>) -> HttpFailure {
+        let FailureWithoutHint { problem, code, message } = self;
+        HttpFailure { problem, code, message, hint: hint.into() }
     }
 }
 
-pub type Result<T> = std::result::Result<T, Failure>;
+pub type Result<T> = std::result::Result<T, HttpFailure>;
 
 /// How long a client waits that was sent away, in seconds.
 const LATER: HeaderValue = HeaderValue::from_static("1");
 
-impl Failure {
-    pub fn about(problem: Problem, code: &'static str, message: impl Into<String>) -> Bare {
-        Bare { problem, code: code.into(), message: message.into() }
+impl HttpFailure {
+    pub fn about(
+        problem: Problem,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> FailureWithoutHint {
+        FailureWithoutHint { problem, code: code.into(), message: message.into() }
     }
 
-    pub fn invalid(message: impl Into<String>) -> Failure {
-        let failure = Failure::about(Problem::Invalid, "request.invalid", message);
-        failure.hint("/docs shows what each route takes")
+    pub fn invalid(message: impl Into<String>) -> HttpFailure {
+        let failure = HttpFailure::about(Problem::Invalid, "request.invalid", message);
+        failure.hint("/docs shows the fields of each route")
     }
 
     /// A number that is not in its range.
-    pub fn range(message: impl Into<String>) -> Failure {
-        let failure = Failure::about(Problem::Invalid, stasis_api::OutOfRange::CODE, message);
+    pub fn range(message: impl Into<String>) -> HttpFailure {
+        let failure = HttpFailure::about(Problem::Invalid, stasis_api::OutOfRange::CODE, message);
         failure.hint("/docs shows the least and the greatest value of every number")
     }
 
-    pub fn stopping() -> Failure {
+    pub fn stopping() -> HttpFailure {
         let failure =
-            Failure::about(Problem::Unavailable, "service.stopping", "the service is stopping");
+            HttpFailure::about(Problem::Unavailable, "service.stopping", "the service is stopping");
         failure.hint("ask again when it is back; what was accepted is not lost")
     }
 
     /// Our own fault.
-    pub fn internal(code: &'static str, message: impl Into<String>) -> Failure {
-        let failure = Failure::about(Problem::Internal, code, message);
+    pub fn internal(code: &'static str, message: impl Into<String>) -> HttpFailure {
+        let failure = HttpFailure::about(Problem::Internal, code, message);
         failure.hint("ask again; if it stays so, the log of the service says more under this id")
     }
 
-    pub fn overloaded(message: impl Into<String>) -> Failure {
-        let failure = Failure::about(Problem::Unavailable, "service.overloaded", message);
+    pub fn overloaded(message: impl Into<String>) -> HttpFailure {
+        let failure = HttpFailure::about(Problem::Unavailable, "service.overloaded", message);
         failure.hint("ask again after `retry-after`; nothing was begun")
     }
 
@@ -85,24 +89,24 @@ impl Failure {
     }
 }
 
-impl From<stasis_api::OutOfRange> for Failure {
-    fn from(fault: stasis_api::OutOfRange) -> Failure {
-        Failure::range(fault.to_string())
+impl From<stasis_api::OutOfRange> for HttpFailure {
+    fn from(fault: stasis_api::OutOfRange) -> HttpFailure {
+        HttpFailure::range(fault.to_string())
     }
 }
 
-impl From<stasis_machine::Error> for Failure {
-    fn from(error: stasis_machine::Error) -> Failure {
+impl From<stasis_machine::Error> for HttpFailure {
+    fn from(error: stasis_machine::Error) -> HttpFailure {
         let problem = error.problem();
         if problem == Problem::Internal {
             tracing::error!(code = error.code(), %error, "a request failed");
         }
         let (code, message, hint) = (error.code().into(), error.to_string(), error.hint());
-        Failure { problem, code, message, hint }
+        HttpFailure { problem, code, message, hint }
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for HttpFailure {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.problem.status());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -1,12 +1,12 @@
-//! Files of machines over HTTP: bytes as they are, in pieces, never a whole file in memory.
+//! Files of machines over HTTP, streamed in pieces.
 //!
-//! A body that breaks off leaves no file behind. A download whose file shrinks on the way breaks
-//! off: its length was promised.
+//! A body that breaks off leaves no file. A download breaks off if its file shrinks, because the
+//! length was already sent.
 
 use crate::app::App;
-use crate::extract::{Params, Target, late};
-use crate::failure::{Failure, Result};
-use crate::ranges::{Span, wanted};
+use crate::extract::{MachinePath, Params, late};
+use crate::failure::{HttpFailure, Result};
+use crate::ranges::{ByteRange, wanted};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -39,7 +39,7 @@ pub fn routes() -> OpenApiRouter<App> {
         (status = 206, body = Vec<u8>, content_type = "application/octet-stream")))]
 async fn get(
     State(app): State<App>,
-    Target(machine): Target,
+    MachinePath(machine): MachinePath,
     Params(at): Params<AtPath>,
     headers: HeaderMap,
 ) -> Result<Response> {
@@ -55,7 +55,7 @@ async fn get(
 /// A file as an answer, or the part of it that is asked for.
 pub fn send(file: File, size: u64, headers: &HeaderMap) -> Result<Response> {
     let span = wanted(headers, size)?;
-    let Span { start, length, whole } = span;
+    let ByteRange { start, length, whole } = span;
     let mut response = Body::from_stream(pieces(file, start, length)).into_response();
     let own = response.headers_mut();
     own.insert(header::CONTENT_TYPE, BYTES);
@@ -95,19 +95,25 @@ fn read(mut file: File, at: u64, left: u64) -> io::Result<(File, Bytes)> {
     Ok((file, bytes.into()))
 }
 
-/// Put a file; what was there is replaced. The body is its contents.
+/// Write a file or a symbolic link, replacing any that is there. The body is the file's contents.
 #[utoipa::path(put, path = "/v1/machine/{name}/file", tag = "files",
     params(("name" = String, Path), PutFile),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 200, body = FileInfo)))]
 async fn put(
     State(app): State<App>,
-    Target(machine): Target,
+    MachinePath(machine): MachinePath,
     Params(how): Params<PutFile>,
     body: Body,
 ) -> Result<Json<FileInfo>> {
-    let mode = how.mode.as_deref().map(|mode| u32::from_str_radix(mode, 8)).transpose();
-    let mode = mode.map_err(|_| Failure::invalid("mode is a number in octal, such as 644"))?;
+    if let Some(target) = how.target {
+        let link = move |host: &std::sync::Arc<stasis_machine::Host>| {
+            host.admit(&machine)?;
+            machine.put_link(&how.path, &target, how.durability)
+        };
+        return Ok(Json(app.block(link).await?));
+    }
+    let mode = how.mode.as_deref().map(permissions).transpose()?;
     let begin = move |host: &std::sync::Arc<stasis_machine::Host>| {
         host.admit(&machine)?;
         machine.put_file(&how.path, mode)
@@ -122,6 +128,13 @@ async fn put(
         }
     }
     Ok(Json(app.block(move |_| upload.finish(how.durability)).await?))
+}
+
+/// Permissions as clients write them.
+fn permissions(text: &str) -> Result<u32> {
+    let octal = text.len() <= 4 && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    let mode = octal.then(|| u32::from_str_radix(text, 8).ok()).flatten();
+    mode.ok_or_else(|| HttpFailure::invalid("mode is a number of 1 to 4 octal digits, such as 644"))
 }
 
 fn written(mut upload: Upload, batch: &[Bytes]) -> stasis_machine::Result<Upload> {
@@ -144,7 +157,7 @@ async fn batch(
             }
             Some(Err(_)) => {
                 let said = "the body broke off; no file was made";
-                let failure = Failure::about(Problem::Invalid, "request.cut_off", said);
+                let failure = HttpFailure::about(Problem::Invalid, "request.cut_off", said);
                 return Err(failure.hint("send it again"));
             }
         }
@@ -157,19 +170,19 @@ async fn batch(
     params(("name" = String, Path), RemoveFile), responses((status = 200, body = Removed)))]
 async fn remove(
     State(app): State<App>,
-    Target(machine): Target,
+    MachinePath(machine): MachinePath,
     Params(how): Params<RemoveFile>,
 ) -> Result<Json<Removed>> {
     let removed = app.block(move |_| machine.remove_file(&how.path, how.recursive)).await?;
     Ok(Json(Removed { removed }))
 }
 
-/// Look at a file without reading it; at a link itself.
+/// Describe a file without reading it; links are not followed.
 #[utoipa::path(get, path = "/v1/machine/{name}/file/stat", tag = "files",
     params(("name" = String, Path), AtPath), responses((status = 200, body = FileInfo)))]
 async fn stat(
     State(app): State<App>,
-    Target(machine): Target,
+    MachinePath(machine): MachinePath,
     Params(at): Params<AtPath>,
 ) -> Result<Json<FileInfo>> {
     Ok(Json(app.block(move |_| machine.file(&at.path)).await?))
@@ -180,7 +193,7 @@ async fn stat(
     params(("name" = String, Path), ListFiles), responses((status = 200, body = FileList)))]
 async fn list(
     State(app): State<App>,
-    Target(machine): Target,
+    MachinePath(machine): MachinePath,
     Params(ask): Params<ListFiles>,
 ) -> Result<Json<FileList>> {
     let ListFiles { path, limit, cursor } = ask;

@@ -1,12 +1,12 @@
-//! Following an instruction without holding a thread.
+//! Follows an instruction without blocking a thread.
 
 use crate::app::{App, Phase};
-use crate::failure::{Failure, Result};
+use crate::failure::{HttpFailure, Result};
 use stasis_api::{Chunk, Instruction};
-use stasis_machine::{Machine, Progress};
+use stasis_machine::{FollowUpdate, Machine};
 use std::sync::Arc;
 
-pub enum Event {
+pub enum FollowEvent {
     Chunks(Vec<Chunk>),
     Over(Box<Instruction>),
 }
@@ -30,28 +30,37 @@ impl Follower {
     }
 
     /// The next lines of output, or the end. May be dropped while it waits and called again.
-    pub async fn next(&mut self) -> Result<Event> {
+    pub async fn next(&mut self) -> Result<FollowEvent> {
         loop {
-            let wait = match self.machine.follow(self.seq, self.next)? {
-                Progress::Chunks(chunks) => {
+            let wait = match self.look().await? {
+                FollowUpdate::Chunks(chunks) => {
                     self.next = chunks.last().map_or(self.next, |chunk| chunk.seq + 1);
-                    return Ok(Event::Chunks(chunks));
+                    return Ok(FollowEvent::Chunks(chunks));
                 }
-                Progress::Over(instruction) => return Ok(Event::Over(instruction)),
-                Progress::Wait(listener) => listener,
+                FollowUpdate::Over(instruction) => return Ok(FollowEvent::Over(instruction)),
+                FollowUpdate::Wait(listener) => listener,
             };
             tokio::select! {
                 // what ended before the service closed is told, however late this is looked at
                 biased;
                 () = wait => {}
-                () = self.app.reached(Phase::Closed) => return Err(Failure::stopping()),
+                () = self.app.reached(Phase::Closed) => return Err(HttpFailure::stopping()),
             }
         }
     }
 
+    /// How it is now. The records are asked only for what is no longer in memory.
+    async fn look(&self) -> Result<FollowUpdate> {
+        if let Some(here) = self.machine.follow_here(self.seq, self.next)? {
+            return Ok(here);
+        }
+        let (machine, seq, next) = (self.machine.clone(), self.seq, self.next);
+        self.app.on_record(move || machine.follow(seq, next)).await
+    }
+
     pub async fn end(&mut self) -> Result<Box<Instruction>> {
         loop {
-            if let Event::Over(instruction) = self.next().await? {
+            if let FollowEvent::Over(instruction) = self.next().await? {
                 return Ok(instruction);
             }
         }

@@ -1,23 +1,22 @@
-//! Who may ask at all: requests for hosts that are not ours, which rebound DNS names send, and
-//! requests from pages of other origins are refused.
+//! Refuses requests for foreign host names (DNS rebinding) and from pages of other origins.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{HttpFailure, Result};
 use axum::http::{HeaderMap, header};
 use stasis_api::Problem;
 use std::net::IpAddr;
 
-pub struct Guard {
+pub struct OriginGuard {
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
-impl Guard {
+impl OriginGuard {
     /// Loopback, the addresses listened on, and what else is allowed.
     pub fn new(
         listen: impl Iterator<Item = IpAddr>,
         hosts: &[String],
         origins: &[String],
-    ) -> Guard {
+    ) -> OriginGuard {
         let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
         let listen = listen.filter(|ip| !ip.is_unspecified()).map(|ip| match ip {
             IpAddr::V4(ip) => ip.to_string(),
@@ -25,7 +24,7 @@ impl Guard {
         });
         let given = hosts.iter().map(|host| host.to_ascii_lowercase());
         let hosts = own.into_iter().chain(listen).chain(given).collect();
-        Guard { hosts, origins: origins.to_vec() }
+        OriginGuard { hosts, origins: origins.to_vec() }
     }
 
     pub fn hosts(&self) -> &[String] {
@@ -40,7 +39,7 @@ impl Guard {
         let host = text(headers, header::HOST).unwrap_or_default().to_ascii_lowercase();
         if !self.hosts.iter().any(|own| *own == host || own == without_port(&host)) {
             let said = format!("this service is not called {host:?}");
-            let failure = Failure::about(Problem::Forbidden, "request.host", said);
+            let failure = HttpFailure::about(Problem::Forbidden, "request.host", said);
             return Err(failure.hint("`--allow-host` adds names it is called by"));
         }
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
@@ -48,21 +47,12 @@ impl Guard {
         let own = ["http://", "https://"].iter().any(|scheme| {
             origin.strip_prefix(scheme).is_some_and(|rest| rest.eq_ignore_ascii_case(&host))
         });
-        if own || self.is_allowed(origin) {
+        if own || self.origins.iter().any(|allowed| allowed == origin) {
             return Ok(());
         }
         let said = format!("pages of {origin:?} may not use this service");
-        let failure = Failure::about(Problem::Forbidden, "request.origin", said);
+        let failure = HttpFailure::about(Problem::Forbidden, "request.origin", said);
         Err(failure.hint("`--allow-origin` adds origins that may"))
-    }
-
-    /// The origin of a request from a page that is allowed by name.
-    pub fn foreign<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        text(headers, header::ORIGIN).filter(|origin| self.is_allowed(origin))
-    }
-
-    fn is_allowed(&self, origin: &str) -> bool {
-        self.origins.iter().any(|own| own == origin)
     }
 }
 
@@ -84,7 +74,8 @@ mod tests {
     fn verdict(host: &str, origin: Option<&str>) -> Option<String> {
         let listen = [IpAddr::from([10, 0, 0, 7]), IpAddr::from([0, 0, 0, 0])];
         let names = ["Box.example".to_owned()];
-        let guard = Guard::new(listen.into_iter(), &names, &["https://app.example".to_owned()]);
+        let guard =
+            OriginGuard::new(listen.into_iter(), &names, &["https://app.example".to_owned()]);
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, host.parse().expect("a header"));
         if let Some(origin) = origin {

@@ -1,19 +1,19 @@
-//! Instructions: run, look, cancel, and their results.
+//! Instructions: run, inspect, cancel, answer, and their results.
 
-use crate::app::{App, Asker};
-use crate::extract::{At, Input, Large, Params, Target};
-use crate::failure::{Failure, Result};
+use crate::app::{App, RequestOrigin};
+use crate::extract::{Input, InstructionPath, LargeBody, MachinePath, Params, SmallBody};
+use crate::failure::{HttpFailure, Result};
 use crate::follow::Follower;
-use crate::streams::patient;
+use crate::streams::keep_alive;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use stasis_api::{
-    Accepted, Cancelled, Exec, ExecRequest, ExecResult, Instruction, InstructionList, Outputs,
-    Range, ResultBody,
+    Accepted, Cancelled, Exec, ExecRequest, ExecResult, InputLine, InputTaken, Instruction,
+    InstructionList, InstructionRange, Outputs, ResultBody,
 };
-use stasis_machine::{Cause, Machine, Progress};
+use stasis_machine::{FollowUpdate, Machine, TraceContext};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -34,6 +34,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(output))
         .routes(routes!(result))
         .routes(routes!(cancel))
+        .routes(routes!(give_input))
 }
 
 /// Run code. The answer comes as soon as the instruction is accepted.
@@ -42,34 +43,39 @@ pub fn routes() -> OpenApiRouter<App> {
     request_body = ExecRequest, responses((status = 200, body = Accepted)))]
 async fn exec(
     State(app): State<App>,
-    Target(machine): Target,
+    MachinePath(machine): MachinePath,
     headers: HeaderMap,
-    Input(request): Large<ExecRequest>,
+    Input(request): LargeBody<ExecRequest>,
 ) -> Result<Json<Accepted>> {
     let mut exec = request.exec()?;
     if let Some(key) = headers.get("idempotency-key") {
-        let key = key.to_str().map_err(|_| Failure::invalid("idempotency-key is not text"))?;
+        let key = key.to_str().map_err(|_| HttpFailure::invalid("idempotency-key is not text"))?;
         exec.idempotency_key = Some(key.to_owned());
     }
     let interrupted = exec.interrupt && machine.pending() > 0;
-    let instruction_seq = submit(&app, &machine, exec, Asker::current().cause)?;
+    let instruction_seq = submit(&app, &machine, exec, RequestOrigin::current().cause).await?;
     Ok(Json(Accepted { instruction_seq, machine: machine.name(), interrupted }))
 }
 
 /// Gives an instruction to a machine; its number.
-pub fn submit(app: &App, machine: &Arc<Machine>, exec: Exec, cause: Option<Cause>) -> Result<u64> {
-    let seq = Cause::of(cause, || machine.submit(exec))?;
-    app.metrics.instructions.inc();
-    Ok(seq)
+pub async fn submit(
+    app: &App,
+    machine: &Arc<Machine>,
+    exec: Exec,
+    cause: Option<TraceContext>,
+) -> Result<u64> {
+    let machine = machine.clone();
+    app.on_record(move || TraceContext::of(cause, || machine.submit(exec))).await
 }
 
 /// List instructions, oldest first. A page ends sooner when its results are large.
 #[utoipa::path(get, path = "/v1/machine/{name}/exec", tag = "instructions",
-    params(("name" = String, Path), Range), responses((status = 200, body = InstructionList)))]
+    params(("name" = String, Path), InstructionRange),
+    responses((status = 200, body = InstructionList)))]
 async fn list(
     State(app): State<App>,
-    Target(machine): Target,
-    Params(range): Params<Range>,
+    MachinePath(machine): MachinePath,
+    Params(range): Params<InstructionRange>,
 ) -> Result<Json<InstructionList>> {
     let from = range.from.min(u32::MAX.into());
     let limit = range.limit.unwrap_or(PAGE).clamp(1, PAGE);
@@ -95,51 +101,59 @@ fn page(machine: &Machine, from: u64, limit: u64) -> stasis_machine::Result<Vec<
     Ok(all)
 }
 
-/// Look at an instruction as it is now.
+/// Describe an instruction as it is now.
 #[utoipa::path(get, path = "/v1/machine/{name}/exec/{seq}", tag = "instructions",
     params(("name" = String, Path), ("seq" = u64, Path)),
     responses((status = 200, body = Instruction)))]
-async fn get(at: At) -> Result<Json<Instruction>> {
-    Ok(Json(at.machine.instruction(at.seq)?))
+async fn get(State(app): State<App>, at: InstructionPath) -> Result<Json<Instruction>> {
+    Ok(Json(app.on_record(move || at.machine.instruction(at.seq)).await?))
 }
 
-/// Wait for an instruction's end, and get all that is known of it.
+/// Wait for an instruction's end and describe it.
 #[utoipa::path(get, path = "/v1/machine/{name}/exec/{seq}/wait", tag = "instructions",
     params(("name" = String, Path), ("seq" = u64, Path)),
     responses((status = 200, body = Instruction)))]
-async fn wait(State(app): State<App>, at: At) -> Result<Response> {
-    let follower = Follower::of_end(app.clone(), at.machine, at.seq);
-    patient(app, follower, serde_json::to_string).await
+async fn wait(State(app): State<App>, at: InstructionPath) -> Result<Response> {
+    let follower = Follower::of_end(app, at.machine, at.seq);
+    keep_alive(follower, serde_json::to_string).await
 }
 
-/// Output from a number on, as much as there is now.
+/// Read the output so far, from a number on.
 #[utoipa::path(get, path = "/v1/machine/{name}/exec/{seq}/output", tag = "instructions",
-    params(("name" = String, Path), ("seq" = u64, Path), Range),
+    params(("name" = String, Path), ("seq" = u64, Path), InstructionRange),
     responses((status = 200, body = Outputs)))]
-async fn output(at: At, Params(range): Params<Range>) -> Result<Json<Outputs>> {
+async fn output(
+    State(app): State<App>,
+    at: InstructionPath,
+    Params(range): Params<InstructionRange>,
+) -> Result<Json<Outputs>> {
+    Ok(Json(app.on_record(move || outputs(&at, &range)).await?))
+}
+
+fn outputs(at: &InstructionPath, range: &InstructionRange) -> stasis_machine::Result<Outputs> {
     let from = range.from.min(u32::MAX.into());
-    Ok(Json(match at.machine.follow(at.seq, from)? {
-        Progress::Chunks(chunks) => {
+    Ok(match at.machine.follow(at.seq, from)? {
+        FollowUpdate::Chunks(chunks) => {
             let chunks: Vec<_> = match range.limit {
                 Some(limit) => chunks.into_iter().take(limit as usize).collect(),
                 None => chunks,
             };
             let end = chunks.last().map_or(from, |chunk| chunk.seq + 1);
-            let over = matches!(at.machine.follow(at.seq, end)?, Progress::Over(_));
+            let over = matches!(at.machine.follow(at.seq, end)?, FollowUpdate::Over(_));
             Outputs { chunks, over }
         }
-        Progress::Over(_) => Outputs { chunks: Vec::new(), over: true },
-        Progress::Wait(_) => Outputs { chunks: Vec::new(), over: false },
-    }))
+        FollowUpdate::Over(_) => Outputs { chunks: Vec::new(), over: true },
+        FollowUpdate::Wait(_) => Outputs { chunks: Vec::new(), over: false },
+    })
 }
 
-/// Wait for an instruction's end, and get its result in foreverVM's form.
+/// Wait for an instruction's end and get its result in foreverVM's form.
 #[utoipa::path(get, path = "/v1/machine/{name}/exec/{seq}/result", tag = "instructions",
     params(("name" = String, Path), ("seq" = u64, Path)),
     responses((status = 200, body = ResultBody)))]
-async fn result(State(app): State<App>, at: At) -> Result<Response> {
-    let follower = Follower::of_end(app.clone(), at.machine, at.seq);
-    patient(app, follower, |instruction| {
+async fn result(State(app): State<App>, at: InstructionPath) -> Result<Response> {
+    let follower = Follower::of_end(app, at.machine, at.seq);
+    keep_alive(follower, |instruction| {
         let (seq, result) = (instruction.seq, ExecResult::from(instruction));
         let body = ResultBody { instruction_id: seq, instruction_seq: seq, result };
         serde_json::to_string(&body)
@@ -147,11 +161,30 @@ async fn result(State(app): State<App>, at: At) -> Result<Response> {
     .await
 }
 
-/// Take an instruction out of the queue before it runs.
+/// Cancel an instruction that has not started.
 #[utoipa::path(post, path = "/v1/machine/{name}/exec/{seq}/cancel", tag = "instructions",
     params(("name" = String, Path), ("seq" = u64, Path)),
     responses((status = 200, body = Cancelled)))]
-async fn cancel(at: At) -> Result<Json<Cancelled>> {
-    at.machine.instruction(at.seq)?;
-    Ok(Json(Cancelled { cancelled: at.machine.cancel(at.seq)? }))
+async fn cancel(State(app): State<App>, at: InstructionPath) -> Result<Json<Cancelled>> {
+    let cancel = move || {
+        at.machine.instruction(at.seq)?;
+        at.machine.cancel(at.seq)
+    };
+    Ok(Json(Cancelled { cancelled: app.on_record(cancel).await? }))
+}
+
+/// Send a line of input to an instruction that waits for one.
+#[utoipa::path(post, path = "/v1/machine/{name}/exec/{seq}/input", tag = "instructions",
+    params(("name" = String, Path), ("seq" = u64, Path)),
+    request_body = InputLine, responses((status = 200, body = InputTaken)))]
+async fn give_input(
+    State(app): State<App>,
+    at: InstructionPath,
+    Input(given): SmallBody<InputLine>,
+) -> Result<Json<InputTaken>> {
+    let give = move || {
+        at.machine.instruction(at.seq)?;
+        at.machine.give_input(at.seq, given.line)
+    };
+    Ok(Json(InputTaken { taken: app.on_record(give).await? }))
 }

@@ -1,19 +1,20 @@
-//! JSON web tokens of somebody else's accounts, as an alternative to our own tokens.
+//! JSON web tokens of an external issuer, besides our own tokens.
 //!
 //!   token ──► key of the set, by its id ──► signature, issuer, audience, time ──► account, scopes
 //!
-//! The key set is a file or an address; it is read at start, again every few minutes, and when a
-//! token names a key that is not in it (not more often than once in ten seconds). Only signatures
-//! with public keys are known. A token without an expiry, of another issuer or for another
-//! audience is no token.
+//! The key set is a file or an address. It is read at start, again every few minutes, and when a
+//! token names an unknown key (at most once in ten seconds). Only public-key signatures are
+//! supported. A token without an expiry, of another issuer or for another audience is refused.
 
-use crate::auth::{Caller, ROOT, Scope};
+use crate::auth::{Caller, ROOT, Scope, refused, unknown};
 use crate::error::Error;
+use crate::failure::HttpFailure;
+use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use parking_lot::RwLock;
 use serde::Deserialize;
-use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -84,30 +85,37 @@ impl Jwt {
         loop {
             let _ = tokio::time::timeout(OFTEN, self.unknown.notified()).await;
             match read(&self.options.jwks).await {
-                Ok(keys) => *self.keys.write().unwrap_or_else(|poison| poison.into_inner()) = keys,
+                Ok(keys) => *self.keys.write() = keys,
                 Err(why) => tracing::warn!(why, "the key set was not read; the old one stays"),
             }
             tokio::time::sleep(SELDOM).await;
         }
     }
 
-    /// Who a token stands for.
-    pub fn caller(&self, token: &str) -> Option<Caller> {
-        let header = decode_header(token).ok()?;
-        let key = self.key(header.kid.as_deref())?;
+    /// Who a token stands for, or why it is refused. Only a token with a good signature is told
+    /// more than that.
+    pub fn caller(&self, token: &str) -> Result<Caller, HttpFailure> {
+        let header = decode_header(token).map_err(|_| unknown())?;
+        let key = self.key(header.kid.as_deref()).ok_or_else(|| {
+            refused("token.unknown", "the token is signed with a key that is not known here")
+                .hint("is it of the issuer that jwt.jwks has the keys of?")
+        })?;
         let mut validation = Validation::new(header.alg);
         validation.set_issuer(&[&self.options.issuer]);
         validation.set_audience(&[&self.options.audience]);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         validation.validate_nbf = true;
         let fits = algorithms(&key).contains(&header.alg);
-        let key = DecodingKey::from_jwk(&key).ok().filter(|_| fits)?;
-        let claims = decode::<Claims>(token, &key, &validation).ok()?.claims;
-        as_caller(claims)
+        let key = DecodingKey::from_jwk(&key).ok().filter(|_| fits).ok_or_else(signature)?;
+        let claims = decode::<Claims>(token, &key, &validation).map_err(|error| why(&error))?;
+        as_caller(claims.claims).ok_or_else(|| {
+            refused("token.account", "the token names no account that may be used here")
+                .hint("`sub` or `account` has 1 to 128 printable characters and is not `root`")
+        })
     }
 
     fn key(&self, id: Option<&str>) -> Option<Jwk> {
-        let keys = self.keys.read().unwrap_or_else(|poison| poison.into_inner());
+        let keys = self.keys.read();
         let found = match (id, keys.keys.as_slice()) {
             (Some(id), _) => keys.find(id).cloned(),
             // a set of one key needs no names
@@ -118,6 +126,29 @@ impl Jwt {
             self.unknown.notify_one();
         }
         found
+    }
+}
+
+fn signature() -> HttpFailure {
+    refused("token.signature", "the token's signature is wrong")
+        .hint("get a new one from the issuer; it may have been cut or changed on its way")
+}
+
+/// Why a web token is refused.
+fn why(error: &jsonwebtoken::errors::Error) -> HttpFailure {
+    let again = "get a new one from the issuer";
+    match error.kind() {
+        ErrorKind::ExpiredSignature => refused("token.expired", "the token is expired").hint(again),
+        ErrorKind::ImmatureSignature => refused("token.early", "the token is not valid yet")
+            .hint("wait, or check the clocks of both hosts"),
+        ErrorKind::InvalidIssuer => refused("token.issuer", "the token is of another issuer")
+            .hint("jwt.issuer says which one is taken"),
+        ErrorKind::InvalidAudience => refused("token.audience", "the token is for another service")
+            .hint("jwt.audience says for whom it must be"),
+        ErrorKind::MissingRequiredClaim(claim) => {
+            refused("token.claim", &format!("the token has no `{claim}`")).hint(again)
+        }
+        _ => signature(),
     }
 }
 
@@ -155,15 +186,22 @@ fn is_address(place: &str) -> bool {
 }
 
 async fn read(place: &str) -> Result<JwkSet, String> {
-    let text = match is_address(place) {
-        true => fetch(place).await?,
-        false => tokio::task::block_in_place(|| std::fs::read(Path::new(place)))
-            .map_err(|error| error.to_string())?,
-    };
+    let own = place.to_owned();
+    // the service's threads open no such file and connect to nobody
+    let text = stasis_machine::block(move || match is_address(&own) {
+        true => fetch(&own),
+        false => std::fs::read(&own).map_err(|error| error.to_string()),
+    });
+    let text = text.await.map_err(|error| error.to_string())??;
     serde_json::from_slice(&text).map_err(|error| format!("it is no key set: {error}"))
 }
 
-async fn fetch(place: &str) -> Result<Vec<u8>, String> {
+fn fetch(place: &str) -> Result<Vec<u8>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(download(place))
+}
+
+async fn download(place: &str) -> Result<Vec<u8>, String> {
     let client = reqwest::Client::builder().timeout(IN_TIME).build();
     let client = client.map_err(|error| error.to_string())?;
     let answer = client.get(place).send().await.and_then(|answer| answer.error_for_status());

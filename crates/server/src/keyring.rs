@@ -1,16 +1,17 @@
-//! Tokens that are known: in memory for every request, in the records for the next start.
+//! The valid tokens: in memory for every request, in the records for the next start.
 //!
 //! A token is `id.secret`. Only the secret's hash is kept; hashes are compared in constant time.
 
 use crate::auth::{Caller, ROOT, Scope};
-use crate::error::{Doing, Error};
+use crate::error::{Error, ErrorContext};
+use parking_lot::RwLock;
 use stasis_api::Timestamp;
 use stasis_machine::{Host, TokenRecord};
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 pub struct Keyring {
     tokens: RwLock<HashMap<String, Key>>,
@@ -41,14 +42,14 @@ impl Keyring {
         self.write().remove(id);
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, Key>> {
-        self.tokens.write().unwrap_or_else(|poison| poison.into_inner())
+    fn write(&self) -> parking_lot::RwLockWriteGuard<'_, HashMap<String, Key>> {
+        self.tokens.write()
     }
 
     /// Who a token stands for.
     pub fn caller(&self, token: &str) -> Option<Caller> {
         let (id, secret) = token.split_once('.')?;
-        let tokens = self.tokens.read().unwrap_or_else(|poison| poison.into_inner());
+        let tokens = self.tokens.read();
         let key = tokens.get(id)?;
         // comparing hashes of this kind takes the same time wherever they differ
         let same = key.secret == blake3::hash(secret.as_bytes());
@@ -91,12 +92,12 @@ fn record(
 
 pub fn random_hex(bytes: usize) -> std::io::Result<String> {
     let mut random = vec![0; bytes];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    getrandom::fill(&mut random)?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Sees to it that somebody can log in: the token that is given, or one made at the first start
-/// and written to a file only its owner reads.
+/// Ensures that there is a token to log in with: the one that is given, or one made at the first
+/// start and written to a file only its owner reads.
 pub fn first_token(host: &Host, given: Option<&str>, file: &Path) -> Result<(), Error> {
     if let Some(token) = given {
         let (id, secret) = token.split_once('.').ok_or(Error::RootToken)?;

@@ -3,15 +3,16 @@
 //!   TCP, TLS ──► guard (hosts, origins) ──► token ──┐
 //!   unix socket ──► same user ──────────────────────┴─► one file per resource ──► Host
 //!
-//! Handlers parse, call and render; what is decided is decided in the machine crate or in a pure
-//! function here. Everything a client sends is bounded: connections, headers, bodies, queues and
-//! the time it may take. Overload is answered, never queued without end.
+//! Handlers parse, call and render. Decisions are made in the machine crate or in pure functions
+//! here. Everything a client sends is bounded: connections, headers, bodies, queues and time. On
+//! overload the service refuses requests instead of queueing them.
 //!
-//! Every failure is an `ErrorBody` with a stable code and the request's id. When the service ends
-//! it refuses new work, lets what runs end, and saves every machine.
+//! Every failure is an `ErrorBody` with a stable code and the request's id. At shutdown the service
+//! refuses new work, waits for running requests, and saves every machine.
 
 #![forbid(unsafe_code)]
 
+mod account_queue;
 mod app;
 mod artifacts;
 mod audit;
@@ -23,13 +24,14 @@ mod error;
 mod events;
 mod extract;
 mod failure;
+mod fields;
 mod files;
 mod follow;
 mod forkd;
-mod gate;
 mod guard;
 mod history;
 mod instructions;
+mod instruments;
 mod jwt;
 mod keyring;
 mod limits;
@@ -37,9 +39,11 @@ mod listen;
 mod machines;
 mod mcp;
 mod metrics;
+mod middleware;
 mod oauth;
 mod openapi;
 mod pages;
+mod policies;
 mod ranges;
 mod repl;
 mod routes;
@@ -52,13 +56,13 @@ mod tokens;
 mod trace;
 mod transfer;
 mod travel;
-mod turns;
 mod unproven;
+mod v8;
 mod watching;
 
 pub use error::Error;
+pub use instruments::Instruments;
 pub use jwt::JwtOptions;
-pub use listen::{Bound, Listen};
+pub use listen::{BoundAddresses, Listen};
 pub use openapi::document as openapi;
-pub use serve::{Options, Stop, serve};
-pub use trace::Traces;
+pub use serve::{Options, StopHandle, serve};

@@ -1,6 +1,6 @@
-//! Bounds on what clients can make the service do at once.
+//! Bounds on the concurrent work of clients.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{HttpFailure, Result};
 
 /// Bodies: code, and everything else.
 pub const CODE: usize = 32 << 20;
@@ -14,5 +14,5 @@ pub fn room_for_socket(open: i64) -> Result<()> {
         return Ok(());
     }
     let said = "too many WebSockets are open";
-    Err(Failure::overloaded(said))
+    Err(HttpFailure::overloaded(said))
 }

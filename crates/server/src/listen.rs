@@ -1,6 +1,6 @@
 //! Where the service listens.
 
-use crate::error::{Doing, Error};
+use crate::error::{Error, ErrorContext};
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -15,23 +15,29 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
+impl Listen {
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Listen::Tcp(address) => Some(*address),
+            Listen::Unix(_) => None,
+        }
+    }
+}
+
 /// What is listened on; ports are real ones.
 #[derive(Debug, Clone)]
-pub struct Bound {
+pub struct BoundAddresses {
     pub listen: Vec<Listen>,
     /// Where forkd's routes are alone.
     pub forkd: Option<Listen>,
     /// Ends the service as a signal would.
-    pub stop: crate::Stop,
+    pub stop: crate::StopHandle,
 }
 
-impl Bound {
+impl BoundAddresses {
     /// The first TCP address.
     pub fn tcp(&self) -> Option<SocketAddr> {
-        self.listen.iter().find_map(|place| match place {
-            Listen::Tcp(address) => Some(*address),
-            Listen::Unix(_) => None,
-        })
+        self.listen.iter().find_map(Listen::address)
     }
 }
 

@@ -1,17 +1,17 @@
-//! Machines: make, list, look, change, remove, move in and out of memory.
+//! Machines: create, list, inspect, change, remove, swap and wake.
 
 use crate::app::App;
 use crate::auth::{Caller, Scope};
-use crate::extract::{Input, Params, Small, Target};
-use crate::failure::{Failure, Result};
+use crate::extract::{Input, MachinePath, Params, SmallBody};
+use crate::failure::{HttpFailure, Result};
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use stasis_api::{
-    Filter, Interrupted, Machine as View, MachineList, Made, NewMachine, OutOfRange, Ranged,
-    Removed, State as Is, Timestamp, Update,
+    CreatedMachine, Interrupted, MachineFilter, MachineInfo, MachineList, NewMachine, OutOfRange,
+    Ranged, Removed, State as Is, Timestamp, Update,
 };
-use stasis_machine::Machine;
+use stasis_machine::{Host, Machine};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -29,17 +29,18 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(interrupt))
 }
 
-/// Make a machine. No body, `null` and `{}` make one with defaults.
+/// Create a machine. No body, `null` and `{}` mean the defaults.
 #[utoipa::path(post, path = "/v1/machine/new", tag = "machines",
-    request_body = Option<NewMachine>, responses((status = 200, body = Made)))]
+    request_body = Option<NewMachine>, responses((status = 200, body = CreatedMachine)))]
 async fn create(
     State(app): State<App>,
     caller: Caller,
-    Input(new): Small<NewMachine>,
-) -> Result<Json<Made>> {
-    let machine = make(&app, &caller, new).await?;
-    let machine = machine.describe();
-    Ok(Json(Made { machine_name: machine.name.clone(), machine }))
+    Input(new): SmallBody<NewMachine>,
+) -> Result<Json<CreatedMachine>> {
+    caller.need(Scope::Machines)?;
+    let make = move |host: &Arc<Host>| Ok(host.create(&caller.account, new)?.describe());
+    let machine = app.block(make).await?;
+    Ok(Json(CreatedMachine { machine_name: machine.name.clone(), machine }))
 }
 
 pub async fn make(app: &App, caller: &Caller, new: NewMachine) -> Result<Arc<Machine>> {
@@ -50,15 +51,15 @@ pub async fn make(app: &App, caller: &Caller, new: NewMachine) -> Result<Arc<Mac
 
 /// List machines, newest first.
 #[utoipa::path(post, path = "/v1/machine/list", tag = "machines",
-    request_body = Option<Filter>, responses((status = 200, body = MachineList)))]
+    request_body = Option<MachineFilter>, responses((status = 200, body = MachineList)))]
 async fn list(
     State(app): State<App>,
     caller: Caller,
-    Input(filter): Small<Filter>,
+    Input(filter): SmallBody<MachineFilter>,
 ) -> Result<Json<MachineList>> {
     caller.need(Scope::Machines)?;
     let after = filter.cursor.as_deref().map(str::parse::<i64>).transpose();
-    let after = after.map_err(|_| Failure::invalid("the cursor is not one that a list gave"))?;
+    let after = after.map_err(|_| HttpFailure::invalid("the cursor does not come from a list"))?;
     let page = app.block(move |host| Ok(page(host.machines(), &caller, &filter, after))).await?;
     Ok(Json(page))
 }
@@ -66,7 +67,7 @@ async fn list(
 fn page(
     all: Vec<Arc<Machine>>,
     caller: &Caller,
-    filter: &Filter,
+    filter: &MachineFilter,
     after: Option<i64>,
 ) -> MachineList {
     let limit = filter.limit.unwrap_or(PAGE).clamp(1, PAGE) as usize;
@@ -88,7 +89,7 @@ fn page(
     MachineList { machines, next }
 }
 
-fn fits(view: &View, memory: Option<u64>, filter: &Filter) -> bool {
+fn fits(view: &MachineInfo, memory: Option<u64>, filter: &MachineFilter) -> bool {
     let tagged = filter.tags.iter().all(|(key, value)| view.tags.get(key) == Some(value));
     // without a limit it may use more than any bound
     let memory = memory.unwrap_or(u64::MAX);
@@ -101,6 +102,7 @@ fn fits(view: &View, memory: Option<u64>, filter: &Filter) -> bool {
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 struct Asked {
     state: Option<Is>,
     #[param(value_type = Option<String>, format = DateTime)]
@@ -110,8 +112,10 @@ struct Asked {
     memory_mb_min: Option<u64>,
     memory_mb_max: Option<u64>,
     limit: Option<u64>,
+    #[param(pattern = "^[0-9]{1,18}$")]
     cursor: Option<String>,
     /// A JSON object of strings.
+    #[param(pattern = r"^\s*\{[\s\S]*\}\s*$")]
     tags: Option<String>,
 }
 
@@ -131,9 +135,9 @@ async fn list_by_query(
     Params(asked): Params<Asked>,
 ) -> Result<Json<MachineList>> {
     let tags = asked.tags.as_deref().map(serde_json::from_str).transpose();
-    let tags = tags.map_err(|_| Failure::invalid("tags is a JSON object of strings"))?;
+    let tags = tags.map_err(|_| HttpFailure::invalid("tags is a JSON object of strings"))?;
     let tags = tags.unwrap_or_default();
-    let filter = Filter {
+    let filter = MachineFilter {
         tags,
         state: asked.state,
         created_after: asked.created_after,
@@ -147,57 +151,69 @@ async fn list_by_query(
     list(app, caller, Input(filter)).await
 }
 
-/// Look at a machine.
+/// Describe a machine.
 #[utoipa::path(get, path = "/v1/machine/{name}", tag = "machines",
-    params(("name" = String, Path)), responses((status = 200, body = View)))]
-async fn get(Target(machine): Target) -> Json<View> {
-    Json(machine.describe())
+    params(("name" = String, Path)), responses((status = 200, body = MachineInfo)))]
+async fn get(
+    State(app): State<App>,
+    MachinePath(machine): MachinePath,
+) -> Result<Json<MachineInfo>> {
+    Ok(Json(app.on_record(move || Ok(machine.describe())).await?))
 }
 
-/// Change tags, limits, durability or expiry.
+/// Change tags, limits, durability, network or expiry.
 #[utoipa::path(patch, path = "/v1/machine/{name}", tag = "machines",
-    params(("name" = String, Path)), request_body = Update,
-    responses((status = 200, body = View)))]
+    params(("name" = String, Path)), request_body = Option<Update>,
+    responses((status = 200, body = MachineInfo)))]
 async fn update(
     State(app): State<App>,
-    Target(machine): Target,
-    Input(update): Small<Update>,
-) -> Result<Json<View>> {
+    MachinePath(machine): MachinePath,
+    Input(update): SmallBody<Update>,
+) -> Result<Json<MachineInfo>> {
     act(&app, machine, move |host, machine| host.update(machine, update)).await
 }
 
-/// Remove a machine and all it had.
+/// Delete a machine with all its files and history.
 #[utoipa::path(delete, path = "/v1/machine/{name}", tag = "machines",
     params(("name" = String, Path)), responses((status = 200, body = Removed)))]
-async fn remove(State(app): State<App>, Target(machine): Target) -> Result<Json<Removed>> {
+async fn remove(
+    State(app): State<App>,
+    MachinePath(machine): MachinePath,
+) -> Result<Json<Removed>> {
     let removed = machine.name().to_string();
     app.block(move |host| host.remove(&machine)).await?;
     Ok(Json(Removed { removed }))
 }
 
-/// Move a machine out of memory.
+/// Swap a machine out of memory.
 #[utoipa::path(post, path = "/v1/machine/{name}/swap", tag = "machines",
-    params(("name" = String, Path)), responses((status = 200, body = View)))]
-async fn swap(State(app): State<App>, Target(machine): Target) -> Result<Json<View>> {
+    params(("name" = String, Path)), responses((status = 200, body = MachineInfo)))]
+async fn swap(
+    State(app): State<App>,
+    MachinePath(machine): MachinePath,
+) -> Result<Json<MachineInfo>> {
     act(&app, machine, |host, machine| host.swap(machine)).await
 }
 
 /// Bring a machine into memory.
 #[utoipa::path(post, path = "/v1/machine/{name}/wake", tag = "machines",
-    params(("name" = String, Path)), responses((status = 200, body = View)))]
-async fn wake(State(app): State<App>, Target(machine): Target) -> Result<Json<View>> {
+    params(("name" = String, Path)), responses((status = 200, body = MachineInfo)))]
+async fn wake(
+    State(app): State<App>,
+    MachinePath(machine): MachinePath,
+) -> Result<Json<MachineInfo>> {
     act(&app, machine, |host, machine| host.wake(machine)).await
 }
 
-/// Interrupt what runs; the state is kept.
+/// Interrupt the running instruction; the state is kept.
 #[utoipa::path(post, path = "/v1/machine/{name}/interrupt", tag = "machines",
     params(("name" = String, Path)), responses((status = 200, body = Interrupted)))]
-async fn interrupt(Target(machine): Target) -> Result<Json<Interrupted>> {
+async fn interrupt(MachinePath(machine): MachinePath) -> Result<Json<Interrupted>> {
     Ok(Json(Interrupted { interrupted: machine.interrupt()? }))
 }
 
 /// Does something to a machine, and shows it as it is then.
-pub async fn act<F>(app: &App, machine: Arc<Machine>, job: F) -> Result<Json<View>>
+pub async fn act<F>(app: &App, machine: Arc<Machine>, job: F) -> Result<Json<MachineInfo>>
 where
     F: FnOnce(&stasis_machine::Host, &Arc<Machine>) -> stasis_machine::Result<()> + Send + 'static,
 {

@@ -1,10 +1,11 @@
-//! MCP on the same service: whose token it is decides whose machines its tools see.
+//! MCP on the same service: the token's account decides which machines the tools see.
 
 use crate::app::App;
+use crate::audit::ToolCall;
 use crate::auth::{Caller, Scope};
 use crate::error::Error;
 use crate::extract::late;
-use crate::failure::Failure;
+use crate::failure::HttpFailure;
 use crate::oauth;
 use axum::Router;
 use axum::body::Body;
@@ -13,37 +14,38 @@ use axum::http::header;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use stasis_api::Problem;
-use stasis_mcp::{Account, McpOptions, Turns, Words};
+use stasis_mcp::{CallLimiter, McpCaller, McpOptions, ToolTexts};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The gate has checked hosts and origins; MCP's own check must not know fewer.
+/// The middleware has checked hosts and origins, so MCP's own check must accept them all.
 pub fn routes(app: &App) -> Router<App> {
     let options = McpOptions {
         hosts: app.guard.hosts().to_vec(),
         origins: app.guard.origins().to_vec(),
         words: app.words.clone(),
-        turns: turns(app),
+        limiter: limiter(app),
         anonymous: None,
         ..McpOptions::default()
     };
-    let router = stasis_mcp::router(app.host.clone(), app.forkd.clone(), options);
+    let surfaces = (app.forkd.clone(), app.v8.clone());
+    let router = stasis_mcp::router(app.host.clone(), surfaces, options);
     let router = router.layer(from_fn_with_state(app.clone(), name_account));
     Router::new().merge(router.with_state(()))
 }
 
-/// The same turns as those of all other requests.
-fn turns(app: &App) -> Turns {
-    let turns = app.turns.clone();
-    Turns::new(move |account: String| {
-        let turns = turns.clone();
-        async move { turns.take(&account).await.map_err(|failure| failure.message) }
+/// MCP calls share the fair queue of all other requests.
+fn limiter(app: &App) -> CallLimiter {
+    let queue = app.queue.clone();
+    CallLimiter::new(move |account: String| {
+        let queue = queue.clone();
+        async move { queue.take(&account).await.map_err(|failure| failure.message) }
     })
 }
 
 /// The operator's own words for agents, if there is a file of them.
-pub fn words(data: &Path) -> Result<Arc<Words>, Error> {
-    let words = Words::read(&data.join("mcp.toml"));
+pub fn words(data: &Path) -> Result<Arc<ToolTexts>, Error> {
+    let words = ToolTexts::read(&data.join("mcp.toml"));
     words.map(Arc::new).map_err(|error| Error::Words(error.to_string()))
 }
 
@@ -56,21 +58,26 @@ async fn name_account(State(app): State<App>, mut request: Request, next: Next) 
         return ([(header::WWW_AUTHENTICATE, how)], failure).into_response();
     }
     let may_build = caller.may(Scope::Templates);
-    request.extensions_mut().insert(Account { name: caller.account, may_build });
+    request.extensions_mut().insert(McpCaller { name: caller.account, may_build });
     match whole(&app, request).await {
-        Ok(request) => next.run(request).await,
+        Ok((request, call)) => {
+            let mut response = next.run(request).await;
+            response.extensions_mut().insert(call);
+            response
+        }
         Err(failure) => failure.into_response(),
     }
 }
 
 /// The request with all of its body, which has to come in time.
-async fn whole(app: &App, request: Request) -> Result<Request, Failure> {
+async fn whole(app: &App, request: Request) -> Result<(Request, ToolCall), HttpFailure> {
     let (parts, body) = request.into_parts();
     let read = axum::body::to_bytes(body, McpOptions::default().max_body);
     let bytes = tokio::time::timeout(app.patience, read).await.map_err(|_| late())?;
     let bytes = bytes.map_err(|_| {
         let said = "the body is too long, or broke off";
-        Failure::about(Problem::TooLarge, "request.too_large", said).hint("send less at once")
+        HttpFailure::about(Problem::TooLarge, "request.too_large", said).hint("send less at once")
     })?;
-    Ok(Request::from_parts(parts, Body::from(bytes)))
+    let call = ToolCall::of(&bytes);
+    Ok((Request::from_parts(parts, Body::from(bytes)), call))
 }

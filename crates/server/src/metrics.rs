@@ -1,4 +1,4 @@
-//! Numbers for those who watch the service, in the form Prometheus reads.
+//! Metrics for Prometheus.
 
 use axum::extract::State;
 use axum::http::header;
@@ -7,32 +7,42 @@ use prometheus::{
     Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
-use stasis_api::{Instruction, State as MachineState};
+use stasis_api::State as MachineState;
+use stasis_machine::ObservedEvent;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::app::App;
 use crate::auth::{Caller, Scope};
-use crate::failure::{Failure, Result};
+use crate::failure::{HttpFailure, Result};
 
 const SECONDS: [f64; 15] =
     [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
 
+#[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     requests: IntCounterVec,
     latency: HistogramVec,
-    pub instructions: IntCounter,
-    pub runtime: Histogram,
+    instructions: IntCounter,
+    runtime: Histogram,
     pub connections: IntGauge,
     pub sockets: IntGauge,
     machines: IntGaugeVec,
     pending: IntGauge,
     events: IntGaugeVec,
     resident: IntGauge,
+    ending: IntGauge,
+    prepared: IntGaugeVec,
+    pub spans_sent: IntCounter,
+    pub spans_dropped: IntCounter,
 }
 
 impl Metrics {
     pub fn new() -> prometheus::Result<Metrics> {
+        let _ = statm();
         let timing =
             |name: &str, help: &str| HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
         let metrics = Metrics {
@@ -48,7 +58,7 @@ impl Metrics {
             instructions: IntCounter::new("instructions_total", "Instructions accepted")?,
             runtime: Histogram::with_opts(timing(
                 "instruction_seconds",
-                "Run times of instructions whose results were sent",
+                "Run times of instructions, each counted once when it is over",
             ))?,
             connections: IntGauge::new("connections", "Open connections")?,
             sockets: IntGauge::new("websockets", "Open WebSockets")?,
@@ -59,13 +69,26 @@ impl Metrics {
                 &["kind"],
             )?,
             resident: IntGauge::new("resident_memory_bytes", "Memory of the service itself")?,
+            ending: IntGauge::new(
+                "machines_ending",
+                "Killed machines that the kernel has not ended after 10 s",
+            )?,
+            prepared: IntGaugeVec::new(
+                Opts::new("prepared", "What stands ready before anybody asks, by kind"),
+                &["kind"],
+            )?,
+            spans_sent: IntCounter::new("trace_spans_sent_total", "Spans a collector took")?,
+            spans_dropped: IntCounter::new(
+                "trace_spans_dropped_total",
+                "Spans that were given up because no collector took them in time",
+            )?,
         };
         metrics.register()?;
         Ok(metrics)
     }
 
     fn register(&self) -> prometheus::Result<()> {
-        let all: [Box<dyn prometheus::core::Collector>; 10] = [
+        let all: [Box<dyn prometheus::core::Collector>; 14] = [
             Box::new(self.requests.clone()),
             Box::new(self.latency.clone()),
             Box::new(self.instructions.clone()),
@@ -76,27 +99,26 @@ impl Metrics {
             Box::new(self.pending.clone()),
             Box::new(self.events.clone()),
             Box::new(self.resident.clone()),
+            Box::new(self.ending.clone()),
+            Box::new(self.prepared.clone()),
+            Box::new(self.spans_sent.clone()),
+            Box::new(self.spans_dropped.clone()),
         ];
         all.into_iter().try_for_each(|one| self.registry.register(one))
     }
 
-    /// Counters that somebody else counts.
-    pub fn with(self, more: impl IntoIterator<Item = IntCounter>) -> prometheus::Result<Metrics> {
-        for one in more {
-            self.registry.register(Box::new(one))?;
-        }
-        Ok(self)
-    }
-
-    /// `route` is the pattern, not the path: paths would be labels without end.
     pub fn answered(&self, method: &str, route: &str, status: u16, took: Duration) {
         self.requests.with_label_values(&[method, route, &status.to_string()]).inc();
         self.latency.with_label_values(&[method, route]).observe(took.as_secs_f64());
     }
 
-    pub fn ended(&self, instruction: &Instruction) {
-        if let Some(outcome) = &instruction.outcome {
-            self.runtime.observe(outcome.runtime_ms / 1000.0);
+    pub fn see(&self, moment: &ObservedEvent<'_>) {
+        match moment {
+            ObservedEvent::Queued { .. } => self.instructions.inc(),
+            ObservedEvent::Ended { runtime: Some(runtime), .. } => {
+                self.runtime.observe(runtime.as_secs_f64());
+            }
+            _ => {}
         }
     }
 
@@ -108,6 +130,7 @@ impl Metrics {
 }
 
 fn count(app: &App) {
+    let metrics = app.instruments.metrics();
     let (mut ready, mut running, mut swapped, mut pending) = (0, 0, 0, 0);
     for machine in app.host.machines() {
         pending += machine.pending() as i64;
@@ -118,29 +141,42 @@ fn count(app: &App) {
         }
     }
     for (state, count) in [("ready", ready), ("running", running), ("swapped", swapped)] {
-        app.metrics.machines.with_label_values(&[state]).set(count);
+        metrics.machines.with_label_values(&[state]).set(count);
     }
-    app.metrics.pending.set(pending);
+    metrics.pending.set(pending);
     for (kind, count) in app.host.event_counts() {
-        app.metrics.events.with_label_values(&[kind.word().as_str()]).set(count as i64);
+        metrics.events.with_label_values(&[kind.word().as_str()]).set(count as i64);
     }
-    app.metrics.resident.set(resident().unwrap_or(0));
+    metrics.resident.set(resident().unwrap_or(0));
+    metrics.ending.set(stasis_machine::remains() as i64);
+    for (kind, count) in app.host.prepared() {
+        metrics.prepared.with_label_values(&[kind]).set(count as i64);
+    }
+}
+
+/// Opened when the service starts: its threads open nothing outside of the data directory.
+fn statm() -> Option<&'static File> {
+    static STATM: OnceLock<Option<File>> = OnceLock::new();
+    STATM.get_or_init(|| File::open("/proc/self/statm").ok()).as_ref()
 }
 
 /// Bytes of memory this process has.
 fn resident() -> Option<i64> {
     const PAGE: i64 = 4096;
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let mut text = [0; 128];
+    let len = statm()?.read_at(&mut text, 0).ok()?;
+    let text = std::str::from_utf8(&text[..len]).ok()?;
     text.split_whitespace().nth(1)?.parse::<i64>().ok().map(|pages| pages * PAGE)
 }
 
-/// Numbers for Prometheus.
+/// Get metrics for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "service",
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn show(State(app): State<App>, caller: Caller) -> Result<impl IntoResponse> {
     caller.need(Scope::Host)?;
     count(&app);
-    let broke = |error: prometheus::Error| Failure::internal("service.metrics", error.to_string());
-    let text = app.metrics.text().map_err(broke)?;
+    let broke =
+        |error: prometheus::Error| HttpFailure::internal("service.metrics", error.to_string());
+    let text = app.instruments.metrics().text().map_err(broke)?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text))
 }

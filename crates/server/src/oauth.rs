@@ -1,5 +1,5 @@
-//! What a client of MCP needs to get a token by itself: where this service says who gives them
-//! out, and the header of a refusal that points there (RFC 9728). Only where web tokens are taken.
+//! OAuth metadata for MCP clients (RFC 9728): the page that names the issuer of tokens, and the
+//! header of a refusal that points to it. Only if web tokens are configured.
 
 use crate::app::App;
 use crate::auth::Scope;

@@ -2,7 +2,7 @@
 
 use crate::routes;
 use serde_json::{Value, json};
-use stasis_api::{RANGES, SEQ, Span, WHOLE};
+use stasis_api::{RANGES, SEQ, ValueRange, WHOLE};
 use std::fmt::Write;
 use std::sync::OnceLock;
 
@@ -54,7 +54,7 @@ fn parameter_ranges(operation: &mut Value) {
     }
 }
 
-fn bound(schema: &mut Value, span: Span) {
+fn bound(schema: &mut Value, span: ValueRange) {
     let number = |value: f64| match value.fract() {
         0.0 => json!(value as u64),
         _ => json!(value),

@@ -1,20 +1,20 @@
-//! Which part of a file a request asks for.
+//! Range requests.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{HttpFailure, Result};
 use axum::http::{HeaderMap, header};
 use stasis_api::Problem;
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct ByteRange {
     pub start: u64,
     pub length: u64,
     pub whole: bool,
 }
 
 /// The one range of a request. Several at once, and what is no range, mean the whole.
-pub fn wanted(headers: &HeaderMap, size: u64) -> Result<Span> {
+pub fn wanted(headers: &HeaderMap, size: u64) -> Result<ByteRange> {
     let text = headers.get(header::RANGE).and_then(|range| range.to_str().ok());
-    let whole = Span { start: 0, length: size, whole: true };
+    let whole = ByteRange { start: 0, length: size, whole: true };
     let Some((first, last)) = text.and_then(parse) else { return Ok(whole) };
     let (start, end) = match (first, last) {
         (Some(first), last) => (first, last.map_or(size, |last| last.saturating_add(1).min(size))),
@@ -23,10 +23,10 @@ pub fn wanted(headers: &HeaderMap, size: u64) -> Result<Span> {
     };
     if start >= end {
         let said = format!("there are {size} bytes, and none in that range");
-        let failure = Failure::about(Problem::Range, "request.range", said);
+        let failure = HttpFailure::about(Problem::Range, "request.range", said);
         return Err(failure.hint("a range begins before the end: `bytes=0-99`, or none at all"));
     }
-    Ok(Span { start, length: end - start, whole: false })
+    Ok(ByteRange { start, length: end - start, whole: false })
 }
 
 /// `bytes=first-last`, each of which may be absent.

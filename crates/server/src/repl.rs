@@ -1,16 +1,16 @@
-//! The WebSocket of a machine: who may open one, and what kind of client it is.
+//! The WebSocket of a machine: authorization, and the kind of client.
 //!
-//! A client that may not is refused with an HTTP status: one client comes back at once, for ever,
-//! if it is let in and then closed. That client also waits for ever on a machine that is not
-//! there; it alone is let in, and every instruction it sends is answered with the reason.
+//! An unauthorized client is refused with an HTTP status: one client reconnects for ever if its
+//! connection is accepted and then closed. That client also waits for ever for a machine that does
+//! not exist, so its connection is accepted, and every instruction is answered with the reason.
 
-use crate::app::{App, Asker};
+use crate::app::{App, RequestOrigin};
 use crate::auth::{Caller, Scope};
-use crate::extract::Segments;
-use crate::failure::{Failure, Result};
-use crate::gate::is_browser;
+use crate::extract::PathParams;
+use crate::failure::{HttpFailure, Result};
 use crate::limits::{CODE, room_for_socket};
 use crate::machines::make;
+use crate::middleware::is_browser;
 use crate::socket;
 use crate::unproven::Ticket;
 use axum::Extension;
@@ -34,30 +34,30 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// Which client it is, as far as its quirks matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Client {
+pub enum ReplClient {
     JavaScript,
     /// Deaf after a ping, loses an answer that comes at once, keeps 50 lines of output.
     Rust,
     Other,
 }
 
-fn client(headers: &HeaderMap, uri: &Uri) -> Client {
+fn client(headers: &HeaderMap, uri: &Uri) -> ReplClient {
     match headers.get("x-forevervm-sdk").map(|name| name.as_bytes()) {
-        Some(b"rust") => Client::Rust,
-        Some(b"javascript") => Client::JavaScript,
-        None if is_browser(uri) => Client::JavaScript,
-        _ => Client::Other,
+        Some(b"rust") => ReplClient::Rust,
+        Some(b"javascript") => ReplClient::JavaScript,
+        None if is_browser(uri) => ReplClient::JavaScript,
+        _ => ReplClient::Other,
     }
 }
 
-/// Open a WebSocket on a machine; `new` makes one.
+/// Open a WebSocket to a machine; `new` creates one.
 #[utoipa::path(get, path = "/v1/machine/{name}/repl", tag = "instructions",
     params(("name" = String, Path)),
     responses((status = 101, description = "Messages as in docs/reference/websocket.md")))]
 async fn open(
     State(app): State<App>,
     caller: Caller,
-    segments: Segments,
+    segments: PathParams,
     uri: Uri,
     headers: HeaderMap,
     ticket: Option<Extension<Arc<Ticket>>>,
@@ -65,24 +65,24 @@ async fn open(
 ) -> Result<Response> {
     caller.need(Scope::Machines)?;
     let upgrade = upgrade.map_err(|error| {
-        let failure = Failure::about(Problem::Invalid, "request.websocket", error.body_text());
+        let failure = HttpFailure::about(Problem::Invalid, "request.websocket", error.body_text());
         failure.hint("this address is asked as a WebSocket; POST .../exec runs code over HTTP")
     })?;
-    room_for_socket(app.metrics.sockets.get())?;
+    room_for_socket(app.instruments.metrics().sockets.get())?;
     let client = client(&headers, &uri);
     let name = segments.get("name").to_owned();
     let machine = find(&app, &caller, &name).await;
     let machine = match machine {
-        Err(failure) if client != Client::JavaScript || name == "new" => return Err(failure),
+        Err(failure) if client != ReplClient::JavaScript || name == "new" => return Err(failure),
         other => other,
     };
     let upgrade = upgrade.read_buffer_size(READ_BUFFER).max_message_size(CODE).max_frame_size(CODE);
-    let cause = Asker::current().cause;
+    let cause = RequestOrigin::current().cause;
     Ok(upgrade.on_upgrade(move |socket| async move {
-        app.metrics.sockets.inc();
+        app.instruments.metrics().sockets.inc();
         let session = socket::Session::new(app.clone(), machine, client, cause);
         session.run(socket, name).await;
-        app.metrics.sockets.dec();
+        app.instruments.metrics().sockets.dec();
         // it counts for its account as long as it is open
         drop(ticket);
     }))
@@ -104,10 +104,10 @@ mod tests {
         let uri = |text: &str| text.parse::<Uri>().expect("an address");
         let mut headers = HeaderMap::new();
         let plain = uri("/v1/machine/new/repl");
-        assert_eq!(client(&headers, &plain), Client::Other);
+        assert_eq!(client(&headers, &plain), ReplClient::Other);
         let browser = uri("/v1/machine/new/repl?_forevervm_jwt=a.b");
-        assert_eq!(client(&headers, &browser), Client::JavaScript);
+        assert_eq!(client(&headers, &browser), ReplClient::JavaScript);
         headers.insert("x-forevervm-sdk", "rust".parse().expect("a header"));
-        assert_eq!(client(&headers, &browser), Client::Rust);
+        assert_eq!(client(&headers, &browser), ReplClient::Rust);
     }
 }

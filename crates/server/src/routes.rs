@@ -1,14 +1,13 @@
 //! The table of all routes.
 
 use crate::app::App;
-use crate::failure::Failure;
+use crate::failure::HttpFailure;
 use crate::{
-    artifacts, branch, events, files, forkd, gate, history, instructions, machines, mcp, pages,
-    repl, store, streams, templates, tokens, transfer, travel, watching,
+    artifacts, branch, events, files, history, instructions, machines, mcp, middleware, pages,
+    policies, repl, store, streams, templates, tokens, transfer, travel, watching,
 };
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use stasis_api::Problem;
 use utoipa::OpenApi;
@@ -41,28 +40,29 @@ pub fn all() -> OpenApiRouter<App> {
         .merge(templates::routes())
         .merge(store::routes())
         .merge(tokens::routes())
+        .merge(policies::routes())
 }
 
 pub fn router(app: App) -> Router {
     let (router, _) = all().split_for_parts();
-    router
+    let router = router
         .merge(mcp::routes(&app))
         .merge(crate::oauth::routes())
-        .merge(forkd::routes())
+        .merge(stasis_forkd::routes::<App>())
+        .merge(stasis_mcpv8::routes::<App>())
         .fallback(unknown)
-        .method_not_allowed_fallback(not_so)
-        .layer(from_fn_with_state(app.clone(), gate::pass))
-        .with_state(app)
+        .method_not_allowed_fallback(not_so);
+    middleware::before(router, app)
 }
 
-async fn unknown(uri: Uri) -> Failure {
+async fn unknown(uri: Uri) -> HttpFailure {
     let said = format!("there is nothing at {:?}", uri.path());
-    Failure::about(Problem::NotFound, "request.route", said).hint("/docs shows what there is")
+    HttpFailure::about(Problem::NotFound, "request.route", said).hint("/docs shows what there is")
 }
 
 async fn not_so(method: Method, uri: Uri) -> Response {
     let said = format!("{:?} cannot be asked with {method}", uri.path());
-    let failure = Failure::about(Problem::Invalid, "request.method", said);
+    let failure = HttpFailure::about(Problem::Invalid, "request.method", said);
     let failure = failure.hint("/docs shows which methods each address knows");
     (StatusCode::METHOD_NOT_ALLOWED, axum::Json(failure.body())).into_response()
 }

@@ -1,26 +1,27 @@
-//! From start to end: listen, serve, stop, save.
+//! The life of the service: listen, serve, stop, save.
 //!
 //!   serving ──signal, linger──► stopping: no new work ──► machines saved ──► closed ──► end
 
-use crate::app::{App, Phase, Shared};
+use crate::account_queue::AccountQueue;
+use crate::app::{App, AppState, Phase};
 use crate::audit::Audit;
-use crate::connection::Doorman;
-use crate::error::{Doing, Error};
-use crate::guard::Guard;
+use crate::connection::ConnectionContext;
+use crate::error::{Error, ErrorContext};
+use crate::guard::OriginGuard;
+use crate::instruments::Instruments;
 use crate::jwt::{Jwt, JwtOptions};
 use crate::keyring::{Keyring, first_token};
-use crate::listen::{Bound, Listen, Listener, own_user};
-use crate::metrics::Metrics;
+use crate::listen::{BoundAddresses, Listen, Listener, own_user};
 use crate::routes;
-use crate::trace::Traces;
-use crate::turns::Turns;
-use crate::unproven::Register;
+use crate::unproven::ConnectionRegister;
 use stasis_api::Timestamp;
 use stasis_machine::Host;
+use stasis_sandbox::service::{ServiceThread, restrict_thread};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
@@ -35,6 +36,9 @@ const EXPIRY: Duration = Duration::from_secs(5);
 /// How often checkpoints that no rule keeps are looked for, and the least time between two
 /// collections because of them.
 const TENDING: Duration = Duration::from_secs(60);
+/// The pause between rounds while there are states to be made small; a round takes a quarter of a
+/// second.
+const THINNING: Duration = Duration::from_secs(1);
 /// How often memory is looked at.
 const RELIEF: Duration = Duration::from_secs(1);
 const COLLECTING: Duration = Duration::from_secs(600);
@@ -46,7 +50,7 @@ pub struct Options {
     pub forkd: Option<SocketAddr>,
     /// Certificate chain and key, as PEM files; for TCP.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// End when nobody was there and nothing ran for this long.
+    /// End when no client was connected and nothing ran for this long.
     pub linger: Option<Duration>,
     /// Names the service is called by, besides loopback and the addresses it listens on.
     pub allowed_hosts: Vec<String>,
@@ -57,10 +61,10 @@ pub struct Options {
     pub max_connections: usize,
     /// How long a body, or the next piece of a long one, may take to arrive.
     pub patience: Duration,
-    /// Tokens of somebody else that are taken, too.
+    /// Tokens of another issuer that are accepted, too.
     pub jwt: Option<JwtOptions>,
-    /// Spans of requests; the host's settings name who watches its machines.
-    pub traces: Option<Traces>,
+    /// What measures requests and machines; counts alone, if absent.
+    pub instruments: Option<Instruments>,
 }
 
 impl Default for Options {
@@ -76,16 +80,16 @@ impl Default for Options {
             max_connections: 4096,
             patience: Duration::from_secs(60),
             jwt: None,
-            traces: None,
+            instruments: None,
         }
     }
 }
 
 /// Ends the service from inside its process.
 #[derive(Debug, Clone)]
-pub struct Stop(watch::Sender<Phase>);
+pub struct StopHandle(watch::Sender<Phase>);
 
-impl Stop {
+impl StopHandle {
     pub fn stop(&self) {
         self.0.send_if_modified(|phase| {
             let serving = *phase == Phase::Serving;
@@ -99,24 +103,46 @@ impl Stop {
 
 /// Serves until SIGTERM, SIGINT or the end of `linger`; then saves every machine. `ready` is
 /// called when connections are taken.
-pub fn serve(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> Result<(), Error> {
+pub fn serve(
+    host: Arc<Host>,
+    options: Options,
+    ready: impl FnOnce(&BoundAddresses),
+) -> Result<(), Error> {
+    let runtime = restricted_runtime(host.data_dir())?;
+    let instruments = options.instruments.clone().map_or_else(Instruments::plain, Ok)?;
+    host.observe(Arc::new(instruments.clone()));
+    // what ends with the host ends here, on a thread that may end it
+    let _host = host.clone();
+    let done = runtime.block_on(run(host, options, instruments.clone(), ready));
+    runtime.shutdown_timeout(FAREWELL);
+    instruments.end();
+    done
+}
+
+/// Threads that answer requests. They are restricted before they read anything of a client; jobs
+/// that need more go to the engine's threads ([`stasis_machine::block`]).
+fn restricted_runtime(data: &Path) -> Result<Runtime, Error> {
+    let kind = ServiceThread::Service { data: data.to_owned() };
+    let tried = kind.clone();
+    // tried where it can be told
+    let tried = std::thread::spawn(move || restrict_thread(&tried)).join();
+    tried
+        .unwrap_or_else(|_| Err(std::io::Error::other("the thread failed")))
+        .doing(|| "restrict the service's threads (no capabilities, seccomp, Landlock)".into())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(workers())
         .thread_name("service")
+        .on_thread_start(move || {
+            stasis_machine::forbid_records_on_this_thread();
+            restrict_thread(&kind).expect("it worked on another thread");
+        })
         .build();
-    let runtime = runtime.doing(|| "start the service's threads".into())?;
-    let traces = options.traces.clone();
-    let done = runtime.block_on(run(host, options, ready));
-    runtime.shutdown_timeout(FAREWELL);
-    if let Some(traces) = traces {
-        traces.end();
-    }
-    done
+    runtime.doing(|| "start the service's threads".into())
 }
 
-/// Handlers call into the records, which now and then wait for the disk: a few more threads than
-/// processors keep the others going.
+/// Handlers take locks and write to sockets: a few more threads than processors keep the others
+/// going.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(4, |count| count.get().max(4))
 }
@@ -129,7 +155,12 @@ fn descriptors() -> usize {
     soft.and_then(|soft| soft.parse().ok()).unwrap_or(usize::MAX)
 }
 
-async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> Result<(), Error> {
+async fn run(
+    host: Arc<Host>,
+    options: Options,
+    instruments: Instruments,
+    ready: impl FnOnce(&BoundAddresses),
+) -> Result<(), Error> {
     let mut listeners = Vec::new();
     for place in &options.listen {
         listeners.push(Listener::bind(place).await?);
@@ -145,45 +176,61 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
     };
     let forkd = apart.as_ref().map(Listener::place).transpose()?;
     let all: Vec<Listen> = listen.iter().chain(&forkd).cloned().collect();
-    let app = prepare(host, &options, &all, jwt.clone())?;
-    let doorman = Doorman {
+    let app = prepare(host, &options, instruments, &all, jwt.clone())?;
+    let connections = ConnectionContext {
         router: routes::router(app.clone()),
         tls: options.tls.as_ref().map(|(chain, key)| acceptor(chain, key)).transpose()?,
         room: Arc::new(Semaphore::new(options.max_connections)),
-        register: Register::new(options.max_connections, descriptors()),
+        register: ConnectionRegister::new(options.max_connections, descriptors()),
         user: own_user()?,
         app: app.clone(),
     };
     let mut signals = Signals::new()?;
     listeners.into_iter().for_each(|listener| {
-        tokio::spawn(doorman.clone().receive(listener));
+        tokio::spawn(connections.clone().receive(listener));
     });
     if let Some(listener) = apart {
         let router = crate::forkd::alone(app.clone());
-        tokio::spawn(Doorman { router, ..doorman.clone() }.receive(listener));
+        tokio::spawn(ConnectionContext { router, ..connections.clone() }.receive(listener));
     }
-    tokio::spawn(expire(app.clone()));
-    tokio::spawn(tend(app.clone()));
-    tokio::spawn(relieve(app.clone()));
-    if let Some(jwt) = jwt {
-        tokio::spawn(jwt.keep_reading());
-    }
-    let stop = Stop(app.phase.clone());
-    ready(&Bound { listen, forkd, stop: stop.clone() });
+    start_upkeep(&app, jwt);
+    let stop = StopHandle(app.phase.clone());
+    ready(&BoundAddresses { listen, forkd, stop: stop.clone() });
     tokio::select! {
         () = signals.next() => {}
         () = lonely(&app, options.linger) => {}
         () = app.reached(Phase::Stopping) => {}
     }
     stop.stop();
+    shut_down(&connections, &mut signals, options.max_connections).await
+}
+
+/// Starts the tasks that run beside the requests.
+fn start_upkeep(app: &App, jwt: Option<Arc<Jwt>>) {
+    tokio::spawn(expire(app.clone()));
+    tokio::spawn(tend(app.clone()));
+    tokio::spawn(thin(app.clone()));
+    tokio::spawn(relieve(app.clone()));
+    if let Some(jwt) = jwt {
+        tokio::spawn(jwt.keep_reading());
+    }
+}
+
+/// Saves the machines, then gives open connections time to end.
+async fn shut_down(
+    connections: &ConnectionContext,
+    signals: &mut Signals,
+    max_connections: usize,
+) -> Result<(), Error> {
+    let app = &connections.app;
     let unsaved = tokio::select! {
         unsaved = close(app.host.clone()) => unsaved,
         // who signals twice does not want to wait
         () = signals.next() => vec!["a second signal came".to_owned()],
     };
     app.phase.send_replace(Phase::Closed);
-    let all = options.max_connections as u32;
-    let _ = tokio::time::timeout(FAREWELL, doorman.room.acquire_many(all)).await;
+    let all = max_connections as u32;
+    let _ = tokio::time::timeout(FAREWELL, connections.room.acquire_many(all)).await;
     match unsaved.is_empty() {
         true => Ok(()),
         false => Err(Error::Unsaved(unsaved)),
@@ -193,34 +240,27 @@ async fn run(host: Arc<Host>, options: Options, ready: impl FnOnce(&Bound)) -> R
 fn prepare(
     host: Arc<Host>,
     options: &Options,
+    instruments: Instruments,
     listen: &[Listen],
     jwt: Option<Arc<Jwt>>,
 ) -> Result<App, Error> {
     let data = host.data_dir().to_owned();
-    let addresses = listen.iter().filter_map(|place| match place {
-        Listen::Tcp(address) => Some(address.ip()),
-        Listen::Unix(_) => None,
-    });
-    let guard = Guard::new(addresses.clone(), &options.allowed_hosts, &options.allowed_origins);
+    let addresses = listen.iter().filter_map(Listen::address).map(|address| address.ip());
+    let guard =
+        OriginGuard::new(addresses.clone(), &options.allowed_hosts, &options.allowed_origins);
     if addresses.count() > 0 {
         first_token(&host, options.root_token.as_deref(), &data.join("token"))?;
     }
-    let broken = |error: prometheus::Error| Error::Io {
-        doing: "set up the metrics".into(),
-        source: std::io::Error::other(error.to_string()),
-    };
-    let counters = options.traces.iter().flat_map(Traces::counters);
-    let metrics = Metrics::new().and_then(|metrics| metrics.with(counters)).map_err(broken)?;
-    Ok(App::new(Shared {
+    Ok(App::new(AppState {
         forkd: stasis_forkd::Forkd::new(host.clone()),
+        v8: stasis_mcpv8::V8::new(host.clone()),
         keyring: Keyring::load(&host)?,
         jwt,
         secure: options.tls.is_some(),
         patience: options.patience,
         guard,
-        turns: Turns::new(),
-        metrics,
-        traces: options.traces.clone(),
+        queue: AccountQueue::new(),
+        instruments,
         audit: Audit::open(&data.join("audit.jsonl"))?,
         phase: watch::Sender::new(Phase::Serving),
         words: crate::mcp::words(&data)?,
@@ -261,14 +301,15 @@ impl Signals {
     }
 }
 
-/// Returns when nobody was connected and nothing ran for as long as `linger`.
+/// Returns when no client was connected and nothing ran for as long as `linger`.
 async fn lonely(app: &App, linger: Option<Duration>) {
     let Some(linger) = linger else { return std::future::pending().await };
     let mut since = Instant::now();
     loop {
         tokio::time::sleep((linger / 8).max(Duration::from_millis(20))).await;
         let busy = || app.host.machines().iter().any(|machine| machine.pending() > 0);
-        let quiet = app.metrics.connections.get() == 0 && app.metrics.sockets.get() == 0;
+        let quiet = app.instruments.metrics().connections.get() == 0
+            && app.instruments.metrics().sockets.get() == 0;
         if !quiet || busy() {
             since = Instant::now();
         } else if since.elapsed() >= linger {
@@ -303,7 +344,7 @@ async fn relieve(app: App) {
     }
 }
 
-/// Compresses what nobody uses, forgets checkpoints that no rule keeps, and frees their space now
+/// Compresses unused data, forgets checkpoints that no rule keeps, and frees their space now
 /// and then.
 async fn tend(app: App) {
     let (mut last, mut freed) = (Instant::now(), 0);
@@ -329,7 +370,26 @@ async fn tend(app: App) {
     }
 }
 
+/// Stores states that were left a minute ago as differences, a few at a time.
+async fn thin(app: App) {
+    let mut pause = TENDING;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = app.reached(Phase::Stopping) => return,
+        }
+        pause = match app.block(|host| host.thin_states(TENDING)).await {
+            Ok(0) => TENDING,
+            Ok(_) => THINNING,
+            Err(failure) => {
+                tracing::error!(code = %failure.code, failure.message, "making states small");
+                TENDING
+            }
+        };
+    }
+}
+
 async fn close(host: Arc<Host>) -> Vec<String> {
-    let closed = tokio::task::spawn_blocking(move || host.close()).await.unwrap_or_default();
+    let closed = stasis_machine::block(move || host.close()).await.unwrap_or_default();
     closed.into_iter().map(|(name, error)| format!("{name}: {error}")).collect()
 }

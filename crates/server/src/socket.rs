@@ -2,23 +2,23 @@
 //!
 //!   connected < exec_received(n) < output(n)* < result(n)
 //!
-//! A session hears only of instructions that it sent itself. Failures are results: the protocol's
-//! own `error` message breaks clients. When the socket is gone, instructions go on.
+//! A session receives messages only for its own instructions. Failures are sent as results, because
+//! the protocol's `error` message breaks clients. Instructions continue after the socket closes.
 //!
-//! The Rust client loses an acknowledgement that comes before it expects one, and drops lines that
-//! it has not read when there are fifty of them. It is sent a ping first, and after every few
-//! lines; it gets more when it has answered, and then as much later as its host seems busy.
+//! The Rust client loses an acknowledgement that arrives too early, and drops lines when fifty are
+//! unread. The service sends it a ping first, and after every few lines, and continues when the
+//! client has answered, later if its host seems busy.
 
 use crate::app::{App, Phase};
-use crate::failure::{Failure, Result};
-use crate::follow::{Event, Follower};
+use crate::failure::{HttpFailure, Result};
+use crate::follow::{FollowEvent, Follower};
 use crate::instructions::submit;
-use crate::repl::Client;
+use crate::repl::ReplClient;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use stasis_api::{ExecRequest, ExecResult, FromClient, ToClient};
-use stasis_machine::{Cause, Machine};
+use stasis_machine::{Machine, TraceContext};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const WAITING: usize = 256;
 /// How long a client may take to read.
 const PATIENCE: Duration = Duration::from_secs(120);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// A ping that is a message, too, for those who cannot tell.
+/// A ping as a message, for clients that cannot see WebSocket pings.
 const PING: &str = r#"{"type":"message","message":"ping","level":"info"}"#;
 /// Messages that a Rust client gets before it has to answer.
 const BURST: usize = 16;
@@ -39,14 +39,14 @@ const BREATH: (Duration, Duration) = (Duration::from_millis(2), Duration::from_m
 pub struct Session {
     app: App,
     machine: Result<Arc<Machine>>,
-    client: Client,
-    /// The request that opened it, for those who trace.
-    cause: Option<Cause>,
+    client: ReplClient,
+    /// The request that opened it, for traces.
+    cause: Option<TraceContext>,
     /// Instructions sent by this client that are not over, in order.
     queue: VecDeque<Follower>,
     /// What is still to be sent.
     held: VecDeque<ToClient>,
-    /// How much was sent since the client last had to answer, and heard while it has to.
+    /// How much was sent since the client last had to answer, and received while it has to.
     loose: usize,
     eager: usize,
     /// When it was sent the ping that the rest waits for.
@@ -62,8 +62,8 @@ type Sent = std::result::Result<(), Gone>;
 struct Out(SplitSink<WebSocket, Message>);
 
 enum Turn {
-    Heard(Option<std::result::Result<Message, axum::Error>>),
-    Happened(Result<Event>),
+    Received(Option<std::result::Result<Message, axum::Error>>),
+    Happened(Result<FollowEvent>),
     /// There is output that may be sent.
     More,
     Quiet,
@@ -76,8 +76,8 @@ impl Session {
     pub fn new(
         app: App,
         machine: Result<Arc<Machine>>,
-        client: Client,
-        cause: Option<Cause>,
+        client: ReplClient,
+        cause: Option<TraceContext>,
     ) -> Session {
         let (queue, held) = (VecDeque::new(), VecDeque::new());
         let (loose, eager, asked, refused) = (0, 0, None, 0);
@@ -103,18 +103,18 @@ impl Session {
         ticks.reset();
         loop {
             match self.turn(stream, &mut ticks).await {
-                Turn::Heard(Some(Ok(Message::Text(text)))) => self.hear(out, &text).await?,
-                Turn::Heard(Some(Ok(Message::Binary(bytes)))) => {
+                Turn::Received(Some(Ok(Message::Text(text)))) => self.receive(out, &text).await?,
+                Turn::Received(Some(Ok(Message::Binary(bytes)))) => {
                     let text = String::from_utf8_lossy(&bytes).into_owned();
-                    self.hear(out, &text).await?;
+                    self.receive(out, &text).await?;
                 }
-                Turn::Heard(Some(Ok(Message::Close(_)) | Err(_)) | None) => return Err(Gone),
-                Turn::Heard(Some(Ok(Message::Pong(_)))) => self.answered().await,
+                Turn::Received(Some(Ok(Message::Close(_)) | Err(_)) | None) => return Err(Gone),
+                Turn::Received(Some(Ok(Message::Pong(_)))) => self.answered().await,
                 // pings are answered while the socket is read
-                Turn::Heard(Some(Ok(_))) => {}
+                Turn::Received(Some(Ok(_))) => {}
                 Turn::Happened(event) => self.tell(out, event).await?,
                 Turn::More => self.pour(out).await?,
-                Turn::Quiet if self.client == Client::Rust => {}
+                Turn::Quiet if self.client == ReplClient::Rust => {}
                 Turn::Quiet => out.raw(Message::Ping(PING.into())).await?,
                 Turn::Silent => return Err(Gone),
                 Turn::Closed => return out.close().await,
@@ -128,10 +128,10 @@ impl Session {
         if free && !self.held.is_empty() {
             return Turn::More;
         }
-        let hear = self.queue.len() < WAITING || !free;
+        let may_read = self.queue.len() < WAITING || !free;
         let silent = self.asked.unwrap_or_else(Instant::now) + PATIENCE;
         tokio::select! {
-            heard = stream.next(), if hear => Turn::Heard(heard),
+            message = stream.next(), if may_read => Turn::Received(message),
             event = next(&mut self.queue), if free => Turn::Happened(event),
             _ = ticks.tick() => Turn::Quiet,
             () = sleep_until(silent), if !free => Turn::Silent,
@@ -140,17 +140,18 @@ impl Session {
     }
 
     /// Takes an instruction and acknowledges it.
-    async fn hear(&mut self, out: &mut Out, text: &str) -> Sent {
+    async fn receive(&mut self, out: &mut Out, text: &str) -> Sent {
         let (instruction, request_id, cause) = match serde_json::from_str(text) {
             Ok(FromClient::Exec { instruction, request_id, traceparent }) => {
-                (instruction, request_id, traceparent.and_then(|text| Cause::new(&text)))
+                (instruction, request_id, traceparent.and_then(|text| TraceContext::new(&text)))
             }
             Err(error) => {
                 let message = format!("this was not understood: {error}");
                 return out.send(&ToClient::Message { message, level: "error" }).await;
             }
         };
-        match self.submit(ExecRequest { instruction, ..Default::default() }, cause) {
+        let request = ExecRequest { instruction, ..Default::default() };
+        match self.submit(request, cause).await {
             Ok(follower) => {
                 let seq = follower.seq;
                 self.queue.push_back(follower);
@@ -159,9 +160,9 @@ impl Session {
             Err(failure) => self.refuse(request_id, failure),
         }
         match (self.client, self.asked) {
-            (Client::Rust, None) => self.ask(out).await,
-            (Client::Rust, Some(_)) if self.eager >= WAITING => Err(Gone),
-            (Client::Rust, Some(_)) => {
+            (ReplClient::Rust, None) => self.ask(out).await,
+            (ReplClient::Rust, Some(_)) if self.eager >= WAITING => Err(Gone),
+            (ReplClient::Rust, Some(_)) => {
                 self.eager += 1;
                 Ok(())
             }
@@ -182,19 +183,19 @@ impl Session {
         }
     }
 
-    fn submit(&self, request: ExecRequest, cause: Option<Cause>) -> Result<Follower> {
+    async fn submit(&self, request: ExecRequest, cause: Option<TraceContext>) -> Result<Follower> {
         let machine = self.machine.clone()?;
         let exec = request.exec()?;
         if self.app.phase() > Phase::Serving {
-            return Err(Failure::stopping());
+            return Err(HttpFailure::stopping());
         }
         let cause = cause.or_else(|| self.cause.clone());
-        let seq = submit(&self.app, &machine, exec, cause)?;
+        let seq = submit(&self.app, &machine, exec, cause).await?;
         Ok(Follower::new(self.app.clone(), machine, seq, 0))
     }
 
     /// An instruction that got no number gets one that no instruction will ever have.
-    fn refuse(&mut self, request_id: u64, failure: Failure) {
+    fn refuse(&mut self, request_id: u64, failure: HttpFailure) {
         let seq = i32::MAX as u64 - self.refused;
         self.refused = (self.refused + 1) % 1_000_000;
         let result = ExecResult::failed(failure.words());
@@ -202,19 +203,16 @@ impl Session {
         self.held.push_back(ToClient::Result { instruction_id: seq, result });
     }
 
-    async fn tell(&mut self, out: &mut Out, event: Result<Event>) -> Sent {
+    async fn tell(&mut self, out: &mut Out, event: Result<FollowEvent>) -> Sent {
         let Some(follower) = self.queue.front() else { return Ok(()) };
         let instruction_id = follower.seq;
         let result = match event {
-            Ok(Event::Chunks(chunks)) => {
+            Ok(FollowEvent::Chunks(chunks)) => {
                 let message = |chunk| ToClient::Output { chunk, instruction_id };
                 self.held.extend(chunks.into_iter().map(message));
                 return self.pour(out).await;
             }
-            Ok(Event::Over(instruction)) => {
-                self.app.metrics.ended(&instruction);
-                ExecResult::from(&*instruction)
-            }
+            Ok(FollowEvent::Over(instruction)) => ExecResult::from(&*instruction),
             Err(failure) => ExecResult::failed(failure.words()),
         };
         self.queue.pop_front();
@@ -224,14 +222,14 @@ impl Session {
     /// Much output, as fast as the client can take it.
     async fn pour(&mut self, out: &mut Out) -> Sent {
         let burst = match self.client {
-            Client::Rust => self.held.len().min(BURST - self.loose),
+            ReplClient::Rust => self.held.len().min(BURST - self.loose),
             _ => self.held.len(),
         };
         for message in self.held.drain(..burst) {
             out.feed(&message).await?;
         }
         self.loose += burst;
-        if self.client == Client::Rust && self.loose == BURST {
+        if self.client == ReplClient::Rust && self.loose == BURST {
             return self.ask(out).await;
         }
         out.flush().await
@@ -239,7 +237,7 @@ impl Session {
 }
 
 /// What happens next to the instruction that runs; nothing ever, if there is none.
-async fn next(queue: &mut VecDeque<Follower>) -> Result<Event> {
+async fn next(queue: &mut VecDeque<Follower>) -> Result<FollowEvent> {
     match queue.front_mut() {
         Some(follower) => follower.next().await,
         None => std::future::pending().await,
@@ -254,15 +252,15 @@ impl Out {
 
     async fn feed(&mut self, message: &ToClient) -> Sent {
         let text = serde_json::to_string(message).map_err(|_| Gone)?;
-        patiently(self.0.feed(Message::Text(text.into()))).await
+        within_deadline(self.0.feed(Message::Text(text.into()))).await
     }
 
     async fn raw(&mut self, message: Message) -> Sent {
-        patiently(self.0.send(message)).await
+        within_deadline(self.0.send(message)).await
     }
 
     async fn flush(&mut self) -> Sent {
-        patiently(self.0.flush()).await
+        within_deadline(self.0.flush()).await
     }
 
     async fn close(&mut self) -> Sent {
@@ -272,7 +270,9 @@ impl Out {
     }
 }
 
-async fn patiently(sending: impl Future<Output = std::result::Result<(), axum::Error>>) -> Sent {
+async fn within_deadline(
+    sending: impl Future<Output = std::result::Result<(), axum::Error>>,
+) -> Sent {
     match timeout(PATIENCE, sending).await {
         Ok(Ok(())) => Ok(()),
         _ => Err(Gone),

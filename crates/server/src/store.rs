@@ -1,13 +1,13 @@
-//! The store as a whole: what it takes, freeing what nothing needs, and looking for damage.
+//! The store: statistics, collection and checks.
 
 use crate::app::App;
 use crate::auth::{Caller, Scope};
-use crate::extract::{Input, Small};
+use crate::extract::{Input, SmallBody};
 use crate::failure::Result;
 use axum::Json;
 use axum::extract::State;
 use stasis_api::{CheckStore, StoreChecked, StoreFinding, StoreFreed, StoreStats};
-use stasis_machine::Found;
+use stasis_machine::DamageReport;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -15,7 +15,7 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(stats)).routes(routes!(gc)).routes(routes!(check))
 }
 
-/// What the store takes.
+/// Report the size of the store.
 #[utoipa::path(get, path = "/v1/store/stats", tag = "store",
     responses((status = 200, body = StoreStats)))]
 async fn stats(State(app): State<App>, caller: Caller) -> Result<Json<StoreStats>> {
@@ -37,7 +37,7 @@ async fn stats(State(app): State<App>, caller: Caller) -> Result<Json<StoreStats
     }))
 }
 
-/// Free what no machine, checkpoint or template needs.
+/// Free data that no machine, checkpoint or template needs.
 #[utoipa::path(post, path = "/v1/store/gc", tag = "store",
     responses((status = 200, body = StoreFreed)))]
 async fn gc(State(app): State<App>, caller: Caller) -> Result<Json<StoreFreed>> {
@@ -51,19 +51,19 @@ async fn gc(State(app): State<App>, caller: Caller) -> Result<Json<StoreFreed>> 
     Ok(Json(StoreFreed { images, packs, layers, bytes }))
 }
 
-/// Look for damage in all that is in use.
+/// Verify all data in use, and repair damage if asked to.
 #[utoipa::path(post, path = "/v1/store/check", tag = "store", request_body = Option<CheckStore>,
     responses((status = 200, body = StoreChecked)))]
 async fn check(
     State(app): State<App>,
     caller: Caller,
-    Input(how): Small<CheckStore>,
+    Input(how): SmallBody<CheckStore>,
 ) -> Result<Json<StoreChecked>> {
     caller.need(Scope::Host)?;
-    let checked = app.block(move |host| host.check_store(how.mend)).await?;
-    let finding = |found: Found| {
-        let Found { code, what, affects, mended } = found;
-        StoreFinding { code, what, affects, mended }
+    let checked = app.block(move |host| host.check_store(how.repair)).await?;
+    let finding = |found: DamageReport| {
+        let DamageReport { code, what, affects, repaired } = found;
+        StoreFinding { code, what, affects, repaired }
     };
     let findings = checked.findings.into_iter().map(finding).collect();
     Ok(Json(StoreChecked { complete: checked.complete, findings }))

@@ -1,16 +1,16 @@
-//! Answers that take their time: results that are waited for, output while it comes.
+//! Long answers: results that a client waits for, and streamed output.
 
 use crate::app::App;
-use crate::extract::{At, Params};
-use crate::failure::{Failure, Result};
-use crate::follow::{Event, Follower};
+use crate::extract::{InstructionPath, Params};
+use crate::failure::{HttpFailure, Result};
+use crate::follow::{FollowEvent, Follower};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt};
-use stasis_api::{ExecResult, Instruction, Range, ToClient};
+use stasis_api::{ExecResult, Instruction, InstructionRange, ToClient};
 use std::convert::Infallible;
 use std::time::Duration;
 use utoipa_axum::router::OpenApiRouter;
@@ -28,75 +28,71 @@ pub fn routes() -> OpenApiRouter<App> {
 type Render = fn(&Instruction) -> serde_json::Result<String>;
 
 /// The end of an instruction, as JSON. Blanks before a JSON value mean nothing.
-pub async fn patient(app: App, mut follower: Follower, render: Render) -> Result<Response> {
+pub async fn keep_alive(mut follower: Follower, render: Render) -> Result<Response> {
     let body = match tokio::time::timeout(QUIET, follower.end()).await {
-        Ok(end) => Body::from(rendered(&app, &*end?, render)?),
-        Err(_) => Body::from_stream(trickle(app, follower, render)),
+        Ok(end) => Body::from(rendered(&*end?, render)?),
+        Err(_) => Body::from_stream(trickle(follower, render)),
     };
     Ok(([(header::CONTENT_TYPE, JSON)], body).into_response())
 }
 
-fn rendered(app: &App, end: &Instruction, render: Render) -> Result<String> {
-    app.metrics.ended(end);
-    let broke = |error: serde_json::Error| Failure::internal("service.json", error.to_string());
+fn rendered(end: &Instruction, render: Render) -> Result<String> {
+    let broke = |error: serde_json::Error| HttpFailure::internal("service.json", error.to_string());
     render(end).map_err(broke)
 }
 
 fn trickle(
-    app: App,
     follower: Follower,
     render: Render,
 ) -> impl Stream<Item = std::result::Result<String, std::io::Error>> {
-    stream::unfold((app, Some(follower)), move |(app, follower)| async move {
+    stream::unfold(Some(follower), move |follower| async move {
         let mut follower = follower?;
         match tokio::time::timeout(QUIET, follower.end()).await {
-            Err(_) => Some((Ok(" ".to_owned()), (app, Some(follower)))),
+            Err(_) => Some((Ok(" ".to_owned()), Some(follower))),
             Ok(end) => {
-                let text = end.and_then(|end| rendered(&app, &end, render));
+                let text = end.and_then(|end| rendered(&end, render));
                 // the head is gone: breaking off is the only way to say that it failed
                 let text = text.map_err(|failure| std::io::Error::other(failure.words()));
-                Some((text, (app, None)))
+                Some((text, None))
             }
         }
     })
 }
 
-/// Output and result as lines of JSON, from the first line of output or from a later one.
+/// Stream output and result as lines of JSON, from the first line of output or a later one.
 #[utoipa::path(get, path = "/v1/machine/{name}/exec/{seq}/stream-result", tag = "instructions",
-    params(("name" = String, Path), ("seq" = u64, Path), Range),
+    params(("name" = String, Path), ("seq" = u64, Path), InstructionRange),
     responses((status = 200, body = ToClient, content_type = "application/x-ndjson")))]
 async fn stream_result(
     State(app): State<App>,
-    at: At,
-    Params(range): Params<Range>,
+    at: InstructionPath,
+    Params(range): Params<InstructionRange>,
 ) -> Result<Response> {
-    at.machine.instruction(at.seq)?;
-    let follower = Follower::new(app.clone(), at.machine, at.seq, range.from);
+    let (machine, seq) = (at.machine.clone(), at.seq);
+    app.on_record(move || machine.instruction(seq)).await?;
+    let follower = Follower::new(app, at.machine, at.seq, range.from);
     let lines = follow(follower).map(move |event| -> std::result::Result<String, Infallible> {
-        Ok(lines_of(&app, at.seq, event))
+        Ok(lines_of(at.seq, event))
     });
     Ok(([(header::CONTENT_TYPE, LINES)], Body::from_stream(lines)).into_response())
 }
 
 /// Events until the end; a failure is the last.
-fn follow(follower: Follower) -> impl Stream<Item = Result<Event>> {
+pub fn follow(follower: Follower) -> impl Stream<Item = Result<FollowEvent>> {
     stream::unfold(Some(follower), |follower| async {
         let mut follower = follower?;
         let event = follower.next().await;
-        let more = matches!(event, Ok(Event::Chunks(_)));
+        let more = matches!(event, Ok(FollowEvent::Chunks(_)));
         Some((event, more.then_some(follower)))
     })
 }
 
-fn lines_of(app: &App, seq: u64, event: Result<Event>) -> String {
+fn lines_of(seq: u64, event: Result<FollowEvent>) -> String {
     let output = |chunk| ToClient::Output { chunk, instruction_id: seq };
     let result = |result| vec![ToClient::Result { instruction_id: seq, result }];
     let messages = match event {
-        Ok(Event::Chunks(chunks)) => chunks.into_iter().map(output).collect(),
-        Ok(Event::Over(instruction)) => {
-            app.metrics.ended(&instruction);
-            result(ExecResult::from(&*instruction))
-        }
+        Ok(FollowEvent::Chunks(chunks)) => chunks.into_iter().map(output).collect(),
+        Ok(FollowEvent::Over(instruction)) => result(ExecResult::from(&*instruction)),
         Err(failure) => result(ExecResult::failed(failure.words())),
     };
     let mut lines = String::new();
@@ -121,40 +117,38 @@ fn push_ascii(out: &mut String, json: &str) {
     }
 }
 
-/// Output and result as server-sent events. `Last-Event-ID` goes on after that line of output.
+/// Stream output and result as server-sent events. `Last-Event-ID` continues after that line.
 #[utoipa::path(get, path = "/v1/machine/{name}/exec/{seq}/events", tag = "instructions",
-    params(("name" = String, Path), ("seq" = u64, Path), Range,
+    params(("name" = String, Path), ("seq" = u64, Path), InstructionRange,
         ("last-event-id" = Option<u64>, Header)),
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 async fn events(
     State(app): State<App>,
-    at: At,
-    Params(range): Params<Range>,
+    at: InstructionPath,
+    Params(range): Params<InstructionRange>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    at.machine.instruction(at.seq)?;
+    let (machine, seq) = (at.machine.clone(), at.seq);
+    app.on_record(move || machine.instruction(seq)).await?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse::<u32>().ok());
     let from = last.map_or(range.from, |id| u64::from(id) + 1);
-    let follower = Follower::new(app.clone(), at.machine, at.seq, from);
-    let events = follow(follower).flat_map(move |event| stream::iter(told(&app, event)));
+    let follower = Follower::new(app, at.machine, at.seq, from);
+    let events = follow(follower).flat_map(move |event| stream::iter(told(event)));
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
 
 type Told = std::result::Result<sse::Event, axum::Error>;
 
-fn told(app: &App, event: Result<Event>) -> Vec<Told> {
+fn told(event: Result<FollowEvent>) -> Vec<Told> {
     let event_of = |kind: &str| sse::Event::default().event(kind);
     match event {
-        Ok(Event::Chunks(chunks)) => {
+        Ok(FollowEvent::Chunks(chunks)) => {
             let one = |chunk: stasis_api::Chunk| {
                 event_of("output").id(chunk.seq.to_string()).json_data(&chunk)
             };
             chunks.into_iter().map(one).collect()
         }
-        Ok(Event::Over(instruction)) => {
-            app.metrics.ended(&instruction);
-            vec![event_of("result").json_data(&*instruction)]
-        }
+        Ok(FollowEvent::Over(instruction)) => vec![event_of("result").json_data(&*instruction)],
         Err(failure) => vec![event_of("error").json_data(failure.body())],
     }
 }

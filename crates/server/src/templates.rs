@@ -1,16 +1,16 @@
-//! Templates: list, look, build, remove.
+//! Templates: list, inspect, build, remove.
 
 use crate::app::App;
 use crate::auth::{Caller, Scope};
-use crate::extract::{Input, Segments, Small};
-use crate::failure::{Failure, Result};
+use crate::extract::{Input, PathParams, SmallBody};
+use crate::failure::{HttpFailure, Result};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use stasis_api::{BuildLine, BuildTemplate, Problem, Removed, Template, TemplateList};
+use stasis_api::{BuildLine, BuildTemplate, Problem, Removed, TemplateInfo, TemplateList};
 use stasis_template::{Progress, Recipe};
 use std::convert::Infallible;
 use tokio::sync::mpsc;
@@ -34,12 +34,12 @@ fn may_look(caller: &Caller) -> Result<()> {
 
 /// A template as a caller may see it. The environment and the code of a recipe are for those who
 /// may build templates.
-fn shown(caller: &Caller, template: Template) -> Template {
+fn shown(caller: &Caller, template: TemplateInfo) -> TemplateInfo {
     if caller.may(Scope::Templates) {
         return template;
     }
     let recipe = Recipe::parse(&template.recipe).map(|recipe| recipe.public().print());
-    Template { recipe: recipe.unwrap_or_default(), ..template }
+    TemplateInfo { recipe: recipe.unwrap_or_default(), ..template }
 }
 
 /// List templates, newest first. Without the scope `templates`, recipes are shown without their
@@ -56,21 +56,25 @@ async fn list(State(app): State<App>, caller: Caller) -> Result<Json<TemplateLis
 /// Look at a template, by name or digest. Without the scope `templates`, its recipe is shown
 /// without its environment and code.
 #[utoipa::path(get, path = "/v1/template/{name}", tag = "templates",
-    params(("name" = String, Path)), responses((status = 200, body = Template)))]
-async fn get(State(app): State<App>, caller: Caller, segments: Segments) -> Result<Json<Template>> {
+    params(("name" = String, Path)), responses((status = 200, body = TemplateInfo)))]
+async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    segments: PathParams,
+) -> Result<Json<TemplateInfo>> {
     may_look(&caller)?;
     let name = segments.get("name").to_owned();
     let found = app.block(move |host| host.template(Some(&name))).await?.template;
     Ok(Json(shown(&caller, found)))
 }
 
-/// Remove a template that no machine stands on.
+/// Remove a template that no machine uses.
 #[utoipa::path(delete, path = "/v1/template/{name}", tag = "templates",
     params(("name" = String, Path)), responses((status = 200, body = Removed)))]
 async fn remove(
     State(app): State<App>,
     caller: Caller,
-    segments: Segments,
+    segments: PathParams,
 ) -> Result<Json<Removed>> {
     caller.need(Scope::Templates)?;
     let removed = segments.get("name").to_owned();
@@ -79,19 +83,19 @@ async fn remove(
     Ok(Json(Removed { removed }))
 }
 
-/// Build a template from a recipe, with lines of JSON about how it goes. The last line has the
-/// template or the error.
+/// Build a template from a recipe. The answer is lines of JSON that report progress; the last line
+/// has the template or the error.
 #[utoipa::path(post, path = "/v1/template/build", tag = "templates",
     request_body = BuildTemplate,
     responses((status = 200, body = BuildLine, content_type = "application/x-ndjson")))]
 async fn build(
     State(app): State<App>,
     caller: Caller,
-    Input(request): Small<BuildTemplate>,
+    Input(request): SmallBody<BuildTemplate>,
 ) -> Result<Response> {
     caller.need(Scope::Templates)?;
     let recipe = Recipe::parse(&request.recipe).map_err(|error| {
-        Failure::about(Problem::Invalid, error.code(), error.to_string()).hint(error.hint())
+        HttpFailure::about(Problem::Invalid, error.code(), error.to_string()).hint(error.hint())
     })?;
     let (say, said) = mpsc::channel(LINES);
     tokio::spawn(async move {

@@ -1,10 +1,10 @@
-//! Tokens: list, make, revoke. A caller reaches only its own account, but for root; and nobody
-//! gives away what they do not have.
+//! Tokens: list, create, revoke. A caller other than root manages only its own account, and cannot
+//! grant scopes it does not have.
 
 use crate::app::App;
 use crate::auth::{Caller, ROOT, Scope};
-use crate::extract::{Input, Segments, Small};
-use crate::failure::{Failure, Result};
+use crate::extract::{Input, PathParams, SmallBody};
+use crate::failure::{HttpFailure, Result};
 use crate::keyring::mint;
 use axum::Json;
 use axum::extract::State;
@@ -40,13 +40,13 @@ async fn list(State(app): State<App>, caller: Caller) -> Result<Json<TokenList>>
     Ok(Json(TokenList { tokens: own.map(view).collect() }))
 }
 
-/// Make a token. Its secret is shown this once.
+/// Create a token. Its secret is shown only once.
 #[utoipa::path(post, path = "/v1/token", tag = "tokens", request_body = Option<NewToken>,
     responses((status = 200, body = MadeToken)))]
 async fn create(
     State(app): State<App>,
     caller: Caller,
-    Input(new): Small<NewToken>,
+    Input(new): SmallBody<NewToken>,
 ) -> Result<Json<MadeToken>> {
     caller.need(Scope::Tokens)?;
     let account = new.account.unwrap_or_else(|| caller.account.clone());
@@ -54,8 +54,9 @@ async fn create(
     scopes.sort();
     scopes.dedup();
     check(&caller, &account, new.name.as_deref(), &scopes)?;
-    let broke =
-        |error: std::io::Error| Failure::internal("service.io", format!("random bytes: {error}"));
+    let broke = |error: std::io::Error| {
+        HttpFailure::internal("service.io", format!("random bytes: {error}"))
+    };
     let (token, record) = mint(&account, new.name, scopes).map_err(broke)?;
     let kept = record.clone();
     let room = app.block(move |host| {
@@ -64,7 +65,7 @@ async fn create(
     });
     if room.await?.is_none() {
         let said = format!("account `{account}` has {MOST} tokens, and may have no more");
-        let failure = Failure::about(Problem::TooMany, "account.over_quota", said);
+        let failure = HttpFailure::about(Problem::TooMany, "account.over_quota", said);
         return Err(failure.hint("revoke tokens that are not needed"));
     }
     app.keyring.put(&record);
@@ -74,30 +75,34 @@ async fn create(
 fn check(caller: &Caller, account: &str, name: Option<&str>, scopes: &[String]) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if account.is_empty() || account.len() > LONGEST || !account.chars().all(plain) {
-        return Err(Failure::invalid("an account has 1 to 64 letters, digits, `-` or `_`"));
+        return Err(HttpFailure::invalid("an account has 1 to 64 letters, digits, `-` or `_`"));
     }
     if name.is_some_and(|name| name.len() > LONGEST) {
-        return Err(Failure::invalid("a token's name has at most 64 bytes"));
+        return Err(HttpFailure::invalid("a token's name has at most 64 bytes"));
     }
     if let Some(word) = scopes.iter().find(|word| !Scope::is_word(word)) {
-        return Err(Failure::invalid(format!("there is no scope {word:?}")));
+        let failure = HttpFailure::invalid(format!("unknown scope {word:?}"));
+        return Err(HttpFailure {
+            hint: format!("scopes are {}", Scope::all().join(", ")),
+            ..failure
+        });
     }
     let more = scopes.iter().any(|word| !caller.scopes.contains(word));
     if more || !reaches(caller, account) {
         let said = "a token can only be given what the caller has itself";
-        let failure = Failure::about(Problem::Forbidden, "token.scope", said);
+        let failure = HttpFailure::about(Problem::Forbidden, "token.scope", said);
         return Err(failure.hint("leave out scopes and accounts that the caller does not have"));
     }
     Ok(())
 }
 
-/// Revoke a token; from the next request on it is unknown.
+/// Revoke a token, effective with the next request.
 #[utoipa::path(delete, path = "/v1/token/{id}", tag = "tokens",
     params(("id" = String, Path)), responses((status = 200, body = Removed)))]
 async fn revoke(
     State(app): State<App>,
     caller: Caller,
-    segments: Segments,
+    segments: PathParams,
 ) -> Result<Json<Removed>> {
     caller.need(Scope::Tokens)?;
     let id = segments.get("id").to_owned();
@@ -105,7 +110,7 @@ async fn revoke(
     let own = all.iter().any(|record| record.id == id && reaches(&caller, &record.account));
     if !own {
         let said = format!("there is no token {id:?}");
-        let failure = Failure::about(Problem::NotFound, "token.not_found", said);
+        let failure = HttpFailure::about(Problem::NotFound, "token.not_found", said);
         return Err(failure.hint("`stasis token list` shows those there are"));
     }
     let gone = id.clone();

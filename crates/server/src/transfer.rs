@@ -1,13 +1,13 @@
-//! Machines out of the service and into it, as one stream of bytes each.
+//! Export and import of machines, as byte streams.
 //!
-//! Reading and writing a machine blocks, and the network does not: a bounded channel lies between,
-//! so that a slow client costs a thread and no memory. A client that breaks off ends an import
-//! before anything is recorded.
+//! Reading and writing a machine blocks, the network does not. A bounded channel connects the two,
+//! so a slow client costs a thread and no memory. If a client breaks off an import, nothing is
+//! recorded.
 
 use crate::app::App;
 use crate::auth::{Caller, Scope};
-use crate::extract::{Params, Target};
-use crate::failure::{Failure, Result};
+use crate::extract::{MachinePath, Params};
+use crate::failure::{HttpFailure, Result};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -15,7 +15,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
-use stasis_api::{Made, Name, OutOfRange, Problem, Ranged};
+use stasis_api::{CreatedMachine, Name, OutOfRange, Problem, Ranged};
 use stasis_machine::Export;
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -36,6 +36,7 @@ pub fn routes() -> OpenApiRouter<App> {
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 struct How {
     /// With all checkpoints and the log; otherwise only the state now.
     #[serde(default)]
@@ -55,18 +56,18 @@ fn yes() -> bool {
     true
 }
 
-/// A machine as one file.
+/// Export a machine as one file.
 #[utoipa::path(get, path = "/v1/machine/{name}/export", tag = "history",
     params(("name" = String, Path), How),
     responses((status = 200, body = String, content_type = "application/octet-stream")))]
 async fn export(
     State(app): State<App>,
-    Target(machine): Target,
+    MachinePath(machine): MachinePath,
     Params(how): Params<How>,
 ) -> Result<Response> {
     let what = Export { history: how.history, root: how.root };
     let (tell, told) = mpsc::channel::<io::Result<Bytes>>(PIECES);
-    tokio::task::spawn_blocking(move || {
+    tokio::spawn(stasis_machine::block(move || {
         let mut out = Out { tell: tell.clone(), piece: Vec::new() };
         let done = app.host.export(&machine, what, &mut out).and_then(|()| {
             let failed = |source| stasis_machine::Error::Io { doing: "send it".into(), source };
@@ -76,13 +77,13 @@ async fn export(
             // the head may be gone: breaking off is the only way to say that it failed
             let _ = tell.blocking_send(Err(io::Error::other(error.to_string())));
         }
-    });
+    }));
     let mut told = told;
     // what fails before the first byte is told as a failure
     let first = match told.recv().await {
         Some(Ok(piece)) => piece,
         Some(Err(error)) => {
-            let failure = Failure::about(Problem::Conflict, "export.failed", error.to_string());
+            let failure = HttpFailure::about(Problem::Conflict, "export.failed", error.to_string());
             return Err(failure.hint("`stasis store check` finds what is damaged"));
         }
         None => Bytes::new(),
@@ -94,6 +95,7 @@ async fn export(
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 struct As {
     /// Its name here; the one it had, if absent.
     name: Option<Name>,
@@ -105,22 +107,22 @@ impl Ranged for As {
     }
 }
 
-/// Take a machine in from a file. Needs the scope `host`: such a file is memory that somebody else
-/// wrote.
+/// Import a machine from a file. Needs the scope `host`, because the file holds memory that another
+/// host wrote.
 #[utoipa::path(post, path = "/v1/import", tag = "history", params(As),
     request_body(content = String, content_type = "application/octet-stream"),
-    responses((status = 200, body = Made)))]
+    responses((status = 200, body = CreatedMachine)))]
 async fn import(
     State(app): State<App>,
     caller: Caller,
     Params(wanted): Params<As>,
     request: Request,
-) -> Result<Json<Made>> {
+) -> Result<Json<CreatedMachine>> {
     caller.need(Scope::Machines)?;
     caller.need(Scope::Host)?;
     let (tell, told) = mpsc::channel::<Bytes>(PIECES);
     let mut body = request.into_body().into_data_stream();
-    let patience = app.patience;
+    let (patience, records) = (app.patience, app.clone());
     let mut feed = tokio::spawn(async move {
         let mut is_read = true;
         // one that does not come in time is one that broke off
@@ -129,18 +131,20 @@ async fn import(
             is_read = is_read && tell.send(piece).await.is_ok();
         }
     });
-    let taken = tokio::task::spawn_blocking(move || {
-        let mut from = In { told, piece: Bytes::new() };
-        app.host.import(&caller.account, wanted.name, &mut from)
+    let taken = stasis_machine::block(move || {
+        let mut from = In { told, piece: Bytes::new(), bytes: 0, is_over: false };
+        let taken = app.host.import(&caller.account, wanted.name, &mut from);
+        taken.map_err(|error| from.explain(error))
     });
-    let broke = |_| Failure::internal("service.broken", "a handler broke off");
+    let broke = |_| HttpFailure::internal("service.broken", "a handler broke off");
     let machine = taken.await.map_err(broke)?;
     // the file may be understood, or refused, before all of it came; a client that is cut off while
     // it sends may not hear the answer, and browsers ask again by themselves then
     let _ = tokio::time::timeout(REST, &mut feed).await;
     feed.abort();
-    let machine = machine?.describe();
-    Ok(Json(Made { machine_name: machine.name.clone(), machine }))
+    let machine = machine?;
+    let machine = records.on_record(move || Ok(machine.describe())).await?;
+    Ok(Json(CreatedMachine { machine_name: machine.name.clone(), machine }))
 }
 
 /// What is written goes to a channel, in pieces.
@@ -178,6 +182,21 @@ impl Write for Out {
 struct In {
     told: mpsc::Receiver<Bytes>,
     piece: Bytes,
+    bytes: u64,
+    /// Whether more was wanted than came.
+    is_over: bool,
+}
+
+impl In {
+    /// Why a file is refused: most of all that it is not whole.
+    fn explain(&self, error: stasis_machine::Error) -> HttpFailure {
+        if !self.is_over || error.code() != "import.unfit" {
+            return error.into();
+        }
+        let said = format!("the file ends after {} bytes, in the middle of a machine", self.bytes);
+        HttpFailure::about(Problem::Invalid, "import.truncated", said)
+            .hint("copy it again, or export the machine again; compare the sizes of both files")
+    }
 }
 
 impl Read for In {
@@ -185,10 +204,14 @@ impl Read for In {
         while self.piece.is_empty() {
             match self.told.blocking_recv() {
                 Some(piece) => self.piece = piece,
-                None => return Ok(0),
+                None => {
+                    self.is_over = true;
+                    return Ok(0);
+                }
             }
         }
         let len = into.len().min(self.piece.len());
+        self.bytes += len as u64;
         into[..len].copy_from_slice(&self.piece.split_to(len));
         Ok(len)
     }

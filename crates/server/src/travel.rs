@@ -1,9 +1,8 @@
-//! Through machines' pasts and among their relatives: labels, lineage, looking back, comparing,
-//! adopting, promoting, exploring.
+//! Time travel over HTTP: labels, lineage, peek, compare, adopt, promote, explore.
 
 use crate::app::App;
 use crate::auth::{Caller, Scope};
-use crate::extract::{At, Input, Large, Params, Small, Target};
+use crate::extract::{Input, InstructionPath, LargeBody, MachinePath, Params, SmallBody};
 use crate::failure::Result;
 use axum::Json;
 use axum::extract::State;
@@ -15,7 +14,7 @@ use stasis_api::{
     FileQuery, FileViews, History, HistoryQuery, LabelRequest, Lineage, PromoteRequest, Promoted,
     Relative, VarList,
 };
-use stasis_machine::{Explore, Host, Machine, Place, Wanted};
+use stasis_machine::{AdoptSelection, Explore, Host, Machine, StateRef};
 use std::sync::Arc;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -37,26 +36,26 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(explore))
 }
 
-/// States that can be gone back to, oldest first, with what each changed.
+/// List checkpoints and the changes of each, oldest first.
 #[utoipa::path(get, path = "/v1/machine/{name}/history", tag = "history",
     params(("name" = String, Path), HistoryQuery), responses((status = 200, body = History)))]
 async fn history(
     State(app): State<App>,
-    Target(machine): Target,
+    MachinePath(machine): MachinePath,
     Params(asked): Params<HistoryQuery>,
 ) -> Result<Json<History>> {
     let checkpoints = app.block(move |host| host.points(&machine, asked.files)).await?;
     Ok(Json(History { checkpoints }))
 }
 
-/// Name a checkpoint, or take its name away.
+/// Set or remove the label of a checkpoint.
 #[utoipa::path(post, path = "/v1/machine/{name}/label", tag = "history",
     params(("name" = String, Path)), request_body = LabelRequest,
     responses((status = 200, body = History)))]
 async fn label(
     State(app): State<App>,
-    Target(machine): Target,
-    Input(asked): Small<LabelRequest>,
+    MachinePath(machine): MachinePath,
+    Input(asked): SmallBody<LabelRequest>,
 ) -> Result<Json<History>> {
     let checkpoints = app.block(move |host| {
         host.label(&machine, asked.seq.into(), asked.label.as_deref())?;
@@ -65,17 +64,20 @@ async fn label(
     Ok(Json(History { checkpoints: checkpoints.await? }))
 }
 
-/// What a machine and its checkpoints take on the disk.
+/// Report the disk use of a machine and its checkpoints.
 #[utoipa::path(get, path = "/v1/machine/{name}/disk", tag = "history",
     params(("name" = String, Path)), responses((status = 200, body = DiskUse)))]
-async fn disk(State(app): State<App>, Target(machine): Target) -> Result<Json<DiskUse>> {
+async fn disk(State(app): State<App>, MachinePath(machine): MachinePath) -> Result<Json<DiskUse>> {
     Ok(Json(app.block(move |host| host.disk_use(&machine)).await?))
 }
 
-/// A machine's ancestors, its branches, and its whole family.
+/// List a machine's ancestors, its branches, and its whole family.
 #[utoipa::path(get, path = "/v1/machine/{name}/lineage", tag = "history",
     params(("name" = String, Path)), responses((status = 200, body = Lineage)))]
-async fn lineage(State(app): State<App>, Target(machine): Target) -> Result<Json<Lineage>> {
+async fn lineage(
+    State(app): State<App>,
+    MachinePath(machine): MachinePath,
+) -> Result<Json<Lineage>> {
     Ok(Json(app.block(move |host| host.lineage(&machine)).await?))
 }
 
@@ -85,7 +87,7 @@ struct Families {
     families: Vec<Relative>,
 }
 
-/// All machines as families, oldest first.
+/// List all machines as families, oldest first.
 #[utoipa::path(get, path = "/v1/lineage", tag = "history",
     responses((status = 200, body = Families)))]
 async fn families(State(app): State<App>, caller: Caller) -> Result<Json<Families>> {
@@ -94,40 +96,42 @@ async fn families(State(app): State<App>, caller: Caller) -> Result<Json<Familie
     Ok(Json(Families { families }))
 }
 
-/// Take the parent's name, or another machine's, which gets this one's.
+/// Exchange names with the parent or another machine.
 #[utoipa::path(post, path = "/v1/machine/{name}/promote", tag = "history",
     params(("name" = String, Path)), request_body = Option<PromoteRequest>,
     responses((status = 200, body = Promoted)))]
 async fn promote(
     State(app): State<App>,
     caller: Caller,
-    Target(branch): Target,
-    Input(asked): Small<PromoteRequest>,
+    MachinePath(branch): MachinePath,
+    Input(asked): SmallBody<PromoteRequest>,
 ) -> Result<Json<Promoted>> {
     let onto = asked.onto.map(|name| app.machine(&caller, name.as_str())).transpose()?;
     let promoted = app.block(move |host| {
         let former = host.promote(&branch, onto.as_ref())?;
-        Ok(Promoted { machine: branch.describe(), former: former.describe() })
+        let about = former.describe();
+        let removed = asked.remove && host.retire(&former, &branch)?;
+        Ok(Promoted { machine: branch.describe(), former: about, removed })
     });
     Ok(Json(promoted.await?))
 }
 
-/// Variables as they were after an instruction.
+/// List variables as they were after an instruction.
 #[utoipa::path(get, path = "/v1/machine/{name}/at/{seq}/vars", tag = "history",
     params(("name" = String, Path), ("seq" = u64, Path)),
     responses((status = 200, body = VarList)))]
-async fn vars_at(State(app): State<App>, at: At) -> Result<Json<VarList>> {
+async fn vars_at(State(app): State<App>, at: InstructionPath) -> Result<Json<VarList>> {
     let vars = app.block(move |host| host.vars_at(&host.place(&at.machine, Some(at.seq))?)).await?;
     Ok(Json(VarList { vars: vars.into_iter().map(crate::history::var).collect() }))
 }
 
-/// A directory as it was after an instruction.
+/// List a directory as it was after an instruction.
 #[utoipa::path(get, path = "/v1/machine/{name}/at/{seq}/files", tag = "history",
     params(("name" = String, Path), ("seq" = u64, Path), FileQuery),
     responses((status = 200, body = FileViews)))]
 async fn files_at(
     State(app): State<App>,
-    at: At,
+    at: InstructionPath,
     Params(asked): Params<FileQuery>,
 ) -> Result<Json<FileViews>> {
     let files =
@@ -135,13 +139,13 @@ async fn files_at(
     Ok(Json(FileViews { files: files.await? }))
 }
 
-/// A file as it was after an instruction.
+/// Read a file as it was after an instruction.
 #[utoipa::path(get, path = "/v1/machine/{name}/at/{seq}/file", tag = "history",
     params(("name" = String, Path), ("seq" = u64, Path), FileQuery),
     responses((status = 200, body = String, content_type = "application/octet-stream")))]
 async fn file_at(
     State(app): State<App>,
-    at: At,
+    at: InstructionPath,
     Params(asked): Params<FileQuery>,
 ) -> Result<impl IntoResponse> {
     let bytes =
@@ -161,18 +165,18 @@ impl Found {
         Ok(Found { machine, seq: address.seq })
     }
 
-    fn place(&self, host: &Host) -> stasis_machine::Result<Place> {
+    fn place(&self, host: &Host) -> stasis_machine::Result<StateRef> {
         host.place(&self.machine, self.seq)
     }
 }
 
-/// Say what differs between two machines or checkpoints.
+/// Compare two machines or checkpoints.
 #[utoipa::path(post, path = "/v1/compare", tag = "history", request_body = CompareRequest,
     responses((status = 200, body = Comparison)))]
 async fn compare(
     State(app): State<App>,
     caller: Caller,
-    Input(asked): Small<CompareRequest>,
+    Input(asked): SmallBody<CompareRequest>,
 ) -> Result<Json<Comparison>> {
     caller.need(Scope::Machines)?;
     let left = Found::new(&app, &caller, &asked.left)?;
@@ -182,19 +186,19 @@ async fn compare(
     Ok(Json(compared))
 }
 
-/// Take variables and files over from another machine or checkpoint.
+/// Copy variables and files from another machine or checkpoint.
 #[utoipa::path(post, path = "/v1/machine/{name}/adopt", tag = "history",
     params(("name" = String, Path)), request_body = AdoptRequest,
     responses((status = 200, body = Adopted)))]
 async fn adopt(
     State(app): State<App>,
     caller: Caller,
-    Target(machine): Target,
-    Input(asked): Small<AdoptRequest>,
+    MachinePath(machine): MachinePath,
+    Input(asked): SmallBody<AdoptRequest>,
 ) -> Result<Json<Adopted>> {
     let from = Found::new(&app, &caller, &asked.from)?;
     let AdoptRequest { variables, files, force, .. } = asked;
-    let wanted = Wanted { variables, files, force };
+    let wanted = AdoptSelection { variables, files, force };
     let adopted = app.block(move |host| host.adopt(&machine, &from.place(host)?, wanted)).await?;
     Ok(Json(adopted))
 }
@@ -205,8 +209,8 @@ async fn adopt(
     responses((status = 200, body = Explored)))]
 async fn explore(
     State(app): State<App>,
-    Target(machine): Target,
-    Input(asked): Large<ExploreRequest>,
+    MachinePath(machine): MachinePath,
+    Input(asked): LargeBody<ExploreRequest>,
 ) -> Result<Json<Explored>> {
     let timeout = stasis_api::timeout(asked.timeout_seconds)?;
     let ask = Explore {

@@ -1,18 +1,18 @@
-//! Connections that have not shown a valid token yet: few, short-lived, and never in the way of
-//! those that have.
+//! Connections without a valid token yet: few, short-lived, and never in the way of the others.
 //!
 //!   accepted ─► unproven ──valid token──► proven, counted by account
 //!                  ├─ no token in time ─► closed
 //!                  └─ too many ─────────► the oldest of that address, or of all, is closed
 //!
-//! A newcomer is let in and the oldest silent connection goes, not the other way around: whoever
-//! has a token needs milliseconds to show it. Connections younger than that are spared up to twice
-//! the bound, so that a burst of decent clients loses none of them.
+//! A new connection is accepted and the oldest silent one closed, not the other way around: a
+//! client with a token needs milliseconds to present it. Younger connections are spared up to twice
+//! the bound, so that a burst of correct clients loses none.
 
 use crate::connection::Peer;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -24,7 +24,7 @@ const SPARED: Duration = Duration::from_millis(250);
 const FEW: usize = 8;
 
 /// All connections, as far as their number is bounded.
-pub struct Register {
+pub struct ConnectionRegister {
     bounds: Bounds,
     open: Mutex<Open>,
 }
@@ -54,21 +54,21 @@ struct Waiting {
 
 /// One connection's place in the register.
 pub struct Ticket {
-    register: Arc<Register>,
+    register: Arc<ConnectionRegister>,
     number: u64,
     end: Arc<Notify>,
     account: Mutex<Option<String>>,
 }
 
-impl Register {
+impl ConnectionRegister {
     /// For so many connections in all; `descriptors` is what this process may open.
-    pub fn new(connections: usize, descriptors: usize) -> Arc<Register> {
+    pub fn new(connections: usize, descriptors: usize) -> Arc<ConnectionRegister> {
         let bounds = Bounds::of(connections, descriptors);
-        Arc::new(Register { bounds, open: Mutex::default() })
+        Arc::new(ConnectionRegister { bounds, open: Mutex::default() })
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.open.lock()
     }
 
     /// A place for a new connection, for which an old one may have to go.
@@ -135,7 +135,7 @@ impl Ticket {
     /// A request on it had a valid token. Whether the account may have one more connection; those
     /// of the account that runs the service are not bounded here.
     pub fn prove(&self, account: &str, bounded: bool) -> bool {
-        let mut own = self.account.lock().unwrap_or_else(|poison| poison.into_inner());
+        let mut own = self.account.lock();
         if own.is_some() {
             return true;
         }
@@ -151,7 +151,7 @@ impl Ticket {
     }
 
     fn is_proven(&self) -> bool {
-        self.account.lock().unwrap_or_else(|poison| poison.into_inner()).is_some()
+        self.account.lock().is_some()
     }
 
     /// Returns when the connection has to go because it showed no token.
@@ -168,7 +168,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let own = self.account.get_mut().unwrap_or_else(|poison| poison.into_inner()).take();
+        let own = self.account.get_mut().take();
         let mut open = self.register.open();
         open.unproven.remove(&self.number);
         let Some(account) = own else { return };
@@ -200,13 +200,13 @@ mod tests {
         Peer::Tcp((IpAddr::from([10, 0, 0, last]), 1).into())
     }
 
-    fn aged(register: &Register) {
+    fn aged(register: &ConnectionRegister) {
         register.open().unproven.values_mut().for_each(|one| one.since -= SPARED);
     }
 
     #[test]
     fn newcomers_displace_old_ones_of_their_address() {
-        let register = Register::new(64, 1 << 20);
+        let register = ConnectionRegister::new(64, 1 << 20);
         let decent = register.enter(peer(1));
         let idle: Vec<_> = (0..8).map(|_| register.enter(peer(2))).collect();
         aged(&register);
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn proven_ones_make_room_and_count_for_their_account() {
-        let register = Register::new(64, 1 << 20);
+        let register = ConnectionRegister::new(64, 1 << 20);
         let tickets: Vec<_> = (0..20).map(|last| register.enter(peer(last))).collect();
         let proven = tickets.iter().filter(|one| one.prove("a", true)).count();
         assert_eq!(proven, register.bounds.account);

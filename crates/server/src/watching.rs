@@ -1,7 +1,7 @@
-//! Changes of a machine's files as they happen, as server-sent events.
+//! Changes of a machine's files, as server-sent events.
 
 use crate::app::{App, Phase};
-use crate::extract::{Params, Target};
+use crate::extract::{MachinePath, Params};
 use crate::failure::Result;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -26,7 +26,7 @@ pub fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = FileEvent, content_type = "text/event-stream")))]
 async fn watch(
     State(app): State<App>,
-    Target(machine): Target,
+    MachinePath(machine): MachinePath,
     Params(asked): Params<WatchFile>,
 ) -> Result<Response> {
     let watch = app.block(move |_| machine.watch_file(&asked.path, asked.recursive)).await?;
@@ -88,5 +88,5 @@ async fn step(mut watch: Watch) -> Option<(Watch, Vec<FileEvent>)> {
         let events = watch.step();
         events.ok().map(|events| (watch, events))
     };
-    tokio::task::spawn_blocking(job).await.ok().flatten()
+    stasis_machine::block(job).await.ok().flatten()
 }

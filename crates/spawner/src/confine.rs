@@ -3,7 +3,7 @@
 //! Everything here fails closed: a step that does not succeed ends the start.
 
 use stasis_spawner::CORE_LIMIT;
-use stasis_spawner::protocol::{Confine, LandlockRules, User};
+use stasis_spawner::protocol::{LandlockRules, ProgramConfinement, User};
 use stasis_sys::landlock::{self, Ruleset};
 use stasis_sys::{libc, mount, process, seccomp};
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Takes away what `confine` says, from the calling process. Ids and groups first, for they need
 /// the capabilities that go next; the filter last, for it would refuse the rest.
-pub fn apply(confine: &Confine, user: &User) -> io::Result<()> {
+pub fn apply(confine: &ProgramConfinement, user: &User) -> io::Result<()> {
     for (resource, limit) in &confine.limits {
         process::lower_limit(*resource, *limit).map_err(named("set a limit"))?;
     }

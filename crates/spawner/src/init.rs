@@ -4,7 +4,9 @@
 //! engine's socket closes it ends, and the kernel ends everything else in the pid namespace.
 
 use crate::{confine, network, objects, sockets};
-use stasis_spawner::protocol::{self, Confine, InitReply, InitRequest, LaunchSpec, WallsSpec};
+use stasis_spawner::protocol::{
+    self, InitReply, InitRequest, LaunchSpec, ProgramConfinement, WallsSpec,
+};
 use stasis_sys::process::{self, Forked};
 use stasis_sys::socket::MAX_FDS;
 use stasis_sys::{below, fds, files, libc, mount, namespace};
@@ -12,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-pub struct Mounts {
+pub struct InitMounts {
     pub root: OwnedFd,
     pub dev: OwnedFd,
     /// The device that makes interfaces.
@@ -26,7 +28,7 @@ const SHM: [&str; 2] = [".stasis", "shm"];
 const OWN: i32 = 500;
 
 /// The init's whole life.
-pub fn run(started: io::Result<Mounts>, spec: &WallsSpec, socket: OwnedFd) -> ! {
+pub fn run(started: io::Result<InitMounts>, spec: &WallsSpec, socket: OwnedFd) -> ! {
     let (started, control) = match keep_only(started, &socket) {
         Ok(kept) => kept,
         Err(_) => process::exit_now(2),
@@ -51,9 +53,9 @@ pub fn run(started: io::Result<Mounts>, spec: &WallsSpec, socket: OwnedFd) -> ! 
 /// Gives up the spawner's descriptors. They are not ours to hold: they would keep sockets open, and
 /// the spawner's own socket builds machines.
 fn keep_only(
-    started: io::Result<Mounts>,
+    started: io::Result<InitMounts>,
     socket: &OwnedFd,
-) -> io::Result<(io::Result<Mounts>, OwnedFd)> {
+) -> io::Result<(io::Result<InitMounts>, OwnedFd)> {
     process::default_signals();
     process::set_name("stasis-init")?;
     let control = fds::duplicate_above(socket.as_fd(), OWN)?;
@@ -62,8 +64,8 @@ fn keep_only(
         std::mem::forget(fd);
         Ok(copy)
     };
-    let keep_all = |mounts: Mounts| -> io::Result<Mounts> {
-        Ok(Mounts { root: keep(mounts.root)?, dev: keep(mounts.dev)?, tun: keep(mounts.tun)? })
+    let keep_all = |mounts: InitMounts| -> io::Result<InitMounts> {
+        Ok(InitMounts { root: keep(mounts.root)?, dev: keep(mounts.dev)?, tun: keep(mounts.tun)? })
     };
     let started = started.and_then(keep_all);
     let nothing = File::open("/dev/null")?;
@@ -76,13 +78,13 @@ fn keep_only(
 }
 
 /// Returns the device that makes interfaces, which is ours alone.
-fn enter_walls(spec: &WallsSpec, mounts: Mounts) -> io::Result<OwnedFd> {
+fn enter_walls(spec: &WallsSpec, mounts: InitMounts) -> io::Result<OwnedFd> {
     process::set_ids(0, 0)?;
     // with other ids comes another owner of our own files in /proc, unless we say so
     process::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0)?;
     process::setsid()?;
     mount::mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, None)?;
-    let Mounts { root, dev, tun } = mounts;
+    let InitMounts { root, dev, tun } = mounts;
     // any directory serves: the overlay covers it only in this namespace, and becomes its root
     mount::attach(root.as_fd(), "/tmp").map_err(named("attach the root"))?;
     mount_inside(&root, &dev, spec.mask_proc)?;
@@ -218,7 +220,7 @@ fn launch(
     program: &LaunchSpec,
     numbers: &[i32],
     fds: &[OwnedFd],
-    confine: &Confine,
+    confine: &ProgramConfinement,
 ) -> io::Result<OwnedFd> {
     if numbers.len() != fds.len() {
         return Err(io::Error::other("descriptors and their numbers do not match"));
@@ -233,7 +235,12 @@ fn launch(
     }
 }
 
-fn start(program: &LaunchSpec, numbers: &[i32], fds: &[OwnedFd], confine: &Confine) -> io::Error {
+fn start(
+    program: &LaunchSpec,
+    numbers: &[i32],
+    fds: &[OwnedFd],
+    confine: &ProgramConfinement,
+) -> io::Error {
     let attempt = || -> io::Result<()> {
         process::setsid()?;
         let high = numbers.iter().copied().max().unwrap_or(0).max(3) + 1;

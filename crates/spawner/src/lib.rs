@@ -5,7 +5,7 @@
 //!      ├──socket──► each init: launch the first program, make kernel objects, time
 //!      └──socket──► each template: make a clone and let it run a program
 //!
-//! It is apart because fork copies the page tables of whoever forks, and because everything that
+//! It is apart because fork copies the page tables of its caller, and because everything that
 //! needs the host's privileges to build walls is then in one small program. Every process made
 //! here ends when its socket closes, so killing the engine leaves nothing behind.
 //!

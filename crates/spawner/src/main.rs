@@ -36,7 +36,7 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
     // templates are made by a process that ends at once; they come to us and are reaped here
     process::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)?;
     allow_core_limit();
-    // nothing below us holds the keys of whoever started the engine
+    // nothing below this process holds the keys of the engine's parent
     if process::has_keyrings() {
         process::own_keyring()?;
     }

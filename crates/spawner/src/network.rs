@@ -7,7 +7,7 @@
 //! spawner has a node of its own. If a step fails there is no interface, and the machine is
 //! dropped by the engine.
 
-use stasis_spawner::protocol::Link;
+use stasis_spawner::protocol::NetworkLink;
 use stasis_sys::{below, files, libc, mount, net};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -32,7 +32,7 @@ pub fn node() -> io::Result<OwnedFd> {
 }
 
 /// Makes the interface in the namespace we are in.
-pub fn make(link: &Link, node: &OwnedFd) -> io::Result<OwnedFd> {
+pub fn make(link: &NetworkLink, node: &OwnedFd) -> io::Result<OwnedFd> {
     let tun = net::tun(node.as_fd(), NAME).map_err(named("make a network interface"))?;
     let up = net::bring_up(NAME, link.address, link.mtu);
     up.map_err(named("bring the network interface up"))?;
@@ -43,7 +43,7 @@ pub fn make(link: &Link, node: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// Writes the machine's resolv.conf unless it says the same already. An image chose what is there:
 /// no link is followed, nothing that could block is read, and what is no such file is replaced.
-fn name_server(link: &Link) -> io::Result<()> {
+fn name_server(link: &NetworkLink) -> io::Result<()> {
     let text = format!("nameserver {}\n", link.resolver);
     let root = File::open("/")?;
     match below::make_dir(root.as_fd(), ETC, 0o755) {

@@ -3,7 +3,7 @@
 //! Pure: builds bytes for known addresses, touches no process.
 
 use stasis_sys::arch::{
-    ARRIVE, AWAIT, JUMP, Mode, OP_SIZE, Op, REPORT, SIGRETURN, STORE, TRAP, WATCH,
+    ARRIVE, AWAIT, JUMP, OP_SIZE, Op, REPORT, ResultMode, SIGRETURN, STORE, TRAP, WATCH,
 };
 
 /// Operations from `ops_base` on, data from `data_base` on.
@@ -36,7 +36,7 @@ impl Program {
         Label(self.ops.len() - 1)
     }
 
-    fn op(call: u64, args: &[u64], mode: Mode) -> Op {
+    fn op(call: u64, args: &[u64], mode: ResultMode) -> Op {
         let mut padded = [0; 6];
         padded[..args.len()].copy_from_slice(args);
         Op { call, args: padded, store: 0, mode: mode as u64, target: 0 }
@@ -44,28 +44,28 @@ impl Program {
 
     /// A system call that must succeed.
     pub fn must(&mut self, note: &'static str, call: i64, args: &[u64]) -> Label {
-        self.push(note, Program::op(call as u64, args, Mode::Must))
+        self.push(note, Program::op(call as u64, args, ResultMode::Must))
     }
 
     /// A system call whose result does not matter.
     pub fn any(&mut self, note: &'static str, call: i64, args: &[u64]) -> Label {
-        self.push(note, Program::op(call as u64, args, Mode::Any))
+        self.push(note, Program::op(call as u64, args, ResultMode::Any))
     }
 
     /// A system call that continues at a label (set with `land`) when it returns zero.
     pub fn if_zero(&mut self, note: &'static str, call: i64, args: &[u64]) -> Label {
-        self.push(note, Program::op(call as u64, args, Mode::IfZero))
+        self.push(note, Program::op(call as u64, args, ResultMode::IfZero))
     }
 
     pub fn jump_to(&mut self, address: u64) {
-        let mut op = Program::op(JUMP, &[], Mode::Any);
+        let mut op = Program::op(JUMP, &[], ResultMode::Any);
         op.target = address;
         self.push("jump", op);
     }
 
     /// A jump whose end is set later with `land`.
     pub fn jump(&mut self) -> Label {
-        self.push("jump", Program::op(JUMP, &[], Mode::Any))
+        self.push("jump", Program::op(JUMP, &[], ResultMode::Any))
     }
 
     /// Makes `label` continue at the next operation.
@@ -84,35 +84,35 @@ impl Program {
     }
 
     pub fn store(&mut self, address: u64, value: u64) {
-        self.push("store", Program::op(STORE, &[address, value], Mode::Any));
+        self.push("store", Program::op(STORE, &[address, value], ResultMode::Any));
     }
 
     /// Stops for a tracer.
     pub fn trap(&mut self) {
-        self.push("trap", Program::op(TRAP, &[], Mode::Any));
+        self.push("trap", Program::op(TRAP, &[], ResultMode::Any));
     }
 
     /// Where failures are written from here on.
     pub fn report_to(&mut self, address: u64) {
-        self.push("report", Program::op(REPORT, &[address], Mode::Any));
+        self.push("report", Program::op(REPORT, &[address], ResultMode::Any));
     }
 
     /// Waits until the word at `address` is at least `value`.
     pub fn await_word(&mut self, address: u64, value: u32) {
-        self.push("await", Program::op(AWAIT, &[address, value.into()], Mode::Any));
+        self.push("await", Program::op(AWAIT, &[address, value.into()], ResultMode::Any));
     }
 
     /// The same without a system call.
     pub fn watch_word(&mut self, address: u64, value: u32) {
-        self.push("watch", Program::op(WATCH, &[address, value.into()], Mode::Any));
+        self.push("watch", Program::op(WATCH, &[address, value.into()], ResultMode::Any));
     }
 
     pub fn arrive(&mut self, address: u64) {
-        self.push("arrive", Program::op(ARRIVE, &[address], Mode::Any));
+        self.push("arrive", Program::op(ARRIVE, &[address], ResultMode::Any));
     }
 
     pub fn sigreturn(&mut self, frame: u64) {
-        self.push("sigreturn", Program::op(SIGRETURN, &[frame], Mode::Any));
+        self.push("sigreturn", Program::op(SIGRETURN, &[frame], ResultMode::Any));
     }
 
     /// Adds bytes to the data area; their address.

@@ -71,7 +71,7 @@ pub enum SpawnReply {
 pub enum InitRequest {
     /// Starts the first program, stopped before exec. Brings its descriptors, to be placed at
     /// `fds`. Answers with a pidfd.
-    Launch { program: Box<LaunchSpec>, fds: Vec<i32>, confine: Box<Confine> },
+    Launch { program: Box<LaunchSpec>, fds: Vec<i32>, confine: Box<ProgramConfinement> },
     /// Makes the time namespace with these clock offsets (nanoseconds) and hands it over.
     Time { monotonic: i64, boottime: i64 },
     /// Keeps descriptors open until told otherwise, even if the engine ends.
@@ -87,12 +87,12 @@ pub enum InitRequest {
     /// Follows the packed `SocketPlan` it brings; answers with the sockets to be kept.
     MakeSockets,
     /// Makes the interface that leads outside, and answers with where its packets come and go.
-    Network(Link),
+    Network(NetworkLink),
 }
 
 /// The machine's side of the way outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Link {
+pub struct NetworkLink {
     /// The machine's own address.
     pub address: Ipv4Addr,
     /// Where it asks for names.
@@ -127,7 +127,7 @@ impl Default for User {
 
 /// What is taken from a program before it starts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Confine {
+pub struct ProgramConfinement {
     /// It runs as its user, without capabilities or a way to get any.
     pub unprivileged: bool,
     pub landlock: Option<LandlockRules>,
@@ -202,7 +202,7 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd) -> io::Result<Option<(T,
 pub const ORDER_SIZE: usize = 16 + 2 * 96;
 
 /// An order to a template: which pids, and how to make its helper and the clone.
-pub struct Order {
+pub struct CloneOrder {
     /// Pid of the short-lived helper, free in the namespace; `None` lets the kernel choose.
     pub helper_pid: Option<i32>,
     pub clone_pid: Option<i32>,
@@ -210,7 +210,7 @@ pub struct Order {
     pub into_cgroup: bool,
 }
 
-impl Order {
+impl CloneOrder {
     /// The bytes the resident loop receives in place. `base` is where it keeps them.
     pub fn to_bytes(&self, base: u64) -> Vec<u8> {
         use crate::layout;

@@ -20,7 +20,7 @@ const MAX_LIST: u64 = 1 << 30;
 
 /// A process's identity inside the machine, as sockets remember it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Who {
+pub struct ProcessIdentity {
     pub pid: i32,
     pub uid: u32,
     pub gid: u32,
@@ -29,15 +29,15 @@ pub struct Who {
 /// Steps to follow in order, and the slots whose descriptors are wanted.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketPlan {
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlanStep>,
     pub keep: Vec<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct PlanStep {
     /// The process to be while doing it; the kernel keeps note of who pairs, listens, connects
     /// and sends.
-    pub who: Option<Who>,
+    pub who: Option<ProcessIdentity>,
     /// Whether everything fails when this does.
     pub must: bool,
     pub what: SocketStep,
@@ -66,7 +66,7 @@ pub enum SocketStep {
     Bind {
         slot: u32,
         address: Vec<u8>,
-        place: Place,
+        place: SocketPath,
     },
     Listen {
         slot: u32,
@@ -116,7 +116,7 @@ pub enum SocketStep {
 
 /// What there is to a name besides the name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
+pub enum SocketPath {
     /// An address, or a unix name without a file.
     Nowhere,
     /// A file: the directory the name is relative to, and where the file belongs, `None` for one
@@ -140,7 +140,7 @@ pub struct SocketLook {
     pub uid: u32,
     pub gid: u32,
     /// SO_PEERCRED.
-    pub peer: Who,
+    pub peer: ProcessIdentity,
 }
 
 /// A unix socket as the kernel's socket monitoring shows it.
@@ -185,8 +185,10 @@ mod tests {
     #[test]
     fn what_is_packed_comes_out_again() {
         let step = SocketStep::Send { slot: 3, data: vec![7; 300_000] };
-        let plan =
-            SocketPlan { steps: vec![Step { who: None, must: true, what: step }], keep: vec![3] };
+        let plan = SocketPlan {
+            steps: vec![PlanStep { who: None, must: true, what: step }],
+            keep: vec![3],
+        };
         assert_eq!(unpack::<SocketPlan>(pack(&plan).unwrap()).unwrap(), plan);
     }
 

@@ -7,7 +7,7 @@
 
 use crate::network;
 use stasis_spawner::protocol::{Entrance, RootSpec, WallsSpec};
-use stasis_sys::mount::Value;
+use stasis_sys::mount::MountValue;
 use stasis_sys::process::{self, Forked};
 use stasis_sys::{files, libc, mount, probe, socket};
 use std::fs::File;
@@ -96,10 +96,10 @@ fn mapped_overlay(root: &RootSpec, userns: &OwnedFd, first: (u32, u32)) -> io::R
     let open =
         |name: &str| files::open_in_root(own.as_fd(), name, libc::O_RDONLY | libc::O_DIRECTORY);
     let (upper, work) = (open(upper_name)?, open(work_name)?);
-    let mut options: Vec<(&str, Value)> =
-        lower.iter().map(|dir| ("lowerdir+", Value::Dir(dir.as_fd()))).collect();
-    options.push(("upperdir", Value::Dir(upper.as_fd())));
-    options.push(("workdir", Value::Dir(work.as_fd())));
+    let mut options: Vec<(&str, MountValue)> =
+        lower.iter().map(|dir| ("lowerdir+", MountValue::Dir(dir.as_fd()))).collect();
+    options.push(("upperdir", MountValue::Dir(upper.as_fd())));
+    options.push(("workdir", MountValue::Dir(work.as_fd())));
     as_owner(first, || mount::detached_with("overlay", &options, OVERLAY_ATTRIBUTES))
 }
 
@@ -189,11 +189,11 @@ fn root(spec: &WallsSpec, pid: i32) -> io::Result<OwnedFd> {
     mapped_overlay(&spec.root, &userns, (first(&spec.uid_map), first(&spec.gid_map)))
 }
 
-fn receive_mounts(from: &OwnedFd) -> io::Result<crate::init::Mounts> {
+fn receive_mounts(from: &OwnedFd) -> io::Result<crate::init::InitMounts> {
     let received = socket::receive(from.as_fd(), &mut [0])?;
     let [root, dev, tun] = <[OwnedFd; 3]>::try_from(received.fds)
         .map_err(|_| io::Error::other("the spawner gave the walls up"))?;
-    Ok(crate::init::Mounts { root, dev, tun })
+    Ok(crate::init::InitMounts { root, dev, tun })
 }
 
 fn write_map(pid: i32, name: &str, map: &[(u32, u32, u32)]) -> io::Result<()> {

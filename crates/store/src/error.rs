@@ -1,24 +1,33 @@
-//! What can go wrong with records.
+//! What can go wrong in the store, with a code for programs, a sentence for people, and the cause
+//! for the log.
+
+use stasis_fault::Injected;
+use std::io;
+use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    #[error("records: {0}")]
-    Database(#[from] rusqlite::Error),
-    #[error("records: a field cannot be read: {0}")]
-    Field(#[from] serde_json::Error),
-    #[error("the records were written by a newer Stasis (form {found}, this one knows {known})")]
-    Newer { found: i64, known: i64 },
-    #[error("there is a machine named `{0}` already")]
-    NameTaken(String),
-    #[error("template {0} was removed")]
-    NoTemplate(String),
-    #[error("machine number {0} was removed")]
-    Removed(i64),
-    #[error("image {0} would be recorded, and nobody holds it")]
-    NotHeld(String),
-    #[error("no record of {0}")]
-    Missing(String),
+    #[error("{doing}: {source}")]
+    Io { doing: String, source: io::Error },
+    #[error("image {id}: {source}")]
+    Image { id: String, source: stasis_image::ImageError },
+    #[error("pack {root}: {source}")]
+    Pack { root: String, source: stasis_image::PackError },
+    /// A file that lacks something, or an image that lies.
+    #[error("image: {0}")]
+    Unfit(String),
+    /// Another program has the store open.
+    #[error("another program uses {}", .0.display())]
+    Busy(PathBuf),
+    /// What an image needs is not known, so nothing may be removed.
+    #[error("cannot read image {id}, which is in use, so nothing was removed: {source}")]
+    Keep { id: String, source: Box<Error> },
+    #[error(transparent)]
+    Remote(#[from] crate::remote::ObjectError),
+    /// More than an image may have.
+    #[error("{0}")]
+    TooLarge(String),
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -27,28 +36,50 @@ impl Error {
     /// A stable name for programs.
     pub fn code(&self) -> &'static str {
         match self {
-            Error::Database(_) => "store.database",
-            Error::Field(_) => "store.field",
-            Error::Newer { .. } => "store.newer",
-            Error::NameTaken(_) => "machine.name_taken",
-            Error::NoTemplate(_) => "template.not_found",
-            Error::Removed(_) => "machine.removed",
-            Error::NotHeld(_) => "store.not_held",
-            Error::Missing(_) => "store.missing",
+            Error::Io { .. } => "engine.io",
+            Error::Image { source, .. } => source.code(),
+            Error::Pack { source, .. } => source.code(),
+            Error::Unfit(_) => "image.unfit",
+            Error::Busy(_) => "store.busy",
+            Error::Keep { .. } => "store.keep",
+            Error::Remote(error) => error.code(),
+            Error::TooLarge(_) => "file.too_large",
         }
     }
 
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Error::Database(_) => "look at the data directory: its rights, and room on its disk",
-            Error::Field(_) => "records.db was changed by another program: restore it from a copy",
-            Error::Newer { .. } => "use the newer Stasis, or a data directory of its own",
-            Error::NameTaken(_) => "use that one, or another name",
-            Error::NoTemplate(_) => "`stasis template list` shows those there are",
-            Error::Removed(_) => "make another one, or use another name",
-            Error::NotHeld(_) => "please report this: it is a bug of Stasis",
-            Error::Missing(_) => "it was removed meanwhile: list what there is",
+            Error::Io { .. } => "check the permissions and free space of the data directory",
+            Error::Image { .. } | Error::Pack { .. } | Error::Keep { .. } => {
+                "`stasis store check` lists the damage; `--repair` repairs what it can"
+            }
+            Error::Unfit(_) => "use a host like the one that made it, or an earlier checkpoint",
+            Error::Busy(_) => "use the program that has it open, or stop it",
+            Error::Remote(_) => "check that the remote store is reachable and has space",
+            Error::TooLarge(_) => "request a part of it",
         }
+    }
+
+    /// Whether a file of the store was not there.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+impl From<Injected> for Error {
+    fn from(Injected { name, source }: Injected) -> Error {
+        Error::Io { doing: format!("pass {name}"), source }
+    }
+}
+
+/// Adds to an error of the system what was being done.
+pub(crate) trait ErrorContext<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> ErrorContext<T> for io::Result<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|source| Error::Io { doing: what(), source })
     }
 }

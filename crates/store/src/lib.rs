@@ -1,97 +1,409 @@
-//! Records: machines, their instructions, output, checkpoints and templates, in one SQLite file.
+//! Images and packs in a directory.
 //!
-//!   machine ─┬─ instructions ── outputs
-//!            └─ checkpoints ──► images (kept by the engine, by content)
-//!   template ─────────────────► image, root
+//!   DIR/images/<id>.img      one per image, named by its content
+//!   DIR/packs/<root>.pack    page contents, shared between images
+//!   DIR/packs/<root>.zpack   the same, compressed, after nobody used them for long
+//!   DIR/packs/<root>.dpack   the same, as differences to pages of other packs
+//!   DIR/layers/<hash>-<n>/   files of an image laid out for overlayfs; made anew when missing
+//!   DIR/keepers/             inodes whose numbers images need
+//!   DIR/tmp/                 being written, or being removed; emptied at open
+//!   DIR/lock                 held by the one program that has the store open
 //!
-//! One process has a store open at a time. Every change is one transaction. What a client was
-//! told survives the end of this process at once, and the end of the host from the next
-//! checkpoint on, whose transaction is synced with all before it. A store written by a newer
-//! program is refused; one written by an older program is brought up to date when it is opened.
+//! A file gets its name only after it was synced, and an image only after every pack it refers
+//! to: after a crash there are whole files and leftovers in tmp, nothing in between. No file is
+//! changed once it has its name; it is replaced.
 //!
-//! What is refused here, so that no order of calls can bring it about:
-//!   a write for a machine that was removed; its number is never given to another
-//!   a branch of a machine that is not there, or with a smaller number than its parent
-//!   an image that is recorded while nobody holds it
+//!   collect ─► frees what nothing refers to      check ─► reads everything, names damage
+//!   usage   ─► who takes how much space          forms ─► compress, thaw, drop dead pages, mend
+//!   thin    ─► what a state changed, stored as differences to the state before
+//!   remote  ─► images and packs as objects elsewhere, of which this store is then a cache
 
 #![forbid(unsafe_code)]
 
-mod artifacts;
-mod checkpoints;
+mod check;
+mod codec;
+mod cold;
+mod collect;
 mod error;
-mod events;
-mod held;
-mod import;
-mod instructions;
-mod machines;
-mod schema;
-mod templates;
-mod tokens;
+mod forms;
+#[doc(hidden)]
+pub mod fuzzing;
+mod keepers;
+mod known;
+pub mod layers;
+mod marks;
+mod names;
+pub mod origin;
+mod pack_files;
+mod recent;
+pub mod remote;
+mod sink;
+#[cfg(test)]
+mod tests;
+mod thin;
+mod transfer;
+mod usage;
 
-pub use checkpoints::{Checkpoint, NewCheckpoint};
+pub use check::{CheckProgress, CheckReport, Damage, DamageFinding, Repair};
+pub use codec::layer_name;
+pub use collect::{Collected, Collection};
 pub use error::{Error, Result};
-pub use held::HeldImage;
-pub use import::Imported;
-pub use instructions::{Finished, NewInstruction};
-pub use machines::{MachineId, MachineRecord, NewRecord};
-pub use templates::TemplateRecord;
-pub use tokens::TokenRecord;
+pub use forms::RewrittenPack;
+pub use keepers::{Keepers, LiveInode};
+pub use sink::{FinishedPacks, PageCounts, Sink};
+pub use transfer::TempFile;
+pub use usage::{Stats, StoreUsage};
 
-use rusqlite::Connection;
-use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
+use codec::{decode, encode};
+use error::ErrorContext;
+use known::{KnownPacks, PackedPage};
+use pack_files::PackFiles;
+use parking_lot::{Mutex, MutexGuard};
+use recent::Recent;
+use stasis_fault as fault;
+use stasis_image::model::Manifest;
+use stasis_image::{ImageId, PackForm, PackReader, PackRoot, PageHash};
+use stasis_sys::{files as sysfiles, libc, trees};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+pub type Pack = PackReader<File>;
+
+/// Says what is wrong with an image that is whole: a valid checksum means that it was not damaged,
+/// not that its author was honest. The program that restores images knows what they may say.
+pub type ManifestCheck = fn(&Manifest) -> std::result::Result<(), String>;
+
+/// An image as it was read or written: its name and what it says. As long as it or a copy of it
+/// lives, the store keeps the image's files. Only the store makes one, so whoever has one holds it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Image {
+    pub id: ImageId,
+    pub manifest: Arc<Manifest>,
+}
 
 pub struct Store {
-    connection: Mutex<Connection>,
+    dir: PathBuf,
+    next: AtomicU64,
+    packs: Arc<PackFiles>,
+    recent: Recent,
+    keepers: Arc<Keepers>,
+    /// Held by whoever removes or replaces files.
+    turn: Mutex<()>,
+    /// Images whose states are as small as they get.
+    thinned: Mutex<HashSet<ImageId>>,
+    check: ManifestCheck,
+    _lock: File,
 }
 
 impl Store {
-    /// Opens or makes the store in `dir`. The caller holds the directory's lock.
-    pub fn open(dir: &Path) -> Result<Store> {
-        let mut connection = Connection::open(dir.join("records.db"))?;
-        schema::prepare(&mut connection)?;
-        Ok(Store { connection: Mutex::new(connection) })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(|poison| poison.into_inner())
-    }
-
-    /// Runs `change` as one transaction that is on disk when this returns.
-    fn durably<T>(&self, change: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-        let mut connection = self.lock();
-        connection.execute_batch("PRAGMA synchronous = FULL")?;
-        let changed = (|| {
-            let transaction = connection.transaction()?;
-            let value = change(&transaction)?;
-            transaction.commit()?;
-            Ok(value)
-        })();
-        connection.execute_batch("PRAGMA synchronous = NORMAL")?;
-        changed
-    }
-
-    /// Writes the file anew when most of it is empty; how many bytes that freed. Everybody waits
-    /// meanwhile, for no longer than it takes to write what is left.
-    pub fn shrink(&self) -> Result<u64> {
-        const WORTH_IT: u64 = 32 << 20;
-        let connection = self.lock();
-        let number = |what: &str| -> Result<u64> {
-            let ask = format!("PRAGMA {what}");
-            Ok(connection.query_row(&ask, [], |row| row.get::<_, i64>(0))?.unsigned_abs())
-        };
-        let size = |what: &str| Ok::<u64, Error>(number(what)? * number("page_size")?);
-        let (before, empty) = (size("page_count")?, size("freelist_count")?);
-        if empty < WORTH_IT || empty < before / 2 {
-            return Ok(0);
+    /// Opens the store of a directory, of which there is one at a time.
+    pub fn open(dir: &Path, check: ManifestCheck) -> Result<Store> {
+        std::fs::create_dir_all(dir).doing(|| format!("make {}", dir.display()))?;
+        let lock = lock(dir)?;
+        // some of them are in layers
+        let keepers = Arc::new(Keepers::open(&dir.join("keepers"))?);
+        // layers are never synced: after a crash one may have its name and not its contents
+        for name in ["tmp", "layers"] {
+            let _ = trees::remove(&dir.join(name));
         }
-        connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?;
-        Ok(before.saturating_sub(size("page_count")?))
+        for name in ["images", "packs", "layers", "tmp"] {
+            let path = dir.join(name);
+            private_dir(&path).doing(|| format!("make {}", path.display()))?;
+        }
+        Ok(Store {
+            dir: dir.to_owned(),
+            next: AtomicU64::new(0),
+            packs: PackFiles::new(dir.join("packs")),
+            thinned: Mutex::default(),
+            recent: Recent::default(),
+            keepers,
+            turn: Mutex::default(),
+            check,
+            _lock: lock,
+        })
     }
 
-    /// Whether SQLite finds its own file sound; otherwise what it says.
-    pub fn check(&self) -> Result<Option<String>> {
-        let said: String = self.lock().query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
-        Ok((said != "ok").then_some(said))
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
+
+    /// Inodes whose numbers images need.
+    pub fn keepers(&self) -> &Arc<Keepers> {
+        &self.keepers
+    }
+
+    /// Whether a directory is one of the layers, which come and go.
+    pub fn is_layer(&self, dir: &Path) -> bool {
+        dir.parent() == Some(&self.dir.join("layers"))
+    }
+
+    /// A path below tmp that nobody else uses.
+    pub fn temp_path(&self, what: &str) -> PathBuf {
+        self.dir.join("tmp").join(format!("{what}-{}-{}", std::process::id(), self.number()))
+    }
+
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn known(&self) -> MutexGuard<'_, KnownPacks> {
+        self.packs.known()
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
+    }
+
+    pub fn pack(&self, root: PackRoot) -> Result<Arc<Pack>> {
+        self.packs.pack(root)
+    }
+
+    /// A reader of its own, of the file that has the name now.
+    fn open_pack(&self, root: PackRoot) -> Result<Pack> {
+        self.packs.open(root)
+    }
+
+    /// Fills `buf` with pages of a pack, verified; `again` says whether they may be wanted soon.
+    pub fn read_pages(&self, root: PackRoot, slot: u64, buf: &mut [u8], again: bool) -> Result<()> {
+        let key = (root, slot, buf.len());
+        if let Some(pages) = self.recent.get(&key).filter(|_| again) {
+            buf.copy_from_slice(&pages);
+            return Ok(());
+        }
+        let read = self.pack(root)?.read(slot, buf);
+        read.map_err(|source| Error::Pack { root: root.to_string(), source })?;
+        if again {
+            self.recent.add(key, buf);
+        }
+        Ok(())
+    }
+
+    /// Lets go of pages in memory.
+    pub fn forget_pages(&self) {
+        self.recent.clear();
+    }
+
+    /// Where a page with this content is already kept. The pack stays while its reader lives.
+    pub fn find_page(&self, hash: &PageHash) -> Option<(Arc<Pack>, u64)> {
+        let (root, slot) = match self.known().find_page(hash)? {
+            PackedPage::Open(pack, slot) => return Some((pack, slot)),
+            PackedPage::Closed(root, slot) => (root, slot),
+        };
+        let pack = self.pack(root).ok()?;
+        // a page that leans on another is shared by images that know both, and by no others
+        let whole = pack.form() != PackForm::Delta;
+        let holds = whole && pack.hash(slot) == Some(*hash) && !pack.dead().contains(slot);
+        holds.then_some((pack, slot))
+    }
+
+    /// Sees that a pack is here, by opening it if nobody did so before.
+    pub fn require_pack(&self, root: PackRoot) -> Result<()> {
+        if self.known().has_pack(root) {
+            return Ok(());
+        }
+        self.pack(root).map(drop)
+    }
+
+    fn pack_path(&self, root: PackRoot, form: PackForm) -> PathBuf {
+        self.packs.path(root, form)
+    }
+
+    /// Takes in a finished pack file from tmp. It stays while its reader lives, and when an image
+    /// that refers to it was written by then, as long as that is kept.
+    pub fn adopt_pack(&self, temp: &Path, file: File, root: PackRoot) -> Result<Arc<Pack>> {
+        let path = self.pack_path(root, PackForm::Plain);
+        fault::point("pack.written")?;
+        file.sync_data().doing(|| format!("sync {}", temp.display()))?;
+        let file = File::open(temp).doing(|| format!("open {}", temp.display()))?;
+        let pack = Arc::new(self.packs.read(file, root, temp)?);
+        let mut known = self.known();
+        std::fs::rename(temp, &path).doing(|| format!("name {}", path.display()))?;
+        known.supersede(pack.clone());
+        drop(known);
+        self.sync_dir("packs")?;
+        fault::point("pack.synced")?;
+        Ok(pack)
+    }
+
+    /// Writes an image and makes it durable.
+    pub fn write_image(&self, manifest: Manifest) -> Result<Image> {
+        let sealed =
+            encode(&manifest).map_err(|source| Error::Image { id: "(new)".into(), source })?;
+        let image = Image { id: sealed.id, manifest: Arc::new(manifest) };
+        let temp = self.temp_path("image");
+        let path = self.image_path(image.id);
+        let write = || -> io::Result<()> {
+            let mut file = fault::Writer::new("image.write", File::create(&temp)?);
+            file.write_all(&sealed.bytes)?;
+            file.inner.sync_data()
+        };
+        let written = write().doing(|| format!("write {}", path.display()));
+        let passed = written.and_then(|()| Ok(fault::point("image.written")?));
+        let name = || {
+            let mut known = self.known();
+            known.hold(image.id, &image.manifest);
+            std::fs::rename(&temp, &path).doing(|| format!("name {}", path.display()))
+        };
+        passed.and_then(|()| name()).inspect_err(|_| {
+            let _ = std::fs::remove_file(&temp);
+        })?;
+        self.sync_dir("images")?;
+        fault::point("image.synced")?;
+        Ok(image)
+    }
+
+    /// An image without a file, some of whose pages are in no pack yet, checked as one that is
+    /// read. The packs that it does refer to are kept while it lives.
+    pub fn unwritten_image(&self, manifest: Manifest) -> Result<Image> {
+        self.check_manifest(&manifest)?;
+        let sealed =
+            encode(&manifest).map_err(|source| Error::Image { id: "(new)".into(), source })?;
+        let image = Image { id: sealed.id, manifest: Arc::new(manifest) };
+        self.known().hold(image.id, &image.manifest);
+        Ok(image)
+    }
+
+    fn image_path(&self, id: ImageId) -> PathBuf {
+        self.dir.join("images").join(names::of_image(id))
+    }
+
+    fn sync_dir(&self, name: &str) -> Result<()> {
+        let path = self.dir.join(name);
+        File::open(&path)
+            .and_then(|dir| dir.sync_all())
+            .doing(|| format!("sync {}", path.display()))
+    }
+
+    /// An image, from memory if somebody has it, and checked as one that is read: what was captured
+    /// is no more to be trusted for that.
+    pub fn image(&self, id: ImageId) -> Result<Image> {
+        let living = self.living(id);
+        let Some(image) = living else { return self.read_image(id) };
+        self.check_manifest(&image.manifest)?;
+        Ok(image)
+    }
+
+    /// An image to be held, not read: from memory if somebody has it.
+    pub fn hold(&self, id: ImageId) -> Result<Image> {
+        self.living(id).map_or_else(|| self.read_image(id), Ok)
+    }
+
+    fn living(&self, id: ImageId) -> Option<Image> {
+        let mut known = self.known();
+        let manifest = known.living(id).filter(|_| self.image_path(id).exists())?;
+        known.hold(id, &manifest);
+        Some(Image { id, manifest })
+    }
+
+    /// An image as its file has it.
+    pub fn read_image(&self, id: ImageId) -> Result<Image> {
+        let manifest = Arc::new(self.read_manifest(id)?);
+        let path = self.image_path(id);
+        let mut known = self.known();
+        // it may have been collected while it was being read
+        if !path.exists() {
+            return Err(missing()).doing(|| format!("read {}", path.display()));
+        }
+        known.hold(id, &manifest);
+        Ok(Image { id, manifest })
+    }
+
+    /// What an image says, from memory if somebody has it.
+    fn manifest(&self, id: ImageId) -> Result<Arc<Manifest>> {
+        let living = self.known().living(id);
+        living.map_or_else(|| self.read_manifest(id).map(Arc::new), Ok)
+    }
+
+    /// What an image's file says, verified and checked.
+    fn read_manifest(&self, id: ImageId) -> Result<Manifest> {
+        let path = self.image_path(id);
+        let bytes = std::fs::read(&path).doing(|| format!("read {}", path.display()))?;
+        let manifest =
+            decode(&bytes, id).map_err(|source| Error::Image { id: id.to_string(), source })?;
+        self.check_manifest(&manifest)?;
+        Ok(manifest)
+    }
+
+    fn check_manifest(&self, manifest: &Manifest) -> Result<()> {
+        (self.check)(manifest).map_err(Error::Unfit)
+    }
+
+    /// The image another was captured on top of, if this program has met it.
+    pub fn parent_if_known(&self, id: ImageId) -> Option<ImageId> {
+        self.known().parent(id)
+    }
+
+    /// The directory that holds these files, if it was made.
+    pub fn layer(&self, name: &str) -> Option<PathBuf> {
+        self.known().layers.get(name).cloned()
+    }
+
+    /// Takes in a layer from tmp, or removes it when somebody else was faster. One that is made
+    /// again gets another name, so that nobody takes it for the one they knew.
+    pub fn adopt_layer(&self, name: String, temp: &Path) -> Result<PathBuf> {
+        let path = self.dir.join("layers").join(format!("{name}-{}", self.number()));
+        let mut known = self.known();
+        if let Some(already) = known.layers.get(&name).cloned() {
+            drop(known);
+            let _ = trees::remove(temp);
+            return Ok(already);
+        }
+        std::fs::rename(temp, &path).doing(|| format!("name {}", path.display()))?;
+        known.layers.insert(name, path.clone());
+        Ok(path)
+    }
+
+    /// Forgets opened packs, so that the next use reads the files again.
+    pub fn forget(&self) {
+        self.known().forget_packs();
+    }
+}
+
+/// Whether a path leads to this very file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(own), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(path)) else {
+        return false;
+    };
+    (own.dev(), own.ino()) == (there.dev(), there.ino())
+}
+
+fn missing() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOENT)
+}
+
+/// A lock that was let go of can be held a moment longer by a child that is just being started
+/// and has not come to close what it inherited.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A second program would empty tmp and remove layers under the first.
+fn lock(dir: &Path) -> Result<File> {
+    let path = dir.join("lock");
+    let file = File::create(&path).doing(|| format!("make {}", path.display()))?;
+    let end = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match sysfiles::flock(file.as_fd(), libc::LOCK_EX | libc::LOCK_NB) {
+            Ok(()) => return Ok(file),
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                return Err(error).doing(|| format!("lock {}", path.display()));
+            }
+            Err(_) if Instant::now() > end => return Err(Error::Busy(dir.to_owned())),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// A directory nobody else may enter: what machines leave in it may be setuid, and would be so on
+/// the host, too.
+pub fn private_dir(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir_all(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }

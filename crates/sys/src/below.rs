@@ -1,4 +1,4 @@
-//! Files below a directory that somebody hostile can change at any time.
+//! Files below a directory that a hostile program can change at any time.
 //!
 //! Every name is resolved as if the directory were `/`, and resolution never follows the links
 //! of /proc nor enters another mount: whatever the other side makes of its files, a path ends
@@ -101,6 +101,15 @@ pub fn rename(dir: BorrowedFd, old: &str, new: &str) -> io::Result<()> {
     check(unsafe { libc::renameat(fd, old.as_ptr(), fd, new.as_ptr()) }.into()).map(drop)
 }
 
+/// Makes a symbolic link, whose target is a text and nothing else to the kernel.
+pub fn link_to(target: &str, dir: BorrowedFd, name: &str) -> io::Result<()> {
+    let (target, name) = (c_string(target)?, c_string(name)?);
+    let fd = dir.as_raw_fd();
+    // SAFETY: both names outlive the call, which writes to no memory of ours.
+    check(unsafe { libc::symlinkat(target.as_ptr(), fd, name.as_ptr()) }.into()).map(drop)
+}
+
+/// Makes a directory.
 pub fn make_dir(dir: BorrowedFd, name: &str, mode: u32) -> io::Result<()> {
     let name = c_string(name)?;
     // SAFETY: the name outlives the call.
@@ -125,7 +134,7 @@ pub fn read_link(fd: BorrowedFd) -> io::Result<OsString> {
     Ok(OsString::from_vec(buffer[..len as usize].to_vec()))
 }
 
-/// This thread touches files as somebody else until this is dropped: without the rights of root,
+/// This thread accesses files as another user until this is dropped: without the rights of root,
 /// and what it makes is that user's.
 pub struct ActingAs(());
 

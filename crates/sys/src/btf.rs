@@ -1,7 +1,7 @@
 //! The kernel's description of its own types (BTF): where fields of its structures lie.
 //!
 //! Pure: reads bytes, touches nothing. The bytes are the kernel's, but every offset in them is
-//! checked; what does not fit is `None`, and whoever asked does without.
+//! checked; what does not fit is `None`, and the caller does without.
 
 /// The kinds of types that are asked for.
 const STRUCT: u32 = 4;

@@ -27,7 +27,8 @@ pub fn pipe(flags: i32) -> io::Result<(OwnedFd, OwnedFd)> {
 /// Copies what is in `from` (a pipe) to `to` (a pipe) without taking it. Bytes copied.
 pub fn tee(from: BorrowedFd, to: BorrowedFd, len: usize) -> io::Result<usize> {
     const FLAGS: u32 = libc::SPLICE_F_NONBLOCK;
-    // SAFETY: descriptors and numbers only.
+    // SAFETY: both borrows keep their pipe open, and `len` counts bytes that the kernel shares
+    // between the pipes: no memory of this process is read or written.
     let copied = check(unsafe { libc::tee(from.as_raw_fd(), to.as_raw_fd(), len, FLAGS) } as i64)?;
     Ok(copied as usize)
 }
@@ -106,7 +107,8 @@ pub fn place(fd: BorrowedFd, number: RawFd) -> io::Result<()> {
     if fd.as_raw_fd() == number {
         return fcntl(fd, libc::F_SETFD, 0).map(drop);
     }
-    // SAFETY: numbers only. The caller owns its descriptor table (it is about to exec).
+    // SAFETY: dup2 closes whatever `number` was, so an owner of it in this process would be left
+    // with another file. The callers are about to exec and hold no owner of that number.
     check(unsafe { libc::dup2(fd.as_raw_fd(), number) }.into()).map(drop)
 }
 
@@ -133,7 +135,7 @@ pub fn inherited(number: RawFd) -> OwnedFd {
 
 /// Device and inode behind a descriptor, and its stat otherwise.
 pub fn set_mode(fd: BorrowedFd, mode: u32) -> io::Result<()> {
-    // SAFETY: numbers only.
+    // SAFETY: the borrow keeps the file open; the call changes its mode and no memory of ours.
     check(unsafe { libc::fchmod(fd.as_raw_fd(), mode) }.into()).map(drop)
 }
 
@@ -170,7 +172,8 @@ pub fn stat(fd: BorrowedFd) -> io::Result<libc::stat64> {
 }
 
 pub fn eventfd(initial: u32, flags: i32) -> io::Result<OwnedFd> {
-    // SAFETY: numbers only; the descriptor is new and ours.
+    // SAFETY: the kernel reads no memory of ours. `check` lets only a descriptor through, which is
+    // new, so nothing else in this process owns it.
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::eventfd(initial, flags).into())? as i32)) }
 }
 
@@ -255,12 +258,13 @@ pub fn inotify_watch(fd: BorrowedFd, path: &str, mask: u32) -> io::Result<i32> {
 }
 
 pub fn inotify_unwatch(fd: BorrowedFd, wd: i32) -> io::Result<()> {
-    // SAFETY: numbers only.
+    // SAFETY: the borrow keeps the inotify instance open; an unknown `wd` is an error, not memory.
     check(unsafe { libc::inotify_rm_watch(fd.as_raw_fd(), wd) }.into()).map(drop)
 }
 
 pub fn seek(fd: impl AsFd, offset: i64, whence: i32) -> io::Result<u64> {
-    // SAFETY: numbers only.
+    // SAFETY: the borrow keeps the file open; the call moves the file's offset, which no reference
+    // of ours depends on, and the kernel refuses an offset or `whence` that makes no sense.
     check(unsafe { libc::lseek64(fd.as_fd().as_raw_fd(), offset, whence) }).map(|v| v as u64)
 }
 

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 /// Never leave the root, whatever links say.
 const RESOLVE_IN_ROOT: u64 = 0x10;
@@ -62,6 +63,18 @@ pub fn make_node(path: impl AsRef<OsStr>, mode: u32, major: u32, minor: u32) -> 
     let path = c_string(path)?;
     // SAFETY: the path outlives the call.
     check(unsafe { libc::mknod(path.as_ptr(), mode, libc::makedev(major, minor)) }.into()).map(drop)
+}
+
+/// What is taken of the file system that a path lies on, in bytes.
+pub fn bytes_taken(path: &Path) -> io::Result<u64> {
+    let path = c_string(path)?;
+    // SAFETY: the path outlives the call; the struct is plain integers, which statvfs fills.
+    let stat = unsafe {
+        let mut stat: libc::statvfs64 = std::mem::zeroed();
+        check(libc::statvfs64(path.as_ptr(), &raw mut stat).into())?;
+        stat
+    };
+    Ok(stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize))
 }
 
 /// Names of the attributes of an open file.
@@ -136,19 +149,20 @@ pub fn set_mtime(path: impl AsRef<OsStr>, seconds: i64, nanoseconds: i64) -> io:
 }
 
 pub fn flock(fd: BorrowedFd, operation: i32) -> io::Result<()> {
-    // SAFETY: numbers only.
+    // SAFETY: the borrow keeps the file open; the lock is advisory and guards no memory.
     check(unsafe { libc::flock(fd.as_raw_fd(), operation) }.into()).map(drop)
 }
 
 /// Waits until everything written to the file system that `fd` is on is on disk.
 pub fn sync_file_system(fd: BorrowedFd) -> io::Result<()> {
-    // SAFETY: numbers only.
+    // SAFETY: the borrow keeps the file open; the kernel writes its own cache out, not our memory.
     check(unsafe { libc::syncfs(fd.as_raw_fd()) }.into()).map(drop)
 }
 
 /// Sets this process's file mode mask; the old one.
 pub fn umask(mask: u32) -> u32 {
-    // SAFETY: numbers only.
+    // SAFETY: swaps one integer in the kernel, atomically, and cannot fail. Other threads see the
+    // new mask in the modes of files they make, never in memory.
     unsafe { libc::umask(mask) }
 }
 

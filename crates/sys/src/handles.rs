@@ -17,7 +17,7 @@ const GET_UUID: libc::c_ulong = 0x8011_1500;
 
 /// What a file system calls an inode.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Handle {
+pub struct FileHandle {
     pub kind: u8,
     pub bytes: Vec<u8>,
 }
@@ -30,7 +30,7 @@ struct RawHandle {
 }
 
 /// The handle of `name` in `dir`, or of `dir` itself for an empty name. A link is not followed.
-pub fn handle_at(dir: BorrowedFd, name: impl AsRef<OsStr>) -> io::Result<Handle> {
+pub fn handle_at(dir: BorrowedFd, name: impl AsRef<OsStr>) -> io::Result<FileHandle> {
     let name = c_string(name)?;
     let mut raw = RawHandle { len: MAX_HANDLE as u32, kind: 0, bytes: [0; MAX_HANDLE] };
     let mut mount = 0;
@@ -48,7 +48,7 @@ pub fn handle_at(dir: BorrowedFd, name: impl AsRef<OsStr>) -> io::Result<Handle>
     })?;
     let kind = u8::try_from(raw.kind).map_err(|_| io::Error::from(io::ErrorKind::Unsupported))?;
     let bytes = raw.bytes.get(..raw.len as usize).unwrap_or_default().to_vec();
-    Ok(Handle { kind, bytes })
+    Ok(FileHandle { kind, bytes })
 }
 
 /// Which file system `fd` is on, as it names itself.

@@ -21,7 +21,7 @@ fn number(result: i32) -> io::Result<i32> {
 }
 
 pub fn make_memory(key: i32, size: usize, mode: u32) -> io::Result<i32> {
-    // SAFETY: numbers only.
+    // SAFETY: makes a segment in the kernel and attaches it nowhere: no address of ours changes.
     number(unsafe { libc::shmget(key, size, CREATE | mode as i32) })
 }
 
@@ -61,7 +61,7 @@ pub fn set_memory(id: i32, permissions: Permissions) -> io::Result<()> {
 }
 
 pub fn make_semaphores(key: i32, count: usize, mode: u32) -> io::Result<i32> {
-    // SAFETY: numbers only.
+    // SAFETY: makes semaphores in the kernel, which checks the count; no pointer is passed.
     number(unsafe { libc::semget(key, count as i32, CREATE | mode as i32) })
 }
 
@@ -90,7 +90,7 @@ pub fn set_semaphores(id: i32, permissions: Permissions) -> io::Result<()> {
 }
 
 pub fn make_queue(key: i32, mode: u32) -> io::Result<i32> {
-    // SAFETY: numbers only.
+    // SAFETY: makes a queue in the kernel, empty; no pointer is passed until a message is sent.
     number(unsafe { libc::msgget(key, CREATE | mode as i32) })
 }
 

@@ -145,7 +145,8 @@ fn stand_outside(namespaces: u64) -> io::Result<()> {
         return die_with_parent();
     };
     // `spawn` returns when nobody holds its pipe any more; the child's copy closes at exec
-    // SAFETY: numbers only; nothing of this copy of the process is used from here on.
+    // SAFETY: closes descriptors that values in this copy of the process still own. None of those
+    // values is used or dropped again: the copy waits for its child and ends by `exit_now`.
     unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
     let status = wait(pid, 0).ok().flatten().map_or(1, |waited| waited.status);
     exit_now(if libc::WIFEXITED(status) {
@@ -185,8 +186,9 @@ fn enter_root(root: &CStr) -> io::Result<()> {
 }
 
 fn become_user(uid: u32) -> io::Result<()> {
-    // SAFETY: numbers only. Raw calls, since glibc's wrappers would talk to other threads, which a
-    // forked child has not got. The death signal comes last: changing the user clears it.
+    // SAFETY: the only pointer is the list of no groups, which the kernel does not read. glibc's
+    // wrappers would wait for other threads, which a forked child has not got; the raw calls change
+    // this thread, the only one. The death signal comes last: changing the user clears it.
     unsafe {
         check(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()))?;
         check(libc::syscall(libc::SYS_setresgid, uid, uid, uid))?;

@@ -4,12 +4,14 @@ use crate::{c_string, check};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+pub const ACCESS_EXECUTE: u64 = 1 << 0;
 pub const ACCESS_READ_FILE: u64 = 1 << 2;
 pub const ACCESS_READ_DIR: u64 = 1 << 3;
 pub const ACCESS_MAKE_CHAR: u64 = 1 << 6;
 pub const ACCESS_MAKE_BLOCK: u64 = 1 << 11;
 pub const ACCESS_REFER: u64 = 1 << 13;
 pub const ACCESS_IOCTL_DEV: u64 = 1 << 15;
+pub const SCOPE_ABSTRACT_SOCKET: u64 = 1 << 0;
 pub const SCOPE_SIGNAL: u64 = 1 << 1;
 
 pub const RULE_PATH_BENEATH: u64 = 1;
@@ -51,7 +53,7 @@ pub fn version() -> u32 {
 }
 
 /// Every access to files that a version of Landlock can take away.
-fn all_files(version: u32) -> u64 {
+pub fn all_files(version: u32) -> u64 {
     let since = [(1, (1 << 13) - 1), (2, 1 << 13), (3, 1 << 14), (5, 1 << 15)];
     since.into_iter().filter(|(first, _)| version >= *first).fold(0, |all, (_, bits)| all | bits)
 }
@@ -70,7 +72,7 @@ pub fn only_read_below(dir: BorrowedFd) -> io::Result<()> {
     restrict_self(&ruleset)
 }
 
-/// Puts this process under the rules. It must have given up new privileges.
+/// Puts this thread under the rules. It must have given up new privileges.
 pub fn restrict(rules: &Ruleset) -> io::Result<()> {
     let ruleset = make_ruleset(rules)?;
     for (path, access) in &rules.below {
@@ -94,7 +96,8 @@ fn make_ruleset(rules: &Ruleset) -> io::Result<OwnedFd> {
 }
 
 fn restrict_self(ruleset: &OwnedFd) -> io::Result<()> {
-    // SAFETY: numbers only.
+    // SAFETY: the borrow keeps the ruleset open; the kernel takes rights from this thread, which
+    // can make later calls fail but touches no memory.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
         .map(drop)
 }

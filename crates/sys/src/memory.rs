@@ -75,6 +75,10 @@ impl ProcessMemory {
         Ok(ProcessMemory { file })
     }
 
+    pub fn try_clone(&self) -> io::Result<ProcessMemory> {
+        Ok(ProcessMemory { file: self.file.try_clone()? })
+    }
+
     pub fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, address)
     }
@@ -121,7 +125,7 @@ pub struct Vmas {
 
 /// What one may do in a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Access {
+pub struct MappingAccess {
     pub writable: bool,
     pub executable: bool,
     pub shared: bool,
@@ -129,7 +133,7 @@ pub struct Access {
 
 /// What backs a mapping.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Described {
+pub struct MappingInfo {
     pub start: u64,
     pub end: u64,
     pub inode: u64,
@@ -163,7 +167,7 @@ impl Vmas {
     }
 
     /// What backs the mapping that holds an address, as maps prints it (but for escapes).
-    pub fn describe(&self, address: u64) -> io::Result<Described> {
+    pub fn describe(&self, address: u64) -> io::Result<MappingInfo> {
         const LONGEST: usize = 4097;
         let mut name = [0u8; LONGEST];
         let mut query = ProcmapQuery {
@@ -174,7 +178,7 @@ impl Vmas {
         };
         self.ask(&mut query)?;
         let length = (query.vma_name_size as usize).saturating_sub(1).min(LONGEST);
-        Ok(Described {
+        Ok(MappingInfo {
             start: query.vma_start,
             end: query.vma_end,
             inode: query.inode,
@@ -195,19 +199,19 @@ impl Vmas {
     }
 
     /// The mapping that holds an address.
-    pub fn at(&self, address: u64) -> Option<Access> {
+    pub fn at(&self, address: u64) -> Option<MappingAccess> {
         let mut query = ProcmapQuery { query_addr: address, ..ProcmapQuery::default() };
         match self.ask(&mut query) {
             Ok(()) => {
                 let has = |bit: u64| query.vma_flags & bit != 0;
-                Some(Access { writable: has(2), executable: has(4), shared: has(8) })
+                Some(MappingAccess { writable: has(2), executable: has(4), shared: has(8) })
             }
             Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => self.search(address),
             Err(_) => None,
         }
     }
 
-    fn search(&self, address: u64) -> Option<Access> {
+    fn search(&self, address: u64) -> Option<MappingAccess> {
         let mut text = String::new();
         (&self.maps).seek(SeekFrom::Start(0)).ok()?;
         (&self.maps).read_to_string(&mut text).ok()?;
@@ -216,7 +220,7 @@ impl Vmas {
             let (start, end) = range.split_once('-')?;
             let bounds = u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?;
             let flag = |index: usize, letter: u8| rest.as_bytes().get(index) == Some(&letter);
-            bounds.contains(&address).then(|| Access {
+            bounds.contains(&address).then(|| MappingAccess {
                 writable: flag(1, b'w'),
                 executable: flag(2, b'x'),
                 shared: flag(3, b's'),
@@ -225,9 +229,10 @@ impl Vmas {
     }
 }
 
-/// Whether madvise hints are worth giving: asks the kernel to drop a file's cached pages.
+/// Asks the kernel to drop a file's pages from its cache. Pages that are dirty or mapped stay.
 pub fn drop_cache(file: BorrowedFd) -> io::Result<()> {
-    // SAFETY: numbers only.
+    // SAFETY: the borrow keeps the file open. The kernel drops only clean pages that nobody maps,
+    // so no memory that a reference leads to changes.
     let result = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
 }
@@ -253,7 +258,7 @@ pub fn collapse(process: BorrowedFd, start: u64, len: usize) -> io::Result<()> {
 /// Places bytes at a fixed, so far unmapped address of this process.
 ///
 /// # Safety
-/// The range must be unused, and whoever runs code from it must know what it is.
+/// The range must be unused, and the caller must know the code in it.
 pub unsafe fn map_fixed(address: u64, bytes: &[u8], executable: bool) -> io::Result<()> {
     let len = bytes.len().next_multiple_of(crate::PAGE as usize);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;

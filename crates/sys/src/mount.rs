@@ -22,7 +22,7 @@ pub const ATTR_NOEXEC: u32 = 0x8;
 
 /// An option's value: text, or a directory by descriptor (overlay takes those from 6.13 on).
 #[derive(Debug, Clone, Copy)]
-pub enum Value<'a> {
+pub enum MountValue<'a> {
     Text(&'a str),
     Dir(BorrowedFd<'a>),
 }
@@ -36,11 +36,11 @@ fn open_kind(kind: &str) -> io::Result<OwnedFd> {
     }
 }
 
-fn set(fs: &OwnedFd, key: &str, value: Value) -> io::Result<()> {
+fn set(fs: &OwnedFd, key: &str, value: MountValue) -> io::Result<()> {
     let key = c_string(key)?;
     let (how, text, dir) = match value {
-        Value::Text(value) => (FSCONFIG_SET_STRING, Some(c_string(value)?), 0),
-        Value::Dir(fd) => (FSCONFIG_SET_FD, None, fd.as_raw_fd()),
+        MountValue::Text(value) => (FSCONFIG_SET_STRING, Some(c_string(value)?), 0),
+        MountValue::Dir(fd) => (FSCONFIG_SET_FD, None, fd.as_raw_fd()),
     };
     let text = text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
     let fs = fs.as_raw_fd();
@@ -50,15 +50,15 @@ fn set(fs: &OwnedFd, key: &str, value: Value) -> io::Result<()> {
 
 /// Makes a detached mount of a new file system instance.
 pub fn detached(kind: &str, options: &[(&str, &str)], attributes: u32) -> io::Result<OwnedFd> {
-    let options: Vec<(&str, Value)> =
-        options.iter().map(|(key, value)| (*key, Value::Text(value))).collect();
+    let options: Vec<(&str, MountValue)> =
+        options.iter().map(|(key, value)| (*key, MountValue::Text(value))).collect();
     detached_with(kind, &options, attributes)
 }
 
 /// The same, with options that may be descriptors.
 pub fn detached_with(
     kind: &str,
-    options: &[(&str, Value)],
+    options: &[(&str, MountValue)],
     attributes: u32,
 ) -> io::Result<OwnedFd> {
     let fs = open_kind(kind)?;
@@ -82,7 +82,7 @@ pub(crate) fn knows(kind: &str) -> bool {
 }
 
 /// Whether a kind of file system takes an option.
-pub(crate) fn takes(kind: &str, key: &str, value: Value) -> bool {
+pub(crate) fn takes(kind: &str, key: &str, value: MountValue) -> bool {
     open_kind(kind).and_then(|fs| set(&fs, key, value)).is_ok()
 }
 

@@ -5,13 +5,15 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 pub fn unshare(flags: i32) -> io::Result<()> {
-    // SAFETY: numbers only; the callers are single-threaded.
+    // SAFETY: leaves a namespace or a table shared with other threads, which would then disagree on
+    // what a descriptor or path is. The callers are single-threaded.
     check(unsafe { libc::unshare(flags) }.into()).map(drop)
 }
 
 /// Joins the namespaces named by `flags` of what `fd` refers to (a pidfd or a namespace file).
 pub fn setns(fd: BorrowedFd, flags: i32) -> io::Result<()> {
-    // SAFETY: numbers only.
+    // SAFETY: the borrow keeps the namespace open. Only the calling thread moves, and namespaces
+    // decide what later calls find, never what its memory holds.
     check(unsafe { libc::setns(fd.as_raw_fd(), flags) }.into()).map(drop)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! One call tells it of a whole address space (Linux 6.7 and newer). Before that, the entries of
 //! `/proc/PID/pagemap` are read mapping by mapping, which takes longer and does not tell what was
-//! written; whoever asks for that gets an error.
+//! written; asking for that is an error.
 
 mod entries;
 

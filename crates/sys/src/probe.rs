@@ -120,7 +120,7 @@ const PROBES: &[Probe] = &[
         since: "6.8",
         lack: "layers are named in one option, at most a dozen of them",
         fix: NEWER,
-        ask: || plain(mount::takes("overlay", "lowerdir+", mount::Value::Text("/"))),
+        ask: || plain(mount::takes("overlay", "lowerdir+", mount::MountValue::Text("/"))),
     },
     Probe {
         name: "overlay_by_descriptor",
@@ -225,7 +225,9 @@ const PROBES: &[Probe] = &[
 
 fn takes_descriptor() -> bool {
     let root = fs::File::open("/");
-    root.is_ok_and(|root| mount::takes("overlay", "lowerdir+", mount::Value::Dir(root.as_fd())))
+    root.is_ok_and(|root| {
+        mount::takes("overlay", "lowerdir+", mount::MountValue::Dir(root.as_fd()))
+    })
 }
 
 /// Everything Stasis asks of a kernel, in a fixed order.
@@ -248,7 +250,7 @@ pub fn has_pagemap_scan() -> bool {
 /// Whether overlayfs takes its layers one by one.
 pub fn has_lowerdir_append() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    let takes = || mount::takes("overlay", "lowerdir+", mount::Value::Text("/"));
+    let takes = || mount::takes("overlay", "lowerdir+", mount::MountValue::Text("/"));
     *FOUND.get_or_init(|| takes() && !is_taken_away("lowerdir_append"))
 }
 

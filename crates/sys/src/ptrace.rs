@@ -60,7 +60,7 @@ pub fn set_options(tid: i32, options: u64) -> io::Result<()> {
 
 /// Why a traced thread stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     /// Stopped because we asked.
     Interrupted,
     /// Stopped by job control (SIGSTOP and friends), as the program had been.
@@ -75,21 +75,21 @@ pub enum Stop {
 
 /// Waits for the next stop of one traced thread, until the alarm: a thread in a call that nothing
 /// interrupts (the parent of a vfork) does not stop before that call is over, which may be never.
-pub fn wait_stop(tid: i32, alarm: &Alarm) -> io::Result<Stop> {
-    wait_until(tid, libc::__WALL, alarm).map(|waited| Stop::of(waited.status))
+pub fn wait_stop(tid: i32, alarm: &Alarm) -> io::Result<StopReason> {
+    wait_until(tid, libc::__WALL, alarm).map(|waited| StopReason::of(waited.status))
 }
 
-impl Stop {
-    fn of(status: i32) -> Stop {
+impl StopReason {
+    fn of(status: i32) -> StopReason {
         if !libc::WIFSTOPPED(status) {
-            return Stop::Gone(status);
+            return StopReason::Gone(status);
         }
         let signal = libc::WSTOPSIG(status);
         match status >> 16 {
-            0 => Stop::Signal(signal),
-            PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Stop::Interrupted,
-            PTRACE_EVENT_STOP => Stop::Group(signal),
-            event => Stop::Event(event),
+            0 => StopReason::Signal(signal),
+            PTRACE_EVENT_STOP if signal == libc::SIGTRAP => StopReason::Interrupted,
+            PTRACE_EVENT_STOP => StopReason::Group(signal),
+            event => StopReason::Event(event),
         }
     }
 }
@@ -194,7 +194,7 @@ pub fn pending(tid: i32, shared: bool) -> io::Result<Vec<Vec<u8>>> {
 }
 
 /// One of a stopped thread's seccomp filters, newest first, as instructions; `None` past the last.
-/// The asker itself must be under no filter and have the host's privileges.
+/// The caller must be under no filter and have the host's privileges.
 pub fn seccomp_filter(tid: i32, index: usize) -> io::Result<Option<Vec<u64>>> {
     let mut program = vec![0u64; crate::seccomp::MAX_INSTRUCTIONS];
     match request(PTRACE_SECCOMP_GET_FILTER, tid, index, program.as_mut_ptr() as usize) {

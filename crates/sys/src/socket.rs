@@ -215,7 +215,8 @@ pub fn option_int(socket: BorrowedFd, level: i32, name: i32) -> io::Result<i32> 
 }
 
 pub fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
-    // SAFETY: numbers only; the descriptor is new and ours.
+    // SAFETY: the kernel reads no memory of ours, and `check` lets only a descriptor through, which
+    // is new, so nothing else in this process owns it.
     unsafe {
         let fd = check(libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol).into())?;
         Ok(OwnedFd::from_raw_fd(fd as i32))
@@ -241,7 +242,7 @@ pub fn connect(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
 }
 
 pub fn listen(socket: BorrowedFd, backlog: i32) -> io::Result<()> {
-    // SAFETY: numbers only.
+    // SAFETY: the borrow keeps the socket open; the kernel clamps the backlog and reads no memory.
     check(unsafe { libc::listen(socket.as_raw_fd(), backlog) }.into()).map(drop)
 }
 
@@ -262,7 +263,8 @@ pub fn accept(socket: BorrowedFd, flags: i32) -> io::Result<OwnedFd> {
 }
 
 pub fn shutdown(socket: BorrowedFd, how: i32) -> io::Result<()> {
-    // SAFETY: numbers only.
+    // SAFETY: the borrow keeps the socket open; shutting down closes no descriptor, so owners of it
+    // stay valid.
     check(unsafe { libc::shutdown(socket.as_raw_fd(), how) }.into()).map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! Directory trees of any depth, which somebody hostile made and may be changing: walked, reached
+//! Directory trees of any depth, which a hostile program made and may be changing: walked, reached
 //! and removed by descriptor.
 //!
 //!   walk    parents first, names in order; the visitor opens what it wants to enter
@@ -23,11 +23,11 @@ const BUFFER: usize = 32 << 10;
 /// Bytes of a path handed to the kernel at once; with `PATH_MAX` there is room for what is in
 /// front of it.
 const PIECE: usize = 2048;
-/// How often a directory is emptied into which somebody puts something meanwhile.
+/// How often a directory is emptied that is being filled meanwhile.
 const TRIES: usize = 8;
 
 /// One name that a walk has come to.
-pub struct At<'a> {
+pub struct WalkEntry<'a> {
     pub dir: BorrowedFd<'a>,
     pub name: &'a OsStr,
     /// `DT_REG` and the like, `DT_UNKNOWN` where the file system does not tell.
@@ -91,7 +91,7 @@ pub fn enter(dir: BorrowedFd, name: &OsStr) -> io::Result<OwnedFd> {
 pub fn walk<E: From<io::Error>>(
     top: OwnedFd,
     most: u64,
-    mut visit: impl FnMut(At) -> Result<Option<OwnedFd>, E>,
+    mut visit: impl FnMut(WalkEntry) -> Result<Option<OwnedFd>, E>,
 ) -> Result<(), E> {
     let mut room = most;
     let mut path = Vec::new();
@@ -111,7 +111,7 @@ pub fn walk<E: From<io::Error>>(
             path.push(b'/');
         }
         path.extend_from_slice(entry.name.as_bytes());
-        let at = At { dir: dir.as_fd(), name: &entry.name, kind: entry.kind, path: &path };
+        let at = WalkEntry { dir: dir.as_fd(), name: &entry.name, kind: entry.kind, path: &path };
         let Some(inner) = visit(at)? else { continue };
         levels.push(Level::of(inner, path.len(), &mut room)?);
         if let Some(far) = levels.len().checked_sub(OPEN + 1) {
@@ -159,7 +159,7 @@ pub fn remove_at(dir: BorrowedFd, name: &OsStr) -> io::Result<()> {
         }
         let emptied = enter(dir, name).and_then(empty);
         match emptied.and_then(|()| below::remove(dir, name, libc::AT_REMOVEDIR)) {
-            // somebody put something there, or something else
+            // something was put there meanwhile
             Err(error) if is_gone(&error) || error.kind() == NOT_EMPTY => {}
             other => return other,
         }
@@ -260,15 +260,15 @@ fn leave(above: &mut Emptying, done: &Emptying) -> io::Result<()> {
 }
 
 /// Names of any length below a directory, for whoever lays files out or reads what was laid out.
-pub struct Below {
+pub struct PathsBelow {
     top: OwnedFd,
     /// The directory used last: most names are beside or below the one before.
     last: Option<(Vec<u8>, OwnedFd)>,
 }
 
-impl Below {
-    pub fn open(top: &Path) -> io::Result<Below> {
-        Ok(Below { top: File::open(top)?.into(), last: None })
+impl PathsBelow {
+    pub fn open(top: &Path) -> io::Result<PathsBelow> {
+        Ok(PathsBelow { top: File::open(top)?.into(), last: None })
     }
 
     /// A path to the entry itself, to be used while this is not: for calls that do not follow the
@@ -348,7 +348,7 @@ mod tests {
     /// How many names there are, and the longest path.
     fn look(top: &Path) -> (usize, Vec<u8>) {
         let mut found = (0, Vec::new());
-        let walked = walk(opened(top), u64::MAX, |at: At| {
+        let walked = walk(opened(top), u64::MAX, |at: WalkEntry| {
             found.0 += 1;
             if at.path.len() > found.1.len() {
                 found.1.clear();
@@ -375,7 +375,7 @@ mod tests {
             let (count, longest) = look(&top);
             assert_eq!((count, longest.len()), (depth + 2, 2 * depth + 1));
             assert_eq!(longest.last(), Some(&0xff));
-            let slot = Below::open(&top).expect("open").slot(&longest).map(drop);
+            let slot = PathsBelow::open(&top).expect("open").slot(&longest).map(drop);
             assert!(slot.is_ok(), "{depth}: {slot:?}");
             remove(&top).expect("removed");
             assert!(!top.exists());
@@ -410,7 +410,7 @@ mod tests {
     fn a_walk_has_an_end() {
         let tmp = tempfile::tempdir().expect("a directory");
         (0..10).for_each(|n| std::fs::write(tmp.path().join(n.to_string()), "").expect("written"));
-        let walked = walk(opened(tmp.path()), 9, |_: At| io::Result::Ok(None));
+        let walked = walk(opened(tmp.path()), 9, |_: WalkEntry| io::Result::Ok(None));
         assert!(is_too_many(&walked.expect_err("ten")));
     }
 
@@ -419,7 +419,7 @@ mod tests {
         let tmp = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(tmp.path().join("top/a")).expect("made");
         symlink("..", tmp.path().join("top/up")).expect("linked");
-        let mut below = Below::open(&tmp.path().join("top")).expect("open");
+        let mut below = PathsBelow::open(&tmp.path().join("top")).expect("open");
         for path in ["up/x", "a/../../x", "../x"] {
             assert!(below.slot(path.as_bytes()).is_err(), "{path}");
         }

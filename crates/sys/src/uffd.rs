@@ -22,7 +22,7 @@ pub const MODE_WP: u64 = 2;
 
 /// What a monitor is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum UffdEvent {
     Fault {
         address: u64,
     },
@@ -47,7 +47,7 @@ pub enum Event {
 }
 
 /// Reads the next message; `None` when there is none now (the descriptor is non-blocking).
-pub fn read_event(uffd: BorrowedFd) -> io::Result<Option<Event>> {
+pub fn read_event(uffd: BorrowedFd) -> io::Result<Option<UffdEvent>> {
     let mut message = [0u8; 32];
     // SAFETY: the buffer is one message long, as the size says.
     let got =
@@ -61,12 +61,12 @@ pub fn read_event(uffd: BorrowedFd) -> io::Result<Option<Event>> {
     }
     let word = |at: usize| u64::from_ne_bytes(message[at..at + 8].try_into().expect("8 bytes"));
     Ok(Some(match message[0] {
-        0x12 => Event::Fault { address: word(16) },
-        0x13 => Event::Fork { fd: word(8) as u32 as i32 },
-        0x14 => Event::Remap { from: word(8), to: word(16), len: word(24) },
-        0x15 => Event::Remove { start: word(8), end: word(16) },
-        0x16 => Event::Unmap { start: word(8), end: word(16) },
-        other => Event::Unknown(other),
+        0x12 => UffdEvent::Fault { address: word(16) },
+        0x13 => UffdEvent::Fork { fd: word(8) as u32 as i32 },
+        0x14 => UffdEvent::Remap { from: word(8), to: word(16), len: word(24) },
+        0x15 => UffdEvent::Remove { start: word(8), end: word(16) },
+        0x16 => UffdEvent::Unmap { start: word(8), end: word(16) },
+        other => UffdEvent::Unknown(other),
     }))
 }
 

@@ -1,22 +1,23 @@
 //! From a recipe to a finished root.
 //!
 //!   recipe ──► key ──► there already? ──► done
-//!                 └──► lock ──► lay out the base ──► furnish ──► packages ──► prepare ──► compile
+//!                 └──► lock ──► lay out the base ──► furnish ──► fill: packages, prepare, compile
 //!                                                           rename, describe ◄── sync ◄── seal
 //!
 //! The directory is built under a temporary name and renamed when it is whole and on disk; the
 //! description follows. A build that is killed leaves a temporary directory, which the next build
 //! removes; its downloads stay in the cache. Builds take turns by a lock on a file.
 
-use crate::error::{Doing, Error, Result};
-use crate::inside::{self, Laid};
-use crate::packages::{Installer, Site};
+use crate::error::{Error, ErrorContext, Result};
+use crate::inside::{self, BaseLayout, FilledRoot, InterpreterKit};
+use crate::packages::{self, Installer};
 use crate::progress::Progress;
-use crate::recipe::{Base, Recipe, Source};
+use crate::recipe::{Base, ImageSource, Recipe};
 use crate::root::{self, FORMAT, Root};
 use crate::seal::{self, Sealed};
-use crate::tree::Tree;
-use crate::{debian, host, oci, turn};
+use crate::tree::RootTree;
+use crate::{debian, host, node, oci, turn};
+use stasis_agent::Runtime;
 use stasis_sys::trees;
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,9 +31,20 @@ const GONE: &str = ".gone-";
 
 /// A base that was looked at, ready to be laid out.
 enum Found {
-    Host(Box<host::Python>),
+    Host(Box<host::PythonInstall>),
     Debian,
-    Oci(oci::Image),
+    Oci(oci::OciImage),
+    /// The host's userland, with Node and the library for it.
+    Node(&'static [u8]),
+}
+
+impl Found {
+    fn kit(&self) -> &'static InterpreterKit {
+        match self {
+            Found::Node(_) => &node::KIT,
+            _ => &packages::KIT,
+        }
+    }
 }
 
 /// Builds the root of a recipe, or finds the one that was built.
@@ -54,7 +66,7 @@ pub fn build_root(
         fs::create_dir_all(dir).doing(|| format!("{}", dir.display()))?;
     }
     let _turn = turn::take(roots, progress)?;
-    // somebody else may have built it while we waited
+    // another process may have built it while this one waited
     if let Some(root) = own() {
         return Ok(root);
     }
@@ -90,6 +102,9 @@ fn confirm(roots: &Path, imported: &Root, built: Root) -> Result<Root> {
 }
 
 fn look(recipe: &Recipe, cache: &Path) -> Result<(Found, String)> {
+    if let Some(Runtime::Node { native }) = recipe.runtime() {
+        return Ok((Found::Node(native), node::identity(native)));
+    }
     match &recipe.base {
         Base::Host => {
             let python = host::probe(recipe.python.as_deref())?;
@@ -99,9 +114,9 @@ fn look(recipe: &Recipe, cache: &Path) -> Result<(Found, String)> {
         }
         Base::Debian { .. } => Ok((Found::Debian, String::new())),
         Base::Oci(source) => {
-            let image = oci::Image::find(source, cache)?;
+            let image = oci::OciImage::find(source, cache)?;
             // a reference names its image itself: asking a registry would make it take time
-            let asked = matches!(source, Source::Reference(_));
+            let asked = matches!(source, ImageSource::Reference(_));
             let identity = if asked { String::new() } else { image.identity()? };
             Ok((Found::Oci(image), identity))
         }
@@ -120,7 +135,7 @@ pub(crate) fn must_be_root() -> Result<()> {
     if own.uid() == 0 { Ok(()) } else { Err(Error::Privilege) }
 }
 
-/// Removes what builds and removals that were killed have left. Whoever calls has the turn.
+/// Removes what builds and removals that were killed have left. The caller holds the lock.
 pub(crate) fn clear(roots: &Path, name: &str) -> Result<()> {
     let doing = || format!("{}", roots.display());
     let whole = root::inspect(roots, name).is_ok();
@@ -145,21 +160,21 @@ fn build(
 ) -> Result<Root> {
     fs::create_dir(work).doing(|| format!("{}", work.display()))?;
     let laid = lay(recipe, found, work, cache, progress)?;
-    inside::furnish(work)?;
-    let env = inside::environment(&laid.env, &recipe.env);
+    let kit = found.kit();
+    inside::furnish(work, kit)?;
+    let env = inside::environment(&laid.env, kit, &recipe.env);
     let installer = Installer { recipe, root: work, cache, env: &env, progress };
-    let site = installer.make(&laid.python)?;
-    let lock = installer.install(&site)?;
-    installer.prepare()?;
-    settle(work)?;
-    installer.compile(&site)?;
+    let settle = || settle(work, kit);
+    let filled = match found {
+        Found::Node(native) => node::fill(&installer, native)?,
+        _ => installer.fill(&laid.interpreter, &settle)?,
+    };
     progress.step("seal", 0, None);
-    settle(work)?;
+    settle()?;
     let sealed = seal::disarm(work).and_then(|()| seal::digest(work));
     let sealed = sealed.doing(|| "reading the root".to_owned())?;
     installer.forget();
-    let whole = Whole { laid, site, env, lock, sealed };
-    Ok(describe(recipe, name, whole))
+    Ok(describe(recipe, name, Whole { laid, filled, env, sealed }))
 }
 
 /// Lays the base out.
@@ -169,30 +184,31 @@ fn lay(
     work: &Path,
     cache: &Path,
     progress: &dyn Progress,
-) -> Result<Laid> {
+) -> Result<BaseLayout> {
     progress.step("base", 0, None);
     match found {
         Found::Host(python) => host::lay(python, work, progress),
         Found::Debian => debian::lay(recipe, work, cache, progress),
         Found::Oci(image) => image.lay(recipe.python.as_deref(), work, progress),
+        Found::Node(_) => node::lay(work, cache, progress),
     }
 }
 
-fn settle(work: &Path) -> Result<()> {
+fn settle(work: &Path, kit: &InterpreterKit) -> Result<()> {
     // an image's links may make these lie elsewhere in the root
-    let tree = Tree::open(work).doing(|| format!("{}", work.display()))?;
-    for dir in [inside::VENV, inside::HOME] {
-        tree.real(Path::new(dir)).and_then(|path| seal::settle(&path)).doing(|| dir.to_owned())?;
+    let tree = RootTree::open(work).doing(|| format!("{}", work.display()))?;
+    for dir in kit.dirs.iter().chain([&inside::HOME]) {
+        let settled = tree.real(Path::new(dir)).and_then(|path| seal::settle(&path));
+        settled.doing(|| (*dir).to_owned())?;
     }
     Ok(())
 }
 
 /// All that is known at the end.
 struct Whole {
-    laid: Laid,
-    site: Site,
+    laid: BaseLayout,
+    filled: FilledRoot,
     env: BTreeMap<String, String>,
-    lock: Vec<String>,
     sealed: Sealed,
 }
 
@@ -203,14 +219,14 @@ fn describe(recipe: &Recipe, name: &str, whole: Whole) -> Root {
         name: name.to_owned(),
         recipe: recipe.clone(),
         base: whole.laid.base,
-        python: PathBuf::from(format!("{}/bin/python", inside::VENV)),
-        python_version: whole.site.version,
-        site: whole.site.site,
+        interpreter: whole.filled.interpreter,
+        version: whole.filled.version,
+        site: whole.filled.site,
         uid: inside::USER,
         home: PathBuf::from(inside::HOME),
         env: whole.env,
         image_user: whole.laid.user,
-        lock: whole.lock,
+        lock: whole.filled.lock,
         digest: whole.sealed.digest,
         files: whole.sealed.files,
         bytes: whole.sealed.bytes,

@@ -9,11 +9,11 @@
 //! digest is the one that was promised. A stream that is cut off or damaged leaves nothing.
 
 use crate::build::{clear, must_be_root, publish, unfinished};
-use crate::error::{Doing, Error, Result};
-use crate::progress::Silent;
+use crate::error::{Error, ErrorContext, Result};
+use crate::progress::NoProgress;
 use crate::root::{self, FORMAT, Root, inspect};
 use crate::seal;
-use crate::tree::{Tree, names, refused};
+use crate::tree::{RootTree, names, refused};
 use serde::{Deserialize, Serialize};
 use stasis_sys::{files, trees};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -100,7 +100,7 @@ pub fn import(roots: &Path, promised: &Root, from: &mut dyn Read) -> Result<Root
         return Err(Error::Image(format!("{:.100?} is no root of this form", promised.name)));
     }
     must_be_root()?;
-    let _turn = crate::turn::take(roots, &Silent)?;
+    let _turn = crate::turn::take(roots, &NoProgress)?;
     if let Ok(own) = inspect(roots, name) {
         let other = || Error::Image(format!("the root {name} is here with other files"));
         return if own.digest == promised.digest { Ok(own) } else { Err(other()) };
@@ -134,7 +134,7 @@ fn take(work: &Path, promised: &Root, from: &mut dyn Read) -> Result<Root> {
 
 /// Lays out what a stream has.
 fn lay(work: &Path, promised: &Root, from: &mut dyn Read) -> io::Result<()> {
-    let tree = Tree::open(work)?;
+    let tree = RootTree::open(work)?;
     let mut from = BufReader::with_capacity(256 << 10, zstd::Decoder::new(from)?);
     let mut room = promised.bytes.min(MOST_BYTES);
     let mut dirs = Vec::new();
@@ -167,7 +167,7 @@ fn next(from: &mut impl BufRead) -> io::Result<Option<Entry>> {
     }
 }
 
-fn add(tree: &Tree, entry: &Entry, from: &mut impl Read) -> io::Result<()> {
+fn add(tree: &RootTree, entry: &Entry, from: &mut impl Read) -> io::Result<()> {
     let path = Path::new(&entry.path);
     let plain = names(path)?.len() == path.components().count() && !path.is_absolute();
     let fine = plain && entry.mode & !0o1777 == 0 && entry.uid.max(entry.gid) <= HIGHEST_OWNER;
@@ -201,7 +201,7 @@ fn add(tree: &Tree, entry: &Entry, from: &mut impl Read) -> io::Result<()> {
 }
 
 /// Does not follow the last name.
-fn set_time(tree: &Tree, entry: &Entry) -> io::Result<()> {
+fn set_time(tree: &RootTree, entry: &Entry) -> io::Result<()> {
     let place = tree.slot(Path::new(&entry.path))?;
     let slot = place.path();
     files::set_mtime(&slot, entry.mtime.0, entry.mtime.1)
@@ -236,10 +236,10 @@ mod tests {
         let root = Root {
             format: FORMAT,
             name: NAME.into(),
-            recipe: Recipe::default_python(),
+            recipe: Recipe::default_template(),
             base: String::new(),
-            python: PathBuf::from("/bin/python"),
-            python_version: "3".into(),
+            interpreter: PathBuf::from("/bin/python"),
+            version: "3".into(),
             site: PathBuf::new(),
             uid: 1000,
             home: PathBuf::from("/"),

@@ -1,8 +1,9 @@
 //! Which values a recipe may have. Pure; the first that is wrong is named by its key.
 
-use crate::recipe::{Base, Limits, Recipe, Source};
+use crate::recipe::{Base, ImageSource, Recipe, RecipeLimits};
 use crate::size::Size;
 use crate::{Error, Result};
+use stasis_agent::Runtime;
 
 const LONGEST_NAME: usize = 40;
 const LONGEST_VALUE: usize = 1000;
@@ -11,8 +12,17 @@ const LEAST_MEMORY: Size = Size(64 << 20);
 
 pub fn recipe(recipe: &Recipe) -> Result<()> {
     name(&recipe.name)?;
+    let languages = stasis_agent::LANGUAGES.iter().map(|one| one.name()).collect::<Vec<_>>();
+    let known = languages.contains(&recipe.language.as_str());
+    require(known, "language", &format!("one of {}", languages.join(", ")))?;
     base(&recipe.base)?;
-    each("packages", &recipe.packages, requirement)?;
+    for_node(recipe)?;
+    let language = stasis_agent::language(&recipe.language);
+    let fits = |text: &str| match recipe.runtime() {
+        Some(Runtime::Node { .. }) => language.is_some_and(|one| one.is_package(text)),
+        _ => requirement(text),
+    };
+    each("packages", &recipe.packages, fits)?;
     each("apt", &recipe.apt, apt)?;
     let debian = matches!(recipe.base, Base::Debian { .. });
     require(debian || recipe.apt.is_empty(), "apt", "only the base debian takes these")?;
@@ -26,6 +36,17 @@ pub fn recipe(recipe: &Recipe) -> Result<()> {
         require(fits, "python", "a version such as 3.12, a name or a path")?;
     }
     limits(&recipe.limits)
+}
+
+/// Node's machines are made from the host's userland.
+fn for_node(recipe: &Recipe) -> Result<()> {
+    if !matches!(recipe.runtime(), Some(Runtime::Node { .. })) {
+        return Ok(());
+    }
+    let said = |what: &str| format!("{what} for the language {} yet", recipe.language);
+    require(recipe.base == Base::Host, "base", &said("only \"host\""))?;
+    require(recipe.python.is_none(), "python", &said("none"))?;
+    require(recipe.prepare.is_empty(), "prepare", &said("none"))
 }
 
 fn require(fits: bool, key: &str, what: &str) -> Result<()> {
@@ -48,17 +69,17 @@ fn base(base: &Base) -> Result<()> {
             let fits = suite.starts_with(|c: char| c.is_ascii_lowercase());
             require(fits && suite.chars().all(is_plain), "base.suite", "such as trixie")
         }
-        Base::Oci(Source::Reference(reference)) => {
+        Base::Oci(ImageSource::Reference(reference)) => {
             let parsed = reference.parse::<oci_client::Reference>();
             parsed.map(drop).map_err(|error| Error::key("base.reference", error.to_string()))
         }
-        Base::Oci(Source::Layout(path) | Source::Archive(path)) => {
+        Base::Oci(ImageSource::Layout(path) | ImageSource::Archive(path)) => {
             require(!path.as_os_str().is_empty(), "base", "the path is empty")
         }
     }
 }
 
-fn each(key: &str, values: &[String], fits: fn(&str) -> bool) -> Result<()> {
+fn each(key: &str, values: &[String], fits: impl Fn(&str) -> bool) -> Result<()> {
     require(values.len() <= MOST, key, "too many")?;
     match values.iter().find(|value| !fits(value)) {
         Some(value) => Err(Error::key(key, format!("{value:?} is not a package"))),
@@ -88,7 +109,7 @@ fn variable(key: &str, value: &str) -> Result<()> {
     require(fits && !value.contains('\0'), &format!("env.{key}"), what)
 }
 
-fn limits(limits: &Limits) -> Result<()> {
+fn limits(limits: &RecipeLimits) -> Result<()> {
     let cpu = limits.cpu.is_none_or(|cpu| cpu.is_finite() && (0.01..=1024.0).contains(&cpu));
     require(cpu, "limits.cpu", "0.01 to 1024 processors")?;
     let memory = limits.memory.is_none_or(|memory| memory >= LEAST_MEMORY);

@@ -1,7 +1,7 @@
 //! The base `debian`: a suite laid out by mmdebstrap, from the mirrors the host's apt uses.
 
-use crate::error::{Doing, Error, Result};
-use crate::inside::Laid;
+use crate::error::{Error, ErrorContext, Result};
+use crate::inside::BaseLayout;
 use crate::progress::Progress;
 use crate::recipe::{Base, Recipe};
 use stasis_sys::trees;
@@ -20,7 +20,12 @@ fn wrong(what: impl Into<String>, hint: &'static str) -> Error {
     Error::Base { base: "debian", what: what.into(), hint }
 }
 
-pub fn lay(recipe: &Recipe, root: &Path, cache: &Path, progress: &dyn Progress) -> Result<Laid> {
+pub fn lay(
+    recipe: &Recipe,
+    root: &Path,
+    cache: &Path,
+    progress: &dyn Progress,
+) -> Result<BaseLayout> {
     let Base::Debian { suite } = &recipe.base else { unreachable!("only for this base") };
     have_mmdebstrap(progress)?;
     let downloads = cache.join("apt");
@@ -32,7 +37,12 @@ pub fn lay(recipe: &Recipe, root: &Path, cache: &Path, progress: &dyn Progress) 
         true => PathBuf::from(format!("/usr/bin/python{name}")),
         false => Path::new("/usr/bin").join(name),
     };
-    Ok(Laid { base: format!("Debian {suite}"), python, env: BTreeMap::new(), user: None })
+    Ok(BaseLayout {
+        base: format!("Debian {suite}"),
+        interpreter: python,
+        env: BTreeMap::new(),
+        user: None,
+    })
 }
 
 fn have_mmdebstrap(progress: &dyn Progress) -> Result<()> {

@@ -20,11 +20,14 @@ pub enum Error {
     /// The recipe's own code failed while the root was built.
     #[error("prepare: {0}")]
     Prepare(String),
+    /// An imported module cannot be fetched.
+    #[error("{0}")]
+    Module(String),
     #[error("{doing}: {source}")]
     Io { doing: String, source: io::Error },
     #[error("building a root file system needs root")]
     Privilege,
-    #[error("no root file system is called {0}")]
+    #[error("no root file system is named {0}")]
     Unknown(String),
 }
 
@@ -39,6 +42,7 @@ impl Error {
             Error::Image(_) => "template.image",
             Error::Packages(_) => "template.packages",
             Error::Prepare(_) => "template.prepare",
+            Error::Module(_) => "template.module",
             Error::Io { source, .. } if is_full(source) => "template.disk",
             Error::Io { .. } => "template.io",
             Error::Privilege => "template.privilege",
@@ -49,18 +53,19 @@ impl Error {
     /// What can be done about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Error::Recipe { .. } => "templates/python/recipe.toml shows every key",
+            Error::Recipe { .. } => "`stasis template sample` prints a recipe to start from",
             Error::Base { hint, .. } => hint,
             Error::Image(_) => "pull or export the image again, and compare its digest",
             Error::Packages(_) => {
-                "packages come from the index that the host's pip uses, as wheels; \
-                 `source-builds = true` allows others"
+                "packages are wheels from the index of the host's pip; \
+                 `source-builds = true` allows source packages"
             }
             Error::Prepare(_) => "the code runs as an ordinary user, without a network",
-            Error::Io { source, .. } if is_full(source) => "free some space and build again",
-            Error::Io { .. } => "the build can be started again; what is downloaded is kept",
-            Error::Privilege => "start it with sudo",
-            Error::Unknown(_) => "`stasis template list` shows what there is",
+            Error::Module(_) => "check the name, and whether the host reaches the registry",
+            Error::Io { source, .. } if is_full(source) => "free disk space and build again",
+            Error::Io { .. } => "build again; downloads are kept",
+            Error::Privilege => "run it with sudo",
+            Error::Unknown(_) => "`stasis template list` lists the templates",
         }
     }
 
@@ -74,11 +79,11 @@ fn is_full(error: &io::Error) -> bool {
 }
 
 /// Adds to an error of the system what was being done.
-pub(crate) trait Doing<T> {
+pub(crate) trait ErrorContext<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T> Doing<T> for io::Result<T> {
+impl<T> ErrorContext<T> for io::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|source| Error::Io { doing: what(), source })
     }

@@ -36,17 +36,17 @@ const TRANSLATED: [(&str, &[&str]); 5] = [
 ];
 
 /// Settings of pip's, by key.
-pub type Settings = BTreeMap<String, String>;
+pub type PipSettings = BTreeMap<String, String>;
 
 /// Asks the host's pip for all it was told, in files and in variables.
-pub fn of_host(python: Option<&Path>) -> Settings {
-    let Some(python) = python else { return Settings::new() };
+pub fn of_host(python: Option<&Path>) -> PipSettings {
+    let Some(python) = python else { return PipSettings::new() };
     let output = Command::new(python).args(["-m", "pip", "config", "list"]).output();
     parse(&output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default())
 }
 
 /// `global.index-url='https://...'`; the sections are in the order of their weight.
-fn parse(text: &str) -> Settings {
+fn parse(text: &str) -> PipSettings {
     let weight = |section: &str| ["global", "install", ":env:"].iter().position(|s| *s == section);
     let mut lines: Vec<_> = text
         .lines()
@@ -62,7 +62,7 @@ fn parse(text: &str) -> Settings {
 
 /// The variables for an installer, and a jail that shows it the files they name.
 pub fn variables(
-    settings: &Settings,
+    settings: &PipSettings,
     mut jail: Jail,
 ) -> io::Result<(BTreeMap<String, String>, Jail)> {
     let mut env = BTreeMap::new();
@@ -88,13 +88,13 @@ pub fn variables(
     Ok((env, jail))
 }
 
-fn certificate(settings: &Settings) -> Option<String> {
+fn certificate(settings: &PipSettings) -> Option<String> {
     let own = settings.get("cert").cloned();
     own.or_else(|| std::env::var("SSL_CERT_FILE").ok()).filter(|path| Path::new(path).is_file())
 }
 
 /// Addresses as they are, directories shown in the jail.
-fn find_links(settings: &Settings, mut jail: Jail) -> io::Result<(Vec<String>, Jail)> {
+fn find_links(settings: &PipSettings, mut jail: Jail) -> io::Result<(Vec<String>, Jail)> {
     let mut links = Vec::new();
     let all = settings.get("find-links").map(String::as_str).unwrap_or_default();
     for (index, link) in all.split([' ', ',']).filter(|link| !link.is_empty()).enumerate() {

@@ -1,16 +1,14 @@
 //! What every root has, whatever its base: directories the engine mounts over, the user machines
-//! run as, and an environment for Python that this user may write to.
+//! run as, and what the language's interpreter expects of its surroundings.
 
-use crate::error::{Doing, Result};
-use crate::tree::Tree;
+use crate::error::{ErrorContext, Result};
+use crate::tree::RootTree;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The user machines run as.
 pub const USER: u32 = 1000;
 pub const HOME: &str = "/home/user";
-/// The virtual environment. It is the user's own, so a plain `pip install` works.
-pub const VENV: &str = "/opt/venv";
 const LARGEST: u64 = 1 << 20;
 
 const DIRS: [(&str, u32); 13] = [
@@ -29,27 +27,49 @@ const DIRS: [(&str, u32); 13] = [
     (".stasis", 0o755),
 ];
 
+/// What an interpreter adds to a root's surroundings.
+#[derive(Debug, Clone, Copy)]
+pub struct InterpreterKit {
+    /// Directories that belong to the user.
+    pub dirs: &'static [&'static str],
+    /// Where its programs are; first on the path.
+    pub bin: &'static str,
+    pub env: &'static [(&'static str, &'static str)],
+}
+
 /// What a base brought along.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Laid {
+pub struct BaseLayout {
     /// In words: a version, a suite, a digest.
     pub base: String,
     /// The interpreter, a path inside.
-    pub python: PathBuf,
+    pub interpreter: PathBuf,
     pub env: BTreeMap<String, String>,
     /// The user a container image asks for.
     pub user: Option<String>,
 }
 
+/// What a root was filled with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FilledRoot {
+    /// The interpreter that machines start, a path inside, and its version.
+    pub interpreter: PathBuf,
+    pub version: String,
+    /// Where packages are, a path inside.
+    pub site: PathBuf,
+    /// What is installed, as `name==version`.
+    pub lock: Vec<String>,
+}
+
 /// Adds to a base what every root has.
-pub fn furnish(root: &Path) -> Result<()> {
+pub fn furnish(root: &Path, kit: &InterpreterKit) -> Result<()> {
     let doing = || "directories and users".to_owned();
-    let tree = Tree::open(root).doing(doing)?;
+    let tree = RootTree::open(root).doing(doing)?;
     for (path, mode) in DIRS {
         tree.make_dirs(Path::new(path), mode, 0).doing(|| path.to_owned())?;
     }
-    for path in [HOME, VENV] {
-        tree.make_dirs(Path::new(path), 0o755, USER).doing(|| path.to_owned())?;
+    for path in std::iter::once(&HOME).chain(kit.dirs) {
+        tree.make_dirs(Path::new(path), 0o755, USER).doing(|| (*path).to_owned())?;
     }
     accounts(&tree).doing(doing)?;
     tree.write("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n").doing(doing)?;
@@ -58,7 +78,7 @@ pub fn furnish(root: &Path) -> Result<()> {
     tree.write("etc/resolv.conf", resolver).doing(doing)
 }
 
-fn accounts(tree: &Tree) -> std::io::Result<()> {
+fn accounts(tree: &RootTree) -> std::io::Result<()> {
     let bash = tree.is_program(Path::new("/bin/bash"));
     let shell = if bash { "/bin/bash" } else { "/bin/sh" };
     let passwd = tree.read("etc/passwd", LARGEST)?;
@@ -67,7 +87,7 @@ fn accounts(tree: &Tree) -> std::io::Result<()> {
     tree.write("etc/group", with_groups(&group))
 }
 
-/// The table of users with root, nobody and ours; whoever had our name or number goes.
+/// The table of users with root, nobody and ours; entries with our name or number are removed.
 fn with_users(passwd: &str, shell: &str) -> String {
     let mut table = without(passwd, &["user"], USER);
     let rest = [
@@ -105,13 +125,15 @@ fn add_missing(table: &mut Vec<String>, lines: &[(&str, String)]) {
     }
 }
 
-/// The environment of every machine: the base's, ours, the recipe's; the later wins.
+/// The environment of every machine: the base's, ours, the interpreter's, the recipe's; the later
+/// wins.
 ///
 /// PYTHONHASHSEED is not set: the seed is drawn once, when the template starts, and is the same
 /// in all machines made from it. That is as random to others as any, but not a secret between
 /// machines.
 pub fn environment(
     base: &BTreeMap<String, String>,
+    kit: &InterpreterKit,
     recipe: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let usual = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -120,20 +142,15 @@ pub fn environment(
         ("HOME", HOME.to_owned()),
         ("USER", "user".to_owned()),
         ("LOGNAME", "user".to_owned()),
-        ("PATH", format!("{VENV}/bin:{HOME}/.local/bin:{path}")),
-        ("VIRTUAL_ENV", VENV.to_owned()),
+        ("PATH", format!("{}:{HOME}/.local/bin:{path}", kit.bin)),
         ("LANG", "C.UTF-8".to_owned()),
         ("TERM", "xterm-256color".to_owned()),
         ("TZ", "UTC".to_owned()),
-        // downloads would otherwise be kept with every machine, for ever
-        ("PIP_NO_CACHE_DIR", "1".to_owned()),
-        ("PIP_DISABLE_PIP_VERSION_CHECK", "1".to_owned()),
-        ("PIP_NO_INPUT", "1".to_owned()),
-        ("PIP_PROGRESS_BAR", "off".to_owned()),
     ];
     let ours = ours.map(|(key, value)| (key.to_owned(), value));
+    let its = kit.env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let both = recipe.iter().map(|(key, value)| (key.clone(), value.clone()));
-    base.clone().into_iter().chain(ours).chain(both).collect()
+    base.clone().into_iter().chain(ours).chain(its).chain(both).collect()
 }
 
 #[cfg(test)]
@@ -156,8 +173,10 @@ mod tests {
     fn the_recipe_has_the_last_word_and_the_image_keeps_its_path() {
         let base = BTreeMap::from([("PATH".to_owned(), "/x/bin".to_owned())]);
         let recipe = BTreeMap::from([("TZ".to_owned(), "Europe/Rome".to_owned())]);
-        let env = environment(&base, &recipe);
-        assert_eq!(env["PATH"], "/opt/venv/bin:/home/user/.local/bin:/x/bin");
+        let kit = InterpreterKit { dirs: &[], bin: "/opt/x/bin", env: &[("TZ", "x"), ("A", "b")] };
+        let env = environment(&base, &kit, &recipe);
+        assert_eq!(env["PATH"], "/opt/x/bin:/home/user/.local/bin:/x/bin");
+        assert_eq!(env["A"], "b");
         assert_eq!(env["TZ"], "Europe/Rome");
     }
 }

@@ -22,7 +22,7 @@ const LINES_KEPT: usize = 12;
 
 /// How a program ended.
 #[derive(Debug)]
-pub struct Said {
+pub struct ProgramOutput {
     pub ok: bool,
     /// Standard output.
     pub answer: String,
@@ -43,7 +43,7 @@ pub fn run(
     words: &[&str],
     env: &BTreeMap<String, String>,
     progress: &dyn Progress,
-) -> io::Result<Said> {
+) -> io::Result<ProgramOutput> {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).env_clear().env("PYTHONHASHSEED", "0").envs(env).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -51,14 +51,14 @@ pub fn run(
     listen(command.spawn()?, progress)
 }
 
-fn listen(mut child: Child, progress: &dyn Progress) -> io::Result<Said> {
+fn listen(mut child: Child, progress: &dyn Progress) -> io::Result<ProgramOutput> {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let pid = child.id() as i32;
     let (finished, watch) = channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             if watch.recv_timeout(LONGEST) == Err(RecvTimeoutError::Timeout) {
-                // it cannot be anybody else: nobody has waited for it yet
+                // the pid cannot have been reused: it has not been waited for yet
                 let _ = process::kill(pid, libc::SIGKILL);
             }
         });
@@ -66,7 +66,7 @@ fn listen(mut child: Child, progress: &dyn Progress) -> io::Result<Said> {
         let talk = stderr.map_or(Ok(String::new()), |stderr| talk(stderr, progress));
         let answer = answer.join().expect("reading does not panic");
         drop(finished);
-        Ok(Said { ok: child.wait()?.success(), answer: answer?, talk: talk? })
+        Ok(ProgramOutput { ok: child.wait()?.success(), answer: answer?, talk: talk? })
     })
 }
 

@@ -1,7 +1,10 @@
 //! Templates' root file systems, from recipes.
 //!
 //!   recipe.toml ──► Recipe ──► base (host, debian, oci) ──► packages ──► <roots>/<name>/
-//!                                                                        <roots>/<name>.json
+//!                         └──► host's userland, Node ─────────────┘     <roots>/<name>.json
+//!
+//! Also the modules that the host fetches for imports of machines (`modules`): from the same
+//! registry, checked in the same way.
 //!
 //! A root is a directory that is never written again, and everything in it is a copy. Machines see
 //! it below their own changes. What fails says what, has a code and a hint, and leaves nothing but
@@ -18,10 +21,14 @@ mod host;
 mod index;
 mod inside;
 mod jailed;
+mod modules;
+mod node;
+mod npm;
 mod oci;
 mod packages;
 mod progress;
 mod recipe;
+mod registry;
 mod root;
 mod seal;
 mod size;
@@ -32,7 +39,8 @@ mod uv;
 pub use build::build_root;
 pub use carry::{export, import};
 pub use error::{Error, Result};
-pub use progress::{Progress, Silent};
-pub use recipe::{Base, Limits, Recipe, Source};
+pub use modules::{FetchedImport, ModuleStore, PinnedModule, Registries};
+pub use progress::{NoProgress, Progress};
+pub use recipe::{Base, ImageSource, Recipe, RecipeLimits};
 pub use root::{FORMAT, Root, inspect, list, remove};
 pub use size::Size;

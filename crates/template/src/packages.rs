@@ -6,10 +6,10 @@
 //! not trusted, and a package's own code, where the recipe allows it to run, neither. Downloads
 //! stay in the cache, so that a build that was stopped goes on from there.
 
-use crate::error::{Doing, Error, Result};
-use crate::index::{self, Settings};
-use crate::inside::{USER, VENV};
-use crate::jailed::{self, Said};
+use crate::error::{Error, ErrorContext, Result};
+use crate::index::{self, PipSettings};
+use crate::inside::{FilledRoot, InterpreterKit, USER};
+use crate::jailed::{self, ProgramOutput};
 use crate::progress::Progress;
 use crate::recipe::{Base, Recipe};
 use crate::uv;
@@ -20,6 +20,22 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// The virtual environment. It is the user's own, so a plain `pip install` works.
+const VENV: &str = "/opt/venv";
+
+pub const KIT: InterpreterKit = InterpreterKit {
+    dirs: &[VENV],
+    bin: "/opt/venv/bin",
+    env: &[
+        ("VIRTUAL_ENV", VENV),
+        // downloads would otherwise be kept with every machine, for ever
+        ("PIP_NO_CACHE_DIR", "1"),
+        ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
+        ("PIP_NO_INPUT", "1"),
+        ("PIP_PROGRESS_BAR", "off"),
+    ],
+};
 
 const QUESTION: &str = r#"
 import importlib.util, json, platform, sysconfig
@@ -38,9 +54,9 @@ print(*sorted({f"{one.metadata['Name'].lower()}=={one.version}" for one in found
 
 /// What the environment's interpreter says of itself. An image may lie: only shown and checked.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Site {
-    pub site: PathBuf,
-    pub version: String,
+struct InterpreterInfo {
+    site: PathBuf,
+    version: String,
     ensurepip: bool,
 }
 
@@ -58,20 +74,37 @@ impl Installer<'_> {
         jailed::jail(self.root).doing(|| "a jail".to_owned())
     }
 
-    fn run(&self, jail: Jail, words: &[&str], env: &BTreeMap<String, String>) -> Result<Said> {
+    fn run(
+        &self,
+        jail: Jail,
+        words: &[&str],
+        env: &BTreeMap<String, String>,
+    ) -> Result<ProgramOutput> {
         jailed::run(jail, words, env, self.progress).doing(|| format!("running {}", words[0]))
     }
 
     /// Runs the environment's interpreter without a network.
-    fn python(&self, words: &[&str]) -> Result<Said> {
+    fn python(&self, words: &[&str]) -> Result<ProgramOutput> {
         let program = format!("{VENV}/bin/python");
         let words: Vec<&str> =
             std::iter::once(program.as_str()).chain(words.iter().copied()).collect();
         self.run(self.jail()?, &words, self.env)
     }
 
+    /// Makes the environment and fills it. `settle` gives everything the same time, which compiled
+    /// files remember.
+    pub fn fill(&self, python: &Path, settle: &dyn Fn() -> Result<()>) -> Result<FilledRoot> {
+        let site = self.make(python)?;
+        let lock = self.install(&site)?;
+        self.prepare()?;
+        settle()?;
+        self.compile(&site)?;
+        let interpreter = PathBuf::from(format!("{VENV}/bin/python"));
+        Ok(FilledRoot { interpreter, version: site.version, site: site.site, lock })
+    }
+
     /// Makes the environment.
-    pub fn make(&self, python: &Path) -> Result<Site> {
+    fn make(&self, python: &Path) -> Result<InterpreterInfo> {
         let program = python.to_string_lossy();
         let mut words = vec![program.as_ref(), "-I", "-m", "venv", "--without-pip"];
         // an image's own packages are what it was chosen for
@@ -86,14 +119,14 @@ impl Installer<'_> {
             return Err(Error::Base { base: self.recipe.base.kind(), what, hint });
         }
         let said = self.python(&["-I", "-c", QUESTION])?;
-        let site: Option<Site> = serde_json::from_str(&said.answer).ok();
-        let fits = |site: &Site| site.site.starts_with(VENV) && site.version.len() < 40;
+        let site: Option<InterpreterInfo> = serde_json::from_str(&said.answer).ok();
+        let fits = |site: &InterpreterInfo| site.site.starts_with(VENV) && site.version.len() < 40;
         site.filter(fits)
             .ok_or_else(|| Error::Packages(format!("the environment does not work: {}", said.talk)))
     }
 
     /// Installs pip and the recipe's packages; what is there then.
-    pub fn install(&self, site: &Site) -> Result<Vec<String>> {
+    fn install(&self, site: &InterpreterInfo) -> Result<Vec<String>> {
         self.progress.step("packages", 0, None);
         let alone = self.recipe.packages.is_empty() && site.ensurepip;
         if !alone {
@@ -112,7 +145,7 @@ impl Installer<'_> {
 
     /// uv is built for the GNU C library.
     fn can_run_uv(&self) -> bool {
-        crate::tree::Tree::open(self.root)
+        crate::tree::RootTree::open(self.root)
             .is_ok_and(|tree| tree.is_program(Path::new("/lib64/ld-linux-x86-64.so.2")))
     }
 
@@ -121,7 +154,7 @@ impl Installer<'_> {
         require(&said, "ensurepip")
     }
 
-    fn with_uv(&self, uv: &Path, settings: &Settings) -> Result<()> {
+    fn with_uv(&self, uv: &Path, settings: &PipSettings) -> Result<()> {
         let python = format!("{VENV}/bin/python");
         let mut words = vec!["/run/uv", "pip", "install", "--python", &python, "--no-config"];
         words.extend(["--link-mode", "copy", "--no-progress"]);
@@ -137,7 +170,7 @@ impl Installer<'_> {
         require(&self.run(jail, &words, &env)?, "uv")
     }
 
-    fn with_pip(&self, settings: &Settings) -> Result<()> {
+    fn with_pip(&self, settings: &PipSettings) -> Result<()> {
         self.bootstrap()?;
         let python = format!("{VENV}/bin/python");
         let mut words = vec![python.as_str(), "-m", "pip", "install", "--no-compile"];
@@ -156,7 +189,7 @@ impl Installer<'_> {
     }
 
     /// Variables and a jail for an installer: with the network, the index and the cache.
-    fn outgoing(&self, settings: &Settings) -> Result<(BTreeMap<String, String>, Jail)> {
+    pub fn outgoing(&self, settings: &PipSettings) -> Result<(BTreeMap<String, String>, Jail)> {
         let cache = self.downloads();
         let shared = || format!("{}", cache.display());
         let jail = make_shared(&cache)
@@ -186,22 +219,20 @@ impl Installer<'_> {
         !matches!(self.recipe.base, Base::Oci(_)) && !self.recipe.source_builds
     }
 
-    /// Downloads that nobody else may use have done their work.
+    /// Downloads of a build that succeeded have done their work: what they became is in the root.
     pub fn forget(&self) {
-        if !self.is_trusted() {
-            let _ = trees::remove(&self.downloads());
-        }
+        let _ = trees::remove(&self.downloads());
     }
 
     /// What is installed in the environment, as `name==version`.
-    fn lock(&self, site: &Site) -> Result<Vec<String>> {
+    fn lock(&self, site: &InterpreterInfo) -> Result<Vec<String>> {
         let said = self.python(&["-I", "-c", LISTING, &site.site.to_string_lossy()])?;
         require(&said, "listing what is installed")?;
         Ok(said.answer.lines().map(str::to_owned).filter(|line| !line.is_empty()).collect())
     }
 
     /// Runs the recipe's own code.
-    pub fn prepare(&self) -> Result<()> {
+    fn prepare(&self) -> Result<()> {
         if self.recipe.prepare.is_empty() {
             return Ok(());
         }
@@ -211,7 +242,7 @@ impl Installer<'_> {
     }
 
     /// Compiles what is installed, so that no machine has to.
-    pub fn compile(&self, site: &Site) -> Result<()> {
+    fn compile(&self, site: &InterpreterInfo) -> Result<()> {
         self.progress.step("compile", 0, None);
         let path = site.site.to_string_lossy();
         // tests are hardly ever imported, and files that are no Python of this version (templates,
@@ -223,7 +254,7 @@ impl Installer<'_> {
     }
 }
 
-fn require(said: &Said, who: &str) -> Result<()> {
+fn require(said: &ProgramOutput, who: &str) -> Result<()> {
     if said.ok { Ok(()) } else { Err(Error::Packages(format!("{who}: {}", said.talk))) }
 }
 

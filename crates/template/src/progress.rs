@@ -7,11 +7,11 @@ pub trait Progress {
     fn say(&self, line: &str);
 }
 
-/// Tells nobody.
+/// Discards progress.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
+pub struct NoProgress;
 
-impl Progress for Silent {
+impl Progress for NoProgress {
     fn step(&self, _: &str, _: u64, _: Option<u64>) {}
     fn say(&self, _: &str) {}
 }

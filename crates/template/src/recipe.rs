@@ -4,14 +4,19 @@
 //!
 //! Unknown keys are refused. An error names the key and, where the text is at hand, the line.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::size::Size;
 use serde::{Deserialize, Serialize};
+use stasis_agent::Runtime;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DEFAULT: &str = include_str!("../../../templates/python/recipe.toml");
+/// The recipes that are compiled in; the first is the default.
+const BUILT_IN: [&str; 2] = [
+    include_str!("../../../templates/python/recipe.toml"),
+    include_str!("../../../templates/javascript/recipe.toml"),
+];
 const LONGEST: usize = 64 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,6 +25,9 @@ pub struct Recipe {
     pub name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// The language of its machines.
+    #[serde(default = "default_language", skip_serializing_if = "is_default_language")]
+    pub language: String,
     /// The interpreter: a version (`3.12`), a name, or a path. By default `python3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
@@ -39,11 +47,12 @@ pub struct Recipe {
     /// Python code run before the template is captured; what it imports every machine has.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub warm_up: String,
+    #[serde(default = "host")]
     pub base: Base,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: RecipeLimits,
 }
 
 /// What the root starts from.
@@ -58,13 +67,13 @@ pub enum Base {
         suite: String,
     },
     /// A container image.
-    Oci(Source),
+    Oci(ImageSource),
 }
 
 /// Where a container image comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Source {
+pub enum ImageSource {
     /// In a registry. Without a digest, the image the tag meant when the root was built.
     Reference(String),
     /// A directory in the OCI layout.
@@ -76,7 +85,7 @@ pub enum Source {
 /// What one machine may use, unless it is told otherwise when it is made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+pub struct RecipeLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
     /// Processors, such as 1.5.
@@ -86,6 +95,19 @@ pub struct Limits {
     pub pids: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<Size>,
+}
+
+fn host() -> Base {
+    Base::Host
+}
+
+fn default_language() -> String {
+    stasis_agent::DEFAULT_NAME.to_owned()
+}
+
+// what is not written names the same recipe as before there were languages
+fn is_default_language(name: &String) -> bool {
+    name == stasis_agent::DEFAULT_NAME
 }
 
 fn stable() -> String {
@@ -104,8 +126,24 @@ impl Base {
 
 impl Recipe {
     /// The template every machine starts from unless another is named.
-    pub fn default_python() -> Recipe {
-        Recipe::parse(DEFAULT).expect("the recipe that is compiled in is tested")
+    pub fn default_template() -> Recipe {
+        Recipe::parse(BUILT_IN[0]).expect("the recipes that are compiled in are tested")
+    }
+
+    /// The recipe of this name that is compiled in. The template of a language has its name.
+    pub fn built_in(name: &str) -> Option<Recipe> {
+        let parsed = |text: &&str| Recipe::parse(text).ok();
+        BUILT_IN.iter().filter_map(parsed).find(|recipe| recipe.name == name)
+    }
+
+    /// What runs its machines' code.
+    pub(crate) fn runtime(&self) -> Option<Runtime> {
+        stasis_agent::language(&self.language).map(|language| language.runtime())
+    }
+
+    /// A recipe to begin with, with comments.
+    pub fn sample() -> &'static str {
+        BUILT_IN[0]
     }
 
     pub fn parse(text: &str) -> Result<Recipe> {
@@ -122,7 +160,9 @@ impl Recipe {
         let text = fs::read_to_string(path).doing(|| format!("{}", path.display()))?;
         let mut recipe = Recipe::parse(&text)?;
         let dir = path.parent().unwrap_or(Path::new(""));
-        if let Base::Oci(Source::Layout(given) | Source::Archive(given)) = &mut recipe.base {
+        if let Base::Oci(ImageSource::Layout(given) | ImageSource::Archive(given)) =
+            &mut recipe.base
+        {
             let from = dir.join(&*given);
             *given = std::path::absolute(&from).doing(|| format!("{}", from.display()))?;
         }
@@ -137,8 +177,8 @@ impl Recipe {
     /// environment, the code, and paths of the host.
     pub fn public(&self) -> Recipe {
         let base = match &self.base {
-            Base::Oci(Source::Layout(_)) => Base::Oci(Source::Layout(PathBuf::new())),
-            Base::Oci(Source::Archive(_)) => Base::Oci(Source::Archive(PathBuf::new())),
+            Base::Oci(ImageSource::Layout(_)) => Base::Oci(ImageSource::Layout(PathBuf::new())),
+            Base::Oci(ImageSource::Archive(_)) => Base::Oci(ImageSource::Archive(PathBuf::new())),
             other => other.clone(),
         };
         let (prepare, warm_up, env) = (String::new(), String::new(), BTreeMap::new());
@@ -156,7 +196,7 @@ impl Recipe {
             name: String::new(),
             description: String::new(),
             warm_up: String::new(),
-            limits: Limits::default(),
+            limits: RecipeLimits::default(),
             ..self.clone()
         };
         hash(&part)
@@ -178,10 +218,40 @@ fn line_at(text: &str, offset: usize) -> usize {
 }
 
 fn not_toml(text: &str, error: &toml::de::Error) -> Error {
+    let said = error.message();
+    if let Some(key) = quoted(said, "missing field ") {
+        let what = "every recipe has one".to_owned();
+        return Error::Recipe { key: key.to_owned(), line: None, what };
+    }
     let line = error.span().map(|span| line_at(text, span.start));
-    let at = error.span().and_then(|span| text.get(span)).unwrap_or("file");
-    let key = at.split(['=', '\n']).next().unwrap_or(at).trim().to_owned();
-    Error::Recipe { key, line, what: error.message().to_owned() }
+    if let Some(key) = quoted(said, "unknown field ") {
+        return Error::Recipe { key: key.to_owned(), line, what: unknown(key, said) };
+    }
+    let whole = line.and_then(|line| text.lines().nth(line - 1)).unwrap_or("file");
+    let key = whole.split('=').next().unwrap_or(whole).trim().to_owned();
+    let what = match key.as_str() {
+        "base" => format!("{said}; {BASES}"),
+        _ => said.to_owned(),
+    };
+    Error::Recipe { key, line, what }
+}
+
+const BASES: &str = "write \"host\", { debian = { suite = \"trixie\" } }, or \
+                     { oci = { reference = \"python:3.12-slim\" } }";
+
+/// What stands in backticks behind some words.
+fn quoted<'a>(said: &'a str, words: &str) -> Option<&'a str> {
+    said.strip_prefix(words)?.strip_prefix('`')?.split('`').next()
+}
+
+/// The keys there are instead, the one that was probably meant first.
+fn unknown(key: &str, said: &str) -> String {
+    let known: Vec<&str> = said.split('`').skip(3).step_by(2).collect();
+    let alike = |name: &&str| strsim::jaro_winkler(key, name);
+    let best = known.iter().copied().max_by(|a, b| alike(a).total_cmp(&alike(b)));
+    let meant = best.filter(|name| alike(name) >= 0.75).map(|name| format!("; is it `{name}`?"));
+    let all = known.join(", ");
+    format!("there is no such key{} There are {all}", meant.unwrap_or_else(|| ".".into()))
 }
 
 /// Adds the line on which the key of an error is set.

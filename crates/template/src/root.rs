@@ -3,7 +3,7 @@
 //!   <roots>/<name>/       the directory, never written again
 //!   <roots>/<name>.json   this; written last, so that it stands for a whole directory
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::recipe::Recipe;
 use serde::{Deserialize, Serialize};
 use stasis_sys::trees;
@@ -26,9 +26,11 @@ pub struct Root {
     /// What the base was: the interpreter's version, the suite, the image's digest.
     pub base: String,
     /// The interpreter to start, a path inside.
-    pub python: PathBuf,
-    /// `3.11.7`.
-    pub python_version: String,
+    #[serde(rename = "python")]
+    pub interpreter: PathBuf,
+    /// Its version: `3.11.7`.
+    #[serde(rename = "python_version")]
+    pub version: String,
     /// Where packages are, a path inside; the user may write there.
     pub site: PathBuf,
     /// The user a machine runs as, and its home.
@@ -103,12 +105,18 @@ pub fn remove(roots: &Path, name: &str) -> Result<()> {
     if !is_name(name) {
         return Err(Error::Unknown(name.to_owned()));
     }
-    let _turn = crate::turn::take(roots, &crate::Silent)?;
+    let turn = crate::turn::take(roots, &crate::NoProgress)?;
     let (path, gone) = (description(roots, name), roots.join(format!(".gone-{name}")));
     fs::remove_file(&path).map_err(|_| Error::Unknown(name.to_owned()))?;
     let doing = || format!("removing {name}");
     fs::rename(roots.join(name), &gone).doing(doing)?;
-    trees::remove(&gone).doing(doing)
+    // without its name it is gone for everybody; its files take seconds. What a process that ends
+    // meanwhile leaves, the next build removes.
+    std::thread::spawn(move || {
+        let _ = trees::remove(&gone);
+        drop(turn);
+    });
+    Ok(())
 }
 
 /// Writes the description under its name, whole or not at all.

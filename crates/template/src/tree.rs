@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 
 const DEEPEST: usize = 200;
 
-pub struct Tree {
+pub struct RootTree {
     root: OwnedFd,
 }
 
@@ -48,10 +48,10 @@ pub fn refused(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-impl Tree {
-    pub fn open(root: &Path) -> io::Result<Tree> {
+impl RootTree {
+    pub fn open(root: &Path) -> io::Result<RootTree> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(root)?;
-        Ok(Tree { root: file.into() })
+        Ok(RootTree { root: file.into() })
     }
 
     fn open_at(&self, path: &Path, flags: i32) -> io::Result<OwnedFd> {

@@ -1,14 +1,14 @@
 //! Builds and removals take turns by a lock on a file.
 
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::progress::Progress;
 use stasis_sys::{files, libc};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Waits until nobody else changes anything below `roots`. The kernel gives the turn back when this
-/// process ends, however it ends.
+/// Waits until no other process changes anything below `roots`. The kernel releases the lock when
+/// this process ends, however it ends.
 pub fn take(roots: &Path, progress: &dyn Progress) -> Result<File> {
     let path = roots.join(".lock");
     let doing = || format!("{}", path.display());

@@ -50,6 +50,8 @@ fn a_root_of_the_host_runs_on_its_own_and_is_built_once() {
     for name in [".new-host-0", ".gone-host-1"] {
         fs::create_dir_all(place.roots().join(name).join("usr")).unwrap();
     }
+    // what an earlier build downloaded
+    fs::create_dir_all(place.cache().join("packages/wheels")).unwrap();
     // two at once: one builds, the other waits
     let root = std::thread::scope(|scope| {
         let other = scope.spawn(|| place.build(TINY).unwrap());
@@ -66,6 +68,8 @@ fn a_root_of_the_host_runs_on_its_own_and_is_built_once() {
         fs::read_dir(place.roots()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, [".lock", &root.name, &format!("{}.json", root.name)]);
+
+    assert!(!place.cache().join("packages").exists(), "downloads go once the root is built");
 
     let told = place.log.0.lock().unwrap().len();
     assert_eq!(place.build(TINY).unwrap(), root);
@@ -97,7 +101,7 @@ fn a_build_that_fails_says_why_and_leaves_nothing() {
 }
 
 fn runs(place: &Place, root: &stasis_template::Root) {
-    let python = root.python.to_str().unwrap();
+    let python = root.interpreter.to_str().unwrap();
     let modules =
         "import ssl, sqlite3, ctypes, lzma, bz2, readline, zoneinfo, curses, sys, socket;";
     let question = "print(zoneinfo.ZoneInfo('Europe/Rome'), sys.prefix, sys.flags.utf8_mode);\

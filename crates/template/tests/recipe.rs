@@ -3,7 +3,7 @@
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
-use stasis_template::{Base, Limits, Recipe, Size, Source};
+use stasis_template::{Base, ImageSource, Recipe, RecipeLimits, Size};
 
 fn refusal(text: &str) -> String {
     let error = Recipe::parse(text).unwrap_err();
@@ -13,10 +13,36 @@ fn refusal(text: &str) -> String {
 
 #[test]
 fn the_default_recipe_is_one() {
-    let recipe = Recipe::default_python();
+    let recipe = Recipe::default_template();
     assert_eq!((recipe.name.as_str(), &recipe.base), ("python", &Base::Host));
     assert!(recipe.packages.iter().any(|package| package == "numpy"));
-    assert_eq!(recipe.limits.memory, Some(Size(2 << 30)));
+    // what the service's configuration says holds for its machines
+    assert_eq!(recipe.limits, RecipeLimits::default());
+    assert_eq!(recipe.language, "python");
+}
+
+#[test]
+fn every_language_has_a_recipe() {
+    for language in stasis_agent::LANGUAGES {
+        let recipe = Recipe::built_in(language.name()).expect("a recipe of its name");
+        assert_eq!(recipe.language, language.name());
+    }
+    assert!(Recipe::built_in("tiny").is_none());
+}
+
+#[test]
+fn keys_that_a_language_does_not_have_are_refused() {
+    let start = "name = \"x\"\nlanguage = \"javascript\"\n";
+    for key in ["base = { debian = {} }", "python = \"3\"", "prepare = \"1\""] {
+        let said = refusal(&format!("{start}{key}\n"));
+        assert!(said.contains("line 3") && said.contains("javascript yet"), "{said}");
+    }
+    let packages = |list: &str| format!("{start}packages = [{list}]\n");
+    assert!(Recipe::parse(&packages("\"left-pad@^1.3.0\", \"@types/node\"")).is_ok());
+    for name in ["-g", "../x", "user/repository", "a b"] {
+        let said = refusal(&packages(&format!("\"{name}\"")));
+        assert!(said.contains("is not a package"), "{said}");
+    }
 }
 
 #[test]
@@ -24,15 +50,18 @@ fn bases_are_written_as_the_default_recipe_shows_them() {
     let base = |text: &str| Recipe::parse(&format!("name = \"x\"\nbase = {text}\n")).unwrap().base;
     assert_eq!(base("\"host\""), Base::Host);
     assert_eq!(base("{ debian = {} }"), Base::Debian { suite: "trixie".to_owned() });
-    let reference = Source::Reference("docker.io/library/python:3.13-slim".to_owned());
+    let reference = ImageSource::Reference("docker.io/library/python:3.13-slim".to_owned());
     assert_eq!(
         base("{ oci = { reference = \"docker.io/library/python:3.13-slim\" } }"),
         Base::Oci(reference)
     );
-    assert_eq!(base("{ oci = { layout = \"a/b\" } }"), Base::Oci(Source::Layout("a/b".into())));
+    assert_eq!(
+        base("{ oci = { layout = \"a/b\" } }"),
+        Base::Oci(ImageSource::Layout("a/b".into()))
+    );
     assert_eq!(
         base("{ oci = { archive = \"a.tar\" } }"),
-        Base::Oci(Source::Archive("a.tar".into()))
+        Base::Oci(ImageSource::Archive("a.tar".into()))
     );
 }
 
@@ -47,6 +76,8 @@ fn errors_name_the_key_and_the_line() {
     assert!(limit.contains("line 4: limits.pids: at least 4"), "{limit}");
     let size = refusal(&format!("{start}[limits]\nmemory = \"much\"\n"));
     assert!(size.contains("line 4") && size.contains("512MiB"), "{size}");
+    let language = refusal(&format!("{start}language = \"cobol\"\n"));
+    assert!(language.contains("line 3: language: one of python"), "{language}");
     let name = refusal("name = \"../x\"\nbase = \"host\"\n");
     assert!(name.contains("line 1: name:"), "{name}");
     let missing = refusal("base = \"host\"\n");
@@ -71,7 +102,7 @@ fn paths_are_meant_from_where_the_recipe_is() {
     let file = dir.path().join("recipe.toml");
     let text = "name = \"x\"\nbase = { oci = { archive = \"a.tar\" } }\n";
     std::fs::write(&file, text).unwrap();
-    let expected = Base::Oci(Source::Archive(dir.path().join("a.tar")));
+    let expected = Base::Oci(ImageSource::Archive(dir.path().join("a.tar")));
     assert_eq!(Recipe::read(&file).unwrap().base, expected);
 }
 
@@ -85,9 +116,9 @@ fn base() -> impl Strategy<Value = Base> {
         Just(Base::Host),
         "[a-z][a-z0-9-]{0,8}".prop_map(|suite| Base::Debian { suite }),
         "[a-z]{1,8}/[a-z]{1,8}:[a-z0-9]{1,5}"
-            .prop_map(|text| Base::Oci(Source::Reference(format!("localhost:5000/{text}")))),
-        "[^\0]{1,20}".prop_map(|path| Base::Oci(Source::Layout(path.into()))),
-        "[^\0]{1,20}".prop_map(|path| Base::Oci(Source::Archive(path.into()))),
+            .prop_map(|text| Base::Oci(ImageSource::Reference(format!("localhost:5000/{text}")))),
+        "[^\0]{1,20}".prop_map(|path| Base::Oci(ImageSource::Layout(path.into()))),
+        "[^\0]{1,20}".prop_map(|path| Base::Oci(ImageSource::Archive(path.into()))),
     ]
 }
 
@@ -97,8 +128,8 @@ prop_compose! {
         cpu in option::of(0.01f64..1024.0),
         pids in option::of(4u32..),
         disk in option::of(1u64..1 << 60),
-    ) -> Limits {
-        Limits { memory: memory.map(Size), cpu, pids, disk: disk.map(Size) }
+    ) -> RecipeLimits {
+        RecipeLimits { memory: memory.map(Size), cpu, pids, disk: disk.map(Size) }
     }
 }
 
@@ -117,7 +148,7 @@ prop_compose! {
         let apt = if matches!(base, Base::Debian { .. }) { vec!["git".to_owned()] } else { vec![] };
         Recipe {
             name, description, python, packages, apt, source_builds, prepare, warm_up, base, env,
-            limits,
+            limits, language: "python".into(),
         }
     }
 }

@@ -16,12 +16,12 @@ fn the_default_template_has_what_its_warm_up_imports() {
         return;
     }
     let place = Place::new();
-    let recipe = stasis_template::Recipe::default_python();
+    let recipe = stasis_template::Recipe::default_template();
     let start = std::time::Instant::now();
     let root = place.build_recipe(&recipe).unwrap();
     eprintln!("built in {:?}: {} files, {} bytes", start.elapsed(), root.files, root.bytes);
     eprintln!("{}", root.lock.join("\n"));
-    let python = root.python.to_str().unwrap();
+    let python = root.interpreter.to_str().unwrap();
     let shown = "\nprint(len(sys.modules), threading.active_count())";
     let said = place.answer(&root, &[python, "-c", &format!("{}{shown}", recipe.warm_up)]);
     eprintln!("modules, threads: {said}");
@@ -46,7 +46,7 @@ fn debian_is_laid_out_and_takes_packages_of_both_kinds() {
     let text = "name = \"d\"\nbase = { debian = {} }\napt = [\"tree\"]\npackages = [\"numpy\"]\n";
     let root = place.build(text).unwrap_or_else(|e| panic!("{e}: {:?}", place.log.0));
     eprintln!("built in {:?}: {} files, {} bytes", start.elapsed(), root.files, root.bytes);
-    let python = root.python.to_str().unwrap();
+    let python = root.interpreter.to_str().unwrap();
     let said = place.answer(&root, &[python, "-c", "import numpy, ssl; print(numpy.arange(3))"]);
     assert_eq!(said, "[0 1 2]");
     place.answer(&root, &["tree", "--version"]);
@@ -81,7 +81,7 @@ fn an_image_in_an_archive_becomes_a_root() {
         "name = \"o\"\nbase = {{ oci = {{ archive = {archive:?} }} }}\npackages = [\"tabulate\"]\n"
     );
     let root = place.build(&text).unwrap_or_else(|e| panic!("{e}: {:?}", place.log.0));
-    let python = root.python.to_str().unwrap();
+    let python = root.interpreter.to_str().unwrap();
     let said = place.answer(&root, &[python, "-c", "import tabulate, ssl, sys; print(sys.prefix)"]);
     assert_eq!(said, "/opt/venv");
     assert!(root.lock.iter().any(|line| line.starts_with("tabulate==")), "{:?}", root.lock);

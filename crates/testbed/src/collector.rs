@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct CollectedSpan {
     pub name: String,
     pub trace: String,
     pub id: String,
@@ -23,7 +23,7 @@ pub struct Seen {
 
 #[derive(Default)]
 struct Got {
-    spans: Vec<Seen>,
+    spans: Vec<CollectedSpan>,
     bytes: Vec<u8>,
 }
 
@@ -35,20 +35,20 @@ pub struct Collector {
 
 /// What it does with those who come.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Mood {
+pub enum CollectorMode {
     Good,
     /// Hangs up.
     Rude,
 }
 
 impl Collector {
-    pub fn start(mood: Mood) -> Collector {
+    pub fn start(mood: CollectorMode) -> Collector {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
         let collector = Collector { address, got: Arc::default() };
         let own = collector.clone();
         std::thread::spawn(move || {
-            for stream in listener.incoming().flatten().filter(|_| mood == Mood::Good) {
+            for stream in listener.incoming().flatten().filter(|_| mood == CollectorMode::Good) {
                 let own = own.clone();
                 std::thread::spawn(move || own.serve(stream));
             }
@@ -78,12 +78,12 @@ impl Collector {
     }
 
     /// All spans so far.
-    pub fn spans(&self) -> Vec<Seen> {
+    pub fn spans(&self) -> Vec<CollectedSpan> {
         self.got.lock().expect("a lock").spans.clone()
     }
 
     /// All spans of a trace so far.
-    pub fn trace(&self, id: &str) -> Vec<Seen> {
+    pub fn trace(&self, id: &str) -> Vec<CollectedSpan> {
         self.spans().into_iter().filter(|span| span.trace == id).collect()
     }
 
@@ -115,7 +115,7 @@ fn request(reader: &mut impl BufRead) -> Option<Vec<u8>> {
     Some(body)
 }
 
-fn spans(message: ExportTraceServiceRequest) -> Vec<Seen> {
+fn spans(message: ExportTraceServiceRequest) -> Vec<CollectedSpan> {
     let mut all = Vec::new();
     for group in message.resource_spans {
         let about = group.resource.unwrap_or_default().attributes;
@@ -127,9 +127,9 @@ fn spans(message: ExportTraceServiceRequest) -> Vec<Seen> {
     all
 }
 
-fn seen(span: Span, service: &str) -> Seen {
+fn seen(span: Span, service: &str) -> CollectedSpan {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    Seen {
+    CollectedSpan {
         name: span.name,
         trace: hex(&span.trace_id),
         id: hex(&span.span_id),

@@ -3,7 +3,8 @@
 //!   target/tmp/seed ── built once, with a lock ──► hard links ──► a directory per test
 //!
 //! Building the template takes a minute, so all tests of all crates share one seed. A test's
-//! directory has its own records and its own names of the shared, immutable files.
+//! directory has its own records and its own names of the shared, immutable files. Each template
+//! that is built in has a seed of its own.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +13,7 @@ pub mod collector;
 use stasis_api::{Chunk, Exec, Instruction, NewMachine, Stream};
 use stasis_machine::{Host, Machine, Settings};
 use stasis_sys::{files, libc};
+use stasis_template::Recipe;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -41,21 +43,32 @@ pub fn program() -> PathBuf {
 /// The shared data directory, with the default template built.
 fn seed() -> &'static Path {
     static SEED: OnceLock<PathBuf> = OnceLock::new();
-    SEED.get_or_init(|| {
-        let dir = places().0.join("seed");
-        fs::create_dir_all(&dir).expect("make the seed's directory");
-        let lock = File::create(dir.with_extension("lock")).expect("make a lock");
-        files::flock(lock.as_fd(), libc::LOCK_EX).expect("lock the seed");
-        let host = Host::open(Settings::new(dir.clone(), spawner())).expect("open the seed");
-        let recipe = stasis_template::Recipe::default_python();
-        host.build_template(&recipe, &stasis_template::Silent).expect("build the template");
-        dir
-    })
+    SEED.get_or_init(|| planted("seed", &Recipe::default_template()))
+}
+
+/// A shared data directory with one template.
+fn planted(name: &str, recipe: &Recipe) -> PathBuf {
+    let dir = places().0.join(name);
+    fs::create_dir_all(&dir).expect("make the seed's directory");
+    let lock = File::create(dir.with_extension("lock")).expect("make a lock");
+    files::flock(lock.as_fd(), libc::LOCK_EX).expect("lock the seed");
+    let host = Host::open(Settings::new(dir.clone(), spawner())).expect("open the seed");
+    host.build_template(recipe, &stasis_template::NoProgress).expect("build the template");
+    dir
 }
 
 /// A data directory of a test's own, ready to be used.
 pub fn data_dir() -> TempDir {
-    let seed = seed();
+    grown(seed())
+}
+
+/// The same, with another template that is built in instead of the default one.
+pub fn data_dir_of(template: &str) -> TempDir {
+    let recipe = Recipe::built_in(template).expect("a template that is built in");
+    grown(&planted(&format!("seed-{template}"), &recipe))
+}
+
+fn grown(seed: &Path) -> TempDir {
     let lock = File::create(seed.with_extension("lock")).expect("make a lock");
     files::flock(lock.as_fd(), libc::LOCK_EX).expect("lock the seed");
     let dir = TempDir::with_prefix_in("data-", places().0).expect("make a directory");
@@ -107,30 +120,37 @@ pub fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 /// A host in a directory of its own.
-pub struct Bed {
+pub struct TestHost {
     pub host: Arc<Host>,
     pub dir: TempDir,
 }
 
-impl Bed {
-    pub fn start() -> Bed {
-        Bed::with(|_| {})
+impl TestHost {
+    pub fn start() -> TestHost {
+        TestHost::with(|_| {})
     }
 
-    pub fn with(change: impl FnOnce(&mut Settings)) -> Bed {
+    pub fn with(change: impl FnOnce(&mut Settings)) -> TestHost {
         let dir = data_dir();
         let mut settings = settings(dir.path());
         change(&mut settings);
         let host = Arc::new(Host::open(settings).expect("open a host"));
-        Bed { host, dir }
+        TestHost { host, dir }
+    }
+
+    /// A host with another template that is built in, instead of the default one.
+    pub fn of(template: &str) -> TestHost {
+        let dir = data_dir_of(template);
+        let host = Arc::new(Host::open(settings(dir.path())).expect("open a host"));
+        TestHost { host, dir }
     }
 
     /// Ends the host as a crash would, as far as that can be done in one process, and opens it
     /// again.
-    pub fn reopen(self) -> Bed {
-        let Bed { host, dir } = self;
+    pub fn reopen(self) -> TestHost {
+        let TestHost { host, dir } = self;
         drop(host);
-        Bed { host: Arc::new(open(dir.path())), dir }
+        TestHost { host: Arc::new(open(dir.path())), dir }
     }
 
     pub fn machine(&self) -> Arc<Machine> {

@@ -7,6 +7,7 @@
 import { Conflict, refusal } from "./errors.js";
 import { type EventOptions, listen } from "./events.js";
 import type { Instruction } from "./instruction.js";
+import { tokenOf, urlHere } from "./here.js";
 import { load } from "./local.js";
 import { Machine } from "./machine.js";
 import { Repl } from "./repl.js";
@@ -42,9 +43,9 @@ import type {
 const DEFAULT_URL = "http://127.0.0.1:7717";
 
 export interface ClientOptions {
-  /** `STASIS_TOKEN` unless given. */
+  /** Unless given: `STASIS_TOKEN`, or the token the CLI would use for this service. */
   token?: string | undefined;
-  /** `STASIS_URL` unless given. */
+  /** Unless given: `STASIS_URL`, or what the CLI would use, or the service of this host. */
   baseUrl?: string | undefined;
   /** How long a connection may be silent before it counts as dead; a minute unless given. */
   timeoutMs?: number | undefined;
@@ -57,16 +58,6 @@ export interface ClientOptions {
 export type StreamedResult =
   | { type: "output"; chunk: Chunk; instruction_id: number }
   | { type: "result"; result: ExecResult; instruction_id: number };
-
-/** A variable of the environment, where there is one that may be read. */
-function environment(name: string): string | undefined {
-  const scope = globalThis as { process?: { env?: Record<string, string | undefined> } };
-  try {
-    return scope.process?.env?.[name] || undefined;
-  } catch {
-    return undefined;
-  }
-}
 
 /** What comes piece by piece, as requests take it. */
 function flow(pieces: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
@@ -87,10 +78,14 @@ function flow(pieces: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
 export class Client {
   readonly #transport: Transport;
 
-  constructor(options: ClientOptions = {}) {
+  /** An address alone will do: `new Client("http://127.0.0.1:7717")`. */
+  constructor(given: ClientOptions | string = {}) {
+    const options = typeof given === "string" ? { baseUrl: given } : given;
+    const url = options.baseUrl ?? urlHere() ?? DEFAULT_URL;
+    const baseUrl = url.replace(/\/+$/, "");
     this.#transport = new Transport({
-      baseUrl: (options.baseUrl ?? environment("STASIS_URL") ?? DEFAULT_URL).replace(/\/+$/, ""),
-      token: options.token ?? environment("STASIS_TOKEN"),
+      baseUrl,
+      token: options.token ?? tokenOf(baseUrl),
       timeoutMs: options.timeoutMs ?? 60_000,
       retry: { ...RETRY, ...options.retry },
       fetch: options.fetch ?? globalThis.fetch,
@@ -113,7 +108,7 @@ export class Client {
   async createMachine(options: NewMachine = {}): Promise<Machine> {
     const name = options.name ?? randomName();
     const ours = name !== options.name;
-    // a name that nobody else can have chosen makes the call safe to repeat
+    // a unique name makes the call safe to repeat
     const call = post("/v1/machine/new", { ...options, name }, ours);
     const exists = (error: unknown) => {
       if (!ours || !(error instanceof Conflict)) throw error;
@@ -292,7 +287,7 @@ export class Client {
   }
 
   /** Looks for damage in all that is in use. */
-  storeCheck({ mend = false } = {}): Promise<StoreChecked> {
-    return this.#transport.json(post("/v1/store/check", { mend }));
+  storeCheck({ repair = false } = {}): Promise<StoreChecked> {
+    return this.#transport.json(post("/v1/store/check", { repair }));
   }
 }

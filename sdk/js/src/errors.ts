@@ -52,7 +52,7 @@ export class InvalidRequest extends ApiError {}
 export class Unauthorized extends ApiError {}
 /** The token does not reach that far. */
 export class Forbidden extends ApiError {}
-/** There is no such thing, or it belongs to somebody else. */
+/** The named thing does not exist, or belongs to another account. */
 export class NotFound extends ApiError {}
 /** It is there already, or in a state in which this cannot be done. */
 export class Conflict extends ApiError {}

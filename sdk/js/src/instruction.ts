@@ -22,7 +22,7 @@ export interface WaitOptions {
 /** A line of output, or how it ended. */
 export type Progress = { type: "output"; chunk: Chunk } | { type: "result"; instruction: Info };
 
-/** An instruction of a machine. It goes on whether or not anybody listens. */
+/** An instruction of a machine. It continues whether or not a client follows it. */
 export class Instruction {
   readonly #transport: Transport;
   #result: Promise<Result> | undefined;

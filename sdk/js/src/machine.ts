@@ -22,6 +22,7 @@ import type {
   BranchRequest,
   Completions,
   DiskUse,
+  Checkpoints,
   Durability,
   Event,
   Explored,
@@ -47,6 +48,8 @@ export interface ExecOptions {
   /** Ends what runs and cancels what waits first. */
   interrupt?: boolean | undefined;
   durability?: Durability | undefined;
+  /** Whether it has a state of its own; as the machine says, if absent. */
+  checkpoints?: Checkpoints | undefined;
   /** The same key again gives the same instruction instead of a second one. */
   idempotencyKey?: string | undefined;
 }
@@ -75,9 +78,10 @@ export class Machine {
 
   /** Gives it code to run, and does not wait. */
   async exec(code: string, options: ExecOptions = {}): Promise<Instruction> {
-    const { timeoutSeconds, interrupt = false, durability, idempotencyKey } = options;
+    const { timeoutSeconds, interrupt = false, durability, checkpoints, idempotencyKey } = options;
     const instruction = { code, timeout_seconds: timeoutSeconds };
-    const call = post(this.#path("/exec"), { instruction, interrupt, durability }, true);
+    const body = { instruction, interrupt, durability, checkpoints };
+    const call = post(this.#path("/exec"), body, true);
     call.headers = { "idempotency-key": idempotencyKey ?? randomName() + randomName() };
     const accepted = await this.#transport.json<Accepted>(call);
     return new Instruction(
@@ -196,9 +200,17 @@ export class Machine {
     return new Past(this.#transport, this.name, seq);
   }
 
-  /** Back to the state before the last instruction. */
-  undo(): Promise<Info> {
-    return this.#change(post(this.#path("/undo")));
+  /**
+   * Takes the last `n` instructions back. If they share a state with others, which grouped
+   * instructions do, this is refused unless `grouped` says to take those along.
+   */
+  undo(n = 1, options: { grouped?: boolean } = {}): Promise<Info> {
+    return this.#change(post(this.#path("/undo"), { n, ...options }));
+  }
+
+  /** Redoes `n` instructions that were undone, as long as nothing new ran. */
+  redo(n = 1, options: { grouped?: boolean } = {}): Promise<Info> {
+    return this.#change(post(this.#path("/redo"), { n, ...options }));
   }
 
   /** Back to the state after instruction `seq`, or with null to the beginning. */
@@ -268,12 +280,17 @@ export class Machine {
 
   /** Takes the parent's name, or another's, which gets this one's; the machine that had it. */
   async promote(onto?: string | Machine): Promise<Machine> {
-    const target = onto instanceof Machine ? onto.name : onto;
-    const call = post(this.#path("/promote"), { onto: target });
-    const { machine, former } = await this.#transport.json<Promoted>(call);
-    this.#name = machine.name;
-    this.info = machine;
+    const { former } = await this.#promote(onto, false);
     return new Machine(this.#transport, former.name, former);
+  }
+
+  async #promote(onto: string | Machine | undefined, remove: boolean): Promise<Promoted> {
+    const target = onto instanceof Machine ? onto.name : onto;
+    const call = post(this.#path("/promote"), { onto: target, remove });
+    const promoted = await this.#transport.json<Promoted>(call);
+    this.#name = promoted.machine.name;
+    this.info = promoted.machine;
+    return promoted;
   }
 
   /**
@@ -291,13 +308,14 @@ export class Machine {
   }
 
   /**
-   * Works on a branch. If the work ends well the branch takes this machine's name, and the machine
-   * as it was stays under the branch's; if it fails the branch goes.
+   * Works on a branch. If the work ends well the branch takes this machine's name; if it fails the
+   * branch goes. The machine as it was is removed, unless `keep` is set or it ran something
+   * meanwhile: then it is `former`.
    */
   async attempt<T>(
     work: (branch: Machine) => Promise<T>,
-    { reseed = false } = {},
-  ): Promise<{ value: T; former: Machine }> {
+    { reseed = false, keep = false } = {},
+  ): Promise<{ value: T; former: Machine | undefined }> {
     const branch = await this.branch({ reseed });
     let value: T;
     try {
@@ -306,7 +324,9 @@ export class Machine {
       await branch.remove();
       throw error;
     }
-    return { value, former: await branch.promote(this) };
+    const { former, removed } = await branch.#promote(this, !keep);
+    const kept = removed ? undefined : new Machine(this.#transport, former.name, former);
+    return { value, former: kept };
   }
 
   // its life

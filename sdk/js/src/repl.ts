@@ -15,7 +15,7 @@ export class ReplExecResult {
 
   constructor(instruction: Promise<Instruction>) {
     this.#instruction = instruction;
-    // whoever reads `output` or `result` hears of a failure
+    // readers of `output` or `result` get the failure
     instruction.catch(() => undefined);
   }
 

@@ -58,7 +58,7 @@ export function at(machine: string, rest = ""): string {
 
 const NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789";
 
-/** A name that nobody else chooses: 16 letters and digits. */
+/** A unique name: 16 letters and digits. */
 export function randomName(): string {
   const letters: string[] = [];
   while (letters.length < 16) {
@@ -147,7 +147,7 @@ export class Transport {
       throw watch.judge(error);
     } finally {
       watch.end();
-      // whoever stops reading early lets go of the connection
+      // a reader that stops early releases the connection
       await reader?.cancel().catch(() => undefined);
     }
   }
@@ -174,7 +174,7 @@ export class Transport {
   }
 }
 
-/** Ends a request that is silent for too long, or that nobody wants any more. */
+/** Ends a request that is silent for too long, or that was given up. */
 class Watch {
   #silence = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;

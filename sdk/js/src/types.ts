@@ -8,59 +8,62 @@
 
 export interface Accepted {
   instruction_seq: number;
-  /** Whether something was interrupted for it. */
+  /** Whether another instruction was interrupted for it. */
   interrupted: boolean;
   machine: Name;
 }
 
 export type Address = string;
 
-/** What to take over from another machine. */
+/** Variables and files to copy from another machine. */
 export interface AdoptRequest {
-  /** Files, or directories with all that the machine changed in them. */
+  /**
+   * Files, or directories with every file that the machine changed in them; relative paths
+   * start at the machine's home.
+   */
   files?: string[];
-  /** Overwrite what both sides changed since they parted. */
+  /** Overwrite variables and files that both sides changed since their common ancestor. */
   force?: boolean;
-  /** The machine or checkpoint to take from. */
+  /** The machine or checkpoint to copy from. */
   from: string;
   variables?: string[];
 }
 
-/** What was taken over, or why nothing was. */
+/** The result of an adoption. */
 export interface Adopted {
   /**
-   * What both sides changed since they parted. Without `force` nothing was taken because of
-   * it.
+   * Variables and files that both sides changed. Without `force`, a conflict prevents the
+   * adoption.
    */
   conflicts: Conflict[];
-  /** What could not be carried, and why. */
+  /** Variables and files that could not be copied, and why. */
   failed: Record<string, string>;
   files: string[];
-  /** The instruction of the log that stands for it; absent when nothing was taken. */
+  /** The log entry of the adoption; absent if nothing was copied. */
   seq?: number | null;
   variables: string[];
 }
 
-/** Where a line came through. */
+/** An ancestor. */
 export interface Ancestor {
   machine: Name;
-  /** Whether the machine is gone. */
+  /** Whether the machine was deleted. */
   removed?: boolean;
-  /** The checkpoint that the branch started from; absent if nothing had run. */
+  /** The checkpoint that the branch started from; absent if nothing had run before it. */
   seq?: number | null;
 }
 
-/** Something too large for a result, kept as long as its machine. */
+/** A value too large for a result. It is kept as long as its machine. */
 export interface Artifact {
-  /** Whether it was cut all the same, at the largest size that is kept. */
+  /** Whether it was truncated at the largest size that is kept. */
   cut?: boolean;
-  /** Names its contents; read it at `/v1/machine/{name}/artifact/{id}`. */
+  /** Identifies the contents; read them at `/v1/machine/{name}/artifact/{id}`. */
   id: string;
-  /** Its MIME type. */
+  /** MIME type. */
   kind: string;
-  /** Of what: `output` (both streams as they came), `value`, or `display`. */
+  /** The source: `output` (both streams, in order), `value`, or `display`. */
   name: string;
-  /** In bytes. */
+  /** Size in bytes. */
   size: number;
 }
 
@@ -68,19 +71,19 @@ export interface ArtifactList {
   artifacts: Kept[];
 }
 
-/** How one branch's own part ended. */
+/** The result of one branch. */
 export interface BranchEnd {
   /** Why it could not run. */
   error?: ErrorBody | null;
-  /** Which branch, in the order they were asked for. */
+  /** The branch's position in the request. */
   index: number;
   instruction?: Instruction | null;
   machine: Name;
-  /** Lines of output. */
+  /** Output lines. */
   output?: Chunk[];
 }
 
-/** A line of a branch call's stream. */
+/** A line in the stream of a branch request. */
 export type BranchLine =
   | {
     machines: Machine[];
@@ -89,11 +92,11 @@ export type BranchLine =
   | {
     /** Why it could not run. */
     error?: ErrorBody | null;
-    /** Which branch, in the order they were asked for. */
+    /** The branch's position in the request. */
     index: number;
     instruction?: Instruction | null;
     machine: Name;
-    /** Lines of output. */
+    /** Output lines. */
     output?: Chunk[];
     type: string;
   }
@@ -102,30 +105,32 @@ export type BranchLine =
   };
 
 export interface BranchRequest {
-  /** How many; as many as there are names, or one, if absent. */
+  /** The number of branches; by default as many as there are names, or one. */
   count?: number | null;
   names?: Name[];
-  /** Seed the program's own random generators anew. */
+  /** Network access of the branches; the machine's, if absent. */
+  network?: Network | null;
+  /** Reseed the program's own random generators. */
   reseed?: boolean;
-  /** The state after this instruction; the state now, if absent. */
+  /** Start from the state after this instruction; by default, the current state. */
   seq?: number | null;
-  /** Answer with a line of JSON for each end as it comes, instead of all together. */
+  /** Stream a line of JSON as each branch ends, instead of one answer for all. */
   stream?: boolean;
-  /** Added to those of the machine. */
+  /** Added to the machine's tags. */
   tags?: Record<string, string>;
-  /** How long each may run; absent means the service's default, null no limit. */
+  /** Time limit of each branch. Absent: the service's default. Null: no limit. */
   timeout_seconds?: number | null;
-  /** What each branch runs at once, in turn; those beyond the end run nothing. */
+  /** The code and settings of each branch, in order. Branches beyond the end run nothing. */
   vary?: Vary[];
 }
 
 export interface Branches {
-  /** How the parts of `vary` ended. */
+  /** The results of `vary`. */
   ends?: BranchEnd[];
   machines: Machine[];
 }
 
-/** A line of what a build says. */
+/** A line of a build's progress. */
 export type BuildLine =
   | {
     done: number;
@@ -143,21 +148,21 @@ export type BuildLine =
   };
 
 export interface BuildTemplate {
-  /** As TOML. */
+  /** The recipe as TOML. */
   recipe: string;
 }
 
 export interface Cancelled {
-  /** Whether it still waited. */
+  /** Whether the instruction was still waiting. */
   cancelled: boolean;
 }
 
 export interface Candidate {
   /** Why it has no score. */
   error?: string | null;
-  /** In the order they were given. */
+  /** The candidate's position in the request. */
   index: number;
-  /** Its branch, which is gone unless it won or was to be kept. */
+  /** The branch; it was removed unless it won or `keep` is set. */
   machine: Name;
   score?: number | null;
 }
@@ -165,14 +170,19 @@ export interface Candidate {
 export type Change = "added" | "removed" | "changed" | "unknown";
 
 export interface CheckStore {
-  /** Put back what exists elsewhere. */
-  mend?: boolean;
+  /** Repair damaged pages of which another copy exists. */
+  repair?: boolean;
 }
+
+/** Which instructions have a state of their own. */
+export type Checkpoints = "exact" | "grouped";
 
 /** One line of output, without its newline. */
 export interface Chunk {
   data: string;
-  /** From 0 for each instruction, over both streams. */
+  /** The prompt of code that waits for a line of input; otherwise absent. */
+  prompt?: boolean;
+  /** Counted from 0 for each instruction, over both streams. */
   seq: number;
   stream: Stream;
 }
@@ -180,7 +190,7 @@ export interface Chunk {
 /** Code as clients send it. */
 export interface Code {
   code: string;
-  /** Absent means the service's default, null no limit. */
+  /** Absent: the service's default. Null: no limit. */
   timeout_seconds?: number | null;
 }
 
@@ -190,11 +200,11 @@ export interface CompareRequest {
   right: string;
 }
 
-/** What differs between two states. */
+/** The differences between two states. */
 export interface Comparison {
-  /** The state both came from, if there is one. */
+  /** The common ancestor of both states, if there is one. */
   base?: string | null;
-  /** What was left out because there is too much of it, in words. */
+  /** Descriptions of differences omitted because there are too many. */
   cut?: string[];
   files: FileDifference[];
   left: string;
@@ -205,13 +215,13 @@ export interface Comparison {
 
 export interface Complete {
   code: string;
-  /** Counted in characters; the end, if absent. */
+  /** The cursor's position in characters; the end, if absent. */
   cursor?: number | null;
 }
 
 export interface Completions {
   names: string[];
-  /** Where the names begin, counted in characters. */
+  /** The position in characters where the names begin. */
   start: number;
 }
 
@@ -222,12 +232,14 @@ export interface Conflict {
   why: string;
 }
 
-/** What a machine and its checkpoints take on the disk. */
+/** Disk use of a machine and its checkpoints. */
 export interface DiskUse {
   checkpoints: number;
-  /** What would be freed if this machine went. */
+  /** Bytes that deleting this machine would free. */
   own_bytes: number;
-  /** What others need, too. */
+  /** Which of them are kept: the machine's rule, or the service's. */
+  retention?: Retention;
+  /** Bytes that other machines need too. */
   shared_bytes: number;
 }
 
@@ -236,85 +248,102 @@ export type Durability = "memory" | "local";
 
 /** The body of every error. */
 export interface ErrorBody {
-  /** Stable, for programs: `machine.not_found`. */
+  /** A stable code for programs, such as `machine.not_found`. */
   code: string;
   /** What to do next. */
   hint?: string | null;
-  /** The request this is about, as logs know it. */
+  /** The id of the request, as it appears in the logs. */
   id?: string | null;
-  /** What happened, on what. */
+  /** What failed, and why. */
   message: string;
 }
 
-/** Something that changed. */
+/** A change. */
 export interface Event {
-  /** What else it is about: a path, a template, a parent, a reason. */
+  /** Details: a path, a template, a parent, or a reason. */
   about?: string | null;
   at: string;
-  /** Later ones are higher; numbers may be left out. */
+  /** Numbers grow; some may be missing. */
   id: number;
   kind: EventKind;
   machine?: Name | null;
-  /** An instruction's number. */
+  /** What was refused. */
+  refused?: RefusedAccess | null;
+  /** The number of the instruction. */
   seq?: number | null;
-  /** How an instruction ended. */
+  /** How the instruction ended. */
   status?: Status | null;
 }
 
-export type EventKind = "machine.created" | "machine.updated" | "machine.removed" | "machine.woken" | "machine.swapped" | "machine.pinned" | "machine.fell_back" | "machine.rolled_back" | "instruction.queued" | "instruction.started" | "instruction.finished" | "checkpoint.made" | "file.put" | "file.removed" | "template.built" | "template.removed" | "service.started" | "events.missed";
+export type EventKind = "machine.created" | "machine.updated" | "machine.removed" | "machine.woken" | "machine.swapped" | "machine.pinned" | "machine.fell_back" | "machine.rolled_back" | "machine.redone" | "instruction.queued" | "instruction.started" | "instruction.finished" | "checkpoint.made" | "file.put" | "file.removed" | "template.built" | "template.removed" | "network.refused" | "policy.changed" | "policy.removed" | "service.started" | "events.missed";
 
 export interface ExecRequest {
   /** Overrides the machine's. */
+  checkpoints?: Checkpoints | null;
+  /** Overrides the machine's. */
   durability?: Durability | null;
-  /** The same key again gives the same instruction instead of a second one. */
+  /** A request with the same key returns the same instruction instead of a second one. */
   idempotency_key?: string | null;
+  /** Whether the client answers the code's calls of `input()`. Without it they fail. */
+  input?: boolean;
   instruction: Code;
-  /** Interrupt what runs, and cancel what waits, first. */
+  /** First interrupt the running instruction and cancel those that wait. */
   interrupt?: boolean;
 }
 
 export interface ExecResult {
-  /** What was too large for the result, kept whole; absent if nothing was. */
+  /** Values too large for the result, kept whole; absent if there are none. */
   artifacts?: Artifact[];
   data?: Picture | null;
   /** The traceback; absent after success. */
   error?: string | null;
   runtime_ms: number;
-  /** repr of the last expression, null if there is none; absent after a failure. */
+  /** The repr of the last expression, null if it has no value; absent after a failure. */
   value?: string | null;
+}
+
+/** What a machine's policies answer to a request, and which rule decides. */
+export interface Explanation {
+  /** The policy that decides; absent, if no policy does. */
+  policy?: string | null;
+  /** Why. */
+  reason: string;
+  /** The rule that decides, such as `network.allow "*.example.com"`. */
+  rule?: string | null;
+  verdict: PolicyVerdict;
 }
 
 /** Candidates to try as branches. */
 export interface ExploreRequest {
   candidates: Vary[];
-  /** Leave the branches that lose; they are removed otherwise. */
+  /** Keep the losing branches and the previous machine; by default they are removed. */
   keep?: boolean;
-  /** Lower is better instead. */
+  /** Prefer lower scores. */
   minimize?: boolean;
-  /** Seed the program's own random generators anew in each branch. */
+  /** Reseed the program's own random generators in each branch. */
   reseed?: boolean;
-  /** A Python expression that each branch is scored with; higher is better. */
+  /** An expression that scores each branch, in the machine's language; higher is better. */
   score: string;
-  /** The state to start from; the state now, if absent. */
+  /** Start from the state after this instruction; by default, the current state. */
   seq?: number | null;
   /**
-   * How long each candidate, and each score, may take; absent means the service's default,
-   * null no limit.
+   * Time limit of each candidate and of each score. Absent: the service's default. Null: no
+   * limit.
    */
   timeout_seconds?: number | null;
 }
 
 export interface Explored {
-  /** The winner, under the machine's name; absent when no candidate could be scored. */
+  /** The winner, under the machine's name; absent if no candidate got a score. */
   best?: Machine | null;
   candidates: Candidate[];
-  /** The machine as it was, under the winner's old name. */
+  /** The previous machine, under the winner's old name; absent if it was removed. */
   former?: Machine | null;
 }
 
 export interface Failure {
   message: string;
-  /** The exception's class, or a code of ours such as `machine.out_of_memory`. */
+  /** The exception's class, or a code such as `machine.out_of_memory`. */
   name: string;
   traceback: string;
 }
@@ -326,42 +355,42 @@ export interface Families {
 
 export type FileChange = "watching" | "created" | "changed" | "written" | "removed" | "overflowed" | "unwatched" | "swapped" | "gone";
 
-/** Which files differ, by number and by name. */
+/** Changed files: their numbers and names. */
 export interface FileChanges {
   added: number;
   changed: number;
-  /** The first of them. */
+  /** The names of the first ones. */
   names: string[];
   removed: number;
 }
 
 export interface FileDifference {
   change: Change;
-  /** As `diff -u` writes it, for text that is not too long. */
+  /** A unified diff, for text files up to a size limit. */
   diff?: string | null;
   left_size?: number | null;
   path: string;
   right_size?: number | null;
 }
 
-/** Something that happened to a file that is watched. */
+/** A change of a watched file. */
 export interface FileEvent {
   kind: FileChange;
   /**
-   * The name in the watched directory, or the path below it; of the watched thing itself, if
-   * absent.
+   * The path below the watched directory; absent if the watched file or directory itself
+   * changed.
    */
   name?: string | null;
 }
 
-/** What is known of a file without reading it. */
+/** A file's metadata. */
 export interface FileInfo {
   kind: FileKind;
-  /** Its permissions, in octal. */
+  /** Permissions, in octal. */
   mode: string;
   modified_at: string;
   path: string;
-  /** In bytes. */
+  /** Size in bytes. */
   size: number;
   /** Where a symbolic link points. */
   target?: string | null;
@@ -369,10 +398,10 @@ export interface FileInfo {
 
 export type FileKind = "file" | "directory" | "symlink" | "other";
 
-/** A page of a directory, by name. */
+/** A page of a directory, sorted by name. */
 export interface FileList {
   files: FileInfo[];
-  /** What to give as `cursor` for the next page; null at the end. */
+  /** The `cursor` for the next page; null on the last page. */
   next?: string | null;
   path: string;
 }
@@ -382,7 +411,7 @@ export interface FileView {
   kind: FileKind;
   mode: number;
   modified_at: string;
-  /** Below the root, without a leading slash. */
+  /** Absolute path. */
   path: string;
   size: number;
 }
@@ -391,13 +420,13 @@ export interface FileViews {
   files: FileView[];
 }
 
-/** Which machines to list. A machine has to meet all that is said. */
+/** A filter for machines. A machine must match every condition. */
 export interface Filter {
   created_after?: string | null;
   created_before?: string | null;
-  /** What `next` of the page before said. */
+  /** The `next` of the previous page. */
   cursor?: string | null;
-  /** At most this many; 1000 unless told. */
+  /** The most machines to return; 1000 by default. */
   limit?: number | null;
   memory_mb_max?: number | null;
   /** Bounds on the memory a machine may use. */
@@ -408,7 +437,7 @@ export interface Filter {
 
 export interface Health {
   status: string;
-  /** Whether machines can be made. */
+  /** Whether machines can be created. */
   templates_ready: boolean;
   version: string;
 }
@@ -417,15 +446,34 @@ export interface History {
   checkpoints: Point[];
 }
 
+/** A module that the host fetched for an import. Its bytes are pinned by their hash. */
+export interface ImportedModule {
+  /** The hash of what was fetched: `sha512-` or `sha256-`, and base64. */
+  integrity: string;
+  /** Its exact name, such as `npm:left-pad@1.3.0`, or its address. */
+  name: string;
+}
+
+/** A line of input for code that asked for one. */
+export interface InputLine {
+  /** The line, without its newline; `null` means end of input. */
+  line?: string | null;
+}
+
+export interface InputTaken {
+  /** Whether the instruction was waiting for a line. */
+  taken: boolean;
+}
+
 export interface Instruction {
   code: string;
   finished_at?: string | null;
   outcome?: Outcome | null;
-  /** How many lines of output it has. */
+  /** The number of output lines. */
   outputs: number;
   queued_at: string;
   receipt?: Receipt | null;
-  /** Whether it was undone by a later rollback. */
+  /** Whether a later rollback undid it. */
   rolled_back?: boolean;
   seq: number;
   started_at?: string | null;
@@ -437,32 +485,33 @@ export interface InstructionList {
 }
 
 export interface Interrupted {
-  /** Whether something ran. */
+  /** Whether an instruction was running. */
   interrupted: boolean;
 }
 
-/** An artifact and the instruction it is of. */
+/** An artifact and its instruction. */
 export interface Kept {
-  /** Whether it was cut all the same, at the largest size that is kept. */
+  /** Whether it was truncated at the largest size that is kept. */
   cut?: boolean;
-  /** Names its contents; read it at `/v1/machine/{name}/artifact/{id}`. */
+  /** Identifies the contents; read them at `/v1/machine/{name}/artifact/{id}`. */
   id: string;
-  /** Its MIME type. */
+  /** MIME type. */
   kind: string;
-  /** Of what: `output` (both streams as they came), `value`, or `display`. */
+  /** The source: `output` (both streams, in order), `value`, or `display`. */
   name: string;
-  /** In bytes. */
+  /** Size in bytes. */
   size: number;
   seq: number;
 }
 
-/** A name for a checkpoint; null takes it away. */
+/** A label for a checkpoint; null removes it. */
 export interface LabelRequest {
+  /** 1 to 200 bytes. */
   label?: string | null;
   seq: number;
 }
 
-/** What a machine may use; absent means the template's or the service's default. */
+/** Resource limits; an absent limit is the template's or the service's default. */
 export interface Limits {
   cpus?: number | null;
   disk_mb?: number | null;
@@ -470,33 +519,40 @@ export interface Limits {
   pids?: number | null;
 }
 
-/** A machine among its relatives. */
+/** A machine's ancestors and branches. */
 export interface Lineage {
-  /** From the machine's parent to the first of the line. */
+  /** The ancestors, from the parent to the first machine. */
   ancestors: Ancestor[];
   children: Relative[];
-  /** The whole family, from its first member that is still there. */
+  /** The whole tree, from the oldest ancestor that still exists. */
   tree: Relative;
 }
 
 export interface Machine {
   /** The last checkpoint on disk; absent before the first instruction. */
   checkpoint?: Address | null;
+  checkpoints?: Checkpoints;
   created_at: string;
   durability: Durability;
   expires_at?: string | null;
   /** Whether instructions run or wait. */
   has_pending_instruction: boolean;
   has_pending_instructions: boolean;
-  /** How many instructions it was given. */
+  /** The number of instructions submitted to it. */
   instructions: number;
   limits: Limits;
+  /**
+   * Acknowledged instructions whose effects were lost with the memory, and why; absent once a
+   * later instruction has ended.
+   */
+  lost?: string | null;
   name: Name;
+  /** Network access, effective when the machine next comes into memory. */
   network: Network;
   parent?: Parent | null;
-  /** Why it cannot leave memory, if so. */
+  /** Why the machine cannot leave memory, if it cannot. */
   pinned?: string | null;
-  /** Which checkpoints are kept, if not those of the service's rule. */
+  /** The checkpoints to keep, if they differ from the service's rule. */
   retention?: Retention | null;
   /** Whether it is in memory. */
   running: boolean;
@@ -508,11 +564,11 @@ export interface Machine {
 /** A page of machines, newest first. */
 export interface MachineList {
   machines: Machine[];
-  /** What to give as `cursor` for the next page; null at the end. */
+  /** The `cursor` for the next page; null on the last page. */
   next?: string | null;
 }
 
-/** A machine that was made. */
+/** A new machine. */
 export interface Made {
   machine: Machine;
   machine_name: Name;
@@ -524,20 +580,25 @@ export interface MadeToken {
   id: string;
   name?: string | null;
   scopes: string[];
-  /** `id.secret`: shown this once. */
+  /** `id.secret`: shown only once. */
   token: string;
 }
 
 /**
- * 1 to 64 of `A-Z a-z 0-9 _ -`, the first a letter or digit; never `new`, which means "make
- * one".
+ * 1 to 64 characters of `A-Z a-z 0-9 _ -`, the first a letter or digit; never `new`, which
+ * means "create one".
  */
 export type Name = string;
 
-export type Network = "none" | "open";
+/**
+ * What a machine may reach: `none` (loopback only), `open` (addresses outside the host, over
+ * TCP and UDP; never the host itself) or `policy:NAME` (what that policy allows).
+ */
+export type Network = string;
 
-/** What to make. */
+/** A machine to create. */
 export interface NewMachine {
+  checkpoints?: Checkpoints;
   durability?: Durability;
   env?: Record<string, string>;
   expires_at?: string | null;
@@ -545,50 +606,54 @@ export interface NewMachine {
   /** The same as `limits.memory_mb`. */
   memory_mb?: number | null;
   name?: Name | null;
-  network?: Network;
-  /** Which checkpoints are kept; the service's rule, if absent. */
+  /** Network access; the service's default, if absent. */
+  network?: Network | null;
+  /** The checkpoints to keep; the service's rule, if absent. */
   retention?: Retention | null;
   tags?: Record<string, string>;
-  /** A template's name; the default one otherwise. */
+  /** The name of a template; the default template, if absent. */
   template?: string | null;
 }
 
 export interface NewToken {
-  /** The caller's own unless told. */
+  /** The caller's account by default. */
   account?: string | null;
   name?: string | null;
   /** `machines` unless told; also `templates`, `tokens`, `host`. */
   scopes?: string[] | null;
 }
 
+/** What becomes of checkpoints that are neither among the newest nor young. */
+export type OlderCheckpoints = "removed" | "thinned" | "all";
+
 /** How an instruction ended. */
 export interface Outcome {
-  /** What was left out, kept whole beside the result. */
+  /** The omitted values, kept whole beside the result. */
   artifacts?: Artifact[];
-  /** What was left out because it was too large, in words. */
+  /** Descriptions of values omitted because they were too large. */
   cut?: string | null;
-  /** The last expression's value in every form it offers. */
+  /** The value of the last expression in every format it offers. */
   data?: Record<string, unknown> | null;
   error?: Failure | null;
   runtime_ms: number;
-  /** What was shown on the way: figures, `display(...)`. */
+  /** Content displayed on the way: figures, `display(...)`. */
   shown?: Shown[];
-  /** Variables that were bound, unbound or changed in place, as far as was seen. */
+  /** Variables that were bound, unbound or changed in place, as far as the agent can tell. */
   touched?: string[];
-  /** repr of the last expression. */
+  /** The repr of the last expression. */
   value?: string | null;
 }
 
 export interface Output {
   code: string;
-  /** Lines of both streams, perhaps cut. */
+  /** Output of both streams, possibly truncated. */
   output: string;
   /** The value, or the error's last line. */
   result?: string | null;
   seq: number;
 }
 
-/** Instructions of both sides since they parted, side by side, where what they gave differs. */
+/** Instructions since the common ancestor, side by side, where their results differ. */
 export interface OutputDifference {
   left?: Output | null;
   right?: Output | null;
@@ -596,72 +661,145 @@ export interface OutputDifference {
 
 export interface Outputs {
   chunks: Chunk[];
-  /** Whether no more will come after these. */
+  /** Whether these are the last. */
   over: boolean;
 }
 
-/** Where a branch came from. */
+/** The origin of a branch. */
 export interface Parent {
   machine: Name;
-  /** The checkpoint it started from; absent for a machine that had run nothing. */
+  /** The checkpoint it started from; absent if the parent had run nothing. */
   seq?: number | null;
 }
 
 export interface Picture {
-  /** Base64. */
+  /** The image in base64. */
   png: string;
 }
 
-/** A state that can be gone back to. */
+/** A saved state that the machine can return to. */
 export interface Point {
   at: string;
-  /** What it added to the store. */
+  /** Bytes it added to the store. */
   bytes: number;
   /** The code of that instruction. */
   code: string;
-  /** Files that differ from the checkpoint before; absent when that was not asked for. */
+  /** Files changed since the previous checkpoint; absent unless requested. */
   files?: FileChanges | null;
   label?: string | null;
-  /** The instruction it is the state after. */
+  /** The number of the instruction that produced this state. */
   seq: number;
-  /** Variables that the instructions since the checkpoint before touched. */
+  /** Variables touched since the previous checkpoint. */
   variables?: string[];
 }
 
-export interface PromoteRequest {
-  /** Whose name to take; the parent's, if absent. */
-  onto?: Name | null;
+/** A named policy of the service. */
+export interface Policy {
+  changed_at: string;
+  document: PolicyDocument;
+  name: Name;
 }
 
-/** What exchanged names. */
+/** A request, and the answer that is expected. It has either `fetch` or `import`. */
+export interface PolicyCase {
+  expect: PolicyVerdict;
+  /** A URL: `http:`, `https:`, `tcp://host:port` or `udp://host:port`. */
+  fetch?: string | null;
+  /** A module: `npm:`, `jsr:` or `https:`. */
+  import?: string | null;
+}
+
+/**
+ * A policy: what it does not allow is denied. The order of rules does not matter: `deny`
+ * beats `ask`, and `ask` beats `allow`.
+ */
+export interface PolicyDocument {
+  /** What the policy is for. */
+  description?: string | null;
+  /**
+   * Modules that the service fetches for imports, such as `npm:lodash` or `jsr:@std/*`, or the
+   * beginning of an `https:` address and `*`.
+   */
+  modules?: PolicyRules;
+  /**
+   * Hosts that machines connect to, such as `api.example.com`, `*.example.com:443,8443`,
+   * `10.1.0.0/16:5432` or `time.example.com:123/udp`.
+   */
+  network?: PolicyRules;
+  /** Requests and the expected answers, for `stasis policy test`. */
+  test?: PolicyCase[];
+}
+
+export interface PolicyList {
+  policies: Policy[];
+}
+
+/** Rules of one kind. */
+export interface PolicyRules {
+  allow?: string[];
+  /** Refused until a person allows it. The service has no way to answer yet. */
+  ask?: string[];
+  deny?: string[];
+}
+
+export type PolicyVerdict = "allow" | "ask" | "deny";
+
+export interface PromoteRequest {
+  /** The machine whose name to take; the parent, if absent. */
+  onto?: Name | null;
+  /**
+   * Remove the machine that had the name, unless it ran an instruction after the branch was
+   * made.
+   */
+  remove?: boolean;
+}
+
+/** Two machines that exchanged their names. */
 export interface Promoted {
-  /** What had the name before, under the branch's old one. */
+  /** The machine that had the name before, under the branch's old name. */
   former: Machine;
   /** The branch, under its new name. */
   machine: Machine;
+  /** Whether that machine was removed. */
+  removed?: boolean;
 }
 
-/** What holds of the machine's state after an instruction. */
+/** The machine's state after an instruction. */
 export interface Receipt {
   /** The instruction's address. */
   address: Address;
   /** The newest checkpoint on disk when this was written. */
   durable?: Address | null;
-  /** Whether the state is that after this instruction and all before it. */
+  /** Whether the state includes this instruction and all before it. */
   intact: boolean;
-  /** What was lost, and why. */
+  /** Which effects were lost, and why. */
   lost?: string | null;
-  /** What else a program should know: it was woken, reseeded, its sockets were reset. */
+  /** Modules that the host fetched for the instruction's imports, at most 1000. */
+  modules?: ImportedModule[];
+  /** Notes for programs: the machine was woken, reseeded, or its sockets were reset. */
   notes?: string[];
+}
+
+/** A refused connection, name or import. */
+export interface RefusedAccess {
+  /** What the machine asked for, such as `tcp api.example.com:443 (203.0.113.7)`. */
+  access: string;
+  /** The policy that decided; absent, if the service's own rules did. */
+  policy?: string | null;
+  reason: string;
+  rule?: string | null;
+  /** Further refusals of the machine that were not reported because there were too many. */
+  unreported?: number;
+  verdict: PolicyVerdict;
 }
 
 /** A machine with its branches. */
 export interface Relative {
   children: Relative[];
-  /** The checkpoint of its parent that it started from. */
+  /** The checkpoint of the parent that it started from. */
   from?: number | null;
   machine: Name;
-  /** Its own last checkpoint. */
+  /** Its last checkpoint. */
   seq?: number | null;
 }
 
@@ -676,50 +814,60 @@ export interface ResultBody {
 }
 
 /**
- * Which checkpoints are kept. The newest always is; of the others, one that any rule asks
- * for. Without `last` and `seconds` all are kept.
+ * The checkpoints to keep: the newest, those that branches started from, and every
+ * checkpoint that one of the rules selects. Without `last` and `seconds` all are kept.
  */
 export interface Retention {
-  /** Those with a label. */
+  /** Keep those with a label. */
   labelled?: boolean;
-  /** This many of the newest. */
+  /** Keep this many of the newest. */
   last?: number | null;
-  /** Those younger than this. */
+  /** What happens to those that no other rule keeps. */
+  older?: OlderCheckpoints;
+  /** Keep those younger than this. */
   seconds?: number | null;
 }
 
 export interface Rollback {
-  /** The state after this instruction; null for the beginning. */
+  /** Return to the state after this instruction; null means the initial state. */
   seq: number | null;
 }
 
-/** Something shown while an instruction ran. */
+/** Content displayed while an instruction ran. */
 export interface Shown {
-  /** How many lines of output came before it. */
+  /** The number of output lines before it. */
   after: number;
   data: Record<string, unknown>;
 }
 
 export type State = "ready" | "running" | "swapped";
 
-export type Status = "queued" | "running" | "done" | "interrupted" | "cancelled" | "lost";
+export type Status = "queued" | "running" | "done" | "failed" | "interrupted" | "cancelled" | "lost";
 
-/** What a check found. */
+/** How far to undo or redo. */
+export interface StepRequest {
+  /** Include instructions that share a state with these. Without it, such a step is refused. */
+  grouped?: boolean;
+  /** The number of instructions; one by default. */
+  n?: number | null;
+}
+
+/** The result of a check of the store. */
 export interface StoreChecked {
-  /** Whether all was looked at. */
+  /** Whether everything was checked. */
   complete: boolean;
   findings: StoreFinding[];
 }
 
 export interface StoreFinding {
-  /** Machines and templates that need what is damaged. */
+  /** Machines and templates that need the damaged data. */
   affects: string[];
   code: string;
-  mended: boolean;
+  repaired: boolean;
   what: string;
 }
 
-/** What a collection freed. */
+/** The result of a garbage collection. */
 export interface StoreFreed {
   bytes: number;
   images: number;
@@ -727,12 +875,12 @@ export interface StoreFreed {
   packs: number;
 }
 
-/** What the store takes. */
+/** The size of the image store. */
 export interface StoreStats {
-  /** Space on the disk: all of it, and what laid out files take of it. */
+  /** Disk space in total, and the part of it that extracted files take. */
   bytes: number;
   cold_packs: number;
-  /** What compression saves, and what images save by sharing pages. */
+  /** Bytes saved by compression, and by images that share pages. */
   compressed_bytes: number;
   dead_pages: number;
   dropped_pages: number;
@@ -749,11 +897,11 @@ export type Stream = "stdout" | "stderr";
 
 export interface Template {
   created_at: string;
-  /** Hash of everything it was made from. */
+  /** The hash of everything it was built from. */
   digest: string;
   /** The image machines start from. */
   image: string;
-  /** `python`, later also others. */
+  /** The language of its instructions, such as `python`. */
   language: string;
   name: string;
   /** The recipe it was built from, as TOML. */
@@ -768,7 +916,7 @@ export interface TemplateList {
   templates: Template[];
 }
 
-/** A token as lists show it: never its secret. */
+/** A token without its secret. */
 export interface Token {
   account: string;
   created_at: string;
@@ -781,13 +929,16 @@ export interface TokenList {
   tokens: Token[];
 }
 
-/** What to change on a machine; what is absent stays. */
+/** Changes to a machine; absent fields stay as they are. */
 export interface Update {
+  checkpoints?: Checkpoints | null;
   durability?: Durability | null;
-  /** `null` takes an expiry away. */
+  /** `null` removes the expiry. */
   expires_at?: string | null;
   limits?: Limits | null;
-  /** Which checkpoints are kept; `null` goes back to the service's rule. */
+  /** Network access, effective when the machine next comes into memory. */
+  network?: Network | null;
+  /** The checkpoints to keep; `null` restores the service's rule. */
   retention?: Retention | null;
   /** Replaces all tags. */
   tags?: Record<string, string> | null;
@@ -799,7 +950,7 @@ export interface Var {
   kind: string;
   name: string;
   repr: string;
-  /** Shape or length, where there is one. */
+  /** Shape or length, if it has one. */
   shape?: string | null;
 }
 
@@ -814,14 +965,14 @@ export interface VariableDifference {
   right?: Var | null;
 }
 
-/** What to change on branches; never wider than the machine's own. */
+/** Code and settings of one branch. Limits may not exceed the machine's own. */
 export interface Vary {
-  /** Run at once. */
+  /** Code to run when the branch starts. */
   code?: string | null;
   limits?: Limits;
-  /** Added to those of the request. */
+  /** Added to the tags of the request. */
   tags?: Record<string, string>;
-  /** Variables to set before that, as JSON values. */
+  /** Variables to set before the code runs, as JSON values. */
   variables?: Record<string, unknown>;
 }
 

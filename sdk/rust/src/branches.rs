@@ -15,10 +15,23 @@ impl From<&str> for Vary {
     }
 }
 
+/// How [`Machine::attempt_with`] works.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AttemptOptions {
+    /// Seed the branch's random generators anew.
+    pub reseed: bool,
+    /// Keep the machine as it was, under the branch's name.
+    pub keep: bool,
+}
+
 impl Machine {
     /// A new machine that goes on from this one's state.
     pub async fn branch(&self) -> Result<Machine> {
-        let made = self.branches(BranchRequest::default()).await?;
+        self.branch_as(BranchRequest::default()).await
+    }
+
+    async fn branch_as(&self, request: BranchRequest) -> Result<Machine> {
+        let made = self.branches(request).await?;
         made.into_iter().next().ok_or_else(|| Error::protocol("no branch was made"))
     }
 
@@ -36,7 +49,7 @@ impl Machine {
             request.count = Some(request.vary.len() as u64);
         }
         request.stream = Some(true);
-        let call = Call::post(self.path("/branch")?).patient().body(&request)?;
+        let call = Call::post(self.path("/branch")?).without_timeout().body(&request)?;
         let lines = self.transport().lines::<BranchLine>(&call).await?;
         let ends = stream::unfold(lines, |mut lines| async {
             loop {
@@ -56,37 +69,57 @@ impl Machine {
 
     /// Tries candidates as branches and keeps the one with the best score under this name.
     pub async fn explore(&self, request: &ExploreRequest) -> Result<Explored> {
-        let call = Call::post(self.path("/explore")?).patient().body(request)?;
+        let call = Call::post(self.path("/explore")?).without_timeout().body(request)?;
         self.transport().json(call).await
     }
 
     /// Takes variables and files over from another machine, or a checkpoint of one. What both
     /// sides changed since they parted is a conflict, and nothing is taken without `force`.
     pub async fn adopt(&self, request: &AdoptRequest) -> Result<Adopted> {
-        let call = Call::post(self.path("/adopt")?).patient().body(request)?;
+        let call = Call::post(self.path("/adopt")?).without_timeout().body(request)?;
         self.transport().json(call).await
     }
 
     /// Takes the parent's name, or another's, which gets this one's: this machine under its new
     /// name, and the one that had it.
     pub async fn promote(&self, onto: Option<&str>) -> Result<(Machine, Machine)> {
-        let asked = PromoteRequest { onto: onto.map(str::to_owned) };
-        let call = Call::post(self.path("/promote")?).body(&asked)?;
-        let promoted: Promoted = self.transport().json(call).await?;
+        let promoted = self.promoted(onto, false).await?;
         let own = |info: Info| Machine::new(self.transport().clone(), info.name);
         Ok((own(promoted.machine), own(promoted.former)))
     }
 
-    /// Works on a branch. If the work ends well the branch takes this machine's name, and the
-    /// machine as it was, which is returned too, stays under the branch's; if it fails the branch
-    /// goes.
+    async fn promoted(&self, onto: Option<&str>, remove: bool) -> Result<Promoted> {
+        let asked = PromoteRequest { onto: onto.map(str::to_owned), remove: Some(remove) };
+        let call = Call::post(self.path("/promote")?).body(&asked)?;
+        self.transport().json(call).await
+    }
+
+    /// Works on a branch. If the work ends well the branch takes this machine's name; if it fails
+    /// the branch goes. The machine as it was is removed, unless it ran something meanwhile: then
+    /// it is returned too.
     pub async fn attempt<T>(
         &self,
         work: impl AsyncFnOnce(&Machine) -> Result<T>,
-    ) -> Result<(T, Machine)> {
-        let branch = self.branch().await?;
+    ) -> Result<(T, Option<Machine>)> {
+        self.attempt_with(AttemptOptions::default(), work).await
+    }
+
+    /// The same with options: with `keep` the machine as it was is always returned.
+    pub async fn attempt_with<T>(
+        &self,
+        AttemptOptions { reseed, keep }: AttemptOptions,
+        work: impl AsyncFnOnce(&Machine) -> Result<T>,
+    ) -> Result<(T, Option<Machine>)> {
+        let request = BranchRequest { reseed: Some(reseed), ..BranchRequest::default() };
+        let branch = self.branch_as(request).await?;
         match work(&branch).await {
-            Ok(value) => Ok((value, branch.promote(Some(self.name())).await?.1)),
+            Ok(value) => {
+                let Promoted { former, removed, .. } =
+                    branch.promoted(Some(self.name()), !keep).await?;
+                let kept = removed != Some(true);
+                let former = kept.then(|| Machine::new(self.transport().clone(), former.name));
+                Ok((value, former))
+            }
             Err(error) => {
                 branch.remove().await?;
                 Err(error)

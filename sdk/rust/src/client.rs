@@ -1,5 +1,6 @@
 //! The way in: a service, and what is on it besides the inside of machines.
 
+use crate::here::KnownService;
 use crate::retry::unique;
 use crate::transport::{Call, Transport, at, segment};
 use crate::types::{
@@ -75,14 +76,14 @@ impl Builder {
             reqwest::Client::builder()
                 .user_agent(concat!("stasis-sdk-rust/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(self.timeout.min(Duration::from_secs(10)))
-                // shorter than a service keeps a connection that nobody uses
+                // shorter than a service keeps an idle connection
                 .pool_idle_timeout(Duration::from_secs(10))
         };
         let broken = |error: reqwest::Error| Error::Setup(error.to_string());
         let http = plain().read_timeout(self.timeout).build().map_err(broken)?;
-        let patient = plain().build().map_err(broken)?;
+        let without_timeout = plain().build().map_err(broken)?;
         let (token, retry) = (self.token, self.retry);
-        let transport = Transport { http, patient, base, token, retry };
+        let transport = Transport { http, without_timeout, base, token, retry };
         Ok(Client { transport: Arc::new(transport) })
     }
 }
@@ -93,12 +94,14 @@ impl Client {
         Client::builder().base_url(base_url).token(token).build()
     }
 
-    /// As `STASIS_URL` and `STASIS_TOKEN` say.
+    /// The service that `STASIS_URL` and `STASIS_TOKEN` name, or else the CLI's `config.toml`, or
+    /// else `stasis login`, or else the service of this host.
     pub fn from_env() -> Result<Client> {
-        let given = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         let mut builder = Client::builder();
-        builder.base_url = given("STASIS_URL").unwrap_or(builder.base_url);
-        builder.token = given("STASIS_TOKEN");
+        let known = KnownService::find();
+        let url = known.url().unwrap_or(builder.base_url);
+        builder.base_url = url.trim_end_matches('/').to_owned();
+        builder.token = known.token(&builder.base_url);
         builder.build()
     }
 
@@ -121,7 +124,7 @@ impl Client {
         let ours = new.name.is_none();
         let name = new.name.get_or_insert_with(unique).clone();
         let mut call = Call::post("/v1/machine/new").body(&new)?;
-        // a name that nobody else can have chosen makes the call safe to repeat
+        // a unique name makes the call safe to repeat
         call.repeatable = ours;
         match self.transport.json::<Made>(call).await {
             Ok(_) => Ok(self.machine(name)),
@@ -161,7 +164,7 @@ impl Client {
     /// What differs between two machines, or checkpoints such as `work@3`.
     pub async fn compare(&self, left: &str, right: &str) -> Result<Comparison> {
         let asked = CompareRequest { left: left.to_owned(), right: right.to_owned() };
-        let call = Call::post("/v1/compare").repeatable().patient().body(&asked)?;
+        let call = Call::post("/v1/compare").repeatable().without_timeout().body(&asked)?;
         self.transport.json(call).await
     }
 
@@ -235,7 +238,7 @@ impl Client {
         mut say: impl FnMut(&BuildLine),
     ) -> Result<Template> {
         let asked = BuildTemplate { recipe: recipe.to_owned() };
-        let call = Call::post("/v1/template/build").patient().body(&asked)?;
+        let call = Call::post("/v1/template/build").without_timeout().body(&asked)?;
         let mut lines = self.transport.lines::<BuildLine>(&call).await?;
         while let Some(line) = lines.try_next().await? {
             say(&line);
@@ -280,9 +283,9 @@ impl Client {
         self.transport.json(Call::post("/v1/store/gc")).await
     }
 
-    /// Looks for damage in all that is in use, and with `mend` puts back what exists elsewhere.
-    pub async fn store_check(&self, mend: bool) -> Result<StoreChecked> {
-        let asked = CheckStore { mend: Some(mend) };
+    /// Verifies all data in use; with `repair`, replaces damaged pages by intact copies.
+    pub async fn store_check(&self, repair: bool) -> Result<StoreChecked> {
+        let asked = CheckStore { repair: Some(repair) };
         self.transport.json(Call::post("/v1/store/check").body(&asked)?).await
     }
 }

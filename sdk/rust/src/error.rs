@@ -25,7 +25,7 @@ pub enum Error {
     /// A result did not come in the time that was given. The instruction goes on.
     #[error("[client.wait_timeout] {address} has no result yet")]
     WaitTimeout { address: String },
-    /// Whoever waited for a result wanted it no longer, and the code was interrupted.
+    /// The caller stopped waiting for a result, and the code was interrupted.
     #[error("[client.stopped] {address} was stopped")]
     Stopped { address: String },
     /// Code ended with an error of its own.
@@ -66,7 +66,7 @@ pub enum Kind {
     Unauthorized,
     /// The token does not reach that far.
     Forbidden,
-    /// There is no such thing, or it belongs to somebody else.
+    /// The named thing does not exist, or belongs to another account.
     NotFound,
     /// It is there already, or in a state in which this cannot be done.
     Conflict,

@@ -3,7 +3,7 @@
 use crate::instruction::Tell;
 use crate::retry::unique;
 use crate::transport::{Call, at};
-use crate::types::{Chunk, Durability};
+use crate::types::{Checkpoints, Chunk, Durability};
 use crate::{Error, Machine, Result, RunResult};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, select};
@@ -20,6 +20,7 @@ pub struct Exec {
     timeout: Option<Value>,
     interrupt: bool,
     durability: Option<Durability>,
+    checkpoints: Option<Checkpoints>,
     key: Option<String>,
 }
 
@@ -51,6 +52,12 @@ impl Exec {
         self
     }
 
+    /// Whether it has a state of its own; as the machine says, if this is not called.
+    pub fn checkpoints(mut self, checkpoints: Checkpoints) -> Exec {
+        self.checkpoints = Some(checkpoints);
+        self
+    }
+
     /// The same key again gives the same instruction instead of a second one.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Exec {
         self.key = Some(key.into());
@@ -65,6 +72,9 @@ impl Exec {
         let mut body = json!({ "instruction": instruction, "interrupt": self.interrupt });
         if let Some(durability) = self.durability {
             body["durability"] = json!(durability);
+        }
+        if let Some(checkpoints) = self.checkpoints {
+            body["checkpoints"] = json!(checkpoints);
         }
         let mut call = Call::post(at(machine, "/exec")?).repeatable().body(&body)?;
         call.key = Some(self.key.unwrap_or_else(unique));

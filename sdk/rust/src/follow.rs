@@ -40,7 +40,7 @@ impl Follow {
         while !self.over {
             let failure = match self.once().await {
                 Ok(Progress::Output(chunk)) if chunk.seq < self.position => continue,
-                Ok(progress) => return Some(Ok(self.heard(progress))),
+                Ok(progress) => return Some(Ok(self.note(progress))),
                 Err(failure) => failure,
             };
             self.connection = None;
@@ -53,7 +53,7 @@ impl Follow {
         None
     }
 
-    fn heard(&mut self, progress: Progress) -> Progress {
+    fn note(&mut self, progress: Progress) -> Progress {
         match &progress {
             Progress::Output(chunk) => (self.position, self.broken) = (chunk.seq + 1, 0),
             Progress::End(_) => self.over = true,

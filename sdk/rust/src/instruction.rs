@@ -21,7 +21,7 @@ pub enum Progress {
     End(Box<Info>),
 }
 
-/// An instruction of a machine. It goes on whether or not anybody listens.
+/// An instruction of a machine. It continues whether or not a client follows it.
 #[derive(Debug, Clone)]
 pub struct Instruction {
     transport: Arc<Transport>,

@@ -16,6 +16,7 @@ mod events;
 mod exec;
 mod files;
 mod follow;
+mod here;
 mod instruction;
 mod listen;
 mod local;
@@ -28,7 +29,7 @@ mod sse;
 mod transport;
 pub mod types;
 
-pub use branches::Past;
+pub use branches::{AttemptOptions, Past};
 pub use client::{Builder, Client, StreamedResult};
 pub use error::{ApiError, Error, Kind, Result};
 pub use events::Wanted;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 type Pieces = BoxStream<'static, Result<Vec<u8>>>;
 
-/// Something to listen to, and the connection it is heard over.
+/// A stream of events, and the connection it comes over.
 pub struct Listening<T> {
     transport: Arc<Transport>,
     call: Call,

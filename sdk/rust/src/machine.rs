@@ -4,8 +4,8 @@ use crate::files::resumed;
 use crate::transport::{Call, Transport, at, segment};
 use crate::types::{
     Accepted, ArtifactList, Complete, Completions, DiskUse, History, Instruction as Recorded,
-    InstructionList, Interrupted, Kept, Lineage, Machine as Info, Point, Removed, Rollback, Update,
-    Var, VarList,
+    InstructionList, Interrupted, Kept, Lineage, Machine as Info, Point, Removed, Rollback,
+    StepRequest, Update, Var, VarList,
 };
 use crate::{Error, Exec, Files, Instruction, Result, Run, Streamed};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -134,9 +134,25 @@ impl Machine {
         self.transport.json(Call::get(self.path("/disk")?)).await
     }
 
-    /// Back to the state before the last instruction.
+    /// Takes the last instruction back.
     pub async fn undo(&self) -> Result<Info> {
-        self.transport.json(Call::post(self.path("/undo")?)).await
+        self.undo_steps(&StepRequest::default()).await
+    }
+
+    /// Takes the last instructions back. If they share a state with others, which grouped
+    /// instructions do, this is refused unless the request says to take those along.
+    pub async fn undo_steps(&self, steps: &StepRequest) -> Result<Info> {
+        self.transport.json(Call::post(self.path("/undo")?).body(steps)?).await
+    }
+
+    /// Redoes instructions that were undone, as long as nothing new ran.
+    pub async fn redo_steps(&self, steps: &StepRequest) -> Result<Info> {
+        self.transport.json(Call::post(self.path("/redo")?).body(steps)?).await
+    }
+
+    /// Redoes the instruction that was undone last, as long as nothing new ran.
+    pub async fn redo(&self) -> Result<Info> {
+        self.redo_steps(&StepRequest::default()).await
     }
 
     /// Back to the state after instruction `seq`, or with `None` to the beginning.

@@ -24,7 +24,7 @@ impl Machine {
     pub fn export(&self, what: Export) -> Streamed<Vec<u8>> {
         let (machine, transport) = (self.clone(), self.transport().clone());
         let opened = async move {
-            let call = Call::get(machine.path("/export")?).patient();
+            let call = Call::get(machine.path("/export")?).without_timeout();
             let call = call.query("history", what.history).query("root", !what.without_root);
             transport.stream(&call).await
         };
@@ -45,7 +45,7 @@ impl Client {
         pieces: impl Stream<Item = Result<Vec<u8>>> + Send + 'static,
         name: Option<&str>,
     ) -> Result<Machine> {
-        let mut call = Call::post("/v1/import").patient();
+        let mut call = Call::post("/v1/import").without_timeout();
         if let Some(name) = name {
             call = call.query("name", name);
         }

@@ -61,7 +61,7 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Something that nobody else chooses: 32 digits.
+/// A unique key: 32 digits.
 pub(crate) fn unique() -> String {
     random::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -4,6 +4,7 @@ use crate::retry::{Retry, is_worth};
 use crate::sse::Lines;
 use crate::{Error, Result, Streamed};
 use futures_util::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Method, RequestBuilder, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -30,14 +31,25 @@ pub struct Call {
     /// Whether making it twice does what making it once does.
     pub repeatable: bool,
     /// Whether the connection may be silent for long: others work meanwhile.
-    pub patient: bool,
+    pub without_timeout: bool,
 }
 
 impl Call {
     fn new(method: Method, path: String, repeatable: bool) -> Call {
         let (body, content, range, last_event, key) = (None, None, None, None, None);
-        let (query, patient) = (Vec::new(), false);
-        Call { method, path, query, body, content, range, last_event, key, repeatable, patient }
+        let (query, without_timeout) = (Vec::new(), false);
+        Call {
+            method,
+            path,
+            query,
+            body,
+            content,
+            range,
+            last_event,
+            key,
+            repeatable,
+            without_timeout,
+        }
     }
 
     pub fn get(path: impl Into<String>) -> Call {
@@ -65,8 +77,8 @@ impl Call {
         self
     }
 
-    pub fn patient(mut self) -> Call {
-        self.patient = true;
+    pub fn without_timeout(mut self) -> Call {
+        self.without_timeout = true;
         self
     }
 
@@ -86,7 +98,7 @@ impl Call {
 pub struct Transport {
     pub http: reqwest::Client,
     /// The same without a bound on silence.
-    pub patient: reqwest::Client,
+    pub without_timeout: reqwest::Client,
     pub base: String,
     pub token: Option<String>,
     pub retry: Retry,
@@ -164,7 +176,7 @@ impl Transport {
 
     fn request(&self, call: &Call) -> RequestBuilder {
         let url = format!("{}{}", self.base, call.path);
-        let http = if call.patient { &self.patient } else { &self.http };
+        let http = if call.without_timeout { &self.without_timeout } else { &self.http };
         let mut request = http.request(call.method.clone(), url).query(&call.query);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
@@ -223,17 +235,15 @@ async fn refused(mut response: Response) -> Error {
     error
 }
 
+/// All but what RFC 3986 calls unreserved.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// A name as part of a path; one that would change the path is refused here.
 pub fn segment(text: &str) -> Result<String> {
     if matches!(text, "" | "." | "..") {
         return Err(Error::invalid(format!("{text:?} is not a name")));
     }
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    let coded = text.bytes().map(|byte| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    });
-    Ok(coded.collect())
+    Ok(utf8_percent_encode(text, ESCAPED).to_string())
 }
 
 /// A path of a machine.

@@ -1,12 +1,14 @@
 //! Which crate may use which. Dependencies point one way:
 //!
+//!   cli ─► bench ─► command, server
 //!   cli ─► server ─► machine ─► engine ─► spawner ─► sys
-//!             │         │          ├────► image, sandbox ─► sys
+//!             │         │          ├────► store ─► fault, image, sandbox, sys
 //!             ▼         │          └────► sys      image, sys, protocol: nothing of ours
 //!            api        ├────► template ─► engine, agent
-//!                       ├────► store ─► api
+//!                       ├────► records ─► api, fault, image
 //!                       ├────► agent ─► protocol
-//!                       └────► egress ─► sys
+//!                       ├────► egress ─► policy, sandbox, sys
+//!                       └────► policy ─► api
 
 use super::Finding;
 use serde_json::Value;
@@ -19,12 +21,27 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stasis-image", &[]),
     ("stasis-spawner", &["stasis-sys"]),
     ("stasis-sandbox", &["stasis-sys"]),
-    ("stasis-engine", &["stasis-sys", "stasis-image", "stasis-sandbox", "stasis-spawner"]),
-    ("stasis-egress", &["stasis-sys"]),
+    ("stasis-fault", &["stasis-sys"]),
+    ("stasis-store", &["stasis-fault", "stasis-image", "stasis-sandbox", "stasis-sys"]),
+    (
+        "stasis-engine",
+        &[
+            "stasis-fault",
+            "stasis-image",
+            "stasis-sandbox",
+            "stasis-spawner",
+            "stasis-store",
+            "stasis-sys",
+        ],
+    ),
+    ("stasis-policy", &["stasis-api"]),
+    // its threads restrict themselves
+    ("stasis-egress", &["stasis-api", "stasis-policy", "stasis-sandbox", "stasis-sys"]),
     ("stasis-protocol", &[]),
     ("stasis-agent", &["stasis-protocol", "stasis-sys"]),
     ("stasis-api", &[]),
-    ("stasis-store", &["stasis-api"]),
+    // its tests mount a small disk
+    ("stasis-records", &["stasis-api", "stasis-fault", "stasis-image", "stasis-sys"]),
     (
         "stasis-template",
         &["stasis-protocol", "stasis-agent", "stasis-egress", "stasis-engine", "stasis-sys"],
@@ -35,16 +52,31 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-api",
             "stasis-protocol",
             "stasis-agent",
-            "stasis-store",
+            "stasis-records",
             "stasis-template",
             "stasis-engine",
             "stasis-egress",
+            "stasis-policy",
             "stasis-sys",
             "stasis-testbed",
         ],
     ),
-    ("stasis-mcp", &["stasis-api", "stasis-forkd", "stasis-machine", "stasis-testbed"]),
-    ("stasis-forkd", &["stasis-api", "stasis-machine", "stasis-template", "stasis-testbed"]),
+    (
+        "stasis-mcp",
+        &[
+            "stasis-agent",
+            "stasis-api",
+            "stasis-forkd",
+            "stasis-machine",
+            "stasis-mcpv8",
+            "stasis-testbed",
+        ],
+    ),
+    ("stasis-mcpv8", &["stasis-api", "stasis-machine", "stasis-testbed"]),
+    (
+        "stasis-forkd",
+        &["stasis-agent", "stasis-api", "stasis-machine", "stasis-template", "stasis-testbed"],
+    ),
     (
         "stasis-server",
         &[
@@ -52,24 +84,58 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-forkd",
             "stasis-machine",
             "stasis-mcp",
+            "stasis-mcpv8",
+            "stasis-sandbox",
             "stasis-template",
             "stasis-testbed",
         ],
     ),
     // only tests use it
     ("stasis-testbed", &["stasis-api", "stasis-machine", "stasis-sys", "stasis-template"]),
+    ("stasis-command", &["stasis-api", "stasis-engine", "stasis-machine", "stasis-template"]),
     (
-        "stasis-cli",
+        "stasis-bench",
         &[
             "stasis-api",
+            "stasis-command",
             "stasis-engine",
             "stasis-machine",
-            "stasis-mcp",
             "stasis-server",
-            "stasis-store",
             "stasis-sys",
             "stasis-template",
             "stasis-testbed",
+        ],
+    ),
+    (
+        "stasis-cli",
+        &[
+            "stasis-agent",
+            "stasis-api",
+            "stasis-bench",
+            "stasis-command",
+            "stasis-engine",
+            "stasis-machine",
+            "stasis-mcp",
+            "stasis-mcpv8",
+            // checks and tests files without a service
+            "stasis-policy",
+            "stasis-server",
+            "stasis-records",
+            "stasis-sandbox",
+            "stasis-sys",
+            "stasis-template",
+            "stasis-testbed",
+        ],
+    ),
+    (
+        "stasis-fuzz",
+        &[
+            "stasis-api",
+            "stasis-egress",
+            "stasis-engine",
+            "stasis-image",
+            "stasis-policy",
+            "stasis-protocol",
         ],
     ),
     // knows the service by its document alone; its tests start one

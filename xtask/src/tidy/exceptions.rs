@@ -2,5 +2,5 @@
 
 use super::sizes::Exception;
 
-/// Path, function (empty: the file before its tests), lines it may have.
+/// Path, function (empty: the file), lines it may have.
 pub const LONG: &[Exception] = &[];

@@ -2,13 +2,19 @@
 //!
 //!   every file     text    no notes to self, no paths of one machine, no large blobs
 //!   Rust files     rust    module docs, line width, where `unsafe` may be, dead files
+//!                  languages  which file may name one
+//!                  names   every visible type has a name of its own
 //!                  sizes   functions and files, with exceptions listed by name
+//!   documents      paths   files they name exist
 //!   the workspace  arrows  which crate may use which
 //!
 //! Each rule is a pure function from text to findings. Only this file reads the disk.
 
 mod arrows;
 mod exceptions;
+mod languages;
+mod names;
+mod paths;
 mod rust;
 mod sizes;
 #[cfg(test)]
@@ -25,12 +31,12 @@ const NOT_OURS: [&str; 7] =
     [".git", ".dev", "target", "node_modules", "__pycache__", "corpus", "artifacts"];
 
 /// One file of the repository, its path relative to the root.
-pub struct Source {
+pub struct SourceFile {
     pub path: String,
     pub bytes: Vec<u8>,
 }
 
-impl Source {
+impl SourceFile {
     /// The contents, or nothing if they are not text.
     fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.bytes).ok()
@@ -64,44 +70,51 @@ impl fmt::Display for Finding {
     }
 }
 
-pub struct Report {
+pub struct TidyReport {
     pub files: usize,
     pub findings: Vec<Finding>,
 }
 
 /// Checks the repository at `root`.
-pub fn run(root: &Path) -> io::Result<Report> {
+pub fn run(root: &Path) -> io::Result<TidyReport> {
     let mut sources = Vec::new();
     collect(root, "", &mut sources)?;
     sources.sort_by(|a, b| a.path.cmp(&b.path));
     let mut findings = check(&sources);
     findings.extend(arrows::check(&arrows::read(root)?));
-    Ok(Report { files: sources.len(), findings })
+    Ok(TidyReport { files: sources.len(), findings })
 }
 
-fn check(sources: &[Source]) -> Vec<Finding> {
+fn check(sources: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut long = Vec::new();
     let mut modules = rust::Modules::default();
+    let mut named = Vec::new();
+    let mut types = Vec::new();
     for source in sources {
         findings.extend(text::check(source));
         let Some(text) = source.text().filter(|_| source.is_rust()) else { continue };
+        named.extend(languages::count(&source.path, text));
         match tokens::parse(text) {
             Ok(tokens) => {
                 findings.extend(rust::check(&source.path, text, &tokens));
                 long.extend(sizes::measure(&source.path, text, &tokens));
                 modules.add(&source.path, &tokens);
+                types.extend(names::declared(&source.path, &tokens));
             }
             Err(line) => findings.push(Finding::new(&source.path, line, "this is not Rust")),
         }
     }
     findings.extend(sizes::check(&long, exceptions::LONG));
+    findings.extend(languages::check(&named, languages::LEFT));
     findings.extend(modules.dead());
+    findings.extend(names::check(&types));
     findings.extend(text::check_readme(sources));
+    findings.extend(paths::check(sources));
     findings
 }
 
-fn collect(folder: &Path, prefix: &str, sources: &mut Vec<Source>) -> io::Result<()> {
+fn collect(folder: &Path, prefix: &str, sources: &mut Vec<SourceFile>) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -112,7 +125,7 @@ fn collect(folder: &Path, prefix: &str, sources: &mut Vec<Source>) -> io::Result
         if kind.is_dir() {
             collect(&entry.path(), &format!("{path}/"), sources)?;
         } else if kind.is_file() {
-            sources.push(Source { path, bytes: std::fs::read(entry.path())? });
+            sources.push(SourceFile { path, bytes: std::fs::read(entry.path())? });
         }
     }
     Ok(())

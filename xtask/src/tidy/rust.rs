@@ -1,7 +1,7 @@
 //! Rules for Rust files: docs, width, `unsafe`, and files that nothing includes.
 
 use super::Finding;
-use super::tokens::{Token, find};
+use super::tokens::{RustToken, find};
 use std::collections::BTreeSet;
 
 const WIDTH: usize = 100;
@@ -12,7 +12,7 @@ const DOOR: &str = "crates/sys/";
 /// Files outside it that may, and on how many lines: a process gives itself up there.
 const UNSAFE_ELSEWHERE: [(&str, usize); 1] = [("crates/spawner/src/blank.rs", 2)];
 
-pub fn check(path: &str, text: &str, tokens: &[Token]) -> Vec<Finding> {
+pub fn check(path: &str, text: &str, tokens: &[RustToken]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !text.starts_with("//!") {
         findings.push(Finding::new(path, 1, "open with `//!`: what is this file for?"));
@@ -31,7 +31,7 @@ pub fn check(path: &str, text: &str, tokens: &[Token]) -> Vec<Finding> {
     findings
 }
 
-fn check_unsafe(path: &str, tokens: &[Token]) -> Vec<Finding> {
+fn check_unsafe(path: &str, tokens: &[RustToken]) -> Vec<Finding> {
     let elsewhere = UNSAFE_ELSEWHERE.iter().find(|(file, _)| *file == path);
     let allowed = elsewhere.map_or(0, |(_, lines)| *lines);
     let uses = find(tokens, &["unsafe"])
@@ -65,7 +65,7 @@ pub struct Modules {
 }
 
 impl Modules {
-    pub fn add(&mut self, path: &str, tokens: &[Token]) {
+    pub fn add(&mut self, path: &str, tokens: &[RustToken]) {
         self.files.insert(path.into());
         let folder = folder_of_children(path);
         for at in find(tokens, &["mod"]) {
@@ -98,7 +98,7 @@ fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     match parts[..] {
         [.., "src", "lib.rs" | "main.rs"] | [.., "build.rs"] | [.., "src", "bin", _] => true,
-        [.., "tests" | "examples" | "benches", _, "main.rs"] => true,
+        [.., "tests" | "examples" | "benches" | "bin", _, "main.rs"] => true,
         [.., "src", "tests", _] => false,
         [.., "tests" | "examples" | "benches" | "fuzz_targets", _] => !path.contains("/src/"),
         _ => false,

@@ -1,6 +1,6 @@
 //! Rules for every file, whatever language it is in.
 
-use super::{Finding, Source};
+use super::{Finding, SourceFile};
 
 const LARGEST: usize = 512 * 1024;
 
@@ -20,7 +20,7 @@ const INSIDE: &str = concat!("/ho", "me/user");
 /// What a newcomer types first.
 const COMMANDS: [&str; 2] = ["make run", "make test"];
 
-pub fn check(source: &Source) -> Vec<Finding> {
+pub fn check(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut say = |line, what: String| findings.push(Finding::new(&source.path, line, what));
     if source.bytes.len() > LARGEST {
@@ -41,9 +41,9 @@ pub fn check(source: &Source) -> Vec<Finding> {
 }
 
 /// The README must say how to start and how to test.
-pub fn check_readme(sources: &[Source]) -> Vec<Finding> {
+pub fn check_readme(sources: &[SourceFile]) -> Vec<Finding> {
     let readme = sources.iter().find(|source| source.path == "README.md");
-    let text = readme.and_then(Source::text).unwrap_or_default();
+    let text = readme.and_then(SourceFile::text).unwrap_or_default();
     let missing = COMMANDS.iter().filter(|command| !text.contains(*command));
     missing
         .map(|command| Finding::new("README.md", 0, format!("does not say `{command}`")))

@@ -67,7 +67,7 @@ class Formatter:
         return {**data, **found} if isinstance(found, dict) else data
 
     def _call(self, value, name):
-        """What a method (or property that gives one) of the value's class returns."""
+        """The result of a method of the value's class, or of a property that holds a function."""
         if not hasattr(type(value), name):
             return None
         found = self._try(lambda: getattr(value, name, None))
@@ -109,6 +109,8 @@ def describe(error):
 
 def wire(kind, value):
     """A value in the form the protocol wants. Raises for what cannot be sent."""
+    if isinstance(value, Exception):
+        raise value
     if isinstance(value, (bytes, bytearray, memoryview)):
         if kind.startswith("text/") or kind == "image/svg+xml":
             return bytes(value).decode("utf-8", "backslashreplace")

@@ -1,10 +1,11 @@
-"""What went wrong in an instruction, as Python would print it, without the agent's frames.
+"""The error of an instruction, as Python would print it, without the agent's frames.
 
-Exceptions are the user's objects, and so may be what the standard library needs to print them. When
-it fails, a plainer form made with the agent's own means is used.
+Exceptions are the user's objects, and user code may have replaced the functions that the standard
+library prints them with. If printing fails, the agent uses a plainer form of its own.
 """
 
 from .own import HERE, __builtins__, is_a
+from . import network
 from linecache import getline
 from traceback import TracebackException
 
@@ -14,11 +15,19 @@ FRAMES = 1200
 
 def failure(error):
     """The `error` of a report."""
+    hint = network.hint(error)
     return {
         "name": clean(type.__getattribute__(type(error), "__name__")),
-        "message": cut(message(error)),
-        "traceback": cut(printed(error)),
+        "message": cut(message(error) + (hint and "; " + hint)),
+        "traceback": cut(printed(error) + (hint and hint + "\n")),
     }
+
+
+def how(error):
+    """How an instruction ended, in the words of the protocol."""
+    if error is None:
+        return "completed"
+    return "interrupted" if is_a(error, KeyboardInterrupt) else "failed"
 
 
 def nameless(error):

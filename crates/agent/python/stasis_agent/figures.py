@@ -1,4 +1,4 @@
-"""Pictures of libraries that have a `show` of their own: matplotlib, plotly, PIL, and IPython.
+"""Pictures of libraries with ways of their own: matplotlib, plotly, altair, PIL, and IPython.
 
 Nothing is imported for them. A finder waits for their modules and changes one function each when
 user code imports them, so that `show()` shows in the reports of the machine.
@@ -26,7 +26,7 @@ class Figures:
     def install(self):
         # Subprocesses inherit it, so it names a backend that exists everywhere.
         environ.setdefault("MPLBACKEND", "Agg")
-        self.session.formatter.extra += [matplotlib_bundle, plotly_bundle]
+        self.session.formatter.extra += [matplotlib_bundle, plotly_bundle, vega_bundle]
         sys.meta_path.insert(0, Finder(self.hooks))
 
     def flush(self, value=None):
@@ -125,7 +125,33 @@ def plotly_bundle(value):
     module = sys.modules.get("plotly.basedatatypes")
     if module is None or not is_a(value, module.BaseFigure):
         return None
-    return {
+    bundle = {
         "application/vnd.plotly.v1+json": decode(value.to_json()),
         "text/html": value.to_html(full_html=False, include_plotlyjs="cdn"),
     }
+    # it needs a browser, so it is not in the default template
+    if find_spec("kaleido") is not None:
+        bundle["image/png"] = drawn(lambda: value.to_image(format="png"))
+    return bundle
+
+
+def vega_bundle(value):
+    """Charts of altair; as a picture too, where there is a renderer."""
+    chart = getattr(sys.modules.get("altair"), "TopLevelMixin", None)
+    if not isinstance(chart, type) or not is_a(value, chart):
+        return None
+    found = value._repr_mimebundle_()
+    bundle = dict(found[0] if isinstance(found, tuple) else found)
+    if "image/png" not in bundle and find_spec("vl_convert") is not None:
+        from vl_convert import vegalite_to_png
+
+        bundle["image/png"] = drawn(lambda: vegalite_to_png(value.to_json()))
+    return bundle
+
+
+def drawn(draw):
+    """A picture, or why there is none: the other forms of a chart are shown all the same."""
+    try:
+        return draw()
+    except Exception as error:
+        return error

@@ -1,10 +1,10 @@
-"""What notebook lines do. `transform` makes them calls of the one object of this module."""
+"""Notebook lines: `!command` and `%magic`. `transform` makes them calls of this module's object."""
 
 import builtins
 import sys
 
 from .own import __builtins__
-from . import shell, timing
+from . import network, shell, timing
 from .transform import NAME
 from importlib import invalidate_caches
 from os import chdir, environ, getcwd
@@ -79,6 +79,8 @@ class Magics:
             return self._spawn(arguments, shell.pip_environment(), capture)
         finally:
             invalidate_caches()
+            if self._session.scope.get("_exit_code") and not network.is_there():
+                print(network.words(), file=sys.stderr)
 
     def _spawn(self, arguments, env=None, capture=False):
         streams = self._session.streams

@@ -1,7 +1,7 @@
-"""What is too large for a report, sent whole beforehand, in pieces.
+"""Values too large for a report: sent whole before it, in pieces.
 
-The host keeps it beside the result. Nothing is sent unless the host asked for it, and nothing that is
-larger than what it keeps.
+The host keeps them beside the result. The agent sends one only if the host asked for it and keeps
+values of its size.
 """
 
 from .own import __builtins__

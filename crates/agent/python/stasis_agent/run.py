@@ -16,12 +16,14 @@ import sys
 from .own import __builtins__
 from . import stdin, touched
 from .aio import Loop
+from .channel import decode
 from .display import Formatter, fit, shorten
-from .errors import failure, nameless, printed
+from .errors import failure, how, nameless, printed
 from .figures import Figures
 from .magics import Magics
 from .parts import Parts
 from .transform import transform
+from _thread import get_ident
 from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
 from collections import deque
 from inspect import CO_COROUTINE
@@ -35,7 +37,7 @@ FUTURES = 0
 for _name in futures.all_feature_names:
     FUTURES |= getattr(futures, _name).compiler_flag
 
-# What the agent needs to format an answer, whatever limit the user's code set for itself.
+# Recursion depth for formatting an answer, whatever limit the user's code set for itself.
 OWN_LIMIT = 1000
 MOST_SOURCES = 2000
 
@@ -72,10 +74,12 @@ class Session:
             if name not in self.scope:
                 self.scope[name] = value
 
-    def execute(self, seq, source, most):
+    def execute(self, seq, source, most, asks=False):
         """Runs one instruction and sends its Done."""
         self.prepare()
         self.running = (seq, most)
+        if asks:
+            stdin.ensure(self.ask)
         name = "<instruction %d>" % seq
         report = {"type": "done", "seq": seq}
         before = touched.bindings(self.scope)
@@ -89,6 +93,7 @@ class Session:
             self.end_child(error)
         shown, late = self.gate.run(self.present, value)
         error = late if error is None else error
+        report["how"] = how(error)
         if error is not None:
             described, worse = self.gate.run(failure, error)
             report["error"] = described if worse is None else nameless(error)
@@ -191,6 +196,21 @@ class Session:
             self.streams.settle()
             self.channel.send(report)
             self.channel.settle()
+
+    def ask(self, prompt):
+        """A line that the client types, or None at the end of input."""
+        if self.running is None or not self.channel.ours() or get_ident() != self.gate.main:
+            stdin.refuse()
+        seq = self.running[0]
+        self.streams.settle()
+        self.channel.send({"type": "input", "seq": seq, "prompt": prompt})
+        while True:
+            line = self.channel.receive()
+            if line is None:
+                _exit(0)
+            order = decode(line.decode())
+            if order["op"] == "input" and order["seq"] == seq:
+                return order["line"]
 
     def end_child(self, error):
         """Ends a child that user code forked off and that came back to us."""

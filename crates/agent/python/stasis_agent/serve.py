@@ -37,6 +37,7 @@ class Server:
             "freeze": self.freeze,
             "save": self.save,
             "load": self.load,
+            "input": self.too_late,
         }
 
     def serve(self):
@@ -58,17 +59,20 @@ class Server:
     def ready(self):
         version = sys.version.split()[0]
         report = {"generation": GENERATION, "language": "python", "version": version}
-        self.channel.send({"type": "ready", **report})
+        self.channel.send({"type": "ready", **report, "orders": list(self.orders)})
 
     def execute(self, order):
         seq, code, most = order["seq"], order["code"], order["max_bytes"]
         self.session.parts.most = order.get("max_whole", 0)
         try:
-            self.session.execute(seq, code, most)
+            self.session.execute(seq, code, most, order.get("input", False))
         except BaseException as error:
             # user code has broken something the agent relies on: an answer there must be
-            report = {"seq": seq, "runtime_ms": 0.0, "error": failure(error)}
+            report = {"seq": seq, "runtime_ms": 0.0, "error": failure(error), "how": "failed"}
             self.channel.send({"type": "done", **report})
+
+    def too_late(self, _order):
+        """A line for an instruction that was interrupted while it waited for one."""
 
     def wake(self, order):
         changed = self.guarded(self.waker.wake, order) or []

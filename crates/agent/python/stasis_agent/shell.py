@@ -7,6 +7,7 @@ number; it never raises.
 import sys
 
 from .own import __builtins__
+from . import network
 from os import environ, killpg
 from os.path import exists
 from re import compile as pattern
@@ -16,7 +17,7 @@ from subprocess import PIPE, Popen, TimeoutExpired
 
 _FIELD = pattern(r"(?<!\$)\{([A-Za-z_]\w*)((?:\.\w+|\[[\w'\"-]+\])*)\}")
 _PIP = pattern(r"\s*pip3?(?=\s)")
-# How long what is asked politely may take, and what is killed on a busy host.
+# Seconds that a command may take to end after SIGTERM, and after SIGKILL on a busy host.
 GRACE, DEATH = 0.5, 10
 
 
@@ -51,6 +52,8 @@ def pip_environment():
         "PIP_NO_INPUT": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
     }
+    if not network.is_there():
+        quiet["PIP_RETRIES"] = "0"
     return {**quiet, **environ}
 
 

@@ -1,18 +1,24 @@
-"""Standard input, which machines do not have: every use of it says so."""
+"""Standard input. A machine has none, and every use of it says so, unless the client of an
+instruction answers for it: then each line is asked for over the control socket.
+"""
 
+import builtins
 import sys
 
 from .own import __builtins__
 from io import TextIOBase
 
 
-class StdinNotAvailable(RuntimeError):
+class StdinNotAvailable(EOFError):
     """Raised where a program would wait for somebody to type."""
 
 
 StdinNotAvailable.__module__ = "stasis"
 
 WORDS = "a machine has no standard input: nobody can type. Put the value into a variable instead"
+
+_input = builtins.input
+_hook = sys.breakpointhook
 
 
 def refuse(*_arguments, **_named):
@@ -52,10 +58,39 @@ class NoInput(TextIOBase):
         return True
 
 
+class Asked(NoInput):
+    """Standard input of an instruction whose client answers: `ask` gets a prompt and returns a
+    line, or None at the end of input."""
+
+    readlines = TextIOBase.readlines
+    __next__ = TextIOBase.__next__
+
+    def __init__(self, ask):
+        self.ask = ask
+
+    def readline(self, _size=-1, /):
+        line = self.ask("")
+        return "" if line is None else line + "\n"
+
+    def read(self, _size=-1, /):
+        return "".join(iter(self.readline, ""))
+
+    def input(self, prompt="", /):
+        line = self.ask(str(prompt))
+        if line is None:
+            raise EOFError("end of input")
+        return line
+
+
 _none = NoInput()
 
 
-def ensure():
-    """Puts the refusals in place."""
-    sys.stdin = sys.__stdin__ = _none
-    sys.breakpointhook = no_debugger
+def ensure(ask=None):
+    """Puts the refusals in place, or what asks."""
+    given = _none if ask is None else Asked(ask)
+    sys.stdin = sys.__stdin__ = given
+    sys.breakpointhook = no_debugger if ask is None else _hook
+    if ask is not None:
+        builtins.input = given.input
+    elif isinstance(getattr(builtins.input, "__self__", None), Asked):
+        builtins.input = _input  # what a program put there itself stays

@@ -1,8 +1,9 @@
-"""Which variables an instruction touched: bound, unbound, or changed in place as far as its text shows.
+"""The variables an instruction touched: bound, unbound, or changed in place if its text shows it.
 
-Bindings are compared by identity before and after. What is changed in place keeps its identity, so
-the text is looked at: `x += 1`, `x[0] = 1`, `x.a = 1`, `del x[0]` and a call such as `x.append(1)`
-that stands alone all touch `x`. A function that changes a variable out of sight is not seen.
+Bindings are compared by identity before and after. A value that is changed in place keeps its
+identity, so the text is inspected: `x += 1`, `x[0] = 1`, `x.a = 1`, `del x[0]` and a call such as
+`x.append(1)` that stands alone all touch `x`. A function that changes a variable out of sight is
+not seen.
 """
 
 from .own import __builtins__, is_a
@@ -15,7 +16,7 @@ MOST_NAMES = 100
 
 
 def bindings(scope):
-    """What every name stands for, without keeping it alive."""
+    """The identity of the value of each name; the values are not kept alive."""
     return {name: id(value) for name, value in list(scope.items()) if type(name) is str}
 
 

@@ -7,7 +7,7 @@ touched, never the inside of a string or of brackets. Source without such lines 
 from .own import __builtins__
 from re import compile as pattern
 
-# What the lines become calls of; `magics.install` makes the name known.
+# The object that the lines become calls of; `magics.install` defines the name.
 NAME = "__stasis__"
 
 _LINE = pattern(r"(\s*)([!%])(?![%=])\s*(\S.*)")

@@ -1,6 +1,6 @@
-"""What is made fresh when a machine is new, branched, or back.
+"""Fresh randomness and clocks for a machine that is new, branched, or back in memory.
 
-Randomness that guards something must differ from every other machine with the same memory. The
+Randomness used for security must differ from that of every other machine with the same memory. The
 kernel's is fresh by itself. OpenSSL keeps a generator of its own and would notice a fork only by
 another process id, which a restored machine does not have: it is given fresh entropy, in every copy
 of the library that is loaded. Generators for simulation change only if that is asked for.
@@ -10,7 +10,8 @@ import sys
 
 from .own import __builtins__, is_a
 from .display import describe
-from hashlib import sha256
+from . import generators
+from .generators import derive, numbers
 from os import environ
 from time import tzset
 from types import FunctionType
@@ -32,7 +33,7 @@ class Waker:
         """Makes things fresh. Returns in words what."""
         entropy = bytes.fromhex(order["entropy"])
         changed = []
-        for words, part in self.guards() + (simulations() if order["reseed"] else []):
+        for words, part in self.guards() + self.simulations(order):
             if self.session.gate.shielded(self.attempt, words, part, entropy):
                 changed.append(words)
         for name, value in {"STASIS_MACHINE": order["machine"], **order.get("env", {})}.items():
@@ -63,6 +64,13 @@ class Waker:
             ("tempfile names", lambda _: forget("tempfile", {"_name_sequence": None})),
         ]
 
+    def simulations(self, order):
+        """The generators to seed anew if the order asks for it; in a branch, the program's own too."""
+        if not order["reseed"]:
+            return []
+        own = [("random generators", generators.reseed)] if order["reason"] == "branch" else []
+        return simulations() + own
+
     def openssl(self, entropy):
         """Stirs entropy into every OpenSSL of this process; says whether there was one."""
         entropy = derive(entropy, "openssl")
@@ -91,11 +99,6 @@ UUID_STATE = {
 }
 
 
-def derive(entropy, purpose):
-    """Bytes for one purpose, from which the others cannot be told."""
-    return sha256(purpose.encode() + b"\0" + entropy).digest()
-
-
 def forget(name, state):
     """Sets variables a loaded module may have; says whether it is loaded."""
     module = sys.modules.get(name)
@@ -120,8 +123,7 @@ def reseed_random(entropy):
 def reseed_numpy(entropy):
     module = sys.modules.get("numpy.random")
     if module is not None:
-        words = derive(entropy, "numpy")
-        module.seed([int.from_bytes(words[at : at + 4], "big") for at in range(0, 32, 4)])
+        module.seed(numbers(derive(entropy, "numpy")))
     return module is not None
 
 

@@ -105,11 +105,11 @@ class Machine:
         assert report["type"] == kind, report
         return report
 
-    def begin(self, code, most=1 << 20):
+    def begin(self, code, most=1 << 20, **more):
         self.seq += 1
         self.output = []
         self.displays = []
-        self.order(op="exec", seq=self.seq, code=code, max_bytes=most)
+        self.order(op="exec", seq=self.seq, code=code, max_bytes=most, **more)
 
     def finish(self, limit=LIMIT):
         report = self.report(limit)

@@ -13,6 +13,23 @@ def needs(*names):
     return unittest.skipIf(missing, "not installed: %s" % ", ".join(missing))
 
 
+# a chart as altair has them, and what draws such charts
+CHARTS = """
+import sys, types
+class TopLevelMixin:
+    def _repr_mimebundle_(self, *_, **__): return {"application/vnd.vegalite.v5+json": {"mark": "bar"}}
+    def to_json(self): return '{"mark": "bar"}'
+alt = sys.modules["altair"] = types.ModuleType("altair")
+alt.TopLevelMixin, alt.Chart = TopLevelMixin, type("Chart", (TopLevelMixin,), {})
+"""
+RENDERER = """
+import importlib.machinery
+vl = sys.modules["vl_convert"] = types.ModuleType("vl_convert")
+vl.__spec__ = importlib.machinery.ModuleSpec("vl_convert", None)
+vl.vegalite_to_png = lambda spec: b"PNG " + spec.encode()
+"""
+
+
 class Bundles(OneMachine, unittest.TestCase):
     def test_methods(self):
         code = """
@@ -179,6 +196,20 @@ class Libraries(OneMachine, unittest.TestCase):
 
 
 class Untouched(OneMachine, unittest.TestCase):
+    def test_charts_are_pictures_where_a_renderer_is(self):
+        self.machine.run(CHARTS)
+        data = self.machine.run("alt.Chart()")["data"]
+        self.assertEqual(data["application/vnd.vegalite.v5+json"], {"mark": "bar"})
+        self.assertNotIn("image/png", data)
+        self.machine.run(RENDERER)
+        data = self.machine.run("alt.Chart()")["data"]
+        self.assertEqual(data["image/png"], "UE5HIHsibWFyayI6ICJiYXIifQ==")
+        self.machine.run("def broken(spec): raise OSError('no browser')\nvl.vegalite_to_png = broken")
+        data = self.machine.run("alt.Chart()")["data"]
+        self.assertEqual(data["application/vnd.vegalite.v5+json"], {"mark": "bar"})
+        self.assertNotIn("image/png", data)
+        self.assertIn("image/png failed: OSError: no browser", self.machine.stream("stderr"))
+
     def test_nothing_is_imported_for_pictures(self):
         self.machine.run("'value'")
         code = "import sys\n[m for m in ('matplotlib', 'numpy', 'PIL', 'pandas') if m in sys.modules]"

@@ -1,4 +1,4 @@
-"""What is done to memory before it becomes a template."""
+"""Preparation of memory before it becomes a template."""
 
 import unittest
 

@@ -21,6 +21,7 @@ class Interrupt(OneMachine, unittest.TestCase):
         self.machine.interrupt()
         report = self.machine.finish()
         self.assertEqual(report["error"]["name"], "KeyboardInterrupt", report)
+        self.assertEqual(report["how"], "interrupted", report)
         self.assertNotIn("stasis_agent", report["error"]["traceback"])
         self.assertEqual(self.machine.value("'alive'"), "'alive'")
         return report

@@ -62,6 +62,21 @@ class Magics(OneMachine, unittest.TestCase):
         self.assertEqual(self.machine.value("x = !printf 'a\\nb'\nx"), "['a', 'b']")
         self.assertEqual(self.machine.value("_exit_code"), "0")
 
+    def test_a_machine_without_a_network_says_so(self):
+        words = "this machine has no network"
+        error = self.machine.error("import socket; socket.getaddrinfo('a.invalid', 80)")
+        self.assertEqual(error["name"], "gaierror")
+        self.assertIn(words, error["message"])
+        self.assertIn(words, error["traceback"].splitlines()[-1])
+        error = self.machine.error(
+            "try: socket.getaddrinfo('a.invalid', 80)\nexcept OSError: raise ValueError('wrapped')"
+        )
+        self.assertIn(words, error["message"])
+        self.assertNotIn(words, self.machine.error("1 / 0")["message"])
+        self.machine.run("!pip install --index-url http://a.invalid/simple no-such-thing")
+        self.assertIn(words, self.machine.stream("stderr"))
+        self.assertNotIn("Retrying", self.machine.stream("stderr"))
+
     def test_commands_in_blocks(self):
         self.machine.run("for i in range(2):\n    !echo {i} ${HOME} '{print $1}'")
         self.assertEqual(self.machine.stream("stdout").count("{print $1}"), 2)

@@ -152,11 +152,16 @@ class Errors(OneMachine, unittest.TestCase):
             "import sys; sys.stdin.buffer.read()",
             "import getpass; getpass.getpass()",
             "breakpoint()",
-            "import pdb; pdb.set_trace()\nx = 1",
         ):
             error = self.machine.error(code)
             self.assertEqual(error["name"], "StdinNotAvailable", (code, error))
             self.assertIn("no standard input", error["message"])
+        # the debugger takes the end of input for `quit`
+        error = self.machine.error("import pdb; pdb.set_trace()\nx = 1")
+        self.assertEqual(error["name"], "BdbQuit", error)
+        caught = "try:\n    input()\nexcept EOFError as error:\n    print(error)"
+        self.machine.run(caught)
+        self.assertIn("no standard input", self.machine.stream("stdout"))
 
 
 class Orders(OneMachine, unittest.TestCase):

@@ -1,4 +1,4 @@
-"""What is fresh after a wake, and what must not change."""
+"""Values that a wake renews, and values that it must not change."""
 
 import subprocess
 import sys
@@ -32,6 +32,30 @@ class Wake(OneMachine, unittest.TestCase):
             values.append(self.machine.value("random.random()"))
         self.assertNotEqual(values[0], values[1])
         self.assertEqual(values[0], values[2])
+
+    def test_generators_of_programs(self):
+        self.machine.run("import random; made = random.Random(5)")
+        draws = []
+        for entropy in (ONE, TWO):
+            self.machine.run("made.seed(5)")
+            self.assertIn("random generators", self.machine.wake(reseed=True, entropy=entropy))
+            draws.append(self.machine.value("made.random()"))
+        self.assertNotEqual(draws[0], draws[1])
+        self.machine.run("made.seed(5); state = made.getstate()")
+        self.machine.wake(reseed=False, entropy=ONE)
+        self.assertEqual(self.machine.value("made.getstate() == state"), "True")
+
+    def test_generators_of_numpy(self):
+        if self.machine.value("import importlib.util as u\nu.find_spec('numpy') is None") == "True":
+            self.skipTest("no numpy")
+        self.machine.run("import numpy")
+        draws = []
+        for entropy in (ONE, TWO):
+            self.machine.run("made = [numpy.random.default_rng(5) for _ in range(2)]")
+            self.machine.wake(reseed=True, entropy=entropy)
+            draws.append(self.machine.value("[one.random() for one in made]"))
+        self.assertNotEqual(draws[0], draws[1])
+        self.assertEqual(self.machine.value("made[0].random() != made[1].random()"), "True")
 
     def test_numpy(self):
         if self.machine.value("import importlib.util as u\nu.find_spec('numpy') is None") == "True":

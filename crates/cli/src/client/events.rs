@@ -1,10 +1,10 @@
-//! What changes on a service, as it tells it, over as many connections as it takes.
+//! The event stream of a service, over as many connections as needed.
 //!
-//! A connection that breaks is opened again behind the last event that came; one that breaks again
-//! and again without a word is given up.
+//! After a broken connection the stream resumes behind the last event. The client gives up when
+//! connections keep breaking without an event.
 
 use super::Client;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{CliFailure, Exit, Result};
 use reqwest::{Method, Response};
 use serde_json::Value;
 use stasis_api::Event;
@@ -15,7 +15,7 @@ const LONGEST: usize = 1 << 20;
 /// How often a connection may break in a row.
 const TRIES: u32 = 6;
 
-pub struct Events<'a> {
+pub struct EventStream<'a> {
     client: &'a Client,
     /// What is wanted, as a query that begins with `&` or is empty.
     query: String,
@@ -25,9 +25,9 @@ pub struct Events<'a> {
     broken: u32,
 }
 
-impl<'a> Events<'a> {
-    pub fn new(client: &'a Client, query: String, after: Option<u64>) -> Events<'a> {
-        Events { client, query, after, open: None, buffer: Vec::new(), broken: 0 }
+impl<'a> EventStream<'a> {
+    pub fn new(client: &'a Client, query: String, after: Option<u64>) -> EventStream<'a> {
+        EventStream { client, query, after, open: None, buffer: Vec::new(), broken: 0 }
     }
 
     /// Comes back once nothing that happens from then on is missed.
@@ -95,17 +95,14 @@ impl<'a> Events<'a> {
         self.buffer.clear();
         self.broken += 1;
         if self.broken > TRIES {
-            let message = "the stream of events breaks off again and again";
-            return Err(Failure::new("service.cut_off", message).exit(Exit::Unavailable));
+            let message = "the stream of events keeps breaking off";
+            return Err(CliFailure::new("service.cut_off", message).exit(Exit::Unavailable));
         }
         tokio::time::sleep(Duration::from_millis(50 << self.broken)).await;
         Ok(())
     }
 }
 
-fn strange(what: &str) -> Failure {
-    Failure::new(
-        "service.foreign",
-        format!("the service told an event that makes no sense: {what}"),
-    )
+fn strange(what: &str) -> CliFailure {
+    CliFailure::new("service.foreign", format!("the service sent a malformed event: {what}"))
 }

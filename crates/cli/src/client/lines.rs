@@ -1,25 +1,25 @@
 //! An answer that comes line by line, each a JSON value.
 //!
-//! A line may arrive in pieces; one that is too long or no JSON is an error. `None` is the end of
-//! the answer, whether it was whole or the connection broke: the caller knows which line is last.
+//! A line may arrive in pieces. A line that is too long or not JSON is an error. `None` is the end
+//! of the answer, complete or broken off: the caller knows which line is the last.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CliFailure, Result};
 use reqwest::Response;
 use serde::de::DeserializeOwned;
 
 /// A line, at most: results may carry images.
 const LONGEST: usize = 256 << 20;
 
-pub struct Lines {
+pub struct LineStream {
     answer: Response,
     buffer: Vec<u8>,
     /// How much of the buffer was searched for a newline.
     searched: usize,
 }
 
-impl Lines {
-    pub fn new(answer: Response) -> Lines {
-        Lines { answer, buffer: Vec::new(), searched: 0 }
+impl LineStream {
+    pub fn new(answer: Response) -> LineStream {
+        LineStream { answer, buffer: Vec::new(), searched: 0 }
     }
 
     /// The next line. Dropped before it is ready, it loses nothing.
@@ -54,6 +54,6 @@ impl Lines {
     }
 }
 
-fn strange(what: &str) -> Failure {
-    Failure::new("service.foreign", format!("the service sent a line that makes no sense: {what}"))
+fn strange(what: &str) -> CliFailure {
+    CliFailure::new("service.foreign", format!("the service sent a malformed line: {what}"))
 }

@@ -1,7 +1,7 @@
-//! `stasis adopt`: variables and files of another machine become this one's.
+//! `stasis adopt`: copies variables and files from another machine.
 
 use crate::context::Context;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{CliFailure, Exit, Result};
 use crate::show;
 use serde_json::json;
 use stasis_api::{Address, Adopted, Name};
@@ -9,25 +9,25 @@ use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The machine that takes
+    /// Machine to change
     machine: Name,
-    /// The machine or checkpoint to take from
+    /// Machine or checkpoint to copy from
     #[arg(value_name = "FROM[@SEQ]")]
     from: Address,
-    /// A variable to take
+    /// Variable to copy
     #[arg(long = "var", value_name = "NAME")]
     variables: Vec<String>,
-    /// A file to take, or a directory with what changed in it
+    /// File to copy, or a directory whose changed files to copy
     #[arg(long = "file", value_name = "PATH")]
     files: Vec<String>,
-    /// Overwrite what both sides changed since they parted
+    /// Overwrite names that changed since the machines parted
     #[arg(long)]
     force: bool,
 }
 
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     if args.variables.is_empty() && args.files.is_empty() {
-        let failure = Failure::usage("which variables or files?");
+        let failure = CliFailure::usage("no variables or files given");
         return Err(failure.hint("name them with --var and --file"));
     }
     let body = json!({
@@ -52,12 +52,12 @@ fn tell(adopted: &Adopted) {
     adopted.variables.iter().for_each(|name| show::say(&format!("variable {name}")));
     adopted.files.iter().for_each(|path| show::say(&format!("file /{path}")));
     for (name, why) in &adopted.failed {
-        eprintln!("not taken: {}: {}", show::clean(name, false), show::clean(why, false));
+        eprintln!("not adopted: {}: {}", show::clean(name, false), show::clean(why, false));
     }
     for one in &adopted.conflicts {
         eprintln!("conflict: {} {}: {}", one.kind, show::clean(&one.name, false), one.why);
     }
     if adopted.seq.is_none() && !adopted.conflicts.is_empty() {
-        eprintln!("nothing was taken; --force overwrites");
+        eprintln!("nothing was adopted; use --force to overwrite");
     }
 }

@@ -1,37 +1,40 @@
-//! `stasis branch`: new machines that go on from another's state.
+//! `stasis branch`: creates machines that continue from another machine's state.
 
 use super::pairs::{map, pair};
 use crate::client::Client;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{CliFailure, Result};
 use crate::show::{self, one_line};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stasis_api::{Address, BranchEnd, BranchLine, Machine, Name};
+use stasis_api::{Address, BranchEnd, BranchLine, MachineInfo, Name, Network};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A machine, or its state after an instruction, such as `work@3`
+    /// Machine, or its state after an instruction, such as `work@3`
     #[arg(value_name = "MACHINE[@SEQ]")]
     address: Address,
-    /// How many
+    /// Number of branches
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
     count: u64,
-    /// A name for each [default: new ones]
+    /// Name of each branch [default: generated]
     #[arg(long = "name", value_name = "NAME")]
     names: Vec<Name>,
-    /// A word to find them by
+    /// Tag
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = pair)]
     tags: Vec<(String, String)>,
-    /// Give each its own randomness instead of the source's
+    /// Reseed random generators, so that each branch differs
     #[arg(long)]
     reseed: bool,
-    /// What each runs at once, one for each branch
+    /// Network of each branch: none, open or policy:NAME [default: the machine's]
+    #[arg(long, value_name = "NETWORK")]
+    network: Option<Network>,
+    /// Code for a branch to run, one per branch
     #[arg(short = 'c', long = "code", value_name = "CODE")]
     codes: Vec<String>,
-    /// How long each may run, in seconds
+    /// Time limit of each branch in seconds
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
 }
@@ -41,19 +44,22 @@ const MOST: u64 = 10_000;
 
 #[derive(Serialize, Deserialize)]
 struct Made {
-    machines: Vec<Machine>,
+    machines: Vec<MachineInfo>,
 }
 
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let least = args.names.len().max(args.codes.len()) as u64;
     let count = if args.count == 1 { args.count.max(least) } else { args.count };
     if !args.names.is_empty() && args.names.len() as u64 != count {
-        let message = format!("{count} machines and {} names", args.names.len());
-        return Err(Failure::usage(message).hint("give as many names as machines, or none"));
+        let message = format!("{count} branches but {} names", args.names.len());
+        return Err(CliFailure::usage(message).hint("give one name per branch, or none"));
     }
     let mut body = json!({ "count": count, "tags": map(args.tags), "reseed": args.reseed });
     if let Some(seq) = args.address.seq {
         body["seq"] = seq.into();
+    }
+    if let Some(network) = args.network {
+        body["network"] = json!(network);
     }
     if !args.names.is_empty() {
         body["names"] = json!(args.names);
@@ -64,8 +70,8 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
             [one] => vec![one; count.min(MOST) as usize],
             several if several.len() as u64 == count => several.iter().collect(),
             several => {
-                let message = format!("{count} machines and {} pieces of code", several.len());
-                return Err(Failure::usage(message).hint("give one for all, or one for each"));
+                let message = format!("{count} branches but {} pieces of code", several.len());
+                return Err(CliFailure::usage(message).hint("give one for all, or one per branch"));
             }
         };
         let vary: Vec<_> = codes.iter().map(|code| json!({ "code": code })).collect();
@@ -106,9 +112,9 @@ fn follow(client: &Client, path: &str, body: &Value, as_json: bool) -> Result<Ex
                 BranchLine::Branches { .. } => {}
             }
         }
-        Err(Failure::new(
+        Err(CliFailure::new(
             "service.cut_off",
-            "the answer broke off; `stasis tree` shows what is there",
+            "the connection broke; `stasis tree` shows the branches",
         ))
     })
 }

@@ -1,4 +1,4 @@
-//! `stasis compare`: what differs between two machines or checkpoints.
+//! `stasis compare`: shows the differences between two machines or checkpoints.
 
 use crate::context::Context;
 use crate::failure::Result;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A machine, or its state after an instruction, such as `work@3`
+    /// Machine, or its state after an instruction, such as `work@3`
     #[arg(value_name = "LEFT[@SEQ]")]
     left: Address,
     #[arg(value_name = "RIGHT[@SEQ]")]
@@ -37,7 +37,7 @@ fn word(change: Change) -> &'static str {
 
 fn print(found: &Comparison) {
     if found.variables.is_empty() && found.files.is_empty() && found.outputs.is_empty() {
-        eprintln!("{} and {} do not differ", found.left, found.right);
+        eprintln!("{} and {} are equal", found.left, found.right);
     }
     if !found.variables.is_empty() {
         let mut table = Table::new(["VARIABLE", "CHANGE", "LEFT", "RIGHT"]);
@@ -59,7 +59,7 @@ fn print(found: &Comparison) {
         side("<", one.left.as_ref());
         side(">", one.right.as_ref());
     }
-    found.cut.iter().for_each(|what| eprintln!("left out: {what}"));
+    found.cut.iter().for_each(|what| eprintln!("omitted: {what}"));
 }
 
 fn seen(var: &Option<Var>) -> String {

@@ -1,6 +1,6 @@
-//! `stasis config`: the settings in force, and where each came from.
+//! `stasis config`: shows the settings and their sources.
 
-use crate::config::{Setting, Value};
+use crate::config::{Setting, SettingValue};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::show::{self, Table};
@@ -42,7 +42,7 @@ fn one(setting: &Setting) -> serde_json::Value {
 }
 
 /// The value, or of a secret only that there is one.
-fn shown(setting: &Setting) -> Option<Value> {
+fn shown(setting: &Setting) -> Option<SettingValue> {
     let value = setting.value.clone()?;
-    Some(if setting.key.secret { Value::Text("(set)".into()) } else { value })
+    Some(if setting.key.secret { SettingValue::Text("(set)".into()) } else { value })
 }

@@ -1,36 +1,43 @@
-//! `stasis cp`: files into machines and out of them.
+//! `stasis cp`: copies files to and from machines.
 //!
 //!   stasis cp data.csv work:          into the machine's home
 //!   stasis cp work:/tmp/plot.png .    out of it
-//!   stasis cp -r src work:src         a directory with all that is in it
+//!   stasis cp -r src work:src         a directory with all that is in it, links as links
+//!   make report | stasis cp - work:report.txt
 //!
-//! Files go in pieces, of any length. A file that arrives here has its name only when it is whole.
+//! Files are copied in pieces and can have any length. A local file gets its name when it is
+//! complete.
 
-use crate::client::Client;
+use crate::client::{Client, escape};
 use crate::context::Context;
-use crate::failure::{At, Failure, Result};
+use crate::failure::{CliFailure, PathContext, Result};
 use crate::show;
 use reqwest::Method;
 use serde_json::json;
 use stasis_api::{FileInfo, FileKind, FileList, Name};
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A path here, or `machine:path`
+    /// Local path, `machine:path`, or `-` for standard input
+    #[arg(value_hint = clap::ValueHint::AnyPath)]
     from: String,
-    /// A path here, or `machine:path`; relative ones are below the machine's home
+    /// Local path, `machine:path`, or `-` for standard output; relative paths in a machine start at
+    /// its home
+    #[arg(value_hint = clap::ValueHint::AnyPath)]
     to: String,
-    /// Copy directories with all that is in them
+    /// Copy directories
     #[arg(short, long)]
     recursive: bool,
 }
 
 /// One end of a copy.
 enum End {
+    Stream,
     Here(PathBuf),
     Machine(Name, String),
 }
@@ -40,6 +47,7 @@ impl End {
     fn parse(text: &str) -> End {
         let parts = text.split_once(':').and_then(|(name, path)| Some((name.parse().ok()?, path)));
         match parts {
+            None if text == "-" => End::Stream,
             Some((name, path)) => End::Machine(name, path.to_owned()),
             None => End::Here(text.into()),
         }
@@ -60,7 +68,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     match (from, to) {
         (End::Here(from), End::Machine(name, to)) => {
             let client = context.client()?;
-            let into = Into { client: &client, machine: name.as_str() };
+            let into = CopyTarget { client: &client, machine: name.as_str() };
             into.copy(&from, &to, args.recursive, &mut tally)?;
         }
         (End::Machine(name, from), End::Here(to)) => {
@@ -68,49 +76,51 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
             let out = Out { client: &client, machine: name.as_str() };
             out.copy(&from, &to, args.recursive, &mut tally)?;
         }
+        (End::Stream, End::Machine(name, to)) => {
+            let client = context.client()?;
+            CopyTarget { client: &client, machine: name.as_str() }.stream(&to, &mut tally)?;
+        }
+        (End::Machine(name, from), End::Stream) => {
+            let client = context.client()?;
+            let out = Out { client: &client, machine: name.as_str() };
+            let none = show::Transfer::new("cp", None, true);
+            out.receive(&from, &mut std::io::stdout(), Path::new("standard output"), &none)?;
+            // nothing else belongs into the stream
+            return Ok(ExitCode::SUCCESS);
+        }
         _ => {
-            let failure = Failure::usage("one end is here and the other in a machine");
-            return Err(failure.hint("write it as machine:path"));
+            let failure = CliFailure::usage("exactly one path must be in a machine");
+            return Err(failure.hint("write that path as machine:path"));
         }
     }
     let Tally { files, bytes, transfer } = tally;
     drop(transfer);
     match context.json {
         true => show::json(&json!({ "files": files, "bytes": bytes })),
-        false => eprintln!("{files} files, {bytes} bytes"),
+        false => eprintln!("{files} files, {}", show::size(bytes)),
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The address of a file of a machine.
 fn address(machine: &str, rest: &str, path: &str) -> String {
-    format!("/v1/machine/{machine}/{rest}path={}", escaped(path))
-}
-
-/// As it can stand in a query.
-fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
-    let one = |byte: u8| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    text.bytes().map(one).collect()
+    format!("/v1/machine/{machine}/{rest}path={}", escape::path(path))
 }
 
 fn last_name(path: &str) -> Option<&str> {
     path.rsplit('/').find(|part| !part.is_empty())
 }
 
-fn not_recursive(what: &str) -> Failure {
-    Failure::usage(format!("{what} is a directory")).hint("-r copies it with all that is in it")
+fn not_recursive(what: &str) -> CliFailure {
+    CliFailure::usage(format!("{what} is a directory")).hint("use -r to copy it")
 }
 
-struct Into<'a> {
+struct CopyTarget<'a> {
     client: &'a Client,
     machine: &'a str,
 }
 
-impl Into<'_> {
+impl CopyTarget<'_> {
     fn copy(&self, from: &Path, to: &str, recursive: bool, tally: &mut Tally) -> Result<()> {
         let about = fs::metadata(from).at("look at", from)?;
         let name = from.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -148,8 +158,35 @@ impl Into<'_> {
                 self.directory(&path, &to, tally)?;
             } else if kind.is_file() {
                 self.file(&path, &to, tally)?;
+            } else if kind.is_symlink() {
+                self.link(&path, &to, tally)?;
             }
         }
+        Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &str, tally: &mut Tally) -> Result<()> {
+        let target = fs::read_link(from).at("read", from)?;
+        let how = format!("file?target={}&", escape::path(&target.to_string_lossy()));
+        let path = address(self.machine, &how, to);
+        let empty = File::open("/dev/null").at("open", Path::new("/dev/null"))?;
+        let _: FileInfo = self.client.upload(Method::PUT, &path, empty, &tally.transfer)?;
+        tally.files += 1;
+        Ok(())
+    }
+
+    /// Standard input, to its end.
+    fn stream(&self, to: &str, tally: &mut Tally) -> Result<()> {
+        if self.is_directory(to)? {
+            let failure = CliFailure::usage("standard input has no file name");
+            return Err(failure.hint("write the file name after the colon: machine:name"));
+        }
+        let input = std::io::stdin().as_fd().try_clone_to_owned();
+        let input = File::from(input.at("open", Path::new("standard input"))?);
+        let path = address(self.machine, "file?", to);
+        let info: FileInfo = self.client.upload(Method::PUT, &path, input, &tally.transfer)?;
+        tally.files += 1;
+        tally.bytes += info.size;
         Ok(())
     }
 
@@ -172,6 +209,34 @@ fn joined(dir: &str, name: &str) -> String {
     match dir {
         "" => name.to_owned(),
         dir => format!("{}/{name}", dir.trim_end_matches('/')),
+    }
+}
+
+/// A link of a machine's as one here. What it points at is its reader's matter.
+fn link(file: &FileInfo, to: &Path, tally: &mut Tally) -> Result<()> {
+    let Some(target) = &file.target else { return Ok(()) };
+    match fs::symlink_metadata(to) {
+        Ok(there) if there.is_dir() => {
+            return Err(CliFailure::usage(format!("{} is a directory", to.display()))
+                .hint("remove it, or copy to another directory"));
+        }
+        Ok(_) => fs::remove_file(to).at("replace", to)?,
+        Err(_) => {}
+    }
+    std::os::unix::fs::symlink(target, to).at("make", to)?;
+    tally.files += 1;
+    Ok(())
+}
+
+/// A directory of a machine is never written through a link here, which an earlier copy may have
+/// made for it.
+fn refuse_link(to: &Path) -> Result<()> {
+    match fs::symlink_metadata(to) {
+        Ok(there) if there.is_symlink() => {
+            Err(CliFailure::usage(format!("{} is a link, not a directory", to.display()))
+                .hint("remove it, or copy to another directory"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -200,7 +265,7 @@ impl Out<'_> {
         loop {
             let page = match cursor.is_empty() {
                 true => "files?".to_owned(),
-                false => format!("files?cursor={}&", escaped(&cursor)),
+                false => format!("files?cursor={}&", escape::path(&cursor)),
             };
             let list: FileList = self.client.get(&address(self.machine, &page, from))?;
             for file in &list.files {
@@ -209,9 +274,13 @@ impl Out<'_> {
                     continue;
                 };
                 match file.kind {
-                    FileKind::Directory => self.directory(&file.path, &to.join(name), tally)?,
+                    FileKind::Directory => {
+                        refuse_link(&to.join(name))?;
+                        self.directory(&file.path, &to.join(name), tally)?;
+                    }
                     FileKind::File => self.file(&file.path, &to.join(name), tally)?,
-                    FileKind::Symlink | FileKind::Other => {}
+                    FileKind::Symlink => link(file, &to.join(name), tally)?,
+                    FileKind::Other => {}
                 }
             }
             match list.next {
@@ -236,6 +305,16 @@ impl Out<'_> {
 
     fn download(&self, from: &str, to: &Path, transfer: &show::Transfer) -> Result<u64> {
         let mut file = File::create(to).at("make", to)?;
+        self.receive(from, &mut file, to, transfer)
+    }
+
+    fn receive(
+        &self,
+        from: &str,
+        file: &mut dyn Write,
+        to: &Path,
+        transfer: &show::Transfer,
+    ) -> Result<u64> {
         let path = address(self.machine, "file?", from);
         self.client.block(async {
             let none = None::<&serde_json::Value>;

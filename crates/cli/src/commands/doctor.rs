@@ -1,7 +1,7 @@
-//! `stasis doctor`: what this host can do.
+//! `stasis doctor`: checks the requirements of this host.
 
 use crate::context::Context;
-use crate::doctor::{Check, Grade, examine};
+use crate::doctor::{Grade, HealthCheck, examine};
 use crate::failure::{Exit, Result};
 use crate::show;
 use serde_json::json;
@@ -17,7 +17,7 @@ pub fn run(context: &Context) -> Result<ExitCode> {
     Ok(if usable { ExitCode::SUCCESS } else { Exit::Failed.into() })
 }
 
-fn print(checks: &[Check], usable: bool) {
+fn print(checks: &[HealthCheck], usable: bool) {
     let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     for check in checks {
         let mark = match check.grade {

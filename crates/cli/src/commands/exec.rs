@@ -1,10 +1,10 @@
-//! `stasis exec`: code on a machine that is there.
+//! `stasis exec`: runs code on an existing machine.
 
-use super::pairs::{self, Level};
+use super::pairs::{self, Level, States};
 use super::run::instruct;
 use crate::context::Context;
 use crate::failure::Result;
-use crate::session::{self, Order, Timeout};
+use crate::session::{self, RunRequest, TimeoutArg};
 use crate::show;
 use serde_json::json;
 use stasis_api::Name;
@@ -13,18 +13,21 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Args {
     machine: Name,
-    /// The code; `-` reads it from standard input
+    /// Code; `-` reads standard input
     code: String,
-    /// How long it may run, in seconds, or `none`
+    /// Time limit in seconds, or `none`
     #[arg(long, value_name = "SECONDS")]
-    timeout: Option<Timeout>,
-    /// Interrupt what runs, and cancel what waits, first
+    timeout: Option<TimeoutArg>,
+    /// First interrupt the running instruction and cancel the queue
     #[arg(long)]
     interrupt: bool,
-    /// When the answer is sent [default: as the machine says]
+    /// When to answer: at once, or when the state is on disk [default: the machine's]
     #[arg(long, value_name = "LEVEL")]
     durability: Option<Level>,
-    /// Print its number and do not wait for it
+    /// Whether the instruction has a state of its own [default: the machine's]
+    #[arg(long, value_name = "STATES")]
+    checkpoints: Option<States>,
+    /// Print the instruction's number and return
     #[arg(long)]
     detach: bool,
 }
@@ -35,11 +38,13 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
         _ => args.code,
     };
     let client = context.client()?;
-    let order = Order {
+    let order = RunRequest {
         code,
         timeout: args.timeout.unwrap_or_default(),
         interrupt: args.interrupt,
         durability: args.durability.map(Into::into),
+        checkpoints: args.checkpoints.map(Into::into),
+        ..RunRequest::default()
     };
     if !args.detach {
         return instruct(&client, args.machine.as_str(), &order, context.json);

@@ -1,8 +1,8 @@
-//! `stasis explore`: candidates as branches, the best kept.
+//! `stasis explore`: runs candidates on branches and keeps the best.
 
 use super::pairs;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{CliFailure, Result};
 use crate::show::{self, Table, one_line};
 use serde_json::{Value, json};
 use stasis_api::{Address, Explored};
@@ -10,28 +10,28 @@ use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A machine, or its state after an instruction, such as `work@3`
+    /// Machine, or its state after an instruction, such as `work@3`
     #[arg(value_name = "MACHINE[@SEQ]")]
     address: Address,
-    /// A candidate's code
+    /// Code of a candidate
     #[arg(short = 'c', long = "code", value_name = "CODE")]
     codes: Vec<String>,
-    /// A file with a candidate's code
-    #[arg(long = "file", value_name = "FILE")]
+    /// File with the code of a candidate
+    #[arg(long = "file", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     files: Vec<String>,
-    /// The expression that each is scored with; higher is better
+    /// Expression that scores a candidate; higher is better
     #[arg(long, value_name = "EXPRESSION")]
     score: String,
     /// Lower is better
     #[arg(long)]
     minimize: bool,
-    /// Leave the branches that lose
+    /// Keep the other branches and the original machine
     #[arg(long)]
     keep: bool,
-    /// Give each its own randomness instead of the source's
+    /// Reseed random generators, so that each branch differs
     #[arg(long)]
     reseed: bool,
-    /// How long each may run, in seconds
+    /// Time limit of each branch in seconds
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
 }
@@ -42,7 +42,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
         codes.push(pairs::code(None, Some(path))?);
     }
     if codes.is_empty() {
-        return Err(Failure::usage("no candidates").hint("give each with --code or --file"));
+        return Err(CliFailure::usage("no candidates").hint("give each with --code or --file"));
     }
     let candidates: Vec<Value> = codes.iter().map(|code| json!({ "code": code })).collect();
     let mut body = json!({
@@ -80,8 +80,11 @@ fn print(explored: &Explored, codes: &[String]) {
     }
     match (&explored.best, &explored.former) {
         (Some(best), Some(former)) => {
-            show::say(&format!("{} is the best; as it was: {}", best.name, former.name));
+            show::say(&format!("{} is the best; the original is now {}", best.name, former.name));
         }
-        _ => eprintln!("no candidate could be scored; the machine is as it was"),
+        (Some(best), None) => {
+            show::say(&format!("{} continues from the best candidate", best.name))
+        }
+        _ => eprintln!("no candidate could be scored; the machine is unchanged"),
     }
 }

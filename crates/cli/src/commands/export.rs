@@ -1,25 +1,26 @@
-//! `stasis export`: a machine as one file.
+//! `stasis export`: writes a machine to a file.
 
+use crate::client::Client;
 use crate::context::Context;
-use crate::failure::{At, Failure, Result};
+use crate::failure::{CliFailure, Exit, PathContext, Result};
 use crate::show::{self, Transfer};
 use reqwest::Method;
 use serde_json::{Value, json};
 use stasis_api::Name;
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
     machine: Name,
-    /// The file to write; it must not be there
+    /// File to write; must not exist; `-` writes to standard output
     file: PathBuf,
-    /// With all checkpoints and the log; otherwise only the state now
+    /// Include all checkpoints and the log, not only the current state
     #[arg(long)]
     history: bool,
-    /// Without the files of its template: smaller, for a host that has them
+    /// Leave out the template's files, for a host that has them
     #[arg(long)]
     no_root: bool,
 }
@@ -28,26 +29,21 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let client = context.client()?;
     let (history, root) = (args.history, !args.no_root);
     let path = format!("/v1/machine/{}/export?history={history}&root={root}", args.machine);
+    // its size is unknown before it is packed
+    let transfer = Transfer::new(&format!("export {}", args.machine), None, context.json);
+    if args.file.as_os_str() == "-" {
+        let out = &mut std::io::stdout();
+        return receive(&client, &path, out, &args.file, &transfer).map(|()| ExitCode::SUCCESS);
+    }
     let mut part = args.file.clone().into_os_string();
     part.push(".part");
     let part = PathBuf::from(part);
     if args.file.exists() {
-        return Err(Failure::usage(format!("{} is there already", args.file.display())));
+        return Err(CliFailure::usage(format!("{} already exists", args.file.display())));
     }
-    // how much there is of it nobody knows before it is packed
-    let transfer = Transfer::new(&format!("export {}", args.machine), None, context.json);
-    let written = client.block(async {
-        let mut answer = client.send(Method::GET, &path, None::<&Value>, true).await?;
-        let mut file = File::create(&part).at("write", &part)?;
-        let cut = |error: reqwest::Error| {
-            Failure::new("service.cut_off", format!("the machine broke off: {error}"))
-        };
-        while let Some(piece) = answer.chunk().await.map_err(cut)? {
-            file.write_all(&piece).at("write", &part)?;
-            transfer.add(piece.len());
-        }
-        file.sync_all().at("write", &part)
-    });
+    let mut file = File::create(&part).at("write", &part)?;
+    let written = receive(&client, &path, &mut file, &part, &transfer)
+        .and_then(|()| file.sync_all().at("write", &part));
     drop(transfer);
     if let Err(failure) = written {
         let _ = std::fs::remove_file(&part);
@@ -57,7 +53,38 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let len = std::fs::metadata(&args.file).map_or(0, |about| about.len());
     match context.json {
         true => show::json(&json!({ "machine": args.machine, "file": args.file, "bytes": len })),
-        false => eprintln!("{} is in {}, {} KiB", args.machine, args.file.display(), len / 1024),
+        false => {
+            eprintln!("exported {} to {}, {}", args.machine, args.file.display(), show::size(len))
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a machine as it comes.
+fn receive(
+    client: &Client,
+    path: &str,
+    out: &mut dyn Write,
+    place: &Path,
+    transfer: &Transfer,
+) -> Result<()> {
+    client.block(async {
+        let mut answer = client.send(Method::GET, path, None::<&Value>, true).await?;
+        let mut bytes = 0;
+        loop {
+            match answer.chunk().await {
+                Ok(Some(piece)) => {
+                    bytes += piece.len();
+                    out.write_all(&piece).at("write", place)?;
+                    transfer.add(piece.len());
+                }
+                Ok(None) => return out.flush().at("write", place),
+                Err(error) => {
+                    let message = format!("the export broke off after {bytes} bytes: {error}");
+                    let failure = CliFailure::new("export.truncated", message);
+                    return Err(failure.exit(Exit::Unavailable).hint("export it again"));
+                }
+            }
+        }
+    })
 }

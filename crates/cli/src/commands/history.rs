@@ -1,4 +1,4 @@
-//! `stasis history`: what a machine was given, and which states can be gone back to.
+//! `stasis history`: lists a machine's instructions and checkpoints.
 
 use super::watch;
 use crate::client::Client;
@@ -7,20 +7,20 @@ use crate::failure::Result;
 use crate::show::{self, Table, age, one_line};
 use serde::Deserialize;
 use serde_json::json;
-use stasis_api::{History, Instruction, Name, Point, Status};
+use stasis_api::{History, Instruction, Name, Point};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
     machine: Name,
-    /// How many, counted from the newest
+    /// Number of entries, newest first
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
     limit: u64,
-    /// Also say which files each checkpoint changed
+    /// Also list the files each checkpoint changed
     #[arg(long)]
     files: bool,
-    /// Show it again whenever something changes
+    /// Refresh on every change
     #[arg(long)]
     watch: bool,
 }
@@ -47,7 +47,7 @@ pub fn print(client: &Client, machine: &str, limit: u64) -> Result<()> {
 }
 
 fn show_all(client: &Client, machine: &str, limit: u64, files: bool, as_json: bool) -> Result<()> {
-    let about: stasis_api::Machine = client.get(&format!("/v1/machine/{machine}"))?;
+    let about: stasis_api::MachineInfo = client.get(&format!("/v1/machine/{machine}"))?;
     let from = about.instructions.saturating_sub(limit);
     let path = format!("/v1/machine/{machine}/exec?from={from}&limit={limit}");
     let Instructions { instructions } = client.get(&path)?;
@@ -100,15 +100,8 @@ fn changed(point: &Point) -> String {
 }
 
 fn status(instruction: &Instruction) -> &'static str {
-    let error = instruction.outcome.as_ref().is_some_and(|outcome| outcome.error.is_some());
-    match instruction.status {
-        _ if instruction.rolled_back => "undone",
-        Status::Queued => "queued",
-        Status::Running => "running",
-        Status::Done if error => "failed",
-        Status::Done => "done",
-        Status::Interrupted => "interrupted",
-        Status::Cancelled => "cancelled",
-        Status::Lost => "lost",
+    match instruction.rolled_back {
+        true => "undone",
+        false => instruction.status.word(),
     }
 }

@@ -1,7 +1,7 @@
-//! `stasis label`: a name for a checkpoint.
+//! `stasis label`: labels a checkpoint.
 
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{CliFailure, Result};
 use crate::show;
 use serde_json::json;
 use stasis_api::{Address, History};
@@ -9,17 +9,17 @@ use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The checkpoint, such as `work@3`
+    /// Checkpoint, such as `work@3`
     #[arg(value_name = "MACHINE@SEQ")]
     address: Address,
-    /// Its name; without one, the name it has is taken away
+    /// Label; leave it out to remove the label
     label: Option<String>,
 }
 
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let Address { machine, seq: Some(seq) } = &args.address else {
-        let message = format!("which checkpoint of `{}`?", args.address.machine);
-        return Err(Failure::usage(message).hint("write it as `machine@seq`"));
+        let message = format!("no checkpoint of `{}` given", args.address.machine);
+        return Err(CliFailure::usage(message).hint("write it as `machine@seq`"));
     };
     let body = json!({ "seq": seq, "label": args.label });
     let history: History =

@@ -1,12 +1,12 @@
-//! `stasis login`: keep a service's address and token for the commands that follow.
+//! `stasis login`: stores a service's address and token for later commands.
 //!
-//! The token is asked for, or read from a pipe, so that it is in no list of processes and in no
-//! shell's history. It is kept only if the service takes it.
+//! The token comes from a prompt or a pipe, so it appears in no process list and no shell history.
+//! It is stored only if the service accepts it.
 
 use crate::client::Client;
 use crate::config::Login;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{CliFailure, Result};
 use crate::show;
 use rustyline::completion::Completer;
 use rustyline::highlight::{CmdKind, Highlighter};
@@ -24,7 +24,7 @@ const HERE: &str = "http://127.0.0.1:7717";
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The service's address [default: that of a service on this host]
+    /// Address of the service [default: a service on this host]
     address: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
         eprintln!("logged in to {url} as {}", show::one_line(&who.account, 80));
     }
     if is_open(&url) {
-        eprintln!("note: the token goes to {url} without encryption");
+        eprintln!("note: the token is sent to {url} without encryption");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -56,7 +56,9 @@ fn is_open(url: &str) -> bool {
 
 /// The token from a terminal, unseen, or from a pipe.
 fn ask(url: &str) -> Result<String> {
-    let none = || Failure::usage("there is no token on standard input").hint("see `stasis token`");
+    let none = || {
+        CliFailure::usage("no token on standard input").hint("create one with `stasis token new`")
+    };
     let line = match std::io::stdin().is_terminal() {
         true => typed(url).ok_or_else(none)?,
         false => {

@@ -1,4 +1,4 @@
-//! `stasis logout`: forget the service and the token that `login` kept.
+//! `stasis logout`: removes the stored service and token.
 
 use crate::config::Login;
 use crate::context::Context;
@@ -11,8 +11,8 @@ pub fn run(context: &Context) -> Result<ExitCode> {
     let was_kept = Login::remove()?;
     match (context.json, was_kept) {
         (true, _) => show::json(&json!({ "logged_out": was_kept })),
-        (false, true) => eprintln!("logged out; the token itself is valid until it is revoked"),
-        (false, false) => eprintln!("nobody was logged in"),
+        (false, true) => eprintln!("logged out; the token stays valid until it is revoked"),
+        (false, false) => eprintln!("not logged in"),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,14 +1,14 @@
-//! `stasis logs`: what an instruction printed and how it ended, also long after it ran.
+//! `stasis logs`: prints the output and result of an instruction, also long after it ran.
 
 use super::run;
 use crate::client::Client;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{CliFailure, Result};
 use crate::session;
 use crate::show::{self, show_chunk};
 use serde::Deserialize;
 use serde_json::json;
-use stasis_api::{Address, Chunk, Instruction, Machine, Status};
+use stasis_api::{Address, Chunk, Instruction, MachineInfo, Status};
 use std::process::ExitCode;
 
 /// Lines asked for in one call.
@@ -16,10 +16,10 @@ const PAGE: u64 = 1000;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The instruction, such as `work@3`; a machine's last one, if only its name is given
+    /// Instruction, such as `work@3`; without a number, the machine's last one
     #[arg(value_name = "MACHINE[@SEQ]")]
     address: Address,
-    /// Wait for its end, with its output as it comes
+    /// Stream the output until the instruction ends
     #[arg(short, long)]
     follow: bool,
 }
@@ -51,7 +51,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     }
     so_far(&client, machine, &instruction, context.json)?;
     if !context.json {
-        eprintln!("{machine}@{seq} has not ended; `stasis logs -f {machine}@{seq}` waits for it");
+        eprintln!("{machine}@{seq} is still running; `stasis logs -f {machine}@{seq}` follows it");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -86,9 +86,9 @@ fn outputs(client: &Client, path: &str, each: &mut dyn FnMut(&Chunk)) -> Result<
 }
 
 fn last(client: &Client, machine: &str) -> Result<u64> {
-    let machine: Machine = client.get(&format!("/v1/machine/{machine}"))?;
+    let machine: MachineInfo = client.get(&format!("/v1/machine/{machine}"))?;
     machine.instructions.checked_sub(1).ok_or_else(|| {
-        Failure::usage(format!("`{}` has run nothing yet", machine.name))
-            .hint("run something on it first")
+        CliFailure::usage(format!("`{}` has not run any instruction yet", machine.name))
+            .hint("run an instruction first")
     })
 }

@@ -1,87 +1,97 @@
-//! `stasis machine`: machines themselves, not what they run.
+//! `stasis machine`: creates, lists, changes and removes machines.
 
 use super::making;
-use super::pairs::{Level, LimitArgs, Reach, map, pair};
+use super::pairs::{Level, LimitArgs, States, map, pair};
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Result;
 use crate::show::{self, Table, age};
 use clap::Subcommand;
+use clap::builder::PossibleValuesParser;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stasis_api::{DiskUse, Limits, Name, NewMachine, Retention, State, Timestamp, Update};
+use stasis_api::{
+    DiskUse, Limits, Name, Network, NewMachine, OlderCheckpoints, Retention, State, Timestamp,
+    Update,
+};
 use std::process::ExitCode;
 
 #[derive(Subcommand)]
-pub enum Machine {
+pub enum MachineCommand {
     /// Make a machine
-    New(New),
+    New(NewArgs),
     /// List machines, newest first
-    List(List),
+    List(ListArgs),
     /// Show one machine
     Get {
         name: Name,
-        /// Show it again whenever something changes
+        /// Refresh on every change
         #[arg(long)]
         watch: bool,
     },
     /// Change a machine
-    Set(Set),
-    /// Remove machines and all they hold
+    Set(SetArgs),
+    /// Remove machines with all their data
     Rm(super::rm::Args),
     /// Move a machine out of memory
     Swap { name: Name },
-    /// Bring a machine into memory before it is spoken to
+    /// Bring a machine into memory
     Wake { name: Name },
-    /// Tell what changes, as it happens
+    /// Print events as they happen
     Watch(super::watch::Args),
     /// List a machine's instructions and checkpoints
     History(super::history::Args),
-    /// Say what a machine takes on the disk: its own, and shared with others
+    /// Show how much disk a machine uses alone, and how much it shares
     Disk { name: Name },
 }
 
 #[derive(clap::Args)]
-pub struct New {
-    /// Its name [default: a new one]
+pub struct NewArgs {
+    /// Name [default: generated]
     name: Option<Name>,
-    /// The template to start from [default: python]
+    /// Template to start from [default: python]
     #[arg(long, value_name = "NAME")]
     template: Option<String>,
-    /// A word to find it by
+    /// Language: starts from the template of that name
+    #[arg(long, value_name = "LANGUAGE", conflicts_with = "template", value_parser = languages())]
+    language: Option<String>,
+    /// Tag
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = pair)]
     tags: Vec<(String, String)>,
-    /// A variable of its environment
+    /// Environment variable
     #[arg(long = "env", value_name = "KEY=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
     #[command(flatten)]
     limits: LimitArgs,
-    /// When answers are sent
+    /// When to answer: at once, or when the state is on disk
     #[arg(long, value_name = "LEVEL", default_value = "memory")]
     durability: Level,
-    /// What it may reach
-    #[arg(long, value_name = "NETWORK", default_value = "none")]
-    network: Reach,
-    /// When it is removed, such as 2030-01-01T00:00:00Z
+    /// Which instructions have a state of their own
+    #[arg(long, value_name = "STATES", default_value = "exact")]
+    checkpoints: States,
+    /// Network: none, open or policy:NAME [default: from the configuration, or none]
+    #[arg(long, value_name = "NETWORK")]
+    network: Option<Network>,
+    /// Time of removal, such as 2030-01-01T00:00:00Z
     #[arg(long, value_name = "TIME")]
     expires: Option<Timestamp>,
-    /// Which checkpoints stay, such as `last=10` or `last=10,seconds=3600` [default: the host's]
+    /// Checkpoints to keep, such as `last=10,seconds=3600` [default: from the configuration]
     #[arg(long, value_name = "RULE", value_parser = rule)]
     keep: Option<Rule>,
 }
 
 #[derive(clap::Args)]
-pub struct List {
+pub struct ListArgs {
     #[command(flatten)]
-    filter: Filter,
-    /// List them again whenever something changes
+    filter: FilterArgs,
+    /// Refresh on every change
     #[arg(long)]
     watch: bool,
 }
 
 /// Which machines are meant: those that fit everything given.
 #[derive(clap::Args)]
-pub struct Filter {
+pub struct FilterArgs {
     /// Only machines with this tag
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = pair)]
     tags: Vec<(String, String)>,
@@ -90,7 +100,7 @@ pub struct Filter {
     state: Option<InState>,
 }
 
-impl Filter {
+impl FilterArgs {
     pub fn is_empty(&self) -> bool {
         self.tags.is_empty() && self.state.is_none()
     }
@@ -117,23 +127,30 @@ enum InState {
 }
 
 #[derive(clap::Args)]
-pub struct Set {
+pub struct SetArgs {
     name: Name,
-    /// Replaces all tags
+    /// Tag; replaces all existing tags
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = pair, conflicts_with = "no_tags")]
     tags: Vec<(String, String)>,
-    /// Takes all tags away
+    /// Remove all tags
     #[arg(long)]
     no_tags: bool,
     #[command(flatten)]
     limits: LimitArgs,
-    /// When answers are sent
+    /// When to answer: at once, or when the state is on disk
     #[arg(long, value_name = "LEVEL")]
     durability: Option<Level>,
-    /// When it is removed, such as 2030-01-01T00:00:00Z, or `never`
+    /// Which instructions have a state of their own
+    #[arg(long, value_name = "STATES")]
+    checkpoints: Option<States>,
+    /// Network (none, open or policy:NAME) from the next wake on; apply it with `stasis machine
+    /// swap`
+    #[arg(long, value_name = "NETWORK")]
+    network: Option<Network>,
+    /// Time of removal, such as 2030-01-01T00:00:00Z, or `never`
     #[arg(long, value_name = "TIME", value_parser = expiry)]
     expires: Option<Expiry>,
-    /// Which checkpoints stay, such as `all`, `last=10,seconds=3600`, `last=0`, or `default`
+    /// Checkpoints to keep, such as `all`, `last=10,seconds=3600`, `last=0`, or `default`
     #[arg(long, value_name = "RULE", value_parser = rule)]
     keep: Option<Rule>,
 }
@@ -141,6 +158,9 @@ pub struct Set {
 /// A rule, or none: the host's.
 #[derive(Debug, Clone, Copy)]
 struct Rule(Option<Retention>);
+
+const RULES: &str =
+    "write `all`, `default`, or some of `last=N,seconds=N,older=thinned,unlabelled`";
 
 fn rule(text: &str) -> std::result::Result<Rule, String> {
     let mut rule = Retention::default();
@@ -150,12 +170,14 @@ fn rule(text: &str) -> std::result::Result<Rule, String> {
         _ => {}
     }
     for part in text.split(',') {
-        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no number"));
+        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
         match part.split_once('=') {
             Some(("last", count)) => rule.last = Some(number(count)?),
             Some(("seconds", count)) => rule.seconds = Some(number(count)?),
+            Some(("older", "thinned")) => rule.older = OlderCheckpoints::Thinned,
+            Some(("older", "removed")) => rule.older = OlderCheckpoints::Removed,
             None if part == "unlabelled" => rule.labelled = false,
-            _ => return Err("write `all`, `default`, or `last=N,seconds=N,unlabelled`".into()),
+            _ => return Err(format!("{part:?} is not part of a rule: {RULES}")),
         }
     }
     Ok(Rule(Some(rule)))
@@ -171,35 +193,47 @@ fn expiry(text: &str) -> std::result::Result<Expiry, String> {
     }
 }
 
-impl Machine {
+impl MachineCommand {
     pub fn run(self, context: &Context) -> Result<ExitCode> {
         let client = context.client()?;
         match self {
-            Machine::New(args) => new(args, &client, context.json)?,
-            Machine::List(args) => return list(args, context),
-            Machine::Get { name, watch } => return get(&name, watch, &client, context.json),
-            Machine::Set(args) => set(args, &client, context.json)?,
-            Machine::Rm(args) => return super::rm::run(args, context),
-            Machine::Swap { name } => tell(&client, &name, "swap", context.json)?,
-            Machine::Wake { name } => tell(&client, &name, "wake", context.json)?,
-            Machine::Watch(args) => return super::watch::run(args, context),
-            Machine::History(args) => return super::history::run(args, context),
-            Machine::Disk { name } => disk(&client, &name, context.json)?,
+            MachineCommand::New(args) => new(args, &client, context.json)?,
+            MachineCommand::List(args) => return list(args, context),
+            MachineCommand::Get { name, watch } => return get(&name, watch, &client, context.json),
+            MachineCommand::Set(args) => set(args, &client, context.json)?,
+            MachineCommand::Rm(args) => return super::rm::run(args, context),
+            MachineCommand::Swap { name } => tell(&client, &name, "swap", context.json)?,
+            MachineCommand::Wake { name } => tell(&client, &name, "wake", context.json)?,
+            MachineCommand::Watch(args) => return super::watch::run(args, context),
+            MachineCommand::History(args) => return super::history::run(args, context),
+            MachineCommand::Disk { name } => disk(&client, &name, context.json)?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn new(args: New, client: &Client, as_json: bool) -> Result<()> {
+fn languages() -> PossibleValuesParser {
+    PossibleValuesParser::new(stasis_agent::LANGUAGES.iter().map(|language| {
+        clap::builder::PossibleValue::new(language.name()).aliases(language.aliases())
+    }))
+}
+
+/// The template of a language has its name.
+fn template_of(language: String) -> Option<String> {
+    stasis_agent::language(&language).map(|language| language.name().to_owned())
+}
+
+fn new(args: NewArgs, client: &Client, as_json: bool) -> Result<()> {
     let wanted = NewMachine {
         name: args.name,
         tags: map(args.tags),
         limits: args.limits.limits(),
         memory_mb: None,
         env: map(args.env),
-        template: args.template,
+        template: args.template.or(args.language.and_then(template_of)),
         durability: args.durability.into(),
-        network: args.network.into(),
+        checkpoints: args.checkpoints.into(),
+        network: args.network,
         expires_at: args.expires,
         retention: args.keep.and_then(|rule| rule.0),
     };
@@ -225,11 +259,11 @@ fn get(name: &Name, watch: bool, client: &Client, as_json: bool) -> Result<ExitC
 
 #[derive(Deserialize)]
 struct Page {
-    machines: Vec<stasis_api::Machine>,
+    machines: Vec<stasis_api::MachineInfo>,
     next: Option<Value>,
 }
 
-pub fn list(args: List, context: &Context) -> Result<ExitCode> {
+pub fn list(args: ListArgs, context: &Context) -> Result<ExitCode> {
     let client = context.client()?;
     let query = args.filter.query();
     let look = || look(&client, query.clone(), context.json);
@@ -263,7 +297,7 @@ fn look(client: &Client, query: Value, as_json: bool) -> Result<()> {
 }
 
 /// Every page of a list.
-pub fn all(client: &Client, mut query: Value) -> Result<Vec<stasis_api::Machine>> {
+pub fn all(client: &Client, mut query: Value) -> Result<Vec<stasis_api::MachineInfo>> {
     let mut machines = Vec::new();
     loop {
         let page: Page = client.post("/v1/machine/list", &query)?;
@@ -275,7 +309,7 @@ pub fn all(client: &Client, mut query: Value) -> Result<Vec<stasis_api::Machine>
     }
 }
 
-pub fn state_word(machine: &stasis_api::Machine) -> String {
+pub fn state_word(machine: &stasis_api::MachineInfo) -> String {
     let word = match machine.state {
         State::Ready => "ready",
         State::Running => "running",
@@ -284,13 +318,15 @@ pub fn state_word(machine: &stasis_api::Machine) -> String {
     if machine.pinned.is_some() { format!("{word}, pinned") } else { word.to_owned() }
 }
 
-fn set(args: Set, client: &Client, as_json: bool) -> Result<()> {
+fn set(args: SetArgs, client: &Client, as_json: bool) -> Result<()> {
     let tags = (args.no_tags || !args.tags.is_empty()).then(|| map(args.tags));
     let limits = Some(args.limits.limits()).filter(|limits| *limits != Limits::default());
     let update = Update {
         tags,
         limits,
         durability: args.durability.map(Into::into),
+        checkpoints: args.checkpoints.map(Into::into),
+        network: args.network,
         expires_at: args.expires.map(|expiry| expiry.0),
         retention: args.keep.map(|rule| rule.0),
     };
@@ -299,7 +335,7 @@ fn set(args: Set, client: &Client, as_json: bool) -> Result<()> {
 }
 
 fn tell(client: &Client, name: &Name, verb: &str, as_json: bool) -> Result<()> {
-    let machine: stasis_api::Machine =
+    let machine: stasis_api::MachineInfo =
         client.post(&format!("/v1/machine/{name}/{verb}"), &json!({}))?;
     match as_json {
         true => show::json(&machine),
@@ -327,7 +363,7 @@ fn with_sizes(mut value: Value) -> Value {
     value
 }
 
-fn show_value(machine: &stasis_api::Machine, as_json: bool) {
+fn show_value(machine: &stasis_api::MachineInfo, as_json: bool) {
     match as_json {
         true => show::json(machine),
         false => show::object(&json!(machine)),

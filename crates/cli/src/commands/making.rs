@@ -1,28 +1,35 @@
-//! Making machines, and on first use what they are made from.
+//! Creates machines, and the default template on first use.
 //!
-//!   new ──► template.not_found? ──► build the default template ──► new
+//!   new ──► template.not_found? ──► build the template, if it is one of ours ──► new
 
 use crate::client::Client;
-use crate::failure::{Failure, Result};
-use crate::show::Progress;
+use crate::failure::{CliFailure, Result};
+use crate::show::BuildProgress;
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::json;
-use stasis_api::{ErrorBody, Machine, NewMachine, Template};
+use stasis_api::{ErrorBody, MachineInfo, NewMachine, TemplateInfo};
 use stasis_template::Recipe;
 
 #[derive(Deserialize)]
 struct Made {
-    machine: Machine,
+    machine: MachineInfo,
 }
 
-/// Makes a machine. Builds the default template first if that is what is missing.
-pub fn make(client: &Client, new: &NewMachine) -> Result<Machine> {
+/// Makes a machine. Builds its template first if that is missing and its recipe is built in.
+pub fn make(client: &Client, new: &NewMachine) -> Result<MachineInfo> {
     let ask = || client.post::<Made>("/v1/machine/new", new).map(|made| made.machine);
     match ask() {
-        Err(failure) if failure.code == "template.not_found" && new.template.is_none() => {
-            eprintln!("first use: building the default template");
-            build(client, &Recipe::default_python())?;
+        Err(failure) if failure.code == "template.not_found" => {
+            let (recipe, which) = match &new.template {
+                None => (Recipe::default_template(), "the default template".to_owned()),
+                Some(name) => {
+                    let recipe = Recipe::built_in(name).ok_or(failure)?;
+                    (recipe, format!("the template {name}"))
+                }
+            };
+            eprintln!("first use: building {which}");
+            build(client, &recipe)?;
             ask()
         }
         other => other,
@@ -36,7 +43,19 @@ pub fn template(client: &Client) -> Result<()> {
         return Ok(());
     }
     eprintln!("first use: building the default template");
-    build(client, &Recipe::default_python()).map(drop)
+    build(client, &Recipe::default_template()).map(drop)
+}
+
+/// Builds a template whose recipe is built in, if it is missing.
+pub fn built_in(client: &Client, name: &str) -> Result<()> {
+    match client.get::<TemplateInfo>(&format!("/v1/template/{name}")) {
+        Err(failure) if failure.code == "template.not_found" => {
+            let recipe = Recipe::built_in(name).ok_or(failure)?;
+            eprintln!("first use: building the template {name}");
+            build(client, &recipe).map(drop)
+        }
+        other => other.map(drop),
+    }
 }
 
 #[derive(Deserialize)]
@@ -44,19 +63,23 @@ pub fn template(client: &Client) -> Result<()> {
 enum Line {
     Step { step: String, done: u64, total: Option<u64> },
     Say { say: String },
-    Template { template: Box<Template> },
+    Template { template: Box<TemplateInfo> },
     Error { error: ErrorBody },
 }
 
 /// Builds a template and shows how far it is.
-pub fn build(client: &Client, recipe: &Recipe) -> Result<Template> {
-    let mut progress = Progress::new(&format!("template {}", recipe.name));
+pub fn build(client: &Client, recipe: &Recipe) -> Result<TemplateInfo> {
+    let mut progress = BuildProgress::new(&format!("template {}", recipe.name));
     let built = client.block(follow(client, recipe, &mut progress));
     progress.end(if built.is_ok() { "ready" } else { "failed" });
     built
 }
 
-async fn follow(client: &Client, recipe: &Recipe, progress: &mut Progress) -> Result<Template> {
+async fn follow(
+    client: &Client,
+    recipe: &Recipe,
+    progress: &mut BuildProgress,
+) -> Result<TemplateInfo> {
     let body = json!({ "recipe": recipe.print() });
     let mut lines = client.lines(Method::POST, "/v1/template/build", Some(&body)).await?;
     while let Some(line) = lines.next::<Line>().await? {
@@ -64,9 +87,9 @@ async fn follow(client: &Client, recipe: &Recipe, progress: &mut Progress) -> Re
             Line::Step { step, done, total } => progress.step(&step, done, total),
             Line::Say { say } => progress.say(&say),
             Line::Template { template } => return Ok(*template),
-            Line::Error { error } => return Err(Failure::answered(500, error)),
+            Line::Error { error } => return Err(CliFailure::answered(500, error)),
         }
     }
-    Err(Failure::new("service.cut_off", "the service broke off while it built the template")
-        .hint("the same command again goes on with what was downloaded"))
+    Err(CliFailure::new("service.cut_off", "the connection broke during the template build")
+        .hint("run the command again; downloads are kept"))
 }

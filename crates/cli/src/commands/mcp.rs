@@ -1,21 +1,21 @@
-//! `stasis mcp`: machines for an agent, over standard streams. The keeper, or a service elsewhere,
-//! does the work; this process carries messages to it and ends with its input.
+//! `stasis mcp`: an MCP server over standard streams. The daemon or a remote service does the work;
+//! this process forwards messages and exits at the end of its input.
 
 mod clients;
 mod edit;
 mod install;
 
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{CliFailure, Result};
 use clap::Subcommand;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-const SETS: [&str; 3] = ["stasis", "forevervm", "forkd"];
+const SETS: [&str; 4] = ["stasis", "all", "forevervm", "forkd"];
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which tools the agent sees
+    /// Which tools the agent sees: the ten most used, all of them, or those of another server
     #[arg(long, value_name = "SET", default_value = "stasis", value_parser = SETS, global = true)]
     tools: String,
     #[command(subcommand)]
@@ -24,9 +24,9 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Put an entry into a client's settings
+    /// Add Stasis to a client's settings
     Install(install::Args),
-    /// Take the entry out again
+    /// Remove Stasis from a client's settings
     Uninstall(install::Args),
 }
 
@@ -46,6 +46,6 @@ fn carry(tools: &str, context: &Context) -> Result<ExitCode> {
     }
     let upstream = client.upstream(&format!("/mcp/{tools}"));
     let done = client.block(stasis_mcp::proxy(upstream));
-    done.map_err(|error| Failure::new("mcp.proxy", error.to_string()))?;
+    done.map_err(|error| CliFailure::new("mcp.proxy", error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! Arguments that several commands share, read and checked.
 
-use crate::failure::{Failure, Result};
-use stasis_api::{Durability, Limits, Network};
+use crate::failure::{CliFailure, Result};
+use stasis_api::{Checkpoints, Durability, Limits};
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -37,36 +37,35 @@ impl From<Level> for Durability {
     }
 }
 
-/// What a machine may reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Reach {
-    /// Nothing but itself
-    None,
-    /// The world outside of the host, never the host itself
-    Open,
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum States {
+    /// Every instruction has a state of its own
+    Exact,
+    /// Instructions that follow each other at once share one: more of them in a second
+    Grouped,
 }
 
-impl From<Reach> for Network {
-    fn from(reach: Reach) -> Network {
-        match reach {
-            Reach::None => Network::None,
-            Reach::Open => Network::Open,
+impl From<States> for Checkpoints {
+    fn from(states: States) -> Checkpoints {
+        match states {
+            States::Exact => Checkpoints::Exact,
+            States::Grouped => Checkpoints::Grouped,
         }
     }
 }
 
 #[derive(clap::Args, Debug, Clone, Default)]
 pub struct LimitArgs {
-    /// Memory, in MiB
+    /// Memory limit in MiB
     #[arg(long, value_name = "MIB")]
     memory_mb: Option<u64>,
-    /// Processors, such as 1.5
+    /// Processor limit, such as 1.5
     #[arg(long, value_name = "N")]
     cpus: Option<f64>,
-    /// Processes and threads
+    /// Limit of processes and threads
     #[arg(long, value_name = "N")]
     pids: Option<u64>,
-    /// Files, in MiB
+    /// Disk limit in MiB
     #[arg(long, value_name = "MIB")]
     disk_mb: Option<u64>,
 }
@@ -94,11 +93,11 @@ fn read(from: impl Read, name: &str) -> Result<String> {
     let mut text = String::new();
     from.take(LONGEST + 1).read_to_string(&mut text).map_err(|error| unread(name, &error))?;
     if text.len() as u64 > LONGEST {
-        return Err(Failure::usage(format!("{name} is longer than {LONGEST} bytes")));
+        return Err(CliFailure::usage(format!("{name} is longer than {LONGEST} bytes")));
     }
     Ok(text)
 }
 
-fn unread(name: &str, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("read {name}: {error}"))
+fn unread(name: &str, error: &std::io::Error) -> CliFailure {
+    CliFailure::usage(format!("read {name}: {error}"))
 }

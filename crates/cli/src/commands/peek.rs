@@ -1,21 +1,21 @@
-//! `stasis peek`: a state of the past, looked at without changing anything.
+//! `stasis peek`: inspects an earlier state without changing anything.
 
-use crate::client::Client;
+use crate::client::{Client, escape};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{CliFailure, Result};
 use crate::show::{self, Table};
 use reqwest::Method;
 use serde_json::Value;
-use stasis_api::{Address, FileKind, FileViews, Machine, VarList};
+use stasis_api::{Address, FileKind, FileViews, MachineInfo, VarList};
 use std::io::Write;
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The state, such as `work@3`; a machine's last checkpoint, if only its name is given
+    /// State, such as `work@3`; without a number, the last checkpoint
     #[arg(value_name = "MACHINE[@SEQ]")]
     address: Address,
-    /// A file, whose contents are printed, or a directory [default: the variables]
+    /// File to print or directory to list [default: list the variables]
     path: Option<String>,
 }
 
@@ -35,11 +35,11 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
 }
 
 fn last(client: &Client, machine: &str) -> Result<u64> {
-    let machine: Machine = client.get(&format!("/v1/machine/{machine}"))?;
+    let machine: MachineInfo = client.get(&format!("/v1/machine/{machine}"))?;
     let seq = machine.checkpoint.and_then(|checkpoint| checkpoint.seq);
     seq.ok_or_else(|| {
-        Failure::usage(format!("`{}` has no checkpoint yet", machine.name))
-            .hint("run something on it first")
+        CliFailure::usage(format!("`{}` has no checkpoint yet", machine.name))
+            .hint("run an instruction first")
     })
 }
 
@@ -60,7 +60,7 @@ fn vars(client: &Client, base: &str, as_json: bool) -> Result<()> {
 }
 
 fn file(client: &Client, base: &str, path: &str, as_json: bool) -> Result<()> {
-    let query = format!("path={}", encoded(path));
+    let query = format!("path={}", escape::path(path));
     let files: Result<FileViews> = client.get(&format!("{base}/files?{query}"));
     match files {
         Ok(list) if as_json => show::json(&list),
@@ -72,7 +72,7 @@ fn file(client: &Client, base: &str, path: &str, as_json: bool) -> Result<()> {
             let bytes = client.block(async {
                 let answer = client.send(Method::GET, &path, None::<&Value>, true).await?;
                 answer.bytes().await.map_err(|error| {
-                    Failure::new("service.cut_off", format!("the file broke off: {error}"))
+                    CliFailure::new("service.cut_off", format!("the connection broke: {error}"))
                 })
             })?;
             let _ = std::io::stdout().write_all(&bytes);
@@ -90,26 +90,8 @@ fn table(list: FileViews) {
             format!("{:04o}", one.mode),
             show::size(one.size),
             at.split('.').next().unwrap_or_default().to_owned(),
-            format!("/{}{slash}", one.path),
+            format!("{}{slash}", one.path),
         ]);
     }
     table.print();
-}
-
-/// A path as a part of a query.
-fn encoded(path: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
-    let one = |byte: u8| match plain(byte) {
-        true => (byte as char).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    path.bytes().map(one).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn paths_in_queries() {
-        assert_eq!(super::encoded("/a b/ü&c"), "/a%20b/%C3%BC%26c");
-    }
 }

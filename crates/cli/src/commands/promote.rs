@@ -1,4 +1,4 @@
-//! `stasis promote`: a branch takes its machine's name.
+//! `stasis promote`: replaces a machine by its branch.
 
 use crate::context::Context;
 use crate::failure::Result;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 pub struct Args {
     /// The branch
     branch: Name,
-    /// Whose name to take [default: that of the machine it is a branch of]
+    /// Machine to replace [default: the branch's parent]
     #[arg(long, value_name = "MACHINE")]
     onto: Option<Name>,
 }
@@ -23,7 +23,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
         true => show::json(&promoted),
         false => {
             let (new, old) = (&promoted.machine.name, &promoted.former.name);
-            show::say(&format!("{old} is now {new}; what was {new} is now {old}"));
+            show::say(&format!("{old} is now called {new}, and the old {new} is called {old}"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `stasis ps`: the machines in memory, and the instruction each runs.
+//! `stasis ps`: lists the machines in memory and their running instructions.
 
 use super::machine;
 use crate::client::Client;
@@ -7,7 +7,7 @@ use crate::failure::Result;
 use crate::show::{self, Table, age, one_line};
 use serde::Deserialize;
 use serde_json::json;
-use stasis_api::{Instruction, Machine, State, Status};
+use stasis_api::{Instruction, MachineInfo, State, Status};
 use std::process::ExitCode;
 
 /// A queue this long has its running instruction at its head.
@@ -41,7 +41,7 @@ pub fn run(context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(rows: &[(Machine, Option<Instruction>)]) {
+fn table(rows: &[(MachineInfo, Option<Instruction>)]) {
     let mut table = Table::new(["NAME", "STATE", "SEQ", "FOR", "CODE"]);
     for (machine, runs) in rows {
         let runs = runs.as_ref();
@@ -57,7 +57,7 @@ fn table(rows: &[(Machine, Option<Instruction>)]) {
 }
 
 /// The instruction a machine runs; `None` when it has ended meanwhile.
-fn running(client: &Client, machine: &Machine) -> Result<Option<Instruction>> {
+fn running(client: &Client, machine: &MachineInfo) -> Result<Option<Instruction>> {
     let from = machine.instructions.saturating_sub(LOOK_BACK);
     let path = format!("/v1/machine/{}/exec?from={from}&limit={LOOK_BACK}", machine.name);
     let Instructions { instructions } = client.get(&path)?;

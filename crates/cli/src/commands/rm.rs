@@ -1,9 +1,9 @@
-//! `stasis rm`: machines and everything they hold.
+//! `stasis rm`: removes machines with all their data.
 
-use super::machine::{self, Filter};
+use super::machine::{self, FilterArgs};
 use crate::client::Client;
 use crate::context::Context;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{CliFailure, Exit, Result};
 use crate::show;
 use serde_json::json;
 use stasis_api::Name;
@@ -11,10 +11,10 @@ use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The machines to remove
+    /// Machines to remove
     names: Vec<Name>,
     #[command(flatten)]
-    filter: Filter,
+    filter: FilterArgs,
     /// Every machine
     #[arg(long, conflicts_with_all = ["names", "tags", "state"])]
     all: bool,
@@ -24,12 +24,12 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let chosen = args.all || !args.filter.is_empty();
     match (chosen, args.names.is_empty()) {
         (false, true) => {
-            return Err(Failure::usage("no machine is named")
-                .hint("name machines, or choose them with --tag, --state or --all"));
+            return Err(CliFailure::usage("no machine given")
+                .hint("name machines, or select them with --tag, --state or --all"));
         }
         (true, false) => {
-            return Err(Failure::usage("machines are both named and chosen")
-                .hint("name machines, or choose them with --tag or --state, not both"));
+            return Err(CliFailure::usage("machines are given by name and by filter")
+                .hint("name machines, or select them with --tag or --state, not both"));
         }
         _ => {}
     }
@@ -42,7 +42,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     for machine in machine::all(&client, query)? {
         match remove(&client, &machine.name, context.json) {
             // another client removed it between the list and this call
-            Err(Failure { exit: Exit::NotFound, .. }) => {}
+            Err(CliFailure { exit: Exit::NotFound, .. }) => {}
             other => other?,
         }
     }

@@ -1,18 +1,18 @@
-//! `stasis rollback`: back to the state after an instruction.
+//! `stasis rollback`: returns a machine to the state after an instruction.
 
 use super::undo::say_where;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{CliFailure, Result};
 use serde_json::json;
-use stasis_api::{Address, Machine};
+use stasis_api::{Address, MachineInfo};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The state to go back to, such as `work@3`
+    /// State to return to, such as `work@3`
     #[arg(value_name = "MACHINE@SEQ")]
     address: Address,
-    /// To before its first instruction; the address is the machine's name alone
+    /// Return to before the first instruction; give only the machine's name
     #[arg(long)]
     beginning: bool,
 }
@@ -20,12 +20,12 @@ pub struct Args {
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let Address { machine, seq } = args.address;
     if seq.is_some() == args.beginning {
-        let message = format!("which state of `{machine}`?");
+        let message = format!("no state of `{machine}` given");
         let hint = format!("write `{machine}@SEQ`, or `{machine} --beginning`");
-        return Err(Failure::usage(message).hint(hint));
+        return Err(CliFailure::usage(message).hint(hint));
     }
     let path = format!("/v1/machine/{machine}/rollback");
-    let machine: Machine = context.client()?.post(&path, &json!({ "seq": seq }))?;
+    let machine: MachineInfo = context.client()?.post(&path, &json!({ "seq": seq }))?;
     say_where(&machine, context.json);
     Ok(ExitCode::SUCCESS)
 }

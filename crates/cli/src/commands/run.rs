@@ -1,34 +1,39 @@
-//! `stasis run`: code in, output and value out.
+//! `stasis run`: runs code and prints its output and value.
 
 use super::making;
-use super::pairs::{self, Reach};
+use super::pairs;
 use crate::client::Client;
 use crate::context::Context;
-use crate::failure::{Exit, Failure, Result};
-use crate::session::{self, Order, Timeout};
+use crate::failure::{CliFailure, Exit, Result};
+use crate::session::{self, RunRequest, TimeoutArg};
 use crate::show::{self, Screen, show_chunk};
 use serde_json::json;
-use stasis_api::{Chunk, Instruction, Machine, Name, Network, NewMachine};
+use stasis_api::{Chunk, Instruction, MachineInfo, Name, Network, NewMachine};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A file of Python code; `-` is standard input
-    #[arg(value_name = "FILE", required_unless_present = "code")]
+    /// Python file; `-` reads standard input
+    #[arg(value_name = "FILE", required_unless_present = "code",
+        value_hint = clap::ValueHint::FilePath)]
     file: Option<String>,
-    /// The code itself
+    /// Arguments of the script, in `sys.argv`; put `--` before options that this command has too
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, requires = "file")]
+    args: Vec<String>,
+    /// Code to run
     #[arg(short, long, value_name = "CODE", conflicts_with = "file")]
     code: Option<String>,
-    /// Run it on this machine, which is made if it is not there, and kept
+    /// Run on this machine; it is created if missing, and kept
     #[arg(long, value_name = "NAME")]
     machine: Option<Name>,
-    /// How long it may run, in seconds, or `none`
+    /// Time limit in seconds, or `none`
     #[arg(long, value_name = "SECONDS")]
-    timeout: Option<Timeout>,
-    /// What the machine that is made for it may reach [default: none]
+    timeout: Option<TimeoutArg>,
+    /// Network of the temporary machine: none, open or policy:NAME [default: from the
+    /// configuration, or none]
     #[arg(long, value_name = "NETWORK")]
-    network: Option<Reach>,
-    /// Keep the machine that was made for it
+    network: Option<Network>,
+    /// Keep the temporary machine
     #[arg(long, conflicts_with = "machine")]
     keep: bool,
 }
@@ -36,10 +41,13 @@ pub struct Args {
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let code = pairs::code(args.code, args.file.as_deref())?;
     let client = context.client()?;
-    let machine = find(&client, args.machine.as_ref(), args.network.map(Into::into))?;
+    let machine = find(&client, args.machine.as_ref(), args.network)?;
     let passing = args.machine.is_none() && !args.keep;
-    let order = Order { code, timeout: args.timeout.unwrap_or_default(), ..Order::default() };
-    let done = instruct(&client, machine.name.as_str(), &order, context.json);
+    let order =
+        RunRequest { code, timeout: args.timeout.unwrap_or_default(), ..RunRequest::default() };
+    let name = machine.name.as_str();
+    let ready = arguments(&client, name, args.file.as_deref(), &args.args);
+    let done = ready.and_then(|()| instruct(&client, name, &order, context.json));
     if passing {
         let removed = client.delete(&format!("/v1/machine/{}", machine.name));
         // the failure of the code is the one to tell
@@ -47,25 +55,38 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
             removed?;
         }
     } else if !context.json && args.keep {
-        eprintln!("machine {} is kept: `stasis repl {0}` goes on", machine.name);
+        eprintln!("machine {} is kept: continue with `stasis repl {0}`", machine.name);
     }
     done
 }
 
+/// Puts a script's name and arguments where it looks for them, as an instruction of its own.
+fn arguments(client: &Client, machine: &str, file: Option<&str>, args: &[String]) -> Result<()> {
+    let Some(file) = file.filter(|_| !args.is_empty()) else { return Ok(()) };
+    // a list of strings is written in Python as it is in JSON
+    let words: Vec<&str> = std::iter::once(file).chain(args.iter().map(String::as_str)).collect();
+    let code = format!("import sys; sys.argv = {}", json!(words));
+    let set = session::run(client, machine, &RunRequest { code, ..RunRequest::default() }, |_| ())?;
+    if show::went_well(&set) {
+        return Ok(());
+    }
+    let error = set.outcome.and_then(|outcome| outcome.error).unwrap_or_default();
+    let message = format!("sys.argv was not set: {}: {}", error.name, error.message);
+    Err(CliFailure::new("run.arguments", message).hint("see `stasis history`"))
+}
+
 /// The machine of that name, or a new one.
-fn find(client: &Client, name: Option<&Name>, network: Option<Network>) -> Result<Machine> {
-    let new = NewMachine {
-        name: name.cloned(),
-        network: network.unwrap_or_default(),
-        ..NewMachine::default()
-    };
+fn find(client: &Client, name: Option<&Name>, network: Option<Network>) -> Result<MachineInfo> {
+    let new = NewMachine { name: name.cloned(), network, ..NewMachine::default() };
     let Some(name) = name else { return making::make(client, &new) };
-    match client.get::<Machine>(&format!("/v1/machine/{name}")) {
-        Err(Failure { exit: Exit::NotFound, .. }) => making::make(client, &new),
-        Ok(machine) if network.is_some_and(|network| network != machine.network) => {
-            let message = format!("machine {name} is there, with another network");
-            Err(Failure::new("machine.other_network", message)
-                .hint("a machine keeps the network it was made with")
+    match client.get::<MachineInfo>(&format!("/v1/machine/{name}")) {
+        Err(CliFailure { exit: Exit::NotFound, .. }) => making::make(client, &new),
+        Ok(machine) if new.network.as_ref().is_some_and(|own| *own != machine.network) => {
+            let message = format!("machine {name} exists with another network");
+            Err(CliFailure::new("machine.other_network", message)
+                .hint(format!(
+                    "`stasis machine set {name} --network` changes it from the next wake on"
+                ))
                 .exit(Exit::Conflict))
         }
         other => other,
@@ -73,7 +94,12 @@ fn find(client: &Client, name: Option<&Name>, network: Option<Network>) -> Resul
 }
 
 /// Runs an instruction and shows it; the exit code says whether it went well.
-pub fn instruct(client: &Client, machine: &str, order: &Order, as_json: bool) -> Result<ExitCode> {
+pub fn instruct(
+    client: &Client,
+    machine: &str,
+    order: &RunRequest,
+    as_json: bool,
+) -> Result<ExitCode> {
     show_run(machine, as_json, |each| session::run(client, machine, order, each))
 }
 

@@ -1,20 +1,23 @@
-//! `stasis serve`: machines as a service, or as the private keeper of a data directory.
+//! `stasis serve`: the service, or the private daemon of a data directory.
 //!
-//!   settings ─► Host (the directory's lock) ─► listen ─► until a signal or nobody came for a while
+//!   settings ─► fewer privileges ─► Host (the directory's lock) ─► listen ─► until a signal, or
+//!   the idle limit
 //!
-//! A keeper that finds the directory kept by another ends quietly: whoever started it finds the
-//! other's socket.
+//! A daemon that finds the directory locked by another exits quietly: the command that started it
+//! connects to the other.
 
-use crate::bench::setup;
-use crate::client::Keeper;
+use crate::client::Daemon;
 use crate::config::Config;
 use crate::context::Context;
-use crate::failure::{Exit, Failure, Result};
-use crate::show::{self, Progress};
+use crate::failure::{CliFailure, Exit, Result};
+use crate::logging;
+use crate::show::{self, BuildProgress};
 use serde_json::json;
 use stasis_api::Ranged;
-use stasis_machine::{Host, Quota, Settings};
-use stasis_server::{Bound, JwtOptions, Listen, Options, Traces};
+use stasis_command::install;
+use stasis_machine::{Host, ImportRule, Quota, Settings};
+use stasis_sandbox::service;
+use stasis_server::{BoundAddresses, Instruments, JwtOptions, Listen, Options};
 use stasis_sys::{files, process};
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -23,38 +26,49 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::Arc;
+use tracing_subscriber::filter::LevelFilter;
 
 /// What opening a directory says that another keeps, or has not quite let go of yet.
 const KEPT: [&str; 2] = ["data.in_use", "store.busy"];
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where to listen, such as 127.0.0.1:7717
+    /// Address to listen on, such as 127.0.0.1:7717
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Serve forkd's routes at an address of their own, such as 127.0.0.1:8889
+    /// Second address for forkd's routes only, such as 127.0.0.1:8889
     #[arg(long, value_name = "ADDRESS", conflicts_with = "private")]
     forkd_listen: Option<String>,
-    /// Only on the data directory's own socket, for this user
+    /// Listen only on a socket in the data directory, for this user
     #[arg(long, conflicts_with_all = ["listen", "tls_certificate"])]
     private: bool,
-    /// End when nobody used it for this long, in seconds, or `none`
+    /// Exit after this many idle seconds, or `none`
     #[arg(long, value_name = "SECONDS")]
     linger: Option<String>,
-    /// A collector to send traces to, such as http://127.0.0.1:4318 (OTLP over HTTP)
+    /// OpenTelemetry collector for traces, such as http://127.0.0.1:4318 (OTLP over HTTP)
     #[arg(long, value_name = "URL", conflicts_with = "private")]
     otlp_endpoint: Option<String>,
-    /// A chain of certificates, as a PEM file
+    /// Log filter: a level, and levels per target, such as `warn,stasis_machine=debug`
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+    /// Log format: text, or one JSON object per line
+    #[arg(long, value_name = "FORMAT", value_parser = logging::FORMATS)]
+    log_format: Option<String>,
+    /// Certificate chain, as a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
-    /// Its key, as a PEM file
+    /// Private key, as a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
-    /// A name the service is called by, besides its addresses
+    /// Listen beyond this host without TLS, for example behind a proxy that terminates it
+    #[arg(long, conflicts_with = "private")]
+    plain_http: bool,
+    /// Public host name of the service
     #[arg(long = "allow-host", value_name = "NAME")]
     allowed_hosts: Vec<String>,
-    /// A page that may use the service from a browser, such as https://example.org
+    /// Origin whose pages may use the service, such as https://example.org
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     allowed_origins: Vec<String>,
 }
@@ -65,18 +79,23 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
         ("listen", &args.listen),
         ("linger_seconds", &args.linger),
         ("otlp_endpoint", &args.otlp_endpoint),
+        ("log", &args.log),
+        ("log_format", &args.log_format),
     ];
     for (key, text) in flags.into_iter().filter_map(|(key, text)| Some((key, text.as_ref()?))) {
         config.flag(key, text)?;
     }
     let mut options = options(&args, &config)?;
+    service::restrict_process().map_err(|error| {
+        CliFailure::new("service.restrict", format!("cannot drop privileges: {error}"))
+            .hint("`stasis doctor` checks this host")
+    })?;
     stand_alone(args.private);
-    let mut settings = settings(&config)?;
+    logging::start(&config, if args.private { LevelFilter::WARN } else { LevelFilter::INFO })?;
+    let settings = settings(&config)?;
     if !args.private {
-        options.traces = Traces::start(config.text("otlp_endpoint").as_deref()).map_err(failed)?;
-        settings.observer = options.traces.as_ref().map(Traces::observer);
-    }
-    if !args.private {
+        let endpoint = config.text("otlp_endpoint");
+        options.instruments = Some(Instruments::start(endpoint.as_deref()).map_err(failed)?);
         relieve(&config)?;
     }
     let host = match Host::open(settings) {
@@ -88,10 +107,12 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     }
     let data = config.data_dir();
     let (as_json, is_secure) = (context.json, options.tls.is_some());
-    let ready = move |bound: &Bound| {
+    let logs_json = logging::is_json(&config);
+    let ready = move |bound: &BoundAddresses| {
         match Place::of(bound, &data, is_secure) {
             // a line, so that programs can read on
             Some(place) if as_json => show::say(&json!(place).to_string()),
+            Some(place) if logs_json => place.log(),
             Some(place) => place.announce(),
             None => {}
         }
@@ -101,21 +122,26 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn failed(error: stasis_server::Error) -> Failure {
-    Failure::new(error.code(), error.to_string()).hint(error.hint())
+fn failed(error: stasis_server::Error) -> CliFailure {
+    CliFailure::new(error.code(), error.to_string()).hint(error.hint())
 }
 
-/// A keeper that commands started gives way to a service, which does the same and more.
+/// Stops a daemon that commands started, because a service does the same and more. A process that
+/// was just killed still accepts connections, and is waited for.
 fn relieve(config: &Config) -> Result<()> {
-    let Some(running) = Keeper::of(config)?.running() else { return Ok(()) };
+    let Some(running) = Daemon::of(config)?.running() else { return Ok(()) };
+    if stasis_machine::is_process_ending(running.pid) && running.wait() {
+        return Ok(());
+    }
     let line = std::fs::read(format!("/proc/{}/cmdline", running.pid)).unwrap_or_default();
     let mut words = line.split(|byte| *byte == 0);
     if words.any(|word| word == b"--private") {
         return running.stop();
     }
     let dir = config.data_dir();
-    let message = format!("{} is served already, by process {}", dir.display(), running.pid);
-    Err(Failure::new("data.in_use", message).hint("commands use it by themselves; or --data-dir"))
+    let message = format!("process {} already serves {}", running.pid, dir.display());
+    Err(CliFailure::new("data.in_use", message)
+        .hint("commands connect to it; or choose another --data-dir"))
 }
 
 /// What a process needs that outlives the one who started it and holds many machines.
@@ -128,16 +154,23 @@ fn stand_alone(private: bool) {
     }
     // fewer descriptors mean fewer machines in memory at once, not a failure
     let _ = process::raise_descriptor_limit();
-    let level = if private { tracing::Level::WARN } else { tracing::Level::INFO };
-    let asked = std::env::var("STASIS_LOG").ok().and_then(|level| level.parse().ok());
-    let level = asked.unwrap_or(level);
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+}
+
+/// A setting that was checked when it was read.
+fn word<T: FromStr>(config: &Config, key: &str) -> Result<Option<T>>
+where
+    T::Err: std::fmt::Display,
+{
+    let wrong = |error: T::Err| {
+        CliFailure::new("config.invalid", format!("{key}: {error}")).exit(Exit::Usage)
+    };
+    config.text(key).map(|text| text.parse().map_err(wrong)).transpose()
 }
 
 fn settings(config: &Config) -> Result<Settings> {
-    let plain = Settings::new(config.data_dir(), setup::spawner()?);
+    let plain = Settings::new(config.data_dir(), install::spawner()?);
     let wrong = |fault: stasis_api::OutOfRange| {
-        Failure::new("config.invalid", format!("limits.{fault}")).exit(Exit::Usage)
+        CliFailure::new("config.invalid", format!("limits.{fault}")).exit(Exit::Usage)
     };
     config.limits().check().map_err(wrong)?;
     Ok(Settings {
@@ -146,6 +179,13 @@ fn settings(config: &Config) -> Result<Settings> {
         cold_after: config.seconds("cold_seconds"),
         keep_free: config.count("keep_free_mb").map(|mb| mb.saturating_mul(1 << 20)),
         limits: config.limits().or(plain.limits),
+        network: word(config, "network")?.unwrap_or_default(),
+        policy: word(config, "policy")?,
+        imports: match config.text("imports").as_deref() {
+            Some("packages") => ImportRule::Packages,
+            Some("all") => ImportRule::All,
+            _ => ImportRule::Network,
+        },
         retention: config.retention(),
         quota: Quota {
             machines: config.count("quota.machines"),
@@ -163,9 +203,14 @@ fn options(args: &Args, config: &Config) -> Result<Options> {
     if !args.private {
         listen.push(Listen::Tcp(address(&config.text("listen").unwrap_or_default())?));
     }
+    let forkd = args.forkd_listen.as_deref().map(address).transpose()?;
+    if args.tls_certificate.is_none() && !args.plain_http && !config.is_set("plain_http") {
+        let tcp = listen.iter().filter_map(Listen::address).chain(forkd);
+        tcp.into_iter().try_for_each(refuse_open)?;
+    }
     Ok(Options {
         listen,
-        forkd: args.forkd_listen.as_deref().map(address).transpose()?,
+        forkd,
         tls: args.tls_certificate.clone().zip(args.tls_key.clone()),
         // a service that was started by hand stays, unless it was told otherwise by hand
         linger: config.seconds("linger_seconds").filter(|_| args.private || args.linger.is_some()),
@@ -177,6 +222,18 @@ fn options(args: &Args, config: &Config) -> Result<Options> {
     })
 }
 
+/// Refuses to send tokens over a network in the clear.
+fn refuse_open(address: std::net::SocketAddr) -> Result<()> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    let message = format!("other hosts can reach {address}, and without TLS they can read tokens");
+    Err(CliFailure::new("service.plain_http", message).exit(Exit::Usage).hint(
+        "pass --tls-certificate and --tls-key, or --plain-http if a proxy or private network \
+         protects it",
+    ))
+}
+
 /// Whose web tokens are taken: all three keys, or none.
 fn jwt(config: &Config) -> Result<Option<JwtOptions>> {
     let all = ["jwt.jwks", "jwt.issuer", "jwt.audience"].map(|key| config.text(key));
@@ -185,13 +242,13 @@ fn jwt(config: &Config) -> Result<Option<JwtOptions>> {
         [Some(jwks), Some(issuer), Some(audience)] => {
             Ok(Some(JwtOptions { jwks, issuer, audience }))
         }
-        _ => Err(Failure::usage("jwt.jwks, jwt.issuer and jwt.audience belong together")),
+        _ => Err(CliFailure::usage("set all of jwt.jwks, jwt.issuer and jwt.audience, or none")),
     }
 }
 
 fn address(text: &str) -> Result<std::net::SocketAddr> {
     text.parse().map_err(|_| {
-        Failure::usage(format!("{text:?} is not an address to listen on"))
+        CliFailure::usage(format!("{text:?} is not an address to listen on"))
             .hint("write it as 127.0.0.1:7717 or [::1]:7717")
     })
 }
@@ -201,15 +258,15 @@ fn prepare(host: &Host) -> Result<()> {
     if host.template(None).is_ok() {
         return Ok(());
     }
-    let recipe = stasis_template::Recipe::default_python();
-    let shown = Shown(RefCell::new(Progress::new(&format!("template {}", recipe.name))));
+    let recipe = stasis_template::Recipe::default_template();
+    let shown = Shown(RefCell::new(BuildProgress::new(&format!("template {}", recipe.name))));
     let built = host.build_template(&recipe, &shown);
     shown.0.into_inner().end(if built.is_ok() { "ready" } else { "failed" });
     Ok(built.map(drop)?)
 }
 
 /// A build in this process, shown as others are.
-struct Shown(RefCell<Progress>);
+struct Shown(RefCell<BuildProgress>);
 
 impl stasis_template::Progress for Shown {
     fn step(&self, name: &str, done: u64, total: Option<u64>) {
@@ -245,7 +302,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(bound: &Bound, data: &Path, is_secure: bool) -> Option<Place> {
+    fn of(bound: &BoundAddresses, data: &Path, is_secure: bool) -> Option<Place> {
         let scheme = if is_secure { "https" } else { "http" };
         let forkd_url = match &bound.forkd {
             Some(Listen::Tcp(address)) => Some(format!("{scheme}://{address}")),
@@ -254,6 +311,13 @@ impl Place {
         let given = std::env::var_os("STASIS_ROOT_TOKEN").is_some();
         let token_file = (!given).then(|| data.join("token"));
         Some(Place { url: format!("{scheme}://{}", bound.tcp()?), forkd_url, token_file })
+    }
+
+    /// Says where it is to a program that reads the log.
+    fn log(&self) {
+        let token_file = self.token_file.as_ref().map(|file| file.display().to_string());
+        let (url, forkd_url) = (&self.url, self.forkd_url.as_deref());
+        tracing::info!(url, forkd_url, token_file, "listening");
     }
 
     /// Says where it is, and what to do with it.
@@ -271,6 +335,6 @@ impl Place {
         let server = json!({ "url": format!("{url}/mcp"), "headers": headers });
         let paste = json!({ "mcpServers": { "stasis": server } });
         eprintln!("MCP client   {paste}");
-        eprintln!("               with STASIS_TOKEN set to what is in that file, or written there");
+        eprintln!("               set STASIS_TOKEN to the token in that file");
     }
 }

@@ -1,17 +1,17 @@
-//! `stasis status`: whether a keeper runs, and what is in memory. Starts nothing.
+//! `stasis status`: shows whether a daemon runs, and the machines in memory. Starts nothing.
 
 use super::{machine, watch};
-use crate::client::{Client, Keeper};
+use crate::client::{Client, Daemon};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::show;
 use serde_json::{Value, json};
-use stasis_api::{Machine, State};
+use stasis_api::{MachineInfo, State};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Show it again whenever something changes, while a keeper or a service runs
+    /// Refresh on every change, while a daemon or service runs
     #[arg(long)]
     watch: bool,
 }
@@ -19,7 +19,7 @@ pub struct Args {
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode> {
     let (client, about) = match context.config.text("url") {
         Some(url) => (Some(context.client()?), json!({ "url": url })),
-        None => keeper(context)?,
+        None => daemon(context)?,
     };
     let Some(client) = client else { return Ok(print(&about, context.json)) };
     let look = || service(&client, about.clone()).map(|status| print(&status, context.json));
@@ -37,13 +37,13 @@ fn print(status: &Value, as_json: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The keeper, if one runs, and what is known of it.
-fn keeper(context: &Context) -> Result<(Option<Client>, Value)> {
-    let keeper = Keeper::of(&context.config)?;
-    let about = json!({ "data_dir": keeper.data_dir(), "running": false });
-    let Some(running) = keeper.running() else { return Ok((None, about)) };
-    let about = json!({ "data_dir": keeper.data_dir(), "running": true, "pid": running.pid });
-    Ok((Some(Client::local(keeper)?), about))
+/// The daemon, if one runs, and what is known of it.
+fn daemon(context: &Context) -> Result<(Option<Client>, Value)> {
+    let daemon = Daemon::of(&context.config)?;
+    let about = json!({ "data_dir": daemon.data_dir(), "running": false });
+    let Some(running) = daemon.running() else { return Ok((None, about)) };
+    let about = json!({ "data_dir": daemon.data_dir(), "running": true, "pid": running.pid });
+    Ok((Some(Client::local(daemon)?), about))
 }
 
 fn service(client: &Client, mut about: Value) -> Result<Value> {
@@ -51,7 +51,8 @@ fn service(client: &Client, mut about: Value) -> Result<Value> {
     about["version"] = health["version"].clone();
     about["templates_ready"] = health["templates_ready"].clone();
     let machines = machine::all(client, json!({}))?;
-    let count = |state| machines.iter().filter(|machine: &&Machine| machine.state == state).count();
+    let count =
+        |state| machines.iter().filter(|machine: &&MachineInfo| machine.state == state).count();
     about["machines"] = json!({
         "all": machines.len(),
         "ready": count(State::Ready),

@@ -1,4 +1,4 @@
-//! `stasis store`: what is on disk.
+//! `stasis store`: statistics, collection and checks of the store.
 
 use crate::context::Context;
 use crate::failure::{Exit, Result};
@@ -8,26 +8,28 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 
 #[derive(Subcommand)]
-pub enum Store {
-    /// Say how much is kept, and how much of it is shared
+pub enum StoreCommand {
+    /// Show the size of the store, and how much is shared
     Stats,
-    /// Free what nothing refers to
+    /// Remove unreferenced data
     Gc,
-    /// Read everything and say what is damaged; exit code 1 if something is
+    /// Verify all data in use; exit code 1 on damage
     Check {
-        /// Put what is damaged aside
+        /// Repair damaged pages from intact copies
         #[arg(long)]
-        mend: bool,
+        repair: bool,
     },
 }
 
-impl Store {
+impl StoreCommand {
     pub fn run(self, context: &Context) -> Result<ExitCode> {
         let client = context.client()?;
         let answer: Value = match self {
-            Store::Stats => client.get("/v1/store/stats")?,
-            Store::Gc => client.post("/v1/store/gc", &json!({}))?,
-            Store::Check { mend } => client.post("/v1/store/check", &json!({ "mend": mend }))?,
+            StoreCommand::Stats => client.get("/v1/store/stats")?,
+            StoreCommand::Gc => client.post("/v1/store/gc", &json!({}))?,
+            StoreCommand::Check { repair } => {
+                client.post("/v1/store/check", &json!({ "repair": repair }))?
+            }
         };
         match context.json {
             true => show::json(&answer),

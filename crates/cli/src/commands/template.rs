@@ -1,7 +1,7 @@
-//! `stasis template`: what machines start from.
+//! `stasis template`: builds, lists and removes templates.
 
 use super::making;
-use crate::client::Client;
+use crate::client::{Client, escape};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::show::{self, Table, age};
@@ -13,42 +13,50 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Subcommand)]
-pub enum Template {
-    /// Build a template from a recipe, or find that it is there
+pub enum TemplateCommand {
+    /// Build a template from a recipe, unless it is up to date
     Build {
-        /// The recipe [default: Python with the usual libraries]
+        /// Recipe [default: Python with common libraries]
         #[arg(value_name = "FILE")]
         recipe: Option<PathBuf>,
     },
+    /// Print the recipe of the default template, as a starting point
+    Sample,
     /// List templates
     List,
     /// Show one template and its recipe
     Inspect { name: String },
-    /// Remove a template that no machine stands on
+    /// Remove a template that no machine uses
     Rm { name: String },
 }
 
 #[derive(Serialize, Deserialize)]
 struct All {
-    templates: Vec<stasis_api::Template>,
+    templates: Vec<stasis_api::TemplateInfo>,
 }
 
-impl Template {
+impl TemplateCommand {
     pub fn run(self, context: &Context) -> Result<ExitCode> {
         // a recipe that is wrong needs no service to be told so
         let recipe = match &self {
-            Template::Build { recipe: Some(path) } => Some(Recipe::read(path)?),
+            TemplateCommand::Build { recipe: Some(path) } => Some(Recipe::read(path)?),
+            TemplateCommand::Sample => {
+                show::say(Recipe::sample().trim_end());
+                return Ok(ExitCode::SUCCESS);
+            }
             _ => None,
         };
         let client = context.client()?;
         match self {
-            Template::Build { .. } => {
-                build(&client, &recipe.unwrap_or_else(Recipe::default_python), context.json)?;
+            // done above: it needs no service
+            TemplateCommand::Sample => {}
+            TemplateCommand::Build { .. } => {
+                build(&client, &recipe.unwrap_or_else(Recipe::default_template), context.json)?;
             }
-            Template::List => list(&client, context.json)?,
-            Template::Inspect { name } => inspect(&client, &name, context.json)?,
-            Template::Rm { name } => {
-                let removed = client.delete(&format!("/v1/template/{}", encoded(&name)))?;
+            TemplateCommand::List => list(&client, context.json)?,
+            TemplateCommand::Inspect { name } => inspect(&client, &name, context.json)?,
+            TemplateCommand::Rm { name } => {
+                let removed = client.delete(&format!("/v1/template/{}", escape::part(&name)))?;
                 match context.json {
                     true => show::json(&removed),
                     false => eprintln!("removed {name}"),
@@ -85,7 +93,8 @@ fn list(client: &Client, as_json: bool) -> Result<()> {
 }
 
 fn inspect(client: &Client, name: &str, as_json: bool) -> Result<()> {
-    let template: stasis_api::Template = client.get(&format!("/v1/template/{}", encoded(name)))?;
+    let template: stasis_api::TemplateInfo =
+        client.get(&format!("/v1/template/{}", escape::part(name)))?;
     if as_json {
         show::json(&template);
         return Ok(());
@@ -97,23 +106,4 @@ fn inspect(client: &Client, name: &str, as_json: bool) -> Result<()> {
     show::object(&fields);
     show::say(&format!("\n{}", template.recipe.trim_end()));
     Ok(())
-}
-
-/// A name as part of a path; whatever is no plain letter is escaped.
-fn encoded(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let one = |byte: u8| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    name.bytes().map(one).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn names_stay_one_part_of_a_path() {
-        assert_eq!(super::encoded("py-3.12_a"), "py-3.12_a");
-        assert_eq!(super::encoded("a/b?c ä"), "a%2Fb%3Fc%20%C3%A4");
-    }
 }

@@ -1,4 +1,4 @@
-//! `stasis token`: who may use a service.
+//! `stasis token`: creates, lists and revokes tokens.
 
 use crate::context::Context;
 use crate::failure::Result;
@@ -8,38 +8,38 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 
 #[derive(Subcommand)]
-pub enum Token {
-    /// Make a token; it is shown once
+pub enum TokenCommand {
+    /// Create a token and print it once
     New {
-        /// What it is for
+        /// Purpose of the token
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// Whose machines it reaches
+        /// Account whose machines it can access
         #[arg(long, value_name = "ACCOUNT")]
         account: Option<String>,
-        /// What it allows [default: everything of its account]
+        /// Scope it grants [default: all scopes of its account]
         #[arg(long = "scope", value_name = "SCOPE")]
         scopes: Vec<String>,
     },
     /// List tokens, without their secrets
     List,
-    /// Make a token worthless at once
+    /// Revoke a token at once
     Revoke { id: String },
 }
 
-impl Token {
+impl TokenCommand {
     pub fn run(self, context: &Context) -> Result<ExitCode> {
         let client = context.client()?;
         match self {
-            Token::New { name, account, scopes } => {
-                let made: Value = client.post("/v1/token", &wish(name, account, scopes))?;
+            TokenCommand::New { name, account, scopes } => {
+                let made: Value = client.post("/v1/token", &request(name, account, scopes))?;
                 match (context.json, made["token"].as_str()) {
                     (false, Some(token)) => show::say(token),
                     _ => show::json(&made),
                 }
             }
-            Token::List => list(&client.get("/v1/token")?, context.json),
-            Token::Revoke { id } => {
+            TokenCommand::List => list(&client.get("/v1/token")?, context.json),
+            TokenCommand::Revoke { id } => {
                 let id: String = id.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
                 let answer = client.delete(&format!("/v1/token/{id}"))?;
                 match context.json {
@@ -52,18 +52,18 @@ impl Token {
     }
 }
 
-fn wish(name: Option<String>, account: Option<String>, scopes: Vec<String>) -> Value {
-    let mut wish = json!({});
+fn request(name: Option<String>, account: Option<String>, scopes: Vec<String>) -> Value {
+    let mut request = json!({});
     if let Some(name) = name {
-        wish["name"] = name.into();
+        request["name"] = name.into();
     }
     if let Some(account) = account {
-        wish["account"] = account.into();
+        request["account"] = account.into();
     }
     if !scopes.is_empty() {
-        wish["scopes"] = scopes.into();
+        request["scopes"] = scopes.into();
     }
-    wish
+    request
 }
 
 fn list(answer: &Value, as_json: bool) {

@@ -1,4 +1,4 @@
-//! `stasis tree`: machines and their branches, drawn.
+//! `stasis tree`: draws machines and their branches.
 
 use super::watch;
 use crate::client::Client;
@@ -11,9 +11,9 @@ use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A machine whose family is drawn [default: all]
+    /// Show only this machine's family [default: all]
     machine: Option<Name>,
-    /// Draw it again whenever something changes
+    /// Refresh on every change
     #[arg(long)]
     watch: bool,
 }

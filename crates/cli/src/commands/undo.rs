@@ -1,30 +1,52 @@
-//! `stasis undo`: the last instruction never happened.
+//! `stasis undo` and `stasis redo`: undoes the last instructions, or redoes them.
 
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Result;
 use crate::show;
-use serde_json::json;
-use stasis_api::{Machine, Name};
+use stasis_api::{MachineInfo, Name, StepRequest};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Args {
     machine: Name,
+    /// How many instructions
+    #[arg(short, value_name = "COUNT", default_value_t = 1)]
+    n: u32,
+    /// Take instructions along that share a state with these
+    #[arg(long)]
+    grouped: bool,
 }
 
-pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
-    let machine = undo(&context.client()?, args.machine.as_str())?;
+/// Backwards or forwards.
+#[derive(Debug, Clone, Copy)]
+pub enum Direction {
+    Undo,
+    Redo,
+}
+
+pub fn run(direction: Direction, args: Args, context: &Context) -> Result<ExitCode> {
+    let steps = StepRequest { n: Some(args.n), grouped: args.grouped };
+    let machine = step(&context.client()?, direction, args.machine.as_str(), &steps)?;
     say_where(&machine, context.json);
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn undo(client: &Client, machine: &str) -> Result<Machine> {
-    client.post(&format!("/v1/machine/{machine}/undo"), &json!({}))
+pub fn step(
+    client: &Client,
+    direction: Direction,
+    machine: &str,
+    steps: &StepRequest,
+) -> Result<MachineInfo> {
+    let verb = match direction {
+        Direction::Undo => "undo",
+        Direction::Redo => "redo",
+    };
+    client.post(&format!("/v1/machine/{machine}/{verb}"), steps)
 }
 
 /// Says at which state a machine is.
-pub fn say_where(machine: &Machine, as_json: bool) {
+pub fn say_where(machine: &MachineInfo, as_json: bool) {
     match (&machine.checkpoint, as_json) {
         (_, true) => show::json(machine),
         (Some(checkpoint), _) => show::say(&format!("{} is at {checkpoint}", machine.name)),

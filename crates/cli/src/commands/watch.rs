@@ -1,6 +1,6 @@
-//! `stasis machine watch`, and `--watch` of commands that show what changes.
+//! `stasis machine watch`, and `--watch` of the commands that support it.
 
-use crate::client::{Client, Events};
+use crate::client::{Client, EventStream, escape};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::show;
@@ -13,16 +13,16 @@ use std::time::Duration;
 pub struct Args {
     /// Only this machine [default: all]
     machine: Option<Name>,
-    /// Only kinds that begin so, such as `instruction.`
+    /// Only kinds with this prefix, such as `instruction.`
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// Only machines with this tag
     #[arg(long, value_name = "KEY=VALUE")]
     tag: Option<String>,
-    /// What happened after this event too [default: from now on]
+    /// Start after this event [default: now]
     #[arg(long, value_name = "NUMBER")]
     after: Option<u64>,
-    /// End after so many
+    /// Stop after this many events
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 }
@@ -40,8 +40,9 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
         ("tag", args.tag),
     ];
     let given = wanted.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    let query: String = given.map(|(name, value)| format!("&{name}={}", coded(&value))).collect();
-    let mut events = Events::new(&client, query, args.after);
+    let query: String =
+        given.map(|(name, value)| format!("&{name}={}", escape::part(&value))).collect();
+    let mut events = EventStream::new(&client, query, args.after);
     for _ in 0..args.count.unwrap_or(u64::MAX) {
         let event = client.block(events.next())?;
         match context.json {
@@ -53,36 +54,21 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What stands in a query as itself.
-fn coded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    let code = |byte: u8| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    text.bytes().map(code).collect()
-}
-
 fn line(event: &Event) -> String {
     let at = event.at.strftime("%H:%M:%S");
     let seq = event.seq.map(|seq| format!("@{seq}")).unwrap_or_default();
     let machine = event.machine.as_ref().map(ToString::to_string).unwrap_or_default();
     let ended = event.status.filter(|status| *status != Status::Done);
-    let ended = ended.map(|status| format!(" {}", word(status))).unwrap_or_default();
+    let ended = ended.map(|status| format!(" {}", status.word())).unwrap_or_default();
     let about = event.about.as_deref().map(|about| format!(" {about}")).unwrap_or_default();
     let text = format!("{at} {:<21} {machine}{seq}{ended}{about}", event.kind.word());
     show::one_line(text.trim_end(), 200)
 }
 
-fn word(status: Status) -> String {
-    let word = serde_json::to_value(status).unwrap_or_default();
-    word.as_str().unwrap_or_default().to_owned()
-}
-
 /// Shows something, and again whenever something changed; `query` says of what. Nothing that
 /// happens between two looks is missed. Ctrl-C ends it, as the signal does: 130 to a shell.
 pub fn again(client: &Client, query: String, look: impl Fn() -> Result<()>) -> Result<ExitCode> {
-    let mut events = Events::new(client, query, None);
+    let mut events = EventStream::new(client, query, None);
     client.block(events.begin())?;
     loop {
         let terminal = std::io::stdout().is_terminal();
@@ -118,6 +104,5 @@ mod tests {
         }))
         .expect("an event");
         assert_eq!(line(&event), "10:20:30 instruction.finished  work@3 interrupted a⏎ b");
-        assert_eq!(coded("a=b c&d"), "a%3Db%20c%26d");
     }
 }

@@ -1,4 +1,4 @@
-//! `stasis whoami`: which service commands use, and who it takes us for.
+//! `stasis whoami`: shows the service in use and the account.
 
 use crate::context::Context;
 use crate::failure::Result;

@@ -1,10 +1,10 @@
-//! What `stasis login` keeps: one service and the token for it, in a file for this user alone.
+//! The stored login: one service and its token, in a file that only this user can read.
 //!
-//! The token is used for that service only. A file that others may read is refused: it may have
-//! been copied with such permissions, and then the token is no secret any more.
+//! The token is used for that service only. A file that other users can read is refused, because
+//! the token may have leaked.
 
 use super::home;
-use crate::failure::{At, Failure, Result};
+use crate::failure::{CliFailure, PathContext, Result};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};
 use std::io::Write;
@@ -31,7 +31,7 @@ impl Login {
             Err(error) => return Err(error).at("read", &path),
         };
         let wrong = |what: String| {
-            Failure::new("login.unusable", format!("{}: {what}", path.display()))
+            CliFailure::new("login.unusable", format!("{}: {what}", path.display()))
                 .hint("`stasis logout` removes it")
         };
         if about.permissions().mode() & 0o077 != 0 {
@@ -48,7 +48,7 @@ impl Login {
         let dir = path.parent().unwrap_or(&path);
         DirBuilder::new().recursive(true).mode(0o700).create(dir).at("make", dir)?;
         let text = toml::to_string(self)
-            .map_err(|error| Failure::new("login.unusable", error.to_string()))?;
+            .map_err(|error| CliFailure::new("login.unusable", error.to_string()))?;
         let part = path.with_extension(format!("{}.part", std::process::id()));
         let file = File::options().write(true).create_new(true).mode(0o600).open(&part);
         let written = file.and_then(|mut file| {

@@ -1,13 +1,13 @@
-//! The kernel: its features, and what it lets us do.
+//! Checks of the kernel: features and permissions.
 
-use super::{About, Check};
+use super::{About, HealthCheck};
 use stasis_sys::probe::{self, Feature, Need};
 use std::fs;
 
 /// Of the features the engine asks for, this one is told with what it costs where it lies.
 const TOLD_BY_CGROUPS: &str = "cgroup2";
 
-pub fn checks() -> Vec<Check> {
+pub fn checks() -> Vec<HealthCheck> {
     let features = probe::features().into_iter().filter(|own| own.name != TOLD_BY_CGROUPS);
     let mut checks = vec![version(), root(), cgroups(), seccomp(), tun()];
     checks.extend(features.map(feature));
@@ -15,7 +15,7 @@ pub fn checks() -> Vec<Check> {
 }
 
 /// What the engine itself asks of the kernel.
-fn feature(feature: Feature) -> Check {
+fn feature(feature: Feature) -> HealthCheck {
     let Feature { name, present, need, since, lack, fix, found } = feature;
     let about = About { name, required: need == Need::Required, costs: lack, fix };
     let found = match (present, found.is_empty()) {
@@ -42,22 +42,22 @@ fn numbers(release: &str) -> (u32, u32) {
     (next(), next())
 }
 
-fn version() -> Check {
+fn version() -> HealthCheck {
     let about = About {
         name: "kernel",
         required: true,
-        costs: "machines cannot be saved and brought back",
+        costs: "machines cannot be captured and restored",
         fix: "use Linux 6.13 or newer",
     };
     let release = release();
     about.check(numbers(&release) >= (6, 13), format!("Linux {release}"))
 }
 
-fn root() -> Check {
+fn root() -> HealthCheck {
     let about = About {
         name: "root",
         required: true,
-        costs: "walls and templates cannot be made",
+        costs: "sandboxes and templates cannot be created",
         fix: "run as root: sudo stasis ...",
     };
     let status = read("/proc/self/status").unwrap_or_default();
@@ -65,11 +65,11 @@ fn root() -> Check {
     about.check(uid == Some("0"), format!("user {}", uid.unwrap_or("unknown")))
 }
 
-fn cgroups() -> Check {
+fn cgroups() -> HealthCheck {
     let about = About {
         name: "cgroups",
         required: false,
-        costs: "limits of machines are set by rlimits alone, per process",
+        costs: "only rlimits per process limit machines",
         fix: "mount -t cgroup2 none /sys/fs/cgroup, or boot with systemd",
     };
     let unified = read("/sys/fs/cgroup/cgroup.controllers");
@@ -81,7 +81,7 @@ fn cgroups() -> Check {
     }
 }
 
-fn seccomp() -> Check {
+fn seccomp() -> HealthCheck {
     let about = About {
         name: "seccomp",
         required: true,
@@ -93,7 +93,7 @@ fn seccomp() -> Check {
     about.check(present, if present { "filters" } else { "no filters" })
 }
 
-fn tun() -> Check {
+fn tun() -> HealthCheck {
     let about = About {
         name: "TUN device",
         required: false,

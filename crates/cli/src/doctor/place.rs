@@ -1,6 +1,6 @@
-//! Where machines are kept: the disk, its file system, and whether we are in a container.
+//! Checks of the data directory: disk space, file system, container.
 
-use super::{About, Check};
+use super::{About, HealthCheck};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use std::process::Command;
 /// The default template and a few machines need about this.
 const ENOUGH_MIB: u64 = 4096;
 
-pub fn checks(data_dir: &Path) -> Vec<Check> {
+pub fn checks(data_dir: &Path) -> Vec<HealthCheck> {
     let near = existing(data_dir);
     vec![space(&near), file_system(&near), container()]
 }
@@ -19,7 +19,7 @@ fn existing(path: &Path) -> PathBuf {
     found.unwrap_or(Path::new("/")).to_owned()
 }
 
-fn space(near: &Path) -> Check {
+fn space(near: &Path) -> HealthCheck {
     let about = About {
         name: "disk space",
         required: true,
@@ -42,11 +42,11 @@ fn available_mib(path: &Path) -> Option<u64> {
     Some(kib / 1024)
 }
 
-fn file_system(near: &Path) -> Check {
+fn file_system(near: &Path) -> HealthCheck {
     let about = About {
         name: "file system",
         required: true,
-        costs: "layers of machines cannot lie there",
+        costs: "it cannot hold the overlay layers of machines",
         fix: "choose a --data-dir on ext4, xfs or btrfs",
     };
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -68,12 +68,12 @@ fn kind_of(mountinfo: &str, path: &Path) -> Option<String> {
     mounts.max_by_key(|(length, _)| *length).map(|(_, kind)| kind.to_owned())
 }
 
-fn container() -> Check {
+fn container() -> HealthCheck {
     let about = About {
         name: "container",
         required: false,
-        costs: "the container's walls may forbid mounts and namespaces",
-        fix: "run on the host, or give the container --privileged",
+        costs: "the container may forbid mounts and namespaces",
+        fix: "run on the host, or start the container with --privileged",
     };
     let signs = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
     match signs.iter().find(|path| fs::exists(path).unwrap_or(false)) {

@@ -1,27 +1,42 @@
-//! Programs that building templates uses, and our own second program.
+//! Checks of programs: those that build templates, and the spawner.
 
-use super::{About, Check};
+use super::{About, HealthCheck};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-pub fn checks() -> Vec<Check> {
-    vec![spawner(), python(), uv(), mmdebstrap()]
+pub fn checks() -> Vec<HealthCheck> {
+    vec![spawner(), preparer(), python(), uv(), mmdebstrap()]
 }
 
-fn spawner() -> Check {
+fn spawner() -> HealthCheck {
     let about = About {
         name: "stasis-spawner",
         required: true,
         costs: "no machine can start",
         fix: "put it beside stasis: cargo build --release --bin stasis-spawner",
     };
-    match crate::bench::setup::spawner() {
+    match stasis_command::install::spawner() {
         Ok(path) => about.check(true, path.display().to_string()),
         Err(failure) => about.check(false, failure.message),
     }
 }
 
-fn python() -> Check {
+fn preparer() -> HealthCheck {
+    let about = About {
+        name: stasis_agent::PREPARE,
+        required: false,
+        costs: "instructions have no TypeScript and no import statements",
+        fix: "put it beside stasis: cargo build --release --bin stasis-prepare",
+    };
+    let own = std::env::current_exe().unwrap_or_default();
+    let path = own.with_file_name(stasis_agent::PREPARE);
+    match path.is_file() {
+        true => about.check(true, path.display().to_string()),
+        false => about.check(false, format!("no {}", path.display())),
+    }
+}
+
+fn python() -> HealthCheck {
     let about = About {
         name: "Python with venv",
         required: true,
@@ -35,17 +50,17 @@ fn python() -> Check {
     }
 }
 
-fn uv() -> Check {
+fn uv() -> HealthCheck {
     let about = About {
         name: "uv",
         required: false,
-        costs: "building a template fetches it first",
+        costs: "a template build downloads it first",
         fix: "pip install uv",
     };
     tool(&about, "uv")
 }
 
-fn mmdebstrap() -> Check {
+fn mmdebstrap() -> HealthCheck {
     let about = About {
         name: "mmdebstrap",
         required: false,
@@ -55,7 +70,7 @@ fn mmdebstrap() -> Check {
     tool(&about, "mmdebstrap")
 }
 
-fn tool(about: &About, name: &str) -> Check {
+fn tool(about: &About, name: &str) -> HealthCheck {
     match on_path(name) {
         Some(path) => about.check(true, path.display().to_string()),
         None => about.check(false, "not on PATH"),

@@ -1,5 +1,6 @@
-//! Python in colours while it is typed: keywords, strings, numbers, comments. Pure; what is not
-//! Python is coloured as if it were, and means nothing.
+//! Syntax colours while the user types: keywords, strings, numbers, comments. Pure.
+
+use stasis_agent::Syntax;
 
 /// How a piece of code is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,19 +25,12 @@ impl Kind {
     }
 }
 
-const KEYWORDS: [&str; 37] = [
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "case", "class",
-    "continue", "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if",
-    "import", "in", "is", "lambda", "match", "nonlocal", "not", "or", "pass", "raise", "return",
-    "try", "while", "with", "yield",
-];
-
 /// The code with colours around its pieces; the same letters otherwise.
-pub fn paint(code: &str) -> String {
+pub fn paint(syntax: &Syntax, code: &str) -> String {
     let mut painted = String::with_capacity(code.len() * 2);
     let mut rest = code;
     while !rest.is_empty() {
-        let (kind, len) = piece(rest);
+        let (kind, len) = piece(syntax, rest);
         let (text, after) = rest.split_at(len);
         match kind.paint() {
             Some(colour) => painted.extend([colour, text, "\x1b[0m"]),
@@ -48,37 +42,41 @@ pub fn paint(code: &str) -> String {
 }
 
 /// What the code begins with, and how many bytes of it.
-fn piece(code: &str) -> (Kind, usize) {
+fn piece(syntax: &Syntax, code: &str) -> (Kind, usize) {
     let first = code.chars().next().unwrap_or(' ');
-    let while_ = |fits: fn(char) -> bool| code.find(|c| !fits(c)).unwrap_or(code.len());
+    let while_ = |fits: &dyn Fn(char) -> bool| code.find(|c| !fits(c)).unwrap_or(code.len());
+    let is_sign = |c: char| c == '_' || syntax.name_signs.contains(c);
     match first {
-        '#' => (Kind::Comment, code.find('\n').unwrap_or(code.len())),
-        '\'' | '"' => (Kind::Text, text(code, 0)),
-        '0'..='9' => (Kind::Number, while_(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')),
-        c if c.is_alphabetic() || c == '_' => {
-            word(code, while_(|c| c.is_alphanumeric() || c == '_'))
+        _ if code.starts_with(syntax.comment) => {
+            (Kind::Comment, code.find('\n').unwrap_or(code.len()))
+        }
+        c if syntax.quotes.contains(&c) => (Kind::Text, text(syntax, code, 0)),
+        '0'..='9' => (Kind::Number, while_(&|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')),
+        c if c.is_alphabetic() || is_sign(c) => {
+            word(syntax, code, while_(&|c| c.is_alphanumeric() || is_sign(c)))
         }
         c => (Kind::Other, c.len_utf8()),
     }
 }
 
 /// A word, or the string whose letters before the quote it is.
-fn word(code: &str, len: usize) -> (Kind, usize) {
+fn word(syntax: &Syntax, code: &str, len: usize) -> (Kind, usize) {
     let (word, rest) = code.split_at(len);
-    let prefix = len <= 2 && word.chars().all(|c| "rRbBuUfFtT".contains(c));
+    let prefix = len <= 2 && word.chars().all(|c| syntax.prefixes.contains(c));
     match rest.chars().next() {
-        Some('\'' | '"') if prefix => (Kind::Text, text(code, len)),
-        _ if KEYWORDS.contains(&word) => (Kind::Keyword, len),
+        Some(c) if prefix && syntax.quotes.contains(&c) => (Kind::Text, text(syntax, code, len)),
+        _ if syntax.is_keyword(word) => (Kind::Keyword, len),
         _ => (Kind::Name, len),
     }
 }
 
-/// Where the string ends whose quote stands at `from`; a plain one ends with its line.
-fn text(code: &str, from: usize) -> usize {
+/// Where the string ends whose quote stands at `from`; one between plain quotes ends with its line.
+fn text(syntax: &Syntax, code: &str, from: usize) -> usize {
     let quote = &code[from..=from];
     let triple = quote.repeat(3);
-    let long = code[from..].starts_with(&triple);
-    let mark = if long { triple.as_str() } else { quote };
+    let is_triple = syntax.long_strings && code[from..].starts_with(&triple);
+    let long = is_triple || quote == "`";
+    let mark = if is_triple { triple.as_str() } else { quote };
     let mut at = from + mark.len();
     while let Some(c) = code[at..].chars().next() {
         match c {
@@ -93,7 +91,13 @@ fn text(code: &str, from: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    fn paint(code: &str) -> String {
+        super::paint(stasis_agent::default().syntax(), code)
+    }
+
+    fn paint_javascript(code: &str) -> String {
+        super::paint(stasis_agent::language("javascript").expect("a language").syntax(), code)
+    }
 
     fn plain(painted: &str) -> String {
         let mut text = String::new();
@@ -117,10 +121,21 @@ mod tests {
     }
 
     #[test]
+    fn each_language_has_its_own() {
+        assert_eq!(paint_javascript("const x"), "\x1b[35mconst\x1b[0m x");
+        assert_eq!(paint_javascript("def x"), "def x");
+        assert_eq!(paint_javascript("1 // b"), "\x1b[36m1\x1b[0m \x1b[90m// b\x1b[0m");
+        assert_eq!(paint_javascript("`a\nif ${b}`"), "\x1b[32m`a\nif ${b}`\x1b[0m");
+        assert_eq!(paint_javascript("$if"), "$if");
+        assert_eq!(paint("const x // b"), "const x // b");
+    }
+
+    #[test]
     fn not_a_letter_is_lost_or_added() {
         for code in ["'\\", "\"\\é", "x = [1, 'é', \"ü\"]\n\tdef", "𝒳 = '''", "b'", "#", "…"]
         {
             assert_eq!(plain(&paint(code)), code, "{code:?}");
+            assert_eq!(plain(&paint_javascript(code)), code, "{code:?}");
         }
     }
 }

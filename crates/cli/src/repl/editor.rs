@@ -2,8 +2,9 @@
 
 use super::words::WORDS;
 use super::{colour, lines};
-use crate::client::Client;
-use crate::failure::{Failure, Result};
+use crate::client::{Client, escape};
+use crate::failure::{CliFailure, Result};
+use crate::session::Typed;
 use crate::show;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -14,28 +15,40 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Editor, Helper};
 use serde::Deserialize;
 use serde_json::json;
+use stasis_agent::{Language, Syntax};
+use stasis_api::{MachineInfo, TemplateInfo};
 use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// What the user did.
-pub enum Next {
+pub enum EditorInput {
     Code(String),
     /// Nothing that matters: a line was thrown away.
     Again,
     End,
 }
 
-pub struct Terminal<'a> {
+pub struct LineEditor<'a> {
     editor: Editor<Live<'a>, DefaultHistory>,
     history: PathBuf,
 }
 
-fn broken(error: &ReadlineError) -> Failure {
-    Failure::new("terminal", format!("the terminal: {error}"))
+fn broken(error: &ReadlineError) -> CliFailure {
+    CliFailure::new("terminal", format!("the terminal: {error}"))
 }
 
-impl<'a> Terminal<'a> {
-    pub fn open(client: &'a Client, machine: &'a str, history: PathBuf) -> Result<Terminal<'a>> {
+/// The language of a machine's instructions; colours are no reason to fail.
+fn language_of(client: &Client, machine: &str) -> &'static dyn Language {
+    let found = client.get::<MachineInfo>(&format!("/v1/machine/{machine}"));
+    let template = found.and_then(|machine| {
+        client.get::<TemplateInfo>(&format!("/v1/template/{}", escape::part(&machine.template)))
+    });
+    let found = template.ok().and_then(|template| stasis_agent::language(&template.language));
+    found.unwrap_or_else(stasis_agent::default)
+}
+
+impl<'a> LineEditor<'a> {
+    pub fn open(client: &'a Client, machine: &'a str, history: PathBuf) -> Result<LineEditor<'a>> {
         let config = Config::builder()
             .completion_type(CompletionType::List)
             .max_history_size(10_000)
@@ -43,24 +56,45 @@ impl<'a> Terminal<'a> {
             .map(|builder| builder.tab_stop(4).indent_size(4).auto_add_history(false).build())
             .map_err(|error| broken(&error))?;
         let mut editor = Editor::with_config(config).map_err(|error| broken(&error))?;
-        editor.set_helper(Some(Live { client, machine }));
+        let syntax = language_of(client, machine).syntax();
+        editor.set_helper(Some(Live { client, machine, syntax, asks: false }));
         // no history is no reason not to talk
         let _ = editor.load_history(&history);
-        Ok(Terminal { editor, history })
+        Ok(LineEditor { editor, history })
     }
 
-    pub fn next(&mut self) -> Result<Next> {
+    pub fn next(&mut self) -> Result<EditorInput> {
         match self.editor.readline(">>> ") {
             Ok(text) => {
                 if !text.trim().is_empty() {
                     let _ = self.editor.add_history_entry(text.trim_end());
                     let _ = self.editor.append_history(&self.history);
                 }
-                Ok(Next::Code(text))
+                Ok(EditorInput::Code(text))
             }
-            Err(ReadlineError::Interrupted) => Ok(Next::Again),
-            Err(ReadlineError::Eof) => Ok(Next::End),
+            Err(ReadlineError::Interrupted) => Ok(EditorInput::Again),
+            Err(ReadlineError::Eof) => Ok(EditorInput::End),
             Err(error) => Err(broken(&error)),
+        }
+    }
+
+    /// A line for `input()`. It is read by the same editor, which may already have it: a paste
+    /// holds the code and its answers.
+    pub fn ask(&mut self, prompt: &str) -> Result<Typed> {
+        self.set_asks(true);
+        let typed = self.editor.readline(show::clean(prompt, false).as_ref());
+        self.set_asks(false);
+        match typed {
+            Ok(line) => Ok(Typed::Line(line)),
+            Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),
+            Err(ReadlineError::Eof) => Ok(Typed::End),
+            Err(error) => Err(broken(&error)),
+        }
+    }
+
+    fn set_asks(&mut self, asks: bool) {
+        if let Some(live) = self.editor.helper_mut() {
+            live.asks = asks;
         }
     }
 }
@@ -69,6 +103,9 @@ impl<'a> Terminal<'a> {
 struct Live<'a> {
     client: &'a Client,
     machine: &'a str,
+    syntax: &'static Syntax,
+    /// The line is for `input()`, and no code.
+    asks: bool,
 }
 
 #[derive(Deserialize)]
@@ -87,6 +124,9 @@ impl Completer for Live<'_> {
         _: &rustyline::Context<'_>,
     ) -> rustyline::Result<(usize, Vec<String>)> {
         let before = &line[..pos];
+        if self.asks {
+            return Ok((pos, Vec::new()));
+        }
         if let Some(word) = before.strip_prefix(':') {
             return Ok((1, words(word)));
         }
@@ -121,7 +161,7 @@ fn byte_of(line: &str, character: usize) -> usize {
 
 impl Validator for Live<'_> {
     fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
-        Ok(match lines::are_whole(&format!("{}\n", context.input())) {
+        Ok(match self.asks || lines::are_whole(&format!("{}\n", context.input())) {
             true => ValidationResult::Valid(None),
             false => ValidationResult::Incomplete,
         })
@@ -134,8 +174,8 @@ impl Hinter for Live<'_> {
 
 impl Highlighter for Live<'_> {
     fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
-        match show::colours() && !line.starts_with(':') {
-            true => colour::paint(line).into(),
+        match show::colours() && !self.asks && !line.starts_with(':') {
+            true => colour::paint(self.syntax, line).into(),
             false => line.into(),
         }
     }

@@ -1,7 +1,8 @@
-//! Whether what was typed is a whole instruction, as Python's own prompt decides it.
+//! Decides whether the typed text is a complete instruction, as Python's own prompt does.
 //!
 //! A line that ends with `:` opens a block, which a blank line ends. Open brackets, open triple
-//! quotes and a backslash at the end go on. Pure; what is not Python is whole, and Python says so.
+//! quotes and a final backslash continue the instruction. Pure. Text that is not Python counts as
+//! complete, and Python reports the error.
 
 /// Whether the text can be run as it is.
 pub fn are_whole(text: &str) -> bool {

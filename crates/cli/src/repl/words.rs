@@ -1,18 +1,20 @@
-//! The words of the prompt: `:help`, `:undo` and the others.
+//! The commands of the prompt: `:help`, `:undo` and the others.
 
 use super::Repl;
+use crate::commands::undo::Direction;
 use crate::commands::{history, tree, undo};
-use crate::failure::{Failure, Result};
+use crate::failure::{CliFailure, Result};
 use crate::show::{self, Table};
 use serde_json::{Value, json};
-use stasis_api::{Branches, Machine};
+use stasis_api::{Branches, MachineInfo, StepRequest};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
+pub enum ReplCommand {
     Help,
     Quit,
     Vars,
     Undo,
+    Redo,
     Branch,
     Tree,
     History,
@@ -21,28 +23,29 @@ pub enum Word {
 }
 
 /// Each word, its name, and what it does.
-pub const WORDS: [(Word, &str, &str); 9] = [
-    (Word::Help, "help", "this list"),
-    (Word::Vars, "vars", "the machine's variables"),
-    (Word::Undo, "undo", "take back the last instruction"),
-    (Word::Branch, "branch", "make a machine that goes on from here; this one stays"),
-    (Word::Tree, "tree", "this machine's family"),
-    (Word::History, "history", "what was run, and which states are kept"),
-    (Word::Machine, "machine", "about this machine"),
-    (Word::Swap, "swap", "move the machine out of memory; the next instruction wakes it"),
-    (Word::Quit, "quit", "leave; the machine stays as it is"),
+pub const WORDS: [(ReplCommand, &str, &str); 10] = [
+    (ReplCommand::Help, "help", "this list"),
+    (ReplCommand::Vars, "vars", "the machine's variables"),
+    (ReplCommand::Undo, "undo", "undo the last instruction"),
+    (ReplCommand::Redo, "redo", "redo the last undone instruction, as long as nothing new ran"),
+    (ReplCommand::Branch, "branch", "create a machine that continues from here; this one stays"),
+    (ReplCommand::Tree, "tree", "this machine's family"),
+    (ReplCommand::History, "history", "instructions, and the states that are kept"),
+    (ReplCommand::Machine, "machine", "about this machine"),
+    (ReplCommand::Swap, "swap", "move the machine out of memory; the next instruction wakes it"),
+    (ReplCommand::Quit, "quit", "leave; the machine keeps its state"),
 ];
 
-impl Word {
-    pub fn parse(text: &str) -> Result<Word> {
+impl ReplCommand {
+    pub fn parse(text: &str) -> Result<ReplCommand> {
         let text = text.trim();
         let fits = |name: &str| name == text || (text.len() == 1 && name.starts_with(text));
         match WORDS.iter().find(|(_, name, _)| fits(name)) {
             Some((word, ..)) => Ok(*word),
             None => {
                 let text = show::one_line(text, 40);
-                Err(Failure::usage(format!("there is no `:{text}`"))
-                    .hint("`:help` lists the words"))
+                Err(CliFailure::usage(format!("unknown command `:{text}`"))
+                    .hint("`:help` lists the commands"))
             }
         }
     }
@@ -50,21 +53,30 @@ impl Word {
     pub fn obey(self, repl: &Repl) -> Result<()> {
         let path = |verb: &str| format!("/v1/machine/{}{verb}", repl.machine);
         match self {
-            Word::Help => help(),
-            Word::Quit => {}
-            Word::Vars => vars(&repl.client.get(&path("/vars"))?),
-            Word::Undo => undo::say_where(&undo::undo(repl.client, &repl.machine)?, false),
-            Word::Branch => branch(&repl.client.post(&path("/branch"), &json!({}))?),
-            Word::Tree => tree::print(repl.client, Some(&repl.machine.parse().map_err(no_name)?))?,
-            Word::History => history::print(repl.client, &repl.machine, 50)?,
-            Word::Machine => show::object(&repl.client.get::<Value>(&path(""))?),
-            Word::Swap => {
-                repl.client.post::<Machine>(&path("/swap"), &json!({}))?;
-                eprintln!("{} is out of memory", repl.machine);
+            ReplCommand::Help => help(),
+            ReplCommand::Quit => {}
+            ReplCommand::Vars => vars(&repl.client.get(&path("/vars"))?),
+            ReplCommand::Undo => step(repl, Direction::Undo)?,
+            ReplCommand::Redo => step(repl, Direction::Redo)?,
+            ReplCommand::Branch => branch(&repl.client.post(&path("/branch"), &json!({}))?),
+            ReplCommand::Tree => {
+                tree::print(repl.client, Some(&repl.machine.parse().map_err(no_name)?))?
+            }
+            ReplCommand::History => history::print(repl.client, &repl.machine, 50)?,
+            ReplCommand::Machine => show::object(&repl.client.get::<Value>(&path(""))?),
+            ReplCommand::Swap => {
+                repl.client.post::<MachineInfo>(&path("/swap"), &json!({}))?;
+                eprintln!("{} is swapped out", repl.machine);
             }
         }
         Ok(())
     }
+}
+
+fn step(repl: &Repl, direction: Direction) -> Result<()> {
+    let machine = undo::step(repl.client, direction, &repl.machine, &StepRequest::default())?;
+    undo::say_where(&machine, false);
+    Ok(())
 }
 
 fn help() {
@@ -75,14 +87,14 @@ fn help() {
     show::say("A line that ends with `:` opens a block; a blank line ends it.");
 }
 
-fn no_name(error: impl std::fmt::Display) -> Failure {
-    Failure::usage(error.to_string())
+fn no_name(error: impl std::fmt::Display) -> CliFailure {
+    CliFailure::usage(error.to_string())
 }
 
 fn branch(made: &Branches) {
     for machine in &made.machines {
         show::say(machine.name.as_str());
-        eprintln!("`stasis repl {}` talks to it", machine.name);
+        eprintln!("open it with `stasis repl {}`", machine.name);
     }
 }
 
@@ -103,9 +115,9 @@ mod tests {
     #[test]
     fn words_and_their_first_letters() {
         for (word, name, _) in WORDS {
-            assert_eq!(Word::parse(name).unwrap(), word);
+            assert_eq!(ReplCommand::parse(name).unwrap(), word);
         }
-        assert_eq!(Word::parse("q").unwrap(), Word::Quit);
-        assert!(Word::parse("").is_err() && Word::parse("qu").is_err());
+        assert_eq!(ReplCommand::parse("q").unwrap(), ReplCommand::Quit);
+        assert!(ReplCommand::parse("").is_err() && ReplCommand::parse("qu").is_err());
     }
 }

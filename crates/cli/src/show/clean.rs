@@ -1,7 +1,7 @@
-//! Text from a machine, made harmless for a terminal.
+//! Makes text from a machine harmless for a terminal.
 //!
-//! Colours stay; whatever moves the cursor, sets titles or asks the terminal something is shown
-//! instead of done. What goes to a file or a pipe is left as it is.
+//! Colours stay. Sequences that move the cursor, set titles or query the terminal are shown as
+//! text. Output to a file or a pipe is not changed.
 
 use std::borrow::Cow;
 

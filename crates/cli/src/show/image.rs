@@ -1,10 +1,9 @@
-//! Images that an instruction showed: drawn where the terminal can, saved to a file elsewhere.
+//! Images of an instruction: drawn if the terminal supports it, otherwise saved to a file.
 //!
-//! `STASIS_IMAGES` says `kitty`, `iterm`, `sixel` or `file` where a terminal does not say what it
-//! is.
+//! `STASIS_IMAGES` (`kitty`, `iterm`, `sixel` or `file`) overrides the detection of the terminal.
 
 use super::sixel;
-use crate::failure::{At, Result};
+use crate::failure::{PathContext, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::io::IsTerminal;
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// What a terminal understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drawing {
+pub enum ImageProtocol {
     Kitty,
     Iterm,
     Sixel,
@@ -22,29 +21,29 @@ pub enum Drawing {
 /// Bytes of one piece of kitty's protocol.
 const PIECE: usize = 4096;
 
-impl Drawing {
+impl ImageProtocol {
     /// What the terminal of standard output understands.
-    pub fn of_terminal() -> Drawing {
+    pub fn of_terminal() -> ImageProtocol {
         let env = |name: &str| std::env::var(name).unwrap_or_default();
         match env("STASIS_IMAGES").as_str() {
-            "kitty" => Drawing::Kitty,
-            "iterm" => Drawing::Iterm,
-            "sixel" => Drawing::Sixel,
-            "" if std::io::stdout().is_terminal() => Drawing::named(env),
-            _ => Drawing::None,
+            "kitty" => ImageProtocol::Kitty,
+            "iterm" => ImageProtocol::Iterm,
+            "sixel" => ImageProtocol::Sixel,
+            "" if std::io::stdout().is_terminal() => ImageProtocol::named(env),
+            _ => ImageProtocol::None,
         }
     }
 
-    fn named(env: impl Fn(&str) -> String) -> Drawing {
+    fn named(env: impl Fn(&str) -> String) -> ImageProtocol {
         let program = env("TERM_PROGRAM");
         let kitty = env("TERM").contains("kitty") || !env("KITTY_WINDOW_ID").is_empty();
         match () {
-            () if kitty || program == "ghostty" => Drawing::Kitty,
-            () if matches!(program.as_str(), "iTerm.app" | "WezTerm") => Drawing::Iterm,
-            () if env("LC_TERMINAL") == "iTerm2" => Drawing::Iterm,
-            () if matches!(program.as_str(), "mintty" | "contour") => Drawing::Sixel,
-            () if is_sixel(&env("TERM")) => Drawing::Sixel,
-            () => Drawing::None,
+            () if kitty || program == "ghostty" => ImageProtocol::Kitty,
+            () if matches!(program.as_str(), "iTerm.app" | "WezTerm") => ImageProtocol::Iterm,
+            () if env("LC_TERMINAL") == "iTerm2" => ImageProtocol::Iterm,
+            () if matches!(program.as_str(), "mintty" | "contour") => ImageProtocol::Sixel,
+            () if is_sixel(&env("TERM")) => ImageProtocol::Sixel,
+            () => ImageProtocol::None,
         }
     }
 
@@ -52,14 +51,14 @@ impl Drawing {
     fn draw(self, png: &[u8]) -> Option<String> {
         let text = || STANDARD.encode(png);
         match self {
-            Drawing::None => None,
-            Drawing::Iterm => Some(format!(
+            ImageProtocol::None => None,
+            ImageProtocol::Iterm => Some(format!(
                 "\x1b]1337;File=inline=1;size={};preserveAspectRatio=1:{}\x07\n",
                 png.len(),
                 text()
             )),
-            Drawing::Kitty => Some(kitty(&text()) + "\n"),
-            Drawing::Sixel => sixel::draw(png).map(|drawn| drawn + "\n"),
+            ImageProtocol::Kitty => Some(kitty(&text()) + "\n"),
+            ImageProtocol::Sixel => sixel::draw(png).map(|drawn| drawn + "\n"),
         }
     }
 }
@@ -88,7 +87,7 @@ pub fn png(data: &stasis_api::Data) -> Option<Vec<u8>> {
 }
 
 /// Draws the image, or saves it in `dir`; the file, if it was saved.
-pub fn show(png: &[u8], drawing: Drawing, dir: &Path, name: &str) -> Result<Option<PathBuf>> {
+pub fn show(png: &[u8], drawing: ImageProtocol, dir: &Path, name: &str) -> Result<Option<PathBuf>> {
     if let Some(drawn) = drawing.draw(png) {
         super::say_on(&drawn);
         return Ok(None);
@@ -105,18 +104,20 @@ mod tests {
     #[test]
     fn terminals_are_known_by_their_names() {
         let with = |name: &'static str, value: &'static str| {
-            Drawing::named(move |asked| if asked == name { value.into() } else { String::new() })
+            ImageProtocol::named(
+                move |asked| if asked == name { value.into() } else { String::new() },
+            )
         };
-        assert_eq!(with("TERM", "xterm-kitty"), Drawing::Kitty);
-        assert_eq!(with("TERM_PROGRAM", "iTerm.app"), Drawing::Iterm);
-        assert_eq!(with("TERM", "foot"), Drawing::Sixel);
-        assert_eq!(with("TERM_PROGRAM", "mintty"), Drawing::Sixel);
-        assert_eq!(with("TERM", "xterm-256color"), Drawing::None);
+        assert_eq!(with("TERM", "xterm-kitty"), ImageProtocol::Kitty);
+        assert_eq!(with("TERM_PROGRAM", "iTerm.app"), ImageProtocol::Iterm);
+        assert_eq!(with("TERM", "foot"), ImageProtocol::Sixel);
+        assert_eq!(with("TERM_PROGRAM", "mintty"), ImageProtocol::Sixel);
+        assert_eq!(with("TERM", "xterm-256color"), ImageProtocol::None);
     }
 
     #[test]
     fn a_long_image_goes_in_pieces() {
-        let drawn = Drawing::Kitty.draw(&[0; 4000]).expect("it is drawn");
+        let drawn = ImageProtocol::Kitty.draw(&[0; 4000]).expect("it is drawn");
         assert_eq!(drawn.matches("\x1b_G").count(), 2);
         assert!(drawn.contains("a=T,f=100,m=1;") && drawn.contains("\x1b_Gm=0;"));
     }

@@ -1,25 +1,25 @@
-//! How far something is: a bar on a terminal, a line per step elsewhere. Always standard error.
+//! Progress: a bar on a terminal, otherwise a line per step. Always on standard error.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-pub struct Progress {
+pub struct BuildProgress {
     bar: Option<ProgressBar>,
     step: String,
 }
 
-impl Progress {
+impl BuildProgress {
     /// What is being done, such as `template python`.
-    pub fn new(what: &str) -> Progress {
+    pub fn new(what: &str) -> BuildProgress {
         if !std::io::stderr().is_terminal() {
             eprintln!("{what}: begins");
-            return Progress { bar: None, step: String::new() };
+            return BuildProgress { bar: None, step: String::new() };
         }
         let bar = ProgressBar::no_length();
         bar.set_prefix(what.to_owned());
         bar.enable_steady_tick(Duration::from_millis(120));
-        let progress = Progress { bar: Some(bar), step: String::new() };
+        let progress = BuildProgress { bar: Some(bar), step: String::new() };
         progress.style(false);
         progress
     }

@@ -1,10 +1,9 @@
 //! Output and results of instructions, for people.
 //!
-//! Lines go out as they come. At the end follow what was shown, the value, or the traceback;
-//! what was lost of the machine's state goes to standard error. The rest of the receipt is for
-//! programs.
+//! Lines are printed as they arrive. At the end follow displays, the value, or the traceback. Lost
+//! state is reported on standard error. The rest of the receipt is for programs.
 
-use super::image::{self, Drawing};
+use super::image::{self, ImageProtocol};
 use super::{clean, say};
 use crate::failure::Result;
 use stasis_api::{Chunk, Data, Instruction, Outcome, Status, Stream};
@@ -13,7 +12,7 @@ use std::path::PathBuf;
 
 /// Where results go.
 pub struct Screen {
-    drawing: Drawing,
+    drawing: ImageProtocol,
     /// Where images are saved.
     dir: PathBuf,
     /// Cleaned for a terminal, or as it is.
@@ -46,7 +45,7 @@ pub fn colours() -> bool {
 impl Screen {
     pub fn new() -> Screen {
         let terminal = std::io::stdout().is_terminal();
-        Screen { drawing: Drawing::of_terminal(), dir: PathBuf::new(), terminal }
+        Screen { drawing: ImageProtocol::of_terminal(), dir: PathBuf::new(), terminal }
     }
 
     /// Prints how an instruction ended; whether it went well.
@@ -126,7 +125,7 @@ fn plain(data: &Data) -> Option<&str> {
 fn ending(instruction: &Instruction) -> Option<String> {
     let seq = instruction.seq;
     match instruction.status {
-        Status::Done | Status::Queued | Status::Running => None,
+        Status::Done | Status::Failed | Status::Queued | Status::Running => None,
         Status::Interrupted => {
             Some(format!("note: instruction {seq} was interrupted; the machine kept its state"))
         }

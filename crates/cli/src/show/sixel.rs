@@ -1,7 +1,7 @@
 //! Images as sixels: six rows of pixels a line, each colour of a fixed palette in turn.
 //!
-//! An image comes from a machine: what is not a PNG, or is larger than a screen has use for, gives
-//! nothing, and is saved to a file instead.
+//! Images come from a machine and are not trusted: data that is not a PNG, or larger than a screen
+//! needs, is saved to a file instead.
 
 use png::{ColorType, Decoder, Limits, Transformations};
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! How much of a file has gone, or come: on a terminal, once it takes longer than a second. Nothing
-//! is said elsewhere, and nothing where programs are to read the answer.
+//! Progress of a file transfer: shown on a terminal when it takes longer than a second, and never
+//! with `--json`.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -48,7 +48,7 @@ impl Transfer {
         self.bar.inc(bytes as u64);
     }
 
-    /// A part that outlives a borrow, for whoever sends a body.
+    /// A part that outlives a borrow, for the sender of a body.
     pub fn counter(&self) -> impl Fn(usize) + Send + Sync + 'static {
         let bar = self.bar.clone();
         move |bytes| bar.inc(bytes as u64)
@@ -71,7 +71,7 @@ impl Drop for Transfer {
     fn drop(&mut self) {
         if let Some((over, shower)) = self.shower.take() {
             drop(over);
-            // it has nothing to say that anybody could be told
+            // it has nothing to report, and nowhere to
             let _ = shower.join();
         }
         self.bar.finish_and_clear();

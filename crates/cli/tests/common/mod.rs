@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod fake;
+pub mod kept;
 pub mod terminal;
 
 use std::io::Write;

@@ -3,7 +3,7 @@
 use super::World;
 use stasis_sys::{fds, libc};
 use std::fs::{File, OpenOptions};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, ExitStatus};
@@ -33,6 +33,11 @@ impl Terminal {
         let copy = || slave.try_clone().expect("a copy");
         command.env("TERM", "xterm").stdin(copy()).stdout(copy()).stderr(copy());
         Terminal { child: command.spawn().expect("it starts"), master, seen: Vec::new() }
+    }
+
+    /// Types something.
+    pub fn type_in(&mut self, text: &str) {
+        self.master.write_all(text.as_bytes()).expect("a terminal");
     }
 
     pub fn seen(&self) -> String {

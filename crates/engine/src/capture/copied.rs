@@ -6,16 +6,16 @@
 //! runs again are mapped files, by size and time; one that is no longer mapped as it was makes the
 //! whole capture start again with a twin.
 
-use super::mappings::{self, Nameless};
-use super::pages::{self, Own, Range, split_changed};
+use super::mappings::{self, UnnamedFile};
+use super::pages::{self, AddressRange, OwnPages, split_changed};
 use super::still::with_untracked;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::freeze::FrozenProcess;
 use crate::proc::{self, Mapping};
 use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_sys::PAGE;
-use stasis_sys::memory::{Described, ProcessMemory, Vmas, read_ranges};
+use stasis_sys::memory::{MappingInfo, ProcessMemory, Vmas, read_ranges};
 use stasis_sys::pagemap::Region;
 use stasis_sys::vmas::{RawVma, VmaLister};
 use std::collections::HashMap;
@@ -33,13 +33,13 @@ pub struct Copied {
     pub own_pid: i32,
     pub changed: Vec<Region>,
     /// Pages of its own, copied or not, and guard regions.
-    pub own: Own,
+    pub own: OwnPages,
     /// Whether pages of ours are left in it from a restore, and the interpreter is unchanged.
     pub restored: bool,
     pub interpreter: bool,
     pub exe: (String, Metadata),
     /// Of mapped files without a name, by where they are mapped.
-    pub nameless: HashMap<u64, Nameless>,
+    pub nameless: HashMap<u64, UnnamedFile>,
     mappings: Vec<Listed>,
     contents: Contents,
 }
@@ -53,13 +53,13 @@ struct Contents {
 
 /// Memory for what a pause copies, made before it: the first use of a page takes as long as
 /// copying it.
-pub struct Room(Vec<u8>);
+pub struct CopyBuffer(Vec<u8>);
 
-impl Room {
-    pub fn make() -> Room {
+impl CopyBuffer {
+    pub fn make() -> CopyBuffer {
         const USUAL: usize = 3 << 20;
         let used = u8::MAX;
-        Room(if lister().is_some() { vec![used; USUAL] } else { Vec::new() })
+        CopyBuffer(if lister().is_some() { vec![used; USUAL] } else { Vec::new() })
     }
 
     /// Leaves none for the next process, which then makes its own.
@@ -74,7 +74,7 @@ impl Room {
 struct Listed {
     raw: RawVma,
     /// Which of the descriptions is its own; several mappings of one open file share it.
-    backing: Described,
+    backing: MappingInfo,
 }
 
 /// The kernel's list of mappings, where it can be had.
@@ -90,43 +90,44 @@ pub fn may_be_small(written: &[Region]) -> bool {
 }
 
 /// What can be seen of a process that stands still without calling into it.
-pub struct Seen {
+pub struct ObservedProcess {
     mappings: Vec<Listed>,
-    own: Own,
+    own: OwnPages,
 }
 
 /// The mappings of a process, which one thread looks at while another looks at its pages.
-pub struct Outline(Vec<Listed>);
+pub struct MappingList(Vec<Listed>);
 
-impl Outline {
+impl MappingList {
     /// Looks at a process; `None` when something is not understood, and a twin is to be made.
-    pub fn of(pid: i32) -> Option<Outline> {
-        lister().and_then(|lister| list(lister, pid).ok()).map(Outline)
+    pub fn of(pid: i32) -> Option<MappingList> {
+        lister().and_then(|lister| list(lister, pid).ok()).map(MappingList)
     }
 
     /// Puts pages into the mappings. They are looked at again if they were looked for in other
     /// ranges than those that are anonymous now.
-    pub fn with(self, pid: i32, Pages { anonymous, own }: Pages) -> Result<Seen> {
+    pub fn with(self, pid: i32, Pages { anonymous, own }: Pages) -> Result<ObservedProcess> {
         let listed = self.0.iter().filter(|one| one.raw.file == 0 && !one.raw.special);
         let now = large(listed.map(|one| (one.raw.start, one.raw.end)));
-        let is_in = |(start, end): &Range| now.iter().any(|own| own.0 <= *start && *end <= own.1);
+        let is_in =
+            |(start, end): &AddressRange| now.iter().any(|own| own.0 <= *start && *end <= own.1);
         let own = match anonymous.iter().all(is_in) {
             true => own,
             false => pages::own_pages(pid, &now)?,
         };
-        Ok(Seen { mappings: self.0, own })
+        Ok(ObservedProcess { mappings: self.0, own })
     }
 }
 
 /// The pages of a process, looked for in the mappings its last image has: anonymous ranges are
 /// looked at in another way than files, and few have changed.
 pub struct Pages {
-    anonymous: Vec<Range>,
-    own: Own,
+    anonymous: Vec<AddressRange>,
+    own: OwnPages,
 }
 
 impl Pages {
-    pub fn of(pid: i32, last: &Live) -> Result<Pages> {
+    pub fn of(pid: i32, last: &LiveProcess) -> Result<Pages> {
         let vmas = last.vmas.iter().filter(|vma| vma.backing == Backing::Anonymous);
         let anonymous = large(vmas.map(|vma| (vma.start, vma.end)));
         let own = pages::own_pages(pid, &anonymous)?;
@@ -140,8 +141,8 @@ pub fn copy(
     source: &FrozenProcess,
     tree: &Tree,
     written: &[Region],
-    Seen { mappings, own }: Seen,
-    room: &mut Room,
+    ObservedProcess { mappings, own }: ObservedProcess,
+    room: &mut CopyBuffer,
 ) -> Result<Option<Copied>> {
     let Some(frozen) = &source.live else { return Ok(None) };
     let changed = with_untracked(written, &own.untracked);
@@ -185,7 +186,7 @@ fn list(lister: &VmaLister, pid: i32) -> io::Result<Vec<Listed>> {
         let known = files.get(&raw.file).map(|index| listed[*index].backing.clone());
         let backing = match known {
             Some(backing) => backing,
-            None if raw.file == 0 && !raw.special => Described::default(),
+            None if raw.file == 0 && !raw.special => MappingInfo::default(),
             None => vmas.describe(raw.start)?,
         };
         // what smaps would show as an escape, and flags we do not know, are for the other way
@@ -218,9 +219,9 @@ impl Listed {
 }
 
 /// Ranges of anonymous memory that are worth a look of their own.
-fn large(anonymous: impl Iterator<Item = Range>) -> Vec<Range> {
+fn large(anonymous: impl Iterator<Item = AddressRange>) -> Vec<AddressRange> {
     const LARGE: u64 = 256 << 10;
-    let mut ranges: Vec<Range> = Vec::new();
+    let mut ranges: Vec<AddressRange> = Vec::new();
     for (start, end) in anonymous {
         match ranges.last_mut() {
             Some(last) if last.1 == start => last.1 = end,
@@ -241,7 +242,7 @@ fn contents(
     pid: i32,
     memory: &ProcessMemory,
     mut ranges: Vec<(u64, u64)>,
-    room: &mut Room,
+    room: &mut CopyBuffer,
 ) -> io::Result<Contents> {
     ranges.sort_unstable();
     let mut bytes = room.take(ranges.iter().map(|(start, end)| (end - start) as usize).sum());
@@ -274,11 +275,11 @@ fn exe(pid: i32) -> Result<(String, Metadata)> {
     Ok((proc::read_link(pid, "exe")?, meta))
 }
 
-fn nameless(pid: i32, mappings: &[Listed]) -> Result<HashMap<u64, Nameless>> {
+fn nameless(pid: i32, mappings: &[Listed]) -> Result<HashMap<u64, UnnamedFile>> {
     let deleted = |listed: &&Listed| listed.backing.name.ends_with(mappings::DELETED);
     let look = |listed: &Listed| {
         let map = listed.to_mapping();
-        Ok((map.start, Nameless::look(pid, &map)?))
+        Ok((map.start, UnnamedFile::look(pid, &map)?))
     };
     mappings.iter().filter(deleted).map(look).collect()
 }

@@ -9,14 +9,14 @@
 //! something else yields its own content or an error. Each step is bounded; more than an image
 //! should hold is refused.
 
-use super::sink::Sink;
-use crate::error::{Doing, Error, Result};
-use crate::layers::KEPT_OVERLAY_NOTES;
+use crate::error::{Error, ErrorContext, Result};
 use crate::tree::Tree;
 use bstr::{BString, ByteSlice};
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
-use stasis_sys::trees::{self, At};
+use stasis_store::Sink;
+use stasis_store::layers::KEPT_OVERLAY_NOTES;
+use stasis_sys::trees::{self, WalkEntry};
 use stasis_sys::{below, fds, files as sysfiles, landlock, libc};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -92,8 +92,9 @@ impl Reader {
 
     /// The files as one tree over those of the image the tree was restored from.
     pub fn finish(self, tree: &Tree, sink: &mut Sink) -> Result<FileTree> {
-        let keep =
-            |page: u64, bytes: &[u8], runs: &mut Vec<Run>| sink.keep(page, bytes, |_| None, runs);
+        let keep = |page: u64, bytes: &[u8], runs: &mut Vec<PageRun>| {
+            Ok(sink.keep(page, bytes, |_| None, runs)?)
+        };
         let upper = self.collect(keep)?;
         let files = over_base(tree, upper, sink);
         tree.walls.disk.check(&files)?;
@@ -103,7 +104,7 @@ impl Reader {
     /// Everything the thread finds; contents go to `keep`, which names where they are.
     fn collect(
         mut self,
-        mut keep: impl FnMut(u64, &[u8], &mut Vec<Run>) -> Result<()>,
+        mut keep: impl FnMut(u64, &[u8], &mut Vec<PageRun>) -> Result<()>,
     ) -> Result<FileTree> {
         self.begin();
         let mut entries: Vec<FileEntry> = Vec::new();
@@ -115,7 +116,7 @@ impl Reader {
             for item in items {
                 match (item, entries.last_mut().map(|entry| &mut entry.kind)) {
                     (Item::Entry(entry), _) => entries.push(entry),
-                    (Item::Content(page, bytes), Some(FileKind::Regular { runs, .. })) => {
+                    (Item::Content(page, bytes), Some(FileEntryKind::Regular { runs, .. })) => {
                         keep(page, &bytes, runs)?;
                     }
                     (Item::Content(..), _) => {}
@@ -132,11 +133,11 @@ fn over_base(tree: &Tree, upper: FileTree, sink: &mut Sink) -> FileTree {
     let Some(base) = &tree.base else { return upper };
     let mut below = base.manifest.files.clone();
     for entry in &mut below.entries {
-        if let FileKind::Regular { runs, .. } = &mut entry.kind {
+        if let FileEntryKind::Regular { runs, .. } = &mut entry.kind {
             sink.refer(base, runs);
         }
     }
-    crate::layers::merge(below, upper)
+    stasis_store::layers::merge(below, upper)
 }
 
 fn refused(what: impl Into<String>) -> Error {
@@ -217,7 +218,7 @@ impl Opened {
 
 /// Opens what has a name now. Nothing of this blocks, and nothing but files and directories is
 /// opened: the rest can be looked at without.
-fn open(at: &At) -> io::Result<Opened> {
+fn open(at: &WalkEntry) -> io::Result<Opened> {
     const NEVER_WAIT: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let readable = |kind| matches!(kind, libc::S_IFREG | libc::S_IFDIR);
     let look = |flags: i32| -> io::Result<Opened> {
@@ -241,7 +242,7 @@ fn changed() -> io::Error {
 
 impl Walk<'_> {
     /// Hands one file over; a directory is returned to be entered.
-    fn visit(&mut self, at: &At) -> Result<Option<OwnedFd>> {
+    fn visit(&mut self, at: &WalkEntry) -> Result<Option<OwnedFd>> {
         let doing = || format!("read /{}", at.path.as_bstr());
         self.count(at)?;
         let opened = open(at).doing(doing)?;
@@ -251,7 +252,7 @@ impl Walk<'_> {
         self.count_bytes(bytes)?;
         let stat = &opened.stat;
         let contents = match &kind {
-            FileKind::Regular { size, .. } => Some(*size),
+            FileEntryKind::Regular { size, .. } => Some(*size),
             _ => None,
         };
         if stat.st_nlink > 1 && opened.kind() == libc::S_IFREG {
@@ -276,7 +277,7 @@ impl Walk<'_> {
     }
 
     /// Counts a file, before anything is done with it.
-    fn count(&mut self, at: &At) -> Result<()> {
+    fn count(&mut self, at: &WalkEntry) -> Result<()> {
         let depth = at.path.iter().filter(|byte| **byte == b'/').count();
         self.steps += depth;
         if self.steps <= MOST_STEPS {
@@ -299,27 +300,29 @@ impl Walk<'_> {
         )))
     }
 
-    fn kind(&mut self, at: &At, opened: &Opened) -> io::Result<FileKind> {
+    fn kind(&mut self, at: &WalkEntry, opened: &Opened) -> io::Result<FileEntryKind> {
         let stat = &opened.stat;
         if opened.kind() == libc::S_IFDIR {
-            return Ok(FileKind::Directory);
+            return Ok(FileEntryKind::Directory);
         }
         if let Some(target) = self.links.get(&stat.st_ino).filter(|_| stat.st_nlink > 1) {
-            return Ok(FileKind::Hardlink { target: target.clone() });
+            return Ok(FileEntryKind::Hardlink { target: target.clone() });
         }
         match opened.kind() {
             libc::S_IFLNK => {
                 let target = below::read_link(opened.fd.as_fd())?.into_vec();
                 self.name_bytes += target.len();
-                Ok(FileKind::Symlink { target: target.into() })
+                Ok(FileEntryKind::Symlink { target: target.into() })
             }
             libc::S_IFREG => match u64::try_from(stat.st_size) {
-                Ok(size) if size <= LARGEST => Ok(FileKind::Regular { size, runs: Vec::new() }),
+                Ok(size) if size <= LARGEST => {
+                    Ok(FileEntryKind::Regular { size, runs: Vec::new() })
+                }
                 _ => Err(io::Error::other("its size is none that files have")),
             },
-            libc::S_IFIFO => Ok(FileKind::Fifo),
-            libc::S_IFSOCK => Ok(FileKind::Socket),
-            libc::S_IFCHR if libc::major(stat.st_rdev) == 0 => Ok(FileKind::Whiteout),
+            libc::S_IFIFO => Ok(FileEntryKind::Fifo),
+            libc::S_IFSOCK => Ok(FileEntryKind::Socket),
+            libc::S_IFCHR if libc::major(stat.st_rdev) == 0 => Ok(FileEntryKind::Whiteout),
             _ => Err(io::Error::other(format!("{:?} is a device", at.name))),
         }
     }

@@ -5,7 +5,7 @@
 //! threads of one process that are under different filters.
 
 use super::refuse;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::freeze::{Frozen, FrozenLive, FrozenProcess};
 use stasis_image::model::*;
 use stasis_sys::ptrace;
@@ -14,8 +14,8 @@ const MODE_NONE: i64 = 0;
 const MODE_FILTER: i64 = 2;
 
 /// Reads the filters of all processes; the list that each process's numbers refer to.
-pub fn read_all(frozen: &Frozen, processes: &mut [Process]) -> Result<Vec<Filter>> {
-    let mut known: Vec<Filter> = Vec::new();
+pub fn read_all(frozen: &Frozen, processes: &mut [Process]) -> Result<Vec<SeccompFilter>> {
+    let mut known: Vec<SeccompFilter> = Vec::new();
     for (process, own) in frozen.processes.iter().zip(processes) {
         if let (Some(live), ProcessState::Live(state)) = (&process.live, &mut own.state) {
             let filters = read(process, live)?;
@@ -25,7 +25,7 @@ pub fn read_all(frozen: &Frozen, processes: &mut [Process]) -> Result<Vec<Filter
     Ok(known)
 }
 
-fn number(known: &mut Vec<Filter>, filter: Filter) -> u32 {
+fn number(known: &mut Vec<SeccompFilter>, filter: SeccompFilter) -> u32 {
     let index = known.iter().position(|own| *own == filter).unwrap_or_else(|| {
         known.push(filter);
         known.len() - 1
@@ -33,8 +33,8 @@ fn number(known: &mut Vec<Filter>, filter: Filter) -> u32 {
     index as u32
 }
 
-fn read(process: &FrozenProcess, live: &FrozenLive) -> Result<Vec<Filter>> {
-    let mut first: Option<Vec<Filter>> = None;
+fn read(process: &FrozenProcess, live: &FrozenLive) -> Result<Vec<SeccompFilter>> {
+    let mut first: Option<Vec<SeccompFilter>> = None;
     for thread in &live.threads {
         let filters = match thread.status.number("Seccomp").unwrap_or(MODE_NONE) {
             MODE_NONE => Vec::new(),
@@ -51,12 +51,12 @@ fn read(process: &FrozenProcess, live: &FrozenLive) -> Result<Vec<Filter>> {
 }
 
 /// Oldest first, as they are to be installed again.
-fn of_thread(tid: i32) -> Result<Vec<Filter>> {
+fn of_thread(tid: i32) -> Result<Vec<SeccompFilter>> {
     let mut filters = Vec::new();
     while let Some(program) = ptrace::seccomp_filter(tid, filters.len())
         .doing(|| format!("read the filters of thread {tid}"))?
     {
-        filters.push(Filter(program));
+        filters.push(SeccompFilter(program));
     }
     filters.reverse();
     Ok(filters)

@@ -5,12 +5,12 @@
 //! cannot be kept is left out of the image, and the file comes back with another number.
 
 use crate::error::Result;
-use crate::origin::{ATTRIBUTE, Origin};
-use crate::store::{Living, Store};
 use crate::tree::Tree;
 use bstr::BString;
 use stasis_image::model::*;
-use stasis_sys::trees::{self, Below};
+use stasis_store::origin::{ATTRIBUTE, Origin};
+use stasis_store::{LiveInode, Store};
+use stasis_sys::trees::{self, PathsBelow};
 use stasis_sys::{files as sysfiles, libc};
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -20,13 +20,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A file as its machine sees it, open for writing.
-pub struct Written {
+pub struct WritableFile {
     pub path: String,
     pub number: u64,
 }
 
 /// A file whose origin is known.
-pub struct Seen {
+pub struct KnownFile {
     path: String,
     origin: Origin,
     /// It is the file itself, in the tree's upper directory.
@@ -34,27 +34,27 @@ pub struct Seen {
 }
 
 /// Identifies what is open for writing among the files the tree changed.
-pub fn look(tree: &Tree, store: &Store, written: &[Written]) -> Vec<Seen> {
+pub fn look(tree: &Tree, store: &Store, written: &[WritableFile]) -> Vec<KnownFile> {
     let mut paths = HashSet::new();
     let first = written.iter().filter(|file| paths.insert(&file.path));
     first.filter_map(|file| see(tree, store, file)).collect()
 }
 
-fn see(tree: &Tree, store: &Store, file: &Written) -> Option<Seen> {
+fn see(tree: &Tree, store: &Store, file: &WritableFile) -> Option<KnownFile> {
     let path = file.path.trim_start_matches('/').to_owned();
     let upper = Path::new(&tree.walls.files.upper);
     let (own, number) = store.keepers().identify_with_number(upper, &path)?;
     if number == file.number {
-        return Some(Seen { path, origin: own, own: true });
+        return Some(KnownFile { path, origin: own, own: true });
     }
     let (parent, name) = trees::split(path.as_bytes());
-    let mut below = Below::open(upper).ok()?;
+    let mut below = PathsBelow::open(upper).ok()?;
     let dir = below.directory(parent).ok()?;
     let flags = libc::O_PATH | libc::O_NOFOLLOW;
     let looked_at = sysfiles::open_straight(dir, OsStr::from_bytes(name), flags).ok()?;
     let origin = sysfiles::looked_at_xattr(looked_at.as_fd(), ATTRIBUTE).ok()?;
     let origin = Origin::parse(origin)?;
-    Some(Seen { path, origin, own: false })
+    Some(KnownFile { path, origin, own: false })
 }
 
 /// Names origins in `files` and has the store keep them. What is returned is held until the image
@@ -62,12 +62,12 @@ fn see(tree: &Tree, store: &Store, file: &Written) -> Option<Seen> {
 pub fn keep(
     tree: &Tree,
     store: &Store,
-    seen: Vec<Seen>,
+    seen: Vec<KnownFile>,
     files: &mut FileTree,
-) -> Result<Vec<Arc<Living>>> {
+) -> Result<Vec<Arc<LiveInode>>> {
     let mut living = Vec::new();
     let mut known = HashSet::new();
-    for Seen { path, origin, own } in seen {
+    for KnownFile { path, origin, own } in seen {
         let id = origin.id();
         let dir = match own {
             true => Some(tree.walls.files.upper.as_str()),
@@ -89,7 +89,7 @@ pub fn keep(
     if files.held.is_empty() {
         return Ok(living);
     }
-    let regular = |entry: &&FileEntry| matches!(entry.kind, FileKind::Regular { .. });
+    let regular = |entry: &&FileEntry| matches!(entry.kind, FileEntryKind::Regular { .. });
     let regular: HashSet<&BString> =
         files.entries.iter().filter(regular).map(|entry| &entry.path).collect();
     files.held.retain(|held| regular.contains(&held.path));

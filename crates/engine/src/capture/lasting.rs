@@ -6,8 +6,8 @@
 //! the machine's own, is what it was then.
 
 use super::copied::Copied;
-use crate::store::Image;
 use stasis_image::model::{FileTree, MappedFile};
+use stasis_store::Image;
 use std::collections::{HashMap, HashSet};
 
 #[derive(Default)]

@@ -1,16 +1,15 @@
-//! Mappings, put together after the source runs again, and shared memory, read before.
+//! Mappings, put together after the source runs again.
+
+mod segments;
+
+pub use segments::{DELETED, SharedSegments, read_segment, segment_key, shared_segments};
 
 use super::copied::Copied;
-use super::fds::Objects;
-use super::fds::names::Inode;
 use super::lasting::Lasting;
-use super::sink::Sink;
-use super::still::Still;
-use super::twin::{Marks, Twin};
-use crate::error::{Doing, Error, Result};
-use crate::freeze::{Frozen, FrozenProcess};
+use super::still::PausedMemory;
+use super::twin::{ForkAdvice, Twin};
+use crate::error::{Error, ErrorContext, Result};
 use crate::proc::{self, Mapping};
-use crate::tree::Tree;
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_spawner::layout;
@@ -19,121 +18,10 @@ use stasis_sys::{files as sysfiles, libc};
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
-
-/// Contents of files without a name, by device and inode.
-#[derive(Default)]
-pub struct Segments {
-    pub list: Vec<Segment>,
-    pub index: HashMap<(u64, u64), u32>,
-}
-
-/// Shared memory, and what private mappings of a file without a name show through, are not
-/// copied by a fork, so they are read while everything stands still.
-pub fn shared_segments(
-    frozen: &Frozen,
-    stills: &[Still],
-    tree: &Tree,
-    objects: &mut Objects,
-    sink: &mut Sink,
-) -> Result<Segments> {
-    let mut segments = std::mem::take(&mut objects.segments);
-    let closer = tree.memo().look_closer;
-    for process in frozen.processes.iter().filter(|process| process.live.is_some()) {
-        for map in nameless_mappings(process, stills, closer)? {
-            let path = map_file(process.pid, &map);
-            let meta = std::fs::metadata(&path).doing(|| format!("look at {path}"))?;
-            let key = segment_key(&meta);
-            let mut named = || -> Result<bool> {
-                let names = objects.names(tree)?;
-                Ok(names.current(&map.path, Inode::of(&meta), meta.nlink()).is_some())
-            };
-            if segments.index.contains_key(&key) || named()? {
-                continue;
-            }
-            if map.path == AIO {
-                return Err(super::refuse(process, "an asynchronous I/O context (io_setup)"));
-            }
-            let file = File::open(&path).doing(|| format!("open {path}"))?;
-            let segment = read_segment(&file, SegmentKind::Anonymous, sink)?;
-            segments.add(key, segment);
-        }
-    }
-    Ok(segments)
-}
-
-/// Mappings of files without a name.
-fn nameless_mappings(
-    process: &FrozenProcess,
-    stills: &[Still],
-    closer: bool,
-) -> Result<Vec<Mapping>> {
-    let still = stills.iter().find(|still| still.own_pid() == process.own_pid);
-    if let Some(copied) = still.and_then(Still::copied) {
-        return Ok(copied.nameless_mappings());
-    }
-    // reading a long list of mappings takes longer than the rest of the pause, so it is done only
-    // where there is shared memory with something in it
-    let resident = process.status.number("RssShmem").unwrap_or(0) > 0;
-    if !closer && !resident {
-        return Ok(Vec::new());
-    }
-    let mut maps = parse(process.pid, "maps")?;
-    maps.retain(|map| map.path.ends_with(DELETED));
-    Ok(maps)
-}
-
-pub const DELETED: &str = " (deleted)";
-/// What the kernel maps for io_setup(2).
-const AIO: &str = "/[aio] (deleted)";
+use std::os::unix::fs::MetadataExt;
 
 fn map_file(pid: i32, map: &Mapping) -> String {
     format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end)
-}
-
-/// What tells one nameless file from another. Not what maps prints: an overlay's files have
-/// other numbers there than for stat.
-pub fn segment_key(meta: &std::fs::Metadata) -> (u64, u64) {
-    (meta.dev(), meta.ino())
-}
-
-impl Segments {
-    pub fn add(&mut self, key: (u64, u64), segment: Segment) -> u32 {
-        let index = self.list.len() as u32;
-        self.list.push(segment);
-        self.index.insert(key, index);
-        index
-    }
-}
-
-pub fn read_segment(file: &File, kind: SegmentKind, sink: &mut Sink) -> Result<Segment> {
-    let size = file.metadata().doing(|| "look at shared memory".into())?.len();
-    let runs = read_content(file, size, sink)?;
-    Ok(Segment { kind, size, runs })
-}
-
-/// Pages of a file that are not all zero.
-pub fn read_content(file: &File, size: u64, sink: &mut Sink) -> Result<Vec<Run>> {
-    let mut runs = Vec::new();
-    let mut from = 0;
-    let doing = || "read a file of the machine".to_owned();
-    while let Some((start, end)) =
-        stasis_sys::files::next_data(file.as_fd(), from).doing(doing)?.filter(|d| d.0 < size)
-    {
-        let end = end.min(size);
-        let start = start - start % PAGE_SIZE as u64;
-        let mut at = start.max(from);
-        while at < end {
-            let mut chunk =
-                vec![0u8; ((end - at).min(256 << 10) as usize).next_multiple_of(PAGE_SIZE)];
-            let wanted = (size - at).min(chunk.len() as u64) as usize;
-            file.read_exact_at(&mut chunk[..wanted], at).doing(doing)?;
-            sink.keep(at / PAGE_SIZE as u64, &chunk, |_| None, &mut runs)?;
-            at += chunk.len() as u64;
-        }
-        from = at;
-    }
-    Ok(runs)
 }
 
 fn parse(pid: i32, name: &str) -> Result<Vec<Mapping>> {
@@ -152,8 +40,8 @@ pub enum Completeness {
 }
 
 /// What is known beside a process's own list of mappings.
-pub struct Around<'a> {
-    pub segments: &'a Segments,
+pub struct MappingContext<'a> {
+    pub segments: &'a SharedSegments,
     /// Whether shared memory was looked for wherever it may be.
     pub closer: bool,
     pub lasting: Lasting<'a>,
@@ -161,19 +49,19 @@ pub struct Around<'a> {
 
 /// Fills in the mappings of every live process.
 pub fn read_all(
-    stills: &[Still],
+    stills: &[PausedMemory],
     processes: &mut [Process],
     files: &mut Vec<MappedFile>,
-    around: &Around,
+    around: &MappingContext,
 ) -> Result<Completeness> {
-    let Around { segments, closer, lasting } = around;
+    let MappingContext { segments, closer, lasting } = around;
     let mut table = Table { files, by_path: HashMap::new(), lasting, moved: false };
     for still in stills {
         let process = processes.iter_mut().find(|process| process.pid == still.own_pid());
         let Some(Process { state: ProcessState::Live(live), .. }) = process else { continue };
         let (maps, shown) = match still {
-            Still::Twin(twin) => of_twin(twin)?,
-            Still::Copied(copied) => of_copied(copied)?,
+            PausedMemory::Twin(twin) => of_twin(twin)?,
+            PausedMemory::Copied(copied) => of_copied(copied)?,
         };
         for map in &maps {
             if still.twin().is_some() && !*closer && lacks(&shown, map, segments) {
@@ -184,10 +72,10 @@ pub fn read_all(
             }
         }
         live.exe = match still {
-            Still::Twin(twin) => {
+            PausedMemory::Twin(twin) => {
                 table.add(&shown, &proc::read_link(twin.pid, "exe")?, Seen::Exe)?
             }
-            Still::Copied(copied) => table.insert(&copied.exe.0, &copied.exe.1),
+            PausedMemory::Copied(copied) => table.insert(&copied.exe.0, &copied.exe.1),
         };
         if let Some(exe) = table.files.get(live.exe as usize) {
             check_text(still.own_pid(), &exe.path)?;
@@ -204,8 +92,8 @@ struct Shown<'a> {
     own_pid: i32,
     restored: bool,
     interpreter: bool,
-    marks: Marks,
-    nameless: HashMap<u64, Nameless>,
+    marks: ForkAdvice,
+    nameless: HashMap<u64, UnnamedFile>,
     /// A source that runs again may have changed what is shown.
     running: Option<(&'a Copied, Vmas)>,
 }
@@ -213,7 +101,7 @@ struct Shown<'a> {
 fn of_twin(twin: &Twin) -> Result<(Vec<Mapping>, Shown<'_>)> {
     let maps = parse(twin.pid, "smaps")?;
     let deleted = maps.iter().filter(|map| map.path.ends_with(DELETED));
-    let nameless = deleted.map(|map| Ok((map.start, Nameless::look(twin.pid, map)?)));
+    let nameless = deleted.map(|map| Ok((map.start, UnnamedFile::look(twin.pid, map)?)));
     let shown = Shown {
         pid: twin.pid,
         own_pid: twin.own_pid,
@@ -235,14 +123,14 @@ fn of_copied(copied: &Copied) -> Result<(Vec<Mapping>, Shown<'_>)> {
         own_pid: copied.own_pid,
         restored: copied.restored,
         interpreter: copied.interpreter,
-        marks: Marks { locked: locked.collect(), ..Marks::default() },
+        marks: ForkAdvice { locked: locked.collect(), ..ForkAdvice::default() },
         nameless: copied.nameless.clone(),
         running: Some((copied, vmas)),
     };
     Ok((maps, shown))
 }
 
-fn lacks(shown: &Shown, map: &Mapping, segments: &Segments) -> bool {
+fn lacks(shown: &Shown, map: &Mapping, segments: &SharedSegments) -> bool {
     let wiped = map.has_flag("wf") && !is_droppable(map) && !within(&shown.marks.wipe_on_fork, map);
     let nameless = map.path.ends_with(DELETED);
     wiped || nameless && segment_of(shown, map, segments).is_none()
@@ -255,14 +143,14 @@ pub fn is_droppable(map: &Mapping) -> bool {
 
 /// What a mapped file without a name is.
 #[derive(Debug, Clone, Copy)]
-pub struct Nameless {
+pub struct UnnamedFile {
     key: (u64, u64),
     /// The name that looks like a deleted file's is the file's own.
     called_so: bool,
 }
 
-impl Nameless {
-    pub fn look(pid: i32, map: &Mapping) -> Result<Nameless> {
+impl UnnamedFile {
+    pub fn look(pid: i32, map: &Mapping) -> Result<UnnamedFile> {
         let path = map_file(pid, map);
         let meta = std::fs::metadata(&path).doing(|| format!("look at {path}"))?;
         let key = segment_key(&meta);
@@ -271,7 +159,7 @@ impl Nameless {
             let named = sysfiles::open_in_root(root.as_fd(), &map.path, libc::O_PATH)?;
             Ok(segment_key(&File::from(named).metadata()?) == key)
         };
-        Ok(Nameless { key, called_so: named().unwrap_or(false) })
+        Ok(UnnamedFile { key, called_so: named().unwrap_or(false) })
     }
 }
 
@@ -342,7 +230,7 @@ fn convert(
     shown: &Shown,
     map: &Mapping,
     table: &mut Table,
-    segments: &Segments,
+    segments: &SharedSegments,
 ) -> Result<Option<Vma>> {
     if map.path == "[vsyscall]" {
         return Ok(None);
@@ -406,7 +294,7 @@ fn backing(
     shown: &Shown,
     map: &Mapping,
     table: &mut Table,
-    segments: &Segments,
+    segments: &SharedSegments,
 ) -> Result<Backing> {
     let kernel = match map.path.as_str() {
         "[vdso]" => Some(KernelMapping::Vdso),
@@ -479,13 +367,13 @@ fn is_called_so(shown: &Shown, map: &Mapping) -> bool {
 }
 
 /// The contents behind a mapping whose file had no name in the pause.
-fn segment_of(shown: &Shown, map: &Mapping, segments: &Segments) -> Option<u32> {
+fn segment_of(shown: &Shown, map: &Mapping, segments: &SharedSegments) -> Option<u32> {
     let nameless = shown.nameless.get(&map.start)?;
     segments.index.get(&nameless.key).copied()
 }
 
 /// Records the vdso where the program knows of it, so that another kernel's is refused.
-fn kernel_shape(still: &Still, live: &mut Live) -> Result<()> {
+fn kernel_shape(still: &PausedMemory, live: &mut LiveProcess) -> Result<()> {
     let known = live.mm.auxv.chunks_exact(2).any(|pair| pair[0] == crate::vdso::AT_SYSINFO_EHDR);
     let kernel = live.vmas.iter().filter_map(|vma| match vma.backing {
         Backing::Kernel(kind) => Some((kind, vma.start, vma.len())),

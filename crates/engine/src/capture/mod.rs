@@ -12,6 +12,7 @@
 //! named in the store.
 
 mod apart;
+mod call_batch;
 mod copied;
 mod fds;
 mod files;
@@ -23,30 +24,30 @@ mod lasting;
 mod mappings;
 mod pages;
 mod process;
-mod sink;
 mod still;
 mod sysv;
 mod threads;
 mod twin;
+mod write;
 
 pub use pages::untracked;
 pub use process::mm_fields;
-pub use sink::{Counts, Finished, Sink};
 
-use crate::error::{Doing, Error, Result};
-use crate::fault;
+use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::{Frozen, FrozenProcess, is_missing};
-use crate::store::{Image, Store};
 use crate::tree::Tree;
-use copied::{Outline, Room};
+use crate::unsaved::UnsavedState;
+use copied::{CopyBuffer, MappingList};
 use lasting::Lasting;
-use mappings::{Around, Completeness};
+use mappings::{Completeness, MappingContext};
+use stasis_fault as fault;
 use stasis_image::model::*;
 use stasis_sandbox::cgroup;
+use stasis_store::{Image, PageCounts, Sink, Store};
 use stasis_sys::{arch, libc, process as sysprocess};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use still::{Glance, Look, Means, Still};
+use still::{CopyResources, ParallelScan, PausedMemory, RootScan};
 
 /// What a capture did.
 #[derive(Debug, Clone)]
@@ -55,21 +56,29 @@ pub struct Captured {
     /// From the first thread stopped to the last let go, as the engine saw it.
     pub pause: Duration,
     pub total: Duration,
-    pub pages: Counts,
+    pub pages: PageCounts,
 }
 
 /// What becomes of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum SourceFate {
     /// It goes on after the pause, while pages are written.
     RunsOn,
     /// It stands still until there is an image, and is then killed. If there is none it goes on.
     Ends,
 }
 
+/// Is given the state of a capture that has much to write, as soon as nothing can change it.
+pub type ShareState<'a> = Box<dyn FnOnce(UnsavedState) + Send + 'a>;
+
 /// Captures a tree on top of the image it was restored from or captured as last.
-pub fn capture(tree: &Tree, store: &Store, source: Source) -> Result<Captured> {
-    take(tree, store, source).map_err(|error| match error {
+pub fn capture(
+    tree: &Tree,
+    store: &Store,
+    source: SourceFate,
+    share: Option<ShareState>,
+) -> Result<Captured> {
+    take(tree, store, source, share).map_err(|error| match error {
         // the kernel may end a process that stands still, for want of memory
         Error::Io { doing, source } if is_of_process(&doing) && is_missing(&source) => {
             Error::refused(0, format!("a process ended during the capture ({doing})"))
@@ -82,7 +91,12 @@ fn is_of_process(doing: &str) -> bool {
     doing.contains("/proc/")
 }
 
-fn take(tree: &Tree, store: &Store, source: Source) -> Result<Captured> {
+fn take(
+    tree: &Tree,
+    store: &Store,
+    source: SourceFate,
+    share: Option<ShareState>,
+) -> Result<Captured> {
     let start = Instant::now();
     tree.wait_filled()?;
     // twins count as the machine's own processes, until the last of them is gone
@@ -98,18 +112,13 @@ fn take(tree: &Tree, store: &Store, source: Source) -> Result<Captured> {
             (paused, pause)
         }
     };
-    let memory = pages::write_all(&paused, &mut sink)?;
-    fault::point("capture.pages")?;
-    paused.stills.iter().try_for_each(Still::check_intact)?;
-    let pages = sink.counts();
-    let Finished { packs, held } = sink.finish()?;
-    let standing = paused.standing.take();
     let seen = std::mem::take(&mut paused.held);
     let origins = held::keep(tree, store, seen, &mut paused.files)?;
     fault::point("capture.held")?;
-    let manifest = assemble(paused, memory, packs, parent.as_ref(), &tree.root_name)?;
-    let image = store.write_image(manifest)?;
-    drop((held, origins));
+    let (standing, stills) = (paused.standing.take(), std::mem::take(&mut paused.stills));
+    let manifest = assemble(paused, parent.as_ref(), &tree.root_name)?;
+    let (image, pages) = write::write(store, sink, manifest, stills, share)?;
+    drop(origins);
     tree.captured(&image);
     if let Some(standing) = standing {
         standing.end();
@@ -122,22 +131,22 @@ pub struct Paused {
     /// The source, if it is not to go on.
     standing: Option<Frozen>,
     pub processes: Vec<Process>,
-    pub stills: Vec<Still>,
+    pub stills: Vec<PausedMemory>,
     pub objects: Vec<Object>,
     pub segments: Vec<Segment>,
     pub files: FileTree,
-    pub held: Vec<held::Seen>,
+    pub held: Vec<held::KnownFile>,
     pub clocks: Clocks,
     pub mapped_files: Vec<MappedFile>,
-    pub filters: Vec<Filter>,
+    pub filters: Vec<SeccompFilter>,
 }
 
 fn pause_again(
     tree: &Tree,
     store: &Store,
     sink: &mut Sink,
-    twins: &cgroup::Room,
-    source: Source,
+    twins: &cgroup::CopyHeadroom,
+    source: SourceFate,
 ) -> Result<(Paused, Duration)> {
     let (paused, pause) = pause(tree, store, sink, twins, source)?;
     let unsteady = || Error::refused(0, "its memory marks change from capture to capture");
@@ -149,13 +158,14 @@ fn pause(
     tree: &Tree,
     store: &Store,
     sink: &mut Sink,
-    twins: &cgroup::Room,
-    source: Source,
+    twins: &cgroup::CopyHeadroom,
+    source: SourceFate,
 ) -> Result<(Option<Paused>, Duration)> {
-    let mut means = Means { copies: Room::make(), twins, room: false };
-    let reader = files::Reader::prepare(tree.walls.files.upper.as_ref())?;
+    let mut means = CopyResources { copies: CopyBuffer::make(), twins, room: false };
+    let mut reader = files::Reader::prepare(tree.walls.files.upper.as_ref())?;
     let start = Instant::now();
     let frozen = Frozen::stop(&tree.walls, &mut tree.memo().restarts)?;
+    reader.begin();
     let first = ask_first(tree, &frozen)?;
     let read = || State::read(tree, &frozen, sink, first, reader);
     let (state, look, pinned) = beside_a_look(tree, &frozen, read)?;
@@ -166,17 +176,21 @@ fn pause(
     fault::point("capture.twins")?;
     let closer = tree.memo().look_closer;
     let segments = mappings::shared_segments(&frozen, &stills, tree, &mut objects, sink)?;
-    let copies: Vec<i32> = stills.iter().filter_map(Still::twin).map(|twin| twin.pid).collect();
+    let copies: Vec<i32> =
+        stills.iter().filter_map(PausedMemory::twin).map(|twin| twin.pid).collect();
     frozen.check_whole(&tree.walls, &copies)?;
-    let standing = (source == Source::Ends).then_some(frozen);
+    let standing = (source == SourceFate::Ends).then_some(frozen);
     // from here on the source should have its processor for itself
     drop(pinned);
     let pause = start.elapsed();
     fault::point("capture.thawed")?;
     let mut mapped_files = Vec::new();
     let parent = tree.last_image();
-    let around =
-        Around { segments: &segments, closer, lasting: Lasting::of(parent.as_ref(), &files) };
+    let around = MappingContext {
+        segments: &segments,
+        closer,
+        lasting: Lasting::of(parent.as_ref(), &files),
+    };
     let read = mappings::read_all(&stills, &mut processes, &mut mapped_files, &around)?;
     match read {
         Completeness::Whole => {}
@@ -205,7 +219,7 @@ fn pause(
 struct State {
     clocks: Clocks,
     processes: Vec<Process>,
-    filters: Vec<Filter>,
+    filters: Vec<SeccompFilter>,
     objects: fds::Objects,
     files: FileTree,
 }
@@ -236,9 +250,8 @@ impl State {
         frozen: &Frozen,
         sink: &mut Sink,
         first: Option<Told>,
-        mut reader: files::Reader,
+        reader: files::Reader,
     ) -> Result<State> {
-        reader.begin();
         let told = first.map_or_else(|| Told::of(tree, frozen), Ok)?;
         let Told { clocks, mut processes } = told;
         check_families(&processes)?;
@@ -270,25 +283,25 @@ fn beside_a_look(
     tree: &Tree,
     frozen: &Frozen,
     read: impl FnOnce() -> Result<State>,
-) -> Result<(State, Look, Option<sysprocess::Pinned>)> {
+) -> Result<(State, RootScan, Option<sysprocess::Pinned>)> {
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("stasis-look".into());
         let near = last_processor(frozen);
-        let glance = move || {
+        let scan = move || {
             let _elsewhere = near.map(sysprocess::Pinned::away_from);
-            Glance::at(tree, &tell)
+            ParallelScan::at(tree, &tell)
         };
-        let glancing = thread.spawn_scoped(scope, glance).doing(|| "start a thread".into())?;
+        let scanning = thread.spawn_scoped(scope, scan).doing(|| "start a thread".into())?;
         // Every call made in the root is a switch there and back, which between processors costs
         // several times as much. Not before the other thread is there, which would inherit it.
         let pinned = near.and_then(|near| sysprocess::Pinned::to(near).ok());
         let state = read()?;
         // nothing is told when what was written is too much to be copied
         let wanted = told.recv().is_ok();
-        let outline = wanted.then(|| Outline::of(tree.root)).flatten();
-        let glance = glancing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok((state, glance?.with(tree, outline)?, pinned))
+        let outline = wanted.then(|| MappingList::of(tree.root)).flatten();
+        let scan = scanning.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok((state, scan?.with(tree, outline)?, pinned))
     })
 }
 
@@ -337,13 +350,8 @@ fn clocks_of(tree: &Tree) -> Result<Clocks> {
     })
 }
 
-fn assemble(
-    paused: Paused,
-    memory: Vec<ProcessMemory>,
-    packs: Vec<PackRef>,
-    parent: Option<&Image>,
-    root: &str,
-) -> Result<Manifest> {
+/// Everything but memory.
+fn assemble(paused: Paused, parent: Option<&Image>, root: &str) -> Result<Manifest> {
     let realtime = paused.clocks.realtime_ns;
     let meta = Meta {
         parent: parent.map(|image| image.id),
@@ -357,7 +365,7 @@ fn assemble(
         cpu: cpu_needs()?,
         clocks: paused.clocks,
         hostname: crate::walls::HOSTNAME.into(),
-        packs,
+        packs: Vec::new(),
         mapped_files: paused.mapped_files,
         filters: paused.filters,
     };
@@ -366,7 +374,7 @@ fn assemble(
         processes: paused.processes,
         objects: paused.objects,
         segments: paused.segments,
-        memory,
+        memory: Vec::new(),
         files: paused.files,
     })
 }

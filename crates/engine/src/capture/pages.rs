@@ -1,60 +1,101 @@
 //! Private pages, from processes that stand still to the sink.
 
-use super::Paused;
-use super::sink::Sink;
-use super::still::Still;
-use crate::error::{Doing, Error, Result};
+use super::still::PausedMemory;
+use crate::error::{Error, ErrorContext, Result};
 use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
+use stasis_store::Sink;
 use stasis_sys::pagemap::{
     FILE, GUARD, PRESENT, Pagemap, Query, Region, SWAPPED, WP_ALLOWED, ZERO_PAGE,
 };
+use std::borrow::Cow;
 
 const CHUNK: u64 = 256 << 10;
 const PAGE: u64 = PAGE_SIZE as u64;
 const TOP: u64 = 0x7fff_ffff_f000;
 
-pub fn write_all(paused: &Paused, sink: &mut Sink) -> Result<Vec<ProcessMemory>> {
-    let write = |still: &Still| {
+/// A stopped process, its mappings and its own pages.
+pub struct ScannedProcess<'a> {
+    pub still: &'a PausedMemory,
+    vmas: &'a [Vma],
+    own: Cow<'a, OwnPages>,
+}
+
+/// Looks at the pages of every process.
+pub fn scan_all<'a>(
+    stills: &'a [PausedMemory],
+    processes: &'a [Process],
+) -> Result<Vec<ScannedProcess<'a>>> {
+    let scan = |still: &'a PausedMemory| {
         let pid = still.own_pid();
-        let process = paused.processes.iter().find(|process| process.pid == pid);
+        let process = processes.iter().find(|process| process.pid == pid);
         let vmas = process.and_then(Process::live).map_or(&[][..], |live| &live.vmas);
-        let scanned;
         let own = match still {
-            Still::Copied(copied) => &copied.own,
-            Still::Twin(twin) => {
-                scanned = own_pages(twin.pid, &[])?;
-                &scanned
-            }
+            PausedMemory::Copied(copied) => Cow::Borrowed(&copied.own),
+            PausedMemory::Twin(twin) => Cow::Owned(own_pages(twin.pid, &[])?),
         };
         check_vdso(pid, vmas, &own.pages)?;
-        let runs = write_process(still, vmas, &own.pages, sink)?;
-        Ok(ProcessMemory { pid, runs, guards: own.guards.clone() })
+        Ok(ScannedProcess { still, vmas, own })
     };
-    paused.stills.iter().map(write).collect()
+    stills.iter().map(scan).collect()
+}
+
+impl ScannedProcess<'_> {
+    /// Writes its pages to the sink.
+    pub fn write(&self, sink: &mut Sink) -> Result<ProcessPages> {
+        let runs = write_process(self.still, self.vmas, &self.own.pages, sink)?;
+        Ok(self.as_pages(runs))
+    }
+
+    /// Its pages without reading any: what changed since the parent image is in `pack`, in slots
+    /// that have the numbers of the pages. With how many these are.
+    pub fn refer(&self, pack: u32, sink: &mut Sink) -> (ProcessPages, u64) {
+        let parent = sink.parent().cloned();
+        let parent_runs =
+            parent.as_ref().map_or(&[][..], |image| image.manifest.runs_of(self.still.own_pid()));
+        let (mut runs, mut referred) = (Vec::new(), 0);
+        for (start, end, _) in intersect(&self.own.pages, self.vmas) {
+            for (start, end, changed) in split_changed(start, end, self.still.changed()) {
+                if changed {
+                    let (page, count) = (start / PAGE, (end - start) / PAGE);
+                    push_run(&mut runs, PageRun { page, count: count as u32, pack, slot: page });
+                    referred += count;
+                } else {
+                    let take = |run| push_run(&mut runs, sink.inherited(run));
+                    inherit_range(start, end, parent_runs, take);
+                }
+            }
+        }
+        (self.as_pages(runs), referred)
+    }
+
+    fn as_pages(&self, runs: Vec<PageRun>) -> ProcessPages {
+        ProcessPages { pid: self.still.own_pid(), runs, guards: self.own.guards.clone() }
+    }
 }
 
 /// First address and end.
-pub type Range = (u64, u64);
+pub type AddressRange = (u64, u64);
 
 /// What is a process's own (there, not a file's, not the shared zero page).
-pub struct Own {
+#[derive(Clone)]
+pub struct OwnPages {
     pub pages: Vec<Region>,
     /// Those of them that are not registered for tracking.
     pub untracked: Vec<Region>,
     /// Guard regions, which have no pages but are not nothing.
-    pub guards: Vec<Range>,
+    pub guards: Vec<AddressRange>,
 }
 
 /// `anonymous` are ranges in which no page can be a file's: looking at the page tables alone is
 /// several times faster than looking at every page.
-pub fn own_pages(pid: i32, anonymous: &[Range]) -> Result<Own> {
+pub fn own_pages(pid: i32, anonymous: &[AddressRange]) -> Result<OwnPages> {
     let report = PRESENT | WP_ALLOWED;
     let told = scan(pid, anonymous, report | GUARD).or_else(|_| scan(pid, anonymous, report))?;
     let (guards, pages): (Vec<_>, Vec<_>) =
         told.into_iter().partition(|region| region.categories & GUARD != 0);
     let untracked = pages.iter().filter(|region| region.categories & WP_ALLOWED == 0);
-    Ok(Own {
+    Ok(OwnPages {
         untracked: untracked.copied().collect(),
         guards: guards.iter().map(|region| (region.start, region.end)).collect(),
         pages: joined(pages),
@@ -89,7 +130,7 @@ fn joined(regions: Vec<Region>) -> Vec<Region> {
     joined
 }
 
-fn scan(pid: i32, anonymous: &[Range], report: u64) -> Result<Vec<Region>> {
+fn scan(pid: i32, anonymous: &[AddressRange], report: u64) -> Result<Vec<Region>> {
     let query = |not: u64| Query {
         all: not,
         inverted: not,
@@ -113,11 +154,11 @@ fn scan(pid: i32, anonymous: &[Range], report: u64) -> Result<Vec<Region>> {
 }
 
 fn write_process(
-    still: &Still,
+    still: &PausedMemory,
     vmas: &[Vma],
     present: &[Region],
     sink: &mut Sink,
-) -> Result<Vec<Run>> {
+) -> Result<Vec<PageRun>> {
     let parent = sink.parent().cloned();
     let parent_runs =
         parent.as_ref().map_or(&[][..], |image| image.manifest.runs_of(still.own_pid()));
@@ -127,7 +168,7 @@ fn write_process(
             if changed {
                 read_range(still, vma, start, end, parent_runs, sink, &mut runs)?;
             } else {
-                inherit_range(start, end, parent_runs, sink, &mut runs);
+                inherit_range(start, end, parent_runs, |run| sink.inherit(run, &mut runs));
             }
         }
     }
@@ -183,13 +224,13 @@ pub fn split_changed(start: u64, end: u64, changed: Option<&[Region]>) -> Vec<(u
 }
 
 fn read_range(
-    still: &Still,
+    still: &PausedMemory,
     vma: &Vma,
     start: u64,
     end: u64,
-    parent: &[Run],
+    parent: &[PageRun],
     sink: &mut Sink,
-    runs: &mut Vec<Run>,
+    runs: &mut Vec<PageRun>,
 ) -> Result<()> {
     let anonymous = matches!(vma.backing, Backing::Anonymous);
     let mut at = start;
@@ -211,17 +252,17 @@ fn read_range(
 /// Pages the tracker says were not written: the parent's, where it has them. Where it has none
 /// there is nothing: what looks like a page is the mark of the protection, or the empty part of a
 /// huge page.
-fn inherit_range(start: u64, end: u64, parent: &[Run], sink: &mut Sink, runs: &mut Vec<Run>) {
+fn inherit_range(start: u64, end: u64, parent: &[PageRun], mut take: impl FnMut(PageRun)) {
     let (page, last) = (start / PAGE, end / PAGE);
     let first = parent.partition_point(|run| run.end() <= page);
     for run in parent[first..].iter().take_while(|run| run.page < last) {
         let (from, to) = (run.page.max(page), run.end().min(last));
-        sink.inherit(run.slice(from, (to - from) as u32), runs);
+        take(run.slice(from, (to - from) as u32));
     }
 }
 
 /// The parent's run of one page.
-fn find(runs: &[Run], page: u64) -> Option<Run> {
+fn find(runs: &[PageRun], page: u64) -> Option<PageRun> {
     let index = runs.partition_point(|run| run.end() <= page);
     runs.get(index).filter(|run| run.page <= page).map(|run| run.slice(page, 1))
 }

@@ -1,7 +1,10 @@
 //! One process's kernel state, apart from memory and descriptors.
 
-use super::{inherited, refuse, threads};
-use crate::error::{Doing, Error, Result};
+use super::call_batch::{CallBatch, CallResults, QueuedCall};
+use super::inherited::ProcessQueries;
+use super::threads::ThreadQueries;
+use super::{refuse, threads};
+use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::{FrozenLive, FrozenProcess};
 use crate::inject::Injector;
 use crate::proc::{self, Stat};
@@ -19,7 +22,7 @@ pub fn read(process: &FrozenProcess, tree: &Tree) -> Result<Process> {
     };
     Ok(Process {
         pid: process.own_pid,
-        ppid: own_ppid(process)?,
+        ppid: own_ppid(process, tree)?,
         pgid: list("NSpgid"),
         sid: list("NSsid"),
         exit_signal: field(38),
@@ -28,34 +31,91 @@ pub fn read(process: &FrozenProcess, tree: &Tree) -> Result<Process> {
 }
 
 /// The parent's number inside the machine.
-fn own_ppid(process: &FrozenProcess) -> Result<i32> {
+fn own_ppid(process: &FrozenProcess, tree: &Tree) -> Result<i32> {
     let parent = process.stat.field(4).unwrap_or(0) as i32;
+    if parent == tree.walls.init.pid {
+        return Ok(1);
+    }
     let text = proc::read_text(parent, "status")?;
-    proc::Status::parse(&text)
+    proc::ProcStatus::parse(&text)
         .innermost("NSpid")
         .ok_or_else(|| refuse(process, "its parent has no number in the machine"))
 }
 
 /// What only the source itself can tell.
-fn read_live(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Result<Live> {
+fn read_live(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Result<LiveProcess> {
     let leader = &live.threads[0];
+    let mut timers = listed_timers(process)?;
+    let mut questions = CallBatch::default();
+    let asked = Asked::of(process, &timers, &mut questions);
+    let asked_leader = ThreadQueries::of(&mut questions);
     let mut injector = Injector::new(leader.tid, &live.memory, live.site)?;
-    let (itimers, child_subreaper) = read_itimers(&mut injector)?;
-    let timers = read_timers(process, &mut injector)?;
-    let mut asked = Live::default();
-    inherited::read(process, &mut injector, &mut asked)?;
+    let answers = questions.ask(&mut injector)?;
     injector.finish()?;
-    Ok(Live {
+    asked.read_timers(&answers, &mut timers)?;
+    let mut read = LiveProcess {
         exe: u32::MAX,
-        threads: threads::read_all(process, live, tree)?,
+        threads: threads::read_all(process, live, tree, (&asked_leader, &answers))?,
         pending: pending(leader.tid, true)?,
-        itimers,
+        itimers: asked.itimers.map(|timer| itimer(answers.words(timer))),
         timers,
         oom_score_adj: proc::read_text(process.pid, "oom_score_adj")?.trim().parse().unwrap_or(0),
-        child_subreaper,
+        child_subreaper: answers.words(asked.subreaper)[0] as u32 != 0,
         stopped: live.stopped.map(|signal| JobStop { signal, told: true }),
-        ..asked
-    })
+        ..LiveProcess::default()
+    };
+    asked.inherited.read(process, &answers, &mut read)?;
+    Ok(read)
+}
+
+/// What was asked of a process.
+struct Asked {
+    itimers: [QueuedCall; 3],
+    subreaper: QueuedCall,
+    timers: Vec<(QueuedCall, QueuedCall)>,
+    inherited: ProcessQueries,
+}
+
+impl Asked {
+    fn of(process: &FrozenProcess, timers: &[PosixTimer], questions: &mut CallBatch) -> Asked {
+        let subreaper = [libc::PR_GET_CHILD_SUBREAPER as u64, 0, 0, 0, 0, 0];
+        Asked {
+            itimers: [0, 1, 2]
+                .map(|which| questions.fill(libc::SYS_getitimer, [which, 0, 0, 0, 0, 0], 1, 32)),
+            subreaper: questions.fill(libc::SYS_prctl, subreaper, 1, 8),
+            timers: timers.iter().map(|timer| ask_timer(timer, questions)).collect(),
+            inherited: ProcessQueries::ask(&process.status, questions),
+        }
+    }
+
+    fn read_timers(&self, answers: &CallResults, timers: &mut [PosixTimer]) -> Result<()> {
+        for (timer, (left, overrun)) in timers.iter_mut().zip(&self.timers) {
+            let result = answers.result(*left);
+            if result < 0 {
+                let source = std::io::Error::from_raw_os_error(-result as i32);
+                return Err(Error::Io { doing: format!("read timer {}", timer.id), source });
+            }
+            let words = answers.words(*left);
+            timer.interval_ns = words[0] * 1_000_000_000 + words[1];
+            timer.left_ns = words[2] * 1_000_000_000 + words[3];
+            timer.overrun = answers.result(*overrun).max(0) as i32;
+        }
+        Ok(())
+    }
+}
+
+/// Time left and interval, and how often it ran out unheard.
+fn ask_timer(timer: &PosixTimer, questions: &mut CallBatch) -> (QueuedCall, QueuedCall) {
+    let args = [timer.id as u64, 0, 0, 0, 0, 0];
+    let left = questions.fill(libc::SYS_timer_gettime, args, 1, 32);
+    (left, questions.call(libc::SYS_timer_getoverrun, args))
+}
+
+fn itimer(words: &[u64]) -> ITimer {
+    ITimer {
+        interval_us: words[0] * 1_000_000 + words[1],
+        left_us: words[2] * 1_000_000 + words[3],
+    }
 }
 
 pub fn pending(tid: i32, shared: bool) -> Result<Vec<SigInfo>> {
@@ -63,23 +123,8 @@ pub fn pending(tid: i32, shared: bool) -> Result<Vec<SigInfo>> {
     Ok(infos.into_iter().map(SigInfo).collect())
 }
 
-/// Interval timers, and whether orphans below come to this process.
-fn read_itimers(injector: &mut Injector) -> Result<([ITimer; 3], bool)> {
-    let at = injector.put(0, &[0; 104])?;
-    let ask = |which: u64| (libc::SYS_getitimer, [which, at + which * 32, 0, 0, 0, 0]);
-    let subreaper = [libc::PR_GET_CHILD_SUBREAPER as u64, at + 96, 0, 0, 0, 0];
-    let calls = [ask(0), ask(1), ask(2), (libc::SYS_prctl, subreaper)];
-    injector.batch(&calls)?;
-    let words = words(&injector.get(0, 104)?);
-    let timer = |which: usize| ITimer {
-        interval_us: words[4 * which] * 1_000_000 + words[4 * which + 1],
-        left_us: words[4 * which + 2] * 1_000_000 + words[4 * which + 3],
-    };
-    Ok(([timer(0), timer(1), timer(2)], words[12] as u32 != 0))
-}
-
 /// POSIX timers, from `/proc/PID/timers` and timer_gettime.
-fn read_timers(process: &FrozenProcess, injector: &mut Injector) -> Result<Vec<PosixTimer>> {
+fn listed_timers(process: &FrozenProcess) -> Result<Vec<PosixTimer>> {
     let text = proc::read_text(process.pid, "timers").unwrap_or_default();
     let mut timers: Vec<PosixTimer> = Vec::new();
     for line in text.lines() {
@@ -99,16 +144,6 @@ fn read_timers(process: &FrozenProcess, injector: &mut Injector) -> Result<Vec<P
             ("ClockID", Some(timer)) => timer.clock = value.parse().unwrap_or(0),
             _ => {}
         }
-    }
-    for timer in &mut timers {
-        let at = injector.put(0, &[0; 32])?;
-        let args = [timer.id as u64, at, 0, 0, 0, 0];
-        injector.must("timer_gettime", libc::SYS_timer_gettime, args)?;
-        let words = words(&injector.get(0, 32)?);
-        timer.interval_ns = words[0] * 1_000_000_000 + words[1];
-        timer.left_ns = words[2] * 1_000_000_000 + words[3];
-        let args = [timer.id as u64, 0, 0, 0, 0, 0];
-        timer.overrun = injector.call(libc::SYS_timer_getoverrun, args)?.max(0) as i32;
     }
     Ok(timers)
 }

@@ -1,71 +1,81 @@
 //! A process as it was in the pause: what changed was copied then, if it was little; or a twin
 //! holds all of it.
 
-use super::copied::{Copied, Outline, Pages, Room, Seen};
+use super::copied::{Copied, CopyBuffer, MappingList, ObservedProcess, Pages};
 use super::twin::Twin;
 use super::{copied, pages, twin};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::plan;
 use crate::tree::Tree;
 use stasis_sandbox::cgroup;
 use stasis_sys::pagemap::Region;
 use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
 
-pub enum Still {
+/// A tree that stands still must have been copied by then, all its processes together.
+const COPY_LIMIT: Duration = Duration::from_secs(60);
+
+pub enum PausedMemory {
     Copied(Box<Copied>),
     Twin(Twin),
 }
 
 /// What copies and twins are made with.
-pub struct Means<'a> {
-    pub copies: Room,
-    pub twins: &'a cgroup::Room<'a>,
+pub struct CopyResources<'a> {
+    pub copies: CopyBuffer,
+    pub twins: &'a cgroup::CopyHeadroom<'a>,
     /// Whether this pause has room for twins: what an earlier one was given may be used up.
     pub room: bool,
 }
 
 /// What the root's memory shows from outside: what was written since the last image, and, if that
 /// may be little enough to copy, where everything is.
-pub struct Look {
+pub struct RootScan {
     pid: i32,
     written: Option<Vec<Region>>,
-    seen: Option<Seen>,
+    seen: Option<ObservedProcess>,
 }
 
 /// What a thread of its own sees while another reads state and mappings: together they are most of
 /// a pause.
-pub struct Glance {
+pub struct ParallelScan {
     written: Option<Vec<Region>>,
     pages: Option<Pages>,
 }
 
-impl Glance {
+impl ParallelScan {
     /// Looks at what was written and, if that is little, says so to the other and looks at pages.
-    pub fn at(tree: &Tree, tell: &Sender<()>) -> Result<Glance> {
+    pub fn at(tree: &Tree, tell: &Sender<()>) -> Result<ParallelScan> {
         let written = tree.take_changed(tree.root)?;
         let small = written.as_deref().is_some_and(copied::may_be_small);
         let last = tree.last_image().filter(|_| small && !tree.memo().twins_only);
-        let Some(last) = last else { return Ok(Glance { written, pages: None }) };
+        let Some(last) = last else { return Ok(ParallelScan { written, pages: None }) };
         let _ = tell.send(());
         let live = plan::root_of(&last.manifest)?.live().ok_or(Error::Gone)?;
-        Ok(Glance { written, pages: Some(Pages::of(tree.root, live)?) })
+        Ok(ParallelScan { written, pages: Some(Pages::of(tree.root, live)?) })
     }
 
-    pub fn with(self, tree: &Tree, outline: Option<Outline>) -> Result<Look> {
+    pub fn with(self, tree: &Tree, outline: Option<MappingList>) -> Result<RootScan> {
         let (pid, seen) = (tree.root, self.pages.zip(outline));
         let seen = seen.map(|(pages, outline)| outline.with(pid, pages)).transpose()?;
-        Ok(Look { pid, written: self.written, seen })
+        Ok(RootScan { pid, written: self.written, seen })
     }
 }
 
 /// Makes every live process stand still for good.
-pub fn make_all(frozen: &Frozen, tree: &Tree, look: Look, means: &mut Means) -> Result<Vec<Still>> {
+pub fn make_all(
+    frozen: &Frozen,
+    tree: &Tree,
+    look: RootScan,
+    means: &mut CopyResources,
+) -> Result<Vec<PausedMemory>> {
     let live = frozen.processes.iter().filter(|source| source.live.is_some());
     let mut look = Some(look);
+    let until = Instant::now() + COPY_LIMIT;
     live.map(|source| {
         let look = look.take_if(|look| look.pid == source.pid);
-        make(source, tree, look, means)
+        make(source, tree, look, means, until)
     })
     .collect()
 }
@@ -74,14 +84,15 @@ pub fn make_all(frozen: &Frozen, tree: &Tree, look: Look, means: &mut Means) -> 
 fn make(
     source: &FrozenProcess,
     tree: &Tree,
-    look: Option<Look>,
-    means: &mut Means,
-) -> Result<Still> {
+    look: Option<RootScan>,
+    means: &mut CopyResources,
+    until: Instant,
+) -> Result<PausedMemory> {
     let (written, seen) = look.map_or((None, None), |look| (look.written, look.seen));
     if let (Some(written), Some(seen)) = (&written, seen)
         && let Some(copied) = copied::copy(source, tree, written, seen, &mut means.copies)?
     {
-        return Ok(Still::Copied(Box::new(copied)));
+        return Ok(PausedMemory::Copied(Box::new(copied)));
     }
     let changed = match written {
         Some(written) => Some(with_untracked(&written, &pages::untracked(source.pid)?)),
@@ -90,7 +101,7 @@ fn make(
     if !std::mem::replace(&mut means.room, true) {
         means.twins.give();
     }
-    twin::make(source, tree, changed).map(Still::Twin)
+    twin::make(source, tree, changed, until).map(PausedMemory::Twin)
 }
 
 /// Pages that are not registered with the tracker count as written.
@@ -100,43 +111,45 @@ pub fn with_untracked(written: &[Region], untracked: &[Region]) -> Vec<Region> {
     changed
 }
 
-impl Still {
+impl PausedMemory {
     /// In the machine's numbering.
     pub fn own_pid(&self) -> i32 {
         match self {
-            Still::Copied(copied) => copied.own_pid,
-            Still::Twin(twin) => twin.own_pid,
+            PausedMemory::Copied(copied) => copied.own_pid,
+            PausedMemory::Twin(twin) => twin.own_pid,
         }
     }
 
     pub fn twin(&self) -> Option<&Twin> {
         match self {
-            Still::Twin(twin) => Some(twin),
-            Still::Copied(_) => None,
+            PausedMemory::Twin(twin) => Some(twin),
+            PausedMemory::Copied(_) => None,
         }
     }
 
     pub fn copied(&self) -> Option<&Copied> {
         match self {
-            Still::Copied(copied) => Some(copied),
-            Still::Twin(_) => None,
+            PausedMemory::Copied(copied) => Some(copied),
+            PausedMemory::Twin(_) => None,
         }
     }
 
     /// Ranges written since the parent image, where known.
     pub fn changed(&self) -> Option<&[Region]> {
         match self {
-            Still::Copied(copied) => Some(&copied.changed),
-            Still::Twin(twin) => twin.changed.as_deref(),
+            PausedMemory::Copied(copied) => Some(&copied.changed),
+            PausedMemory::Twin(twin) => twin.changed.as_deref(),
         }
     }
 
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
         let doing = || format!("read page {address:x} of process {}", self.own_pid());
-        match self {
-            Still::Copied(copied) => copied.read(address, bytes).doing(doing),
-            Still::Twin(twin) => twin.memory.read(address, bytes).doing(doing),
-        }
+        let read = match self {
+            PausedMemory::Copied(copied) => copied.read(address, bytes).doing(doing),
+            PausedMemory::Twin(twin) => twin.memory.read(address, bytes).doing(doing),
+        };
+        // a machine may kill its own copy with its group: then it has no memory to read
+        read.map_err(|error| self.check_intact().err().unwrap_or(error))
     }
 
     pub fn check_intact(&self) -> Result<()> {

@@ -2,11 +2,11 @@
 
 use super::fds::Objects;
 use super::mappings::{read_segment, segment_key};
-use super::sink::Sink;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::sysv;
 use crate::tree::Tree;
 use stasis_image::model::*;
+use stasis_store::Sink;
 
 pub fn read(tree: &Tree, objects: &mut Objects, sink: &mut Sink) -> Result<()> {
     let found = sysv::read(&tree.walls.init)?;

@@ -1,11 +1,12 @@
 //! Threads: registers, signals, and what the kernel keeps per thread.
 
-use super::process::{pending, words};
+use super::call_batch::{CallBatch, CallResults, QueuedCall};
+use super::process::pending;
 use super::refuse;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::freeze::{ERESTART_RESTARTBLOCK, FrozenLive, FrozenProcess, FrozenThread, Restarts};
 use crate::inject::Injector;
-use crate::proc::Status;
+use crate::proc::ProcStatus;
 use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_sandbox::Ids;
@@ -14,65 +15,95 @@ use stasis_sys::{libc, process as sysprocess, ptrace};
 
 const PR_GET_TID_ADDRESS: u64 = 40;
 
-pub fn read_all(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Result<Vec<Thread>> {
+/// What was asked of a thread.
+pub struct ThreadQueries {
+    altstack: QueuedCall,
+    clear_tid: QueuedCall,
+    pdeathsig: QueuedCall,
+    securebits: QueuedCall,
+}
+
+impl ThreadQueries {
+    pub fn of(questions: &mut CallBatch) -> ThreadQueries {
+        let mut option =
+            |number: u64| questions.fill(libc::SYS_prctl, [number, 0, 0, 0, 0, 0], 1, 8);
+        let clear_tid = option(PR_GET_TID_ADDRESS);
+        let pdeathsig = option(libc::PR_GET_PDEATHSIG as u64);
+        let securebits = [libc::PR_GET_SECUREBITS as u64, 0, 0, 0, 0, 0];
+        ThreadQueries {
+            altstack: questions.fill(libc::SYS_sigaltstack, [0; 6], 1, 24),
+            clear_tid,
+            pdeathsig,
+            securebits: questions.call(libc::SYS_prctl, securebits),
+        }
+    }
+
+    fn is_answered(&self, answers: &CallResults) -> bool {
+        let all = [self.altstack, self.clear_tid, self.pdeathsig, self.securebits];
+        all.iter().all(|question| answers.result(*question) >= 0)
+    }
+}
+
+/// The threads of a process; `leader` is what its first one answered.
+pub fn read_all(
+    process: &FrozenProcess,
+    live: &FrozenLive,
+    tree: &Tree,
+    leader: (&ThreadQueries, &CallResults),
+) -> Result<Vec<Thread>> {
     live.threads
         .iter()
-        .map(|thread| {
+        .enumerate()
+        .map(|(index, thread)| {
             let regs = restartable(thread.tid, &thread.regs, &tree.memo().restarts);
-            read(process, live, thread, regs, tree.walls.ids())
+            let read = |told| read(process, thread, regs, tree.walls.ids(), told);
+            if index == 0 {
+                return read(leader);
+            }
+            let mut questions = CallBatch::default();
+            let asked = ThreadQueries::of(&mut questions);
+            let mut injector = Injector::new(thread.tid, &live.memory, live.site)?;
+            let answers = questions.ask(&mut injector)?;
+            injector.finish()?;
+            read((&asked, &answers))
         })
         .collect()
 }
 
 fn read(
     process: &FrozenProcess,
-    live: &FrozenLive,
     thread: &FrozenThread,
     regs: Registers,
     ids: Ids,
+    (asked, answers): (&ThreadQueries, &CallResults),
 ) -> Result<Thread> {
     let tid = thread.tid;
     let doing = || format!("read thread {tid}");
-    let sigmask = ptrace::sigmask(tid).doing(doing)?;
-    let xstate = ptrace::xstate(tid).doing(doing)?;
-    let robust_list = sysprocess::robust_list_of(tid).doing(doing)?;
-
     let (policy, priority) = sysprocess::schedule_of(tid).doing(doing)?;
-
-    let mut injector = Injector::new(tid, &live.memory, live.site)?;
-    let at = injector.put(0, &[0; 64])?;
-    let results = injector.batch(&[
-        (libc::SYS_sigaltstack, [0, at, 0, 0, 0, 0]),
-        (libc::SYS_prctl, [PR_GET_TID_ADDRESS, at + 32, 0, 0, 0, 0]),
-        (libc::SYS_prctl, [libc::PR_GET_PDEATHSIG as u64, at + 40, 0, 0, 0, 0]),
-        (libc::SYS_prctl, [libc::PR_GET_SECUREBITS as u64, 0, 0, 0, 0, 0]),
-    ])?;
-    let answers = words(&injector.get(0, 64)?);
-    if results.iter().any(|result| *result < 0) {
+    if !asked.is_answered(answers) {
         return Err(refuse(process, "a thread does not tell its state"));
     }
-    let bits = results[3];
-    injector.finish()?;
-
+    let altstack = answers.words(asked.altstack);
+    let securebits = answers.result(asked.securebits) as u32;
     Ok(Thread {
         tid: thread.own_tid,
         name: thread.status.text("Name").unwrap_or("").to_owned(),
         regs,
-        xstate,
-        sigmask,
-        altstack: AltStack { sp: answers[0], flags: answers[1] as u32, size: answers[2] },
-        clear_tid: answers[4],
-        robust_list,
+        xstate: ptrace::xstate(tid).doing(doing)?,
+        sigmask: ptrace::sigmask(tid).doing(doing)?,
+        altstack: AltStack { sp: altstack[0], flags: altstack[1] as u32, size: altstack[2] },
+        clear_tid: answers.words(asked.clear_tid)[0],
+        robust_list: sysprocess::robust_list_of(tid).doing(doing)?,
         rseq: thread.rseq.map(|area| Rseq {
             address: area.address,
             length: area.length,
             signature: area.signature,
         }),
         pending: pending(tid, false)?,
-        creds: credentials(&thread.status, bits as u32, ids)
+        creds: credentials(&thread.status, securebits, ids)
             .ok_or_else(|| refuse(process, "it has an id that is not of this machine"))?,
         no_new_privs: thread.status.number("NoNewPrivs") == Some(1),
-        pdeathsig: answers[5] as u32 as i32,
+        pdeathsig: answers.words(asked.pdeathsig)[0] as u32 as i32,
         nice: sysprocess::nice_of(tid).unwrap_or(0),
         policy,
         priority,
@@ -87,7 +118,7 @@ fn timer_slack(tid: i32) -> u64 {
 }
 
 /// In the machine's own ids; `None` if one is not.
-fn credentials(status: &Status, securebits: u32, ids: Ids) -> Option<Credentials> {
+fn credentials(status: &ProcStatus, securebits: u32, ids: Ids) -> Option<Credentials> {
     let inside = |key: &str| -> Option<Vec<u32>> {
         status.list(key).into_iter().map(|id| ids.inside(id as u32)).collect()
     };

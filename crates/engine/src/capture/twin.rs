@@ -6,14 +6,15 @@
 //! one call in the pause that takes it out of the reach of its source, which has the same user: not
 //! dumpable, its memory cannot be opened, and the machine's `/proc` does not show it.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::{FrozenLive, FrozenProcess};
-use crate::inject::{self, Injector, Site};
+use crate::inject::{self, InjectionSite, Injector};
 use crate::proc;
 use crate::tree::Tree;
 use stasis_sys::memory::ProcessMemory;
 use stasis_sys::{libc, pagemap, ptrace};
 use std::collections::HashSet;
+use std::time::Instant;
 
 /// One process's copy. Dropping it ends it.
 pub struct Twin {
@@ -27,19 +28,19 @@ pub struct Twin {
     /// Whether pages of ours are left in it from a restore.
     pub restored: bool,
     /// What the source had marked against inheritance.
-    pub marks: Marks,
+    pub marks: ForkAdvice,
 }
 
 /// Ranges a fork would leave out or empty. The marks are lifted for the twin and set again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct ForkAdvice {
     pub dont_fork: Vec<(u64, u64)>,
     pub wipe_on_fork: Vec<(u64, u64)>,
     /// Locked memory; the copy has the pages but not the lock.
     pub locked: Vec<(u64, u64)>,
 }
 
-impl Marks {
+impl ForkAdvice {
     /// Advice that lifts each mark, or sets it again.
     fn advice(&self, lift: bool) -> Vec<(u64, u64, i32)> {
         let (fork, wipe) = if lift {
@@ -57,9 +58,10 @@ pub fn make(
     process: &FrozenProcess,
     tree: &Tree,
     changed: Option<Vec<pagemap::Region>>,
+    until: Instant,
 ) -> Result<Twin> {
     let live = process.live.as_ref().ok_or(Error::Gone)?;
-    let mut marks = Marks::default();
+    let mut marks = ForkAdvice::default();
     let locks = process.status.number("VmLck").unwrap_or(0) > 0;
     if tree.memo().look_closer || locks {
         let mut all = mappings(process.pid, "smaps")?;
@@ -67,13 +69,13 @@ pub fn make(
         marks.wipe_on_fork = flagged(&all, "wf");
         marks.locked = flagged(&all, "lo");
     }
-    let mut twin = Twin::fork(process, live, &marks)?;
+    let mut twin = Twin::fork(process, live, &marks, until)?;
     let size = |pid: i32| proc::size(pid).doing(|| format!("read the size of {pid}"));
     if size(process.pid)? != size(twin.pid)? {
         // only the copy shows what is missing from it
         marks.dont_fork = missing_ranges(process.pid, twin.pid)?;
         drop(twin);
-        twin = Twin::fork(process, live, &marks)?;
+        twin = Twin::fork(process, live, &marks, until)?;
     }
     twin.changed = changed;
     twin.restored = tree.base.is_some();
@@ -99,10 +101,15 @@ fn flagged(all: &[proc::Mapping], flag: &str) -> Vec<(u64, u64)> {
 }
 
 impl Twin {
-    fn fork(process: &FrozenProcess, live: &FrozenLive, marks: &Marks) -> Result<Twin> {
-        let (pid, memory) = fork(process.pid, &live.memory, live.site, marks)?;
+    fn fork(
+        process: &FrozenProcess,
+        live: &FrozenLive,
+        marks: &ForkAdvice,
+        until: Instant,
+    ) -> Result<Twin> {
+        let (pid, memory) = fork(process.pid, &live.memory, live.site.until(until), marks)?;
         let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
-        let marks = Marks::default();
+        let marks = ForkAdvice::default();
         Ok(Twin { pid, own_pid: process.own_pid, memory, changed: None, restored: false, marks })
     }
 }
@@ -110,8 +117,8 @@ impl Twin {
 fn fork(
     pid: i32,
     memory: &ProcessMemory,
-    site: Site,
-    marks: &Marks,
+    site: InjectionSite,
+    marks: &ForkAdvice,
 ) -> Result<(i32, ProcessMemory)> {
     let mut source = Injector::new(pid, memory, site)?;
     advise(&mut source, &marks.advice(true))?;
@@ -142,7 +149,7 @@ fn fork(
 
 /// The number a process has in the machine.
 fn own_number(pid: i32) -> Option<i32> {
-    proc::Status::parse(&proc::read_text(pid, "status").ok()?).innermost("NSpid")
+    proc::ProcStatus::parse(&proc::read_text(pid, "status").ok()?).innermost("NSpid")
 }
 
 fn advise(source: &mut Injector, advice: &[(u64, u64, i32)]) -> Result<i64> {
@@ -153,7 +160,7 @@ fn advise(source: &mut Injector, advice: &[(u64, u64, i32)]) -> Result<i64> {
     Ok(0)
 }
 
-fn fork_from_helper(helper: i32, memory: &ProcessMemory, site: Site) -> Result<i32> {
+fn fork_from_helper(helper: i32, memory: &ProcessMemory, site: InjectionSite) -> Result<i32> {
     trace_copy(helper)?;
     let mut injector = Injector::of_copy(helper, memory, site)?;
     let twin = injector.clone("make a twin", 0);
@@ -167,7 +174,7 @@ fn trace_copy(pid: i32) -> Result<()> {
 
 /// Takes a twin out of its source's reach, while that stands still; the twin's memory. Whether the
 /// source may be dumped was asked of the source itself.
-fn hide(twin: i32, site: Site) -> Result<ProcessMemory> {
+fn hide(twin: i32, site: InjectionSite) -> Result<ProcessMemory> {
     trace_copy(twin)?;
     let memory = ProcessMemory::open(twin).doing(|| "open a twin's memory".into())?;
     let mut injector = Injector::of_copy(twin, &memory, site)?;

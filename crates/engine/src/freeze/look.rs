@@ -1,14 +1,14 @@
 //! Whether a stopped tree is all of its machine.
 
 use super::{Frozen, is_dead};
-use crate::error::{Doing, Error, Result};
-use crate::proc::{self, Status};
+use crate::error::{Error, ErrorContext, Result};
+use crate::proc::{self, ProcStatus};
 use crate::walls::Walls;
 use stasis_sys::ptrace;
 use std::collections::HashSet;
 
 /// What a full look at a machine's tasks found.
-pub enum Looked {
+pub enum TaskScan {
     /// All are known, and stand still.
     Whole,
     /// Processes that are not known, none of which is another's descendant.
@@ -19,29 +19,29 @@ pub enum Looked {
 
 impl Frozen {
     /// Looks at every task of the machine, and at every child, for a zombie is no task any more.
-    pub(super) fn look(&self, walls: &Walls, seen: &HashSet<i32>) -> Result<Looked> {
+    pub(super) fn look(&self, walls: &Walls, seen: &HashSet<i32>) -> Result<TaskScan> {
         let known: HashSet<i32> = self.threads().map(|thread| thread.tid).collect();
         let tasks = tasks(walls)?;
         let mut strangers = Vec::new();
         for tid in tasks.iter().filter(|tid| !known.contains(tid)) {
             match stranger(*tid, walls.init.pid, seen) {
                 Some(Stranger::Process(top)) => strangers.push(top),
-                Some(Stranger::Thread) => return Ok(Looked::Changed),
+                Some(Stranger::Thread) => return Ok(TaskScan::Changed),
                 None => {}
             }
         }
         if known.iter().any(|tid| !tasks.contains(tid)) || !self.all_stand() {
-            return Ok(Looked::Changed);
+            return Ok(TaskScan::Changed);
         }
         let live = self.processes.iter().filter(|process| process.live.is_some());
         for parent in live.map(|process| process.pid).chain([walls.init.pid]) {
             strangers.extend(proc::children(parent)?.iter().filter(|pid| !seen.contains(pid)));
         }
-        Ok(if strangers.is_empty() { Looked::Whole } else { Looked::Strangers(strangers) })
+        Ok(if strangers.is_empty() { TaskScan::Whole } else { TaskScan::Strangers(strangers) })
     }
 
-    /// Says who ran or ended while the tree stood still: what was read meanwhile is then no single
-    /// instant. `copies` are the engine's own.
+    /// Names the tasks that ran or ended while the tree was stopped. What was read meanwhile is
+    /// then no single instant. `copies` are the engine's own.
     pub fn check_whole(&self, walls: &Walls, copies: &[i32]) -> Result<()> {
         let known: HashSet<i32> = self.threads().map(|thread| thread.tid).collect();
         let tasks = tasks(walls)?;
@@ -76,8 +76,8 @@ fn stranger(tid: i32, init: i32, seen: &HashSet<i32>) -> Option<Stranger> {
     if tid == init || !lives(tid) {
         return None;
     }
-    let status = |pid: i32| Some(Status::parse(&proc::read_text(pid, "status").ok()?));
-    let number = |status: &Status, key: &str| status.number(key).map(|number| number as i32);
+    let status = |pid: i32| Some(ProcStatus::parse(&proc::read_text(pid, "status").ok()?));
+    let number = |status: &ProcStatus, key: &str| status.number(key).map(|number| number as i32);
     let own = status(tid)?;
     let mut top = number(&own, "Tgid")?;
     if seen.contains(&top) {

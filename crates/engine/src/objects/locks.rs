@@ -1,13 +1,13 @@
 //! Locks that belong to an open file are taken again through it, by the engine: it does not
 //! matter who does. POSIX locks belong to a process, which takes them itself (`plan::holdings`).
 
-use super::Made;
-use crate::error::{Doing, Error, Result};
+use super::CreatedObjects;
+use crate::error::{Error, ErrorContext, Result};
 use stasis_image::model::*;
 use stasis_sys::{fds, files, libc};
 use std::os::fd::AsFd;
 
-pub fn take(manifest: &Manifest, made: &Made) -> Result<()> {
+pub fn take(manifest: &Manifest, made: &CreatedObjects) -> Result<()> {
     for (object, place) in manifest.objects.iter().zip(&made.objects) {
         let locks = object.kind.locks();
         let (false, Some(place)) = (locks.is_empty(), place) else { continue };

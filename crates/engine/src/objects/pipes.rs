@@ -3,7 +3,7 @@
 //! A FIFO is opened by name inside the machine, so that whoever opens the name later meets the
 //! same pipe; everything else is alike. Fails when the name is gone or is no FIFO any more.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::spawner::Init;
 use stasis_image::model::*;
 use stasis_spawner::protocol::{InitRequest, ObjectSpec};
@@ -15,13 +15,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
 /// Both ends of a pipe; those of a FIFO are the same.
-pub struct Ends {
+pub struct PipeEnds {
     read: OwnedFd,
     write: OwnedFd,
 }
 
 /// Every pipe of an image, by the index of its contents.
-pub fn make_all(manifest: &Manifest, init: &Init) -> Result<HashMap<u32, Ends>> {
+pub fn make_all(manifest: &Manifest, init: &Init) -> Result<HashMap<u32, PipeEnds>> {
     let mut pipes = HashMap::new();
     for (index, object) in (0..).zip(&manifest.objects) {
         let ObjectKind::PipeBuffer { path, capacity, content } = &object.kind else { continue };
@@ -35,12 +35,12 @@ pub fn make_all(manifest: &Manifest, init: &Init) -> Result<HashMap<u32, Ends>> 
     Ok(pipes)
 }
 
-fn make_pipe() -> io::Result<Ends> {
+fn make_pipe() -> io::Result<PipeEnds> {
     let (read, write) = fds::pipe(libc::O_CLOEXEC | libc::O_NONBLOCK)?;
-    Ok(Ends { read, write })
+    Ok(PipeEnds { read, write })
 }
 
-fn open_fifo(init: &Init, path: &str) -> Result<Ends> {
+fn open_fifo(init: &Init, path: &str) -> Result<PipeEnds> {
     let doing = || format!("open the FIFO {path}");
     // for both, so that neither end waits for the other
     let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_NOFOLLOW;
@@ -51,10 +51,10 @@ fn open_fifo(init: &Init, path: &str) -> Result<Ends> {
     if !file.metadata().doing(doing)?.file_type().is_fifo() {
         return Err(Error::Unfit(format!("{path} is no FIFO")));
     }
-    Ok(Ends { read, write: file.into() })
+    Ok(PipeEnds { read, write: file.into() })
 }
 
-fn fill(ends: &Ends, capacity: u32, content: &PipeContent) -> io::Result<()> {
+fn fill(ends: &PipeEnds, capacity: u32, content: &PipeContent) -> io::Result<()> {
     fds::fcntl(ends.write.as_fd(), libc::F_SETPIPE_SZ, capacity.into())?;
     let file = File::from(ends.write.try_clone()?);
     if content.packets.is_empty() {
@@ -74,7 +74,7 @@ fn fill(ends: &Ends, capacity: u32, content: &PipeContent) -> io::Result<()> {
 }
 
 /// Each end is opened anew: two ends of one kind are two open files.
-pub fn open_end(ends: &Ends, end: PipeEnd) -> Result<OwnedFd> {
+pub fn open_end(ends: &PipeEnds, end: PipeEnd) -> Result<OwnedFd> {
     let (fd, read, write) = match end {
         PipeEnd::Read => (&ends.read, true, false),
         PipeEnd::Write => (&ends.write, false, true),

@@ -2,8 +2,8 @@
 //!
 //! The session that a terminal controls takes it itself (`plan::terminals`).
 
-use super::Made;
-use crate::error::{Doing, Error, Result};
+use super::CreatedObjects;
+use crate::error::{Error, ErrorContext, Result};
 use crate::tty;
 use stasis_image::model::*;
 use stasis_spawner::protocol::ObjectSpec;
@@ -35,7 +35,7 @@ fn terminal(manifest: &Manifest, index: u32) -> Result<&Terminal> {
 }
 
 /// Fills and sets every terminal, now that both sides are open.
-pub fn bring_back(manifest: &Manifest, made: &Made) -> Result<()> {
+pub fn bring_back(manifest: &Manifest, made: &CreatedObjects) -> Result<()> {
     for (index, object) in (0..).zip(&manifest.objects) {
         let ObjectKind::Terminal(terminal) = &object.kind else { continue };
         let side = |master: bool| side(manifest, made, Pty { terminal: index, master });
@@ -46,7 +46,7 @@ pub fn bring_back(manifest: &Manifest, made: &Made) -> Result<()> {
     Ok(())
 }
 
-fn side<'a>(manifest: &Manifest, made: &'a Made, pty: Pty) -> Option<BorrowedFd<'a>> {
+fn side<'a>(manifest: &Manifest, made: &'a CreatedObjects, pty: Pty) -> Option<BorrowedFd<'a>> {
     let wanted = ObjectKind::Pty(pty);
     let index = manifest.objects.iter().position(|object| object.kind == wanted)?;
     Some(made.fds.get(made.objects[index]?)?.as_fd())

@@ -1,16 +1,12 @@
 //! The program of a whole tree.
 
-use super::confine::Confine;
+use super::confine::CloneConfinement;
 use super::jobs::StoppedThread;
-use super::memory::{self, Layout, MemoryPlan, Step};
-use super::parts::{
-    dense_ranges, inherited_spans, layout_of, parked, split_anonymous, without_lazy,
-};
-use super::uffd::{HAND_PAGES, Track};
+use super::memory::{self, Layout, MemoryPlan};
+use super::parts::{dense_ranges, layout_of, parked, without_lazy};
+use super::uffd::Track;
 use super::{process, thread};
 use crate::error::{Error, Result};
-use crate::track;
-use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_spawner::layout;
 use stasis_spawner::program::{Label, Program};
@@ -30,17 +26,17 @@ pub struct Prepared<'a> {
     pub batches: &'a [usize],
     /// Limits a new process has by itself.
     pub rlimits: &'a [(u64, u64)],
-    pub purpose: Purpose<'a>,
+    pub purpose: ClonePurpose<'a>,
     /// Target mappings of the root to be filled on demand.
     pub lazy: &'a [usize],
     pub track: Track,
     /// timer_create can be told which number to give.
     pub timer_ids: bool,
-    pub confine: Confine<'a>,
+    pub confine: CloneConfinement<'a>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose<'a> {
+pub enum ClonePurpose<'a> {
     /// Become the program, inside the machine's walls.
     Run,
     /// Stay as a template. Of the manifest's mapped files, those that are needed come as
@@ -75,11 +71,11 @@ pub struct Built {
     /// Bytes for `layout::LEAVE`.
     pub leave: Vec<u8>,
     /// Pages the fill file must hold, one after another.
-    pub fills: Vec<Run>,
+    pub fills: Vec<PageRun>,
     /// Memory the engine registers when the root has mapped it.
     pub registers: Vec<(u64, u64)>,
     /// Pages of the root that the engine installs when it has the root's userfaultfd.
-    pub installs: Vec<Run>,
+    pub installs: Vec<PageRun>,
     /// Threads the engine has to load before it lets the others go.
     pub stopped: Vec<StoppedThread>,
 }
@@ -88,16 +84,17 @@ pub(super) struct Builder<'a> {
     pub prepared: &'a Prepared<'a>,
     pub program: Program,
     pub leave: thread::LeaveArea,
-    pub fills: Vec<Run>,
+    pub fills: Vec<PageRun>,
     pub registers: Vec<(u64, u64)>,
-    pub installs: Vec<Run>,
+    pub installs: Vec<PageRun>,
     /// They were asked for and not waited for yet.
     pub waits: bool,
     /// Capabilities that some thread may still get from a program it starts.
     pub bounding: u64,
-    filled: u64,
+    /// Bytes of the fill file that were read so far.
+    pub filled: u64,
     /// The file that is number 0, for its next piece.
-    open_file: Option<u32>,
+    pub open_file: Option<u32>,
     pub stopped: Vec<StoppedThread>,
 }
 
@@ -118,8 +115,8 @@ pub fn build(prepared: &Prepared) -> Result<Built> {
     builder.prologue();
     let root = root_of(prepared.manifest)?;
     match prepared.purpose {
-        Purpose::Run => builder.run_root(root)?,
-        Purpose::Park { .. } => builder.park_root(root)?,
+        ClonePurpose::Run => builder.run_root(root)?,
+        ClonePurpose::Park { .. } => builder.park_root(root)?,
     }
     let leave = builder.leave.finish();
     if leave.len() as u64 > layout::LEAVE_MAX
@@ -150,7 +147,7 @@ impl<'a> Builder<'a> {
     fn prologue(&mut self) {
         let high = self.prepared.high;
         self.program.report_to(layout::REPORT);
-        if self.prepared.purpose == Purpose::Run {
+        if self.prepared.purpose == ClonePurpose::Run {
             self.join_cgroup();
         }
         let p = &mut self.program;
@@ -230,7 +227,7 @@ impl<'a> Builder<'a> {
     /// Makes huge pages of what is densely filled: a fork then copies one entry in place of 512.
     /// A clone that writes to one gets small pages back, copied one by one as before. Neighbours
     /// are asked for at once: each call makes all processors put down what they hold.
-    fn collapse(&mut self, fills: &[Run], vmas: &[Vma]) {
+    fn collapse(&mut self, fills: &[PageRun], vmas: &[Vma]) {
         const MADV_COLLAPSE: u64 = 25;
         for (start, end) in dense_ranges(fills, vmas) {
             let args = [start, end - start, MADV_COLLAPSE];
@@ -301,266 +298,6 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Carries a memory plan out.
-    fn memory(&mut self, plan: &MemoryPlan, vmas: &[Vma], lazy: &[usize]) -> Result<()> {
-        let fills = without_lazy(&plan.fills, vmas, lazy);
-        self.before_filling(plan, vmas, &fills)?;
-        self.fill(&fills);
-        self.after_filling(plan, vmas, &fills)
-    }
-
-    /// The same for a root whose writes are tracked. Pages of anonymous memory are given back here
-    /// and installed by the engine: each is copied once, and nobody meets a fault.
-    fn tracked_memory(&mut self, vmas: &[Vma], runs: &[Run]) -> Result<()> {
-        let plan = self.prepared.root_plan;
-        let (installs, fills) = split_anonymous(&plan.fills, vmas);
-        self.before_filling(plan, vmas, &plan.fills)?;
-        if self.prepared.track == Track::Own {
-            self.register(vmas, runs);
-        }
-        for (start, end) in inherited_spans(&installs, vmas, &plan.mapped) {
-            let args = [start, end - start, libc::MADV_DONTNEED as u64];
-            self.program.must("give pages back", libc::SYS_madvise, &args);
-        }
-        self.installs = installs;
-        if self.prepared.track == Track::Own {
-            self.hand_over_uffd(HAND_PAGES);
-            self.waits = !self.installs.is_empty();
-        } else {
-            self.registers = track::new_ranges(vmas, runs, plan);
-            self.hand_over_memory();
-        }
-        // all others are forked from the root, whoever their parent is, and begin with these pages;
-        // and locking them would bring others in their place
-        let others = self.prepared.manifest.processes.len() > 1;
-        if others || vmas.iter().any(|vma| vma.traits.locked) {
-            self.await_installed();
-        }
-        self.fill(&fills);
-        self.after_filling(plan, vmas, &plan.fills)
-    }
-
-    /// Waits for pages that come while the root does other things: nothing may touch them before.
-    pub(super) fn await_installed(&mut self) {
-        if std::mem::take(&mut self.waits) {
-            self.program.await_word(INSTALLED, 1);
-        }
-    }
-
-    fn before_filling(&mut self, plan: &MemoryPlan, vmas: &[Vma], fills: &[Run]) -> Result<()> {
-        for step in &plan.before {
-            self.step(step, vmas, fills)?;
-        }
-        self.close_file();
-        Ok(())
-    }
-
-    fn after_filling(&mut self, plan: &MemoryPlan, vmas: &[Vma], fills: &[Run]) -> Result<()> {
-        for step in &plan.after {
-            self.step(step, vmas, fills)?;
-        }
-        for index in &plan.mapped {
-            self.traits(&vmas[*index]);
-        }
-        Ok(())
-    }
-
-    fn step(&mut self, step: &Step, vmas: &[Vma], fills: &[Run]) -> Result<()> {
-        let p = &mut self.program;
-        match step {
-            Step::Unmap { start, end } => {
-                p.must("unmap", libc::SYS_munmap, &[*start, end - start]);
-            }
-            Step::Grow { start, end, new_end } => {
-                let args = [*start, end - start, new_end - start, 0, 0];
-                p.must("grow a mapping", libc::SYS_mremap, &args);
-            }
-            Step::Discard { start, end } => {
-                let args = [*start, end - start, libc::MADV_DONTNEED as u64];
-                p.must("discard pages", libc::SYS_madvise, &args);
-            }
-            Step::Protect { start, end, prot } => {
-                p.must("protect", libc::SYS_mprotect, &[*start, end - start, (*prot).into()]);
-            }
-            Step::Guard { start, end, up } => {
-                const MADV_GUARD_INSTALL: u64 = 102;
-                const MADV_GUARD_REMOVE: u64 = 103;
-                let advice = if *up { MADV_GUARD_INSTALL } else { MADV_GUARD_REMOVE };
-                p.must("set a guard", libc::SYS_madvise, &[*start, end - start, advice]);
-            }
-            Step::MoveKernel { from, to, len, .. } => {
-                let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
-                p.must(
-                    "move the kernel's pages",
-                    libc::SYS_mremap,
-                    &[*from, *len, *len, flags, *to],
-                );
-            }
-            Step::Map { index } => self.map(&vmas[*index], fills)?,
-        }
-        Ok(())
-    }
-
-    /// Maps one target mapping, writable if pages of it will be filled.
-    fn map(&mut self, vma: &Vma, fills: &[Run]) -> Result<()> {
-        let (first, last) = (vma.start / PAGE, vma.end / PAGE);
-        let index = fills.partition_point(|run| run.end() <= first);
-        let filled = fills.get(index).is_some_and(|run| run.page < last);
-        let prot = u64::from(vma.prot) | if filled { 3 } else { 0 };
-        let traits = &vma.traits;
-        let mut flags = libc::MAP_FIXED;
-        if traits.grows_down {
-            flags |= libc::MAP_GROWSDOWN;
-        }
-        if traits.no_reserve {
-            flags |= libc::MAP_NORESERVE;
-        }
-        let range = [vma.start, vma.len(), prot];
-        match &vma.backing {
-            Backing::Anonymous => {
-                let flags = (flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
-                let args = [range[0], range[1], range[2], flags, u64::MAX, 0];
-                self.program.must("map memory", libc::SYS_mmap, &args);
-            }
-            Backing::PrivateFile { file, offset } => {
-                let flags = (flags | libc::MAP_PRIVATE) as u64;
-                self.map_file(*file, range, flags, *offset);
-            }
-            Backing::SharedFile { path, offset, writable } => {
-                let mode = if *writable { libc::O_RDWR } else { libc::O_RDONLY };
-                self.open(path, mode);
-                let flags = (flags | libc::MAP_SHARED) as u64;
-                let args = [range[0], range[1], vma.prot.into(), flags, 0, *offset];
-                self.program.must("map a shared file", libc::SYS_mmap, &args);
-                self.program.must("close it", libc::SYS_close, &[0]);
-            }
-            Backing::Sysv { id, writable } => self.attach(*id, *writable, vma),
-            Backing::PrivateSegment { segment, offset } => {
-                let fd = self.prepared.segments[*segment as usize] as u64;
-                let flags = (flags | libc::MAP_PRIVATE) as u64;
-                let args = [range[0], range[1], range[2], flags, fd, *offset];
-                self.program.must("map a nameless file", libc::SYS_mmap, &args);
-            }
-            Backing::Segment { segment, offset } => {
-                let fd = self.prepared.segments[*segment as usize] as u64;
-                let flags = (flags | libc::MAP_SHARED) as u64;
-                let args = [range[0], range[1], vma.prot.into(), flags, fd, *offset];
-                self.program.must("map shared memory", libc::SYS_mmap, &args);
-            }
-            Backing::Droppable => {
-                const MAP_DROPPABLE: i32 = 0x08;
-                let flags = (flags | MAP_DROPPABLE | libc::MAP_ANONYMOUS) as u64;
-                let args = [range[0], range[1], range[2], flags, u64::MAX, 0];
-                self.program.must("map droppable memory", libc::SYS_mmap, &args);
-            }
-            Backing::Kernel(_) => {}
-        }
-        Ok(())
-    }
-
-    fn map_file(&mut self, file: u32, range: [u64; 3], flags: u64, offset: u64) {
-        let path = &self.prepared.manifest.meta.mapped_files[file as usize].path;
-        match self.prepared.purpose {
-            Purpose::Park { files } => {
-                let fd = number_of(files, file) as u64;
-                let args = [range[0], range[1], range[2], flags, fd, offset];
-                self.program.must("map a file", libc::SYS_mmap, &args);
-            }
-            Purpose::Run => {
-                // a library is mapped in several pieces, one after another
-                if self.open_file != Some(file) {
-                    self.open(path, libc::O_RDONLY);
-                    self.open_file = Some(file);
-                }
-                let args = [range[0], range[1], range[2], flags, 0, offset];
-                self.program.must("map a file", libc::SYS_mmap, &args);
-            }
-        }
-    }
-
-    /// Closes the file that was kept open for its next piece.
-    fn close_file(&mut self) {
-        if self.open_file.take().is_some() {
-            self.program.must("close it", libc::SYS_close, &[0]);
-        }
-    }
-
-    /// Opens a file of the machine. The low numbers are free, so it becomes number 0.
-    pub fn open(&mut self, path: &str, flags: i32) {
-        self.close_file();
-        let path = self.program.text(path);
-        let flags = (flags | libc::O_CLOEXEC | libc::O_NOCTTY) as u64;
-        let here = libc::AT_FDCWD as i64 as u64;
-        self.program.must("open a file", libc::SYS_openat, &[here, path, flags, 0]);
-    }
-
-    /// Reads pages from the fill file to where they belong, many at a time. With none to read it
-    /// waits as well: then, too, the engine has looked at what must hold.
-    fn fill(&mut self, fills: &[Run]) {
-        const MOST: usize = 1024;
-        let fd = self.own(OWN_FILL);
-        self.program.await_word(FILLED, 1);
-        for group in fills.chunks(MOST) {
-            let words: Vec<u64> = group
-                .iter()
-                .flat_map(|run| [run.page * PAGE, u64::from(run.count) * PAGE_SIZE as u64])
-                .collect();
-            let iov = self.program.words(&words);
-            let args = [fd, iov, group.len() as u64, self.filled, 0];
-            self.program.must("fill pages", libc::SYS_preadv, &args);
-            self.filled += group.iter().map(|run| u64::from(run.count) * PAGE).sum::<u64>();
-        }
-        self.fills.extend_from_slice(fills);
-    }
-
-    /// Advice that goes with a mapping and does not hinder forking.
-    fn traits(&mut self, vma: &Vma) {
-        let traits = &vma.traits;
-        let advice = [
-            (traits.huge, libc::MADV_HUGEPAGE),
-            (traits.no_huge, libc::MADV_NOHUGEPAGE),
-            (traits.mergeable, libc::MADV_MERGEABLE),
-            (traits.dont_dump, libc::MADV_DONTDUMP),
-        ];
-        for (_, advice) in advice.into_iter().filter(|(wanted, _)| *wanted) {
-            let args = [vma.start, vma.len(), advice as u64];
-            self.program.any("advise", libc::SYS_madvise, &args);
-        }
-        if let Some(name) = &vma.name {
-            let name = self.program.text(name);
-            let args = [0x5356_4d41, 0, vma.start, vma.len(), name];
-            self.program.any("name a mapping", libc::SYS_prctl, &args);
-        }
-    }
-
-    fn mm(&mut self, live: &Live) {
-        let auxv = self.program.words(&live.mm.auxv);
-        let exe = &self.prepared.manifest.meta.mapped_files[live.exe as usize].path;
-        let fd = match self.prepared.purpose {
-            Purpose::Park { files } => number_of(files, live.exe) as u32,
-            Purpose::Run => {
-                self.open(exe, libc::O_RDONLY);
-                0
-            }
-        };
-        for (mode_must, fd) in [(false, fd), (true, u32::MAX)] {
-            // a template's clone has the right program already, and while that is mapped the
-            // kernel refuses to set it again; the rest must succeed
-            let map = super::mm_map(&live.mm, auxv, fd);
-            let at = self.program.data(&map);
-            let args =
-                [crate::vdso::PR_SET_MM, crate::vdso::PR_SET_MM_MAP, at, map.len() as u64, 0];
-            if mode_must {
-                self.program.must("set the address space's fields", libc::SYS_prctl, &args);
-            } else {
-                self.program.any("set the program file", libc::SYS_prctl, &args);
-            }
-        }
-        if self.prepared.purpose == Purpose::Run {
-            self.program.must("close it", libc::SYS_close, &[0]);
-        }
-    }
-
     /// Forks the process's children; each goes on at its label.
     fn fork_children(
         &mut self,
@@ -569,9 +306,4 @@ impl<'a> Builder<'a> {
     ) -> Result<Vec<(Label, &'a Process)>> {
         process::fork_children(self, process, is_root)
     }
-}
-
-/// The descriptor of a file that is to be mapped; what does not exist is refused by the kernel.
-fn number_of(files: &[Option<i32>], file: u32) -> i32 {
-    files.get(file as usize).copied().flatten().unwrap_or(-1)
 }

@@ -15,7 +15,7 @@ pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
 
 /// What walls want of a clone.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Confine<'a> {
+pub struct CloneConfinement<'a> {
     /// The filter below all others of every process; empty for none.
     pub filter: &'a [u64],
     pub landlock: Option<&'a Ruleset>,
@@ -27,10 +27,10 @@ pub struct Confine<'a> {
     pub keyring: bool,
 }
 
-impl<'a> Confine<'a> {
+impl<'a> CloneConfinement<'a> {
     /// All filters of a process, oldest first. An image from before the list changed has the old
     /// one, and gets today's as well.
-    pub fn filters<'b>(&self, manifest: &'b Manifest, live: &Live) -> Vec<&'b [u64]>
+    pub fn filters<'b>(&self, manifest: &'b Manifest, live: &LiveProcess) -> Vec<&'b [u64]>
     where
         'a: 'b,
     {

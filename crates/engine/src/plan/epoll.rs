@@ -7,7 +7,7 @@ use stasis_sys::libc;
 impl Builder<'_> {
     /// A watch that is put in finds its descriptor ready and says so. Where that is told only once
     /// it is taken, and put back where it had been waiting.
-    pub(super) fn watch(&mut self, live: &Live, set: i32, watches: &[EpollWatch]) {
+    pub(super) fn watch(&mut self, live: &LiveProcess, set: i32, watches: &[EpollWatch]) {
         for watch in watches {
             self.control(set, libc::EPOLL_CTL_ADD, watch);
         }
@@ -36,7 +36,7 @@ impl Builder<'_> {
 
     /// Whether what a descriptor is ready for is what it was ready for. Of others an event that is
     /// new must not be taken for one that was told.
-    fn is_as_it_was(&self, live: &Live, number: i32) -> bool {
+    fn is_as_it_was(&self, live: &LiveProcess, number: i32) -> bool {
         let fd = live.fds.iter().find(|fd| fd.number == number);
         let object = fd.map(|fd| &self.prepared.manifest.objects[fd.object as usize].kind);
         match object {

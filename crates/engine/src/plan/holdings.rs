@@ -24,7 +24,7 @@ impl Builder<'_> {
     }
 
     /// Opens pidfds anew, in every process that has one: they hold no state.
-    pub(super) fn place_pidfds(&mut self, live: &Live) {
+    pub(super) fn place_pidfds(&mut self, live: &LiveProcess) {
         let objects = &self.prepared.manifest.objects;
         if !objects.iter().any(|object| matches!(object.kind, ObjectKind::Pidfd { pid: 1.. })) {
             return;
@@ -58,7 +58,7 @@ impl Builder<'_> {
     }
 
     /// A working directory that has no name any more is entered through our copy.
-    pub(super) fn enter_removed(&mut self, live: &Live) {
+    pub(super) fn enter_removed(&mut self, live: &LiveProcess) {
         let objects = &self.prepared.manifest.objects;
         let removed = objects.iter().position(
             |object| matches!(&object.kind, ObjectKind::Directory { path, .. } if path.is_empty()),
@@ -77,7 +77,7 @@ impl Builder<'_> {
         self.program.must("close the copies", libc::SYS_close_range, &args);
     }
 
-    pub(super) fn take_locks(&mut self, process: &Process, live: &Live) {
+    pub(super) fn take_locks(&mut self, process: &Process, live: &LiveProcess) {
         let mut taken = Vec::new();
         for fd in &live.fds {
             if taken.contains(&fd.object) {
@@ -117,7 +117,7 @@ impl Builder<'_> {
     }
 
     /// Once everybody has everything.
-    pub(super) fn settle(&mut self, process: &Process, live: &Live, is_root: bool) {
+    pub(super) fn settle(&mut self, process: &Process, live: &LiveProcess, is_root: bool) {
         let settles = |object: &Object| {
             object.owner.is_some()
                 || is_asynchronous(object)

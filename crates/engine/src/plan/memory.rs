@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 /// One change to the address space.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum MemoryStep {
     Unmap {
         start: u64,
         end: u64,
@@ -56,7 +56,7 @@ pub enum Step {
 #[derive(Clone, Copy)]
 pub struct Layout<'a> {
     pub vmas: &'a [Vma],
-    pub runs: &'a [Run],
+    pub runs: &'a [PageRun],
     pub packs: &'a [PackRef],
     pub files: &'a [MappedFile],
     pub guards: &'a [(u64, u64)],
@@ -66,11 +66,11 @@ pub struct Layout<'a> {
 #[derive(Debug, Default, PartialEq)]
 pub struct MemoryPlan {
     /// Before filling: pages are writable where they must be filled.
-    pub before: Vec<Step>,
+    pub before: Vec<MemoryStep>,
     /// Pages to fill, as runs of the target.
-    pub fills: Vec<Run>,
+    pub fills: Vec<PageRun>,
     /// After filling: the protections the target has.
-    pub after: Vec<Step>,
+    pub after: Vec<MemoryStep>,
     /// Indexes of target mappings that were mapped anew.
     pub mapped: Vec<usize>,
 }
@@ -94,14 +94,14 @@ pub fn plan(base: Layout, target: Layout) -> MemoryPlan {
         let kept = match way {
             Way::Map => {
                 if !matches!(vma.backing, Backing::Kernel(_)) {
-                    plan.before.push(Step::Map { index });
+                    plan.before.push(MemoryStep::Map { index });
                     plan.mapped.push(index);
                 }
                 None
             }
             Way::Keep(old) => Some((old.prot, vma.start, vma.end)),
             Way::Grow(old) => {
-                let grow = Step::Grow { start: vma.start, end: old.end, new_end: vma.end };
+                let grow = MemoryStep::Grow { start: vma.start, end: old.end, new_end: vma.end };
                 plan.before.push(grow);
                 Some((old.prot, vma.start, old.end))
             }
@@ -119,10 +119,10 @@ fn guards(base: &Layout, target: &Layout, plan: &mut MemoryPlan) {
     }
     let kept = |start: u64| target.vmas.iter().any(|vma| vma.start <= start && start < vma.end);
     for (start, end) in base.guards.iter().copied().filter(|(start, _)| kept(*start)) {
-        plan.before.push(Step::Guard { start, end, up: false });
+        plan.before.push(MemoryStep::Guard { start, end, up: false });
     }
     for (start, end) in target.guards.iter().copied() {
-        plan.after.push(Step::Guard { start, end, up: true });
+        plan.after.push(MemoryStep::Guard { start, end, up: true });
     }
 }
 
@@ -183,8 +183,8 @@ fn move_kernel(base: &Layout, target: &Layout, plan: &mut MemoryPlan) {
             continue;
         };
         if from != to {
-            plan.before.push(Step::MoveKernel { kind, from, to: aside, len });
-            last.push(Step::MoveKernel { kind, from: aside, to, len });
+            plan.before.push(MemoryStep::MoveKernel { kind, from, to: aside, len });
+            last.push(MemoryStep::MoveKernel { kind, from: aside, to, len });
             aside += len;
         }
     }
@@ -203,12 +203,12 @@ fn unmap_rest(base: &Layout, target: &Layout, plan: &mut MemoryPlan) {
         let first = target.vmas.partition_point(|vma| vma.end <= old.start);
         for vma in target.vmas[first..].iter().take_while(|vma| vma.start < old.end) {
             if vma.start > at {
-                steps.push(Step::Unmap { start: at, end: vma.start });
+                steps.push(MemoryStep::Unmap { start: at, end: vma.start });
             }
             at = at.max(vma.end);
         }
         if at < old.end {
-            steps.push(Step::Unmap { start: at, end: old.end });
+            steps.push(MemoryStep::Unmap { start: at, end: old.end });
         }
     }
     // before the kernel's pages come: their new place may be under something that goes
@@ -228,22 +228,22 @@ fn pages(vma: &Vma, kept: Option<(u8, u64, u64)>, same: &SamePages, plan: &mut M
     let mapped_prot = old_prot.unwrap_or(vma.prot | if fills.is_empty() { 0 } else { WRITE });
     if old_prot.is_some() && !fills.is_empty() && mapped_prot & WRITE == 0 {
         let prot = mapped_prot | WRITE | 1;
-        plan.before.push(Step::Protect { start: vma.start, end: vma.end, prot });
+        plan.before.push(MemoryStep::Protect { start: vma.start, end: vma.end, prot });
     }
     for (start, end) in discards {
-        plan.before.push(Step::Discard { start: start * PAGE, end: end * PAGE });
+        plan.before.push(MemoryStep::Discard { start: start * PAGE, end: end * PAGE });
     }
     let touched = !fills.is_empty() && (mapped_prot & WRITE == 0 || old_prot.is_none());
     if touched && vma.prot & WRITE == 0 || old_prot.is_some_and(|prot| prot != vma.prot) {
-        plan.after.push(Step::Protect { start: vma.start, end: vma.end, prot: vma.prot });
+        plan.after.push(MemoryStep::Protect { start: vma.start, end: vma.end, prot: vma.prot });
     }
     plan.fills.extend(fills);
 }
 
 /// Tells which pages the base already holds with the right content.
 struct SamePages<'a> {
-    base: &'a [Run],
-    target: &'a [Run],
+    base: &'a [PageRun],
+    target: &'a [PageRun],
     /// Base pack index to target pack index.
     packs: HashMap<u32, u32>,
 }
@@ -263,7 +263,7 @@ impl<'a> SamePages<'a> {
 
     /// Runs to fill and page ranges to discard between two pages; `kept` is where the base's
     /// pages are still there.
-    fn compare(&self, first: u64, last: u64, kept: (u64, u64)) -> (Vec<Run>, Vec<(u64, u64)>) {
+    fn compare(&self, first: u64, last: u64, kept: (u64, u64)) -> (Vec<PageRun>, Vec<(u64, u64)>) {
         let (mut fills, mut discards) = (Vec::new(), Vec::new());
         let mut page = first;
         while page < last {
@@ -291,19 +291,19 @@ impl<'a> SamePages<'a> {
         (fills, discards)
     }
 
-    fn same(&self, new: &Run, old: &Run, page: u64) -> bool {
+    fn same(&self, new: &PageRun, old: &PageRun, page: u64) -> bool {
         self.packs.get(&old.pack) == Some(&new.pack)
             && old.slot + (page - old.page) == new.slot + (page - new.page)
     }
 }
 
 /// The run that holds `page`, or the next one after it.
-fn next_run(runs: &[Run], page: u64) -> Option<&Run> {
+fn next_run(runs: &[PageRun], page: u64) -> Option<&PageRun> {
     runs.get(runs.partition_point(|run| run.end() <= page))
 }
 
 /// Where the answer for `page` changes next, because of this run.
-fn edge(run: Option<&Run>, page: u64, last: u64) -> u64 {
+fn edge(run: Option<&PageRun>, page: u64, last: u64) -> u64 {
     match run {
         Some(run) if run.page <= page => run.end().min(last),
         Some(run) => run.page.min(last),

@@ -14,8 +14,10 @@
 //!   threads     made, with their own numbers
 //!   leave       credentials, the last of our pages away, registers
 
+mod address_space;
 mod builder;
 mod confine;
+mod credentials;
 mod epoll;
 mod gate;
 mod holdings;
@@ -25,10 +27,13 @@ mod parts;
 mod process;
 mod terminals;
 mod thread;
+mod timers;
 mod uffd;
 
-pub use builder::{Built, FILLED, GO, INSTALLED, OWN_OBJECTS, Prepared, Purpose, build, root_of};
-pub use confine::Confine;
+pub use builder::{
+    Built, ClonePurpose, FILLED, GO, INSTALLED, OWN_OBJECTS, Prepared, build, root_of,
+};
+pub use confine::CloneConfinement;
 pub use gate::{WRITTEN, gate};
 pub use jobs::StoppedThread;
 pub use memory::{Layout, MemoryPlan, plan as plan_memory};

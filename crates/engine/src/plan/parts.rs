@@ -7,7 +7,7 @@ use stasis_sys::PAGE;
 use std::collections::BTreeMap;
 
 /// The memory of one process of an image.
-pub fn layout_of<'a>(manifest: &'a Manifest, pid: i32, live: &'a Live) -> Layout<'a> {
+pub fn layout_of<'a>(manifest: &'a Manifest, pid: i32, live: &'a LiveProcess) -> Layout<'a> {
     let memory = manifest.memory.iter().find(|memory| memory.pid == pid);
     Layout {
         vmas: &live.vmas,
@@ -20,7 +20,7 @@ pub fn layout_of<'a>(manifest: &'a Manifest, pid: i32, live: &'a Live) -> Layout
 
 /// The mappings a template of this process holds. Where a file is mapped in pieces that could be
 /// one, the kernel makes them one some day: a template in one piece is of use before and after.
-pub fn parked(live: &Live) -> Vec<Vma> {
+pub fn parked(live: &LiveProcess) -> Vec<Vma> {
     let mut held: Vec<Vma> = Vec::with_capacity(live.vmas.len());
     for vma in live.vmas.iter().filter(|vma| parks(vma)) {
         match held.last_mut() {
@@ -55,7 +55,7 @@ pub fn parks(vma: &Vma) -> bool {
 /// Runs outside the mappings that are filled on demand. A run never crosses from one mapping to
 /// another of the other kind without being cut: planning works mapping by mapping, and captured
 /// runs are cut here.
-pub(super) fn without_lazy(runs: &[Run], vmas: &[Vma], lazy: &[usize]) -> Vec<Run> {
+pub(super) fn without_lazy(runs: &[PageRun], vmas: &[Vma], lazy: &[usize]) -> Vec<PageRun> {
     if lazy.is_empty() {
         return runs.to_vec();
     }
@@ -80,14 +80,14 @@ pub(super) fn without_lazy(runs: &[Run], vmas: &[Vma], lazy: &[usize]) -> Vec<Ru
 }
 
 /// Runs in anonymous memory, and the others.
-pub(super) fn split_anonymous(fills: &[Run], vmas: &[Vma]) -> (Vec<Run>, Vec<Run>) {
+pub(super) fn split_anonymous(fills: &[PageRun], vmas: &[Vma]) -> (Vec<PageRun>, Vec<PageRun>) {
     fills.iter().partition(|run| {
         mapping_at(vmas, run.page * PAGE).is_some_and(|vma| vma.backing == Backing::Anonymous)
     })
 }
 
 /// Where runs lie in mappings that a template handed down, whose pages are there.
-pub(super) fn inherited_spans(runs: &[Run], vmas: &[Vma], mapped: &[usize]) -> Vec<(u64, u64)> {
+pub(super) fn inherited_spans(runs: &[PageRun], vmas: &[Vma], mapped: &[usize]) -> Vec<(u64, u64)> {
     let is_new = |vma: &Vma| mapped.iter().any(|index| vmas[*index].start == vma.start);
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for run in runs {
@@ -102,7 +102,7 @@ pub(super) fn inherited_spans(runs: &[Run], vmas: &[Vma], mapped: &[usize]) -> V
 }
 
 /// The mappings that runs lie in, neighbours in one piece.
-pub(super) fn spans(runs: &[Run], vmas: &[Vma]) -> Vec<(u64, u64)> {
+pub(super) fn spans(runs: &[PageRun], vmas: &[Vma]) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for vma in runs.iter().filter_map(|run| mapping_at(vmas, run.page * PAGE)) {
         match spans.last_mut() {
@@ -124,7 +124,7 @@ pub(super) const HUGE: u64 = 2 << 20;
 const DENSE: u64 = 192;
 
 /// Aligned huge ranges inside anonymous mappings that are mostly filled, neighbours in one piece.
-pub(super) fn dense_ranges(fills: &[Run], vmas: &[Vma]) -> Vec<(u64, u64)> {
+pub(super) fn dense_ranges(fills: &[PageRun], vmas: &[Vma]) -> Vec<(u64, u64)> {
     let mut filled: BTreeMap<u64, u64> = BTreeMap::new();
     for run in fills {
         let (mut page, end) = (run.page, run.end());

@@ -10,7 +10,7 @@
 //! What it says comes from the image, so it is emptied first, and the filter is there by then.
 
 use super::builder::{Builder, FILTERED, OWN_STAGE};
-use super::confine::ALL_CAPABILITIES;
+use super::credentials::credentials;
 use super::jobs::StoppedThread;
 use crate::error::Result;
 use crate::rseq;
@@ -64,7 +64,7 @@ const WORDS: u64 = 6 * 8;
 const HEADER: u64 = 16;
 
 impl<'a> Places<'a> {
-    fn reserve(builder: &mut Builder<'a>, live: &Live) -> Places<'a> {
+    fn reserve(builder: &mut Builder<'a>, live: &LiveProcess) -> Places<'a> {
         let confine = builder.prepared.confine;
         let filters = confine.filters(builder.prepared.manifest, live);
         let ops = (PLACE_OPS + filters.len() as u64) * OP_SIZE;
@@ -140,14 +140,18 @@ impl<'a> Places<'a> {
 }
 
 /// What `emit` leaves for the first thread to do.
-pub(super) struct Emitted {
+pub(super) struct FirstThreadWork {
     first_place: u64,
     /// A word in which the other threads count themselves once they are who they should be.
     personal: Option<(u64, u32)>,
 }
 
 /// Makes every thread but the first, and loads the process's part of the LEAVE area.
-pub(super) fn emit(builder: &mut Builder, process: &Process, live: &Live) -> Result<Emitted> {
+pub(super) fn emit(
+    builder: &mut Builder,
+    process: &Process,
+    live: &LiveProcess,
+) -> Result<FirstThreadWork> {
     let places = Places::reserve(builder, live);
     let headers = places.write_filters(&mut builder.leave);
     for (index, thread) in live.threads.iter().enumerate() {
@@ -191,7 +195,7 @@ pub(super) fn emit(builder: &mut Builder, process: &Process, live: &Live) -> Res
         builder.program.jump_to(places.place(index + 1));
     }
     builder.program.land(over);
-    Ok(Emitted { first_place: places.area, personal: counted })
+    Ok(FirstThreadWork { first_place: places.area, personal: counted })
 }
 
 /// The last operations of a thread, and after them the frame they load.
@@ -384,7 +388,7 @@ pub(super) fn personal(builder: &mut Builder, process: &Process, thread: &Thread
 
 /// Whether the process may be looked at. Any thread that takes on its ids changes it, so it is set
 /// when all have theirs.
-pub(super) fn set_dumpable(builder: &mut Builder, live: &Live, emitted: &Emitted) {
+pub(super) fn set_dumpable(builder: &mut Builder, live: &LiveProcess, emitted: &FirstThreadWork) {
     if let Some((word, others)) = emitted.personal {
         builder.program.await_word(word, others);
     }
@@ -410,65 +414,8 @@ fn schedule(p: &mut Program, thread: &Thread) {
     p.any("set processors", libc::SYS_sched_setaffinity, &args);
 }
 
-/// From the full set that entering the walls gave, down to what the image has. The bounding set is
-/// down to `bounding` already.
-fn credentials(p: &mut Program, creds: &Credentials, bounding: u64) {
-    let full = Credentials {
-        uids: [0; 4],
-        gids: [0; 4],
-        groups: Vec::new(),
-        inheritable: 0,
-        permitted: ALL_CAPABILITIES,
-        effective: ALL_CAPABILITIES,
-        bounding,
-        ambient: 0,
-        securebits: 0,
-    };
-    if *creds == full {
-        return;
-    }
-    for bit in (0..41).filter(|bit| bounding & !creds.bounding & (1 << bit) != 0) {
-        let args = [libc::PR_CAPBSET_DROP as u64, bit, 0, 0, 0];
-        p.must("narrow the bounding set", libc::SYS_prctl, &args);
-    }
-    let groups: Vec<u8> = creds.groups.iter().flat_map(|group| group.to_ne_bytes()).collect();
-    let at = p.data(&groups);
-    p.must("set groups", libc::SYS_setgroups, &[creds.groups.len() as u64, at]);
-    let three = |ids: &[u32; 4]| [ids[0].into(), ids[1].into(), ids[2].into()];
-    p.must("set group ids", libc::SYS_setresgid, &three(&creds.gids));
-    p.any("set the file group", libc::SYS_setfsgid, &[creds.gids[3].into()]);
-    p.must("keep capabilities", libc::SYS_prctl, &[libc::PR_SET_KEEPCAPS as u64, 1, 0, 0, 0]);
-    p.must("set user ids", libc::SYS_setresuid, &three(&creds.uids));
-    p.any("set the file user", libc::SYS_setfsuid, &[creds.uids[3].into()]);
-    securebits(p, creds.securebits);
-    capabilities(p, [creds.effective, creds.permitted, creds.inheritable]);
-}
-
-fn securebits(p: &mut Program, bits: u32) {
-    const KEEP_CAPS: u32 = 1 << 4;
-    let keep = u64::from(bits & KEEP_CAPS != 0);
-    p.must("keep capabilities or not", libc::SYS_prctl, &[libc::PR_SET_KEEPCAPS as u64, keep]);
-    if bits & !KEEP_CAPS != 0 {
-        // with another user id they were kept, but not in effect
-        capabilities(p, [ALL_CAPABILITIES, ALL_CAPABILITIES, 0]);
-        let secure = [libc::PR_SET_SECUREBITS as u64, bits.into(), 0, 0, 0];
-        p.must("set securebits", libc::SYS_prctl, &secure);
-    }
-}
-
-/// Sets the effective, permitted and inheritable sets.
-fn capabilities(p: &mut Program, sets: [u64; 3]) {
-    const VERSION: u64 = 0x2008_0522;
-    let header = p.words(&[VERSION]);
-    let halves = |shift: u32| sets.map(|set| (set >> shift & 0xffff_ffff) as u32);
-    let data: Vec<u8> =
-        [halves(0), halves(32)].concat().iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let data = p.data(&data);
-    p.must("set capabilities", libc::SYS_capset, &[header, data]);
-}
-
 /// Ends the stage: the first thread goes to its place.
-pub(super) fn leave(builder: &mut Builder, emitted: &Emitted) {
+pub(super) fn leave(builder: &mut Builder, emitted: &FirstThreadWork) {
     builder.program.jump_to(emitted.first_place);
 }
 

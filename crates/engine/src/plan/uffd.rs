@@ -79,7 +79,7 @@ impl Builder<'_> {
     }
 
     /// Registers what is or may be written.
-    pub(super) fn register(&mut self, vmas: &[Vma], runs: &[Run]) {
+    pub(super) fn register(&mut self, vmas: &[Vma], runs: &[PageRun]) {
         let fd = self.own(OWN_OBJECTS - 1);
         for (start, end) in &track::ranges(vmas, runs) {
             let range = self.program.words(&[*start, end - start, uffd::MODE_WP, 0]);

@@ -9,7 +9,7 @@ pub use fdinfo::*;
 pub use maps::*;
 pub use status::*;
 
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use std::fs::File;
 use std::io::Read;
 

@@ -1,12 +1,13 @@
 //! `/proc/PID/status` and `/proc/PID/stat`.
 
 /// The lines of a status file.
-pub struct Status(Vec<(String, String)>);
+#[derive(Clone)]
+pub struct ProcStatus(Vec<(String, String)>);
 
-impl Status {
-    pub fn parse(text: &str) -> Status {
+impl ProcStatus {
+    pub fn parse(text: &str) -> ProcStatus {
         let lines = text.lines().filter_map(|line| line.split_once(':'));
-        Status(lines.map(|(key, value)| (key.to_owned(), value.trim().to_owned())).collect())
+        ProcStatus(lines.map(|(key, value)| (key.to_owned(), value.trim().to_owned())).collect())
     }
 
     pub fn text(&self, key: &str) -> Option<&str> {

@@ -7,7 +7,7 @@
 use super::plan::Planner;
 use crate::error::{Error, Result};
 use stasis_image::model::*;
-use stasis_spawner::socket_plan::{Place, SocketStep};
+use stasis_spawner::socket_plan::{SocketPath, SocketStep};
 use stasis_sys::libc;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -120,13 +120,13 @@ fn ended(planner: &mut Planner, slot: u32, own: &Socket, ending: Ending) -> Resu
     let (family, kind, protocol) = (own.family, libc::SOCK_STREAM, libc::IPPROTO_TCP);
     planner.must(SocketStep::New { slot: listener, family, kind, protocol });
     let address = loopback(family, &own.local);
-    planner.must(SocketStep::Bind { slot: listener, address, place: Place::Nowhere });
+    planner.must(SocketStep::Bind { slot: listener, address, place: SocketPath::Nowhere });
     planner.must(SocketStep::Listen { slot: listener, backlog: 1 });
     planner.must(SocketStep::New { slot, family, kind, protocol });
     planner.set_for_now(slot, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1);
     planner.early_options(slot, own);
     if address_of(&own.local).is_some_and(is_loopback) {
-        let (address, place) = (own.local.clone(), Place::Nowhere);
+        let (address, place) = (own.local.clone(), SocketPath::Nowhere);
         planner.may(SocketStep::Bind { slot, address, place });
     }
     planner.must(SocketStep::ConnectTo { slot, to: listener });
@@ -172,7 +172,7 @@ fn datagrams(planner: &mut Planner, all: &[(u32, &Socket)], slot: u32, own: &Soc
         }
         let sender = planner.temporary();
         planner.new_like(sender, own);
-        let (address, place) = (message.from.clone(), Place::Nowhere);
+        let (address, place) = (message.from.clone(), SocketPath::Nowhere);
         planner.may(SocketStep::Bind { slot: sender, address, place });
         planner.may(SocketStep::SendTo { slot: sender, data, to: slot });
         planner.must(SocketStep::Close { slot: sender });

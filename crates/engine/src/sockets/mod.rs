@@ -14,7 +14,7 @@ mod inet;
 mod plan;
 mod unix;
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::spawner::Init;
 use plan::Planner;
 use stasis_image::model::*;

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use stasis_image::model::*;
-use stasis_spawner::socket_plan::{Place, SocketPlan, SocketStep, Step, Who};
+use stasis_spawner::socket_plan::{PlanStep, ProcessIdentity, SocketPath, SocketPlan, SocketStep};
 use stasis_sys::libc;
 use std::collections::{BTreeMap, HashMap};
 
@@ -52,19 +52,19 @@ impl<'a> Planner<'a> {
     }
 
     pub fn must(&mut self, what: SocketStep) {
-        self.plan.steps.push(Step { who: None, must: true, what });
+        self.plan.steps.push(PlanStep { who: None, must: true, what });
     }
 
     /// A step whose failure is no harm.
     pub fn may(&mut self, what: SocketStep) {
-        self.plan.steps.push(Step { who: None, must: false, what });
+        self.plan.steps.push(PlanStep { who: None, must: false, what });
     }
 
     /// A step the kernel remembers the caller of.
     pub fn must_as(&mut self, who: PeerId, what: SocketStep) {
         let known = who.pid > 1 && who.uid != u32::MAX && who.gid != u32::MAX;
-        let who = known.then_some(Who { pid: who.pid, uid: who.uid, gid: who.gid });
-        self.plan.steps.push(Step { who, must: true, what });
+        let who = known.then_some(ProcessIdentity { pid: who.pid, uid: who.uid, gid: who.gid });
+        self.plan.steps.push(PlanStep { who, must: true, what });
     }
 
     /// A new socket like another.
@@ -103,9 +103,9 @@ impl<'a> Planner<'a> {
         }
         let place = match &socket.node {
             Some(node) => {
-                Place::File { directory: node.directory.clone(), path: node.path.clone() }
+                SocketPath::File { directory: node.directory.clone(), path: node.path.clone() }
             }
-            None => Place::Nowhere,
+            None => SocketPath::Nowhere,
         };
         self.must(SocketStep::Bind { slot, address: socket.local.clone(), place });
     }

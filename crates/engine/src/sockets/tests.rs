@@ -88,7 +88,7 @@ fn an_accepted_socket_frees_its_name_before_the_listener_needs_it() {
 
 #[test]
 fn a_client_waits_only_where_it_says_it_does() {
-    let waiting = vec![Waiting {
+    let waiting = vec![PendingConnection {
         client: Some(1),
         connector: PeerId::default(),
         sent: vec![SocketMessage { data: b"hello".to_vec(), ..Default::default() }],

@@ -3,7 +3,7 @@
 use super::plan::Planner;
 use crate::error::{Error, Result};
 use stasis_image::model::*;
-use stasis_spawner::socket_plan::{Place, SocketStep};
+use stasis_spawner::socket_plan::{SocketPath, SocketStep};
 use stasis_sys::libc;
 use std::collections::{BTreeMap, HashSet};
 
@@ -150,8 +150,8 @@ fn connect_by_name(planner: &mut Planner, server: u32, client: u32) -> Result<()
     let listener = planner.temporary();
     planner.new_like(listener, own);
     let place = match &own.node {
-        Some(node) => Place::File { directory: node.directory.clone(), path: None },
-        None => Place::Nowhere,
+        Some(node) => SocketPath::File { directory: node.directory.clone(), path: None },
+        None => SocketPath::Nowhere,
     };
     planner.must(SocketStep::Bind { slot: listener, address: own.local.clone(), place });
     let listened = peer.map(|peer| peer.peer_credentials).unwrap_or_default();
@@ -186,7 +186,7 @@ fn wait_in_line(
     planner: &mut Planner,
     listener: u32,
     own: &Socket,
-    waiting: &[Waiting],
+    waiting: &[PendingConnection],
 ) -> Result<()> {
     for connection in waiting {
         let slot = match connection.client {
@@ -281,8 +281,8 @@ fn send_for(planner: &mut Planner, to: u32, own: &Socket, message: &SocketMessag
     if !message.from.is_empty() {
         let is_path = message.from.get(2).is_some_and(|byte| *byte != 0);
         let place = match is_path {
-            true => Place::File { directory: "/".into(), path: None },
-            false => Place::Nowhere,
+            true => SocketPath::File { directory: "/".into(), path: None },
+            false => SocketPath::Nowhere,
         };
         planner.must(SocketStep::Bind { slot, address: message.from.clone(), place });
     }
@@ -306,7 +306,7 @@ fn connect_one_way(planner: &mut Planner, slot: u32, own: &Socket) -> Result<()>
             planner.new_like(other, own);
             // the kernel chooses a name
             let address = (libc::AF_UNIX as u16).to_ne_bytes().to_vec();
-            planner.must(SocketStep::Bind { slot: other, address, place: Place::Nowhere });
+            planner.must(SocketStep::Bind { slot: other, address, place: SocketPath::Nowhere });
             planner.must(SocketStep::ConnectTo { slot, to: other });
             planner.must(SocketStep::Close { slot: other });
         }

@@ -3,7 +3,7 @@
 use super::failure::Asked;
 use super::program::{History, Talk};
 use super::{Failure, Places, Program, Result, Spec, Watch};
-use stasis_engine::{Config, Engine, Image, Lazy, Outside, WallsConfig};
+use stasis_engine::{Engine, EngineConfig, Image, Lazy, OutsideFds, WallsConfig};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
@@ -70,7 +70,7 @@ impl Bench {
     pub fn launch(&self, spec: &Spec) -> Result<Program> {
         self.watch.doing(format!("launch {}", spec.name));
         let (talk, fds) = self.talk()?;
-        let outside = Outside { fds, numbers: vec![0, 1, 2] };
+        let outside = OutsideFds { fds, numbers: vec![0, 1, 2] };
         let tree = self
             .engine()
             .launch(&Places::get()?.roots().1, spec.launch_spec()?, outside)
@@ -144,7 +144,7 @@ impl Bench {
 fn start_engine(dir: &Path, watch: &Watch, lazy: Lazy, walls: WallsConfig) -> Result<Engine> {
     let places = Places::get()?;
     watch.doing("start an engine");
-    Engine::start(Config {
+    Engine::start(EngineConfig {
         dir: dir.join("store"),
         run_dir: dir.join("run"),
         roots: places.roots().0,

@@ -36,8 +36,8 @@ pub trait Asked<T> {
     fn asked(self, doing: impl Into<String>) -> super::Result<T>;
 }
 
-impl<T> Asked<T> for stasis_engine::Result<T> {
+impl<T, E: Into<stasis_engine::Error>> Asked<T> for Result<T, E> {
     fn asked(self, doing: impl Into<String>) -> super::Result<T> {
-        self.map_err(|error| Failure::Engine { doing: doing.into(), error })
+        self.map_err(|error| Failure::Engine { doing: doing.into(), error: error.into() })
     }
 }

@@ -7,7 +7,9 @@ use crate::attempts::With;
 use crate::machine::{Lab, copy_root, launch, launch_in, restore_here};
 use libtest_mimic::{Failed, Trial};
 use stasis_engine::{Error, Image, WallsConfig};
-use stasis_image::model::{Fd, FileEntry, FileKind, Manifest, Object, ObjectKind, ProcessState};
+use stasis_image::model::{
+    Fd, FileEntry, FileEntryKind, Manifest, Object, ObjectKind, ProcessState,
+};
 use stasis_spawner::UNUSED_CAPABILITIES;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -98,7 +100,7 @@ fn is_at_or_below(path: &[u8], dir: &str) -> bool {
     path.strip_prefix(dir.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-fn add_file(manifest: &mut Manifest, path: &str, kind: FileKind) {
+fn add_file(manifest: &mut Manifest, path: &str, kind: FileEntryKind) {
     let entry = FileEntry {
         path: path.into(),
         mode: 0o755,
@@ -118,8 +120,12 @@ fn image_with_links(lab: &Lab) -> Result<(), Failed> {
     let target = outside.to_string_lossy().into_owned();
     for ids in [false, true] {
         let error = altered(lab, ids, |manifest| {
-            add_file(manifest, ".stasis", FileKind::Directory);
-            add_file(manifest, ".stasis/shm", FileKind::Symlink { target: target.clone().into() });
+            add_file(manifest, ".stasis", FileEntryKind::Directory);
+            add_file(
+                manifest,
+                ".stasis/shm",
+                FileEntryKind::Symlink { target: target.clone().into() },
+            );
         })?;
         expect("an image's link", error, "shm")?;
         unchanged(&outside)?;
@@ -146,7 +152,7 @@ fn memory_of_init(lab: &Lab) -> Result<(), Failed> {
 
 fn silent_pipe(lab: &Lab) -> Result<(), Failed> {
     let error = altered(lab, true, |manifest| {
-        add_file(manifest, "silent", FileKind::Fifo);
+        add_file(manifest, "silent", FileEntryKind::Fifo);
         open_also(manifest, "/silent", 0);
     })?;
     expect("a FIFO as a file", error, "FIFO")

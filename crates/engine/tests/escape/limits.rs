@@ -2,7 +2,7 @@
 
 use crate::machine::{Lab, Machine, launch};
 use libtest_mimic::{Failed, Trial};
-use stasis_engine::{DiskLimit, Limits, WallsConfig};
+use stasis_engine::{DiskExcess, DiskLimit, ResourceLimits, WallsConfig};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,16 @@ const LONG: Duration = Duration::from_secs(120);
 type Test = fn(&Lab) -> Result<(), Failed>;
 
 pub fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
-    let tests: [(&str, Test); 14] = [
+    let tests: [(&str, Test); 17] = [
         ("processes", processes),
         ("memory", memory),
         ("descriptors", descriptors),
         ("one_large_file", one_large_file),
         ("many_files", many_files),
         ("files_without_a_name", files_without_a_name),
+        ("files_handed_from_process_to_process", files_handed_on),
+        ("files_in_flight", files_in_flight),
+        ("more_descriptors_than_are_counted", more_descriptors_than_are_counted),
         ("files_only_mapped", files_only_mapped),
         ("files_beyond_the_longest_path", files_beyond_the_longest_path),
         ("files_of_an_image", files_of_an_image),
@@ -35,7 +38,7 @@ pub fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
     tests.map(trial).into_iter().collect()
 }
 
-fn limited(lab: &Lab, change: impl Fn(&mut Limits)) -> Machine {
+fn limited(lab: &Lab, change: impl Fn(&mut ResourceLimits)) -> Machine {
     let mut walls = WallsConfig::default();
     change(&mut walls.limits);
     launch(&lab.engine(walls))
@@ -55,7 +58,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
 fn processes(lab: &Lab) -> Result<(), Failed> {
     let mut machine = limited(lab, |limits| limits.pids = Some(20));
     expect(&mut machine, "processes 100", "EAGAIN")?;
-    let limits = Limits { pids: None, ..machine.tree().limits() };
+    let limits = ResourceLimits { pids: None, ..machine.tree().limits() };
     machine.tree().set_limits(limits)?;
     expect(&mut machine, "processes 100", "ok")?;
     // its last child is on its way out when it has answered
@@ -74,7 +77,9 @@ fn memory(lab: &Lab) -> Result<(), Failed> {
     let usage = machine.tree().usage();
     ensure(usage.oom_kills.is_some_and(|kills| kills > 0), || format!("not told: {usage:?}"))?;
     ensure(usage.memory_peak.is_some_and(|peak| peak <= 64 << 20), || format!("{usage:?}"))?;
-    machine.tree().set_limits(Limits { memory: Some(1 << 30), ..machine.tree().limits() })?;
+    machine
+        .tree()
+        .set_limits(ResourceLimits { memory: Some(1 << 30), ..machine.tree().limits() })?;
     expect(&mut machine, "memory 256", "ok")
 }
 
@@ -137,6 +142,32 @@ fn files_without_a_name(lab: &Lab) -> Result<(), Failed> {
     is_ended_by(lab, "unlinked_files 40")
 }
 
+fn files_handed_on(lab: &Lab) -> Result<(), Failed> {
+    is_ended_by(lab, "hopping_files 40")
+}
+
+/// Descriptors sent through a socket and received by nobody are in no process.
+fn files_in_flight(lab: &Lab) -> Result<(), Failed> {
+    let mut machine = limited(lab, |limits| limits.disk = Some(SMALL));
+    machine.ask("files_in_flight 40");
+    await_end(&machine, "40 MB in flight")?;
+    let why = machine.tree().disk_excess();
+    ensure(why == Some(DiskExcess::Uncountable), || format!("ended for {why:?}"))
+}
+
+/// Files behind so many descriptors would take too long to count, again and again.
+fn more_descriptors_than_are_counted(lab: &Lab) -> Result<(), Failed> {
+    let mut machine = limited(lab, |limits| limits.disk = Some(SMALL));
+    machine.ask("many_descriptors 40");
+    await_end(&machine, "40,000 descriptors")?;
+    let why = machine.tree().disk_excess();
+    ensure(why == Some(DiskExcess::Uncountable), || format!("ended for {why:?}"))?;
+    let mut other = limited(lab, |limits| limits.disk = Some(SMALL));
+    expect(&mut other, "many_descriptors 20", "ok")?;
+    std::thread::sleep(Duration::from_secs(2));
+    ensure(other.tree().is_alive(), || "ended for 20,000 descriptors".into())
+}
+
 fn files_only_mapped(lab: &Lab) -> Result<(), Failed> {
     is_ended_by(lab, "mapped_files 40")
 }
@@ -163,7 +194,7 @@ fn files_past_the_limit_make_no_image(lab: &Lab) -> Result<(), Failed> {
     let engine = lab.engine(WallsConfig::default());
     let mut machine = launch(&engine);
     expect(&mut machine, "kept_file 20", "ok")?;
-    machine.tree().set_limits(Limits { disk: Some(SMALL), ..machine.tree().limits() })?;
+    machine.tree().set_limits(ResourceLimits { disk: Some(SMALL), ..machine.tree().limits() })?;
     match engine.capture(machine.tree()) {
         Ok(_) => Err("an image of more than the limit".into()),
         Err(error) if error.to_string().contains("more than its limit") => Ok(()),
@@ -197,7 +228,7 @@ fn processor(lab: &Lab) -> Result<(), Failed> {
     expect(&mut machine, "memory 64", "ok")?;
     let after = machine.tree().usage().cpu_ns;
     ensure(after > before && before.is_some(), || format!("{before:?}, then {after:?}"))?;
-    machine.tree().set_limits(Limits { cpu_millis: None, ..machine.tree().limits() })?;
+    machine.tree().set_limits(ResourceLimits { cpu_millis: None, ..machine.tree().limits() })?;
     Ok(())
 }
 

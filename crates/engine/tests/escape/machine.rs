@@ -1,7 +1,9 @@
 //! Machines to ask, and what of the host they might reach for.
 
 use crate::attempts::With;
-use stasis_engine::{Config, Engine, Error, Image, LaunchSpec, Outside, Tree, WallsConfig};
+use stasis_engine::{
+    Engine, EngineConfig, Error, Image, LaunchSpec, OutsideFds, Tree, WallsConfig,
+};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -84,7 +86,7 @@ impl Lab {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let dir = self.dir.path().join(format!("engine-{number}"));
-        let engine = Engine::start(Config {
+        let engine = Engine::start(EngineConfig {
             dir: dir.join("store"),
             run_dir: dir.join("run"),
             roots: self.dir.path().join("roots"),
@@ -225,7 +227,7 @@ fn start(engine: &Arc<Engine>, root: &str, name: &str) -> Result<Machine, Error>
         cwd: "/tmp".into(),
         ..LaunchSpec::default()
     };
-    let outside = Outside { fds, numbers: vec![0, 1, 2] };
+    let outside = OutsideFds { fds, numbers: vec![0, 1, 2] };
     let mut machine = talk(ours);
     machine.tree = Some(engine.launch(root, program, outside)?);
     machine._engine = Some(engine.clone());

@@ -11,7 +11,7 @@
 
 use crate::machine::{Lab, Machine, descriptors, launch};
 use libtest_mimic::{Failed, Trial};
-use stasis_engine::{DiskLimit, Engine, Error, Image, LaunchSpec, Outside, Tree, WallsConfig};
+use stasis_engine::{DiskLimit, Engine, Error, Image, LaunchSpec, OutsideFds, Tree, WallsConfig};
 use stasis_image::PAGE_SIZE;
 use stasis_image::pack::PackReader;
 use std::collections::BTreeMap;
@@ -119,7 +119,7 @@ impl Schedule {
             cwd: "/tmp".into(),
             ..LaunchSpec::default()
         };
-        let outside = Outside { fds, numbers: vec![0, 1, 2] };
+        let outside = OutsideFds { fds, numbers: vec![0, 1, 2] };
         let tree = Arc::new(engine.launch("escape", program, outside)?);
         let mut hostile = Hostile { tree, line: line(ours)? };
         eprintln!("seed {seed}: {}", hostile.hear()?);
@@ -212,8 +212,10 @@ impl Hostile {
     }
 
     fn answers_fine(&mut self) -> Result<(), Failed> {
-        writeln!(self.line.get_mut(), "?")
-            .map_err(|error| format!("the machine ended: {error}"))?;
+        if let Err(error) = writeln!(self.line.get_mut(), "?") {
+            let (usage, disk) = (self.tree.usage(), self.tree.disk_excess());
+            return Err(format!("the machine ended: {error} ({usage:?}, disk {disk:?})").into());
+        }
         match self.hear()? {
             said if said == "fine" => Ok(()),
             said => Err(format!("the machine says `{said}`").into()),

@@ -1,7 +1,7 @@
 //! An engine in a directory of its own, and programs to talk to.
 
 use crate::root;
-use stasis_engine::{Config, Engine, Image, LaunchSpec, Lazy, Outside, Result, Tree};
+use stasis_engine::{Engine, EngineConfig, Image, LaunchSpec, Lazy, OutsideFds, Result, Tree};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -68,7 +68,7 @@ impl Bench {
         let argv = words.iter().map(|word| (*word).to_owned()).collect();
         let env = vec!["PATH=/bin".to_owned()];
         let spec = LaunchSpec { path, argv, env, cwd: "/tmp".into(), ..LaunchSpec::default() };
-        let outside = Outside { fds, numbers: vec![0, 1, 2] };
+        let outside = OutsideFds { fds, numbers: vec![0, 1, 2] };
         let tree = self.engine.launch(&self.root_name, spec, outside)?;
         let mut program = Program { tree, stream };
         assert_eq!(program.hear(), "ready", "{words:?} at its start");
@@ -114,7 +114,7 @@ pub fn temp_dir() -> TempDir {
 }
 
 pub fn start_engine(dir: &Path, root: &Path) -> Result<Engine> {
-    Engine::start(Config {
+    Engine::start(EngineConfig {
         dir: dir.join("store"),
         run_dir: dir.join("run"),
         roots: root.parent().expect("a directory").to_owned(),

@@ -45,7 +45,7 @@ impl Damaged {
     fn refusal(&self) -> Option<(&'static str, String)> {
         let bench = self.bench();
         let read = bench.engine.store().read_image(self.image.id);
-        let restored = read.and_then(|image| bench.restore(&image));
+        let restored = read.map_err(Into::into).and_then(|image| bench.restore(&image));
         assert_eq!(bench.unfinished(), [""; 0], "files left in tmp");
         match restored {
             Ok(mut program) => {

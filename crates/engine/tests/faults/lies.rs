@@ -13,11 +13,11 @@ const RESERVED: u64 = 0x6f00_0000_0000;
 
 type Lie = (&'static str, fn(&mut Manifest));
 
-fn live(manifest: &mut Manifest) -> &mut Live {
+fn live(manifest: &mut Manifest) -> &mut LiveProcess {
     live_of(&mut manifest.processes[0])
 }
 
-fn live_of(process: &mut Process) -> &mut Live {
+fn live_of(process: &mut Process) -> &mut LiveProcess {
     match &mut process.state {
         ProcessState::Live(live) => live,
         ProcessState::Zombie { .. } => panic!("the process is a zombie"),
@@ -57,7 +57,7 @@ fn hold(manifest: &mut Manifest, path: &str, origin: &[u8]) {
     manifest.files.held.push(HeldFile { path: path.into(), origin: OriginId::of(origin) });
 }
 
-fn add_file(manifest: &mut Manifest, path: &str, kind: FileKind) {
+fn add_file(manifest: &mut Manifest, path: &str, kind: FileEntryKind) {
     manifest.files.entries.push(FileEntry {
         path: path.into(),
         mode: 0o644,
@@ -70,16 +70,16 @@ fn add_file(manifest: &mut Manifest, path: &str, kind: FileKind) {
     });
 }
 
-fn link(target: &str) -> FileKind {
-    FileKind::Symlink { target: target.into() }
+fn link(target: &str) -> FileEntryKind {
+    FileEntryKind::Symlink { target: target.into() }
 }
 
-fn hard_link(target: &str) -> FileKind {
-    FileKind::Hardlink { target: target.into() }
+fn hard_link(target: &str) -> FileEntryKind {
+    FileEntryKind::Hardlink { target: target.into() }
 }
 
-fn regular() -> FileKind {
-    FileKind::Regular { size: 0, runs: Vec::new() }
+fn regular() -> FileEntryKind {
+    FileEntryKind::Regular { size: 0, runs: Vec::new() }
 }
 
 fn add_object(manifest: &mut Manifest, kind: ObjectKind) {
@@ -90,7 +90,7 @@ fn ipc_name() -> IpcName {
     IpcName { id: 3, key: 0, uid: 0, gid: 0, mode: 0o600 }
 }
 
-fn first_run(manifest: &mut Manifest) -> &mut Run {
+fn first_run(manifest: &mut Manifest) -> &mut PageRun {
     &mut manifest.memory[0].runs[0]
 }
 
@@ -101,10 +101,12 @@ fn timer(id: i32, left_ns: u64) -> PosixTimer {
 
 const PROCESSES: &[Lie] = &[
     ("a filter that is not there", |m| live(m).filters.push(0)),
-    ("a filter of no instructions", |m| m.meta.filters.push(Filter(Vec::new()))),
-    ("a filter longer than the kernel takes", |m| m.meta.filters.push(Filter(vec![0; 4097]))),
+    ("a filter of no instructions", |m| m.meta.filters.push(SeccompFilter(Vec::new()))),
+    ("a filter longer than the kernel takes", |m| {
+        m.meta.filters.push(SeccompFilter(vec![0; 4097]))
+    }),
     ("a filter without the right to one", |m| {
-        m.meta.filters.push(Filter(vec![0x7fff_0000_0000_0006]));
+        m.meta.filters.push(SeccompFilter(vec![0x7fff_0000_0000_0006]));
         live(m).filters.push(0);
         let thread = &mut live(m).threads[0];
         (thread.no_new_privs, thread.creds.effective) = (false, 0);
@@ -258,7 +260,7 @@ const MEMORY: &[Lie] = &[
         m.segments.push(Segment { kind, size: u64::MAX, runs: Vec::new() });
     }),
     ("shared memory with pages beyond its end", |m| {
-        let run = Run { page: 1, ..*first_run(m) };
+        let run = PageRun { page: 1, ..*first_run(m) };
         let kind = SegmentKind::Anonymous;
         m.segments.push(Segment { kind, size: 4096, runs: vec![run] });
     }),
@@ -345,17 +347,17 @@ const FILES: &[Lie] = &[
     }),
     ("a directory that is a link to a link", |m| {
         add_file(m, "one", link("/"));
-        add_file(m, "one/tmp", FileKind::Directory);
+        add_file(m, "one/tmp", FileEntryKind::Directory);
         add_file(m, "one/tmp/evil", regular());
     }),
     ("a directory that is replaced by a link", |m| {
-        add_file(m, "dir", FileKind::Directory);
+        add_file(m, "dir", FileEntryKind::Directory);
         add_file(m, "dir", link("/tmp"));
         add_file(m, "dir/evil", regular());
     }),
     ("a directory that comes after its file", |m| {
         add_file(m, "late/evil", regular());
-        add_file(m, "late", FileKind::Directory);
+        add_file(m, "late", FileEntryKind::Directory);
     }),
     ("a file in a file", |m| {
         add_file(m, "file", regular());
@@ -379,11 +381,11 @@ const FILES: &[Lie] = &[
     }),
     ("another name for itself", |m| add_file(m, "evil", hard_link("evil"))),
     ("another name for a directory", |m| {
-        add_file(m, "dir", FileKind::Directory);
+        add_file(m, "dir", FileEntryKind::Directory);
         add_file(m, "evil", hard_link("dir"));
     }),
     ("an overlay's own notes", |m| {
-        add_file(m, "dir", FileKind::Directory);
+        add_file(m, "dir", FileEntryKind::Directory);
         let note = ("trusted.overlay.redirect".into(), b"/etc".to_vec());
         m.files.entries.last_mut().expect("a file").xattrs.push(note);
     }),
@@ -408,11 +410,11 @@ const FILES: &[Lie] = &[
         m.files.entries.last_mut().expect("a file").mode = 0o020_644;
     }),
     ("a file of any size", |m| {
-        add_file(m, "evil", FileKind::Regular { size: u64::MAX, runs: Vec::new() });
+        add_file(m, "evil", FileEntryKind::Regular { size: u64::MAX, runs: Vec::new() });
     }),
     ("a file with pages beyond its end", |m| {
-        let run = Run { page: 5, ..*first_run(m) };
-        add_file(m, "evil", FileKind::Regular { size: 10, runs: vec![run] });
+        let run = PageRun { page: 5, ..*first_run(m) };
+        add_file(m, "evil", FileEntryKind::Regular { size: 10, runs: vec![run] });
     }),
 ];
 
@@ -493,7 +495,7 @@ fn what_cannot_be_fails_cleanly() {
             let id: ImageId = bench.engine.store().write_image(manifest).expect("write").id;
             let start = Instant::now();
             let read = bench.engine.store().read_image(id);
-            let restored = read.and_then(|image| bench.restore(&image));
+            let restored = read.map_err(Into::into).and_then(|image| bench.restore(&image));
             let error = restored.err().unwrap_or_else(|| panic!("{what}: restored"));
             assert!(start.elapsed() < own::PATIENCE, "{what}: {:?}", start.elapsed());
             eprintln!("{what}: [{}] {error}", error.code());

@@ -7,6 +7,7 @@
 //!   lies     manifests with valid checksums that are not true: refused before anything acts
 //!   numbers  inodes whose numbers open files have: the engine dies, layers go, they are missing
 //!   upkeep   the store is collected and rewritten while machines live, and while the engine dies
+//!   endings  trees that do not end when they are killed
 //!   hostile  programs that do what they can against being captured (tests/programs/hostile)
 //!
 //! Every test runs in a process of its own (`own`), which can be told from its neighbours and is
@@ -15,6 +16,7 @@
 mod bench;
 mod damage;
 mod disk;
+mod endings;
 mod hostile;
 mod kill;
 mod lies;

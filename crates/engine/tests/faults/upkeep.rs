@@ -133,7 +133,7 @@ fn every_form_restores() {
             bench.engine.store().thaw(root).expect("thaw");
         }
         restores("thawed");
-        // everything goes, layers too; walls that stood ready around them are not used again
+        // everything goes, layers too; sandboxes prepared around them are not used again
         bench.forget();
         let collected = bench.engine.collect(|| Ok::<_, Error>(HashSet::new())).expect("collect");
         assert_eq!((collected.images, names(&bench.store().join("packs")).len()), (1, 0));

@@ -2,7 +2,7 @@
 
 use crate::common::{Failure, Result, Watch};
 use crate::modules::Module;
-use crate::run::{Copy, Outcomes, Stage};
+use crate::run::{Outcomes, RunningCopy, Stage};
 use stasis_engine::{Error, Image};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -93,7 +93,7 @@ fn report(stage: &Stage, told: &Told) {
 }
 
 /// `None` when it is refused, or when the tests are over meanwhile.
-fn capture(stage: &Stage, copy: &Copy, told: &mut Told) -> Result<Option<Image>> {
+fn capture(stage: &Stage, copy: &RunningCopy, told: &mut Told) -> Result<Option<Image>> {
     stage.watch.doing(format!("capture in {}", stage.heard.current()));
     match stage.bench.engine().capture_last(&copy.tree) {
         Ok(captured) => Ok(Some(captured.image)),
@@ -110,7 +110,7 @@ fn capture(stage: &Stage, copy: &Copy, told: &mut Told) -> Result<Option<Image>>
     }
 }
 
-fn restore(stage: &Stage, image: &Image) -> Result<Copy> {
+fn restore(stage: &Stage, image: &Image) -> Result<RunningCopy> {
     let current = stage.heard.current();
     stage.watch.doing(format!("restore in {current}"));
     let (fds, ours) = stage.descriptors()?;

@@ -2,7 +2,7 @@
 
 use crate::common::{Bench, Failure, Places, Result, Watch};
 use crate::modules::Module;
-use stasis_engine::{LaunchSpec, Outside, Tree};
+use stasis_engine::{LaunchSpec, OutsideFds, Tree};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -67,12 +67,12 @@ impl Heard {
 }
 
 /// A living copy, and the thread that hears it.
-pub struct Copy {
+pub struct RunningCopy {
     pub tree: Tree,
     hearing: JoinHandle<()>,
 }
 
-impl Copy {
+impl RunningCopy {
     /// Ends it; afterwards everything it said was heard.
     pub fn end(self) -> Result<()> {
         let killed = self.tree.kill();
@@ -94,7 +94,7 @@ impl Stage {
         Ok(Stage { bench, heard: Heard::default(), watch: watch.clone(), begun: Instant::now() })
     }
 
-    pub fn launch(&self, module: Module) -> Result<Copy> {
+    pub fn launch(&self, module: Module) -> Result<RunningCopy> {
         let places = Places::get()?;
         let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
         let python = text(&places.python);
@@ -109,13 +109,13 @@ impl Stage {
             ..LaunchSpec::default()
         };
         let (fds, ours) = self.descriptors()?;
-        let outside = Outside { fds, numbers: vec![0, 1, 2, 3] };
+        let outside = OutsideFds { fds, numbers: vec![0, 1, 2, 3] };
         let tree = self.bench.engine().launch(&places.roots().1, program, outside);
         let tree = tree.map_err(|error| Failure::Program(format!("launch: {error}")))?;
         Ok(self.hear(tree, ours))
     }
 
-    pub fn hear(&self, tree: Tree, ours: UnixStream) -> Copy {
+    pub fn hear(&self, tree: Tree, ours: UnixStream) -> RunningCopy {
         let heard = self.heard.clone();
         let hearing = std::thread::spawn(move || {
             let lines = BufReader::new(ours).split(b'\n');
@@ -123,7 +123,7 @@ impl Stage {
                 heard.line(&String::from_utf8_lossy(&line));
             });
         });
-        Copy { tree, hearing }
+        RunningCopy { tree, hearing }
     }
 
     /// Descriptors of a copy, and our end of the one it reports on.
@@ -142,7 +142,7 @@ impl Stage {
     }
 
     /// Waits until the tests are over, or for a while. The error is of a program that ended early.
-    pub fn wait(&self, copy: &Copy, longest: Duration) -> Result<bool> {
+    pub fn wait(&self, copy: &RunningCopy, longest: Duration) -> Result<bool> {
         const LOOK: Duration = Duration::from_millis(5);
         let end = Instant::now() + longest;
         self.watch.doing(format!("{}\n{}", self.heard.current(), self.complaints()));

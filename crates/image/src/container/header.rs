@@ -26,7 +26,7 @@ const _: () = assert!(4 + 4 + 8 + 8 + 32 == ENTRY_LEN);
 
 /// One row of the section table, as found: nothing in it has been judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct SectionEntry {
     pub(crate) kind: u32,
     pub(crate) version: u32,
     pub(crate) offset: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Entry {
     pub(crate) checksum: [u8; 32],
 }
 
-impl Entry {
+impl SectionEntry {
     pub(crate) fn new(kind: SectionKind, offset: u64, payload: &[u8]) -> Self {
         Self {
             kind: kind.into(),
@@ -66,7 +66,7 @@ impl Entry {
 }
 
 /// The header and the table, with their checksum.
-pub(crate) fn encode_header(arch: Arch, entries: &[Entry]) -> Vec<u8> {
+pub(crate) fn encode_header(arch: Arch, entries: &[SectionEntry]) -> Vec<u8> {
     let header_len = FIXED_LEN + entries.len() * ENTRY_LEN;
     let mut out = Vec::with_capacity(header_len);
     out.extend_from_slice(&MAGIC);
@@ -104,7 +104,7 @@ pub fn peek_format(bytes: &[u8]) -> Result<u16, ImageError> {
 pub(super) struct Header {
     pub(super) len: u64,
     pub(super) arch: Arch,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<SectionEntry>,
 }
 
 impl Header {
@@ -131,7 +131,10 @@ impl Header {
         Ok(Self {
             len: header.len() as u64,
             arch: Arch::try_from(arch).map_err(|found| ImageError::Arch { found })?,
-            entries: header[FIXED_LEN..].chunks_exact(ENTRY_LEN).map(Entry::decode).collect(),
+            entries: header[FIXED_LEN..]
+                .chunks_exact(ENTRY_LEN)
+                .map(SectionEntry::decode)
+                .collect(),
         })
     }
 }

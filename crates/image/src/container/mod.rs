@@ -27,6 +27,7 @@
 //! hostile count spins). Other hostile counts run out of input before they cost memory.
 
 mod header;
+mod packed;
 mod reader;
 mod section;
 #[cfg(test)]
@@ -34,9 +35,10 @@ mod tests;
 mod writer;
 
 pub(crate) use header::{
-    CHECKSUM_AT, ENTRY_LEN, Entry, FIXED_LEN, MAGIC, encode_header, header_checksum,
+    CHECKSUM_AT, ENTRY_LEN, FIXED_LEN, MAGIC, SectionEntry, encode_header, header_checksum,
 };
 pub use header::{FORMAT, MAX_IMAGE_LEN, MAX_SECTION_LEN, MAX_SECTIONS, peek_format};
+pub use packed::{pack_image, unpack_image};
 pub use reader::ImageReader;
 pub use section::{Arch, SectionKind};
 pub use writer::{ImageWriter, SealedImage};

@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use super::header::{Entry, Header, MAX_SECTION_LEN, limit, torn};
+use super::header::{Header, MAX_SECTION_LEN, SectionEntry, limit, torn};
 use super::{Arch, SectionKind};
 use crate::{ImageError, ImageId};
 
@@ -68,8 +68,8 @@ impl<'a> ImageReader<'a> {
     }
 }
 
-fn known(entry: &Entry) -> Result<SectionKind, ImageError> {
-    let Entry { kind, version, .. } = *entry;
+fn known(entry: &SectionEntry) -> Result<SectionKind, ImageError> {
+    let SectionEntry { kind, version, .. } = *entry;
     let kind =
         SectionKind::try_from(kind).map_err(|kind| ImageError::SectionUnknown { kind, version })?;
     if !(kind.oldest()..=kind.version()).contains(&version) {
@@ -81,11 +81,11 @@ fn known(entry: &Entry) -> Result<SectionKind, ImageError> {
 /// The payload of a section, which must begin at `free`, where what comes before it ends.
 fn place<'a>(
     bytes: &'a [u8],
-    entry: &Entry,
+    entry: &SectionEntry,
     kind: SectionKind,
     free: u64,
 ) -> Result<&'a [u8], ImageError> {
-    let Entry { offset, length, .. } = *entry;
+    let SectionEntry { offset, length, .. } = *entry;
     limit("the length of a section", length, MAX_SECTION_LEN)?;
     if offset < free {
         return Err(ImageError::SectionOverlap { kind, offset, free });

@@ -10,16 +10,16 @@ use crate::{ImageError, ImageId};
 const PAYLOAD: &[u8] = b"payload";
 
 /// Five well-formed entries of [`PAYLOAD`] each, to be spoiled by a test.
-fn entries() -> Vec<Entry> {
+fn entries() -> Vec<SectionEntry> {
     let header = (FIXED_LEN + SectionKind::ALL.len() * ENTRY_LEN) as u64;
     (0..)
         .zip(SectionKind::ALL)
-        .map(|(i, kind)| Entry::new(kind, header + i * PAYLOAD.len() as u64, PAYLOAD))
+        .map(|(i, kind)| SectionEntry::new(kind, header + i * PAYLOAD.len() as u64, PAYLOAD))
         .collect()
 }
 
 /// A file with this table and as many payloads, its checksums right.
-fn file(entries: &[Entry]) -> Vec<u8> {
+fn file(entries: &[SectionEntry]) -> Vec<u8> {
     let mut bytes = encode_header(Arch::X86_64, entries);
     entries.iter().for_each(|_| bytes.extend_from_slice(PAYLOAD));
     bytes
@@ -35,7 +35,7 @@ fn refusal(spoil: impl FnOnce(&mut Vec<u8>)) -> ImageError {
     ImageReader::open(&bytes).unwrap_err()
 }
 
-fn table_refusal(spoil: impl FnOnce(&mut Vec<Entry>)) -> ImageError {
+fn table_refusal(spoil: impl FnOnce(&mut Vec<SectionEntry>)) -> ImageError {
     let mut entries = entries();
     spoil(&mut entries);
     ImageReader::open(&file(&entries)).unwrap_err()

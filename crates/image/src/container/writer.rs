@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::header::{ENTRY_LEN, Entry, FIXED_LEN, MAX_IMAGE_LEN, MAX_SECTION_LEN, limit};
+use super::header::{ENTRY_LEN, FIXED_LEN, MAX_IMAGE_LEN, MAX_SECTION_LEN, SectionEntry, limit};
 use super::{Arch, SectionKind, encode_header};
 use crate::{ImageError, ImageId};
 
@@ -52,7 +52,7 @@ impl ImageWriter {
         let mut end = (FIXED_LEN + sections.len() * ENTRY_LEN) as u64;
         let mut entries = Vec::with_capacity(sections.len());
         for (kind, payload) in &sections {
-            entries.push(Entry::new(*kind, end, payload));
+            entries.push(SectionEntry::new(*kind, end, payload));
             end += payload.len() as u64;
         }
         limit("the length", end, MAX_IMAGE_LEN)?;

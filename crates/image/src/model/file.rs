@@ -32,16 +32,16 @@ pub struct FileEntry {
     pub mtime_s: i64,
     pub mtime_ns: i64,
     pub xattrs: Vec<(BString, Vec<u8>)>,
-    pub kind: FileKind,
+    pub kind: FileEntryKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FileKind {
+pub enum FileEntryKind {
     Directory,
     /// Contents as page runs (`page` counts from 0), the last page padded with zeros.
     Regular {
         size: u64,
-        runs: Vec<super::Run>,
+        runs: Vec<super::PageRun>,
     },
     Symlink {
         target: BString,

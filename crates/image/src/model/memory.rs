@@ -98,7 +98,7 @@ pub struct Segment {
     pub kind: SegmentKind,
     pub size: u64,
     /// Page runs relative to the segment's start (`page` counts from 0).
-    pub runs: Vec<Run>,
+    pub runs: Vec<PageRun>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,17 +117,17 @@ pub enum SegmentKind {
 
 /// The private pages of one process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessMemory {
+pub struct ProcessPages {
     pub pid: i32,
     /// Sorted by `page`, never overlapping. A page of an anonymous mapping in no run is zero.
-    pub runs: Vec<Run>,
+    pub runs: Vec<PageRun>,
     /// Guard regions (MADV_GUARD_INSTALL): first address and end.
     pub guards: Vec<(u64, u64)>,
 }
 
 /// `count` pages from `page` on, stored one after another from `slot` on in pack `pack`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+pub struct PageRun {
     /// Virtual address divided by the page size.
     pub page: u64,
     pub count: u32,
@@ -136,19 +136,19 @@ pub struct Run {
     pub slot: u64,
 }
 
-impl Run {
+impl PageRun {
     pub fn end(&self) -> u64 {
         self.page + u64::from(self.count)
     }
 
     /// The part of this run from `page` on, at most `count` pages long.
-    pub fn slice(&self, page: u64, count: u32) -> Run {
+    pub fn slice(&self, page: u64, count: u32) -> PageRun {
         debug_assert!(page >= self.page && page + u64::from(count) <= self.end());
-        Run { page, count, pack: self.pack, slot: self.slot + (page - self.page) }
+        PageRun { page, count, pack: self.pack, slot: self.slot + (page - self.page) }
     }
 
     /// Whether `next` simply continues this run, in memory and in the pack.
-    pub fn continues_with(&self, next: &Run) -> bool {
+    pub fn continues_with(&self, next: &PageRun) -> bool {
         self.pack == next.pack
             && self.end() == next.page
             && self.slot + u64::from(self.count) == next.slot
@@ -157,7 +157,7 @@ impl Run {
 }
 
 /// Appends `run`, merging it with the last one where it continues it.
-pub fn push_run(runs: &mut Vec<Run>, run: Run) {
+pub fn push_run(runs: &mut Vec<PageRun>, run: PageRun) {
     match runs.last_mut() {
         Some(last) if last.continues_with(&run) => last.count += run.count,
         _ => runs.push(run),

@@ -33,13 +33,13 @@ pub struct Manifest {
     pub processes: Vec<Process>,
     pub objects: Vec<Object>,
     pub segments: Vec<Segment>,
-    pub memory: Vec<ProcessMemory>,
+    pub memory: Vec<ProcessPages>,
     pub files: FileTree,
 }
 
 impl Manifest {
     /// Where the private pages of a process are.
-    pub fn runs_of(&self, pid: i32) -> &[Run] {
+    pub fn runs_of(&self, pid: i32) -> &[PageRun] {
         let memory = self.memory.iter().find(|memory| memory.pid == pid);
         memory.map_or(&[], |memory| &memory.runs)
     }
@@ -65,7 +65,7 @@ pub struct Meta {
     /// Mapped files, recorded so that a changed library is refused and not executed.
     pub mapped_files: Vec<MappedFile>,
     /// Seccomp filters that processes are under, each once.
-    pub filters: Vec<Filter>,
+    pub filters: Vec<SeccompFilter>,
 }
 
 /// A pack as an image refers to it.

@@ -17,7 +17,7 @@ pub struct Process {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ProcessState {
-    Live(Box<Live>),
+    Live(Box<LiveProcess>),
     /// Ended and not yet waited for; `status` is what wait(2) will report.
     Zombie {
         status: i32,
@@ -26,7 +26,7 @@ pub enum ProcessState {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Live {
+pub struct LiveProcess {
     /// Index into `Meta::mapped_files`.
     pub exe: u32,
     pub mm: MmFields,
@@ -64,10 +64,10 @@ pub struct JobStop {
 
 /// A seccomp filter: classic BPF, one instruction a word as the kernel lays it out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Filter(pub Vec<u64>);
+pub struct SeccompFilter(pub Vec<u64>);
 
 impl Process {
-    pub fn live(&self) -> Option<&Live> {
+    pub fn live(&self) -> Option<&LiveProcess> {
         match &self.state {
             ProcessState::Live(live) => Some(live),
             ProcessState::Zombie { .. } => None,

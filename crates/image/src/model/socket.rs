@@ -67,7 +67,7 @@ pub enum SocketState {
     /// Listening, with connections nobody has accepted yet, oldest first.
     Listening {
         backlog: u32,
-        waiting: Vec<Waiting>,
+        waiting: Vec<PendingConnection>,
     },
     /// Connected to another socket of the tree. A datagram socket may be connected to one that is
     /// not connected to it in turn.
@@ -88,7 +88,7 @@ pub enum SocketState {
 
 /// A connection in a unix listener's backlog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
+pub struct PendingConnection {
     /// The client's end; `None` when it has been closed.
     pub client: Option<u32>,
     /// Who connected.

@@ -31,10 +31,10 @@ pub const fn page_offset(slot: u64) -> u64 {
 }
 
 /// How long a pack with this many pages is. `pages` must be within [`MAX_PAGES`].
-pub(crate) const fn file_len(pages: u64, kind: Kind) -> u64 {
+pub(crate) const fn file_len(pages: u64, kind: PackKind) -> u64 {
     let list = match kind {
-        Kind::Whole => 0,
-        Kind::Partial => dead_len(pages) + HASH_LEN as u64,
+        PackKind::Whole => 0,
+        PackKind::Partial => dead_len(pages) + HASH_LEN as u64,
     };
     page_offset(pages) + pages * HASH_LEN as u64 + list + FOOTER_LEN as u64
 }
@@ -47,7 +47,7 @@ pub(super) const fn dead_len(pages: u64) -> u64 {
 
 /// Whether a pack has all its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PackKind {
     Whole,
     /// Some pages were dropped: they are holes, and a list says which.
     Partial,
@@ -56,8 +56,8 @@ pub(crate) enum Kind {
 /// The only flag there is.
 pub(super) const PARTIAL: u16 = 1;
 
-pub(crate) fn header_page(arch: Arch, kind: Kind) -> [u8; PAGE_SIZE] {
-    let flags = if kind == Kind::Partial { PARTIAL } else { 0 };
+pub(crate) fn header_page(arch: Arch, kind: PackKind) -> [u8; PAGE_SIZE] {
+    let flags = if kind == PackKind::Partial { PARTIAL } else { 0 };
     let mut page = [0; PAGE_SIZE];
     page[..8].copy_from_slice(&HEADER_MAGIC);
     page[8..10].copy_from_slice(&FORMAT.to_le_bytes());
@@ -69,7 +69,7 @@ pub(crate) fn header_page(arch: Arch, kind: Kind) -> [u8; PAGE_SIZE] {
 }
 
 /// Magic and format first, so that another format is explained; then the checksum, then the rest.
-pub(super) fn check_header(page: &[u8; PAGE_SIZE]) -> Result<(Arch, Kind), PackError> {
+pub(super) fn check_header(page: &[u8; PAGE_SIZE]) -> Result<(Arch, PackKind), PackError> {
     let mut fields = Fields::of(page);
     if fields.bytes() != HEADER_MAGIC {
         return Err(PackError::Magic);
@@ -83,8 +83,8 @@ pub(super) fn check_header(page: &[u8; PAGE_SIZE]) -> Result<(Arch, Kind), PackE
     }
     let (flags, page_size, arch) = (fields.u16(), fields.u32(), fields.u16());
     let kind = match flags {
-        0 => Kind::Whole,
-        PARTIAL => Kind::Partial,
+        0 => PackKind::Whole,
+        PARTIAL => PackKind::Partial,
         found => return Err(PackError::Flags { found }),
     };
     if page_size != PAGE_SIZE as u32 {
@@ -117,7 +117,7 @@ impl Footer {
     pub(super) fn decode(
         record: &[u8; FOOTER_LEN],
         len: u64,
-        kind: Kind,
+        kind: PackKind,
     ) -> Result<Self, PackError> {
         let mut fields = Fields::of(record);
         if fields.bytes() != FOOTER_MAGIC {

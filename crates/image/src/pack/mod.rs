@@ -20,12 +20,14 @@
 //!
 //! A pack is never changed in place. When most of its pages are of no use any more it is written
 //! anew, with holes for those and a list of them (flag 1); when it has not been used for long, in
-//! its cold form, compressed ([`cold`]). Slots and root stay the same.
+//! its cold form, compressed ([`cold`]), or as differences to pages of other packs ([`bases`]).
+//! Slots and root stay the same.
 //!
 //! Opening verifies everything but the pages. A page is verified when it is read, so that opening
 //! costs time by the index alone, and damage is told by slot: `page 17 of the pack does not match
 //! its checksum`.
 
+mod bases;
 mod cold;
 mod ends;
 mod plain;
@@ -37,9 +39,12 @@ mod slots;
 mod tests;
 mod writer;
 
-pub(crate) use cold::{COLD_FOOTER_LEN, COLD_HEADER_LEN, ColdFooter, ENTRY_LEN, lists_checksum};
-pub use cold::{COLD_FORMAT, FRAME_PAGES};
-pub(crate) use ends::{FOOTER_LEN, Footer, HASH_LEN, HEADER_CHECKSUM_AT, Kind, file_len, seal};
+pub use bases::{BasePage, BasePages, Bases};
+pub(crate) use cold::{
+    COLD_FOOTER_LEN, COLD_HEADER_LEN, ColdFooter, ENTRY_LEN, bases_len, lists_checksum,
+};
+pub use cold::{COLD_FORMAT, DELTA_FORMAT, FRAME_PAGES};
+pub(crate) use ends::{FOOTER_LEN, Footer, HASH_LEN, HEADER_CHECKSUM_AT, PackKind, file_len, seal};
 pub use ends::{FORMAT, MAX_PAGES, PAGE_SIZE, page_offset};
 pub use reader::PackReader;
 pub use rewrite::Rewrite;
@@ -49,9 +54,11 @@ pub use writer::{PackSummary, PackWriter};
 
 /// How the pages of a pack lie in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum PackForm {
     /// As they are.
     Plain,
     /// Compressed, a few at a time.
     Cold,
+    /// Compressed, and some of them as differences to pages of other packs.
+    Delta,
 }

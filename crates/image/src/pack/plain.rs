@@ -1,13 +1,15 @@
 //! Opening a pack whose pages lie there as they are.
 
 use super::Slots;
+use super::bases::Bases;
 use super::ends::{
-    FOOTER_LEN, Footer, HASH_LEN, Kind, PAGE_SIZE, check_header, dead_len, file_len, page_offset,
+    FOOTER_LEN, Footer, HASH_LEN, PAGE_SIZE, PackKind, check_header, dead_len, file_len,
+    page_offset,
 };
-use super::reader::{Parts, bytes_at, failed};
+use super::reader::{PackParts, bytes_at, failed};
 use crate::{PackError, ReadAt};
 
-pub(super) fn open(source: &impl ReadAt, len: u64) -> Result<Parts, PackError> {
+pub(super) fn open(source: &impl ReadAt, len: u64) -> Result<PackParts, PackError> {
     if len < PAGE_SIZE as u64 {
         return Err(PackError::Torn { why: "it is shorter than a header", len });
     }
@@ -18,13 +20,13 @@ pub(super) fn open(source: &impl ReadAt, len: u64) -> Result<Parts, PackError> {
     let index_at = page_offset(pages);
     let index = bytes_at(source, index_at, pages * HASH_LEN as u64, "read the index")?;
     let dead = match kind {
-        Kind::Whole => Slots::new(),
-        Kind::Partial => read_dead(source, pages)?,
+        PackKind::Whole => Slots::new(),
+        PackKind::Partial => read_dead(source, pages)?,
     };
-    Ok(Parts { arch, root, index, dead, frames: None })
+    Ok(PackParts { arch, root, index, dead, bases: Bases::default(), frames: None })
 }
 
-fn read_footer(source: &impl ReadAt, len: u64, kind: Kind) -> Result<Footer, PackError> {
+fn read_footer(source: &impl ReadAt, len: u64, kind: PackKind) -> Result<Footer, PackError> {
     if len < file_len(0, kind) {
         return Err(PackError::Torn { why: "it is shorter than a header and a footer", len });
     }

@@ -1,10 +1,12 @@
-//! Reading a pack, page by page, in either of its forms.
+//! Reading a pack, page by page, in any of its forms.
 
 use std::io;
+use std::sync::Weak;
 
+use super::bases::{BasePages, BaseSource, Bases};
 use super::cold::{self, Frames};
 use super::ends::{HASH_LEN, PAGE_SIZE, page_offset};
-use super::{Form, Slots, plain};
+use super::{PackForm, Slots, plain};
 use crate::{Arch, PackError, PackRoot, PageHash, ReadAt};
 
 /// How many pages are verified at a time: 1 MiB is past where larger reads are faster.
@@ -14,17 +16,20 @@ const VERIFY_PAGES: u64 = 256;
 #[derive(Debug)]
 pub struct PackReader<R: ReadAt> {
     source: R,
-    parts: Parts,
+    parts: PackParts,
+    bases: BaseSource,
 }
 
 /// What a pack says besides its pages.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct PackParts {
     pub(super) arch: Arch,
     pub(super) root: PackRoot,
     pub(super) index: Vec<u8>,
     /// Slots whose pages were dropped.
     pub(super) dead: Slots,
+    /// Bases of the pages.
+    pub(super) bases: Bases,
     /// `None` when the pages lie there as they are.
     pub(super) frames: Option<Frames>,
 }
@@ -43,15 +48,25 @@ impl<R: ReadAt> PackReader<R> {
         if PackRoot::of(&parts.index) != parts.root {
             return Err(PackError::IndexChecksum);
         }
-        Ok(Self { source, parts })
+        Ok(Self { source, parts, bases: BaseSource::default() })
+    }
+
+    /// The reader with a place to read base pages from. Without one, pages that are stored whole
+    /// can be read.
+    pub fn with_bases(self, from: Weak<dyn BasePages>) -> Self {
+        Self { bases: BaseSource::new(from), ..self }
     }
 
     pub fn arch(&self) -> Arch {
         self.parts.arch
     }
 
-    pub fn form(&self) -> Form {
-        if self.parts.frames.is_some() { Form::Cold } else { Form::Plain }
+    pub fn form(&self) -> PackForm {
+        match &self.parts.frames {
+            None => PackForm::Plain,
+            Some(_) if self.parts.bases.is_empty() => PackForm::Cold,
+            Some(_) => PackForm::Delta,
+        }
     }
 
     pub fn pages(&self) -> u64 {
@@ -65,6 +80,20 @@ impl<R: ReadAt> PackReader<R> {
     /// Slots whose pages were dropped because nothing refers to them.
     pub fn dead(&self) -> &Slots {
         &self.parts.dead
+    }
+
+    /// Bases of the pages, in other packs.
+    pub fn bases(&self) -> &Bases {
+        &self.parts.bases
+    }
+
+    /// One page that is stored whole, verified. A difference is refused: it is no base.
+    pub fn read_whole(&self, slot: u64, page: &mut [u8]) -> Result<(), PackError> {
+        match self.parts.bases.get(slot) {
+            Some(base) => Err(PackError::Base { slot, root: base.root, source: None }),
+            None if page.len() != PAGE_SIZE => Err(PackError::Unaligned { len: page.len() }),
+            None => self.read(slot, page),
+        }
     }
 
     /// Where the pages are read from.
@@ -107,7 +136,10 @@ impl<R: ReadAt> PackReader<R> {
             return Err(PackError::Dropped { slot });
         }
         match &self.parts.frames {
-            Some(frames) => frames.read(&self.source, slot, buf),
+            Some(frames) => {
+                frames.read(&self.source, slot, buf)?;
+                self.bases.complete(&self.parts.bases, slot, buf)
+            }
             None => {
                 let read = self.source.read_exact_at(buf, page_offset(slot));
                 read.map_err(failed("read pages"))

@@ -1,4 +1,4 @@
-//! Writing a pack anew: in the other form, without pages nobody needs, or with a page mended.
+//! Writing a pack anew: in another form, without pages nobody needs, or with a page mended.
 //!
 //! The slots and the root stay, so images go on referring to it. Every page is verified on its
 //! way: a pack with a damaged page is left as it is, unless the caller knows of the damage.
@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::io::{Seek, SeekFrom, Write};
 
+use super::bases::{BasePages, Bases, apply};
 use super::cold::{self, ColdFooter, FRAME_PAGES, lists_checksum};
-use super::ends::{Footer, Kind, PAGE_SIZE, dead_len, header_page};
+use super::ends::{Footer, PAGE_SIZE, PackKind, dead_len, header_page};
 use super::reader::{PackReader, failed};
-use super::{Form, Slots};
+use super::{PackForm, Slots};
 use crate::{PackError, PackRoot, PageHash, ReadAt};
 
 /// Memory pages compress fast and about as well as they ever will.
@@ -28,16 +29,35 @@ pub struct Rewrite<'a, R: ReadAt> {
 }
 
 impl<R: ReadAt> Rewrite<'_, R> {
-    /// Writes the pack to an empty file; to be durable, it has yet to be synced.
-    pub fn write(&self, form: Form, out: impl Write + Seek) -> Result<(), PackError> {
+    /// Writes the pack to an empty file, with every page whole; to be durable, it has yet to be
+    /// synced.
+    pub fn write(&self, form: PackForm, out: impl Write + Seek) -> Result<(), PackError> {
+        match form {
+            PackForm::Plain => self.plain(&self.dead(), &self.index(), out),
+            PackForm::Cold | PackForm::Delta => self.cold(None, out),
+        }
+    }
+
+    /// Writes the pack with pages as differences to these bases, likewise.
+    pub fn write_delta(
+        &self,
+        bases: &Bases,
+        from: &dyn BasePages,
+        out: impl Write,
+    ) -> Result<(), PackError> {
+        self.cold(Some((bases, from)).filter(|_| !bases.is_empty()), out)
+    }
+
+    fn dead(&self) -> Slots {
         let mut dead = self.pack.dead().clone();
         dead.unite(&self.drop.common(&Slots::new().others(self.pack.pages())));
+        dead
+    }
+
+    fn index(&self) -> Vec<u8> {
         let mut index = Vec::with_capacity(self.pack.pages() as usize * 32);
         self.pack.hashes().for_each(|hash| index.extend_from_slice(&hash.0));
-        match form {
-            Form::Plain => self.plain(&dead, &index, out),
-            Form::Cold => self.cold(&dead, &index, out),
-        }
+        index
     }
 
     fn plain(
@@ -47,7 +67,7 @@ impl<R: ReadAt> Rewrite<'_, R> {
         mut out: impl Write + Seek,
     ) -> Result<(), PackError> {
         let pages = self.pack.pages();
-        let kind = if dead.is_empty() { Kind::Whole } else { Kind::Partial };
+        let kind = if dead.is_empty() { PackKind::Whole } else { PackKind::Partial };
         out.write_all(&header_page(self.pack.arch(), kind)).map_err(failed("write the header"))?;
         let mut buf = Vec::new();
         let mut next = 0;
@@ -61,7 +81,7 @@ impl<R: ReadAt> Rewrite<'_, R> {
         }
         skip(&mut out, pages - next)?;
         out.write_all(index).map_err(failed("write the index"))?;
-        if kind == Kind::Partial {
+        if kind == PackKind::Partial {
             let list = dead.to_bytes(dead_len(pages) as usize);
             let checksum = blake3::hash(&list);
             out.write_all(&list).map_err(failed("write the dead slots"))?;
@@ -72,9 +92,16 @@ impl<R: ReadAt> Rewrite<'_, R> {
         out.flush().map_err(failed("write the end"))
     }
 
-    fn cold(&self, dead: &Slots, index: &[u8], mut out: impl Write) -> Result<(), PackError> {
-        let pages = self.pack.pages();
-        out.write_all(&cold::header(self.pack.arch())).map_err(failed("write the header"))?;
+    fn cold(
+        &self,
+        delta: Option<(&Bases, &dyn BasePages)>,
+        mut out: impl Write,
+    ) -> Result<(), PackError> {
+        let (dead, index, pages) = (self.dead(), self.index(), self.pack.pages());
+        let base_packs = delta.map_or(0, |(bases, _)| bases.roots().len());
+        let base_packs = u16::try_from(base_packs).map_err(|_| PackError::Bases)?;
+        let header = cold::header(self.pack.arch(), base_packs);
+        out.write_all(&header).map_err(failed("write the header"))?;
         let mut packer = zstd::bulk::Compressor::new(LEVEL).map_err(failed("compress pages"))?;
         let mut table = Vec::new();
         let live = dead.others(pages);
@@ -82,18 +109,22 @@ impl<R: ReadAt> Rewrite<'_, R> {
             let end = pages.min(slot + FRAME_PAGES);
             let mut buf = vec![0; (end - slot) as usize * PAGE_SIZE];
             self.live_pages(slot, &live, &mut buf)?;
+            if let Some((bases, from)) = delta {
+                differ(bases, from, slot, &live, &mut buf)?;
+            }
             let frame = packer.compress(&buf).map_err(failed("compress pages"))?;
             out.write_all(&frame).map_err(failed("write pages"))?;
             table.extend_from_slice(&(frame.len() as u32).to_le_bytes());
             table.extend_from_slice(blake3::hash(&frame).as_bytes());
         }
-        let list = dead.to_bytes(dead_len(pages) as usize);
+        let mut list = dead.to_bytes(dead_len(pages) as usize);
+        delta.iter().for_each(|(bases, _)| list.extend_from_slice(&bases.to_bytes()));
         let lists = lists_checksum(&table, &list);
-        for (bytes, what) in [(&*table, "write the table"), (index, "write the index")] {
+        for (bytes, what) in [(&*table, "write the table"), (&*index, "write the index")] {
             out.write_all(bytes).map_err(failed(what))?;
         }
         out.write_all(&list).map_err(failed("write the dead slots"))?;
-        let footer = ColdFooter { pages, root: PackRoot::of(index), lists };
+        let footer = ColdFooter { pages, root: PackRoot::of(&index), lists };
         out.write_all(&footer.encode()).map_err(failed("write the footer"))?;
         out.flush().map_err(failed("write the end"))
     }
@@ -131,6 +162,23 @@ impl<R: ReadAt> Rewrite<'_, R> {
         }
         Ok(())
     }
+}
+
+/// Makes live pages from `first` on differences to their bases.
+fn differ(
+    bases: &Bases,
+    from: &dyn BasePages,
+    first: u64,
+    live: &Slots,
+    buf: &mut [u8],
+) -> Result<(), PackError> {
+    let pages = (first..).zip(buf.chunks_exact_mut(PAGE_SIZE));
+    for (slot, page) in pages.filter(|(slot, _)| live.contains(*slot)) {
+        if let Some(base) = bases.get(slot) {
+            apply(from, base, page)?;
+        }
+    }
+    Ok(())
 }
 
 fn skip(out: &mut impl Seek, pages: u64) -> Result<(), PackError> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use super::ends::header_page;
 use super::*;
@@ -114,7 +115,7 @@ fn header_fields_are_refused_by_name() {
 
 #[test]
 fn an_unfinished_pack_is_torn() {
-    let mut bytes = header_page(Arch::X86_64, Kind::Whole).to_vec();
+    let mut bytes = header_page(Arch::X86_64, PackKind::Whole).to_vec();
     assert_eq!(open(&bytes).unwrap_err().code(), "pack.torn");
     bytes.extend_from_slice(&[0; 3 * PAGE_SIZE]);
     let error = open(&bytes).unwrap_err();
@@ -189,7 +190,7 @@ fn varied(pages: u64) -> Vec<u8> {
     writer.finish().unwrap().0
 }
 
-fn rewritten(pack: &PackReader<&[u8]>, form: Form, dead: &Slots) -> Result<Vec<u8>, PackError> {
+fn rewritten(pack: &PackReader<&[u8]>, form: PackForm, dead: &Slots) -> Result<Vec<u8>, PackError> {
     let mut out = io::Cursor::new(Vec::new());
     Rewrite { pack, drop: dead, mend: &HashMap::new(), lost: &Slots::new() }
         .write(form, &mut out)?;
@@ -200,10 +201,10 @@ fn rewritten(pack: &PackReader<&[u8]>, form: Form, dead: &Slots) -> Result<Vec<u
 fn both_forms_hold_the_same() {
     let bytes = varied(100);
     let plain = open(&bytes).unwrap();
-    let cold = rewritten(&plain, Form::Cold, &Slots::new()).unwrap();
+    let cold = rewritten(&plain, PackForm::Cold, &Slots::new()).unwrap();
     assert!(cold.len() < bytes.len() / 2, "{} bytes", cold.len());
     let cold = PackReader::open(&cold[..], cold.len() as u64, Some(plain.root())).unwrap();
-    assert_eq!((cold.form(), cold.pages(), cold.arch()), (Form::Cold, 100, Arch::X86_64));
+    assert_eq!((cold.form(), cold.pages(), cold.arch()), (PackForm::Cold, 100, Arch::X86_64));
     assert!(cold.hashes().eq(plain.hashes()));
     for (slot, count) in [(0, 100), (31, 2), (99, 1), (5, 60), (0, 0), (100, 0)] {
         let (mut a, mut b) = (vec![1; count * PAGE_SIZE], vec![2; count * PAGE_SIZE]);
@@ -212,7 +213,7 @@ fn both_forms_hold_the_same() {
         assert!(a == b, "{count} pages from {slot} on");
     }
     assert_eq!(cold.read(70, &mut vec![0; 31 * PAGE_SIZE]).unwrap_err().code(), "pack.range");
-    assert!(rewritten(&cold, Form::Plain, &Slots::new()).unwrap() == bytes, "and back");
+    assert!(rewritten(&cold, PackForm::Plain, &Slots::new()).unwrap() == bytes, "and back");
 }
 
 #[test]
@@ -221,7 +222,7 @@ fn dropped_pages_are_told_from_damaged_ones() {
     let mut dead = Slots::new();
     dead.insert(0..33);
     dead.insert(79..1000);
-    for form in [Form::Plain, Form::Cold] {
+    for form in [PackForm::Plain, PackForm::Cold] {
         let partial = rewritten(&open(&bytes).unwrap(), form, &dead).unwrap();
         let partial = open(&partial).unwrap();
         assert_eq!((partial.pages(), partial.dead().len()), (80, 34));
@@ -242,7 +243,7 @@ fn holes_take_no_space() {
     let file = tempfile::tempfile().unwrap();
     let pack = open(&bytes).unwrap();
     let rewrite = Rewrite { pack: &pack, drop: &dead, mend: &HashMap::new(), lost: &Slots::new() };
-    rewrite.write(Form::Plain, &file).unwrap();
+    rewrite.write(PackForm::Plain, &file).unwrap();
     let meta = file.metadata().unwrap();
     PackReader::open(&file, meta.len(), Some(pack.root())).unwrap().verify_all().unwrap();
     assert!(meta.len() > 1000 * PAGE_SIZE as u64 && meta.blocks() * 512 < 100 * PAGE_SIZE as u64);
@@ -253,7 +254,7 @@ fn damage_is_not_copied_but_can_be_mended() {
     let (good, mut bytes) = (varied(40), varied(40));
     bytes[page_offset(35) as usize + 7] ^= 4;
     let pack = open(&bytes).unwrap();
-    for form in [Form::Plain, Form::Cold] {
+    for form in [PackForm::Plain, PackForm::Cold] {
         let error = rewritten(&pack, form, &Slots::new()).unwrap_err();
         assert!(matches!(error, PackError::Page { slot: 35 }));
         let mend = |content: &[u8]| {
@@ -280,7 +281,7 @@ fn damage_is_not_copied_but_can_be_mended() {
 #[test]
 fn a_damaged_frame_is_told_by_its_slots() {
     let bytes = varied(70);
-    let mut cold = rewritten(&open(&bytes).unwrap(), Form::Cold, &Slots::new()).unwrap();
+    let mut cold = rewritten(&open(&bytes).unwrap(), PackForm::Cold, &Slots::new()).unwrap();
     let first_frame = COLD_HEADER_LEN + 3;
     cold[first_frame] ^= 1;
     let cold = open(&cold).unwrap();
@@ -288,4 +289,97 @@ fn a_damaged_frame_is_told_by_its_slots() {
     assert_eq!(error.code(), "pack.frame");
     assert!(matches!(error, PackError::Frame { slot: 0, count: FRAME_PAGES }));
     cold.read(32, &mut vec![0; 38 * PAGE_SIZE]).unwrap();
+}
+
+/// Pages of one other pack, some of which cannot be read.
+struct Other(Vec<u8>);
+
+impl BasePages for Other {
+    fn read_base(&self, base: BasePage, page: &mut [u8]) -> Result<(), PackError> {
+        let pack = open(&self.0)?;
+        assert_eq!(pack.root(), base.root);
+        pack.read_whole(base.slot, page)
+    }
+}
+
+/// A pack like another one, with a byte changed in each page, and its form with differences.
+fn delta_of(other: &[u8], from: &dyn BasePages) -> (Vec<u8>, Vec<u8>) {
+    let base = open(other).unwrap();
+    let mut writer = PackWriter::new(Vec::new(), Arch::X86_64).unwrap();
+    for slot in 0..base.pages() {
+        let mut page = [0; PAGE_SIZE];
+        base.read(slot, &mut page).unwrap();
+        page[slot as usize] ^= 0x55;
+        writer.append(&page).unwrap();
+    }
+    let plain = writer.finish().unwrap().0;
+    let place = |slot| (slot != 7).then(|| BasePage { root: base.root(), slot });
+    let bases = Bases::of((0..base.pages()).map(place));
+    let (pack, none, mend) = (open(&plain).unwrap(), Slots::new(), HashMap::new());
+    let rewrite = Rewrite { pack: &pack, drop: &none, mend: &mend, lost: &none };
+    let mut delta = Vec::new();
+    rewrite.write_delta(&bases, from, &mut delta).unwrap();
+    (plain, delta)
+}
+
+#[test]
+fn differences_are_small_and_read_as_whole_pages() {
+    let other = varied(100);
+    let from: Arc<dyn BasePages> = Arc::new(Other(other.clone()));
+    let (plain, delta) = delta_of(&other, &*from);
+    let whole = open(&plain).unwrap();
+    let cold = rewritten(&whole, PackForm::Cold, &Slots::new()).unwrap();
+    assert!(delta.len() < cold.len() / 2, "{} and {} bytes", delta.len(), cold.len());
+    let alone = PackReader::open(&delta[..], delta.len() as u64, Some(whole.root())).unwrap();
+    assert_eq!((alone.form(), alone.bases().iter().count()), (PackForm::Delta, 99));
+    alone.read(7, &mut [0; PAGE_SIZE]).unwrap();
+    assert_eq!(alone.read(8, &mut [0; PAGE_SIZE]).unwrap_err().code(), "pack.base");
+    let read = open(&delta).unwrap().with_bases(Arc::downgrade(&from));
+    let (mut a, mut b) = (vec![1; 100 * PAGE_SIZE], vec![2; 100 * PAGE_SIZE]);
+    whole.read(0, &mut a).unwrap();
+    read.read(0, &mut b).unwrap();
+    assert!(a == b);
+    assert!(rewritten(&read, PackForm::Plain, &Slots::new()).unwrap() == plain, "and back");
+    assert_eq!(rewritten(&read, PackForm::Delta, &Slots::new()).unwrap(), cold, "all whole");
+}
+
+#[test]
+fn a_difference_is_no_base() {
+    let other = varied(20);
+    let from: Arc<dyn BasePages> = Arc::new(Other(other.clone()));
+    let (_, delta) = delta_of(&other, &*from);
+    let read = open(&delta).unwrap().with_bases(Arc::downgrade(&from));
+    read.read_whole(7, &mut [0; PAGE_SIZE]).unwrap();
+    assert_eq!(read.read_whole(8, &mut [0; PAGE_SIZE]).unwrap_err().code(), "pack.base");
+}
+
+#[test]
+fn damage_in_a_base_is_told_by_the_slots_that_need_it() {
+    let mut other = varied(40);
+    let sound: Arc<dyn BasePages> = Arc::new(Other(other.clone()));
+    let (_, delta) = delta_of(&other, &*sound);
+    other[page_offset(9) as usize + 3] ^= 1;
+    let damaged: Arc<dyn BasePages> = Arc::new(Other(other));
+    let read = open(&delta).unwrap().with_bases(Arc::downgrade(&damaged));
+    for slot in 0..40 {
+        let done = read.read(slot, &mut [0; PAGE_SIZE]);
+        assert_eq!(done.is_err(), slot == 9, "{slot}: {done:?}");
+    }
+    assert!(matches!(read.verify_all().unwrap_err(), PackError::Base { slot: 9, .. }));
+    // another page in its place is found, too
+    let mut swapped = delta.clone();
+    let bases_at = swapped.len() - COLD_FOOTER_LEN - 8 * 40;
+    swapped[bases_at + 8 * 5 + 4] ^= 1;
+    assert_eq!(open(&swapped).unwrap_err().code(), "pack.checksum");
+}
+
+#[test]
+fn formats_from_later_programs_are_refused() {
+    let cold = rewritten(&open(&varied(3)).unwrap(), PackForm::Cold, &Slots::new()).unwrap();
+    assert_eq!(cold[8..10], COLD_FORMAT.to_le_bytes(), "whole pages have the older format");
+    for format in [0, DELTA_FORMAT + 1, u16::MAX] {
+        let mut other = cold.clone();
+        other[8..10].copy_from_slice(&format.to_le_bytes());
+        assert_eq!(open(&other).unwrap_err().code(), "pack.version");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::ends::{Footer, HASH_LEN, Kind, PAGE_SIZE, check_pages, header_page};
+use super::ends::{Footer, HASH_LEN, PAGE_SIZE, PackKind, check_pages, header_page};
 use crate::{Arch, PackError, PackRoot, PageHash};
 
 /// Writes pages as they come and keeps 32 bytes for each until [`PackWriter::finish`].
@@ -26,7 +26,7 @@ pub struct PackSummary {
 impl<W: Write> PackWriter<W> {
     /// Begins a pack at the writer's current position, which should be the start of a file.
     pub fn new(mut out: W, arch: Arch) -> Result<Self, PackError> {
-        out.write_all(&header_page(arch, Kind::Whole)).map_err(failed("write the header"))?;
+        out.write_all(&header_page(arch, PackKind::Whole)).map_err(failed("write the header"))?;
         Ok(Self { out, index: Vec::new(), poisoned: false })
     }
 

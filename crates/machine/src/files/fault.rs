@@ -1,4 +1,4 @@
-//! What can be wrong with a file of a machine.
+//! Errors of file operations.
 
 use stasis_api::Problem;
 use stasis_sys::libc;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 
 #[derive(Debug)]
-pub enum Fault {
+pub enum FileError {
     Missing,
     NotAFile,
     NotADirectory,
@@ -27,95 +27,99 @@ pub enum Fault {
     Io(io::Error),
 }
 
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Fault {
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> FileError {
         match error.raw_os_error() {
-            Some(libc::ENOENT) => Fault::Missing,
-            Some(libc::ENOTDIR) => Fault::NotADirectory,
-            Some(libc::EISDIR) => Fault::NotAFile,
-            Some(libc::ENOTEMPTY | libc::EEXIST) => Fault::NotEmpty,
-            Some(libc::EACCES | libc::EPERM | libc::EROFS) => Fault::Denied,
-            Some(libc::EXDEV) => Fault::Elsewhere,
-            Some(libc::ELOOP) => Fault::Loop,
-            Some(libc::ENAMETOOLONG) => Fault::BadName("it is too long"),
-            Some(libc::EINVAL) => Fault::BadName("it is not one"),
-            _ => Fault::Io(error),
+            Some(libc::ENOENT) => FileError::Missing,
+            Some(libc::ENOTDIR) => FileError::NotADirectory,
+            Some(libc::EISDIR) => FileError::NotAFile,
+            Some(libc::ENOTEMPTY | libc::EEXIST) => FileError::NotEmpty,
+            Some(libc::EACCES | libc::EPERM | libc::EROFS) => FileError::Denied,
+            Some(libc::EXDEV) => FileError::Elsewhere,
+            Some(libc::ELOOP) => FileError::Loop,
+            Some(libc::ENAMETOOLONG) => FileError::BadName("it is too long"),
+            Some(libc::EINVAL) => FileError::BadName("it is not one"),
+            _ => FileError::Io(error),
         }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Missing => f.write_str("there is no such file"),
-            Fault::NotAFile => f.write_str("it is not a regular file"),
-            Fault::NotADirectory => f.write_str("it is not a directory"),
-            Fault::NotEmpty => f.write_str("the directory is not empty"),
-            Fault::Denied => f.write_str("the machine's user may not do that"),
-            Fault::Elsewhere => f.write_str("it is not on the machine's own disk"),
-            Fault::Loop => f.write_str("its links lead in a circle, or too far"),
-            Fault::TooMany(most) => {
+            FileError::Missing => f.write_str("there is no such file"),
+            FileError::NotAFile => f.write_str("it is not a regular file"),
+            FileError::NotADirectory => f.write_str("it is not a directory"),
+            FileError::NotEmpty => f.write_str("the directory is not empty"),
+            FileError::Denied => f.write_str("the machine's user may not do that"),
+            FileError::Elsewhere => f.write_str("it is not on the machine's own disk"),
+            FileError::Loop => f.write_str("its links lead in a circle, or too far"),
+            FileError::TooMany(most) => {
                 write!(f, "there is more below it than can be watched, which is {most} directories")
             }
-            Fault::NoWatches => f.write_str("the host has no watches of files left"),
-            Fault::Full(limit) => {
+            FileError::NoWatches => f.write_str("the host has no watches of files left"),
+            FileError::Full(limit) => {
                 write!(f, "it does not fit into the machine's limit of {} MB", limit >> 20)
             }
-            Fault::BadName(why) => write!(f, "the path cannot be used: {why}"),
-            Fault::Unsteady => f.write_str("the machine does not stay in memory"),
-            Fault::Io(error) => error.fmt(f),
+            FileError::BadName(why) => write!(f, "the path cannot be used: {why}"),
+            FileError::Unsteady => f.write_str("the machine does not stay in memory"),
+            FileError::Io(error) => error.fmt(f),
         }
     }
 }
 
-impl Fault {
+impl FileError {
     pub fn code(&self) -> &'static str {
         match self {
-            Fault::Missing => "file.not_found",
-            Fault::NotAFile => "file.not_a_file",
-            Fault::NotADirectory => "file.not_a_directory",
-            Fault::NotEmpty => "file.not_empty",
-            Fault::Denied => "file.denied",
-            Fault::Elsewhere => "file.elsewhere",
-            Fault::Loop => "file.loop",
-            Fault::TooMany(_) => "file.too_many",
-            Fault::NoWatches => "file.no_watches",
-            Fault::Full(_) => "machine.disk_full",
-            Fault::BadName(_) => "file.bad_path",
-            Fault::Unsteady => "machine.unsteady",
-            Fault::Io(_) => "file.io",
+            FileError::Missing => "file.not_found",
+            FileError::NotAFile => "file.not_a_file",
+            FileError::NotADirectory => "file.not_a_directory",
+            FileError::NotEmpty => "file.not_empty",
+            FileError::Denied => "file.denied",
+            FileError::Elsewhere => "file.elsewhere",
+            FileError::Loop => "file.loop",
+            FileError::TooMany(_) => "file.too_many",
+            FileError::NoWatches => "file.no_watches",
+            FileError::Full(_) => "machine.disk_full",
+            FileError::BadName(_) => "file.bad_path",
+            FileError::Unsteady => "machine.unsteady",
+            FileError::Io(_) => "file.io",
         }
     }
 
     pub fn problem(&self) -> Problem {
         match self {
-            Fault::Missing => Problem::NotFound,
-            Fault::Denied => Problem::Forbidden,
-            Fault::NotEmpty => Problem::Conflict,
-            Fault::Full(_) | Fault::TooMany(_) => Problem::TooLarge,
-            Fault::Unsteady | Fault::NoWatches => Problem::Unavailable,
-            Fault::Io(_) => Problem::Internal,
+            FileError::Missing => Problem::NotFound,
+            FileError::Denied => Problem::Forbidden,
+            FileError::NotEmpty => Problem::Conflict,
+            FileError::Full(_) | FileError::TooMany(_) => Problem::TooLarge,
+            FileError::Unsteady | FileError::NoWatches => Problem::Unavailable,
+            FileError::Io(_) => Problem::Internal,
             _ => Problem::Invalid,
         }
     }
 
     pub fn hint(&self) -> &'static str {
         match self {
-            Fault::Missing => "list its directory to see what there is",
-            Fault::NotAFile => "a directory is listed; pipes and devices are not read",
-            Fault::NotADirectory => "a part of the path is a file: name its directory",
-            Fault::NotEmpty => "`recursive` removes what is in it, too",
-            Fault::Denied => "look at its mode and those of its directories; code may change them",
-            Fault::Elsewhere => "/proc, /dev and the like are read by code of the machine only",
-            Fault::Loop => "name the file itself instead of a link to it",
-            Fault::TooMany(_) => "watch a directory further down, or without `recursive`",
-            Fault::NoWatches => {
-                "end other watches, or raise the host's fs.inotify.max_user_* settings"
+            FileError::Missing => "list its directory",
+            FileError::NotAFile => "list a directory instead; pipes and devices cannot be read",
+            FileError::NotADirectory => "part of the path is a file, not a directory",
+            FileError::NotEmpty => "`recursive` also removes its contents",
+            FileError::Denied => {
+                "check its mode and those of its directories; code can change them"
             }
-            Fault::Full(_) => "remove files, or raise the machine's `disk_mb`",
-            Fault::BadName(_) => "write a path without `..`, below /home/user or from / on",
-            Fault::Unsteady => "ask again; the host may be short of memory",
-            Fault::Io(_) => "ask again; look at room on the disk of the data directory",
+            FileError::Elsewhere => "only code in the machine can read /proc, /dev and similar",
+            FileError::Loop => "name the file instead of a link to it",
+            FileError::TooMany(_) => "watch a deeper directory, or leave out `recursive`",
+            FileError::NoWatches => {
+                "close other watches, or raise the host's fs.inotify.max_user_* settings"
+            }
+            FileError::Full(_) => "remove files, or raise the machine's `disk_mb`",
+            FileError::BadName(_) => {
+                "write a path without `..`, absolute or relative to /home/user"
+            }
+            FileError::Unsteady => "try again; the host may be short of memory",
+            FileError::Io(_) => "try again; check the free space of the data directory",
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Looking at files and reading them.
+//! Inspects and reads files.
 
-use super::{Fault, Files, path};
+use super::{FileError, MachineFiles, WAKES, path};
 use crate::error::Result;
 use crate::machine::Machine;
 use stasis_api::{FileInfo, FileKind, FileList, Timestamp};
+use stasis_engine::fault;
 use stasis_sys::{below, fds, files, libc};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,17 +18,13 @@ impl Machine {
     /// What is known of a file; of a link itself, not of what it points at.
     pub fn file(self: &Arc<Self>, given: &str) -> Result<FileInfo> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
-        let files = self.files()?;
-        let _as = files.act();
-        files.look(&path).map_err(|fault| self.fault(&path, fault))
+        self.look_at(&path, |files| files.look(&path))
     }
 
     /// Opens a regular file for reading.
     pub fn read_file(self: &Arc<Self>, given: &str) -> Result<(FileInfo, File)> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
-        let files = self.files()?;
-        let _as = files.act();
-        files.read(&path).map_err(|fault| self.fault(&path, fault))
+        self.look_at(&path, |files| files.read(&path))
     }
 
     /// A page of a directory: names after `cursor`, in order.
@@ -39,27 +36,49 @@ impl Machine {
     ) -> Result<FileList> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
         let limit = limit.map_or(PAGE, |limit| (limit as usize).clamp(1, PAGE));
-        let files = self.files()?;
-        let _as = files.act();
-        let found = files.list(&path, cursor, limit).map_err(|fault| self.fault(&path, fault))?;
-        let (files, next) = found;
+        let (files, next) = self.look_at(&path, |files| {
+            let found = files.list(&path, cursor, limit)?;
+            // entries that vanish are left out of a list
+            if self.are_current(files) { Ok(found) } else { Err(FileError::Unsteady) }
+        })?;
         Ok(FileList { path, files, next })
+    }
+
+    /// Looks at the machine's files, again if the machine left memory meanwhile: its directory is
+    /// removed then, and nothing found there says anything about the machine.
+    fn look_at<T>(
+        self: &Arc<Self>,
+        path: &str,
+        look: impl Fn(&Arc<MachineFiles>) -> std::result::Result<T, FileError>,
+    ) -> Result<T> {
+        for _ in 0..WAKES {
+            let files = self.files()?;
+            let _ = fault::point("files.looking");
+            let acting = files.act();
+            let found = look(&files);
+            drop(acting);
+            match found {
+                Err(_) if !self.are_current(&files) => {}
+                found => return found.map_err(|fault| self.fault(path, fault)),
+            }
+        }
+        Err(self.fault(path, FileError::Unsteady))
     }
 }
 
-impl Files {
-    fn look(&self, path: &str) -> std::result::Result<FileInfo, Fault> {
+impl MachineFiles {
+    pub(super) fn look(&self, path: &str) -> std::result::Result<FileInfo, FileError> {
         let fd = self.open(path, libc::O_PATH | libc::O_NOFOLLOW)?;
         info(fd.as_fd(), path.to_owned())
     }
 
-    fn read(&self, path: &str) -> std::result::Result<(FileInfo, File), Fault> {
+    fn read(&self, path: &str) -> std::result::Result<(FileInfo, File), FileError> {
         let fd = self.open(path, libc::O_PATH)?;
         let info = info(fd.as_fd(), path.to_owned())?;
         // what was looked at is what is opened: a pipe in its place would block
         match info.kind {
             FileKind::File => Ok((info, below::reopen(fd.as_fd())?)),
-            _ => Err(Fault::NotAFile),
+            _ => Err(FileError::NotAFile),
         }
     }
 
@@ -68,7 +87,7 @@ impl Files {
         path: &str,
         cursor: Option<&str>,
         limit: usize,
-    ) -> std::result::Result<(Vec<FileInfo>, Option<String>), Fault> {
+    ) -> std::result::Result<(Vec<FileInfo>, Option<String>), FileError> {
         let dir = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
         let names = first_names(dir.as_fd(), cursor, limit + 1)?;
         let more = names.len() > limit;
@@ -123,7 +142,7 @@ fn entry(dir: BorrowedFd, name: &str, path: String) -> Option<FileInfo> {
     }
 }
 
-pub(super) fn info(fd: BorrowedFd, path: String) -> std::result::Result<FileInfo, Fault> {
+pub(super) fn info(fd: BorrowedFd, path: String) -> std::result::Result<FileInfo, FileError> {
     let stat = fds::stat(fd)?;
     let kind = match stat.st_mode & libc::S_IFMT {
         libc::S_IFREG => FileKind::File,

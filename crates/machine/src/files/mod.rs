@@ -2,34 +2,37 @@
 //!
 //!   client ──► bytes ──► a file without a name, in the machine's root ──► gets its name
 //!
-//! The host touches the files itself, as the machine's own user, below the machine's root as its
-//! processes see it (`sys::below`): no link leads out of it, nothing but regular files is ever
-//! opened, and other file systems of the machine (/proc, /dev) are not entered. A machine that is
-//! swapped out is woken for it.
+//! The host accesses the files itself, as the machine's own user, below the machine's root as its
+//! processes see it (`sys::below`). No link leads out of the root, only regular files are opened,
+//! and other file systems of the machine (/proc, /dev) are not entered. A swapped machine is woken.
 //!
-//! Files belong to the state: what was changed is saved with the next checkpoint, which follows
-//! soon. Names change only while no capture looks (`gate`), so a checkpoint has a file whole or
-//! not at all. If the machine leaves memory during an upload, its bytes are taken over into the
-//! machine as it comes back.
+//! Files belong to the state: changes are saved with the next checkpoint, which follows soon. Names
+//! change only while no capture runs (`gate`), so a checkpoint contains a file completely or not at
+//! all. If the machine leaves memory during an upload, the bytes are copied when it returns.
 
 mod fault;
+mod link;
 mod look;
 mod path;
 mod put;
 mod remove;
 mod watch;
 
-pub use fault::Fault;
+pub use fault::FileError;
+pub(crate) use path::absolute;
 pub use put::Upload;
 pub use watch::Watch;
 
+use crate::action::Action;
 use crate::error::{Error, Result};
 use crate::machine::Machine;
 use event_listener::Listener;
-use stasis_engine::Inside;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use stasis_engine::TreeAccess;
 use stasis_sys::below::{self, ActingAs};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// How long a machine may take to come into memory while an instruction waits for the same.
@@ -38,20 +41,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const WAKES: usize = 4;
 
 /// The files of a machine for as long as it is in memory this time.
-pub(crate) struct Files {
-    inside: Inside,
+pub(crate) struct MachineFiles {
+    inside: TreeAccess,
     /// Held for reading while names change, for writing while a capture looks.
     gate: RwLock<()>,
+    /// Bytes of uploads that have no name yet: the machine's disk limit counts them.
+    uploading: AtomicU64,
 }
 
-impl Files {
-    pub fn new(inside: Inside) -> Files {
-        Files { inside, gate: RwLock::new(()) }
+impl MachineFiles {
+    pub fn new(inside: TreeAccess) -> MachineFiles {
+        MachineFiles { inside, gate: RwLock::new(()), uploading: AtomicU64::new(0) }
     }
 
-    /// Nobody changes names while this is held.
+    /// Names do not change while this is held.
     pub fn still(&self) -> RwLockWriteGuard<'_, ()> {
-        self.gate.write().unwrap_or_else(|poison| poison.into_inner())
+        self.gate.write()
     }
 
     /// Ends the processes whose files these are.
@@ -60,7 +65,7 @@ impl Files {
     }
 
     fn changing(&self) -> RwLockReadGuard<'_, ()> {
-        self.gate.read().unwrap_or_else(|poison| poison.into_inner())
+        self.gate.read()
     }
 
     fn act(&self) -> ActingAs {
@@ -74,7 +79,7 @@ impl Files {
 
 impl Machine {
     /// The machine's files; it is woken for them.
-    pub(crate) fn files(self: &Arc<Self>) -> Result<Arc<Files>> {
+    pub(crate) fn files(self: &Arc<Self>) -> Result<Arc<MachineFiles>> {
         let end = Instant::now() + PATIENCE;
         let mut wakes = 0;
         while wakes < WAKES && Instant::now() < end {
@@ -82,7 +87,7 @@ impl Machine {
             let (files, busy) = {
                 let mut work = self.work();
                 work.queue.used(Instant::now());
-                (work.files.clone(), work.running.is_some())
+                (work.files.clone(), work.state().instruction().is_some())
             };
             if let Some(files) = files {
                 return Ok(files);
@@ -92,21 +97,21 @@ impl Machine {
                 listener.wait_timeout(Duration::from_millis(200));
             } else {
                 wakes += 1;
-                self.ask(|driver| driver.wake())?;
+                self.request(Action::Wake)?;
             }
         }
-        Err(self.fault("/", Fault::Unsteady))
+        Err(self.fault("/", FileError::Unsteady))
     }
 
-    fn fault(&self, path: &str, fault: impl Into<Fault>) -> Error {
+    fn fault(&self, path: &str, fault: impl Into<FileError>) -> Error {
         let (machine, path) = (self.name().to_string(), path.to_owned());
         Error::File { machine, path, fault: fault.into() }
     }
 
     /// Changes files while no capture looks and the machine does not leave memory, and notes that
-    /// they were changed: a checkpoint follows. How often the machine had fallen back by then;
+    /// they were changed: a checkpoint follows. How often the machine had rolled back by then;
     /// `None` if these files are no longer those of the machine.
-    fn change<T>(&self, files: &Arc<Files>, change: impl FnOnce() -> T) -> Option<(T, u64)> {
+    fn change<T>(&self, files: &Arc<MachineFiles>, change: impl FnOnce() -> T) -> Option<(T, u64)> {
         let _changing = files.changing();
         if !self.are_current(files) {
             return None;
@@ -118,7 +123,7 @@ impl Machine {
     }
 
     /// Whether these are the files of the machine as it is in memory now.
-    fn are_current(&self, files: &Arc<Files>) -> bool {
+    fn are_current(&self, files: &Arc<MachineFiles>) -> bool {
         self.work().files.as_ref().is_some_and(|own| Arc::ptr_eq(own, files))
     }
 
@@ -133,11 +138,11 @@ impl Machine {
         if level == stasis_api::Durability::Memory {
             return Ok(());
         }
-        self.ask(|driver| driver.checkpoint_now())?;
+        self.request(Action::Checkpoint)?;
         match self.work().falls == falls {
             true => Ok(()),
             // what was changed went with the memory of the machine
-            false => Err(self.fault(path, Fault::Unsteady)),
+            false => Err(self.fault(path, FileError::Unsteady)),
         }
     }
 }

@@ -1,18 +1,18 @@
 //! Paths as clients write them.
 
-use super::Fault;
+use super::FileError;
 
 /// Where relative paths begin: the home of a machine's user.
 const HOME: &str = "/home/user";
 const LONGEST: usize = 4095;
 
 /// An absolute path without `.`, `..` and empty parts.
-pub fn absolute(given: &str) -> Result<String, Fault> {
+pub fn absolute(given: &str) -> Result<String, FileError> {
     if given.len() > LONGEST {
-        return Err(Fault::BadName("it is too long"));
+        return Err(FileError::BadName("it is too long"));
     }
     if given.contains('\0') {
-        return Err(Fault::BadName("it has a NUL byte"));
+        return Err(FileError::BadName("it has a NUL byte"));
     }
     let whole = match given.starts_with('/') {
         true => given.to_owned(),
@@ -20,17 +20,17 @@ pub fn absolute(given: &str) -> Result<String, Fault> {
     };
     let parts: Vec<&str> =
         whole.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    // links make `..` ambiguous; whoever writes it can write what they mean
+    // links make `..` ambiguous; the caller can write the path it means
     if parts.contains(&"..") {
-        return Err(Fault::BadName("it has a `..`"));
+        return Err(FileError::BadName("it has a `..`"));
     }
     Ok(format!("/{}", parts.join("/")))
 }
 
 /// The directory a path is in, and its name there.
-pub fn split(path: &str) -> Result<(&str, &str), Fault> {
+pub fn split(path: &str) -> Result<(&str, &str), FileError> {
     match path.rsplit_once('/') {
-        Some((_, "")) | None => Err(Fault::BadName("it is the root")),
+        Some((_, "")) | None => Err(FileError::BadName("it is the root")),
         Some(("", name)) => Ok(("/", name)),
         Some((dir, name)) => Ok((dir, name)),
     }
@@ -53,7 +53,7 @@ mod tests {
         }
         let long = "x".repeat(5000);
         for bad in ["..", "a/../b", "/..", "a\0", &long] {
-            assert!(matches!(absolute(bad), Err(Fault::BadName(_))), "{bad}");
+            assert!(matches!(absolute(bad), Err(FileError::BadName(_))), "{bad}");
         }
         assert_eq!(split("/a").expect("two"), ("/", "a"));
         assert_eq!(split("/a/b").expect("two"), ("/a", "b"));

@@ -1,18 +1,20 @@
-//! Putting a file into a machine: bytes first, the name last.
+//! Writes a file to a machine: bytes first, the name last.
 
 use super::look::info;
-use super::{Fault, Files, path};
+use super::{FileError, MachineFiles, path};
 use crate::error::Result;
 use crate::machine::Machine;
 use stasis_api::{Durability, EventKind, FileInfo};
+use stasis_engine::{DiskLimit, DiskUsage};
 use stasis_sys::{below, fds, libc};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How often a machine may leave memory meanwhile.
-const TRIES: usize = 3;
+pub(super) const TRIES: usize = 3;
 /// Permissions of directories that are made on the way.
 const DIRECTORIES: u32 = 0o755;
 
@@ -23,15 +25,32 @@ pub struct Upload {
     mode: u32,
     place: Place,
     written: u64,
-    /// No file of the machine may be longer.
-    most: u64,
+    /// The machine's limit, and what was left of it when the upload began.
+    limit: u64,
+    left: u64,
 }
 
 /// A file without a name in its directory, and the files it is among.
 struct Place {
-    files: Arc<Files>,
+    files: Arc<MachineFiles>,
     dir: OwnedFd,
     file: File,
+    /// Bytes of it that count as on their way into the machine.
+    counted: u64,
+}
+
+impl Place {
+    /// Counts bytes that will be written; whether all uploads of the machine still fit.
+    fn count(&mut self, bytes: u64, left: u64) -> bool {
+        self.counted += bytes;
+        self.files.uploading.fetch_add(bytes, Ordering::Relaxed) + bytes <= left
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.files.uploading.fetch_sub(self.counted, Ordering::Relaxed);
+    }
 }
 
 impl Machine {
@@ -40,8 +59,11 @@ impl Machine {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
         let mode = mode.unwrap_or(0o644) & 0o777;
         let place = self.place_for(&path, mode)?;
-        let most = place.files.inside.disk().map_or(u64::MAX, |(limit, _)| limit.bytes);
-        Ok(Upload { machine: self.clone(), path, mode, place, written: 0, most })
+        let whole = |disk: (DiskLimit, DiskUsage)| {
+            (disk.0.bytes, disk.0.bytes.saturating_sub(disk.1.bytes))
+        };
+        let (limit, left) = place.files.inside.disk().map_or((u64::MAX, u64::MAX), whole);
+        Ok(Upload { machine: self.clone(), path, mode, place, written: 0, limit, left })
     }
 }
 
@@ -56,15 +78,15 @@ impl Machine {
                 placed => return placed.map_err(|fault| self.fault(path, fault)),
             }
         }
-        Err(self.fault(path, Fault::Unsteady))
+        Err(self.fault(path, FileError::Unsteady))
     }
 }
 
 impl Upload {
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.written += bytes.len() as u64;
-        if self.written > self.most {
-            return Err(self.machine.fault(&self.path, Fault::Full(self.most)));
+        if !self.place.count(bytes.len() as u64, self.left) {
+            return Err(self.machine.fault(&self.path, FileError::Full(self.limit)));
         }
         let wrote = self.place.file.write_all(bytes);
         wrote.map_err(|error| self.machine.fault(&self.path, error))
@@ -84,33 +106,21 @@ impl Upload {
                 None => self.move_over()?,
             }
         }
-        Err(self.machine.fault(&self.path, Fault::Unsteady))
+        Err(self.machine.fault(&self.path, FileError::Unsteady))
     }
 
-    fn give_name(&self) -> std::result::Result<FileInfo, Fault> {
-        let Place { files, dir, file } = &self.place;
-        if let Some((limit, used)) = files.inside.disk()
-            && used.bytes + self.written > limit.bytes
-        {
-            return Err(Fault::Full(limit.bytes));
-        }
-        let (_, name) = path::split(&self.path)?;
-        let _as = files.act();
-        // the mask of this process has no say
-        fds::set_mode(file.as_fd(), self.mode)?;
-        match below::give_name(file.as_fd(), dir.as_fd(), name) {
-            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => replace(file, dir, name)?,
-            other => other?,
-        }
-        info(file.as_fd(), self.path.clone())
+    fn give_name(&self) -> std::result::Result<FileInfo, FileError> {
+        self.place.give_name(&self.path, self.mode, self.written)?;
+        info(self.place.file.as_fd(), self.path.clone())
     }
 
     /// The machine left memory meanwhile: goes on in the one that came back.
     fn move_over(&mut self) -> Result<()> {
         let mut new = self.machine.place_for(&self.path, self.mode)?;
-        let copy = |old: &mut Place| -> std::result::Result<Place, Fault> {
+        let copy = |old: &mut Place| -> std::result::Result<Place, FileError> {
             old.file.seek(SeekFrom::Start(0))?;
             std::io::copy(&mut old.file, &mut new.file)?;
+            new.count(old.counted, u64::MAX);
             Ok(new)
         };
         let new = copy(&mut self.place);
@@ -119,11 +129,65 @@ impl Upload {
     }
 }
 
-fn replace(file: &File, dir: &OwnedFd, name: &str) -> std::result::Result<(), Fault> {
+/// A unique name.
+fn temporary() -> String {
     let mut bytes = [0; 8];
     crate::host::random(&mut bytes);
-    let temporary = format!(".stasis-{:016x}", u64::from_ne_bytes(bytes));
-    below::give_name(file.as_fd(), dir.as_fd(), &temporary)?;
+    format!(".stasis-{:016x}", u64::from_ne_bytes(bytes))
+}
+
+/// For the driver, which alone saves the machine: whole, or not at all, and noted by the caller.
+impl MachineFiles {
+    pub fn put(
+        self: &Arc<Self>,
+        path: &str,
+        mode: u32,
+        bytes: &[u8],
+    ) -> std::result::Result<(), FileError> {
+        let mode = mode & 0o777;
+        self.has_room(bytes.len() as u64)?;
+        let mut place = Place::at(self.clone(), path, mode)?;
+        place.file.write_all(bytes)?;
+        place.give_name(path, mode, bytes.len() as u64)
+    }
+
+    fn has_room(&self, bytes: u64) -> std::result::Result<(), FileError> {
+        match self.inside.disk() {
+            Some((limit, used)) if used.bytes + bytes > limit.bytes => {
+                Err(FileError::Full(limit.bytes))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn link(&self, path: &str, target: &str) -> std::result::Result<(), FileError> {
+        let (parent, name) = path::split(path)?;
+        let _as = self.act();
+        let dir = directories(self, parent)?;
+        replace(&dir, name, |temporary| below::link_to(target, dir.as_fd(), temporary))
+    }
+
+    /// What is not there need not be removed.
+    pub fn discard(&self, path: &str) -> std::result::Result<(), FileError> {
+        let (parent, name) = path::split(path)?;
+        let _as = self.act();
+        let dir = self.open(parent, libc::O_PATH | libc::O_DIRECTORY);
+        let missing = |error: &std::io::Error| error.raw_os_error() == Some(libc::ENOENT);
+        match dir.and_then(|dir| below::remove(dir.as_fd(), name, 0)) {
+            Err(error) if !missing(&error) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Makes something under a name of its own, and then gives it the name that may be taken.
+fn replace(
+    dir: &OwnedFd,
+    name: &str,
+    make: impl FnOnce(&str) -> std::io::Result<()>,
+) -> std::result::Result<(), FileError> {
+    let temporary = temporary();
+    make(&temporary)?;
     let renamed = below::rename(dir.as_fd(), &temporary, name);
     if renamed.is_err() {
         let _ = below::remove(dir.as_fd(), &temporary, 0);
@@ -132,19 +196,37 @@ fn replace(file: &File, dir: &OwnedFd, name: &str) -> std::result::Result<(), Fa
 }
 
 impl Place {
-    fn at(files: Arc<Files>, path: &str, mode: u32) -> std::result::Result<Place, Fault> {
+    fn at(
+        files: Arc<MachineFiles>,
+        path: &str,
+        mode: u32,
+    ) -> std::result::Result<Place, FileError> {
         let (parent, _) = path::split(path)?;
         let _changing = files.changing();
         let _as = files.act();
         let dir = directories(&files, parent)?;
         let file = below::nameless(dir.as_fd(), mode)?;
         drop((_changing, _as));
-        Ok(Place { files, dir, file })
+        Ok(Place { files, dir, file, counted: 0 })
+    }
+
+    fn give_name(&self, path: &str, mode: u32, written: u64) -> std::result::Result<(), FileError> {
+        let Place { files, dir, file, .. } = self;
+        files.has_room(written)?;
+        let (_, name) = path::split(path)?;
+        let _as = files.act();
+        // the mask of this process has no say
+        fds::set_mode(file.as_fd(), mode)?;
+        let give = |name: &str| below::give_name(file.as_fd(), dir.as_fd(), name);
+        match give(name) {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => replace(dir, name, give),
+            other => Ok(other?),
+        }
     }
 }
 
 /// The directory, with those on its way made.
-fn directories(files: &Files, path: &str) -> std::result::Result<OwnedFd, Fault> {
+fn directories(files: &MachineFiles, path: &str) -> std::result::Result<OwnedFd, FileError> {
     const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY;
     match files.open(path, DIRECTORY) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}

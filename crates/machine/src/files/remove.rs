@@ -1,6 +1,6 @@
-//! Removing files and directories.
+//! Removes files and directories.
 
-use super::{Fault, path};
+use super::{FileError, path};
 use crate::error::Result;
 use crate::machine::Machine;
 use stasis_api::EventKind;
@@ -17,7 +17,7 @@ impl Machine {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
         for _ in 0..TRIES {
             let files = self.files()?;
-            let remove = || -> std::result::Result<(), Fault> {
+            let remove = || -> std::result::Result<(), FileError> {
                 let _as = files.act();
                 let (parent, name) = path::split(&path)?;
                 let dir = files.open(parent, libc::O_PATH | libc::O_DIRECTORY)?;
@@ -30,11 +30,11 @@ impl Machine {
             self.event_about(EventKind::FileRemoved, &path);
             return Ok(path);
         }
-        Err(self.fault(&path, Fault::Unsteady))
+        Err(self.fault(&path, FileError::Unsteady))
     }
 }
 
-fn one(dir: BorrowedFd, name: &str, recursive: bool) -> std::result::Result<(), Fault> {
+fn one(dir: BorrowedFd, name: &str, recursive: bool) -> std::result::Result<(), FileError> {
     match below::remove(dir, name, 0) {
         Err(error) if error.raw_os_error() == Some(libc::EISDIR) => {}
         other => return Ok(other?),

@@ -1,24 +1,25 @@
-//! Watching a file or a directory, or all directories below one, over swaps.
+//! Watches a file, a directory, or a directory tree, across swaps.
 //!
 //!   kernel ─► events by number of watch ─► place of that watch ─► told by path
 //!                 └─ a directory came or went ─► watches below it are added or taken away
 //!
-//! The kernel tells through inotify, whose watches do not keep the machine's file system: when the
-//! machine leaves memory they end by themselves, and are made anew when it is back. A machine can
-//! make directories without end: how many are watched, and how many entries are looked at on the
-//! way, is bounded. Beyond that a watch is refused when it begins, and says so later.
+//! Watches use inotify and do not hold the machine's file system: they end when the machine leaves
+//! memory and are recreated when it returns. A machine can create any number of directories, so the
+//! number of watched directories and scanned entries is bounded. Past the bound a new watch is
+//! refused, and a running one reports it.
 
-use super::{Fault, Files, path};
+use super::{FileError, MachineFiles, path};
 use crate::error::Result;
 use crate::machine::Machine;
 use event_listener::EventListener;
+use parking_lot::{Mutex, MutexGuard};
 use stasis_api::{FileChange, FileEvent};
 use stasis_sys::{below, fds, files, libc};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 const MASK: u32 = libc::IN_CREATE
     | libc::IN_MODIFY
@@ -62,7 +63,7 @@ struct One(String, i64);
 static OPEN: Mutex<Vec<(String, i64)>> = Mutex::new(Vec::new());
 
 fn open() -> MutexGuard<'static, Vec<(String, i64)>> {
-    OPEN.lock().unwrap_or_else(|poison| poison.into_inner())
+    OPEN.lock()
 }
 
 impl One {
@@ -98,7 +99,7 @@ impl Machine {
     pub fn watch_file(self: &Arc<Self>, given: &str, recursive: bool) -> Result<Watch> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
         let one = One::take(self.account(), self.id.0);
-        let one = one.ok_or_else(|| self.fault(&path, Fault::NoWatches))?;
+        let one = one.ok_or_else(|| self.fault(&path, FileError::NoWatches))?;
         let queue = fds::inotify(libc::IN_CLOEXEC | libc::IN_NONBLOCK);
         let queue = queue.map_err(|error| self.fault(&path, scarce(error)))?.into();
         let (machine, places) = (self.clone(), HashMap::new());
@@ -140,7 +141,7 @@ impl Watch {
     }
 
     /// Watches what was asked for and, if so, all below it; nothing else any more.
-    fn add_all(&mut self, files: &Files) -> std::result::Result<(), Fault> {
+    fn add_all(&mut self, files: &MachineFiles) -> std::result::Result<(), FileError> {
         let before = std::mem::take(&mut self.places);
         let _as = files.act();
         let fd = files.open(&self.path, libc::O_PATH)?;
@@ -153,9 +154,9 @@ impl Watch {
         Ok(())
     }
 
-    fn add(&mut self, fd: BorrowedFd, place: String) -> std::result::Result<(), Fault> {
+    fn add(&mut self, fd: BorrowedFd, place: String) -> std::result::Result<(), FileError> {
         if self.places.len() >= DIRECTORIES {
-            return Err(Fault::TooMany(DIRECTORIES));
+            return Err(FileError::TooMany(DIRECTORIES));
         }
         let name = below::own_name(fd);
         let watch = fds::inotify_watch(self.queue.as_fd(), &name, MASK).map_err(scarce)?;
@@ -167,10 +168,10 @@ impl Watch {
     /// which may have come before its watch.
     fn add_below(
         &mut self,
-        files: &Files,
+        files: &MachineFiles,
         place: String,
         mut found: impl FnMut(String),
-    ) -> std::result::Result<(), Fault> {
+    ) -> std::result::Result<(), FileError> {
         let (mut todo, mut seen) = (vec![place], 0);
         while let Some(place) = todo.pop() {
             // gone by now, closed to the machine's user, or on another file system
@@ -182,7 +183,7 @@ impl Watch {
                 let some = files::next_entries(dir.as_fd())?;
                 seen += some.len();
                 if seen > ENTRIES || todo.len() > DIRECTORIES {
-                    return Err(Fault::TooMany(DIRECTORIES));
+                    return Err(FileError::TooMany(DIRECTORIES));
                 }
                 if some.is_empty() {
                     break;
@@ -198,7 +199,7 @@ impl Watch {
     }
 
     /// A directory below what is watched; links are not followed.
-    fn open(&self, files: &Files, place: &str) -> Option<OwnedFd> {
+    fn open(&self, files: &MachineFiles, place: &str) -> Option<OwnedFd> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let flags = if place.is_empty() { flags } else { flags | libc::O_NOFOLLOW };
         files.open(&joined(&self.path, place), flags).ok()
@@ -320,9 +321,9 @@ fn tell(mask: u32, name: Option<String>, events: &mut Vec<FileEvent>) {
 }
 
 /// The kernel has no more watches for us; it says so as of disks and descriptors.
-fn scarce(error: std::io::Error) -> Fault {
+fn scarce(error: std::io::Error) -> FileError {
     match error.raw_os_error() {
-        Some(libc::ENOSPC | libc::EMFILE) => Fault::NoWatches,
+        Some(libc::ENOSPC | libc::EMFILE) => FileError::NoWatches,
         _ => error.into(),
     }
 }

@@ -1,15 +1,16 @@
-//! Adopting: chosen variables and files of one state become those of another machine.
+//! Adopt: copies chosen variables and files of one state into another machine.
 //!
 //!   source ─► passing copy ─► pickles ─► host ─► target: one instruction of its log, or nothing
 //!
-//! What the target changed since the two parted is not overwritten unless that is asked for: it is
-//! told as a conflict, and then nothing at all is taken. The check and the taking happen between
-//! two instructions of the target. Killed half-way, the target is at its last checkpoint.
+//! Names that the target changed since the two parted are conflicts. Without `force` nothing is
+//! copied then. Check and copy happen between two instructions of the target. If the process is
+//! killed half-way, the target is at its last checkpoint.
 
-use super::carry::Put;
+use super::carry::FileWrite;
 use super::compare::{by_name, same};
-use super::glance::{MAX_FILE, checked};
-use super::place::Place;
+use super::read_only::{MAX_FILE, checked};
+use super::state_ref::StateRef;
+use crate::action::Action;
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::host::{Host, fresh_name};
@@ -29,7 +30,7 @@ const MOST: usize = 1000;
 
 /// What to take.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct AdoptSelection {
     pub variables: Vec<String>,
     /// Files, or directories with the files the source changed in them.
     pub files: Vec<String>,
@@ -37,7 +38,7 @@ pub struct Wanted {
 }
 
 /// All that is known before the target is looked at.
-struct Parcel {
+pub(crate) struct AdoptPayload {
     from: String,
     variables: Vec<Variable>,
     pickles: Vec<u8>,
@@ -65,20 +66,20 @@ impl Host {
     pub fn adopt(
         self: &Arc<Host>,
         target: &Arc<Machine>,
-        from: &Place,
-        wanted: Wanted,
+        from: &StateRef,
+        wanted: AdoptSelection,
     ) -> Result<Adopted> {
         if wanted.variables.is_empty() && wanted.files.is_empty() {
-            return Err(Error::Invalid("say which variables or files to take".into()));
+            return Err(Error::Invalid("name the variables or files to adopt".into()));
         }
         if wanted.variables.len() > MOST {
-            return Err(Error::Invalid(format!("one call takes at most {MOST} variables")));
+            return Err(Error::Invalid(format!("one call adopts at most {MOST} variables")));
         }
         let parcel = Arc::new(self.parcel(target, from, wanted)?);
         let end = Instant::now() + PATIENCE;
         loop {
-            let (host, parcel) = (self.clone(), parcel.clone());
-            let tried = target.ask(move |driver| driver.adopt(&host, &parcel));
+            let parcel = parcel.clone();
+            let tried = target.request(|reply| Action::Adopt(parcel, reply));
             match tried {
                 Err(Error::Waiting(_)) if Instant::now() < end => target.settle()?,
                 other => return other,
@@ -86,14 +87,19 @@ impl Host {
         }
     }
 
-    fn parcel(&self, target: &Arc<Machine>, from: &Place, wanted: Wanted) -> Result<Parcel> {
+    fn parcel(
+        &self,
+        target: &Arc<Machine>,
+        from: &StateRef,
+        wanted: AdoptSelection,
+    ) -> Result<AdoptPayload> {
         let now = self.place(target, None)?;
         let base = self.base(from, &now)?;
         let base = match base {
             Some(base) => Some((self.vars_at(&base)?, base.image)),
             None => None,
         };
-        let mut parcel = Parcel {
+        let mut parcel = AdoptPayload {
             from: from.address().to_string(),
             variables: Vec::new(),
             pickles: Vec::new(),
@@ -108,11 +114,16 @@ impl Host {
         Ok(parcel)
     }
 
-    fn pack_variables(&self, parcel: &mut Parcel, from: &Place, names: Vec<String>) -> Result<()> {
+    fn pack_variables(
+        &self,
+        parcel: &mut AdoptPayload,
+        from: &StateRef,
+        names: Vec<String>,
+    ) -> Result<()> {
         if names.is_empty() {
             return Ok(());
         }
-        let mut copy = self.glance(from)?;
+        let mut copy = self.read_only(from)?;
         let all = copy.vars()?;
         let path = format!("tmp/.adopt-{}", fresh_name());
         let (saved, failed) = copy.save(names, format!("/{path}"))?;
@@ -131,7 +142,12 @@ impl Host {
         Ok(())
     }
 
-    fn pack_files(&self, parcel: &mut Parcel, from: &Place, wanted: &[String]) -> Result<()> {
+    fn pack_files(
+        &self,
+        parcel: &mut AdoptPayload,
+        from: &StateRef,
+        wanted: &[String],
+    ) -> Result<()> {
         let contents = self.contents(&from.image)?;
         let before = parcel.base.as_ref().map(|(_, image)| self.contents(image)).transpose()?;
         let mut room = MAX_FILE;
@@ -151,7 +167,7 @@ impl Host {
             }
         }
         match parcel.files.len() > MOST {
-            true => Err(Error::Invalid(format!("one call takes at most {MOST} files"))),
+            true => Err(Error::Invalid(format!("one call adopts at most {MOST} files"))),
             false => Ok(()),
         }
     }
@@ -187,13 +203,13 @@ fn item(contents: &Contents<'_>, path: &str, room: &mut u64) -> Result<Option<It
 }
 
 impl Driver {
-    fn adopt(&mut self, host: &Host, parcel: &Parcel) -> Result<Adopted> {
+    pub(crate) fn adopt(&mut self, parcel: &AdoptPayload) -> Result<Adopted> {
         if self.machine.work().queue.waiting() > 0 {
             return Err(Error::Waiting(self.machine.name().to_string()));
         }
         let mut adopted = Adopted { failed: parcel.failed.clone(), ..Adopted::default() };
         adopted.conflicts = self.variable_conflicts(parcel)?;
-        adopted.conflicts.extend(self.file_conflicts(host, parcel)?);
+        adopted.conflicts.extend(self.file_conflicts(parcel)?);
         let nothing = parcel.variables.is_empty() && parcel.files.is_empty();
         if nothing || (!adopted.conflicts.is_empty() && !parcel.force) {
             return Ok(adopted);
@@ -201,34 +217,35 @@ impl Driver {
         let names = parcel.variables.iter().map(|var| var.name.as_str());
         let paths = parcel.files.iter().map(|item| item.path.as_str());
         let all: Vec<&str> = names.chain(paths).collect();
-        let code = format!("# adopted from {}: {}", parcel.from, all.join(", "));
+        let words = format!("adopted from {}: {}", parcel.from, all.join(", "));
+        let code = self.machine.language().comment(&words);
         self.note(code, |driver, seq| driver.take(seq, parcel, adopted))
     }
 
     fn take(
         &mut self,
         seq: u64,
-        parcel: &Parcel,
+        parcel: &AdoptPayload,
         mut adopted: Adopted,
     ) -> Result<(Adopted, Outcome)> {
         adopted.seq = Some(seq);
         if !parcel.variables.is_empty() {
             let path = format!("tmp/.adopt-{}", fresh_name());
             let bytes = parcel.pickles.as_slice();
-            self.put(seq, &Put::File { path: &path, mode: 0o600, bytes })?;
+            self.put(&FileWrite::File { path: &path, mode: 0o600, bytes })?;
             let (names, failed) = self.load(format!("/{path}"))?;
             fault::point("adopt.carried")?;
             adopted.variables = names;
             adopted.failed.extend(failed);
-            self.put(seq, &Put::Nothing { path: &path })?;
+            self.put(&FileWrite::Nothing { path: &path })?;
         }
         for Item { path, kind } in &parcel.files {
             let put = match kind {
-                ItemKind::File { mode, bytes } => Put::File { path, mode: *mode, bytes },
-                ItemKind::Link(target) => Put::Link { path, target },
-                ItemKind::Gone => Put::Nothing { path },
+                ItemKind::File { mode, bytes } => FileWrite::File { path, mode: *mode, bytes },
+                ItemKind::Link(target) => FileWrite::Link { path, target },
+                ItemKind::Gone => FileWrite::Nothing { path },
             };
-            match self.put(seq, &put) {
+            match self.put(&put) {
                 Ok(()) => adopted.files.push(path.clone()),
                 // the machine itself is gone: nothing of this holds
                 Err(error) if self.live.is_none() => return Err(error),
@@ -241,7 +258,7 @@ impl Driver {
         Ok((adopted, outcome))
     }
 
-    fn variable_conflicts(&mut self, parcel: &Parcel) -> Result<Vec<Conflict>> {
+    fn variable_conflicts(&mut self, parcel: &AdoptPayload) -> Result<Vec<Conflict>> {
         if parcel.variables.is_empty() {
             return Ok(Vec::new());
         }
@@ -257,18 +274,19 @@ impl Driver {
         Ok(found.map(|source| conflict("variable", &source.name, &parcel.base)).collect())
     }
 
-    fn file_conflicts(&mut self, host: &Host, parcel: &Parcel) -> Result<Vec<Conflict>> {
+    fn file_conflicts(&mut self, parcel: &AdoptPayload) -> Result<Vec<Conflict>> {
         if parcel.files.is_empty() {
             return Ok(Vec::new());
         }
         let (held, _) = self.current_image()?;
         let image = self.host.look_into(&held)?;
-        let now = host.contents(&image)?;
-        let source = host.contents(&parcel.source)?;
+        let engine = &self.host.engine;
+        let now = engine.contents(&image)?;
+        let source = engine.contents(&parcel.source)?;
         // what differs from the source, and what the target changed since they parted
         let differs = names(now.differences(&source)?);
         let changed = match &parcel.base {
-            Some((_, base)) => names(host.contents(base)?.differences(&now)?),
+            Some((_, base)) => names(engine.contents(base)?.differences(&now)?),
             None => now.own().into_iter().map(|entry| entry.path).collect(),
         };
         let clashes = |item: &&Item| differs.contains(&item.path) && changed.contains(&item.path);

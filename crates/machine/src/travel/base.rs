@@ -1,14 +1,14 @@
-//! The state that two others came from.
+//! The common ancestor of two states.
 //!
 //!   m@0 ── m@1 ── m@2      base of b@0 and m@2: m@1
 //!            └── b@0
 
-use super::place::Place;
+use super::state_ref::StateRef;
 use crate::error::Result;
-use crate::held::Held;
 use crate::host::Host;
 use crate::machine::Machine;
-use stasis_store::{HeldImage, MachineId};
+use stasis_engine::ImageId;
+use stasis_records::MachineId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use std::sync::Arc;
 struct Step {
     machine: Arc<Machine>,
     seq: Option<u64>,
-    image: String,
+    image: ImageId,
 }
 
 impl Host {
     /// The youngest state that both have in their past, if they are related.
-    pub(crate) fn base(&self, left: &Place, right: &Place) -> Result<Option<Place>> {
+    pub(crate) fn base(&self, left: &StateRef, right: &StateRef) -> Result<Option<StateRef>> {
         let all: HashMap<MachineId, Arc<Machine>> =
             self.machines().into_iter().map(|machine| (machine.id, machine)).collect();
         let (left, right) = (line(&all, left), line(&all, right));
@@ -33,28 +33,28 @@ impl Host {
         };
         let older = if own.seq <= other.seq { own } else { other };
         let (seq, image) = self.still_there(older)?;
-        let held = self.inner().hold(&image, || older.machine.removed())?;
+        let held = self.inner().hold(image, || older.machine.removed())?;
         let image = self.inner().look_into(&held)?;
-        Ok(Some(Place { machine: older.machine.clone(), seq, image }))
+        Ok(Some(StateRef { machine: older.machine.clone(), seq, image }))
     }
 
     /// A step, or what came before it, if its instruction was taken back since.
-    fn still_there(&self, step: &Step) -> Result<(Option<u64>, String)> {
+    fn still_there(&self, step: &Step) -> Result<(Option<u64>, ImageId)> {
         let undone = |seq: u64| step.machine.instruction(seq).is_ok_and(|ran| ran.rolled_back);
         if !step.seq.is_some_and(undone) {
-            return Ok((step.seq, step.image.clone()));
+            return Ok((step.seq, step.image));
         }
         let kept = self.history(&step.machine)?;
         let before = kept.iter().rev().find(|one| Some(one.seq) <= step.seq);
-        let start = || (None, step.machine.record().start_image.clone());
-        Ok(before.map_or_else(start, |one| (Some(one.seq), one.image.clone())))
+        let start = || (None, step.machine.record().start_image);
+        Ok(before.map_or_else(start, |one| (Some(one.seq), one.image)))
     }
 }
 
 /// From a state over the machines it branched from to the first one that is still there. A parent
 /// has a smaller number than its branch, so this comes to an end.
-fn line(all: &HashMap<MachineId, Arc<Machine>>, place: &Place) -> Vec<Step> {
-    let image = Held(place.image.clone()).name();
+fn line(all: &HashMap<MachineId, Arc<Machine>>, place: &StateRef) -> Vec<Step> {
+    let image = place.image.id;
     let mut line = vec![Step { machine: place.machine.clone(), seq: place.seq, image }];
     let mut record = place.machine.record().clone();
     let parent = |id: MachineId, of: MachineId| all.get(&id).filter(|_| id < of).cloned();

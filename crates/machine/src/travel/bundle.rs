@@ -1,8 +1,9 @@
-//! What a file with a machine says about it.
+//! The description of a machine in an export file.
 
 use serde::{Deserialize, Serialize};
-use stasis_api::{Chunk, Instruction, Limits, Name, Retention, Template, Timestamp};
-use stasis_api::{Durability, Parent};
+use stasis_api::{Checkpoints, Durability, Parent};
+use stasis_api::{Chunk, Instruction, Limits, Name, Retention, TemplateInfo, Timestamp};
+use stasis_engine::ImageId;
 use stasis_template::Root;
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 pub const FORMAT: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct About {
+pub struct ExportManifest {
     pub format: u32,
     /// The program that wrote it.
     pub stasis: String,
@@ -19,19 +20,19 @@ pub struct About {
     pub machine: Exported,
     /// Where a machine was a branch of another.
     pub parent: Option<Parent>,
-    pub template: Template,
+    pub template: TemplateInfo,
     /// The agent's layer of its root, where it is what it was named by.
     pub agent: Option<Vec<(String, String)>>,
     /// The root file system that it stands on.
     pub root: Option<Root>,
     /// Whether that follows, as the last part of the file.
     pub carries_root: bool,
-    pub checkpoints: Vec<Kept>,
+    pub checkpoints: Vec<ExportedCheckpoint>,
     pub instructions: Vec<Instruction>,
     /// Output by instruction.
     pub outputs: Vec<(u64, Vec<Chunk>)>,
     /// What was too large for results; contents are among the file's parts.
-    pub artifacts: Vec<stasis_api::Kept>,
+    pub artifacts: Vec<stasis_api::KeptArtifact>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,18 +43,20 @@ pub struct Exported {
     pub limits: Limits,
     pub env: BTreeMap<String, String>,
     pub durability: Durability,
+    #[serde(default)]
+    pub checkpoints: Checkpoints,
     pub retention: Option<Retention>,
-    pub start_image: String,
-    pub head_image: String,
+    pub start_image: ImageId,
+    pub head_image: ImageId,
     pub head_seq: Option<u64>,
     pub next_seq: u64,
 }
 
 /// A checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct ExportedCheckpoint {
     pub seq: u64,
-    pub image: String,
+    pub image: ImageId,
     pub at: Timestamp,
     pub bytes: u64,
     pub label: Option<String>,

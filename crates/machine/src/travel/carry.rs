@@ -1,18 +1,15 @@
-//! How variables and files get from one machine into another: as bytes the host does not look
-//! into. They are pickled and unpickled by the two machines themselves.
+//! Transfers variables and files from one machine to another, as bytes that the host does not
+//! inspect. The two machines write and read the variables themselves; the host copies the files.
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
-use stasis_protocol::{Exec, Order, Report};
+use stasis_protocol::{Order, Report};
 use std::collections::BTreeMap;
 
-/// Bytes that go to a machine in one order.
-const PIECE: usize = 6 << 20;
-
 /// Names that were carried, and why others were not.
-pub type Carried = (Vec<String>, BTreeMap<String, String>);
+pub type TransferredNames = (Vec<String>, BTreeMap<String, String>);
 
-pub fn carried(report: Report) -> Option<Carried> {
+pub fn carried(report: Report) -> Option<TransferredNames> {
     match report {
         Report::Carried { names, failed } => Some((names, failed)),
         _ => None,
@@ -20,60 +17,37 @@ pub fn carried(report: Report) -> Option<Carried> {
 }
 
 /// What to do with one file of a machine.
-pub enum Put<'a> {
+pub enum FileWrite<'a> {
     File { path: &'a str, mode: u32, bytes: &'a [u8] },
     Link { path: &'a str, target: &'a str },
     Nothing { path: &'a str },
 }
 
-const BEGIN: &str = "import os\npath = data[0].decode()\n\
-    os.makedirs(os.path.dirname(path), exist_ok=True)\nopen(path + '.adopting', 'wb').close()";
-const APPEND: &str = "with open(data[0].decode() + '.adopting', 'ab') as file:\n    \
-    file.write(data[1])";
-const END: &str = "import os\npath = data[0].decode()\n\
-    os.chmod(path + '.adopting', int(data[1]))\nos.replace(path + '.adopting', path)";
-const LINK: &str = "import os\npath = data[0].decode()\n\
-    os.makedirs(os.path.dirname(path), exist_ok=True)\n\
-    os.symlink(data[1].decode(), path + '.adopting')\nos.replace(path + '.adopting', path)";
-const REMOVE: &str = "import os\npath = data[0].decode()\n\
-    os.path.lexists(path) and os.remove(path)";
-
 impl Driver {
-    /// Runs code beside the session, as part of instruction `seq`.
-    fn aside(&mut self, seq: u64, code: &str, data: &[&[u8]]) -> Result<()> {
-        let code = super::python::aside(code, data);
-        let order = Order::Exec(Exec { seq, code, max_bytes: 1 << 16, max_whole: 0 });
-        let done = self.query(&order, |report| match report {
-            Report::Done(done) if done.seq == seq => Some(done),
-            _ => None,
-        })?;
-        match done.error {
-            None => Ok(()),
-            Some(error) => Err(Error::Invalid(format!("{}: {}", error.name, error.message))),
+    /// Puts a file into the machine, whole, or not at all; the machine is woken for it.
+    pub(crate) fn put(&mut self, put: &FileWrite<'_>) -> Result<()> {
+        self.wake()?;
+        let files = self.machine.work().files.clone();
+        let files = files.ok_or_else(|| self.machine.removed())?;
+        let (path, done) = match put {
+            FileWrite::File { path, mode, bytes } => {
+                (path, files.put(&format!("/{path}"), *mode, bytes))
+            }
+            FileWrite::Link { path, target } => (path, files.link(&format!("/{path}"), target)),
+            FileWrite::Nothing { path } => (path, files.discard(&format!("/{path}"))),
+        };
+        // files of a tree that is gone are nobody's
+        if self.live.as_ref().is_some_and(|live| !live.tree.is_alive()) {
+            self.fall_back_between("its process ended");
+            return Err(Error::Ended(self.machine.name().to_string()));
         }
+        let machine = || self.machine.name().to_string();
+        let path = format!("/{path}");
+        done.map_err(|fault| Error::File { machine: machine(), path, fault })
     }
 
-    /// Puts a file into the machine, whole, or not at all.
-    pub(crate) fn put(&mut self, seq: u64, put: &Put<'_>) -> Result<()> {
-        let absolute = |path: &str| format!("/{path}").into_bytes();
-        match put {
-            Put::File { path, mode, bytes } => {
-                let path = absolute(path);
-                self.aside(seq, BEGIN, &[&path])?;
-                for piece in bytes.chunks(PIECE) {
-                    self.aside(seq, APPEND, &[&path, piece])?;
-                }
-                self.aside(seq, END, &[&path, mode.to_string().as_bytes()])
-            }
-            Put::Link { path, target } => {
-                self.aside(seq, LINK, &[&absolute(path), target.as_bytes()])
-            }
-            Put::Nothing { path } => self.aside(seq, REMOVE, &[&absolute(path)]),
-        }
-    }
-
-    /// Unpickles variables from a file of the machine into its session.
-    pub(crate) fn load(&mut self, path: String) -> Result<Carried> {
+    /// Reads variables from a file of the machine into its session.
+    pub(crate) fn load(&mut self, path: String) -> Result<TransferredNames> {
         self.query(&Order::Load { path }, carried)
     }
 }

@@ -1,16 +1,15 @@
-//! What each checkpoint of a machine changed, and what the machine takes on the disk.
+//! The changes of each checkpoint, and the disk use of a machine.
 //!
-//! Which files differ is found by comparing two images, when somebody asks; the answer is kept in
-//! the records with the names of both images, so that it is never taken for another's.
+//! Changed files are found on request, by comparing two images. The records cache the result under
+//! the names of both images.
 
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::live::parse_image;
 use crate::machine::Machine;
 use serde::{Deserialize, Serialize};
 use stasis_api::{DiskUse, FileChanges, Instruction, Point};
 use stasis_engine::{Difference, ImageId};
-use stasis_store::Checkpoint;
+use stasis_records::Checkpoint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,8 +19,8 @@ const NAMES: usize = 20;
 /// What the records keep of one comparison.
 #[derive(Serialize, Deserialize)]
 struct Known {
-    before: String,
-    after: String,
+    before: ImageId,
+    after: ImageId,
     files: FileChanges,
 }
 
@@ -51,7 +50,7 @@ impl Host {
     }
 
     fn known_changes(&self, machine: &Arc<Machine>) -> Result<BTreeMap<u64, Known>> {
-        let all = self.inner().store.changes(machine.id)?.into_iter();
+        let all = self.inner().records.changes(machine.id)?.into_iter();
         let parsed = all.filter_map(|(seq, text)| Some((seq, serde_json::from_str(&text).ok()?)));
         Ok(parsed.collect())
     }
@@ -63,25 +62,26 @@ impl Host {
         one: &Checkpoint,
         known: Option<Known>,
     ) -> Result<FileChanges> {
-        let start = || machine.record().start_image.clone();
-        let before = before.map_or_else(start, |before| before.image.clone());
+        let start = || machine.record().start_image;
+        let before = before.map_or_else(start, |before| before.image);
         let same = |known: &Known| known.before == before && known.after == one.image;
         if let Some(known) = known.filter(same) {
             return Ok(known.files);
         }
-        let files = summary(&self.files_between(&before, &one.image)?);
-        let known = Known { before, after: one.image.clone(), files };
+        let files = summary(&self.files_between(before, one.image)?);
+        let known = Known { before, after: one.image, files };
         if let Ok(text) = serde_json::to_string(&known) {
-            self.inner().store.set_changes(machine.id, one.seq, &text)?;
+            self.inner().records.note_changes(machine.id, one.seq, text)?;
         }
         Ok(known.files)
     }
 
-    fn files_between(&self, before: &str, after: &str) -> Result<Vec<(String, Difference)>> {
+    fn files_between(&self, before: ImageId, after: ImageId) -> Result<Vec<(String, Difference)>> {
         let engine = &self.inner().engine;
-        let read = |name: &str| -> Result<_> {
-            let gone = || Error::Invalid("a checkpoint was given up meanwhile: ask again".into());
-            let held = self.inner().hold(name, gone)?;
+        let read = |id: ImageId| -> Result<_> {
+            let gone =
+                || Error::Invalid("a checkpoint was removed in the meantime: try again".into());
+            let held = self.inner().hold(id, gone)?;
             Ok(engine.contents(&self.inner().look_into(&held)?)?)
         };
         Ok(read(before)?.differences(&read(after)?)?)
@@ -89,13 +89,10 @@ impl Host {
 
     /// What a machine takes on the disk with all its checkpoints.
     pub fn disk_use(&self, machine: &Arc<Machine>) -> Result<DiskUse> {
-        let ids = |names: Vec<String>| -> Result<Vec<ImageId>> {
-            names.iter().map(|name| parse_image(name)).collect()
-        };
         let mut before = None;
         let found = loop {
-            let (own, others) = self.inner().store.images_by_owner(machine.id)?;
-            let groups = [("own".to_owned(), ids(own)?), ("others".to_owned(), ids(others)?)];
+            let (own, others) = self.inner().records.images_by_owner(machine.id)?;
+            let groups = [("own".to_owned(), own), ("others".to_owned(), others)];
             match self.inner().engine.store().usage(&groups) {
                 // one of them may have been given up and collected meanwhile
                 Err(_) if before.as_ref() != Some(&groups) => before = Some(groups),
@@ -104,7 +101,8 @@ impl Host {
         };
         let used = found.first().map(|(_, used)| *used).unwrap_or_default();
         let checkpoints = self.history(machine)?.len() as u64;
-        Ok(DiskUse { own_bytes: used.own, shared_bytes: used.shared, checkpoints })
+        let retention = self.retention(machine);
+        Ok(DiskUse { own_bytes: used.own, shared_bytes: used.shared, checkpoints, retention })
     }
 }
 

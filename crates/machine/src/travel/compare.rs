@@ -1,9 +1,9 @@
-//! What differs between two states: variables, files, and what instructions gave since they parted.
+//! Compares two states: variables, files, and results of instructions since they parted.
 //!
-//! Variables are compared by the hash of their pickles, which their own machines made. One without
-//! a hash is compared by what is seen of it; if that is the same, whether it differs is not known.
+//! Variables are compared by the hash of their pickles, which their own machines computed. Without
+//! a hash, type, shape and short form are compared; if these are equal, the result is `unknown`.
 
-use super::place::Place;
+use super::state_ref::StateRef;
 use crate::error::Result;
 use crate::host::Host;
 use crate::machine::Machine;
@@ -30,7 +30,7 @@ const CODE: [&str; 4] = ["function", "class", "builtin_function_or_method", "met
 
 impl Host {
     /// Says what differs from the left state to the right one.
-    pub fn compare(&self, left: &Place, right: &Place) -> Result<Comparison> {
+    pub fn compare(&self, left: &StateRef, right: &StateRef) -> Result<Comparison> {
         let base = self.base(left, right)?;
         let mut cut = Vec::new();
         let variables = differing(&self.vars_at(left)?, &self.vars_at(right)?);
@@ -49,8 +49,8 @@ impl Host {
 
     fn compare_files(
         &self,
-        left: &Place,
-        right: &Place,
+        left: &StateRef,
+        right: &StateRef,
         cut: &mut Vec<String>,
     ) -> Result<Vec<FileDifference>> {
         let (left, right) = (self.contents(&left.image)?, self.contents(&right.image)?);
@@ -147,9 +147,9 @@ fn text_diff(left: &Contents<'_>, right: &Contents<'_>, path: &str) -> Option<St
 
 /// Instructions since the states parted, one beside the other.
 fn compare_outputs(
-    left: &Place,
-    right: &Place,
-    base: Option<&Place>,
+    left: &StateRef,
+    right: &StateRef,
+    base: Option<&StateRef>,
     cut: &mut Vec<String>,
 ) -> Result<Vec<OutputDifference>> {
     let (left, right) = (since(left, base, cut)?, since(right, base, cut)?);
@@ -165,7 +165,7 @@ fn compare_outputs(
     Ok(found)
 }
 
-fn since(place: &Place, base: Option<&Place>, cut: &mut Vec<String>) -> Result<Vec<Output>> {
+fn since(place: &StateRef, base: Option<&StateRef>, cut: &mut Vec<String>) -> Result<Vec<Output>> {
     let Some(last) = place.seq else { return Ok(Vec::new()) };
     let same = base.filter(|base| base.machine.number() == place.machine.number());
     let from = same.and_then(|base| base.seq).map_or(0, |seq| seq + 1);

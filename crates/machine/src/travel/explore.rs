@@ -1,9 +1,10 @@
-//! Exploring: candidates run as branches, each is scored, and the best takes the machine's name.
+//! Explore: runs candidates on branches, scores each, and gives the best the machine's name.
 //!
-//! If none can be scored nothing is promoted. Branches that lose are removed unless they are to be
-//! kept; the machine as it was stays under the winner's old name.
+//! If no candidate can be scored, nothing is promoted. The other branches are removed unless `keep`
+//! is set. So is the original machine, which has the winner's old name, unless it ran instructions
+//! after the explored state: those exist nowhere else.
 
-use super::vary::Varied;
+use super::vary::BranchPlan;
 use crate::error::{Error, Result};
 use crate::history::Branch;
 use crate::host::Host;
@@ -20,7 +21,7 @@ pub struct Explore {
     pub score: String,
     /// Lower is better instead.
     pub minimize: bool,
-    /// Leave all branches there.
+    /// Keep all branches, and the machine as it was.
     pub keep: bool,
     pub reseed: bool,
     pub timeout: Timeout,
@@ -30,11 +31,11 @@ impl Host {
     /// Runs candidates as branches and keeps the best under the machine's name.
     pub fn explore(self: &Arc<Host>, source: &Arc<Machine>, ask: Explore) -> Result<Explored> {
         if ask.score.trim().is_empty() {
-            return Err(Error::Invalid("say how candidates are scored".into()));
+            return Err(Error::Invalid("give an expression that scores the candidates".into()));
         }
         let names = vec![None; ask.candidates.len()];
         let branch = Branch { seq: ask.seq, names, reseed: ask.reseed, ..Branch::default() };
-        let varied = Varied { branch, vary: ask.candidates.clone(), timeout: ask.timeout };
+        let varied = BranchPlan { branch, vary: ask.candidates.clone(), timeout: ask.timeout };
         let (machines, told) = self.branch_varied(source, varied)?;
         let mut candidates: Vec<Candidate> =
             machines.iter().enumerate().map(|(index, one)| blank(index, one)).collect();
@@ -53,9 +54,11 @@ impl Host {
         if let Some((at, former)) = best.zip(former.as_ref()) {
             // the winner has the machine's name now, and the machine the winner's
             candidates[at].machine = machines[at].name();
+            let about = former.describe();
+            let removed = !ask.keep && self.retire(former, &machines[at])?;
             return Ok(Explored {
                 best: Some(machines[at].describe()),
-                former: Some(former.describe()),
+                former: Some(about).filter(|_| !removed),
                 candidates,
             });
         }
@@ -78,7 +81,8 @@ impl Host {
             match begun.and_then(|seq| machine.wait(seq)) {
                 Ok(end) => {
                     let outcome = end.outcome.unwrap_or_default();
-                    candidate.score = outcome.value.as_deref().and_then(number);
+                    candidate.score =
+                        outcome.value.as_deref().and_then(|shown| machine.language().number(shown));
                     let odd = || format!("its score is no number: {:?}", outcome.value);
                     let failed = outcome.error.clone().map(said);
                     candidate.error = failed.or_else(|| candidate.score.is_none().then(odd));
@@ -93,7 +97,7 @@ impl Host {
         losers.try_for_each(|(_, machine)| self.clear_away(machine))
     }
 
-    /// Removes a machine that somebody else may have removed meanwhile.
+    /// Removes a machine that another caller may have removed meanwhile.
     pub(crate) fn clear_away(&self, machine: &Arc<Machine>) -> Result<()> {
         match self.remove(machine) {
             Err(Error::NoMachine(_)) => Ok(()),
@@ -108,17 +112,6 @@ fn blank(index: usize, machine: &Arc<Machine>) -> Candidate {
 
 fn said(error: stasis_api::Failure) -> String {
     format!("{}: {}", error.name, error.message)
-}
-
-/// A number out of a repr: `3`, `-2.5e3`, `True`, `np.float64(0.5)`.
-fn number(repr: &str) -> Option<f64> {
-    let inner = repr.strip_suffix(')').and_then(|text| text.split_once('(')).map(|(_, text)| text);
-    let value = match inner.unwrap_or(repr).trim() {
-        "True" => 1.0,
-        "False" => 0.0,
-        text => text.parse().ok()?,
-    };
-    (!f64::is_nan(value)).then_some(value)
 }
 
 /// The first of the best.
@@ -137,18 +130,6 @@ fn best(candidates: &[Candidate], minimize: bool) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn scores_are_read() {
-        assert_eq!(number("np.float64(0.5)"), Some(0.5));
-        assert_eq!(
-            (number("-3"), number("True"), number("inf")),
-            (Some(-3.0), Some(1.0), Some(f64::INFINITY))
-        );
-        for text in ["nan", "'1'", "[1]", "np.float64(nan)", ""] {
-            assert_eq!(number(text), None, "{text:?}");
-        }
-    }
 
     #[test]
     fn the_first_of_the_best_wins() {

@@ -1,17 +1,17 @@
-//! A machine as one file, to be taken in elsewhere.
+//! Exports a machine as one file.
 //!
 //!   checkpoint ─► images held ─► pages they need ─► head ─► images ─► packs ─► artifacts ─► root
 //!
-//! With its history or only as it is now. The file has what the machine's images need and nothing
-//! of others that share its packs. The root file system goes last and can be left out: it is named
-//! by its digest, and whoever has it does not need it twice.
+//! With its history, or only the current state. The file contains the pages that the machine's
+//! images need, and nothing of other machines that share its packs. The root file system comes last
+//! and can be left out: it is named by its digest, and a host that has it skips it.
 
-use super::bundle::{About, Exported, FORMAT, Kept};
+use super::bundle::{ExportManifest, Exported, ExportedCheckpoint, FORMAT};
 use crate::agent;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::host::Host;
 use crate::machine::Machine;
-use stasis_engine::{BundleHead, Image, SectionKind};
+use stasis_engine::{BundleHead, Image, ImageId, SectionKind};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
@@ -73,21 +73,21 @@ impl Host {
     fn contents_of(
         &self,
         machine: &Arc<Machine>,
-        about: &About,
+        about: &ExportManifest,
     ) -> Result<Vec<([u8; 32], u64, File)>> {
         let ids: BTreeSet<&str> =
             about.artifacts.iter().map(|kept| kept.artifact.id.as_str()).collect();
         let one = |id: &str| {
             let (artifact, file) = machine.artifact(id)?;
-            let odd = |_| Error::Invalid(format!("{id:?} is no artifact's name"));
+            let odd = |_| Error::Invalid(format!("{id:?} is not the name of an artifact"));
             Ok((*blake3::Hash::from_hex(id).map_err(odd)?.as_bytes(), artifact.size, file))
         };
         ids.into_iter().map(one).collect()
     }
 
-    fn about(&self, machine: &Arc<Machine>, what: Export) -> Result<About> {
+    fn about(&self, machine: &Arc<Machine>, what: Export) -> Result<ExportManifest> {
         let record = machine.record().clone();
-        let template = self.inner().store.template(&record.made.template)?;
+        let template = self.inner().records.template(&record.made.template)?;
         let missing = || Error::NoTemplate(record.made.template.clone());
         let template = template.ok_or_else(missing)?.template;
         let roots = &self.inner().dirs.roots;
@@ -101,9 +101,9 @@ impl Host {
         let made = record.made;
         let start_image = match what.history {
             true => record.start_image,
-            false => record.head_image.clone(),
+            false => record.head_image,
         };
-        let mut about = About {
+        let mut about = ExportManifest {
             format: FORMAT,
             stasis: env!("CARGO_PKG_VERSION").to_owned(),
             form: SectionKind::form(),
@@ -114,6 +114,7 @@ impl Host {
                 limits: made.limits,
                 env: made.env,
                 durability: made.durability,
+                checkpoints: made.checkpoints,
                 retention: made.retention,
                 start_image,
                 head_image: record.head_image,
@@ -138,12 +139,17 @@ impl Host {
     }
 
     /// Checkpoints and log; without history, only what belongs to the state itself.
-    fn past(&self, machine: &Arc<Machine>, history: bool, about: &mut About) -> Result<()> {
+    fn past(
+        &self,
+        machine: &Arc<Machine>,
+        history: bool,
+        about: &mut ExportManifest,
+    ) -> Result<()> {
         let head = about.machine.head_seq;
         let kept = self.history(machine)?.into_iter();
         let kept = kept.filter(|one| history || Some(one.seq) == head);
         about.checkpoints = kept
-            .map(|one| Kept {
+            .map(|one| ExportedCheckpoint {
                 seq: one.seq,
                 image: one.image,
                 at: one.at,
@@ -157,7 +163,7 @@ impl Host {
             let Some(last) = some.last() else { return Ok(()) };
             from = last.seq + 1;
             for one in some.into_iter().filter(|one| one.status.is_over()) {
-                let chunks = self.inner().store.outputs(machine.id, one.seq, 0)?;
+                let chunks = self.inner().records.outputs(machine.id, one.seq, 0)?;
                 if !chunks.is_empty() {
                     about.outputs.push((one.seq, chunks));
                 }
@@ -167,14 +173,16 @@ impl Host {
     }
 
     /// Every image the file needs, and the template's, from which restores are fastest.
-    fn held(&self, about: &About) -> Result<Vec<Image>> {
+    fn held(&self, about: &ExportManifest) -> Result<Vec<Image>> {
         let machine = &about.machine;
-        let kept = about.checkpoints.iter().map(|one| one.image.as_str());
-        let own = [&*machine.start_image, &*machine.head_image, &*about.template.image];
-        let names: BTreeSet<&str> = kept.chain(own).collect();
+        let kept = about.checkpoints.iter().map(|one| one.image);
+        let missing = |_| Error::NoTemplate(about.template.name.clone());
+        let template = about.template.image.parse().map_err(missing)?;
+        let own = [machine.start_image, machine.head_image, template];
+        let ids: BTreeSet<ImageId> = kept.chain(own).collect();
         let gone = || Error::NoMachine(machine.name.to_string());
-        let held = |name| self.inner().look_into(&self.inner().hold(name, gone)?);
-        names.into_iter().map(held).collect()
+        let held = |id| self.inner().look_into(&self.inner().hold(id, gone)?);
+        ids.into_iter().map(held).collect()
     }
 }
 

@@ -1,23 +1,22 @@
-//! A machine out of a file that somebody wrote: nothing in it is believed.
+//! Imports a machine from a file. Nothing in the file is trusted.
 //!
 //!   head (verified) ─► fits here? ─► packs (every page verified) ─► images ─► artifacts ─► root
 //!                                                       one record ◄── images checked ◄──┘
 //!
-//! The record comes last, in one transaction: killed before it, there is nothing but files that
-//! the next collection removes. What does not fit is refused with the reason: another form of
-//! images, another processor, a root file system that is neither here nor in the file, or is
-//! another one.
+//! The record is written last, in one transaction. If the process is killed before that, only files
+//! are left, which the next collection removes. The import refuses, with the reason, another image
+//! format, a missing processor feature, and a root file system that is missing or different.
 
-use super::bundle::{About, FORMAT};
+use super::bundle::{ExportManifest, FORMAT};
 use crate::agent;
 use crate::artifacts::Incoming;
-use crate::error::{Doing, Error, Result};
-use crate::held::Held;
+use crate::error::{Error, ErrorContext, Result};
 use crate::host::{Host, check};
 use crate::machine::Machine;
-use stasis_api::{EventKind, Name, Network, Status, Template, Timestamp};
-use stasis_engine::{BundleHead, Image, SectionKind, fault};
-use stasis_store::{Checkpoint, HeldImage, Imported, NewRecord, TemplateRecord};
+use crate::pinned::PinnedImage;
+use stasis_api::{EventKind, Name, Network, Status, TemplateInfo, Timestamp};
+use stasis_engine::{BundleHead, Image, ImageId, SectionKind, fault};
+use stasis_records::{Checkpoint, HeldImage, Imported, NewRecord, TemplateRecord};
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
@@ -35,17 +34,17 @@ impl Host {
         from: &mut dyn Read,
     ) -> Result<Arc<Machine>> {
         let head = BundleHead::read(from)?;
-        let about: About = serde_json::from_slice(&head.about)
+        let about: ExportManifest = serde_json::from_slice(&head.about)
             .map_err(|error| unfit(format!("its description makes no sense: {error}")))?;
         self.fits(&about)?;
         // before anything is read, and again where it is added
         self.inner().admit_machines(account, 1)?;
         let name = name.unwrap_or_else(|| about.machine.name.clone());
         if self.machine_of(account, name.as_str()).is_ok() {
-            return Err(stasis_store::Error::NameTaken(name.to_string()).into());
+            return Err(stasis_records::Error::NameTaken(name.to_string()).into());
         }
         // no collection takes a root whose machine is not recorded yet
-        let _root = self.inner().importing.read().unwrap_or_else(|poison| poison.into_inner());
+        let _root = self.inner().importing.read();
         let images = self.take_parts(&head, &about.template.root, from)?;
         let artifacts = self.take_artifacts(&head, &about, from)?;
         self.take_root(&about, from)?;
@@ -54,20 +53,19 @@ impl Host {
         }
         let imported = self.record_of(account, name, &about, &images)?;
         fault::point("import.laid")?;
-        let held: Vec<Held> = images.into_values().map(Held).collect();
+        let held: Vec<PinnedImage> = images.into_values().map(PinnedImage).collect();
         let named: Vec<&dyn HeldImage> = held.iter().map(|one| one as &dyn HeldImage).collect();
-        let record = || Ok(self.inner().store.import_machine(imported, &named)?);
-        let machine = self.inner().in_turn(account, || {
-            self.inner().admit_machines(account, 1)?;
-            Ok(self.insert(self.inner().name_artifacts(artifacts, record)?))
-        })?;
+        let record = || Ok(self.inner().records.import(imported, &named)?);
+        let coming = self.inner().expect_machines(account, 1)?;
+        let machine = self.insert(self.inner().name_artifacts(artifacts, record)?);
+        drop(coming);
         fault::point("import.recorded")?;
         machine.event_at(EventKind::MachineCreated, None);
         Ok(machine)
     }
 
     /// Whether such a machine could live here, before anything is written.
-    fn fits(&self, about: &About) -> Result<()> {
+    fn fits(&self, about: &ExportManifest) -> Result<()> {
         let form = SectionKind::form();
         if about.format != FORMAT || about.form != form {
             let theirs = format!("{} of Stasis {}", about.form, about.stasis);
@@ -91,11 +89,12 @@ impl Host {
         }
     }
 
-    fn agent_fits(&self, about: &About) -> Result<()> {
+    fn agent_fits(&self, about: &ExportManifest) -> Result<()> {
         let Some(layer) = agent::layers(&about.template.root).0 else {
             return Err(unfit("its root has no agent".into()));
         };
-        let carried = |files: &agent::Files| agent::is_plain(files) && agent::name(files) == *layer;
+        let carried =
+            |files: &agent::AgentFiles| agent::is_plain(files) && agent::name(files) == *layer;
         let here = agent::is_here(&self.inner().dirs.roots, layer);
         if here || about.agent.as_ref().is_some_and(carried) {
             return Ok(());
@@ -104,7 +103,7 @@ impl Host {
     }
 
     /// Takes in the layers of its root that are not here; its agent's was checked.
-    fn take_root(&self, about: &About, from: &mut dyn Read) -> Result<()> {
+    fn take_root(&self, about: &ExportManifest, from: &mut dyn Read) -> Result<()> {
         let roots = &self.inner().dirs.roots;
         let (layer, base) = agent::layers(&about.template.root);
         let lacks = !layer.is_some_and(|layer| agent::is_here(roots, layer));
@@ -127,7 +126,7 @@ impl Host {
     fn take_artifacts(
         &self,
         head: &BundleHead,
-        about: &About,
+        about: &ExportManifest,
         from: &mut dyn Read,
     ) -> Result<Vec<Incoming>> {
         let sizes: HashMap<String, u64> = head
@@ -135,7 +134,7 @@ impl Host {
             .iter()
             .map(|(hash, len)| (blake3::Hash::from_bytes(*hash).to_string(), *len))
             .collect();
-        let known = |kept: &stasis_api::Kept| {
+        let known = |kept: &stasis_api::KeptArtifact| {
             let artifact = &kept.artifact;
             let short = artifact.name.len() + artifact.kind.len() <= LONGEST_LABEL;
             short && sizes.get(&artifact.id) == Some(&artifact.size)
@@ -143,8 +142,8 @@ impl Host {
         if !about.artifacts.iter().all(known) {
             return Err(unfit("an artifact it names is not in the file".into()));
         }
-        let shelf = &self.inner().shelf;
-        head.files.iter().map(|(hash, len)| shelf.take_in(*hash, *len, from)).collect()
+        let artifact_store = &self.inner().artifact_store;
+        head.files.iter().map(|(hash, len)| artifact_store.take_in(*hash, *len, from)).collect()
     }
 
     /// Takes in all images and packs of a file; the images by name.
@@ -153,25 +152,25 @@ impl Host {
         head: &BundleHead,
         root: &str,
         from: &mut dyn Read,
-    ) -> Result<HashMap<String, Image>> {
+    ) -> Result<HashMap<ImageId, Image>> {
         let engine = &self.inner().engine;
         let fits = |manifest: &_| engine.check_fit(manifest);
         let images = engine.store().import_parts(head, from, &fits).map_err(strange)?;
         if images.iter().any(|image| image.manifest.meta.root != root) {
             return Err(unfit("an image stands on another root than its template".into()));
         }
-        Ok(images.into_iter().map(|image| (image.id.to_string(), image)).collect())
+        Ok(images.into_iter().map(|image| (image.id, image)).collect())
     }
 
     fn record_of(
         &self,
         account: &str,
         name: Name,
-        about: &About,
-        images: &HashMap<String, Image>,
+        about: &ExportManifest,
+        images: &HashMap<ImageId, Image>,
     ) -> Result<Imported> {
-        let has = |image: &String| match images.contains_key(image) {
-            true => Ok(image.clone()),
+        let has = |image: ImageId| match images.contains_key(&image) {
+            true => Ok(image),
             false => Err(unfit("an image it needs is not in the file".into())),
         };
         let machine = &about.machine;
@@ -186,6 +185,7 @@ impl Host {
             limits: machine.limits,
             env: machine.env.clone(),
             durability: machine.durability,
+            checkpoints: machine.checkpoints,
             network: Network::None,
             parent: about.parent.clone(),
             parent_id: None,
@@ -195,7 +195,7 @@ impl Host {
         let mut checkpoints = Vec::new();
         for one in &about.checkpoints {
             let label = one.label.clone().filter(|label| label.len() <= LONGEST_LABEL);
-            let (image, at, bytes) = (has(&one.image)?, one.at, one.bytes.min(i64::MAX as u64));
+            let (image, at, bytes) = (has(one.image)?, one.at, one.bytes.min(i64::MAX as u64));
             checkpoints.push(Checkpoint { seq: one.seq, image, at, bytes, label });
         }
         ordered(about)?;
@@ -206,8 +206,8 @@ impl Host {
         Ok(Imported {
             made,
             template,
-            start_image: has(&machine.start_image)?,
-            head_image: has(&machine.head_image)?,
+            start_image: has(machine.start_image)?,
+            head_image: has(machine.head_image)?,
             head_seq: machine.head_seq,
             next_seq: machine.next_seq,
             checkpoints,
@@ -220,28 +220,29 @@ impl Host {
     /// The template it came from, under a name that is nobody else's.
     fn template_of(
         &self,
-        about: &About,
-        images: &HashMap<String, Image>,
+        about: &ExportManifest,
+        images: &HashMap<ImageId, Image>,
     ) -> Result<TemplateRecord> {
-        let image = about.template.image.clone();
+        let missing = || unfit("its template's image is not in the file".into());
+        let image: ImageId = about.template.image.parse().map_err(|_| missing())?;
         if !images.contains_key(&image) {
-            return Err(unfit("its template's image is not in the file".into()));
+            return Err(missing());
         }
         let digest = blake3::hash(format!("imported\n{image}").as_bytes()).to_hex().to_string();
-        let template = Template {
+        let template = TemplateInfo {
             name: format!("imported-{}", &digest[..12]),
             digest,
             created_at: Timestamp::now(),
-            image,
+            image: image.to_string(),
             ..about.template.clone()
         };
         let details = serde_json::json!({ "packages": [], "bytes": 0, "form": about.form });
-        Ok(TemplateRecord { template, details })
+        Ok(TemplateRecord { template, image, details })
     }
 }
 
 /// Whether the numbers of the log go together.
-fn ordered(about: &About) -> Result<()> {
+fn ordered(about: &ExportManifest) -> Result<()> {
     let next = about.machine.next_seq;
     let rising = |seqs: &[u64]| {
         seqs.windows(2).all(|two| two[0] < two[1]) && seqs.iter().all(|seq| *seq < next)
@@ -261,10 +262,7 @@ fn ordered(about: &About) -> Result<()> {
 
 /// What is wrong with a part is the file's fault, not the host's.
 fn strange(error: stasis_engine::Error) -> Error {
-    match error {
-        stasis_engine::Error::Io { .. } => error.into(),
-        other => unfit(other.to_string()),
-    }
+    if error.is_io() { error.into() } else { unfit(error.to_string()) }
 }
 
 fn unfit(what: String) -> Error {

@@ -1,15 +1,15 @@
-//! Who branched from whom. Links go by number, so they hold when names are exchanged; a machine
-//! that was removed is still named where it stood, with its branches as families of their own.
+//! The lineage of machines. Links use ids, so they survive exchanged names. A removed machine is
+//! still named in its place, and its branches become separate families.
 
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::machine::Machine;
 use stasis_api::{Ancestor, Lineage, Relative};
-use stasis_store::{MachineId, MachineRecord};
+use stasis_records::{MachineId, MachineRecord};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Generations of one tree; deeper ones are left out. Whoever reads JSON follows only so many: 128
+/// Generations of one tree; deeper ones are left out. JSON readers follow only so many: 128
 /// brackets in serde_json, and each generation has two. `ancestors` has all of them.
 const DEEPEST: usize = 60;
 
@@ -128,10 +128,10 @@ impl Family {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::held::tests::{Named, add_template};
+    use crate::pinned::tests::{NamedImage, add_template, image};
     use proptest::prelude::*;
-    use stasis_api::{Durability, Limits, Name, Network, Parent, Timestamp};
-    use stasis_store::{NewRecord, Store};
+    use stasis_api::{Checkpoints, Durability, Limits, Name, Network, Parent, Timestamp};
+    use stasis_records::{NewRecord, Records};
 
     /// What may happen to machines; numbers choose among those there are.
     #[derive(Debug, Clone)]
@@ -216,6 +216,7 @@ mod tests {
             limits: Limits::default(),
             env: BTreeMap::new(),
             durability: Durability::Memory,
+            checkpoints: Checkpoints::Exact,
             network: Network::None,
             parent: parent.map(told),
             parent_id: parent.map(|(node, _)| node.id),
@@ -224,16 +225,16 @@ mod tests {
         }
     }
 
-    fn add(store: &Store, model: &mut Model, parent: Option<(usize, u64)>) {
+    fn add(store: &Records, model: &mut Model, parent: Option<(usize, u64)>) {
         let name = format!("m-{}", model.0.len());
         let from = parent.map(|(at, seq)| (&model.0[at], seq));
         let said = from.map(|(node, seq)| (node.name.clone(), seq));
-        let id = store.add_machine(made(&name, from), &Named("image".into())).expect("added").id;
+        let id = store.create(made(&name, from), &NamedImage(image("image"))).expect("added").id;
         let parent = parent.map(|(at, _)| at);
         model.0.push(Node { id, name, parent, said, there: true });
     }
 
-    fn act(store: &Store, model: &mut Model, event: &Event) {
+    fn act(store: &Records, model: &mut Model, event: &Event) {
         match *event {
             Event::Create => add(store, model, None),
             Event::Branch(of, seq) => {
@@ -243,7 +244,7 @@ mod tests {
             }
             Event::Remove(of) => {
                 if let Some(at) = model.pick(of) {
-                    store.remove_machine(model.0[at].id).expect("removed");
+                    store.delete(model.0[at].id).expect("removed");
                     model.0[at].there = false;
                 }
             }
@@ -251,7 +252,7 @@ mod tests {
                 if let (Some(one), Some(other)) = (model.pick(of), model.pick(with))
                     && one != other
                 {
-                    store.swap_names(model.0[one].id, model.0[other].id).expect("exchanged");
+                    store.promote(model.0[one].id, model.0[other].id).expect("exchanged");
                     let name = model.0[one].name.clone();
                     model.0[one].name = std::mem::replace(&mut model.0[other].name, name);
                 }
@@ -272,14 +273,15 @@ mod tests {
             id: MachineId(id),
             made,
             next_seq: 0,
-            start_image: "image".into(),
-            head_image: "image".into(),
+            start_image: image("image"),
+            head_image: image("image"),
             head_seq: None,
             freed_seq: None,
+            lost_start: false,
         }
     }
 
-    /// On a small stack: whoever calls itself for each of them has none left.
+    /// On a small stack, which a recursive walk would overflow.
     #[test]
     fn a_line_of_ten_thousand_branches() {
         let look = || {
@@ -315,7 +317,7 @@ mod tests {
         #[test]
         fn as_the_model_says(events in prop::collection::vec(event(), 0..40)) {
             let dir = tempfile::tempdir().expect("a directory");
-            let store = Store::open(dir.path()).expect("a store");
+            let store = Records::open(dir.path()).expect("a store");
             add_template(&store, "t");
             let mut model = Model::default();
             events.iter().for_each(|event| act(&store, &mut model, event));

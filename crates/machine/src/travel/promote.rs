@@ -1,5 +1,5 @@
-//! Promoting: a branch takes another machine's name, which gets the branch's. Who asks for the
-//! name meets the one machine before, and the other from then on; nothing else changes on either.
+//! Promote: a branch and another machine exchange names, atomically. Nothing else changes on
+//! either.
 
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -23,26 +23,47 @@ impl Host {
             return Err(Error::NoMachine(other.name().to_string()));
         }
         if other.id == branch.id {
-            return Err(Error::Invalid("a machine cannot take its own name".into()));
+            return Err(Error::Invalid("a machine cannot replace itself".into()));
         }
-        // held throughout: nobody finds one of the two by its old name and the other by its new
-        let mut machines = self.write();
-        let (name, old) = (branch.name(), other.name());
-        let here = |one: &Machine| machines.has(one) && !one.is_removed();
+        // only another who exchanges names waits for this
+        let promoting = self.promoting();
+        let here = |one: &Machine| self.read().has(one) && !one.is_removed();
         if let Some(gone) = [branch, &other].into_iter().find(|one| !here(one)) {
             return Err(gone.removed());
         }
         fault::point("promote.decided")?;
-        self.inner().store.swap_names(branch.id, other.id)?;
+        self.inner().records.promote(branch.id, other.id)?;
+        self.exchange_names(branch, &other);
+        drop(promoting);
         fault::point("promote.recorded")?;
-        branch.record().made.name = old;
-        other.record().made.name = name;
-        machines.insert(branch);
-        machines.insert(&other);
-        drop(machines);
         branch.event_at(EventKind::MachineUpdated, None);
         other.event_at(EventKind::MachineUpdated, None);
         Ok(other)
+    }
+
+    /// At once: no lookup finds one by its old name and the other by its new name.
+    fn exchange_names(&self, one: &Arc<Machine>, other: &Arc<Machine>) {
+        let mut machines = self.write();
+        // one that was removed meanwhile has no name to be found by
+        let here: Vec<_> = [one, other].into_iter().filter(|own| machines.has(own)).collect();
+        let (first, second) = (one.name(), other.name());
+        here.iter().for_each(|own| machines.remove(own));
+        one.record().made.name = second;
+        other.record().made.name = first;
+        here.into_iter().for_each(|own| machines.insert(own));
+    }
+
+    /// Removes the machine whose name a branch took, if the branch has all that it did; whether
+    /// it was removed.
+    pub fn retire(&self, former: &Arc<Machine>, branch: &Arc<Machine>) -> Result<bool> {
+        let made = branch.record().made.clone();
+        let ran = former.work().last_ran;
+        let moved_on = former.pending() > 0 || ran != made.parent.and_then(|parent| parent.seq);
+        if made.parent_id != Some(former.id) || moved_on {
+            return Ok(false);
+        }
+        self.clear_away(former)?;
+        Ok(true)
     }
 
     /// The machine that another is a branch of.
@@ -51,12 +72,12 @@ impl Host {
         let found = record.made.parent_id.and_then(|id| self.by_number(id));
         let missing = || match &record.made.parent {
             Some(parent) => Error::NoMachine(parent.machine.to_string()),
-            None => Error::Invalid(format!("`{}` is no branch", record.made.name)),
+            None => Error::Invalid(format!("`{}` is not a branch", record.made.name)),
         };
         found.ok_or_else(missing)
     }
 
-    pub(crate) fn by_number(&self, id: stasis_store::MachineId) -> Option<Arc<Machine>> {
+    pub(crate) fn by_number(&self, id: stasis_records::MachineId) -> Option<Arc<Machine>> {
         self.machines().into_iter().find(|machine| machine.id == id)
     }
 }

@@ -1,12 +1,18 @@
-//! Which checkpoints stay. The rule is a pure function; acting on it forgets records, in one
-//! transaction per machine, and the collector frees what nothing refers to any more. Killed
-//! in between, the next collection finds the rest.
+//! Retention of checkpoints. The rule is a pure function. Applying it deletes records, in one
+//! transaction per machine, and the collector frees unreferenced data. If the process is killed in
+//! between, the next collection frees the rest.
 
 use crate::error::Result;
 use crate::host::Host;
-use stasis_api::{Retention, Timestamp};
-use stasis_store::Checkpoint;
+use stasis_api::{OlderCheckpoints, Retention, Timestamp};
+use stasis_records::Checkpoint;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+
+const HOUR: i64 = 3600;
+const DAY: i64 = 24 * HOUR;
+/// Thinned checkpoints are an hour apart up to this age, and then a day.
+const HOURLY: i64 = 7 * DAY;
 
 impl Host {
     /// Forgets checkpoints that no rule keeps, on all machines; how many.
@@ -25,8 +31,12 @@ impl Host {
     }
 
     fn prune_machine(&self, machine: &Arc<crate::Machine>, now: Timestamp) -> Result<u64> {
-        let rule = machine.record().made.retention.unwrap_or(self.inner().settings.retention);
-        self.prune_by(machine, &rule, now)
+        self.prune_by(machine, &self.retention(machine), now)
+    }
+
+    /// The rule for a machine's checkpoints: its own, or the host's.
+    pub(crate) fn retention(&self, machine: &Arc<crate::Machine>) -> Retention {
+        machine.record().made.retention.unwrap_or(self.inner().settings.retention)
     }
 
     fn prune_by(
@@ -39,19 +49,26 @@ impl Host {
             return Ok(0);
         }
         let checkpoints = self.history(machine)?;
-        let freed = to_free(&checkpoints, rule, now);
+        let branched = self.inner().records.branch_points(machine.id)?;
+        let freed = to_free(&checkpoints, &branched, rule, now);
         if freed.is_empty() {
             return Ok(0);
         }
-        let dropped = self.inner().store.drop_checkpoints(machine.id, &freed)?;
+        let dropped = self.inner().records.free(machine.id, &freed)?;
         let mut record = machine.record();
         record.freed_seq = record.freed_seq.max(freed.last().copied());
         Ok(dropped)
     }
 }
 
-/// Checkpoints, oldest first, that the rule does not keep. The newest is always kept.
-pub fn to_free(checkpoints: &[Checkpoint], rule: &Retention, now: Timestamp) -> Vec<u64> {
+/// Which of these checkpoints, oldest first, the rule does not keep. The newest is always kept, and
+/// so is one that a branch started from.
+pub fn to_free(
+    checkpoints: &[Checkpoint],
+    branched: &BTreeSet<u64>,
+    rule: &Retention,
+    now: Timestamp,
+) -> Vec<u64> {
     if rule.keeps_all() {
         return Vec::new();
     }
@@ -60,24 +77,36 @@ pub fn to_free(checkpoints: &[Checkpoint], rule: &Retention, now: Timestamp) -> 
         let place = count - at;
         let age = now.as_second().saturating_sub(one.at.as_second());
         place == 1
+            || branched.contains(&one.seq)
             || rule.last.is_some_and(|last| place as u64 <= last)
             || rule.seconds.is_some_and(|most| u64::try_from(age).unwrap_or(0) < most)
             || (rule.labelled && one.label.is_some())
+            || (rule.older == OlderCheckpoints::Thinned && ends_a_span(&checkpoints[at..], now))
     };
     let gone = checkpoints.iter().enumerate().filter(|one| !keeps(*one));
     gone.map(|(_, one)| one.seq).collect()
 }
 
+/// Whether the first of these checkpoints is the last one of its hour, or of its day if it is old.
+/// Hours and days are those of the calendar: what stays does not depend on when this runs.
+fn ends_a_span(checkpoints: &[Checkpoint], now: Timestamp) -> bool {
+    let [one, next, ..] = checkpoints else { return true };
+    let (at, after) = (one.at.as_second(), next.at.as_second());
+    let span = if now.as_second() - at < HOURLY { HOUR } else { DAY };
+    at.div_euclid(span) != after.div_euclid(span)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::held::tests::{Named, add_template};
+    use crate::pinned::tests::{NamedImage, add_template, image};
     use proptest::prelude::*;
+    use stasis_engine::ImageId;
 
     fn checkpoint(seq: u64, age: i64, labelled: bool) -> Checkpoint {
         Checkpoint {
             seq,
-            image: String::new(),
+            image: image(""),
             at: Timestamp::from_second(1_000_000 - age).expect("a time"),
             bytes: 0,
             label: labelled.then(|| "x".to_owned()),
@@ -93,26 +122,66 @@ mod tests {
             last: Option<u8>,
             seconds in prop::option::of(0u64..120),
             labelled: bool,
+            branched in prop::collection::btree_set(0u64..60, 0..4),
         ) {
             let now = Timestamp::from_second(1_000_000).expect("a time");
             let mut all: Vec<Checkpoint> = Vec::new();
             for (seq, (age, label)) in ages.iter().enumerate() {
                 all.push(checkpoint(seq as u64 * 2, *age, *label));
             }
-            let rule = Retention { last: last.map(u64::from), seconds, labelled };
-            let freed = to_free(&all, &rule, now);
+            let older = OlderCheckpoints::Removed;
+            let rule = Retention { last: last.map(u64::from), seconds, labelled, older };
+            let freed = to_free(&all, &branched, &rule, now);
             for (at, one) in all.iter().enumerate() {
                 let newer = (all.len() - 1 - at) as u64;
                 let mut reasons = vec![newer == 0, rule.keeps_all()];
                 reasons.push(rule.last.is_some_and(|last| newer < last));
                 reasons.push(seconds.is_some_and(|most| (ages[at].0 as u64) < most));
                 reasons.push(labelled && one.label.is_some());
+                reasons.push(branched.contains(&one.seq));
                 prop_assert_eq!(!freed.contains(&one.seq), reasons.contains(&true));
             }
             // what is left is left for good
             let kept: Vec<_> =
                 all.into_iter().filter(|one| !freed.contains(&one.seq)).collect();
-            prop_assert!(rule.last.is_none() || to_free(&kept, &rule, now).is_empty());
+            prop_assert!(rule.last.is_none() || to_free(&kept, &branched, &rule, now).is_empty());
+        }
+
+        /// Of a long past, one checkpoint of each hour stays for a week and then one of each day,
+        /// whichever way time passed between two looks.
+        #[test]
+        fn older_ones_are_thinned(
+            gaps in prop::collection::vec(0i64..2 * DAY, 1..60),
+            looks in prop::collection::vec(0i64..DAY, 0..4),
+        ) {
+            let rule = Retention {
+                last: Some(3),
+                older: OlderCheckpoints::Thinned,
+                ..Retention::default()
+            };
+            let mut now: i64 = 1_000_000;
+            let mut all = Vec::new();
+            for (seq, gap) in gaps.iter().enumerate() {
+                now += gap;
+                let at = Timestamp::from_second(now).expect("a time");
+                all.push(Checkpoint { at, ..checkpoint(seq as u64, 0, false) });
+            }
+            let end = now + looks.iter().sum::<i64>();
+            let mut kept = all.clone();
+            for look in looks.into_iter().chain([0]) {
+                now += look;
+                let at = Timestamp::from_second(now).expect("a time");
+                let freed = to_free(&kept, &BTreeSet::new(), &rule, at);
+                kept.retain(|one| !freed.contains(&one.seq));
+            }
+            let time = |one: &Checkpoint| one.at.as_second();
+            let newest = all.len().saturating_sub(3);
+            for (at, one) in all.iter().enumerate() {
+                let span = if end - time(one) < HOURLY { HOUR } else { DAY };
+                let same = |other: &&Checkpoint| time(other) / span == time(one) / span;
+                let last = all.iter().rfind(same).expect("itself").seq;
+                prop_assert_eq!(kept.contains(one), at >= newest || last == one.seq);
+            }
         }
     }
 
@@ -128,7 +197,10 @@ mod tests {
 
     fn event() -> impl Strategy<Value = Event> {
         let rule = (prop::option::of(0u64..4), prop::option::of(0u64..20), any::<bool>());
-        let rule = rule.prop_map(|(last, seconds, labelled)| Retention { last, seconds, labelled });
+        let rule = rule.prop_map(|(last, seconds, labelled)| {
+            let older = OlderCheckpoints::Removed;
+            Retention { last, seconds, labelled, older }
+        });
         prop_oneof![
             5 => Just(Event::Checkpoint),
             1 => any::<usize>().prop_map(Event::Label),
@@ -141,9 +213,13 @@ mod tests {
     /// A machine as a list of states, and what branches began with.
     struct Model {
         kept: Vec<Checkpoint>,
-        head: (String, Option<u64>),
+        head: (ImageId, Option<u64>),
         next: u64,
-        started: Vec<String>,
+        started: Vec<ImageId>,
+        /// States that branches began with.
+        branched: BTreeSet<u64>,
+        /// States that were rolled back, until something new runs.
+        undone: Vec<ImageId>,
     }
 
     impl Model {
@@ -151,15 +227,16 @@ mod tests {
             (!self.kept.is_empty()).then(|| number % self.kept.len())
         }
 
-        /// All that somebody can still get to.
-        fn reachable(&self) -> std::collections::BTreeSet<String> {
-            let kept = self.kept.iter().map(|one| one.image.clone());
-            kept.chain(self.started.clone()).chain([self.head.0.clone()]).collect()
+        /// All images that are still reachable.
+        fn reachable(&self) -> std::collections::BTreeSet<ImageId> {
+            let kept = self.kept.iter().map(|one| one.image);
+            let others = self.started.iter().chain(&self.undone).copied();
+            kept.chain(others).chain([self.head.0]).collect()
         }
     }
 
-    fn record(name: &str) -> stasis_store::NewRecord {
-        stasis_store::NewRecord {
+    fn record(name: &str) -> stasis_records::NewRecord {
+        stasis_records::NewRecord {
             name: name.parse().expect("a name"),
             account: "a".into(),
             template: "t".into(),
@@ -169,6 +246,7 @@ mod tests {
             limits: Default::default(),
             env: Default::default(),
             durability: stasis_api::Durability::Memory,
+            checkpoints: stasis_api::Checkpoints::Exact,
             network: stasis_api::Network::None,
             parent: None,
             parent_id: None,
@@ -177,47 +255,63 @@ mod tests {
         }
     }
 
-    type Place<'a> = (&'a stasis_store::Store, stasis_store::MachineId);
+    fn branch(
+        name: &str,
+        source: stasis_records::MachineId,
+        seq: u64,
+    ) -> stasis_records::NewRecord {
+        let machine = "m".parse().expect("a name");
+        let parent = Some(stasis_api::Parent { machine, seq: Some(seq) });
+        stasis_records::NewRecord { parent, parent_id: Some(source), ..record(name) }
+    }
+
+    type Place<'a> = (&'a stasis_records::Records, stasis_records::MachineId);
 
     fn act((store, id): Place<'_>, model: &mut Model, now: Timestamp, event: &Event) {
         match event {
             Event::Checkpoint => {
                 let seq = model.next;
+                let (exec, status) = (Default::default(), stasis_api::Status::Running);
+                let new = stasis_records::NewInstruction { seq, exec, status, at: now };
+                store.accept(id, new).wait().expect("accepted");
+                model.undone.clear();
                 let one = Checkpoint { at: now, ..checkpoint(seq, 0, false) };
-                let one = Checkpoint { image: format!("image {seq}"), ..one };
-                let new = stasis_store::NewCheckpoint { seq, at: now, bytes: one.bytes };
-                store.add_checkpoint(id, &Named(one.image.clone()), new).expect("added");
+                let one = Checkpoint { image: image(&format!("image {seq}")), ..one };
+                let new = stasis_records::NewCheckpoint { seq, at: now, bytes: one.bytes };
+                store.checkpoint(id, &NamedImage(one.image), new).expect("added");
                 model.next += 1;
-                model.head = (one.image.clone(), Some(seq));
+                model.head = (one.image, Some(seq));
                 model.kept.push(one);
             }
             Event::Label(number) => {
                 if let Some(at) = model.pick(*number) {
                     let seq = model.kept[at].seq;
-                    assert!(store.set_label(id, seq, Some("x")).expect("labelled"));
+                    assert!(store.label(id, seq, Some("x")).expect("labelled"));
                     model.kept[at].label = Some("x".into());
                 }
             }
             Event::RollBack(number) => {
                 if let Some(at) = model.pick(*number) {
-                    let (image, seq) = (model.kept[at].image.clone(), model.kept[at].seq);
-                    store.roll_back(id, &Named(image.clone()), Some(seq)).expect("back");
-                    model.kept.truncate(at + 1);
+                    let (image, seq) = (model.kept[at].image, model.kept[at].seq);
+                    store.roll_back(id, &NamedImage(image), Some(seq)).expect("back");
+                    let undone = model.kept.split_off(at + 1);
+                    model.undone.extend(undone.iter().map(|one| one.image));
                     model.head = (image, Some(seq));
                 }
             }
             Event::Branch(number) => {
                 if let Some(at) = model.pick(*number) {
-                    let image = model.kept[at].image.clone();
+                    let (image, seq) = (model.kept[at].image, model.kept[at].seq);
                     let name = format!("b-{}", model.started.len());
-                    store.add_machine(record(&name), &Named(image.clone())).expect("branched");
+                    store.create(branch(&name, id, seq), &NamedImage(image)).expect("branched");
                     model.started.push(image);
+                    model.branched.insert(seq);
                 }
             }
             Event::Prune(rule) => {
                 let all = store.checkpoints(id).expect("checkpoints");
-                let freed = to_free(&all, rule, now);
-                store.drop_checkpoints(id, &freed).expect("dropped");
+                let freed = to_free(&all, &store.branch_points(id).expect("read"), rule, now);
+                store.free(id, &freed).expect("dropped");
                 let newest = model.kept.last().map(|one| one.seq);
                 let (count, mut at) = (model.kept.len() as u64, 0);
                 model.kept.retain(|one| {
@@ -228,6 +322,7 @@ mod tests {
                         || rule.last.is_some_and(|last| count - at < last)
                         || rule.seconds.is_some_and(|most| (age as u64) < most)
                         || (rule.labelled && one.label.is_some())
+                        || model.branched.contains(&one.seq)
                 });
             }
         }
@@ -241,13 +336,20 @@ mod tests {
         #[test]
         fn records_keep_what_is_reachable(events in prop::collection::vec(event(), 0..40)) {
             let dir = tempfile::tempdir().expect("a directory");
-            let store = stasis_store::Store::open(dir.path()).expect("a store");
+            let store = stasis_records::Records::open(dir.path()).expect("a store");
             add_template(&store, "t");
-            let start = Named("start".into());
-            let id = store.add_machine(record("m"), &start).expect("a machine").id;
-            let head = ("start".to_owned(), None);
-            let mut model =
-                Model { kept: Vec::new(), head, next: 0, started: vec!["start".into()] };
+            let start = NamedImage(image("start"));
+            let id = store.create(record("m"), &start).expect("a machine").id;
+            let head = (image("start"), None);
+            let started = vec![image("start")];
+            let mut model = Model {
+                kept: Vec::new(),
+                head,
+                next: 0,
+                started,
+                branched: BTreeSet::new(),
+                undone: Vec::new(),
+            };
             for (second, event) in events.iter().enumerate() {
                 let now = Timestamp::from_second(1_000_000 + second as i64).expect("a time");
                 act((&store, id), &mut model, now, event);
@@ -257,7 +359,7 @@ mod tests {
                 let left = store.checkpoints(id).expect("checkpoints");
                 prop_assert_eq!(left, model.kept.clone());
                 let machine = store.machine(id).expect("a record");
-                prop_assert_eq!((machine.head_image, machine.head_seq), model.head.clone());
+                prop_assert_eq!((machine.head_image, machine.head_seq), model.head);
             }
         }
     }

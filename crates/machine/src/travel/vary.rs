@@ -1,21 +1,22 @@
-//! Branches that each run something of their own, all at once.
+//! Branches that each run their own code, in parallel.
 //!
 //!   one checkpoint ─► branch, branch, ... ─► each runs its part ─► told as each ends
 //!
-//! The branches are made all or none. From there on each is for itself: one that fails, or falls,
-//! is told as such and the others go on.
+//! Either all branches are created or none. After that they are independent: one that fails or
+//! crashes does not stop the others.
 
-use super::python::assignment;
 use crate::error::{Error, Result};
 use crate::history::Branch;
 use crate::host::Host;
 use crate::machine::Machine;
+use stasis_agent::Language;
 use stasis_api::{Exec, Instruction, Limits, Ranged, Timeout, Vary};
+use stasis_policy::limits;
 use std::sync::{Arc, mpsc};
 
 /// What is asked of branches.
 #[derive(Debug, Clone, Default)]
-pub struct Varied {
+pub struct BranchPlan {
     pub branch: Branch,
     /// For each branch in turn; those beyond the end run nothing.
     pub vary: Vec<Vary>,
@@ -23,50 +24,52 @@ pub struct Varied {
 }
 
 /// How one branch's part ended.
-pub struct Ended {
+pub struct BranchResult {
     /// Which branch, in the order they were asked for.
     pub index: usize,
     pub machine: Arc<Machine>,
     pub instruction: Result<Instruction>,
 }
 
-impl Varied {
+impl BranchPlan {
     /// What each branch runs; refuses what cannot be run before anything is made.
-    fn codes(&self) -> Result<Vec<Option<String>>> {
+    fn codes(&self, language: &dyn Language) -> Result<Vec<Option<String>>> {
         let count = self.branch.names.len();
         if self.vary.len() > count {
             return Err(Error::Invalid("there are more variations than branches".into()));
         }
-        let mut codes = self.vary.iter().map(code).collect::<Result<Vec<_>>>()?;
+        let mut codes =
+            self.vary.iter().map(|one| code(one, language)).collect::<Result<Vec<_>>>()?;
         codes.resize(count, None);
         Ok(codes)
     }
 }
 
-fn code(vary: &Vary) -> Result<Option<String>> {
+fn code(vary: &Vary, language: &dyn Language) -> Result<Option<String>> {
     let mut text = String::new();
     for (name, value) in &vary.variables {
-        text += &assignment(name, value)?;
+        text += &assignment(language, name, value)?;
     }
     text += vary.code.as_deref().unwrap_or_default();
     Ok((!text.trim().is_empty()).then_some(text))
 }
 
+/// A statement that gives a variable a value that came as JSON.
+fn assignment(language: &dyn Language, name: &str, value: &serde_json::Value) -> Result<String> {
+    if !language.is_identifier(name) {
+        let shown: String = name.chars().take(80).collect();
+        return Err(Error::Invalid(format!("{shown:?} is not the name of a variable")));
+    }
+    let literal = language.literal(value).map_err(|why| Error::Invalid(why.to_string()))?;
+    Ok(language.assignment(name, &literal))
+}
+
 /// Refuses limits beyond those of the machine that is branched.
 fn within(asked: &Limits, most: &Limits) -> Result<()> {
-    fn wider<T: PartialOrd>(asked: Option<T>, most: Option<T>) -> bool {
-        matches!((asked, most), (Some(asked), Some(most)) if asked > most)
-    }
     asked.check()?;
-    let which = [
-        ("memory_mb", wider(asked.memory_mb, most.memory_mb)),
-        ("cpus", wider(asked.cpus, most.cpus)),
-        ("pids", wider(asked.pids, most.pids)),
-        ("disk_mb", wider(asked.disk_mb, most.disk_mb)),
-    ];
-    match which.into_iter().find(|(_, wider)| *wider) {
+    match limits::wider(asked, most) {
         None => Ok(()),
-        Some((name, _)) => {
+        Some(name) => {
             let said = format!("{name} of a branch cannot be more than its machine's");
             Err(Error::Invalid(said))
         }
@@ -79,9 +82,9 @@ impl Host {
     pub fn branch_varied(
         self: &Arc<Host>,
         source: &Arc<Machine>,
-        varied: Varied,
-    ) -> Result<(Vec<Arc<Machine>>, mpsc::Receiver<Ended>)> {
-        let codes = varied.codes()?;
+        varied: BranchPlan,
+    ) -> Result<(Vec<Arc<Machine>>, mpsc::Receiver<BranchResult>)> {
+        let codes = varied.codes(source.language())?;
         let most = source.record().made.limits.or(self.inner().settings.limits);
         varied.vary.iter().try_for_each(|one| within(&one.limits, &most))?;
         let machines = self.branch(source, varied.branch)?;
@@ -100,7 +103,7 @@ impl Host {
             let wait = move || {
                 let instruction = begun.and_then(|seq| machine.wait(seq));
                 // who asked may have gone away
-                let _ = tell.send(Ended { index, machine, instruction });
+                let _ = tell.send(BranchResult { index, machine, instruction });
             };
             let thread = std::thread::Builder::new().name("stasis-branch".into());
             let started = thread.stack_size(256 << 10).spawn(wait);
@@ -131,14 +134,16 @@ mod tests {
         assert!(within(&asked(512), &most).is_ok());
         assert!(within(&asked(513), &most).is_err());
         assert!(within(&asked(1), &most).is_err());
-        assert!(within(&Limits { pids: Some(9), ..Limits::default() }, &most).is_ok());
     }
 
     #[test]
     fn variables_come_before_the_code() {
         let variables = [("x".to_owned(), serde_json::json!(3))].into();
         let vary = Vary { code: Some("x + 1".into()), variables, ..Vary::default() };
-        assert_eq!(code(&vary).expect("code"), Some("x = 3\nx + 1".into()));
-        assert_eq!(code(&Vary::default()).expect("nothing"), None);
+        assert_eq!(
+            code(&vary, stasis_agent::default()).expect("code"),
+            Some("x = 3\nx + 1".into())
+        );
+        assert_eq!(code(&Vary::default(), stasis_agent::default()).expect("nothing"), None);
     }
 }

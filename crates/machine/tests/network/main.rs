@@ -1,21 +1,25 @@
 //! Machines with a network, against a world outside that the test makes, and those without one.
 
 mod outside;
+mod policies;
 
 use base64::Engine;
 use libtest_mimic::{Arguments, Trial};
 use outside::Outside;
 use stasis_api::{Exec, Network, NewMachine, Timeout};
 use stasis_machine::{Branch, Machine};
-use stasis_testbed::{Bed, exec, lines, run, value};
+use stasis_testbed::{TestHost, exec, lines, run, value};
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use tempfile::TempDir;
 
 struct World {
-    bed: Bed,
+    bed: TestHost,
     outside: Outside,
+    /// Names the resolver out there.
+    resolv_conf: PathBuf,
     _dir: TempDir,
 }
 
@@ -26,8 +30,8 @@ impl World {
         let dir = tempfile::tempdir().expect("a directory");
         let resolv_conf = dir.path().join("resolv.conf");
         std::fs::write(&resolv_conf, format!("nameserver {}\n", outside.there)).expect("write");
-        let bed = Bed::with(|settings| settings.resolv_conf = resolv_conf);
-        World { bed, outside, _dir: dir }
+        let bed = TestHost::with(|settings| settings.resolv_conf = resolv_conf.clone());
+        World { bed, outside, resolv_conf, _dir: dir }
     }
 }
 
@@ -44,6 +48,22 @@ const CHECKS: &[(&str, Check)] = &[
     ("connections_end_with_a_swap", connections_end_with_a_swap),
     ("too_many_connections_are_refused", too_many_connections_are_refused),
     ("packages_are_installed_from_an_index", packages_are_installed_from_an_index),
+    ("allowed_names_are_reached_and_no_others", policies::allowed_names_are_reached_and_no_others),
+    ("addresses_are_judged_as_addresses", policies::addresses_are_judged_as_addresses),
+    ("tls_is_judged_by_its_name", policies::tls_is_judged_by_its_name),
+    (
+        "names_that_point_at_the_host_are_refused",
+        policies::names_that_point_at_the_host_are_refused,
+    ),
+    ("datagrams_are_judged_too", policies::datagrams_are_judged_too),
+    ("a_change_applies_to_running_machines", policies::a_change_applies_to_running_machines),
+    (
+        "policies_outlive_swap_branch_and_restart",
+        policies::policies_outlive_swap_branch_and_restart,
+    ),
+    ("the_hosts_policy_holds_for_all", policies::the_hosts_policy_holds_for_all),
+    ("node_is_held_to_its_policy", policies::node_is_held_to_its_policy),
+    ("many_refusals_are_few_events", policies::many_refusals_are_few_events),
 ];
 
 /// The world is made when the first check asks for it, and goes when the last is over.
@@ -63,7 +83,7 @@ fn main() -> ExitCode {
 }
 
 fn machine(world: &World, network: Network) -> Arc<Machine> {
-    let new = NewMachine { network, ..NewMachine::default() };
+    let new = NewMachine { network: Some(network), ..NewMachine::default() };
     world.bed.host.create("test", new).expect("make a machine")
 }
 

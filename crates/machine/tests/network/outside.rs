@@ -1,6 +1,8 @@
 //! A world outside of the host: a network namespace with servers in it, and one link to it.
 //!
-//!   machine ─► the host ─► 10.x.y.1 ═══ veth ═══ 10.x.y.2 web, names, echo
+//!   machine ─► the host ─► 10.x.y.1 ═══ veth ═══ 10.x.y.2, 198.18.x.y web, names, echo
+//!
+//! The second address is public as far as policies know: it is of the range for benchmarks.
 //!
 //! It goes with the process: the kernel removes a namespace that no thread is in.
 
@@ -14,13 +16,18 @@ use std::thread;
 
 /// Files of the web server, by path.
 type Pages = Arc<Mutex<HashMap<String, Vec<u8>>>>;
+/// Addresses of names that have another than all names have.
+pub type Names = Arc<Mutex<HashMap<String, Ipv4Addr>>>;
 
 pub struct Outside {
     /// The server's address.
     pub there: Ipv4Addr,
     /// The host's address on the link.
     pub here: Ipv4Addr,
+    /// The server's public address.
+    pub public: Ipv4Addr,
     pub pages: Pages,
+    pub names: Names,
     work: mpsc::Sender<Box<dyn FnOnce() + Send>>,
 }
 
@@ -37,6 +44,7 @@ impl Outside {
         let [_, _, high, low] = id.to_be_bytes();
         let net = |last: u8| Ipv4Addr::new(10, 128 + (high & 127), low, last);
         let (here, there) = (net(1), net(2));
+        let public = Ipv4Addr::new(198, 18 + (high & 1), low, high | 1);
         let (work, orders) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
@@ -51,16 +59,23 @@ impl Outside {
         ip(&format!("link add {near} type veth peer name {far} netns {thread}"));
         ip(&format!("addr add {here}/30 dev {near}"));
         ip(&format!("link set {near} up"));
-        let pages = Pages::default();
-        let outside = Outside { there, here, pages: pages.clone(), work };
+        let (pages, known) = (Pages::default(), Names::default());
+        let (shared, all) = (pages.clone(), known.clone());
+        let outside = Outside { there, here, public, pages, names: known, work };
         outside.run(move || {
             ip(&format!("addr add {there}/30 dev {far}"));
+            ip(&format!("addr add {public}/32 dev {far}"));
             ip(&format!("link set {far} up"));
             ip("link set lo up");
-            web(TcpListener::bind((there, 80)).expect("a port"), pages);
-            echo(TcpListener::bind((there, 7)).expect("a port"));
-            names(UdpSocket::bind((there, 53)).expect("a port"), there);
+            let any = Ipv4Addr::UNSPECIFIED;
+            web(TcpListener::bind((any, 80)).expect("a port"), shared);
+            echo(TcpListener::bind((any, 7)).expect("a port"));
+            echo(TcpListener::bind((any, 443)).expect("a port"));
+            echo_datagrams(UdpSocket::bind((public, 443)).expect("a port"));
+            echo_datagrams(UdpSocket::bind((public, 123)).expect("a port"));
+            names(UdpSocket::bind((there, 53)).expect("a port"), there, all);
         });
+        ip(&format!("route add {public}/32 via {there} dev {near}"));
         outside
     }
 
@@ -135,14 +150,36 @@ fn echo(listener: TcpListener) {
     });
 }
 
-/// Knows one address, by every name that ends in `example`.
-fn names(socket: UdpSocket, address: Ipv4Addr) {
+fn echo_datagrams(socket: UdpSocket) {
     thread::spawn(move || {
         let mut buffer = [0; 1500];
         while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            let _ = socket.send_to(&buffer[..len], from);
+        }
+    });
+}
+
+/// Knows one address, by every name that ends in `example`, and those in a table.
+fn names(socket: UdpSocket, address: Ipv4Addr, others: Names) {
+    thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            let other = others.lock().expect("no panic").get(&asked(&buffer[..len])).copied();
+            let address = other.unwrap_or(address);
             let _ = socket.send_to(&resolved(&buffer[..len], address), from);
         }
     });
+}
+
+/// The name that is asked about.
+fn asked(query: &[u8]) -> String {
+    let (mut rest, mut labels) = (query.get(12..).unwrap_or_default(), Vec::new());
+    while let [len @ 1..=63, tail @ ..] = rest {
+        let (label, others) = tail.split_at((*len as usize).min(tail.len()));
+        labels.push(String::from_utf8_lossy(label).to_lowercase());
+        rest = others;
+    }
+    labels.join(".")
 }
 
 fn resolved(query: &[u8], address: Ipv4Addr) -> Vec<u8> {

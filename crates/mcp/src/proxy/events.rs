@@ -3,13 +3,13 @@
 use super::MAX_LINE;
 
 #[derive(Default)]
-pub struct Events {
+pub struct SseParser {
     line: Vec<u8>,
     data: Vec<String>,
     bytes: usize,
 }
 
-impl Events {
+impl SseParser {
     /// The data of events that are complete now.
     pub fn feed(&mut self, bytes: &[u8]) -> std::result::Result<Vec<String>, String> {
         self.bytes += bytes.len();
@@ -47,7 +47,7 @@ mod tests {
     fn events_in_any_pieces() {
         let stream = "id: 0\r\nretry: 3000\r\ndata:\r\n\r\n: ping\n\ndata: {\"a\":\ndata: 1}\n\n";
         for size in [1, 2, 7, 1000] {
-            let mut events = Events::default();
+            let mut events = SseParser::default();
             let pieces = stream.as_bytes().chunks(size);
             let all: Vec<_> = pieces.flat_map(|piece| events.feed(piece).expect("fed")).collect();
             assert_eq!(all, ["{\"a\":\n1}"], "in pieces of {size}");

@@ -13,20 +13,26 @@ pub struct Upstream {
     http: Client,
     url: String,
     token: Option<String>,
+    headers: Vec<(&'static str, String)>,
     revive: Option<Revive>,
 }
 
 impl Upstream {
     /// A service whose MCP is at this address.
     pub fn new(http: Client, url: impl Into<String>) -> Upstream {
-        Upstream { http, url: url.into(), token: None, revive: None }
+        Upstream { http, url: url.into(), token: None, headers: Vec::new(), revive: None }
     }
 
     pub fn with_token(self, token: Option<String>) -> Upstream {
         Upstream { token, ..self }
     }
 
-    /// What brings the service back when nobody answers, and says whether it did.
+    /// Sent with every request.
+    pub fn with_headers(self, headers: Vec<(&'static str, String)>) -> Upstream {
+        Upstream { headers, ..self }
+    }
+
+    /// Restarts a service that does not answer, and says whether it did.
     pub fn with_revival<F>(self, revive: impl Fn() -> F + Send + Sync + 'static) -> Upstream
     where
         F: Future<Output = bool> + Send + 'static,
@@ -69,7 +75,8 @@ impl Upstream {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
-        headers.iter().fold(request, |request, (name, value)| request.header(*name, value))
+        let all = self.headers.iter().chain(headers);
+        all.fold(request, |request, (name, value)| request.header(*name, value))
     }
 
     async fn revived(&self) -> bool {

@@ -8,8 +8,8 @@ use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use stasis_mcp::{Account, McpOptions, router};
-use stasis_testbed::Bed;
+use stasis_mcp::{McpCaller, McpOptions, router};
+use stasis_testbed::TestHost;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
@@ -20,7 +20,7 @@ pub const NEW: &str = "2026-07-28";
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
 pub struct Service {
-    pub bed: Bed,
+    pub bed: TestHost,
     pub address: SocketAddr,
     serving: tokio::task::JoinHandle<()>,
 }
@@ -34,14 +34,21 @@ impl Service {
 
     pub async fn with(options: McpOptions) -> Service {
         // on this thread, which lives as long as the test: what it starts may die with it
-        let bed = || Bed::with(|settings| settings.timeout = Some(PATIENCE));
+        let bed = || TestHost::with(|settings| settings.timeout = Some(PATIENCE));
         let bed = tokio::task::block_in_place(bed);
         Service::over(bed, options).await
     }
 
-    async fn over(bed: Bed, options: McpOptions) -> Service {
+    /// Over a host with another template than the default one.
+    pub async fn of(template: &str) -> Service {
+        let bed = tokio::task::block_in_place(|| TestHost::of(template));
+        Service::over(bed, McpOptions::default()).await
+    }
+
+    async fn over(bed: TestHost, options: McpOptions) -> Service {
         let forkd = stasis_forkd::Forkd::new(bed.host.clone());
-        let router = router(bed.host.clone(), forkd, options);
+        let v8 = stasis_mcpv8::V8::new(bed.host.clone());
+        let router = router(bed.host.clone(), (forkd, v8), options);
         let router = router.layer(axum::middleware::map_request(account));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -63,7 +70,8 @@ impl Service {
         let path = self.bed.dir.path().join("mcp.socket");
         let listener = UnixListener::bind(&path).expect("a socket");
         let forkd = stasis_forkd::Forkd::new(self.bed.host.clone());
-        let router = router(self.bed.host.clone(), forkd, McpOptions::default());
+        let v8 = stasis_mcpv8::V8::new(self.bed.host.clone());
+        let router = router(self.bed.host.clone(), (forkd, v8), McpOptions::default());
         tokio::spawn(async move { axum::serve(listener, router).await });
         path
     }
@@ -96,7 +104,7 @@ async fn account(mut request: axum::extract::Request) -> axum::extract::Request 
     let name = request.headers().get("x-account").and_then(|name| name.to_str().ok());
     if let Some(name) = name.map(str::to_owned) {
         let may_build = name == "root";
-        request.extensions_mut().insert(Account { name, may_build });
+        request.extensions_mut().insert(McpCaller { name, may_build });
     }
     request
 }

@@ -1,6 +1,6 @@
 //! The files of one group, in both versions.
 
-use super::{Entrances, Usage, find::Hierarchies};
+use super::{CgroupUsage, Entrances, find::Hierarchies};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,16 +17,16 @@ pub enum Version {
 const PERIOD_US: u64 = 100_000;
 
 /// A group's directory for each controller that is there.
-pub struct Files {
+pub struct CgroupDirs {
     version: Version,
     dirs: Vec<(&'static str, PathBuf)>,
 }
 
-impl Files {
+impl CgroupDirs {
     /// Makes the directories of a new group.
-    pub fn make(found: &Hierarchies, name: &str) -> io::Result<Files> {
+    pub fn make(found: &Hierarchies, name: &str) -> io::Result<CgroupDirs> {
         let dirs: Vec<_> = found.dirs.iter().map(|(own, dir)| (*own, dir.join(name))).collect();
-        let files = Files { version: found.version, dirs };
+        let files = CgroupDirs { version: found.version, dirs };
         for dir in files.dirs() {
             match std::fs::create_dir(&dir) {
                 // an engine that had our number was killed and left it
@@ -68,11 +68,20 @@ impl Files {
 
     /// Numbers of all tasks in the group.
     pub fn tasks(&self) -> io::Result<Option<Vec<i32>>> {
+        self.members(match self.version {
+            Version::V1 => "tasks",
+            Version::V2 => "cgroup.threads",
+        })
+    }
+
+    /// Numbers of all processes in the group.
+    pub fn processes(&self) -> io::Result<Option<Vec<i32>>> {
+        self.members("cgroup.procs")
+    }
+
+    fn members(&self, file: &str) -> io::Result<Option<Vec<i32>>> {
         let Some((_, dir)) = self.dirs.first() else { return Ok(None) };
-        let path = match self.version {
-            Version::V1 => dir.join("tasks"),
-            Version::V2 => dir.join("cgroup.threads"),
-        };
+        let path = dir.join(file);
         let text = std::fs::read_to_string(&path).map_err(|error| named("read", &path, &error))?;
         Ok(Some(text.lines().filter_map(|line| line.parse().ok()).collect()))
     }
@@ -126,17 +135,17 @@ impl Files {
         Ok(())
     }
 
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> CgroupUsage {
         let pids = self.number("pids", "pids.current");
         match self.version {
-            Version::V2 => Usage {
+            Version::V2 => CgroupUsage {
                 memory: self.number("memory", "memory.current"),
                 memory_peak: self.number("memory", "memory.peak"),
                 oom_kills: self.entry("memory", "memory.events", "oom_kill"),
                 cpu_ns: self.entry("cpu", "cpu.stat", "usage_usec").map(|us| us * 1000),
                 pids,
             },
-            Version::V1 => Usage {
+            Version::V1 => CgroupUsage {
                 memory: self.number("memory", "memory.usage_in_bytes"),
                 memory_peak: self.number("memory", "memory.max_usage_in_bytes"),
                 oom_kills: self.entry("memory", "memory.oom_control", "oom_kill"),
@@ -165,11 +174,11 @@ mod tests {
     use super::*;
 
     /// A group of version 2 in a plain directory: what would be written, and what would be read.
-    fn group(version: Version) -> (tempfile::TempDir, Files) {
+    fn group(version: Version) -> (tempfile::TempDir, CgroupDirs) {
         let dir = tempfile::tempdir().unwrap();
         let names = ["memory", "pids", "cpu", "cpuacct"];
         let dirs = names.map(|name| (name, dir.path().to_owned())).to_vec();
-        (dir, Files { version, dirs })
+        (dir, CgroupDirs { version, dirs })
     }
 
     #[test]

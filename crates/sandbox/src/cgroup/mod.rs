@@ -11,14 +11,15 @@
 mod files;
 mod find;
 
-use crate::config::Limits;
-use files::{Files, Version};
+use crate::config::ResourceLimits;
+use files::{CgroupDirs, Version};
+use parking_lot::{Mutex, MutexGuard};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The init of a machine is a process too.
@@ -34,7 +35,7 @@ pub struct Cgroups {
 
 /// What a machine uses; `None` where nothing counts it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct CgroupUsage {
     pub memory: Option<u64>,
     pub memory_peak: Option<u64>,
     /// Processes that were ended for want of memory.
@@ -86,15 +87,15 @@ impl Cgroups {
     }
 
     /// A new group with these limits.
-    pub fn make(self: &Arc<Self>, limits: Limits) -> io::Result<Group> {
+    pub fn make(self: &Arc<Self>, limits: ResourceLimits) -> io::Result<Cgroup> {
         // there may be several engines in one process
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let files = match &self.hierarchies {
-            Some(found) => Some(Files::make(found, &name)?),
+            Some(found) => Some(CgroupDirs::make(found, &name)?),
             None => None,
         };
-        let group = Group { files, owner: self.clone(), limits: Mutex::new(limits) };
+        let group = Cgroup { files, owner: self.clone(), limits: Mutex::new(limits) };
         group.apply(&limits, 0)?;
         Ok(group)
     }
@@ -107,7 +108,7 @@ impl Cgroups {
     }
 
     fn ended(&self) -> MutexGuard<'_, Vec<PathBuf>> {
-        self.ended.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.ended.lock()
     }
 
     /// Groups of engines that are gone.
@@ -148,49 +149,54 @@ fn remove(dir: &Path) -> bool {
 }
 
 /// One machine's group; removed some time after it is dropped.
-pub struct Group {
-    files: Option<Files>,
+pub struct Cgroup {
+    files: Option<CgroupDirs>,
     owner: Arc<Cgroups>,
-    limits: Mutex<Limits>,
+    limits: Mutex<ResourceLimits>,
 }
 
-impl Group {
+impl Cgroup {
     pub fn entrances(&self) -> io::Result<Entrances> {
-        self.files.as_ref().map_or(Ok(Entrances::None), Files::entrances)
+        self.files.as_ref().map_or(Ok(Entrances::None), CgroupDirs::entrances)
     }
 
     /// Every task of the machine, its init's among them; `None` where there is no group. A task
     /// cannot leave its group, and one that is made goes to the end of the kernel's list: whoever
     /// runs while the list is read is in it, or was made by somebody who is.
     pub fn tasks(&self) -> io::Result<Option<Vec<i32>>> {
-        self.files.as_ref().map_or(Ok(None), Files::tasks)
+        self.files.as_ref().map_or(Ok(None), CgroupDirs::tasks)
     }
 
-    pub fn limits(&self) -> Limits {
-        *self.limits.lock().unwrap_or_else(|poison| poison.into_inner())
+    /// Every process of the machine, its init among them; `None` where there is no group.
+    pub fn processes(&self) -> io::Result<Option<Vec<i32>>> {
+        self.files.as_ref().map_or(Ok(None), CgroupDirs::processes)
+    }
+
+    pub fn limits(&self) -> ResourceLimits {
+        *self.limits.lock()
     }
 
     /// Changes the limits of a machine while it runs. Memory below what is in use is refused where
     /// the kernel cannot make room.
-    pub fn set_limits(&self, limits: Limits) -> io::Result<()> {
+    pub fn set_limits(&self, limits: ResourceLimits) -> io::Result<()> {
         self.apply(&limits, 0)?;
-        *self.limits.lock().unwrap_or_else(|poison| poison.into_inner()) = limits;
+        *self.limits.lock() = limits;
         Ok(())
     }
 
-    pub fn usage(&self) -> Usage {
-        let usage = self.files.as_ref().map(Files::usage).unwrap_or_default();
-        Usage { pids: usage.pids.map(|pids| pids.saturating_sub(INIT)), ..usage }
+    pub fn usage(&self) -> CgroupUsage {
+        let usage = self.files.as_ref().map(CgroupDirs::usage).unwrap_or_default();
+        CgroupUsage { pids: usage.pids.map(|pids| pids.saturating_sub(INIT)), ..usage }
     }
 
     /// Room for the engine's own copies of the machine's processes, from when it is first asked
     /// for and for as long as the value lives. They count as the machine's: at its limit a capture
     /// would fail, and the kernel would end the machine's processes for the memory of their copies.
-    pub fn room(&self) -> Room<'_> {
-        Room { group: self, given: Cell::new(false) }
+    pub fn room(&self) -> CopyHeadroom<'_> {
+        CopyHeadroom { group: self, given: Cell::new(false) }
     }
 
-    fn apply(&self, limits: &Limits, copies: u64) -> io::Result<()> {
+    fn apply(&self, limits: &ResourceLimits, copies: u64) -> io::Result<()> {
         /// More than a small program writes to during a capture.
         const EXTRA_MEMORY: u64 = 64 << 20;
         let Some(files) = &self.files else { return Ok(()) };
@@ -201,13 +207,13 @@ impl Group {
     }
 }
 
-/// See `Group::room`.
-pub struct Room<'a> {
-    group: &'a Group,
+/// See `Cgroup::room`.
+pub struct CopyHeadroom<'a> {
+    group: &'a Cgroup,
     given: Cell<bool>,
 }
 
-impl Room<'_> {
+impl CopyHeadroom<'_> {
     /// Gives the room, beside what the machine uses now. Without it a copy may still fit.
     pub fn give(&self) {
         let limits = self.group.limits();
@@ -221,7 +227,7 @@ impl Room<'_> {
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for CopyHeadroom<'_> {
     fn drop(&mut self) {
         // a machine that used the room meanwhile keeps it until the next capture
         if self.given.get() {
@@ -230,7 +236,7 @@ impl Drop for Room<'_> {
     }
 }
 
-impl Drop for Group {
+impl Drop for Cgroup {
     fn drop(&mut self) {
         if let Some(files) = &self.files {
             self.owner.ended().extend(files.dirs());

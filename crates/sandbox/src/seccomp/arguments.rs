@@ -8,7 +8,7 @@ use stasis_sys::libc;
 
 /// One argument, or a half of one, as the filter sees it: 32 bits, of which some count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Word {
+pub struct ArgumentWord {
     /// Of the words of all arguments: lower half, upper half, and so on.
     pub index: u32,
     pub mask: u32,
@@ -18,32 +18,32 @@ pub struct Word {
 }
 
 /// Words that are all as they should be.
-pub type Row = &'static [Word];
+pub type ArgumentRow = &'static [ArgumentWord];
 
 /// Something a call must keep to: one of the rows fits, or this is the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    pub rows: &'static [Row],
+    pub rows: &'static [ArgumentRow],
     pub errno: i32,
 }
 
-const fn among(argument: u32, values: &'static [u32]) -> Word {
+const fn among(argument: u32, values: &'static [u32]) -> ArgumentWord {
     masked(argument, u32::MAX, values)
 }
 
-const fn masked(argument: u32, mask: u32, values: &'static [u32]) -> Word {
-    Word { index: 2 * argument, mask, values, among: true }
+const fn masked(argument: u32, mask: u32, values: &'static [u32]) -> ArgumentWord {
+    ArgumentWord { index: 2 * argument, mask, values, among: true }
 }
 
-const fn upper(argument: u32, values: &'static [u32]) -> Word {
-    Word { index: 2 * argument + 1, mask: u32::MAX, values, among: true }
+const fn upper(argument: u32, values: &'static [u32]) -> ArgumentWord {
+    ArgumentWord { index: 2 * argument + 1, mask: u32::MAX, values, among: true }
 }
 
-const fn none_of(argument: u32, values: &'static [u32]) -> Word {
-    Word { index: 2 * argument, mask: u32::MAX, values, among: false }
+const fn none_of(argument: u32, values: &'static [u32]) -> ArgumentWord {
+    ArgumentWord { index: 2 * argument, mask: u32::MAX, values, among: false }
 }
 
-const fn rule(rows: &'static [Row], errno: i32) -> Rule {
+const fn rule(rows: &'static [ArgumentRow], errno: i32) -> Rule {
     Rule { rows, errno }
 }
 
@@ -66,11 +66,11 @@ const KINDS: &[u32] =
     &[libc::SOCK_STREAM as u32, libc::SOCK_DGRAM as u32, libc::SOCK_SEQPACKET as u32];
 
 /// The kind of a socket, without the flags that come with it.
-const fn kind(values: &'static [u32]) -> Word {
+const fn kind(values: &'static [u32]) -> ArgumentWord {
     masked(1, !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u32, values)
 }
 
-const UNIX_SOCKET: Row = &[among(0, UNIX), kind(KINDS), among(2, &[0])];
+const UNIX_SOCKET: ArgumentRow = &[among(0, UNIX), kind(KINDS), among(2, &[0])];
 
 pub const SOCKET: &[Rule] = &[
     rule(

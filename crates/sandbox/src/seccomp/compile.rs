@@ -4,8 +4,8 @@
 //! The kernel runs the filter once for every call number when it is installed (to know which calls
 //! need no run at all), so its depth counts and not only its length.
 
-use super::arguments::{Row, Rule, Word};
-use super::list::{Purpose, Refusal};
+use super::arguments::{ArgumentRow, ArgumentWord, Rule};
+use super::list::{RefusedSyscalls, SyscallGroup};
 use stasis_sys::libc;
 
 const LOAD: u32 = 0x20;
@@ -41,7 +41,7 @@ struct Leaf {
 
 /// Compiles a list. Calls it does not name do not exist; another architecture's way to make calls
 /// ends the process.
-pub fn compile(allowed: &[Purpose], refused: &[Refusal]) -> Vec<u64> {
+pub fn compile(allowed: &[SyscallGroup], refused: &[RefusedSyscalls]) -> Vec<u64> {
     let mut program = vec![
         op(LOAD, ARCH_AT, 0, 0),
         op(JUMP_EQUAL, X86_64, 1, 0),
@@ -52,7 +52,7 @@ pub fn compile(allowed: &[Purpose], refused: &[Refusal]) -> Vec<u64> {
     program
 }
 
-fn leaves(allowed: &[Purpose], refused: &[Refusal]) -> Vec<Leaf> {
+fn leaves(allowed: &[SyscallGroup], refused: &[RefusedSyscalls]) -> Vec<Leaf> {
     let absent = || vec![errno(libc::ENOSYS)];
     let calls = allowed.iter().flat_map(|purpose| purpose.calls);
     let let_through = calls.map(|call| (call.number as u32, rules(call.rules)));
@@ -117,7 +117,7 @@ fn rule(rule: &Rule) -> Vec<u64> {
 }
 
 /// Goes on behind itself if all words are right, else past the operation after that.
-fn row(row: Row) -> Vec<u64> {
+fn row(row: ArgumentRow) -> Vec<u64> {
     let mut code = Vec::new();
     for own in row.iter().rev() {
         let mut before = word(own);
@@ -130,7 +130,7 @@ fn row(row: Row) -> Vec<u64> {
 }
 
 /// Passes over the operation after itself if the word is right.
-fn word(word: &Word) -> Vec<u64> {
+fn word(word: &ArgumentWord) -> Vec<u64> {
     let mut code = vec![op(LOAD, FIRST_ARGUMENT_AT + 4 * word.index, 0, 0)];
     if word.mask != u32::MAX {
         code.push(op(AND, word.mask, 0, 0));
@@ -193,7 +193,7 @@ mod tests {
     fn expected(number: u32) -> u32 {
         let mut calls = ALLOWED.iter().flat_map(|purpose| purpose.calls);
         if let Some(call) = calls.find(|call| call.number as u32 == number) {
-            let right = |word: &Word| word.values.contains(&0) == word.among;
+            let right = |word: &ArgumentWord| word.values.contains(&0) == word.among;
             let holds = |rule: &Rule| rule.rows.iter().any(|row| row.iter().all(right));
             let broken = call.rules.iter().find(|rule| !holds(rule));
             return broken.map_or(ALLOW, |rule| ERRNO | rule.errno as u32);

@@ -10,9 +10,9 @@ mod compile;
 mod list;
 mod numbers;
 
-pub use arguments::{Row, Rule, Word};
+pub use arguments::{ArgumentRow, ArgumentWord, Rule};
 pub use compile::compile;
-pub use list::{ALLOWED, Call, Purpose, REFUSED, Refusal};
+pub use list::{ALLOWED, AllowedSyscall, REFUSED, RefusedSyscalls, SyscallGroup};
 
 use std::sync::OnceLock;
 

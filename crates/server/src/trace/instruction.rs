@@ -1,17 +1,18 @@
-//! The spans of instructions, from what their machines tell.
+//! The spans of instructions, from the events of their machines.
 //!
-//! An instruction's span lasts from its acceptance to its result; the parts of its way are its
-//! children. The checkpoint that saves what it did may come later and be that of several. Spans
-//! that are open are bounded: an instruction beyond that has none, and is counted as dropped.
+//! An instruction's span lasts from acceptance to result; its phases are child spans. Its
+//! checkpoint may come later and be shared by several instructions. The number of open spans is
+//! bounded; an instruction past the bound has none and is counted as dropped.
 
 use super::request::caused;
-use super::way::Counts;
+use super::way::ExportCounts;
 use opentelemetry::trace::{Span, SpanContext, Status, TraceContextExt, Tracer};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span as SdkSpan};
-use stasis_machine::{MachineId, Moment, Observer};
+use parking_lot::{Mutex, MutexGuard};
+use stasis_machine::{MachineId, ObservedEvent};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Instructions that are followed at once.
@@ -20,9 +21,9 @@ const MOST: usize = 16_384;
 const UNSAVED: usize = 64;
 
 #[derive(Debug)]
-pub struct Instructions {
+pub struct InstructionSpans {
     tracer: SdkTracer,
-    counts: Arc<Counts>,
+    counts: Arc<ExportCounts>,
     held: Mutex<Held>,
 }
 
@@ -57,13 +58,35 @@ struct Trail {
     labels: Vec<KeyValue>,
 }
 
-impl Instructions {
-    pub fn new(tracer: SdkTracer, counts: Arc<Counts>) -> Instructions {
-        Instructions { tracer, counts, held: Mutex::default() }
+impl InstructionSpans {
+    pub fn new(tracer: SdkTracer, counts: Arc<ExportCounts>) -> InstructionSpans {
+        InstructionSpans { tracer, counts, held: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.held.lock()
+    }
+
+    pub fn see(&self, machine: MachineId, moment: ObservedEvent<'_>) {
+        let mut held = self.held();
+        if let ObservedEvent::Queued { seq, name, account, cause } = moment {
+            let labels = vec![
+                KeyValue::new("stasis.machine", name.to_string()),
+                KeyValue::new("stasis.seq", seq as i64),
+                KeyValue::new("stasis.account", account.to_owned()),
+            ];
+            return self.queued(&mut held, machine, seq, labels, &caused(cause));
+        }
+        let Some(mut own) = held.machines.remove(&machine) else { return };
+        let before = own.open.len();
+        match moment {
+            ObservedEvent::Removed => own = Own::default(),
+            moment => self.follow(&mut own, &moment),
+        }
+        held.open -= before - own.open.len();
+        if !own.is_over() {
+            held.machines.insert(machine, own);
+        }
     }
 
     fn part(&self, trail: &Trail, name: &'static str, since: SystemTime) -> SdkSpan {
@@ -97,31 +120,31 @@ impl Instructions {
         held.open += 1;
     }
 
-    fn follow(&self, own: &mut Own, moment: &Moment<'_>) {
+    fn follow(&self, own: &mut Own, moment: &ObservedEvent<'_>) {
         match *moment {
-            Moment::TakenUp(seq) => {
+            ObservedEvent::TakenUp(seq) => {
                 // one that never ended was cut short by a fault of ours
                 if let Some(before) = own.taken_up.replace(seq).filter(|before| *before != seq) {
                     own.open.remove(&before);
                 }
                 self.next(own, None);
             }
-            Moment::Waking(reason) => self.next(own, Some(("wake", Some(reason)))),
-            Moment::Awake => self.next(own, None),
-            Moment::Running => {
+            ObservedEvent::Waking(reason) => self.next(own, Some(("wake", Some(reason)))),
+            ObservedEvent::Awake => self.next(own, None),
+            ObservedEvent::Running => {
                 self.next(own, Some(("run", None)));
                 own.current().into_iter().for_each(|open| open.ran = true);
             }
-            Moment::Ran => {
+            ObservedEvent::Ran => {
                 self.next(own, None);
                 own.ran();
             }
-            Moment::Ended(seq, status) => own.ended(seq, status),
-            Moment::Saving => own.saving = Some(SystemTime::now()),
-            Moment::Saved => self.saved(own, None),
-            Moment::NotSaved => self.saved(own, Some("refused")),
-            Moment::FellBack => own.unsaved.clear(),
-            Moment::Queued { .. } | Moment::Removed => {}
+            ObservedEvent::Ended { seq, status, .. } => own.ended(seq, status),
+            ObservedEvent::Saving => own.saving = Some(SystemTime::now()),
+            ObservedEvent::Saved => self.saved(own, None),
+            ObservedEvent::NotSaved => self.saved(own, Some("refused")),
+            ObservedEvent::RolledBack => own.unsaved.clear(),
+            ObservedEvent::Queued { .. } | ObservedEvent::Removed => {}
         }
     }
 
@@ -168,7 +191,7 @@ impl Own {
     fn ended(&mut self, seq: u64, status: stasis_api::Status) {
         self.taken_up = self.taken_up.filter(|own| *own != seq);
         let Some(mut open) = self.open.remove(&seq) else { return };
-        let word = word(status);
+        let word = status.word();
         open.span.set_attribute(KeyValue::new("stasis.status", word));
         if status == stasis_api::Status::Lost {
             open.span.set_status(Status::error(word));
@@ -177,41 +200,5 @@ impl Own {
 
     fn is_over(&self) -> bool {
         self.open.is_empty() && self.unsaved.is_empty()
-    }
-}
-
-impl Observer for Instructions {
-    fn see(&self, machine: MachineId, moment: Moment<'_>) {
-        let mut held = self.held();
-        if let Moment::Queued { seq, name, account, cause } = moment {
-            let labels = vec![
-                KeyValue::new("stasis.machine", name.to_string()),
-                KeyValue::new("stasis.seq", seq as i64),
-                KeyValue::new("stasis.account", account.to_owned()),
-            ];
-            return self.queued(&mut held, machine, seq, labels, &caused(cause));
-        }
-        let Some(mut own) = held.machines.remove(&machine) else { return };
-        let before = own.open.len();
-        match moment {
-            Moment::Removed => own = Own::default(),
-            moment => self.follow(&mut own, &moment),
-        }
-        held.open -= before - own.open.len();
-        if !own.is_over() {
-            held.machines.insert(machine, own);
-        }
-    }
-}
-
-fn word(status: stasis_api::Status) -> &'static str {
-    use stasis_api::Status;
-    match status {
-        Status::Queued => "queued",
-        Status::Running => "running",
-        Status::Done => "done",
-        Status::Interrupted => "interrupted",
-        Status::Cancelled => "cancelled",
-        Status::Lost => "lost",
     }
 }

@@ -1,4 +1,4 @@
-//! Traces for OpenTelemetry: requests and the way of instructions, as spans.
+//! OpenTelemetry traces: requests and the phases of instructions, as spans.
 //!
 //!   request (joins the caller's traceparent)
 //!     └─ instruction ─┬─ queue
@@ -6,10 +6,9 @@
 //!                     ├─ run
 //!                     └─ checkpoint  also after the answer
 //!
-//! Off unless an address is named. Spans hold names, numbers and times, never code or output, and
-//! none comes from a request that was not let in. Whoever collects them may be slow or gone: spans
-//! wait within a bound, what does not fit or cannot be sent is dropped and counted, and no request
-//! waits for that.
+//! Off unless an address is configured. Spans contain names, numbers and times, never code or
+//! output, and refused requests create none. If the collector is slow or unreachable, spans wait in
+//! a bounded queue; the rest is dropped and counted. No request waits for the collector.
 
 mod instruction;
 mod place;
@@ -17,18 +16,18 @@ mod request;
 mod way;
 
 use crate::error::Error;
-use instruction::Instructions;
+use crate::metrics::Metrics;
+use instruction::InstructionSpans;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry::{Key, KeyValue};
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
-use prometheus::IntCounter;
 pub use request::RequestSpan;
-use stasis_machine::Observer;
+use stasis_machine::{MachineId, ObservedEvent};
 use std::sync::Arc;
 use std::time::Duration;
-use way::{Bounded, Counts};
+use way::{BoundedSpanProcessor, ExportCounts};
 
 /// How long spans may take that are sent when the service ends.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -41,14 +40,12 @@ pub struct Traces(Arc<Inner>);
 struct Inner {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
-    counts: Arc<Counts>,
-    instructions: Arc<Instructions>,
+    instructions: InstructionSpans,
 }
 
 impl Traces {
-    /// Starts to send spans to `endpoint`, to which the usual path is added, or to where the usual
-    /// variables say; nothing if nobody wants any.
-    pub fn start(endpoint: Option<&str>) -> Result<Option<Traces>, Error> {
+    /// Starts to send spans where `endpoint` or the usual variables say; nothing if neither does.
+    pub fn start(endpoint: Option<&str>, metrics: &Metrics) -> Result<Option<Traces>, Error> {
         let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let Some(place) = place::of_collector(endpoint, variable)? else { return Ok(None) };
         let exporter = SpanExporter::builder()
@@ -57,37 +54,30 @@ impl Traces {
             .with_protocol(Protocol::HttpBinary)
             .build()
             .map_err(|error| Error::Traces(error.to_string()))?;
-        let counts = Arc::new(Counts::new().map_err(|error| Error::Traces(error.to_string()))?);
+        let counts = Arc::new(ExportCounts::new(metrics));
         let provider = SdkTracerProvider::builder()
-            .with_span_processor(Bounded::new(exporter, counts.clone()))
+            .with_span_processor(BoundedSpanProcessor::new(exporter, counts.clone()))
             .with_resource(resource())
             .build();
         let tracer = provider.tracer(NAME);
-        let instructions = Arc::new(Instructions::new(tracer.clone(), counts.clone()));
-        Ok(Some(Traces(Arc::new(Inner { provider, tracer, counts, instructions }))))
+        let instructions = InstructionSpans::new(tracer.clone(), counts);
+        Ok(Some(Traces(Arc::new(Inner { provider, tracer, instructions }))))
     }
 
-    /// Who is to watch the machines.
-    pub fn observer(&self) -> Arc<dyn Observer> {
-        self.0.instructions.clone()
+    pub fn see(&self, machine: MachineId, moment: ObservedEvent<'_>) {
+        self.0.instructions.see(machine, moment);
     }
 
-    /// Sends what waits now. Not for threads that serve: it waits for the collector.
     pub fn flush(&self) {
         if let Err(error) = self.0.provider.force_flush() {
             tracing::warn!(%error, "spans were not sent");
         }
     }
 
-    /// Sends what waits, and ends.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         if let Err(error) = self.0.provider.shutdown_with_timeout(FAREWELL) {
             tracing::warn!(%error, "the last spans were not sent");
         }
-    }
-
-    pub(crate) fn counters(&self) -> [IntCounter; 2] {
-        [self.0.counts.sent.clone(), self.0.counts.dropped.clone()]
     }
 }
 

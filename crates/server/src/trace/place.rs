@@ -1,4 +1,4 @@
-//! Where spans are sent: an address of our configuration, or of OpenTelemetry's variables.
+//! The collector's address: from our configuration, or from OpenTelemetry's variables.
 
 use crate::error::Error;
 use reqwest::Url;

@@ -1,4 +1,4 @@
-//! The span of a request: begun when it was let in, over with the head of its answer.
+//! The span of a request: from its admission to the head of the response.
 
 use super::Traces;
 use axum::extract::Request;
@@ -9,7 +9,7 @@ use opentelemetry::trace::{Span, SpanContext, SpanKind, Status, Tracer};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::Span as SdkSpan;
-use stasis_machine::Cause;
+use stasis_machine::TraceContext;
 
 const PARENT: &str = "traceparent";
 
@@ -41,7 +41,7 @@ fn joined(said: &Said<'_>) -> Context {
 }
 
 /// The trace an instruction joins.
-pub fn caused(cause: Option<&Cause>) -> Context {
+pub fn caused(cause: Option<&TraceContext>) -> Context {
     match cause {
         Some(cause) => joined(&Said { parent: cause.as_str(), state: None }),
         None => Context::new(),
@@ -80,8 +80,8 @@ impl Traces {
 
 impl RequestSpan {
     /// What instructions of this request come from.
-    pub fn cause(&self) -> Option<Cause> {
-        Cause::new(&written(self.0.span_context()))
+    pub fn cause(&self) -> Option<TraceContext> {
+        TraceContext::new(&written(self.0.span_context()))
     }
 
     /// The answer says which trace it is part of.
@@ -106,7 +106,7 @@ mod tests {
     fn only_what_is_a_traceparent_is_joined() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let read = |text: &str| {
-            let context = caused(Cause::new(text).as_ref());
+            let context = caused(TraceContext::new(text).as_ref());
             let found = context.span().span_context().clone();
             found.is_valid().then(|| written(&found))
         };

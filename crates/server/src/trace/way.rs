@@ -1,6 +1,6 @@
-//! The way of spans out of the process: a bounded queue, a thread, and counts of what became of
-//! them. Nobody who makes a span waits.
+//! The span exporter: a bounded queue, a thread, and counters. Creating a span never blocks.
 
+use crate::metrics::Metrics;
 use opentelemetry::Context;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
@@ -16,7 +16,7 @@ use std::time::Duration;
 const MOST: usize = 8192;
 
 #[derive(Debug)]
-pub struct Counts {
+pub struct ExportCounts {
     pub sent: IntCounter,
     pub dropped: IntCounter,
     waiting: AtomicUsize,
@@ -24,17 +24,14 @@ pub struct Counts {
     lost_touch: AtomicBool,
 }
 
-impl Counts {
-    pub fn new() -> prometheus::Result<Counts> {
-        Ok(Counts {
-            sent: IntCounter::new("trace_spans_sent_total", "Spans a collector took")?,
-            dropped: IntCounter::new(
-                "trace_spans_dropped_total",
-                "Spans that were given up because no collector took them in time",
-            )?,
+impl ExportCounts {
+    pub fn new(metrics: &Metrics) -> ExportCounts {
+        ExportCounts {
+            sent: metrics.spans_sent.clone(),
+            dropped: metrics.spans_dropped.clone(),
             waiting: AtomicUsize::new(0),
             lost_touch: AtomicBool::new(false),
-        })
+        }
     }
 
     fn left(&self, count: usize, result: &OTelSdkResult) {
@@ -58,21 +55,24 @@ impl Counts {
 
 /// The library's own queue says nothing of what it drops, so it is never let run full.
 #[derive(Debug)]
-pub struct Bounded {
+pub struct BoundedSpanProcessor {
     queue: BatchSpanProcessor,
-    counts: Arc<Counts>,
+    counts: Arc<ExportCounts>,
 }
 
-impl Bounded {
-    pub fn new(exporter: impl SpanExporter + 'static, counts: Arc<Counts>) -> Bounded {
+impl BoundedSpanProcessor {
+    pub fn new(
+        exporter: impl SpanExporter + 'static,
+        counts: Arc<ExportCounts>,
+    ) -> BoundedSpanProcessor {
         let config = BatchConfigBuilder::default().with_max_queue_size(MOST).build();
         let exporter = Counted { exporter, counts: counts.clone() };
         let queue = BatchSpanProcessor::builder(exporter).with_batch_config(config).build();
-        Bounded { queue, counts }
+        BoundedSpanProcessor { queue, counts }
     }
 }
 
-impl SpanProcessor for Bounded {
+impl SpanProcessor for BoundedSpanProcessor {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
     fn on_end(&self, span: SpanData) {
@@ -99,7 +99,7 @@ impl SpanProcessor for Bounded {
 #[derive(Debug)]
 struct Counted<E> {
     exporter: E,
-    counts: Arc<Counts>,
+    counts: Arc<ExportCounts>,
 }
 
 impl<E: SpanExporter> SpanExporter for Counted<E> {
@@ -151,8 +151,9 @@ mod tests {
 
     #[test]
     fn every_span_is_sent_or_counted_as_dropped() {
-        let (slow, counts) = (Slow::default(), Arc::new(Counts::new().expect("counters")));
-        let way = Bounded::new(slow.clone(), counts.clone());
+        let metrics = Metrics::new().expect("counters");
+        let (slow, counts) = (Slow::default(), Arc::new(ExportCounts::new(&metrics)));
+        let way = BoundedSpanProcessor::new(slow.clone(), counts.clone());
         let provider = SdkTracerProvider::builder().with_span_processor(way).build();
         let tracer = provider.tracer("test");
         (0..MOST + 100).for_each(|_| drop(tracer.start("span")));

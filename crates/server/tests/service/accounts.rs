@@ -12,19 +12,24 @@ fn token(new: Value) -> (Client, String) {
 }
 
 #[test]
-fn only_health_needs_no_token() {
+fn only_health_and_documents_need_no_token() {
     let nobody = Client::new(shared().address, "");
     let health = nobody.get("/health").good();
     assert_eq!((&health["status"], &health["templates_ready"]), (&json!("ok"), &json!(true)));
     let known = shared().token.split_once('.').expect("a dot").0.to_owned();
     for wrong in ["", "x", ".", "a.b", &format!("{known}.wrong"), &format!("{known}.")] {
         let client = Client::new(shared().address, wrong);
-        for path in ["/v1/whoami", "/metrics", "/openapi.json", "/docs", "/v1/machine/list"] {
+        for path in ["/v1/whoami", "/metrics", "/v1/machine/list", "/v1/lineage"] {
             let reply = client.get(path);
             assert_eq!(reply.code(401), "token.unknown", "{wrong:?} {path}");
             assert!(reply.head.contains("www-authenticate: bearer"), "{}", reply.head);
         }
     }
+    for page in ["/", "/docs"] {
+        let page = nobody.get(page);
+        assert!(page.status == 200 && page.head.contains("content-type: text/html"));
+    }
+    assert_eq!(nobody.get("/openapi.json").good(), stasis_server::openapi());
     assert_eq!(root().get("/v1/whoami").good()["account"], "root");
     let signup = nobody.post("/internal/signup", &json!({ "email": "a@b.example" }));
     assert_eq!(signup.code(403), "account.signup");
@@ -56,6 +61,9 @@ fn accounts_do_not_see_each_other() {
     assert_eq!(own["machines"].as_array().map(Vec::len), Some(1));
 }
 
+/// Every scope, as errors list them.
+const SCOPES: &str = "scopes are machines, templates, tokens, host";
+
 #[test]
 fn a_token_does_what_its_scopes_say_until_it_is_revoked() {
     let (client, id) = token(json!({ "account": "scoped", "name": "ci" }));
@@ -69,7 +77,11 @@ fn a_token_does_what_its_scopes_say_until_it_is_revoked() {
     ] {
         let reply = client.send(method, path, &[], b"");
         assert_eq!(reply.code(403), "token.scope", "{method} {path}");
+        assert!(reply.text().contains(SCOPES), "{}", reply.text());
     }
+    let unknown = root().post("/v1/token", &json!({ "scopes": ["machine"] }));
+    assert_eq!(unknown.status, 400);
+    assert!(unknown.text().contains(SCOPES), "{}", unknown.text());
     let list = root().get("/v1/token").good().to_string();
     let secret = client.token.split_once('.').expect("a dot").1;
     assert!(list.contains(&id) && !list.contains(secret));
@@ -110,7 +122,7 @@ fn other_hosts_and_origins_are_refused() {
     }
     let allowed = "origin: https://app.example";
     let asked = client.send("OPTIONS", "/v1/machine/new", &[allowed], b"");
-    assert_eq!(asked.status, 204);
+    assert_eq!(asked.status, 200);
     assert!(asked.head.contains("access-control-allow-origin: https://app.example"));
     assert!(asked.head.contains("x-forevervm-sdk"));
     let refused = client.send("GET", "/v1/machine/nobody", &[allowed], b"");
@@ -133,9 +145,24 @@ fn requests_are_numbered_counted_and_written_down() {
     let line: Value = serde_json::from_str(line).expect("JSON");
     assert_eq!((&line["account"], &line["path"]), (&json!("root"), &json!("/v1/machine/new")));
     assert!(!log.contains(shared().token.split_once('.').expect("a dot").1));
+    let lab = json!({ "machine": "no-such-lab" });
+    client.tool("list_variables", lab, &["x-request-id: mine-2"]);
+    let log = std::fs::read_to_string(shared().data.join("audit.jsonl")).expect("the audit log");
+    let line = log.lines().find(|line| line.contains("mine-2")).expect("a line");
+    let line: Value = serde_json::from_str(line).expect("JSON");
+    assert_eq!(
+        (&line["tool"], &line["machine"]),
+        (&json!("list_variables"), &json!("no-such-lab"))
+    );
     let name = client.machine();
     client.run(&name, "1");
     let metrics = client.get("/metrics").text();
+    let number = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse::<u64>().ok()).unwrap_or_else(|| panic!("no {name}"))
+    };
+    assert!(number("stasis_resident_memory_bytes") > 1 << 20, "{metrics}");
+    assert_eq!(number("stasis_machines_ending"), 0, "{metrics}");
     for known in [
         "stasis_machines{state=\"ready\"}",
         "stasis_instructions_total",

@@ -81,7 +81,7 @@ fn bodies_that_are_none() {
         b"{\"instruction\": 5, \"tags\": [], \"recipe\": {}, \"seq\": {}, \"code\": []}",
         b"{\"instruction\": {\"code\": null}, \"recipe\": 1, \"tags\": 1, \"seq\": \"x\"}",
         b"{\"tags\": {\"a\": 1}, \"instruction\": [], \"recipe\": [], \"seq\": -1, \"account\": 2}",
-        b"{\"tags\": \"\\u0000\", \"scopes\": {}, \"code\": 1, \"mend\": 1, \"count\": \"\"}",
+        b"{\"tags\": \"\\u0000\", \"scopes\": {}, \"code\": 1, \"repair\": 1, \"count\": \"\"}",
     ];
     let takes =
         ["new", "list", "exec", "build", "token", "rollback", "branch", "complete", "check"];
@@ -97,6 +97,29 @@ fn bodies_that_are_none() {
         }
     }
     assert_eq!(client.run(&name, "1")["value"], "1");
+}
+
+#[test]
+fn fields_that_are_not_there_are_named() {
+    let client = root();
+    let name = client.machine();
+    let exec = format!("/v1/machine/{name}/exec");
+    let hint = |reply: &Reply| reply.json()["hint"].as_str().expect("a hint").to_owned();
+    for (path, body, meant) in [
+        ("/v1/machine/new", json!({ "memory": 512 }), "`memory_mb`"),
+        ("/v1/machine/list", json!({ "tag": { "a": "b" } }), "`tags`"),
+        (&exec, json!({ "instruction": { "code": "1", "timeout": 5 } }), "`timeout_seconds`"),
+        (&exec, json!({ "instruction": { "code": "1" }, "interupt": true }), "`interrupt`"),
+    ] {
+        let reply = client.post(path, &body);
+        assert_eq!(reply.code(400), "request.field", "{path} {body}");
+        assert!(hint(&reply).starts_with(meant), "{path} {body}: {}", hint(&reply));
+    }
+    let reply = client.get("/v1/machine/list?limt=5");
+    assert_eq!(reply.code(400), "request.field");
+    assert!(hint(&reply).starts_with("`limit`"), "{}", hint(&reply));
+    let past = client.get(&exec).good();
+    assert_eq!(past["instructions"], json!([]), "nothing was done");
 }
 
 #[test]
@@ -191,6 +214,49 @@ fn queries_that_are_none() {
     assert_eq!(far("18446744073709551615").code(400), "request.range");
 }
 
+/// What the document excludes: empty texts, and lists in the place of objects.
+#[test]
+fn what_the_document_excludes_is_refused() {
+    let client = root();
+    let name = client.machine();
+    let document = stasis_server::openapi();
+    let at = |verb: &str| format!("/v1/machine/{name}/{verb}");
+    for (path, body, schema, field) in [
+        ("/v1/compare", json!({ "left": "", "right": name }), "CompareRequest", "left"),
+        ("/v1/compare", json!({ "left": name, "right": "" }), "CompareRequest", "right"),
+        (&at("adopt"), json!({ "from": "", "variables": ["x"] }), "AdoptRequest", "from"),
+        (&at("explore"), json!({ "candidates": [{}], "score": "" }), "ExploreRequest", "score"),
+        ("/v1/token", json!({ "account": "" }), "NewToken", "account"),
+    ] {
+        is_decent(&client.post(path, &body), &format!("{path} {body}"));
+        let said = &document["components"]["schemas"][schema]["properties"][field];
+        assert!(said["pattern"].is_string(), "{schema}.{field}: {said}");
+    }
+    is_decent(&client.post("/v1/token", &json!({ "scopes": [""] })), "an empty scope");
+    let scopes = &document["components"]["schemas"]["NewToken"]["properties"]["scopes"];
+    assert_eq!(scopes["items"]["enum"], json!(["machines", "templates", "tokens", "host"]));
+    for rule in [json!([1]), json!([1, 60, true]), json!("last=1")] {
+        let new = client.post("/v1/machine/new", &json!({ "retention": rule }));
+        assert_eq!(new.code(400), "request.json", "{rule}");
+        let body = json!({ "retention": rule }).to_string();
+        let set = client.send("PATCH", &format!("/v1/machine/{name}"), &[], body.as_bytes());
+        assert_eq!(set.code(400), "request.json", "{rule}");
+    }
+    for (path, name) in [("/v1/machine/list", "tags"), ("/v1/machine/{name}/file", "mode")] {
+        let methods = document["paths"][path].as_object().expect("methods").values();
+        let all = methods.flat_map(|one| one["parameters"].as_array().cloned().unwrap_or_default());
+        let own: Vec<_> = all.filter(|one| one["name"] == name).collect();
+        assert!(own.iter().all(|one| one["schema"]["pattern"].is_string()), "{path}: {own:?}");
+        assert_eq!(own.len(), 1, "{path}");
+    }
+    is_decent(&client.get("/v1/machine/list?tags="), "empty tags");
+    for mode in ["", "8", "+644", "06440"] {
+        let path = at(&format!("file?path=a&mode={mode}"));
+        is_decent(&client.send("PUT", &path, &[], b"x"), &path);
+    }
+    client.send("PUT", &at("file?path=a&mode=0600"), &[], b"x").good();
+}
+
 #[test]
 fn a_client_that_leaves_takes_nothing_with_it() {
     let server = shared();
@@ -211,7 +277,7 @@ fn a_client_that_leaves_takes_nothing_with_it() {
 }
 
 /// Routes that anybody may ask.
-const OPEN: [&str; 2] = ["/health", "/internal/signup"];
+const OPEN: [&str; 5] = ["/", "/docs", "/health", "/internal/signup", "/openapi.json"];
 
 #[test]
 fn tokens_that_are_none() {

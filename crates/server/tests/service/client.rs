@@ -1,6 +1,6 @@
 //! A plain HTTP/1.1 client that can also send what no decent client would.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -76,6 +76,31 @@ impl Client {
         self.raw(&[head.as_bytes(), b"\r\n\r\n", body].concat())
     }
 
+    /// Calls a tool of MCP, in a request that stands alone.
+    pub fn tool(&self, name: &str, arguments: Value, more: &[&str]) -> Reply {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        self.tool_with(name, arguments, meta, more)
+    }
+
+    /// The same with other metadata.
+    pub fn tool_with(&self, name: &str, arguments: Value, meta: Value, more: &[&str]) -> Reply {
+        let params = json!({ "name": name, "arguments": arguments, "_meta": meta });
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let named = format!("mcp-name: {name}");
+        let mut headers = vec![
+            "content-type: application/json",
+            "accept: application/json, text/event-stream",
+            "mcp-protocol-version: 2026-07-28",
+            "mcp-method: tools/call",
+            &named,
+        ];
+        headers.extend(more);
+        self.send("POST", "/mcp", &headers, call.to_string().as_bytes())
+    }
+
     /// Sends bytes and reads what comes until the other side closes.
     pub fn raw(&self, bytes: &[u8]) -> Reply {
         let mut stream = TcpStream::connect(self.address).expect("a connection");
@@ -103,7 +128,7 @@ impl Client {
 }
 
 pub fn exchange<S: Read + Write + Patient>(stream: &mut S, bytes: &[u8]) -> Reply {
-    stream.patient(PATIENCE);
+    stream.set_deadline(PATIENCE);
     // a server that has seen enough may close before it has read all
     let _ = stream.write_all(bytes);
     let mut all = Vec::new();
@@ -118,17 +143,17 @@ pub fn exchange<S: Read + Write + Patient>(stream: &mut S, bytes: &[u8]) -> Repl
 }
 
 pub trait Patient {
-    fn patient(&self, limit: Duration);
+    fn set_deadline(&self, limit: Duration);
 }
 
 impl Patient for TcpStream {
-    fn patient(&self, limit: Duration) {
+    fn set_deadline(&self, limit: Duration) {
         self.set_read_timeout(Some(limit)).expect("a timeout");
     }
 }
 
 impl Patient for std::os::unix::net::UnixStream {
-    fn patient(&self, limit: Duration) {
+    fn set_deadline(&self, limit: Duration) {
         self.set_read_timeout(Some(limit)).expect("a timeout");
     }
 }

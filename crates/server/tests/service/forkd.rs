@@ -97,15 +97,17 @@ fn commands_with_input_environment_directory_terminal_stream_and_jobs() {
     assert_eq!(client.get(&format!("/v1/sandboxes/{id}/jobs/99")).status, 404);
 }
 
+/// The value of code in a sandbox, as forkd shows it.
+fn evaluated(client: &Client, id: &str, code: &str) -> String {
+    let (_, said) = post(client, &format!("/v1/sandboxes/{id}/eval"), &json!({ "code": code }));
+    said["result"].as_str().unwrap_or_else(|| panic!("{code}: {said}")).to_owned()
+}
+
 #[test]
 fn chains_workspaces_and_deletion() {
     let client = root();
     let id = spawn(&client, "python");
-    let eval = |id: &str, code: &str| {
-        let (_, said) =
-            post(&client, &format!("/v1/sandboxes/{id}/eval"), &json!({ "code": code }));
-        said["result"].as_str().unwrap_or_default().to_owned()
-    };
+    let eval = |id: &str, code: &str| evaluated(&client, id, code);
     eval(&id, "n = 1");
     let keep = |id: &str, tag: &str, parent: &str| {
         let body = json!({ "tag": tag, "mode": "diff", "parent_tag": parent });
@@ -141,7 +143,7 @@ fn chains_workspaces_and_deletion() {
     assert_eq!(client.get(path).status, 404);
 }
 
-/// Sends a request whose answer nobody will wait for.
+/// Sends a request and does not wait for the answer.
 fn begin(client: &Client, path: &str, body: &Value) -> TcpStream {
     let mut stream = TcpStream::connect(client.address).expect("a connection");
     let body = body.to_string();

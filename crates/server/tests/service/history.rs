@@ -72,6 +72,6 @@ fn the_store_is_counted_collected_and_sound() {
     client.delete(&format!("/v1/machine/{name}")).good();
     assert!(client.get("/v1/store/stats").good()["images"].as_u64().expect("a count") > 0);
     assert!(client.post("/v1/store/gc", &json!({})).good()["bytes"].is_u64());
-    let checked = client.post("/v1/store/check", &json!({ "mend": false })).good();
+    let checked = client.post("/v1/store/check", &json!({ "repair": false })).good();
     assert_eq!(checked, json!({ "complete": true, "findings": [] }));
 }

@@ -117,18 +117,7 @@ fn what_exists_elsewhere_cannot_be_told_from_what_does_not() {
 }
 
 fn by_mcp(client: &Client, machine: &str) -> String {
-    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
-        "name": "run_code", "arguments": { "machine": machine, "code": "1" }, "_meta": {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {} } } });
-    let headers = [
-        "content-type: application/json",
-        "accept: application/json, text/event-stream",
-        "mcp-protocol-version: 2026-07-28",
-        "mcp-method: tools/call",
-        "mcp-name: run_code",
-    ];
-    let reply = client.send("POST", "/mcp", &headers, call.to_string().as_bytes());
+    let reply = client.tool("run_code", json!({ "machine": machine, "code": "1" }), &[]);
     assert!(reply.text().contains("machine.not_found"), "{}", reply.text());
     reply.text()
 }

@@ -94,6 +94,15 @@ fn refused(client: &Client, method: &str, path: &str, body: &str) {
     assert_eq!(reply.json()["code"], "request.range", "{what}");
 }
 
+/// Path, method and description of every operation in the document.
+fn operations(document: &Value) -> impl Iterator<Item = (&String, &String, &Value)> {
+    let paths = document["paths"].as_object().expect("paths").iter();
+    paths.flat_map(|(path, methods)| {
+        let methods = methods.as_object().expect("methods").iter();
+        methods.map(move |(method, operation)| (path, method, operation))
+    })
+}
+
 #[test]
 fn numbers_in_bodies_have_ranges_that_hold() {
     let document = stasis_server::openapi();
@@ -101,33 +110,30 @@ fn numbers_in_bodies_have_ranges_that_hold() {
     let name = client.machine();
     client.run(&name, "1");
     let mut count = 0;
-    for (path, methods) in document["paths"].as_object().expect("paths") {
-        for (method, operation) in methods.as_object().expect("methods") {
-            let body = &operation["requestBody"]["content"]["application/json"]["schema"];
-            let named = body.to_string();
-            let schema = named.split("schemas/").nth(1).and_then(|rest| rest.split('"').next());
-            let Some(schema) = schema else { continue };
-            let mut found = Vec::new();
-            fields(&document, body, &[], &mut found);
-            let path = path.replace("{name}", &name);
-            let method = method.to_uppercase();
-            for Field { pointer, least, most } in found {
-                let far =
-                    [json!(1u64 << 63), json!(-1), json!(most * 2.0 + 1.0), json!(1u64 << 44)];
-                let whole = most.fract() == 0.0 && most < 9e15;
-                let just = whole.then(|| json!(most as u64 + 1));
-                let below = (least > 0.0).then(|| json!(0));
-                for value in far.into_iter().chain(just).chain(below) {
-                    let number = value.as_f64().expect("a number");
-                    // floating numbers are no whole ones, which is another fault
-                    if (least..=most).contains(&number) || !(value.is_u64() || value.is_i64()) {
-                        continue;
-                    }
-                    let mut body = body_of(schema);
-                    put(&mut body, &pointer, value);
-                    refused(&client, &method, &path, &body.to_string());
-                    count += 1;
+    for (path, method, operation) in operations(&document) {
+        let body = &operation["requestBody"]["content"]["application/json"]["schema"];
+        let named = body.to_string();
+        let schema = named.split("schemas/").nth(1).and_then(|rest| rest.split('"').next());
+        let Some(schema) = schema else { continue };
+        let mut found = Vec::new();
+        fields(&document, body, &[], &mut found);
+        let path = path.replace("{name}", &name);
+        let method = method.to_uppercase();
+        for Field { pointer, least, most } in found {
+            let far = [json!(1u64 << 63), json!(-1), json!(most * 2.0 + 1.0), json!(1u64 << 44)];
+            let whole = most.fract() == 0.0 && most < 9e15;
+            let just = whole.then(|| json!(most as u64 + 1));
+            let below = (least > 0.0).then(|| json!(0));
+            for value in far.into_iter().chain(just).chain(below) {
+                let number = value.as_f64().expect("a number");
+                // floating numbers are no whole ones, which is another fault
+                if (least..=most).contains(&number) || !(value.is_u64() || value.is_i64()) {
+                    continue;
                 }
+                let mut body = body_of(schema);
+                put(&mut body, &pointer, value);
+                refused(&client, &method, &path, &body.to_string());
+                count += 1;
             }
         }
     }
@@ -148,26 +154,24 @@ fn numbers_in_addresses_have_ranges_that_hold() {
     let name = client.machine();
     client.run(&name, "1");
     let mut count = 0;
-    for (path, methods) in document["paths"].as_object().expect("paths") {
-        for (method, operation) in methods.as_object().expect("methods") {
-            for one in operation["parameters"].as_array().into_iter().flatten() {
-                if !is_number(&one["schema"]) {
-                    continue;
-                }
-                let (parameter, place) = (&one["name"], one["in"].as_str().unwrap_or_default());
-                let parameter = parameter.as_str().expect("a name");
-                let (_, most) = range(&one["schema"], &format!("{method} {path} {parameter}"));
-                let more = (most as u64 + 1).to_string();
-                let at = |seq: &str| path.replace("{name}", &name).replace("{seq}", seq);
-                let address = match place {
-                    "path" => at(&more),
-                    "query" => format!("{}?{parameter}={more}", at("0")),
-                    // one that makes no sense is as good as none
-                    _ => continue,
-                };
-                refused(&client, &method.to_uppercase(), &address, "");
-                count += 1;
+    for (path, method, operation) in operations(&document) {
+        for one in operation["parameters"].as_array().into_iter().flatten() {
+            if !is_number(&one["schema"]) {
+                continue;
             }
+            let (parameter, place) = (&one["name"], one["in"].as_str().unwrap_or_default());
+            let parameter = parameter.as_str().expect("a name");
+            let (_, most) = range(&one["schema"], &format!("{method} {path} {parameter}"));
+            let more = (most as u64 + 1).to_string();
+            let at = |seq: &str| path.replace("{name}", &name).replace("{seq}", seq);
+            let address = match place {
+                "path" => at(&more),
+                "query" => format!("{}?{parameter}={more}", at("0")),
+                // one that makes no sense is as good as none
+                _ => continue,
+            };
+            refused(&client, &method.to_uppercase(), &address, "");
+            count += 1;
         }
     }
     assert!(count > 15, "{count} numbers were tried");

@@ -72,7 +72,7 @@ fn a_stop_lets_what_runs_end_and_tells_those_who_wait() {
     let body = json!({ "instruction": { "code": code } });
     ask(&socket, "POST", "/v1/machine/busy/exec", &body).good();
     let mut waiting = UnixStream::connect(&socket).expect("a connection");
-    waiting.patient(PATIENCE);
+    waiting.set_deadline(PATIENCE);
     let path = "/v1/machine/busy/exec/0/stream-result";
     let head = format!("GET {path} HTTP/1.1\r\nhost: stasis\r\nconnection: close\r\n\r\n");
     waiting.write_all(head.as_bytes()).expect("sent");

@@ -111,18 +111,7 @@ fn way_to_a_token(good: &Client) {
 /// The same token is one for MCP, and sees the same machines.
 fn machines_by_mcp(good: &Client) {
     let name = good.machine();
-    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
-        "name": "list_machines", "arguments": {}, "_meta": {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {} } } });
-    let headers = [
-        "content-type: application/json",
-        "accept: application/json, text/event-stream",
-        "mcp-protocol-version: 2026-07-28",
-        "mcp-method: tools/call",
-        "mcp-name: list_machines",
-    ];
-    let seen = good.send("POST", "/mcp", &headers, call.to_string().as_bytes());
+    let seen = good.tool("list_machines", json!({}), &[]);
     assert!(seen.text().contains(&name), "{}: {}", seen.head, seen.text());
     good.delete(&format!("/v1/machine/{name}")).good();
 }
@@ -153,17 +142,17 @@ fn foreign_tokens(good: &Client) {
     assert_eq!(who, json!({ "account": "user|42", "scopes": ["machines"] }));
     let past = json!(1_600_000_000);
     let refused = [
-        ("exp", past),
-        ("exp", Value::Null),
-        ("iss", json!("https://other.example")),
-        ("aud", json!("other")),
-        ("nbf", json!(9_999_999_999u64)),
-        ("account", json!("root")),
-        ("account", json!("with blank")),
+        ("exp", past, "token.expired"),
+        ("exp", Value::Null, "token.claim"),
+        ("iss", json!("https://other.example"), "token.issuer"),
+        ("aud", json!("other"), "token.audience"),
+        ("nbf", json!(9_999_999_999u64), "token.early"),
+        ("account", json!("root"), "token.account"),
+        ("account", json!("with blank"), "token.account"),
     ];
-    for (key, value) in refused {
+    for (key, value, code) in refused {
         let client = Client::new(good.address, &signed(&claims(&[(key, value.clone())])));
-        assert_eq!(client.get("/v1/whoami").code(401), "token.unknown", "{key} {value}");
+        assert_eq!(client.get("/v1/whoami").code(401), code, "{key} {value}");
     }
     let bare = Client::new(good.address, &signed(&claims(&[("scope", Value::Null)])));
     assert_eq!(bare.get("/v1/machine/list").code(403), "token.scope");
@@ -176,10 +165,20 @@ fn foreign_tokens(good: &Client) {
         &claims(&[]),
         &EncodingKey::from_secret(PUBLIC.as_bytes()),
     );
-    for token in [other, format!("{head}."), shared.expect("a token"), "a.b.c".into()] {
+    for token in [other, format!("{head}."), shared.expect("a token")] {
         let client = Client::new(good.address, &token);
-        assert_eq!(client.get("/v1/whoami").code(401), "token.unknown");
+        assert_eq!(client.get("/v1/whoami").code(401), "token.signature");
     }
+    // one that is wrong in two ways is told of the signature only
+    let late = signed(&claims(&[("exp", json!(1))]));
+    let late = late.replace(signature_of(&late), signature);
+    assert_eq!(Client::new(good.address, &late).get("/v1/whoami").code(401), "token.signature");
+    let odd = Client::new(good.address, "a.b.c");
+    assert_eq!(odd.get("/v1/whoami").code(401), "token.unknown");
+}
+
+fn signature_of(token: &str) -> &str {
+    token.rsplit_once('.').expect("dots").1
 }
 
 fn over_quota(client: &Client) {

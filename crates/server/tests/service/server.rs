@@ -2,8 +2,8 @@
 
 use crate::client::Client;
 use stasis_machine::Host;
-use stasis_server::{Bound, Listen, Options, serve};
-use stasis_template::{Recipe, Silent};
+use stasis_server::{BoundAddresses, Listen, Options, serve};
+use stasis_template::{NoProgress, Recipe};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,11 +49,11 @@ pub fn root() -> Client {
 pub type Running = JoinHandle<Result<(), stasis_server::Error>>;
 
 /// Starts a service and waits until it takes connections.
-pub fn start(data: &Path, options: Options) -> (Bound, Running) {
+pub fn start(data: &Path, options: Options) -> (BoundAddresses, Running) {
     serve_on(Arc::new(stasis_testbed::open(data)), options)
 }
 
-pub fn serve_on(host: Arc<Host>, options: Options) -> (Bound, Running) {
+pub fn serve_on(host: Arc<Host>, options: Options) -> (BoundAddresses, Running) {
     let (tell, told) = mpsc::channel();
     let running = std::thread::spawn(move || {
         serve(host, options, move |bound| tell.send(bound.clone()).expect("somebody waits"))
@@ -85,7 +85,7 @@ fn seed() -> &'static Path {
         let seed = tmp.join("seed-of-service");
         let recipe = Recipe::parse(RECIPE).expect("a recipe");
         let host = stasis_testbed::open(&seed);
-        host.build_template(&recipe, &Silent).expect("a template");
+        host.build_template(&recipe, &NoProgress).expect("a template");
         assert!(host.close().is_empty());
         seed
     })

@@ -25,19 +25,15 @@ const LISTEN: Duration = Duration::from_millis(300);
 /// Machines of one account; small, so that clients meet.
 const NAMES: u64 = 4;
 
-struct Seeded(u64);
+struct Seeded(fastrand::Rng);
 
 impl Seeded {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
+        self.0.u64(..end)
     }
 
     fn pick<T: Clone>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize].clone()
+        self.0.choice(all).expect("something to pick from").clone()
     }
 }
 
@@ -261,7 +257,8 @@ fn storm(at: SocketAddr, tokens: &[(&'static str, String)], seed: u64, time: Dur
             };
             let client = Client::new(at, token);
             let (routes, exported, answers) = (&routes[..], &exported, &answers);
-            let seeded = Seeded(seed.wrapping_mul(1000) + number);
+            let seed = seed.wrapping_mul(1000) + number;
+            let seeded = Seeded(fastrand::Rng::with_seed(seed));
             let mut own = Storm { client, account, seeded, routes, exported, answers };
             let failures = &failures;
             scope.spawn(move || {

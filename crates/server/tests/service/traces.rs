@@ -5,8 +5,8 @@ use crate::server::{Running, fresh_data, serve_on};
 use crate::socket::of_traced;
 use serde_json::{Value, json};
 use stasis_machine::Host;
-use stasis_server::{Bound, Listen, Options, Traces};
-use stasis_testbed::collector::{Collector, Mood, Seen};
+use stasis_server::{BoundAddresses, Instruments, Listen, Options};
+use stasis_testbed::collector::{CollectedSpan, Collector, CollectorMode};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,23 +15,21 @@ const CALLER: &str = "00f067aa0ba902b7";
 
 struct Traced {
     client: Client,
-    traces: Traces,
-    bound: Bound,
+    instruments: Instruments,
+    bound: BoundAddresses,
     running: Running,
 }
 
 fn serve(name: &str, collector: &Collector) -> Traced {
     let data = fresh_data(name);
-    let traces = Traces::start(Some(&collector.endpoint())).expect("a way").expect("traces");
-    let mut settings = stasis_testbed::settings(&data);
-    settings.observer = Some(traces.observer());
-    let host = Arc::new(Host::open(settings).expect("a data directory"));
+    let instruments = Instruments::start(Some(&collector.endpoint())).expect("a way");
+    let host = Arc::new(Host::open(stasis_testbed::settings(&data)).expect("a data directory"));
     let listen = vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))];
-    let options = Options { listen, traces: Some(traces.clone()), ..Options::default() };
+    let options = Options { listen, instruments: Some(instruments.clone()), ..Options::default() };
     let (bound, running) = serve_on(host, options);
     let token = std::fs::read_to_string(data.join("token")).expect("the first token");
     let client = Client::new(bound.tcp().expect("an address"), token.trim());
-    Traced { client, traces, bound, running }
+    Traced { client, instruments, bound, running }
 }
 
 fn eventually(so: impl Fn() -> bool) {
@@ -64,12 +62,12 @@ impl Traced {
     }
 
     /// The spans of a trace, once there are as many of each name as these.
-    fn spans(&self, collector: &Collector, letter: char, names: &[&str]) -> Vec<Seen> {
+    fn spans(&self, collector: &Collector, letter: char, names: &[&str]) -> Vec<CollectedSpan> {
         let end = Instant::now() + PATIENCE;
         let mut wanted: Vec<&str> = names.to_vec();
         wanted.sort_unstable();
         loop {
-            self.traces.flush();
+            self.instruments.flush();
             let spans = collector.trace(&trace(letter));
             let mut found: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
             // a host that is short of memory may have moved the machine out meanwhile
@@ -92,30 +90,19 @@ impl Traced {
     }
 
     fn mcp(&self, header: &str, meta: &Value) -> Reply {
-        let arguments = json!({ "code": "6 * 7" });
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
-            "name": "run_code", "arguments": arguments, "_meta": meta } });
-        let headers = [
-            header,
-            "content-type: application/json",
-            "accept: application/json, text/event-stream",
-            "mcp-protocol-version: 2026-07-28",
-            "mcp-method: tools/call",
-            "mcp-name: run_code",
-        ];
-        self.client.send("POST", "/mcp", &headers, body.to_string().as_bytes())
+        self.client.tool_with("run_code", json!({ "code": "6 * 7" }), meta.clone(), &[header])
     }
 }
 
 const EXEC: &str = "POST /v1/machine/{name}/exec";
 const WAY: [&str; 6] = [EXEC, "instruction", "queue", "wake", "run", "checkpoint"];
 
-fn one<'a>(spans: &'a [Seen], name: &str) -> &'a Seen {
+fn one<'a>(spans: &'a [CollectedSpan], name: &str) -> &'a CollectedSpan {
     spans.iter().find(|span| span.name == name).expect("a span of this name")
 }
 
 /// Every span but the request's hangs on the instruction's, lasts, and says whose it is.
-fn check_way(spans: &[Seen], machine: &str, seq: u64, reason: &str) {
+fn check_way(spans: &[CollectedSpan], machine: &str, seq: u64, reason: &str) {
     let (request, instruction) = (one(spans, EXEC), one(spans, "instruction"));
     assert_eq!(request.parent, CALLER);
     assert_eq!(request.attributes["http.response.status_code"], "200");
@@ -136,7 +123,7 @@ fn check_way(spans: &[Seen], machine: &str, seq: u64, reason: &str) {
 
 #[test]
 fn a_callers_trace_gets_the_whole_way_of_an_instruction() {
-    let collector = Collector::start(Mood::Good);
+    let collector = Collector::start(CollectorMode::Good);
     let own = serve("traces", &collector);
     let machine = own.client.machine();
     let header = format!("traceparent: {}", parent('a'));
@@ -237,14 +224,14 @@ fn what_is_not_told(own: &Traced, collector: &Collector, machine: &str) {
 
 #[test]
 fn a_collector_that_takes_nothing_disturbs_nobody() {
-    let collector = Collector::start(Mood::Rude);
+    let collector = Collector::start(CollectorMode::Rude);
     let own = serve("traces-lost", &collector);
     let machine = own.client.machine();
     for number in 0..20 {
         assert_eq!(own.client.run(&machine, &format!("{number}"))["value"], number.to_string());
     }
     eventually(|| {
-        own.traces.flush();
+        own.instruments.flush();
         own.count("dropped") > 20
     });
     assert_eq!(own.count("sent"), 0);

@@ -140,7 +140,7 @@ fn a_rule_of_retention_is_kept() {
     }
     let body = json!({ "retention": { "last": 1 } }).to_string();
     let set = client.send("PATCH", &path, &[], body.as_bytes()).good();
-    assert_eq!(set["retention"], json!({ "last": 1, "labelled": true }));
+    assert_eq!(set["retention"], json!({ "last": 1, "labelled": true, "older": "removed" }));
     client.post("/v1/store/gc", &json!({})).good();
     let history = client.get(&format!("{path}/history")).good()["checkpoints"].clone();
     assert_eq!(history.as_array().map(Vec::len), Some(1), "{history}");
@@ -160,7 +160,10 @@ fn a_machine_leaves_as_a_file_and_comes_back() {
     let again = client.send("POST", "/v1/import?name=from-a-file", &[], &file.body);
     assert_eq!(again.code(409), "machine.name_taken");
     let half = &file.body[..file.body.len() / 2];
-    assert_eq!(client.send("POST", "/v1/import?name=half", &[], half).code(409), "import.unfit");
+    let refused = client.send("POST", "/v1/import?name=half", &[], half);
+    assert_eq!(refused.code(400), "import.truncated");
+    let said = refused.json()["message"].as_str().expect("a message").to_owned();
+    assert!(said.contains(&format!("after {} bytes", half.len())), "{said}");
     assert_eq!(
         client.send("POST", "/v1/import", &[], b"no machine, but long").code(400),
         "bundle.magic"

@@ -8,7 +8,7 @@
 //! Everything here happens below the machine's root; links of the machine lead nowhere else.
 
 use super::steps::descriptor_address;
-use stasis_spawner::socket_plan::Place;
+use stasis_spawner::socket_plan::SocketPath;
 use stasis_sys::{libc, socket};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata, Permissions};
@@ -18,10 +18,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-pub fn bind(fd: BorrowedFd, address: &[u8], place: &Place) -> io::Result<()> {
+pub fn bind(fd: BorrowedFd, address: &[u8], place: &SocketPath) -> io::Result<()> {
     match place {
-        Place::Nowhere => socket::bind(fd, address),
-        Place::File { directory, path } => {
+        SocketPath::Nowhere => socket::bind(fd, address),
+        SocketPath::File { directory, path } => {
             std::env::set_current_dir(directory)?;
             let bound = bind_file(fd, address, path.as_deref().map(Path::new));
             std::env::set_current_dir("/")?;

@@ -5,10 +5,10 @@
 //! the wanted pid and user, follows the steps, hands new sockets back and ends. The kernel goes
 //! on remembering the number, which the restored process then has.
 
-use super::steps::{self, Slots};
+use super::steps::{self, SocketSlots};
 use serde::{Deserialize, Serialize};
 use stasis_spawner::protocol;
-use stasis_spawner::socket_plan::{SocketStep, Step, Who};
+use stasis_spawner::socket_plan::{PlanStep, ProcessIdentity, SocketStep};
 use stasis_sys::process::{self, Forked};
 use stasis_sys::{libc, socket};
 use std::io;
@@ -22,7 +22,11 @@ enum Said {
     Failed(String),
 }
 
-pub fn follow_as(who: Who, group: &[Step], slots: &mut Slots) -> io::Result<()> {
+pub fn follow_as(
+    who: ProcessIdentity,
+    group: &[PlanStep],
+    slots: &mut SocketSlots,
+) -> io::Result<()> {
     let (ours, theirs) = socket::pair(libc::SOCK_SEQPACKET)?;
     match process::fork_as(who.pid, libc::SIGCHLD)? {
         Forked::Child => {
@@ -36,17 +40,17 @@ pub fn follow_as(who: Who, group: &[Step], slots: &mut Slots) -> io::Result<()> 
         }
         Forked::Parent { pid, .. } => {
             drop(theirs);
-            let heard = hear(&ours, slots);
+            let answer = receive(&ours, slots);
             // its number must be free again before the process it belongs to comes back
             process::wait(pid, libc::__WALL)?;
-            heard
+            answer
         }
     }
 }
 
 /// Takes on user and group, but keeps every capability: what the socket led to may since have
 /// become unreachable for them.
-fn be(who: Who) -> io::Result<()> {
+fn be(who: ProcessIdentity) -> io::Result<()> {
     const SECBIT_NO_SETUID_FIXUP: u64 = 1 << 2;
     if (who.uid, who.gid) == (0, 0) {
         return Ok(());
@@ -55,7 +59,7 @@ fn be(who: Who) -> io::Result<()> {
     process::set_ids(who.uid, who.gid)
 }
 
-fn act(group: &[Step], slots: &mut Slots, to: &OwnedFd) -> io::Result<()> {
+fn act(group: &[PlanStep], slots: &mut SocketSlots, to: &OwnedFd) -> io::Result<()> {
     for step in group {
         steps::follow_all(std::slice::from_ref(step), slots)?;
         if let SocketStep::Pair { slots: [a, b], .. } = &step.what {
@@ -66,7 +70,7 @@ fn act(group: &[Step], slots: &mut Slots, to: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn hear(from: &OwnedFd, slots: &mut Slots) -> io::Result<()> {
+fn receive(from: &OwnedFd, slots: &mut SocketSlots) -> io::Result<()> {
     loop {
         match protocol::receive::<Said>(from.as_fd())? {
             Some((Said::Pair([a, b]), fds)) => {

@@ -2,7 +2,7 @@
 //! which network they belong to.
 
 use super::diag;
-use stasis_spawner::socket_plan::{self, SocketLook, SocketLooks, Who};
+use stasis_spawner::socket_plan::{self, ProcessIdentity, SocketLook, SocketLooks};
 use stasis_sys::{fds, libc, socket};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,7 +24,7 @@ fn look_at(fd: &OwnedFd, network: &[u8]) -> io::Result<SocketLook> {
         own_network: cookie(fd)? == network,
         uid: stat.st_uid,
         gid: stat.st_gid,
-        peer: Who { pid, uid, gid },
+        peer: ProcessIdentity { pid, uid, gid },
     })
 }
 

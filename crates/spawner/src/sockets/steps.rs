@@ -4,7 +4,7 @@
 //! Sockets made so far are closed then, and the machine is dropped by the engine.
 
 use super::{bind, helper};
-use stasis_spawner::socket_plan::{self, SocketPlan, SocketStep, Step};
+use stasis_spawner::socket_plan::{self, PlanStep, SocketPlan, SocketStep};
 use stasis_sys::{fds, libc, socket};
 use std::collections::HashMap;
 use std::io;
@@ -14,13 +14,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 const PATIENCE_MS: i32 = 5_000;
 
 /// Sockets by slot.
-pub type Slots = HashMap<u32, OwnedFd>;
+pub type SocketSlots = HashMap<u32, OwnedFd>;
 
 /// Follows the packed plan in `fds`; the descriptors to be kept, in the plan's order.
 pub fn make(mut fds: Vec<OwnedFd>) -> io::Result<Vec<OwnedFd>> {
     let packed = fds.pop().ok_or_else(|| io::Error::other("no plan came along"))?;
     let plan: SocketPlan = socket_plan::unpack(packed)?;
-    let mut slots = Slots::new();
+    let mut slots = SocketSlots::new();
     // neighbours with the same identity share a helper process
     for group in plan.steps.chunk_by(|a, b| a.who == b.who) {
         match group[0].who {
@@ -32,7 +32,7 @@ pub fn make(mut fds: Vec<OwnedFd>) -> io::Result<Vec<OwnedFd>> {
     plan.keep.iter().map(take).collect()
 }
 
-pub fn follow_all(steps: &[Step], slots: &mut Slots) -> io::Result<()> {
+pub fn follow_all(steps: &[PlanStep], slots: &mut SocketSlots) -> io::Result<()> {
     for step in steps {
         match follow(&step.what, slots) {
             Err(error) if step.must => return Err(named(&step.what, &error)),
@@ -53,7 +53,7 @@ fn named(what: &SocketStep, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("make sockets: {text}: {error}"))
 }
 
-fn follow(step: &SocketStep, slots: &mut Slots) -> io::Result<()> {
+fn follow(step: &SocketStep, slots: &mut SocketSlots) -> io::Result<()> {
     match step {
         SocketStep::New { slot, family, kind, protocol } => {
             slots.insert(*slot, socket::socket(*family, *kind, *protocol)?);
@@ -84,7 +84,7 @@ fn follow(step: &SocketStep, slots: &mut Slots) -> io::Result<()> {
 }
 
 /// Steps on one socket that is there already.
-fn act(step: &SocketStep, slots: &Slots) -> io::Result<()> {
+fn act(step: &SocketStep, slots: &SocketSlots) -> io::Result<()> {
     match step {
         SocketStep::Option { slot, level, name, value } => {
             set_option(at(slots, *slot)?, *level, *name, value)
@@ -102,7 +102,7 @@ fn act(step: &SocketStep, slots: &Slots) -> io::Result<()> {
     }
 }
 
-fn at(slots: &Slots, slot: u32) -> io::Result<BorrowedFd<'_>> {
+fn at(slots: &SocketSlots, slot: u32) -> io::Result<BorrowedFd<'_>> {
     slots.get(&slot).map(AsFd::as_fd).ok_or_else(|| missing(slot))
 }
 

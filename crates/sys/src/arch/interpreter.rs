@@ -53,7 +53,7 @@ pub struct Op {
 /// What an operation's result means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
-pub enum Mode {
+pub enum ResultMode {
     Must = 0,
     Any = 1,
     IfZero = 2,

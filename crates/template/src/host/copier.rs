@@ -1,8 +1,8 @@
 //! Copies files of the host with all they need to run, each once.
 
 use super::libraries::{Finder, Needs, needs};
-use super::{Python, merged};
-use crate::error::{Doing, Error, Result};
+use super::merged;
+use crate::error::{Error, ErrorContext, Result};
 use crate::progress::Progress;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, Metadata, Permissions};
@@ -10,9 +10,12 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+/// Where a path of the host's is inside.
+pub type PathMap = dyn Fn(&Path) -> PathBuf;
+
 pub struct Copier<'a> {
     root: &'a Path,
-    python: &'a Python,
+    place: &'a PathMap,
     progress: &'a dyn Progress,
     finder: Finder,
     /// Sources whose needs are met.
@@ -25,10 +28,10 @@ pub struct Copier<'a> {
 }
 
 impl<'a> Copier<'a> {
-    pub fn new(root: &'a Path, python: &'a Python, progress: &'a dyn Progress) -> Copier<'a> {
+    pub fn new(root: &'a Path, place: &'a PathMap, progress: &'a dyn Progress) -> Copier<'a> {
         Copier {
             root,
-            python,
+            place,
             progress,
             finder: Finder::of_host(),
             done: HashSet::new(),
@@ -51,14 +54,20 @@ impl<'a> Copier<'a> {
     /// Takes a program or library along with all it needs; where it is inside.
     pub fn program(&mut self, path: &Path) -> Result<PathBuf> {
         let real = fs::canonicalize(path).doing(|| format!("{}", path.display()))?;
-        let inside = self.python.map(&real);
+        let inside = (self.place)(&real);
         self.copy(&real, &inside)?;
-        let named = self.python.map(&name_of(path));
+        let named = (self.place)(&name_of(path));
         if named != inside {
             self.link(&named, &inside)?;
         }
         self.meet(&real)?;
         Ok(inside)
+    }
+
+    /// Takes a program to a place of its own, along with all it needs.
+    pub fn program_at(&mut self, path: &Path, inside: &Path) -> Result<()> {
+        self.copy(path, inside)?;
+        self.meet(path)
     }
 
     /// Takes a library found by name, if there is one.
@@ -87,7 +96,7 @@ impl<'a> Copier<'a> {
     /// Takes a directory with what is below it, at the place the interpreter's paths map to.
     pub fn tree(&mut self, dir: &Path, skipped: &dyn Fn(&str) -> bool) -> Result<()> {
         let doing = || format!("{}", dir.display());
-        let inside = self.python.map(dir);
+        let inside = (self.place)(dir);
         fs::create_dir_all(self.outside(&inside)).doing(doing)?;
         for entry in fs::read_dir(dir).doing(doing)? {
             let entry = entry.doing(doing)?;

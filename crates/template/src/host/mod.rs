@@ -11,10 +11,10 @@ mod libraries;
 mod probe;
 mod userland;
 
-pub use probe::{Python, probe};
+pub use probe::{PythonInstall, probe};
 
-use crate::error::{Doing, Error, Result};
-use crate::inside::Laid;
+use crate::error::{Error, ErrorContext, Result};
+use crate::inside::BaseLayout;
 use crate::progress::Progress;
 use copier::Copier;
 use std::collections::BTreeMap;
@@ -58,9 +58,11 @@ fn merged(path: &Path) -> PathBuf {
 }
 
 /// Lays the base out in the empty directory `root`.
-pub fn lay(python: &Python, root: &Path, progress: &dyn Progress) -> Result<Laid> {
+pub fn lay(python: &PythonInstall, root: &Path, progress: &dyn Progress) -> Result<BaseLayout> {
     links(root).doing(|| "the root's first links".to_owned())?;
-    let mut copier = Copier::new(root, python, progress);
+    let own = python.clone();
+    let place = move |path: &Path| own.map(path);
+    let mut copier = Copier::new(root, &place, progress);
     copier.program(&python.executable)?;
     if let Some(library) = &python.library {
         copier.program(library)?;
@@ -68,24 +70,42 @@ pub fn lay(python: &Python, root: &Path, progress: &dyn Progress) -> Result<Laid
     for dir in dirs(python) {
         copier.tree(dir, &|name| is_skipped(name))?;
     }
+    name_python(&mut copier, python)?;
+    Ok(BaseLayout {
+        base: format!("Python {}", python.version),
+        interpreter: python.map(&python.executable),
+        env: surround(copier, root)?,
+        user: None,
+    })
+}
+
+/// Lays out a program that is not the host's, and around it what the host has.
+pub fn lay_program(
+    program: &Path,
+    inside: &Path,
+    root: &Path,
+    progress: &dyn Progress,
+) -> Result<BTreeMap<String, String>> {
+    links(root).doing(|| "the root's first links".to_owned())?;
+    let mut copier = Copier::new(root, &merged, progress);
+    copier.program_at(program, inside)?;
+    surround(copier, root)
+}
+
+/// What people expect beside an interpreter; variables that say where it is.
+fn surround(mut copier: Copier, root: &Path) -> Result<BTreeMap<String, String>> {
     for name in OPENED {
         copier.library(name, &[])?;
     }
-    name_python(&mut copier, python)?;
     userland::lay(&mut copier)?;
     let places = copier.finish();
     loader_cache(root, &places)?;
     let bundle = ("SSL_CERT_FILE".to_owned(), userland::BUNDLE.to_owned());
     let has_bundle = root.join(userland::BUNDLE.trim_start_matches('/')).exists();
-    Ok(Laid {
-        base: format!("Python {}", python.version),
-        python: python.map(&python.executable),
-        env: BTreeMap::from_iter(has_bundle.then_some(bundle)),
-        user: None,
-    })
+    Ok(BTreeMap::from_iter(has_bundle.then_some(bundle)))
 }
 
-fn dirs(python: &Python) -> Vec<&Path> {
+fn dirs(python: &PythonInstall) -> Vec<&Path> {
     let mut dirs = vec![python.stdlib.as_path(), &python.platstdlib, &python.include];
     dirs.dedup();
     dirs.retain(|dir| dir.is_dir());
@@ -108,7 +128,7 @@ fn links(root: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn name_python(copier: &mut Copier, python: &Python) -> Result<()> {
+fn name_python(copier: &mut Copier, python: &PythonInstall) -> Result<()> {
     let inside = python.map(&python.executable);
     for name in ["python3", "python"] {
         let link = inside.with_file_name(name);

@@ -31,7 +31,7 @@ print(json.dumps({
 "#;
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Python {
+pub struct PythonInstall {
     pub executable: PathBuf,
     pub prefix: PathBuf,
     pub stdlib: PathBuf,
@@ -54,14 +54,14 @@ fn candidates(wanted: Option<&str>) -> Vec<String> {
     }
 }
 
-pub fn probe(wanted: Option<&str>) -> Result<Python> {
+pub fn probe(wanted: Option<&str>) -> Result<PythonInstall> {
     let names = candidates(wanted);
     let mut answers = names.iter().map(|name| ask(name));
     let first = answers.next().expect("there is always one candidate");
     first.or_else(|error| answers.find_map(Result::ok).ok_or(error))
 }
 
-fn ask(name: &str) -> Result<Python> {
+fn ask(name: &str) -> Result<PythonInstall> {
     let wrong = |what: String| Error::Base { base: "host", what, hint: HINT };
     let output = Command::new(name)
         .args(["-I", "-c", QUESTION])
@@ -71,7 +71,7 @@ fn ask(name: &str) -> Result<Python> {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(wrong(format!("{name}: {}", said.lines().last().unwrap_or("failed"))));
     }
-    let python: Python = serde_json::from_slice(&output.stdout)
+    let python: PythonInstall = serde_json::from_slice(&output.stdout)
         .map_err(|error| wrong(format!("{name}: its answer: {error}")))?;
     if python.numbers < OLDEST {
         return Err(wrong(format!("{name} is Python {}, which is too old", python.version)));
@@ -79,7 +79,7 @@ fn ask(name: &str) -> Result<Python> {
     Ok(python)
 }
 
-impl Python {
+impl PythonInstall {
     /// Names this very build: its version and the bytes of what runs.
     pub fn identity(&self) -> std::io::Result<String> {
         let mut hasher = blake3::Hasher::new();

@@ -4,7 +4,7 @@
 //! the root as the end of the world, devices and other specials are left out, set-user-id bits and
 //! extended attributes are dropped, and sizes and counts are bounded.
 
-use crate::tree::{Tree, absent_is_fine, names, refused};
+use crate::tree::{RootTree, absent_is_fine, names, refused};
 use stasis_sys::trees;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -45,13 +45,13 @@ impl Budget {
 
 /// A layer being applied.
 struct Layer<'a> {
-    tree: &'a Tree,
+    tree: &'a RootTree,
     /// What this layer has brought: whiteouts only remove what was there before it.
     fresh: HashSet<PathBuf>,
 }
 
 /// Applies a layer to the root. On failure the root is half changed and must be thrown away.
-pub fn apply(tree: &Tree, layer: impl Read, budget: &mut Budget) -> io::Result<()> {
+pub fn apply(tree: &RootTree, layer: impl Read, budget: &mut Budget) -> io::Result<()> {
     let mut state = Layer { tree, fresh: HashSet::new() };
     for entry in Archive::new(layer).entries()? {
         let mut entry = entry?;

@@ -8,7 +8,7 @@ const MOST_LAYERS: usize = 500;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Descriptor {
+pub struct BlobDescriptor {
     #[serde(default)]
     pub media_type: String,
     pub digest: String,
@@ -23,35 +23,35 @@ pub struct Platform {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Index {
-    pub manifests: Vec<Descriptor>,
+pub struct OciIndex {
+    pub manifests: Vec<BlobDescriptor>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Manifest {
-    pub config: Descriptor,
-    pub layers: Vec<Descriptor>,
+pub struct OciManifest {
+    pub config: BlobDescriptor,
+    pub layers: Vec<BlobDescriptor>,
 }
 
 /// One image of a `docker save` archive: names of files in it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Saved {
+pub struct DockerSaveEntry {
     pub config: String,
     pub layers: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-pub struct Config {
+pub struct OciConfig {
     #[serde(default)]
-    pub config: Settings,
+    pub config: OciSettings,
     #[serde(default)]
     pub rootfs: RootFs,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub struct Settings {
+pub struct OciSettings {
     pub env: Option<Vec<String>>,
     pub user: Option<String>,
 }
@@ -66,10 +66,10 @@ pub fn parse<'a, T: Deserialize<'a>>(what: &str, bytes: &'a [u8]) -> Result<T> {
     serde_json::from_slice(bytes).map_err(|error| Error::Image(format!("{what}: {error}")))
 }
 
-impl Index {
+impl OciIndex {
     /// The one image for this kind of machine.
-    pub fn choose(&self) -> Result<&Descriptor> {
-        let fits = |d: &&Descriptor| {
+    pub fn choose(&self) -> Result<&BlobDescriptor> {
+        let fits = |d: &&BlobDescriptor| {
             d.platform.as_ref().is_none_or(|p| p.os == "linux" && p.architecture == "amd64")
         };
         let fitting: Vec<_> = self.manifests.iter().filter(fits).collect();
@@ -81,9 +81,9 @@ impl Index {
     }
 }
 
-impl Manifest {
-    pub fn parse(bytes: &[u8]) -> Result<Manifest> {
-        let manifest: Manifest = parse("manifest", bytes)?;
+impl OciManifest {
+    pub fn parse(bytes: &[u8]) -> Result<OciManifest> {
+        let manifest: OciManifest = parse("manifest", bytes)?;
         if manifest.layers.len() > MOST_LAYERS {
             return Err(Error::Image(format!("more than {MOST_LAYERS} layers")));
         }

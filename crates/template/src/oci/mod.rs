@@ -13,16 +13,16 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{Doing, Error, Result};
-use crate::inside::Laid;
+use crate::error::{Error, ErrorContext, Result};
+use crate::inside::BaseLayout;
 use crate::progress::Progress;
-use crate::recipe::Source;
-use crate::tree::Tree;
+use crate::recipe::ImageSource;
+use crate::tree::RootTree;
 use layer::Budget;
-use manifest::{Config, Descriptor, Index, Manifest, Saved, parse};
+use manifest::{BlobDescriptor, DockerSaveEntry, OciConfig, OciIndex, OciManifest, parse};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use store::{Check, Store, blob_name};
+use store::{ExpectedDigest, OciLayout, blob_name};
 
 const DEEPEST: usize = 3;
 const LONGEST_ENV: usize = 1000;
@@ -34,49 +34,54 @@ const INDEXES: [&str; 2] = [
 ];
 
 /// An image that was found; a registry is asked only when it is laid out.
-pub enum Image {
+pub enum OciImage {
     Remote { reference: String, cache: PathBuf },
-    Local(Store),
+    Local(OciLayout),
 }
 
 /// What an image consists of.
 struct Parts {
     digest: String,
-    config: Config,
-    layers: Vec<(String, Check)>,
+    config: OciConfig,
+    layers: Vec<(String, ExpectedDigest)>,
 }
 
-impl Image {
-    pub fn find(source: &Source, cache: &Path) -> Result<Image> {
+impl OciImage {
+    pub fn find(source: &ImageSource, cache: &Path) -> Result<OciImage> {
         match source {
-            Source::Reference(reference) => {
-                Ok(Image::Remote { reference: reference.clone(), cache: cache.join("oci") })
+            ImageSource::Reference(reference) => {
+                Ok(OciImage::Remote { reference: reference.clone(), cache: cache.join("oci") })
             }
-            Source::Layout(dir) if dir.join("index.json").is_file() => {
-                Ok(Image::Local(Store::Dir(dir.clone())))
+            ImageSource::Layout(dir) if dir.join("index.json").is_file() => {
+                Ok(OciImage::Local(OciLayout::Dir(dir.clone())))
             }
-            Source::Layout(dir) => {
+            ImageSource::Layout(dir) => {
                 Err(Error::Image(format!("{} has no index.json", dir.display())))
             }
-            Source::Archive(path) => Store::tar(path).map(Image::Local),
+            ImageSource::Archive(path) => OciLayout::tar(path).map(OciImage::Local),
         }
     }
 
     /// The digest that names the image.
     pub fn identity(&self) -> Result<String> {
         match self {
-            Image::Remote { reference, .. } => Ok(reference.clone()),
-            Image::Local(store) => Ok(parts(store)?.digest),
+            OciImage::Remote { reference, .. } => Ok(reference.clone()),
+            OciImage::Local(store) => Ok(parts(store)?.digest),
         }
     }
 
     /// Applies the image to the empty directory `root`.
-    pub fn lay(&self, python: Option<&str>, root: &Path, progress: &dyn Progress) -> Result<Laid> {
+    pub fn lay(
+        &self,
+        python: Option<&str>,
+        root: &Path,
+        progress: &dyn Progress,
+    ) -> Result<BaseLayout> {
         match self {
-            Image::Local(store) => lay(store, parts(store)?, python, root, progress),
-            Image::Remote { reference, cache } => {
+            OciImage::Local(store) => lay(store, parts(store)?, python, root, progress),
+            OciImage::Remote { reference, cache } => {
                 let (manifest, digest) = registry::fetch(reference, cache, progress)?;
-                let store = Store::Dir(cache.clone());
+                let store = OciLayout::Dir(cache.clone());
                 let parts = of_manifest(&store, manifest, digest)?;
                 lay(&store, parts, python, root, progress)
             }
@@ -85,13 +90,13 @@ impl Image {
 }
 
 fn lay(
-    store: &Store,
+    store: &OciLayout,
     parts: Parts,
     python: Option<&str>,
     root: &Path,
     progress: &dyn Progress,
-) -> Result<Laid> {
-    let tree = Tree::open(root).doing(|| "the new root".to_owned())?;
+) -> Result<BaseLayout> {
+    let tree = RootTree::open(root).doing(|| "the new root".to_owned())?;
     let mut budget = Budget::default();
     let total = parts.layers.len() as u64;
     for (done, (name, check)) in parts.layers.iter().enumerate() {
@@ -106,55 +111,56 @@ fn lay(
     let env = variables(settings.env.unwrap_or_default());
     let python = find_python(&tree, &env, python)?;
     let user = settings.user.filter(|user| !user.is_empty() && user.len() < 256);
-    Ok(Laid { base: parts.digest, python, env, user })
+    Ok(BaseLayout { base: parts.digest, interpreter: python, env, user })
 }
 
 /// The parts of an image in a layout or in an archive of Docker's.
-fn parts(store: &Store) -> Result<Parts> {
+fn parts(store: &OciLayout) -> Result<Parts> {
     if store.has("index.json") {
-        let index: Index = parse("index.json", &store.read("index.json")?)?;
+        let index: OciIndex = parse("index.json", &store.read("index.json")?)?;
         let (bytes, digest) = descend(store, index.choose()?.clone())?;
-        return of_manifest(store, Manifest::parse(&bytes)?, digest);
+        return of_manifest(store, OciManifest::parse(&bytes)?, digest);
     }
     if store.has("manifest.json") {
-        let saved: Vec<Saved> = parse("manifest.json", &store.read("manifest.json")?)?;
+        let saved: Vec<DockerSaveEntry> = parse("manifest.json", &store.read("manifest.json")?)?;
         return of_saved(store, &saved);
     }
     Err(Error::Image("it has neither index.json nor manifest.json".to_owned()))
 }
 
 /// Follows indexes of indexes to the manifest.
-fn descend(store: &Store, mut at: Descriptor) -> Result<(Vec<u8>, String)> {
+fn descend(store: &OciLayout, mut at: BlobDescriptor) -> Result<(Vec<u8>, String)> {
     for _ in 0..DEEPEST {
         let bytes = store.blob(&at.digest)?;
         if !INDEXES.contains(&at.media_type.as_str()) {
             return Ok((bytes, at.digest));
         }
-        at = parse::<Index>(&at.digest, &bytes)?.choose()?.clone();
+        at = parse::<OciIndex>(&at.digest, &bytes)?.choose()?.clone();
     }
     Err(Error::Image("indexes within indexes".to_owned()))
 }
 
-fn of_manifest(store: &Store, manifest: Manifest, digest: String) -> Result<Parts> {
+fn of_manifest(store: &OciLayout, manifest: OciManifest, digest: String) -> Result<Parts> {
     let config = parse("config", &store.blob(&manifest.config.digest)?)?;
-    let layer =
-        |layer: &Descriptor| Ok((blob_name(&layer.digest)?, Check::Stored(layer.digest.clone())));
+    let layer = |layer: &BlobDescriptor| {
+        Ok((blob_name(&layer.digest)?, ExpectedDigest::Stored(layer.digest.clone())))
+    };
     let layers = manifest.layers.iter().map(layer).collect::<Result<_>>()?;
     Ok(Parts { digest, config, layers })
 }
 
 /// Docker's own archives name layers by path; their digests are in the config, of what is unpacked.
-fn of_saved(store: &Store, saved: &[Saved]) -> Result<Parts> {
+fn of_saved(store: &OciLayout, saved: &[DockerSaveEntry]) -> Result<Parts> {
     let [image] = saved else {
         return Err(Error::Image(format!("the archive holds {} images, not one", saved.len())));
     };
     let bytes = store.read(&image.config)?;
-    let config: Config = parse("config", &bytes)?;
+    let config: OciConfig = parse("config", &bytes)?;
     let ids = &config.rootfs.diff_ids;
     if ids.len() != image.layers.len() {
         return Err(Error::Image("its config and its list of layers differ".to_owned()));
     }
-    let checks = ids.iter().cloned().map(Check::Unpacked);
+    let checks = ids.iter().cloned().map(ExpectedDigest::Unpacked);
     let layers = image.layers.iter().cloned().zip(checks).collect();
     let hash = store::hash(&bytes[..]).doing(|| image.config.clone())?;
     Ok(Parts { digest: format!("sha256:{hash}"), config, layers })
@@ -167,7 +173,7 @@ fn variables(list: Vec<String>) -> BTreeMap<String, String> {
 }
 
 fn find_python(
-    tree: &Tree,
+    tree: &RootTree,
     env: &BTreeMap<String, String>,
     wanted: Option<&str>,
 ) -> Result<PathBuf> {

@@ -1,9 +1,9 @@
 //! Fetches an image from a registry into the cache, one verified blob after the other. A fetch that
 //! is stopped goes on with the blobs that are missing.
 
-use super::manifest::{Descriptor, Manifest, digits};
+use super::manifest::{BlobDescriptor, OciManifest, digits};
 use super::store::{blob_name, is_kept};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::progress::Progress;
 use oci_client::client::{Client, ClientConfig, ClientProtocol};
 use oci_client::manifest::OciDescriptor;
@@ -26,7 +26,11 @@ fn wrong(what: impl std::fmt::Display) -> Error {
 }
 
 /// Fetches what is missing in `dir`; the manifest and its digest.
-pub fn fetch(reference: &str, dir: &Path, progress: &dyn Progress) -> Result<(Manifest, String)> {
+pub fn fetch(
+    reference: &str,
+    dir: &Path,
+    progress: &dyn Progress,
+) -> Result<(OciManifest, String)> {
     let reference: Reference = reference.parse().map_err(wrong)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.doing(|| "a runtime".to_owned())?.block_on(fetch_all(&reference, dir, progress))
@@ -50,7 +54,7 @@ async fn fetch_all(
     reference: &Reference,
     dir: &Path,
     progress: &dyn Progress,
-) -> Result<(Manifest, String)> {
+) -> Result<(OciManifest, String)> {
     let client = client(reference)?;
     let anonymous = RegistryAuth::Anonymous;
     client.auth(reference, &anonymous, RegistryOperation::Pull).await.map_err(wrong)?;
@@ -65,11 +69,11 @@ async fn fetch_all(
         }
     }
     let layers = manifest.layers.iter().map(ours).collect();
-    Ok((Manifest { config: ours(&manifest.config), layers }, digest))
+    Ok((OciManifest { config: ours(&manifest.config), layers }, digest))
 }
 
-fn ours(descriptor: &OciDescriptor) -> Descriptor {
-    Descriptor {
+fn ours(descriptor: &OciDescriptor) -> BlobDescriptor {
+    BlobDescriptor {
         media_type: descriptor.media_type.clone(),
         digest: descriptor.digest.clone(),
         platform: None,

@@ -2,7 +2,7 @@
 //! against its digest before anything of it is used.
 
 use super::manifest::{LARGEST, digits};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const MOST_ENTRIES: usize = 100_000;
 
-pub enum Store {
+pub enum OciLayout {
     Dir(PathBuf),
     /// Offset and length of each file, by name.
     Tar {
@@ -22,33 +22,33 @@ pub enum Store {
 
 /// What a file must hash to, before or after it is decompressed.
 #[derive(Debug, Clone)]
-pub enum Check {
+pub enum ExpectedDigest {
     Stored(String),
     Unpacked(String),
 }
 
-impl Store {
-    pub fn tar(path: &Path) -> Result<Store> {
+impl OciLayout {
+    pub fn tar(path: &Path) -> Result<OciLayout> {
         let files = places(path).doing(|| format!("{}", path.display()))?;
-        Ok(Store::Tar { path: path.to_owned(), files })
+        Ok(OciLayout::Tar { path: path.to_owned(), files })
     }
 
     /// Whether there is a file of this name.
     pub fn has(&self, name: &str) -> bool {
         match self {
-            Store::Dir(dir) => dir.join(name).is_file(),
-            Store::Tar { files, .. } => files.contains_key(name),
+            OciLayout::Dir(dir) => dir.join(name).is_file(),
+            OciLayout::Tar { files, .. } => files.contains_key(name),
         }
     }
 
     pub fn open(&self, name: &str) -> Result<Box<dyn Read>> {
         let missing = || Error::Image(format!("{name} is missing"));
         match self {
-            Store::Dir(dir) => {
+            OciLayout::Dir(dir) => {
                 let file = File::open(dir.join(name)).map_err(|_| missing())?;
                 Ok(Box::new(BufReader::new(file)))
             }
-            Store::Tar { path, files } => {
+            OciLayout::Tar { path, files } => {
                 let (offset, length) = *files.get(name).ok_or_else(missing)?;
                 let doing = || format!("{}", path.display());
                 let mut file = File::open(path).doing(doing)?;
@@ -76,11 +76,13 @@ impl Store {
     }
 
     /// Reads a file to its end and compares.
-    pub fn verify(&self, name: &str, check: &Check) -> Result<()> {
+    pub fn verify(&self, name: &str, check: &ExpectedDigest) -> Result<()> {
         let reader = self.open(name)?;
         let (reader, digest): (Box<dyn Read>, _) = match check {
-            Check::Stored(digest) => (reader, digest),
-            Check::Unpacked(digest) => (unpacked(reader).doing(|| name.to_owned())?, digest),
+            ExpectedDigest::Stored(digest) => (reader, digest),
+            ExpectedDigest::Unpacked(digest) => {
+                (unpacked(reader).doing(|| name.to_owned())?, digest)
+            }
         };
         let found = hash(reader.take(super::layer::MOST_BYTES)).doing(|| name.to_owned())?;
         must_be(&found, digits(digest)?, name)

@@ -1,10 +1,10 @@
 //! Layers, honest and hostile, and images in every form they come in.
 
 use super::layer::{Budget, apply};
-use super::{Image, store};
-use crate::recipe::Source;
-use crate::tree::Tree;
-use crate::{Error, Silent};
+use super::{OciImage, store};
+use crate::recipe::ImageSource;
+use crate::tree::RootTree;
+use crate::{Error, NoProgress};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -84,7 +84,7 @@ impl Place {
     }
 
     fn apply_within(&self, layer: Layer, budget: &mut Budget) -> io::Result<()> {
-        apply(&Tree::open(&self.root()).unwrap(), &layer.bytes()[..], budget)
+        apply(&RootTree::open(&self.root()).unwrap(), &layer.bytes()[..], budget)
     }
 
     fn text(&self, name: &str) -> String {
@@ -264,15 +264,15 @@ fn pack(dir: &Path, to: &Path) {
 }
 
 /// Lays an image out and looks at what all test images hold.
-fn lays(source: &Source, cache: &Path) -> crate::Result<String> {
+fn lays(source: &ImageSource, cache: &Path) -> crate::Result<String> {
     let root = tempfile::tempdir().unwrap();
-    let laid = Image::find(source, cache)?.lay(None, root.path(), &Silent)?;
+    let laid = OciImage::find(source, cache)?.lay(None, root.path(), &NoProgress)?;
     let mut names: Vec<_> =
         fs::read_dir(root.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["b", "c", "usr"]);
     assert_eq!((laid.env["A"].as_str(), laid.user.as_deref()), ("b", Some("app")));
-    assert_eq!(laid.python, Path::new("/usr/bin/python3"));
+    assert_eq!(laid.interpreter, Path::new("/usr/bin/python3"));
     Ok(laid.base)
 }
 
@@ -282,9 +282,9 @@ fn a_layout_and_its_archive_are_the_same_image() {
     let (image, file) = (dir.path().join("image"), dir.path().join("image.tar"));
     let (digest, _) = layout(&image);
     pack(&image, &file);
-    for source in [Source::Layout(image), Source::Archive(file)] {
+    for source in [ImageSource::Layout(image), ImageSource::Archive(file)] {
         assert_eq!(lays(&source, dir.path()).unwrap(), digest);
-        assert_eq!(Image::find(&source, dir.path()).unwrap().identity().unwrap(), digest);
+        assert_eq!(OciImage::find(&source, dir.path()).unwrap().identity().unwrap(), digest);
     }
 }
 
@@ -294,7 +294,7 @@ fn what_is_damaged_is_refused_by_its_digest() {
     let (_, layers) = layout(dir.path());
     let hash = store::hash(&layers[1][..]).unwrap();
     fs::write(dir.path().join("blobs/sha256").join(hash), b"something else").unwrap();
-    let error = lays(&Source::Layout(dir.path().to_owned()), dir.path()).unwrap_err();
+    let error = lays(&ImageSource::Layout(dir.path().to_owned()), dir.path()).unwrap_err();
     assert_eq!(error.code(), "template.image");
     assert!(error.to_string().contains("damaged"), "{error}");
 }
@@ -317,19 +317,19 @@ fn an_archive_of_dockers_is_checked_against_its_config() {
         pack(&image, &file);
     };
     save(&store::hash(&layer[..]).unwrap());
-    assert!(lays(&Source::Archive(file.clone()), dir.path()).unwrap().starts_with("sha256:"));
+    assert!(lays(&ImageSource::Archive(file.clone()), dir.path()).unwrap().starts_with("sha256:"));
     save(&"0".repeat(64));
-    assert!(matches!(lays(&Source::Archive(file.clone()), dir.path()), Err(Error::Image(_))));
+    assert!(matches!(lays(&ImageSource::Archive(file.clone()), dir.path()), Err(Error::Image(_))));
 }
 
 #[test]
 fn an_image_without_python_says_so() {
     let dir = tempfile::tempdir().unwrap();
     layout(dir.path());
-    let source = Source::Layout(dir.path().to_owned());
+    let source = ImageSource::Layout(dir.path().to_owned());
     let root = tempfile::tempdir().unwrap();
-    let image = Image::find(&source, dir.path()).unwrap();
-    let error = image.lay(Some("3.99"), root.path(), &Silent).unwrap_err();
+    let image = OciImage::find(&source, dir.path()).unwrap();
+    let error = image.lay(Some("3.99"), root.path(), &NoProgress).unwrap_err();
     assert_eq!(error.code(), "template.base");
     assert!(error.to_string().contains("no python3.99 on its PATH"), "{error}");
 }
@@ -376,7 +376,7 @@ fn an_image_is_fetched_from_a_registry_once() {
     let (image, cache) = (dir.path().join("image"), dir.path().join("cache"));
     let (digest, layers) = layout(&image);
     let port = registry(image.clone(), digest.clone());
-    let source = Source::Reference(format!("127.0.0.1:{port}/some/image:latest"));
+    let source = ImageSource::Reference(format!("127.0.0.1:{port}/some/image:latest"));
     assert_eq!(lays(&source, &cache).unwrap(), digest);
     // what is in the cache is not fetched again
     let first = image.join("blobs/sha256").join(store::hash(&layers[0][..]).unwrap());

@@ -1,11 +1,11 @@
-"""What a client is told once: where the service is, who asks, how patient to be."""
+"""The settings of a client: the address of the service, the token, timeouts and retries."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import Dict, Optional
 
+from . import _local
 from ._retry import Retry
 from ._version import VERSION
 
@@ -27,10 +27,13 @@ class Config:
         timeout: float,
         retry: Optional[Retry],
     ) -> Config:
-        """What was given, or else `STASIS_TOKEN` and `STASIS_URL`."""
-        url = base_url or os.environ.get("STASIS_URL") or DEFAULT_URL
-        token = token or os.environ.get("STASIS_TOKEN") or None
-        return cls(url.rstrip("/"), token, timeout, retry or Retry())
+        """What was given, or else what the CLI would use, or else the service of this host."""
+        if token is not None and token.startswith(("http://", "https://")):
+            if base_url is not None:
+                raise ValueError("the token is an address: write Client(token=..., base_url=...)")
+            token, base_url = None, token
+        url = (base_url or _local.url() or DEFAULT_URL).rstrip("/")
+        return cls(url, token or _local.token_of(url), timeout, retry or Retry())
 
     def headers(self) -> Dict[str, str]:
         headers = {"user-agent": f"stasis-sdk-python/{VERSION}"}

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Union
 from urllib.parse import quote
 
 from .errors import InvalidRequest
-from .types import Durability, Limits, Network, Retention
+from .types import Checkpoints, Durability, Limits, Network, Retention
 
 LETTERS = string.ascii_lowercase + string.digits
 
@@ -108,6 +108,7 @@ def machine_body(
     env: Optional[Mapping[str, str]],
     network: Optional[Network],
     durability: Optional[Durability],
+    checkpoints: Optional[Checkpoints],
     expires_at: When,
 ) -> Dict[str, Any]:
     return present(
@@ -120,6 +121,7 @@ def machine_body(
             "env": dict(env) if env else None,
             "network": network,
             "durability": durability,
+            "checkpoints": checkpoints,
             "expires_at": when(expires_at),
         }
     )
@@ -129,6 +131,8 @@ def update_body(
     tags: Optional[Mapping[str, str]],
     limits: Optional[Limits],
     durability: Optional[Durability],
+    checkpoints: Optional[Checkpoints],
+    network: Optional[Network],
     expires_at: Union[datetime, str, None, ServiceDefault],
     retention: Union[Retention, None, ServiceDefault],
 ) -> Dict[str, Any]:
@@ -137,6 +141,8 @@ def update_body(
             "tags": None if tags is None else dict(tags),
             "limits": limits_body(limits),
             "durability": durability,
+            "checkpoints": checkpoints,
+            "network": network,
         }
     )
     if not isinstance(expires_at, ServiceDefault):
@@ -159,6 +165,7 @@ def exec_call(
     timeout_seconds: Seconds,
     interrupt: bool,
     durability: Optional[Durability],
+    checkpoints: Optional[Checkpoints],
     idempotency_key: Optional[str],
 ) -> Call:
     instruction: Dict[str, Any] = {"code": code}
@@ -167,6 +174,8 @@ def exec_call(
     body = {"instruction": instruction, "interrupt": interrupt}
     if durability is not None:
         body["durability"] = durability
+    if checkpoints is not None:
+        body["checkpoints"] = checkpoints
     headers = {"idempotency-key": idempotency_key or new_key()}
     path = at(machine, "/exec")
     return Call("POST", path, body=body, headers=headers, repeatable=True)

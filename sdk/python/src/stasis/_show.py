@@ -16,4 +16,4 @@ def to_own_streams(chunk: Chunk) -> None:
 
 
 def nowhere(chunk: Chunk) -> None:
-    """Output that nobody wants to see now; the result has it."""
+    """Output that is not shown now; the result has it."""

@@ -65,7 +65,7 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """There is no such thing, or it belongs to somebody else."""
+    """The named thing does not exist, or belongs to another account."""
 
 
 class Conflict(ApiError):

@@ -15,9 +15,11 @@ Address = str
 
 Change = Literal["added", "removed", "changed", "unknown"]
 
+Checkpoints = Literal["exact", "grouped"]
+
 Durability = Literal["memory", "local"]
 
-EventKind = Literal["machine.created", "machine.updated", "machine.removed", "machine.woken", "machine.swapped", "machine.pinned", "machine.fell_back", "machine.rolled_back", "instruction.queued", "instruction.started", "instruction.finished", "checkpoint.made", "file.put", "file.removed", "template.built", "template.removed", "service.started", "events.missed"]
+EventKind = Literal["machine.created", "machine.updated", "machine.removed", "machine.woken", "machine.swapped", "machine.pinned", "machine.fell_back", "machine.rolled_back", "machine.redone", "instruction.queued", "instruction.started", "instruction.finished", "checkpoint.made", "file.put", "file.removed", "template.built", "template.removed", "network.refused", "policy.changed", "policy.removed", "service.started", "events.missed"]
 
 FileChange = Literal["watching", "created", "changed", "written", "removed", "overflowed", "unwatched", "swapped", "gone"]
 
@@ -25,11 +27,15 @@ FileKind = Literal["file", "directory", "symlink", "other"]
 
 Name = str
 
-Network = Literal["none", "open"]
+Network = str
+
+OlderCheckpoints = Literal["removed", "thinned", "all"]
+
+PolicyVerdict = Literal["allow", "ask", "deny"]
 
 State = Literal["ready", "running", "swapped"]
 
-Status = Literal["queued", "running", "done", "interrupted", "cancelled", "lost"]
+Status = Literal["queued", "running", "done", "failed", "interrupted", "cancelled", "lost"]
 
 Stream = Literal["stdout", "stderr"]
 
@@ -38,7 +44,7 @@ Stream = Literal["stdout", "stderr"]
 class Accepted(Model):
     instruction_seq: int
     interrupted: bool
-    """Whether something was interrupted for it."""
+    """Whether another instruction was interrupted for it."""
     machine: Name
 
     @classmethod
@@ -52,17 +58,17 @@ class Accepted(Model):
 
 @dataclass(frozen=True)
 class Adopted(Model):
-    """What was taken over, or why nothing was."""
+    """The result of an adoption."""
     conflicts: List[Conflict]
-    """What both sides changed since they parted. Without `force` nothing was taken because of
-    it.
+    """Variables and files that both sides changed. Without `force`, a conflict prevents the
+    adoption.
     """
     failed: Dict[str, str]
-    """What could not be carried, and why."""
+    """Variables and files that could not be copied, and why."""
     files: List[str]
     variables: List[str]
     seq: Optional[int] = None
-    """The instruction of the log that stands for it; absent when nothing was taken."""
+    """The log entry of the adoption; absent if nothing was copied."""
 
     @classmethod
     def from_json(cls, data: Any) -> Adopted:
@@ -77,12 +83,12 @@ class Adopted(Model):
 
 @dataclass(frozen=True)
 class Ancestor(Model):
-    """Where a line came through."""
+    """An ancestor."""
     machine: Name
     removed: Optional[bool] = None
-    """Whether the machine is gone."""
+    """Whether the machine was deleted."""
     seq: Optional[int] = None
-    """The checkpoint that the branch started from; absent if nothing had run."""
+    """The checkpoint that the branch started from; absent if nothing had run before it."""
 
     @classmethod
     def from_json(cls, data: Any) -> Ancestor:
@@ -95,17 +101,17 @@ class Ancestor(Model):
 
 @dataclass(frozen=True)
 class Artifact(Model):
-    """Something too large for a result, kept as long as its machine."""
+    """A value too large for a result. It is kept as long as its machine."""
     id: str
-    """Names its contents; read it at `/v1/machine/{name}/artifact/{id}`."""
+    """Identifies the contents; read them at `/v1/machine/{name}/artifact/{id}`."""
     kind: str
-    """Its MIME type."""
+    """MIME type."""
     name: str
-    """Of what: `output` (both streams as they came), `value`, or `display`."""
+    """The source: `output` (both streams, in order), `value`, or `display`."""
     size: int
-    """In bytes."""
+    """Size in bytes."""
     cut: Optional[bool] = None
-    """Whether it was cut all the same, at the largest size that is kept."""
+    """Whether it was truncated at the largest size that is kept."""
 
     @classmethod
     def from_json(cls, data: Any) -> Artifact:
@@ -131,15 +137,15 @@ class ArtifactList(Model):
 
 @dataclass(frozen=True)
 class BranchEnd(Model):
-    """How one branch's own part ended."""
+    """The result of one branch."""
     index: int
-    """Which branch, in the order they were asked for."""
+    """The branch's position in the request."""
     machine: Name
     error: Optional[ErrorBody] = None
     """Why it could not run."""
     instruction: Optional[Instruction] = None
     output: List[Chunk] = field(default_factory=list)
-    """Lines of output."""
+    """Output lines."""
 
     @classmethod
     def from_json(cls, data: Any) -> BranchEnd:
@@ -154,17 +160,17 @@ class BranchEnd(Model):
 
 @dataclass(frozen=True)
 class BranchLine(Model):
-    """A line of a branch call's stream."""
+    """A line in the stream of a branch request."""
     machines: List[Machine] = field(default_factory=list)
     type: Optional[str] = None
     error: Optional[ErrorBody] = None
     """Why it could not run."""
     index: Optional[int] = None
-    """Which branch, in the order they were asked for."""
+    """The branch's position in the request."""
     instruction: Optional[Instruction] = None
     machine: Optional[Name] = None
     output: List[Chunk] = field(default_factory=list)
-    """Lines of output."""
+    """Output lines."""
 
     @classmethod
     def from_json(cls, data: Any) -> BranchLine:
@@ -183,7 +189,7 @@ class BranchLine(Model):
 class Branches(Model):
     machines: List[Machine]
     ends: List[BranchEnd] = field(default_factory=list)
-    """How the parts of `vary` ended."""
+    """The results of `vary`."""
 
     @classmethod
     def from_json(cls, data: Any) -> Branches:
@@ -195,7 +201,7 @@ class Branches(Model):
 
 @dataclass(frozen=True)
 class BuildLine(Model):
-    """A line of what a build says."""
+    """A line of a build's progress."""
     done: Optional[int] = None
     step: Optional[str] = None
     total: Optional[int] = None
@@ -218,7 +224,7 @@ class BuildLine(Model):
 @dataclass(frozen=True)
 class Cancelled(Model):
     cancelled: bool
-    """Whether it still waited."""
+    """Whether the instruction was still waiting."""
 
     @classmethod
     def from_json(cls, data: Any) -> Cancelled:
@@ -230,9 +236,9 @@ class Cancelled(Model):
 @dataclass(frozen=True)
 class Candidate(Model):
     index: int
-    """In the order they were given."""
+    """The candidate's position in the request."""
     machine: Name
-    """Its branch, which is gone unless it won or was to be kept."""
+    """The branch; it was removed unless it won or `keep` is set."""
     error: Optional[str] = None
     """Why it has no score."""
     score: Optional[float] = None
@@ -252,8 +258,10 @@ class Chunk(Model):
     """One line of output, without its newline."""
     data: str
     seq: int
-    """From 0 for each instruction, over both streams."""
+    """Counted from 0 for each instruction, over both streams."""
     stream: Stream
+    prompt: Optional[bool] = None
+    """The prompt of code that waits for a line of input; otherwise absent."""
 
     @classmethod
     def from_json(cls, data: Any) -> Chunk:
@@ -261,21 +269,22 @@ class Chunk(Model):
             data=data["data"],
             seq=data["seq"],
             stream=data["stream"],
+            prompt=data.get("prompt"),
         )
 
 
 @dataclass(frozen=True)
 class Comparison(Model):
-    """What differs between two states."""
+    """The differences between two states."""
     files: List[FileDifference]
     left: str
     outputs: List[OutputDifference]
     right: str
     variables: List[VariableDifference]
     base: Optional[str] = None
-    """The state both came from, if there is one."""
+    """The common ancestor of both states, if there is one."""
     cut: List[str] = field(default_factory=list)
-    """What was left out because there is too much of it, in words."""
+    """Descriptions of differences omitted because there are too many."""
 
     @classmethod
     def from_json(cls, data: Any) -> Comparison:
@@ -294,7 +303,7 @@ class Comparison(Model):
 class Completions(Model):
     names: List[str]
     start: int
-    """Where the names begin, counted in characters."""
+    """The position in characters where the names begin."""
 
     @classmethod
     def from_json(cls, data: Any) -> Completions:
@@ -322,12 +331,14 @@ class Conflict(Model):
 
 @dataclass(frozen=True)
 class DiskUse(Model):
-    """What a machine and its checkpoints take on the disk."""
+    """Disk use of a machine and its checkpoints."""
     checkpoints: int
     own_bytes: int
-    """What would be freed if this machine went."""
+    """Bytes that deleting this machine would free."""
     shared_bytes: int
-    """What others need, too."""
+    """Bytes that other machines need too."""
+    retention: Optional[Retention] = None
+    """Which of them are kept: the machine's rule, or the service's."""
 
     @classmethod
     def from_json(cls, data: Any) -> DiskUse:
@@ -335,6 +346,7 @@ class DiskUse(Model):
             checkpoints=data["checkpoints"],
             own_bytes=data["own_bytes"],
             shared_bytes=data["shared_bytes"],
+            retention=None if data.get("retention") is None else Retention.from_json(data.get("retention")),
         )
 
 
@@ -342,13 +354,13 @@ class DiskUse(Model):
 class ErrorBody(Model):
     """The body of every error."""
     code: str
-    """Stable, for programs: `machine.not_found`."""
+    """A stable code for programs, such as `machine.not_found`."""
     message: str
-    """What happened, on what."""
+    """What failed, and why."""
     hint: Optional[str] = None
     """What to do next."""
     id: Optional[str] = None
-    """The request this is about, as logs know it."""
+    """The id of the request, as it appears in the logs."""
 
     @classmethod
     def from_json(cls, data: Any) -> ErrorBody:
@@ -362,18 +374,20 @@ class ErrorBody(Model):
 
 @dataclass(frozen=True)
 class Event(Model):
-    """Something that changed."""
+    """A change."""
     at: datetime
     id: int
-    """Later ones are higher; numbers may be left out."""
+    """Numbers grow; some may be missing."""
     kind: EventKind
     about: Optional[str] = None
-    """What else it is about: a path, a template, a parent, a reason."""
+    """Details: a path, a template, a parent, or a reason."""
     machine: Optional[Name] = None
+    refused: Optional[RefusedAccess] = None
+    """What was refused."""
     seq: Optional[int] = None
-    """An instruction's number."""
+    """The number of the instruction."""
     status: Optional[Status] = None
-    """How an instruction ended."""
+    """How the instruction ended."""
 
     @classmethod
     def from_json(cls, data: Any) -> Event:
@@ -383,6 +397,7 @@ class Event(Model):
             kind=data["kind"],
             about=data.get("about"),
             machine=data.get("machine"),
+            refused=None if data.get("refused") is None else RefusedAccess.from_json(data.get("refused")),
             seq=data.get("seq"),
             status=data.get("status"),
         )
@@ -392,12 +407,12 @@ class Event(Model):
 class ExecResult(Model):
     runtime_ms: int
     artifacts: List[Artifact] = field(default_factory=list)
-    """What was too large for the result, kept whole; absent if nothing was."""
+    """Values too large for the result, kept whole; absent if there are none."""
     data: Optional[Picture] = None
     error: Optional[str] = None
     """The traceback; absent after success."""
     value: Optional[str] = None
-    """repr of the last expression, null if there is none; absent after a failure."""
+    """The repr of the last expression, null if it has no value; absent after a failure."""
 
     @classmethod
     def from_json(cls, data: Any) -> ExecResult:
@@ -411,12 +426,33 @@ class ExecResult(Model):
 
 
 @dataclass(frozen=True)
+class Explanation(Model):
+    """What a machine's policies answer to a request, and which rule decides."""
+    reason: str
+    """Why."""
+    verdict: PolicyVerdict
+    policy: Optional[str] = None
+    """The policy that decides; absent, if no policy does."""
+    rule: Optional[str] = None
+    """The rule that decides, such as `network.allow "*.example.com"`."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Explanation:
+        return cls(
+            reason=data["reason"],
+            verdict=data["verdict"],
+            policy=data.get("policy"),
+            rule=data.get("rule"),
+        )
+
+
+@dataclass(frozen=True)
 class Explored(Model):
     candidates: List[Candidate]
     best: Optional[Machine] = None
-    """The winner, under the machine's name; absent when no candidate could be scored."""
+    """The winner, under the machine's name; absent if no candidate got a score."""
     former: Optional[Machine] = None
-    """The machine as it was, under the winner's old name."""
+    """The previous machine, under the winner's old name; absent if it was removed."""
 
     @classmethod
     def from_json(cls, data: Any) -> Explored:
@@ -431,7 +467,7 @@ class Explored(Model):
 class Failure(Model):
     message: str
     name: str
-    """The exception's class, or a code of ours such as `machine.out_of_memory`."""
+    """The exception's class, or a code such as `machine.out_of_memory`."""
     traceback: str
 
     @classmethod
@@ -457,11 +493,11 @@ class Families(Model):
 
 @dataclass(frozen=True)
 class FileChanges(Model):
-    """Which files differ, by number and by name."""
+    """Changed files: their numbers and names."""
     added: int
     changed: int
     names: List[str]
-    """The first of them."""
+    """The names of the first ones."""
     removed: int
 
     @classmethod
@@ -479,7 +515,7 @@ class FileDifference(Model):
     change: Change
     path: str
     diff: Optional[str] = None
-    """As `diff -u` writes it, for text that is not too long."""
+    """A unified diff, for text files up to a size limit."""
     left_size: Optional[int] = None
     right_size: Optional[int] = None
 
@@ -496,11 +532,11 @@ class FileDifference(Model):
 
 @dataclass(frozen=True)
 class FileEvent(Model):
-    """Something that happened to a file that is watched."""
+    """A change of a watched file."""
     kind: FileChange
     name: Optional[str] = None
-    """The name in the watched directory, or the path below it; of the watched thing itself, if
-    absent.
+    """The path below the watched directory; absent if the watched file or directory itself
+    changed.
     """
 
     @classmethod
@@ -513,14 +549,14 @@ class FileEvent(Model):
 
 @dataclass(frozen=True)
 class FileInfo(Model):
-    """What is known of a file without reading it."""
+    """A file's metadata."""
     kind: FileKind
     mode: str
-    """Its permissions, in octal."""
+    """Permissions, in octal."""
     modified_at: datetime
     path: str
     size: int
-    """In bytes."""
+    """Size in bytes."""
     target: Optional[str] = None
     """Where a symbolic link points."""
 
@@ -538,11 +574,11 @@ class FileInfo(Model):
 
 @dataclass(frozen=True)
 class FileList(Model):
-    """A page of a directory, by name."""
+    """A page of a directory, sorted by name."""
     files: List[FileInfo]
     path: str
     next: Optional[str] = None
-    """What to give as `cursor` for the next page; null at the end."""
+    """The `cursor` for the next page; null on the last page."""
 
     @classmethod
     def from_json(cls, data: Any) -> FileList:
@@ -560,7 +596,7 @@ class FileView(Model):
     mode: int
     modified_at: datetime
     path: str
-    """Below the root, without a leading slash."""
+    """Absolute path."""
     size: int
 
     @classmethod
@@ -589,7 +625,7 @@ class FileViews(Model):
 class Health(Model):
     status: str
     templates_ready: bool
-    """Whether machines can be made."""
+    """Whether machines can be created."""
     version: str
 
     @classmethod
@@ -613,10 +649,38 @@ class History(Model):
 
 
 @dataclass(frozen=True)
+class ImportedModule(Model):
+    """A module that the host fetched for an import. Its bytes are pinned by their hash."""
+    integrity: str
+    """The hash of what was fetched: `sha512-` or `sha256-`, and base64."""
+    name: str
+    """Its exact name, such as `npm:left-pad@1.3.0`, or its address."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> ImportedModule:
+        return cls(
+            integrity=data["integrity"],
+            name=data["name"],
+        )
+
+
+@dataclass(frozen=True)
+class InputTaken(Model):
+    taken: bool
+    """Whether the instruction was waiting for a line."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> InputTaken:
+        return cls(
+            taken=data["taken"],
+        )
+
+
+@dataclass(frozen=True)
 class Instruction(Model):
     code: str
     outputs: int
-    """How many lines of output it has."""
+    """The number of output lines."""
     queued_at: datetime
     seq: int
     status: Status
@@ -624,7 +688,7 @@ class Instruction(Model):
     outcome: Optional[Outcome] = None
     receipt: Optional[Receipt] = None
     rolled_back: Optional[bool] = None
-    """Whether it was undone by a later rollback."""
+    """Whether a later rollback undid it."""
     started_at: Optional[datetime] = None
 
     @classmethod
@@ -657,7 +721,7 @@ class InstructionList(Model):
 @dataclass(frozen=True)
 class Interrupted(Model):
     interrupted: bool
-    """Whether something ran."""
+    """Whether an instruction was running."""
 
     @classmethod
     def from_json(cls, data: Any) -> Interrupted:
@@ -668,18 +732,18 @@ class Interrupted(Model):
 
 @dataclass(frozen=True)
 class Kept(Model):
-    """An artifact and the instruction it is of."""
+    """An artifact and its instruction."""
     id: str
-    """Names its contents; read it at `/v1/machine/{name}/artifact/{id}`."""
+    """Identifies the contents; read them at `/v1/machine/{name}/artifact/{id}`."""
     kind: str
-    """Its MIME type."""
+    """MIME type."""
     name: str
-    """Of what: `output` (both streams as they came), `value`, or `display`."""
+    """The source: `output` (both streams, in order), `value`, or `display`."""
     size: int
-    """In bytes."""
+    """Size in bytes."""
     seq: int
     cut: Optional[bool] = None
-    """Whether it was cut all the same, at the largest size that is kept."""
+    """Whether it was truncated at the largest size that is kept."""
 
     @classmethod
     def from_json(cls, data: Any) -> Kept:
@@ -695,7 +759,7 @@ class Kept(Model):
 
 @dataclass(frozen=True)
 class Limits(Model):
-    """What a machine may use; absent means the template's or the service's default."""
+    """Resource limits; an absent limit is the template's or the service's default."""
     cpus: Optional[float] = None
     disk_mb: Optional[int] = None
     memory_mb: Optional[int] = None
@@ -713,12 +777,12 @@ class Limits(Model):
 
 @dataclass(frozen=True)
 class Lineage(Model):
-    """A machine among its relatives."""
+    """A machine's ancestors and branches."""
     ancestors: List[Ancestor]
-    """From the machine's parent to the first of the line."""
+    """The ancestors, from the parent to the first machine."""
     children: List[Relative]
     tree: Relative
-    """The whole family, from its first member that is still there."""
+    """The whole tree, from the oldest ancestor that still exists."""
 
     @classmethod
     def from_json(cls, data: Any) -> Lineage:
@@ -737,10 +801,11 @@ class Machine(Model):
     """Whether instructions run or wait."""
     has_pending_instructions: bool
     instructions: int
-    """How many instructions it was given."""
+    """The number of instructions submitted to it."""
     limits: Limits
     name: Name
     network: Network
+    """Network access, effective when the machine next comes into memory."""
     running: bool
     """Whether it is in memory."""
     state: State
@@ -748,12 +813,17 @@ class Machine(Model):
     template: str
     checkpoint: Optional[Address] = None
     """The last checkpoint on disk; absent before the first instruction."""
+    checkpoints: Optional[Checkpoints] = None
     expires_at: Optional[datetime] = None
+    lost: Optional[str] = None
+    """Acknowledged instructions whose effects were lost with the memory, and why; absent once
+    a later instruction has ended.
+    """
     parent: Optional[Parent] = None
     pinned: Optional[str] = None
-    """Why it cannot leave memory, if so."""
+    """Why the machine cannot leave memory, if it cannot."""
     retention: Optional[Retention] = None
-    """Which checkpoints are kept, if not those of the service's rule."""
+    """The checkpoints to keep, if they differ from the service's rule."""
 
     @classmethod
     def from_json(cls, data: Any) -> Machine:
@@ -771,7 +841,9 @@ class Machine(Model):
             tags=dict(data["tags"]),
             template=data["template"],
             checkpoint=data.get("checkpoint"),
+            checkpoints=data.get("checkpoints"),
             expires_at=None if data.get("expires_at") is None else time(data.get("expires_at")),
+            lost=data.get("lost"),
             parent=None if data.get("parent") is None else Parent.from_json(data.get("parent")),
             pinned=data.get("pinned"),
             retention=None if data.get("retention") is None else Retention.from_json(data.get("retention")),
@@ -783,7 +855,7 @@ class MachineList(Model):
     """A page of machines, newest first."""
     machines: List[Machine]
     next: Optional[str] = None
-    """What to give as `cursor` for the next page; null at the end."""
+    """The `cursor` for the next page; null on the last page."""
 
     @classmethod
     def from_json(cls, data: Any) -> MachineList:
@@ -795,7 +867,7 @@ class MachineList(Model):
 
 @dataclass(frozen=True)
 class Made(Model):
-    """A machine that was made."""
+    """A new machine."""
     machine: Machine
     machine_name: Name
 
@@ -814,7 +886,7 @@ class MadeToken(Model):
     id: str
     scopes: List[str]
     token: str
-    """`id.secret`: shown this once."""
+    """`id.secret`: shown only once."""
     name: Optional[str] = None
 
     @classmethod
@@ -834,18 +906,18 @@ class Outcome(Model):
     """How an instruction ended."""
     runtime_ms: float
     artifacts: List[Artifact] = field(default_factory=list)
-    """What was left out, kept whole beside the result."""
+    """The omitted values, kept whole beside the result."""
     cut: Optional[str] = None
-    """What was left out because it was too large, in words."""
+    """Descriptions of values omitted because they were too large."""
     data: Optional[Dict[str, Any]] = None
-    """The last expression's value in every form it offers."""
+    """The value of the last expression in every format it offers."""
     error: Optional[Failure] = None
     shown: List[Shown] = field(default_factory=list)
-    """What was shown on the way: figures, `display(...)`."""
+    """Content displayed on the way: figures, `display(...)`."""
     touched: List[str] = field(default_factory=list)
-    """Variables that were bound, unbound or changed in place, as far as was seen."""
+    """Variables that were bound, unbound or changed in place, as far as the agent can tell."""
     value: Optional[str] = None
-    """repr of the last expression."""
+    """The repr of the last expression."""
 
     @classmethod
     def from_json(cls, data: Any) -> Outcome:
@@ -865,7 +937,7 @@ class Outcome(Model):
 class Output(Model):
     code: str
     output: str
-    """Lines of both streams, perhaps cut."""
+    """Output of both streams, possibly truncated."""
     seq: int
     result: Optional[str] = None
     """The value, or the error's last line."""
@@ -882,9 +954,7 @@ class Output(Model):
 
 @dataclass(frozen=True)
 class OutputDifference(Model):
-    """Instructions of both sides since they parted, side by side, where what they gave
-    differs.
-    """
+    """Instructions since the common ancestor, side by side, where their results differ."""
     left: Optional[Output] = None
     right: Optional[Output] = None
 
@@ -900,7 +970,7 @@ class OutputDifference(Model):
 class Outputs(Model):
     chunks: List[Chunk]
     over: bool
-    """Whether no more will come after these."""
+    """Whether these are the last."""
 
     @classmethod
     def from_json(cls, data: Any) -> Outputs:
@@ -912,10 +982,10 @@ class Outputs(Model):
 
 @dataclass(frozen=True)
 class Parent(Model):
-    """Where a branch came from."""
+    """The origin of a branch."""
     machine: Name
     seq: Optional[int] = None
-    """The checkpoint it started from; absent for a machine that had run nothing."""
+    """The checkpoint it started from; absent if the parent had run nothing."""
 
     @classmethod
     def from_json(cls, data: Any) -> Parent:
@@ -928,7 +998,7 @@ class Parent(Model):
 @dataclass(frozen=True)
 class Picture(Model):
     png: str
-    """Base64."""
+    """The image in base64."""
 
     @classmethod
     def from_json(cls, data: Any) -> Picture:
@@ -939,19 +1009,19 @@ class Picture(Model):
 
 @dataclass(frozen=True)
 class Point(Model):
-    """A state that can be gone back to."""
+    """A saved state that the machine can return to."""
     at: datetime
     bytes: int
-    """What it added to the store."""
+    """Bytes it added to the store."""
     code: str
     """The code of that instruction."""
     seq: int
-    """The instruction it is the state after."""
+    """The number of the instruction that produced this state."""
     files: Optional[FileChanges] = None
-    """Files that differ from the checkpoint before; absent when that was not asked for."""
+    """Files changed since the previous checkpoint; absent unless requested."""
     label: Optional[str] = None
     variables: List[str] = field(default_factory=list)
-    """Variables that the instructions since the checkpoint before touched."""
+    """Variables touched since the previous checkpoint."""
 
     @classmethod
     def from_json(cls, data: Any) -> Point:
@@ -967,34 +1037,129 @@ class Point(Model):
 
 
 @dataclass(frozen=True)
+class Policy(Model):
+    """A named policy of the service."""
+    changed_at: datetime
+    document: PolicyDocument
+    name: Name
+
+    @classmethod
+    def from_json(cls, data: Any) -> Policy:
+        return cls(
+            changed_at=time(data["changed_at"]),
+            document=PolicyDocument.from_json(data["document"]),
+            name=data["name"],
+        )
+
+
+@dataclass(frozen=True)
+class PolicyCase(Model):
+    """A request, and the answer that is expected. It has either `fetch` or `import`."""
+    expect: PolicyVerdict
+    fetch: Optional[str] = None
+    """A URL: `http:`, `https:`, `tcp://host:port` or `udp://host:port`."""
+    import_: Optional[str] = None
+    """A module: `npm:`, `jsr:` or `https:`."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> PolicyCase:
+        return cls(
+            expect=data["expect"],
+            fetch=data.get("fetch"),
+            import_=data.get("import"),
+        )
+
+
+@dataclass(frozen=True)
+class PolicyDocument(Model):
+    """A policy: what it does not allow is denied. The order of rules does not matter: `deny`
+    beats `ask`, and `ask` beats `allow`.
+    """
+    description: Optional[str] = None
+    """What the policy is for."""
+    modules: Optional[PolicyRules] = None
+    """Modules that the service fetches for imports, such as `npm:lodash` or `jsr:@std/*`, or
+    the beginning of an `https:` address and `*`.
+    """
+    network: Optional[PolicyRules] = None
+    """Hosts that machines connect to, such as `api.example.com`, `*.example.com:443,8443`,
+    `10.1.0.0/16:5432` or `time.example.com:123/udp`.
+    """
+    test: List[PolicyCase] = field(default_factory=list)
+    """Requests and the expected answers, for `stasis policy test`."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> PolicyDocument:
+        return cls(
+            description=data.get("description"),
+            modules=None if data.get("modules") is None else PolicyRules.from_json(data.get("modules")),
+            network=None if data.get("network") is None else PolicyRules.from_json(data.get("network")),
+            test=each(PolicyCase.from_json, (data.get("test") or [])),
+        )
+
+
+@dataclass(frozen=True)
+class PolicyList(Model):
+    policies: List[Policy]
+
+    @classmethod
+    def from_json(cls, data: Any) -> PolicyList:
+        return cls(
+            policies=each(Policy.from_json, data["policies"]),
+        )
+
+
+@dataclass(frozen=True)
+class PolicyRules(Model):
+    """Rules of one kind."""
+    allow: List[str] = field(default_factory=list)
+    ask: List[str] = field(default_factory=list)
+    """Refused until a person allows it. The service has no way to answer yet."""
+    deny: List[str] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, data: Any) -> PolicyRules:
+        return cls(
+            allow=list((data.get("allow") or [])),
+            ask=list((data.get("ask") or [])),
+            deny=list((data.get("deny") or [])),
+        )
+
+
+@dataclass(frozen=True)
 class Promoted(Model):
-    """What exchanged names."""
+    """Two machines that exchanged their names."""
     former: Machine
-    """What had the name before, under the branch's old one."""
+    """The machine that had the name before, under the branch's old name."""
     machine: Machine
     """The branch, under its new name."""
+    removed: Optional[bool] = None
+    """Whether that machine was removed."""
 
     @classmethod
     def from_json(cls, data: Any) -> Promoted:
         return cls(
             former=Machine.from_json(data["former"]),
             machine=Machine.from_json(data["machine"]),
+            removed=data.get("removed"),
         )
 
 
 @dataclass(frozen=True)
 class Receipt(Model):
-    """What holds of the machine's state after an instruction."""
+    """The machine's state after an instruction."""
     address: Address
     """The instruction's address."""
     intact: bool
-    """Whether the state is that after this instruction and all before it."""
+    """Whether the state includes this instruction and all before it."""
     durable: Optional[Address] = None
     """The newest checkpoint on disk when this was written."""
     lost: Optional[str] = None
-    """What was lost, and why."""
+    """Which effects were lost, and why."""
+    modules: List[ImportedModule] = field(default_factory=list)
+    """Modules that the host fetched for the instruction's imports, at most 1000."""
     notes: List[str] = field(default_factory=list)
-    """What else a program should know: it was woken, reseeded, its sockets were reset."""
+    """Notes for programs: the machine was woken, reseeded, or its sockets were reset."""
 
     @classmethod
     def from_json(cls, data: Any) -> Receipt:
@@ -1003,7 +1168,33 @@ class Receipt(Model):
             intact=data["intact"],
             durable=data.get("durable"),
             lost=data.get("lost"),
+            modules=each(ImportedModule.from_json, (data.get("modules") or [])),
             notes=list((data.get("notes") or [])),
+        )
+
+
+@dataclass(frozen=True)
+class RefusedAccess(Model):
+    """A refused connection, name or import."""
+    access: str
+    """What the machine asked for, such as `tcp api.example.com:443 (203.0.113.7)`."""
+    reason: str
+    verdict: PolicyVerdict
+    policy: Optional[str] = None
+    """The policy that decided; absent, if the service's own rules did."""
+    rule: Optional[str] = None
+    unreported: Optional[int] = None
+    """Further refusals of the machine that were not reported because there were too many."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> RefusedAccess:
+        return cls(
+            access=data["access"],
+            reason=data["reason"],
+            verdict=data["verdict"],
+            policy=data.get("policy"),
+            rule=data.get("rule"),
+            unreported=data.get("unreported"),
         )
 
 
@@ -1013,9 +1204,9 @@ class Relative(Model):
     children: List[Relative]
     machine: Name
     from_: Optional[int] = None
-    """The checkpoint of its parent that it started from."""
+    """The checkpoint of the parent that it started from."""
     seq: Optional[int] = None
-    """Its own last checkpoint."""
+    """Its last checkpoint."""
 
     @classmethod
     def from_json(cls, data: Any) -> Relative:
@@ -1055,30 +1246,33 @@ class ResultBody(Model):
 
 @dataclass(frozen=True)
 class Retention(Model):
-    """Which checkpoints are kept. The newest always is; of the others, one that any rule asks
-    for. Without `last` and `seconds` all are kept.
+    """The checkpoints to keep: the newest, those that branches started from, and every
+    checkpoint that one of the rules selects. Without `last` and `seconds` all are kept.
     """
     labelled: Optional[bool] = None
-    """Those with a label."""
+    """Keep those with a label."""
     last: Optional[int] = None
-    """This many of the newest."""
+    """Keep this many of the newest."""
+    older: Optional[OlderCheckpoints] = None
+    """What happens to those that no other rule keeps."""
     seconds: Optional[int] = None
-    """Those younger than this."""
+    """Keep those younger than this."""
 
     @classmethod
     def from_json(cls, data: Any) -> Retention:
         return cls(
             labelled=data.get("labelled"),
             last=data.get("last"),
+            older=data.get("older"),
             seconds=data.get("seconds"),
         )
 
 
 @dataclass(frozen=True)
 class Shown(Model):
-    """Something shown while an instruction ran."""
+    """Content displayed while an instruction ran."""
     after: int
-    """How many lines of output came before it."""
+    """The number of output lines before it."""
     data: Dict[str, Any]
 
     @classmethod
@@ -1091,9 +1285,9 @@ class Shown(Model):
 
 @dataclass(frozen=True)
 class StoreChecked(Model):
-    """What a check found."""
+    """The result of a check of the store."""
     complete: bool
-    """Whether all was looked at."""
+    """Whether everything was checked."""
     findings: List[StoreFinding]
 
     @classmethod
@@ -1107,9 +1301,9 @@ class StoreChecked(Model):
 @dataclass(frozen=True)
 class StoreFinding(Model):
     affects: List[str]
-    """Machines and templates that need what is damaged."""
+    """Machines and templates that need the damaged data."""
     code: str
-    mended: bool
+    repaired: bool
     what: str
 
     @classmethod
@@ -1117,14 +1311,14 @@ class StoreFinding(Model):
         return cls(
             affects=list(data["affects"]),
             code=data["code"],
-            mended=data["mended"],
+            repaired=data["repaired"],
             what=data["what"],
         )
 
 
 @dataclass(frozen=True)
 class StoreFreed(Model):
-    """What a collection freed."""
+    """The result of a garbage collection."""
     bytes: int
     images: int
     layers: int
@@ -1142,12 +1336,12 @@ class StoreFreed(Model):
 
 @dataclass(frozen=True)
 class StoreStats(Model):
-    """What the store takes."""
+    """The size of the image store."""
     bytes: int
-    """Space on the disk: all of it, and what laid out files take of it."""
+    """Disk space in total, and the part of it that extracted files take."""
     cold_packs: int
     compressed_bytes: int
-    """What compression saves, and what images save by sharing pages."""
+    """Bytes saved by compression, and by images that share pages."""
     dead_pages: int
     dropped_pages: int
     images: int
@@ -1180,11 +1374,11 @@ class StoreStats(Model):
 class Template(Model):
     created_at: datetime
     digest: str
-    """Hash of everything it was made from."""
+    """The hash of everything it was built from."""
     image: str
     """The image machines start from."""
     language: str
-    """`python`, later also others."""
+    """The language of its instructions, such as `python`."""
     name: str
     recipe: str
     """The recipe it was built from, as TOML."""
@@ -1220,7 +1414,7 @@ class TemplateList(Model):
 
 @dataclass(frozen=True)
 class Token(Model):
-    """A token as lists show it: never its secret."""
+    """A token without its secret."""
     account: str
     created_at: datetime
     id: str
@@ -1257,7 +1451,7 @@ class Var(Model):
     repr: str
     bytes: Optional[int] = None
     shape: Optional[str] = None
-    """Shape or length, where there is one."""
+    """Shape or length, if it has one."""
 
     @classmethod
     def from_json(cls, data: Any) -> Var:

@@ -2,7 +2,9 @@
 
 use crate::{fresh, value};
 use stasis_sdk::{Client, Error, Result};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A directory of this run's own.
 pub struct Here(pub PathBuf);
@@ -32,6 +34,37 @@ pub fn names(dir: &Path) -> Vec<String> {
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
+}
+
+/// The environment is read once, so a program of its own finds the token.
+pub fn discovery() -> Result<()> {
+    let here = Here::new("discovery");
+    let [url, token] = ["STASIS_URL", "STASIS_TOKEN"].map(|name| std::env::var(name).expect(name));
+    let finds = |url: &str, data: &Path| {
+        let mut own = Command::new(std::env::current_exe().expect("a program"));
+        own.arg("who").env("STASIS_TOKEN", "").env("STASIS_URL", url);
+        own.env("STASIS_DATA_DIR", data).env("XDG_CONFIG_HOME", &here.0);
+        own.output().expect("it runs").status.success()
+    };
+    assert!(!finds(&url, &here.0));
+    std::fs::write(here.0.join("token"), format!("{token}\n")).expect("a file");
+    assert!(finds(&url, &here.0));
+    std::fs::create_dir(here.0.join("stasis")).expect("a directory");
+    let login = here.0.join("stasis/login.toml");
+    std::fs::write(&login, format!("url = \"{url}\"\ntoken = \"{token}\"\n")).expect("a file");
+    std::fs::set_permissions(&login, PermissionsExt::from_mode(0o600)).expect("its mode");
+    assert!(finds("", Path::new("/nothing")));
+    std::fs::remove_file(login).expect("it was there");
+    assert!(!finds("", Path::new("/nothing")));
+    let config = |url: &str| {
+        let text = format!("url = \"{url}\"\ntoken = '{token}' # mine\n[limits]\npids = 9\n");
+        std::fs::write(here.0.join("stasis/config.toml"), text).expect("a file");
+    };
+    config(&url);
+    assert!(finds("", Path::new("/nothing")));
+    config("https://other");
+    assert!(!finds(&url, Path::new("/nothing")), "the token of another service");
+    Ok(())
 }
 
 pub async fn directories(client: &Client) -> Result<()> {

@@ -1,11 +1,11 @@
 //! What every SDK can do, with the Rust SDK. Its arguments are the names of the scenarios.
 
+mod branches;
 mod local;
 mod service;
 
 use stasis_sdk::types::{
-    AdoptRequest, BranchRequest, Change, Durability, ExploreRequest, FileChange, Filter,
-    NewMachine, Status, Update, Vary,
+    BranchRequest, Durability, FileChange, Filter, NewMachine, Status, Update,
 };
 use stasis_sdk::{
     Client, Error, Exec, Kind, Machine, Result, Retry, StreamExt, Streamed, StreamedResult,
@@ -32,6 +32,7 @@ async fn main() -> Result<()> {
 async fn scenario(client: &Client, name: &str) -> Result<()> {
     match name {
         "who" => who(client).await,
+        "discovery" => local::discovery(),
         "machines" => machines(client).await,
         "pages" => pages(client).await,
         "state" => state(client).await,
@@ -47,13 +48,13 @@ async fn scenario(client: &Client, name: &str) -> Result<()> {
         "lost answers" => lost_answers(client).await,
         "broken streams" => broken_streams(client).await,
         "history" => history(client).await,
-        "branches" => branches(client).await,
+        "branches" => branches::branches(client).await,
         "the past" => the_past(client).await,
-        "compare and adopt" => compare_and_adopt(client).await,
-        "promote" => promote(client).await,
-        "vary" => vary(client).await,
-        "explore" => explore(client).await,
-        "attempts" => attempts(client).await,
+        "compare and adopt" => branches::compare_and_adopt(client).await,
+        "promote" => branches::promote(client).await,
+        "vary" => branches::vary(client).await,
+        "explore" => branches::explore(client).await,
+        "attempts" => branches::attempts(client).await,
         "variables" => variables(client).await,
         "files" => files(client).await,
         "directories" => local::directories(client).await,
@@ -318,6 +319,8 @@ async fn history(client: &Client) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     machine.undo().await?;
+    machine.redo().await?;
+    machine.undo().await?;
     assert_eq!(value(&machine, "x").await?, "1");
     machine.rollback(Some(0)).await?;
     assert_eq!(value(&machine, "x").await?, "0");
@@ -325,31 +328,6 @@ async fn history(client: &Client) -> Result<()> {
     machine.rollback(None).await?;
     assert_eq!(machine.run("x").await?.error().expect("an error").name, "NameError");
     machine.remove().await
-}
-
-async fn branches(client: &Client) -> Result<()> {
-    let new = NewMachine { tags: tags(&[("a", "1")]), ..NewMachine::default() };
-    let machine = client.create_machine(new).await?;
-    machine.run("x = 7").await?;
-    let request = BranchRequest { tags: tags(&[("b", "2")]), ..BranchRequest::default() };
-    let one = machine.branches(request).await?.remove(0);
-    let info = one.info().await?;
-    assert_eq!(info.tags, tags(&[("a", "1"), ("b", "2")]));
-    assert_eq!(info.parent.expect("a parent").machine, machine.name());
-    let names = ["a", "b"].map(|end| format!("{}-{end}", machine.name())).to_vec();
-    let several =
-        machine.branches(BranchRequest { names: names.clone(), ..Default::default() }).await?;
-    assert!(several.iter().map(Machine::name).eq(&names));
-    one.run("x = 8").await?;
-    machine.run("x += 2").await?;
-    let early = machine.branches(BranchRequest { seq: Some(0), ..Default::default() }).await?;
-    let mut values = Vec::new();
-    for machine in [&machine, &one, &several[0], &several[1], &early[0]] {
-        values.push(value(machine, "x").await?);
-        machine.remove().await?;
-    }
-    assert_eq!(values, ["9", "8", "7", "7", "7"]);
-    Ok(())
 }
 
 async fn the_past(client: &Client) -> Result<()> {
@@ -372,85 +350,6 @@ async fn the_past(client: &Client) -> Result<()> {
     let changed = machine.history_with_files().await?.remove(1).files.expect("files");
     assert!(changed.names.iter().any(|name| name.ends_with("note")), "{changed:?}");
     assert!(machine.history().await?[1].files.is_none());
-    machine.remove().await
-}
-
-async fn compare_and_adopt(client: &Client) -> Result<()> {
-    let machine = fresh(client).await?;
-    machine.run("x = 1").await?;
-    let branch = machine.branch().await?;
-    branch.run("y = 5").await?;
-    let found = client.compare(machine.name(), branch.name()).await?.variables;
-    assert!(found.len() == 1 && found[0].name == "y" && found[0].change == Change::Added);
-    let variables = vec!["y".to_owned()];
-    let from = branch.name().to_owned();
-    let request = AdoptRequest { from, variables: variables.clone(), ..AdoptRequest::default() };
-    assert_eq!(machine.adopt(&request).await?.variables, variables);
-    assert_eq!(value(&machine, "x + y").await?, "6");
-    branch.remove().await?;
-    machine.remove().await
-}
-
-async fn promote(client: &Client) -> Result<()> {
-    let machine = fresh(client).await?;
-    machine.run("x = 1").await?;
-    let branch = machine.branch().await?;
-    branch.run("x = 2").await?;
-    let (promoted, former) = branch.promote(None).await?;
-    assert_eq!((promoted.name(), former.name()), (machine.name(), branch.name()));
-    assert_eq!(value(&machine, "x").await?, "2");
-    assert_eq!(value(&former, "x").await?, "1");
-    former.remove().await?;
-    machine.remove().await
-}
-
-async fn vary(client: &Client) -> Result<()> {
-    let machine = fresh(client).await?;
-    machine.run("x = 1").await?;
-    let set = Vary { variables: [("x".to_owned(), 10.into())].into(), ..Vary::from("x") };
-    let vary = vec![Vary::from("x += 1; x"), set, Vary::from("1 / 0")];
-    let request = BranchRequest { vary, ..BranchRequest::default() };
-    let mut ends = all(machine.vary(request).await?).await?;
-    ends.sort_by_key(|end| end.index);
-    let outcomes = ends.iter().filter_map(|end| end.instruction.as_ref()?.outcome.as_ref());
-    let outcomes: Vec<_> = outcomes.collect();
-    let values: Vec<_> = outcomes.iter().map(|outcome| outcome.value.as_deref()).collect();
-    assert_eq!(values, [Some("2"), Some("10"), None]);
-    assert_eq!(outcomes[2].error.as_ref().expect("an error").name, "ZeroDivisionError");
-    for end in &ends {
-        client.machine(&end.machine).remove().await?;
-    }
-    machine.remove().await
-}
-
-async fn explore(client: &Client) -> Result<()> {
-    let machine = fresh(client).await?;
-    machine.run("x = 1").await?;
-    let candidates = ["x = 3", "x = 7", "1 / 0"].map(Vary::from).to_vec();
-    let request = ExploreRequest { candidates, score: "x".into(), ..ExploreRequest::default() };
-    let found = machine.explore(&request).await?;
-    assert_eq!(found.best.expect("a winner").name, machine.name());
-    assert_eq!(value(&machine, "x").await?, "7");
-    let scores: Vec<_> = found.candidates.iter().map(|one| one.score).collect();
-    assert_eq!(scores, [Some(3.0), Some(7.0), None]);
-    client.machine(found.former.expect("a loser").name).remove().await?;
-    machine.remove().await
-}
-
-async fn attempts(client: &Client) -> Result<()> {
-    let machine = fresh(client).await?;
-    machine.run("x = 1").await?;
-    let (_, former) = machine.attempt(async |branch| branch.run("x = 2").await).await?;
-    assert_eq!(value(&machine, "x").await?, "2");
-    assert_eq!(value(&former, "x").await?, "1");
-    former.remove().await?;
-    let failed = machine.attempt(async |branch| {
-        branch.run("x = 3").await?;
-        branch.run("1 / 0").await?.check()
-    });
-    assert_eq!(failed.await.expect_err("it fails").code(), "instruction.failed");
-    assert_eq!(value(&machine, "x").await?, "2");
-    assert!(machine.lineage().await?.children.is_empty());
     machine.remove().await
 }
 

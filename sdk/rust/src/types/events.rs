@@ -5,22 +5,25 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Something that changed.
+/// A change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// What else it is about: a path, a template, a parent, a reason.
+    /// Details: a path, a template, a parent, or a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     pub at: Timestamp,
-    /// Later ones are higher; numbers may be left out.
+    /// Numbers grow; some may be missing.
     pub id: u64,
     pub kind: EventKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Name>,
-    /// An instruction's number.
+    /// What was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<RefusedAccess>,
+    /// The number of the instruction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
-    /// How an instruction ended.
+    /// How the instruction ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
 }
@@ -45,6 +48,8 @@ pub enum EventKind {
     MachineFellBack,
     #[serde(rename = "machine.rolled_back")]
     MachineRolledBack,
+    #[serde(rename = "machine.redone")]
+    MachineRedone,
     #[serde(rename = "instruction.queued")]
     InstructionQueued,
     #[serde(rename = "instruction.started")]
@@ -61,6 +66,12 @@ pub enum EventKind {
     TemplateBuilt,
     #[serde(rename = "template.removed")]
     TemplateRemoved,
+    #[serde(rename = "network.refused")]
+    NetworkRefused,
+    #[serde(rename = "policy.changed")]
+    PolicyChanged,
+    #[serde(rename = "policy.removed")]
+    PolicyRemoved,
     #[serde(rename = "service.started")]
     ServiceStarted,
     #[serde(rename = "events.missed")]
@@ -70,9 +81,38 @@ pub enum EventKind {
     Newer,
 }
 
-/// 1 to 64 of `A-Z a-z 0-9 _ -`, the first a letter or digit; never `new`, which means "make
-/// one".
+/// 1 to 64 characters of `A-Z a-z 0-9 _ -`, the first a letter or digit; never `new`, which
+/// means "create one".
 pub type Name = String;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PolicyVerdict {
+    Allow,
+    Ask,
+    Deny,
+    /// A word of a newer service.
+    #[serde(other)]
+    Newer,
+}
+
+/// A refused connection, name or import.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RefusedAccess {
+    /// What the machine asked for, such as `tcp api.example.com:443 (203.0.113.7)`.
+    pub access: String,
+    /// The policy that decided; absent, if the service's own rules did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Further refusals of the machine that were not reported because there were too many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreported: Option<u64>,
+    pub verdict: PolicyVerdict,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,6 +121,7 @@ pub enum Status {
     Queued,
     Running,
     Done,
+    Failed,
     Interrupted,
     Cancelled,
     Lost,

@@ -24,36 +24,36 @@ pub enum FileChange {
     Newer,
 }
 
-/// Something that happened to a file that is watched.
+/// A change of a watched file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileEvent {
     pub kind: FileChange,
-    /// The name in the watched directory, or the path below it; of the watched thing itself, if
-    /// absent.
+    /// The path below the watched directory; absent if the watched file or directory itself
+    /// changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// What is known of a file without reading it.
+/// A file's metadata.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileInfo {
     pub kind: FileKind,
-    /// Its permissions, in octal.
+    /// Permissions, in octal.
     pub mode: String,
     pub modified_at: Timestamp,
     pub path: String,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Where a symbolic link points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
 }
 
-/// A page of a directory, by name.
+/// A page of a directory, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileList {
     pub files: Vec<FileInfo>,
-    /// What to give as `cursor` for the next page; null at the end.
+    /// The `cursor` for the next page; null on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     pub path: String,

@@ -9,94 +9,120 @@ use std::collections::BTreeMap;
 
 pub type Address = String;
 
-/// What to take over from another machine.
+/// Variables and files to copy from another machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AdoptRequest {
-    /// Files, or directories with all that the machine changed in them.
+    /// Files, or directories with every file that the machine changed in them; relative paths
+    /// start at the machine's home.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// Overwrite what both sides changed since they parted.
+    /// Overwrite variables and files that both sides changed since their common ancestor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// The machine or checkpoint to take from.
+    /// The machine or checkpoint to copy from.
     pub from: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
 }
 
-/// What was taken over, or why nothing was.
+/// The result of an adoption.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Adopted {
-    /// What both sides changed since they parted. Without `force` nothing was taken because of
-    /// it.
+    /// Variables and files that both sides changed. Without `force`, a conflict prevents the
+    /// adoption.
     pub conflicts: Vec<Conflict>,
-    /// What could not be carried, and why.
+    /// Variables and files that could not be copied, and why.
     pub failed: BTreeMap<String, String>,
     pub files: Vec<String>,
-    /// The instruction of the log that stands for it; absent when nothing was taken.
+    /// The log entry of the adoption; absent if nothing was copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
     pub variables: Vec<String>,
 }
 
-/// Where a line came through.
+/// An ancestor.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ancestor {
     pub machine: Name,
-    /// Whether the machine is gone.
+    /// Whether the machine was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<bool>,
-    /// The checkpoint that the branch started from; absent if nothing had run.
+    /// The checkpoint that the branch started from; absent if nothing had run before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
 }
 
-/// How one branch's own part ended.
+/// The result of one branch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BranchEnd {
     /// Why it could not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
-    /// Which branch, in the order they were asked for.
+    /// The branch's position in the request.
     pub index: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<Instruction>,
     pub machine: Name,
-    /// Lines of output.
+    /// Output lines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output: Vec<Chunk>,
+}
+
+/// A line in the stream of a branch request.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BranchLine {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<Machine>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r#type: Option<String>,
+    /// Why it could not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorBody>,
+    /// The branch's position in the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instruction: Option<Instruction>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Name>,
+    /// Output lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output: Vec<Chunk>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BranchRequest {
-    /// How many; as many as there are names, or one, if absent.
+    /// The number of branches; by default as many as there are names, or one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<Name>,
-    /// Seed the program's own random generators anew.
+    /// Network access of the branches; the machine's, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// Reseed the program's own random generators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reseed: Option<bool>,
-    /// The state after this instruction; the state now, if absent.
+    /// Start from the state after this instruction; by default, the current state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
-    /// Answer with a line of JSON for each end as it comes, instead of all together.
+    /// Stream a line of JSON as each branch ends, instead of one answer for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
-    /// Added to those of the machine.
+    /// Added to the machine's tags.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// How long each may run; absent means the service's default, null no limit.
+    /// Time limit of each branch. Absent: the service's default. Null: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<f64>,
-    /// What each branch runs at once, in turn; those beyond the end run nothing.
+    /// The code and settings of each branch, in order. Branches beyond the end run nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vary: Vec<Vary>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Branches {
-    /// How the parts of `vary` ended.
+    /// The results of `vary`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<BranchEnd>,
     pub machines: Vec<Machine>,
@@ -107,9 +133,9 @@ pub struct Candidate {
     /// Why it has no score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// In the order they were given.
+    /// The candidate's position in the request.
     pub index: u64,
-    /// Its branch, which is gone unless it won or was to be kept.
+    /// The branch; it was removed unless it won or `keep` is set.
     pub machine: Name,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
@@ -128,11 +154,26 @@ pub enum Change {
     Newer,
 }
 
+/// Which instructions have a state of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Checkpoints {
+    Exact,
+    Grouped,
+    /// A word of a newer service.
+    #[serde(other)]
+    Newer,
+}
+
 /// One line of output, without its newline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chunk {
     pub data: String,
-    /// From 0 for each instruction, over both streams.
+    /// The prompt of code that waits for a line of input; otherwise absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<bool>,
+    /// Counted from 0 for each instruction, over both streams.
     pub seq: u64,
     pub stream: Stream,
 }
@@ -144,13 +185,13 @@ pub struct CompareRequest {
     pub right: String,
 }
 
-/// What differs between two states.
+/// The differences between two states.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The state both came from, if there is one.
+    /// The common ancestor of both states, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    /// What was left out because there is too much of it, in words.
+    /// Descriptions of differences omitted because there are too many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cut: Vec<String>,
     pub files: Vec<FileDifference>,
@@ -163,7 +204,7 @@ pub struct Comparison {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Complete {
     pub code: String,
-    /// Counted in characters; the end, if absent.
+    /// The cursor's position in characters; the end, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<u64>,
 }
@@ -171,7 +212,7 @@ pub struct Complete {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Completions {
     pub names: Vec<String>,
-    /// Where the names begin, counted in characters.
+    /// The position in characters where the names begin.
     pub start: u64,
 }
 
@@ -183,13 +224,16 @@ pub struct Conflict {
     pub why: String,
 }
 
-/// What a machine and its checkpoints take on the disk.
+/// Disk use of a machine and its checkpoints.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DiskUse {
     pub checkpoints: u64,
-    /// What would be freed if this machine went.
+    /// Bytes that deleting this machine would free.
     pub own_bytes: u64,
-    /// What others need, too.
+    /// Which of them are kept: the machine's rule, or the service's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
+    /// Bytes that other machines need too.
     pub shared_bytes: u64,
 }
 
@@ -209,33 +253,33 @@ pub enum Durability {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExploreRequest {
     pub candidates: Vec<Vary>,
-    /// Leave the branches that lose; they are removed otherwise.
+    /// Keep the losing branches and the previous machine; by default they are removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<bool>,
-    /// Lower is better instead.
+    /// Prefer lower scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimize: Option<bool>,
-    /// Seed the program's own random generators anew in each branch.
+    /// Reseed the program's own random generators in each branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reseed: Option<bool>,
-    /// A Python expression that each branch is scored with; higher is better.
+    /// An expression that scores each branch, in the machine's language; higher is better.
     pub score: String,
-    /// The state to start from; the state now, if absent.
+    /// Start from the state after this instruction; by default, the current state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
-    /// How long each candidate, and each score, may take; absent means the service's default,
-    /// null no limit.
+    /// Time limit of each candidate and of each score. Absent: the service's default. Null: no
+    /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Explored {
-    /// The winner, under the machine's name; absent when no candidate could be scored.
+    /// The winner, under the machine's name; absent if no candidate got a score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<Machine>,
     pub candidates: Vec<Candidate>,
-    /// The machine as it was, under the winner's old name.
+    /// The previous machine, under the winner's old name; absent if it was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<Machine>,
 }
@@ -243,7 +287,7 @@ pub struct Explored {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     pub message: String,
-    /// The exception's class, or a code of ours such as `machine.out_of_memory`.
+    /// The exception's class, or a code such as `machine.out_of_memory`.
     pub name: String,
     pub traceback: String,
 }
@@ -254,12 +298,12 @@ pub struct Families {
     pub families: Vec<Relative>,
 }
 
-/// Which files differ, by number and by name.
+/// Changed files: their numbers and names.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileChanges {
     pub added: u64,
     pub changed: u64,
-    /// The first of them.
+    /// The names of the first ones.
     pub names: Vec<String>,
     pub removed: u64,
 }
@@ -267,7 +311,7 @@ pub struct FileChanges {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileDifference {
     pub change: Change,
-    /// As `diff -u` writes it, for text that is not too long.
+    /// A unified diff, for text files up to a size limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -296,7 +340,7 @@ pub struct FileView {
     pub kind: FileKind,
     pub mode: u64,
     pub modified_at: Timestamp,
-    /// Below the root, without a leading slash.
+    /// Absolute path.
     pub path: String,
     pub size: u64,
 }
@@ -311,6 +355,15 @@ pub struct History {
     pub checkpoints: Vec<Point>,
 }
 
+/// A module that the host fetched for an import. Its bytes are pinned by their hash.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ImportedModule {
+    /// The hash of what was fetched: `sha512-` or `sha256-`, and base64.
+    pub integrity: String,
+    /// Its exact name, such as `npm:left-pad@1.3.0`, or its address.
+    pub name: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Instruction {
     pub code: String,
@@ -318,12 +371,12 @@ pub struct Instruction {
     pub finished_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// How many lines of output it has.
+    /// The number of output lines.
     pub outputs: u64,
     pub queued_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
-    /// Whether it was undone by a later rollback.
+    /// Whether a later rollback undid it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back: Option<bool>,
     pub seq: u64,
@@ -332,15 +385,16 @@ pub struct Instruction {
     pub status: Status,
 }
 
-/// A name for a checkpoint; null takes it away.
+/// A label for a checkpoint; null removes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LabelRequest {
+    /// 1 to 200 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     pub seq: u64,
 }
 
-/// What a machine may use; absent means the template's or the service's default.
+/// Resource limits; an absent limit is the template's or the service's default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -353,13 +407,13 @@ pub struct Limits {
     pub pids: Option<u64>,
 }
 
-/// A machine among its relatives.
+/// A machine's ancestors and branches.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lineage {
-    /// From the machine's parent to the first of the line.
+    /// The ancestors, from the parent to the first machine.
     pub ancestors: Vec<Ancestor>,
     pub children: Vec<Relative>,
-    /// The whole family, from its first member that is still there.
+    /// The whole tree, from the oldest ancestor that still exists.
     pub tree: Relative,
 }
 
@@ -368,6 +422,8 @@ pub struct Machine {
     /// The last checkpoint on disk; absent before the first instruction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Address>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
     pub created_at: Timestamp,
     pub durability: Durability,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -375,17 +431,22 @@ pub struct Machine {
     /// Whether instructions run or wait.
     pub has_pending_instruction: bool,
     pub has_pending_instructions: bool,
-    /// How many instructions it was given.
+    /// The number of instructions submitted to it.
     pub instructions: u64,
     pub limits: Limits,
+    /// Acknowledged instructions whose effects were lost with the memory, and why; absent once a
+    /// later instruction has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
     pub name: Name,
+    /// Network access, effective when the machine next comes into memory.
     pub network: Network,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// Why it cannot leave memory, if so.
+    /// Why the machine cannot leave memory, if it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<String>,
-    /// Which checkpoints are kept, if not those of the service's rule.
+    /// The checkpoints to keep, if they differ from the service's rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
     /// Whether it is in memory.
@@ -395,19 +456,25 @@ pub struct Machine {
     pub template: String,
 }
 
-/// A machine that was made.
+/// A new machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Made {
     pub machine: Machine,
     pub machine_name: Name,
 }
 
+/// What a machine may reach: `none` (loopback only), `open` (addresses outside the host, over
+/// TCP and UDP; never the host itself) or `policy:NAME` (what that policy allows).
+pub type Network = String;
+
+/// What becomes of checkpoints that are neither among the newest nor young.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Network {
-    None,
-    Open,
+pub enum OlderCheckpoints {
+    Removed,
+    Thinned,
+    All,
     /// A word of a newer service.
     #[serde(other)]
     Newer,
@@ -416,25 +483,25 @@ pub enum Network {
 /// How an instruction ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What was left out, kept whole beside the result.
+    /// The omitted values, kept whole beside the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
-    /// What was left out because it was too large, in words.
+    /// Descriptions of values omitted because they were too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<String>,
-    /// The last expression's value in every form it offers.
+    /// The value of the last expression in every format it offers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<BTreeMap<String, serde_json::Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
     pub runtime_ms: f64,
-    /// What was shown on the way: figures, `display(...)`.
+    /// Content displayed on the way: figures, `display(...)`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<Shown>,
-    /// Variables that were bound, unbound or changed in place, as far as was seen.
+    /// Variables that were bound, unbound or changed in place, as far as the agent can tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub touched: Vec<String>,
-    /// repr of the last expression.
+    /// The repr of the last expression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
@@ -442,7 +509,7 @@ pub struct Outcome {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     pub code: String,
-    /// Lines of both streams, perhaps cut.
+    /// Output of both streams, possibly truncated.
     pub output: String,
     /// The value, or the error's last line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -450,7 +517,7 @@ pub struct Output {
     pub seq: u64,
 }
 
-/// Instructions of both sides since they parted, side by side, where what they gave differs.
+/// Instructions since the common ancestor, side by side, where their results differ.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutputDifference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -459,52 +526,59 @@ pub struct OutputDifference {
     pub right: Option<Output>,
 }
 
-/// Where a branch came from.
+/// The origin of a branch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Parent {
     pub machine: Name,
-    /// The checkpoint it started from; absent for a machine that had run nothing.
+    /// The checkpoint it started from; absent if the parent had run nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
 }
 
-/// A state that can be gone back to.
+/// A saved state that the machine can return to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub at: Timestamp,
-    /// What it added to the store.
+    /// Bytes it added to the store.
     pub bytes: u64,
     /// The code of that instruction.
     pub code: String,
-    /// Files that differ from the checkpoint before; absent when that was not asked for.
+    /// Files changed since the previous checkpoint; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileChanges>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The instruction it is the state after.
+    /// The number of the instruction that produced this state.
     pub seq: u64,
-    /// Variables that the instructions since the checkpoint before touched.
+    /// Variables touched since the previous checkpoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PromoteRequest {
-    /// Whose name to take; the parent's, if absent.
+    /// The machine whose name to take; the parent, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onto: Option<Name>,
+    /// Remove the machine that had the name, unless it ran an instruction after the branch was
+    /// made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remove: Option<bool>,
 }
 
-/// What exchanged names.
+/// Two machines that exchanged their names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Promoted {
-    /// What had the name before, under the branch's old one.
+    /// The machine that had the name before, under the branch's old name.
     pub former: Machine,
     /// The branch, under its new name.
     pub machine: Machine,
+    /// Whether that machine was removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<bool>,
 }
 
-/// What holds of the machine's state after an instruction.
+/// The machine's state after an instruction.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Receipt {
     /// The instruction's address.
@@ -512,12 +586,15 @@ pub struct Receipt {
     /// The newest checkpoint on disk when this was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durable: Option<Address>,
-    /// Whether the state is that after this instruction and all before it.
+    /// Whether the state includes this instruction and all before it.
     pub intact: bool,
-    /// What was lost, and why.
+    /// Which effects were lost, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
-    /// What else a program should know: it was woken, reseeded, its sockets were reset.
+    /// Modules that the host fetched for the instruction's imports, at most 1000.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<ImportedModule>,
+    /// Notes for programs: the machine was woken, reseeded, or its sockets were reset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -526,40 +603,43 @@ pub struct Receipt {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Relative {
     pub children: Vec<Relative>,
-    /// The checkpoint of its parent that it started from.
+    /// The checkpoint of the parent that it started from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
     pub machine: Name,
-    /// Its own last checkpoint.
+    /// Its last checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
 }
 
-/// Which checkpoints are kept. The newest always is; of the others, one that any rule asks
-/// for. Without `last` and `seconds` all are kept.
+/// The checkpoints to keep: the newest, those that branches started from, and every
+/// checkpoint that one of the rules selects. Without `last` and `seconds` all are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Retention {
-    /// Those with a label.
+    /// Keep those with a label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labelled: Option<bool>,
-    /// This many of the newest.
+    /// Keep this many of the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<u64>,
-    /// Those younger than this.
+    /// What happens to those that no other rule keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older: Option<OlderCheckpoints>,
+    /// Keep those younger than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rollback {
-    /// The state after this instruction; null for the beginning.
+    /// Return to the state after this instruction; null means the initial state.
     pub seq: Option<u64>,
 }
 
-/// Something shown while an instruction ran.
+/// Content displayed while an instruction ran.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shown {
-    /// How many lines of output came before it.
+    /// The number of output lines before it.
     pub after: u64,
     pub data: BTreeMap<String, serde_json::Value>,
 }
@@ -574,6 +654,17 @@ pub enum State {
     /// A word of a newer service.
     #[serde(other)]
     Newer,
+}
+
+/// How far to undo or redo.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepRequest {
+    /// Include instructions that share a state with these. Without it, such a step is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grouped: Option<bool>,
+    /// The number of instructions; one by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -595,7 +686,7 @@ pub struct Var {
     pub kind: String,
     pub name: String,
     pub repr: String,
-    /// Shape or length, where there is one.
+    /// Shape or length, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<String>,
 }
@@ -615,18 +706,18 @@ pub struct VariableDifference {
     pub right: Option<Var>,
 }
 
-/// What to change on branches; never wider than the machine's own.
+/// Code and settings of one branch. Limits may not exceed the machine's own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Vary {
-    /// Run at once.
+    /// Code to run when the branch starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
-    /// Added to those of the request.
+    /// Added to the tags of the request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// Variables to set before that, as JSON values.
+    /// Variables to set before the code runs, as JSON values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, serde_json::Value>,
 }

@@ -2,30 +2,30 @@
 //!
 //! Written by `python3 sdk/generate`; change the document instead.
 
-use super::{Chunk, Durability, Instruction, Name};
+use super::{Checkpoints, Chunk, Durability, Instruction, Name};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Accepted {
     pub instruction_seq: u64,
-    /// Whether something was interrupted for it.
+    /// Whether another instruction was interrupted for it.
     pub interrupted: bool,
     pub machine: Name,
 }
 
-/// Something too large for a result, kept as long as its machine.
+/// A value too large for a result. It is kept as long as its machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Artifact {
-    /// Whether it was cut all the same, at the largest size that is kept.
+    /// Whether it was truncated at the largest size that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<bool>,
-    /// Names its contents; read it at `/v1/machine/{name}/artifact/{id}`.
+    /// Identifies the contents; read them at `/v1/machine/{name}/artifact/{id}`.
     pub id: String,
-    /// Its MIME type.
+    /// MIME type.
     pub kind: String,
-    /// Of what: `output` (both streams as they came), `value`, or `display`.
+    /// The source: `output` (both streams, in order), `value`, or `display`.
     pub name: String,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -36,7 +36,7 @@ pub struct ArtifactList {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cancelled {
-    /// Whether it still waited.
+    /// Whether the instruction was still waiting.
     pub cancelled: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Cancelled {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Code {
     pub code: String,
-    /// Absent means the service's default, null no limit.
+    /// Absent: the service's default. Null: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<f64>,
 }
@@ -53,19 +53,25 @@ pub struct Code {
 pub struct ExecRequest {
     /// Overrides the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
+    /// Overrides the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
-    /// The same key again gives the same instruction instead of a second one.
+    /// A request with the same key returns the same instruction instead of a second one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// Whether the client answers the code's calls of `input()`. Without it they fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<bool>,
     pub instruction: Code,
-    /// Interrupt what runs, and cancel what waits, first.
+    /// First interrupt the running instruction and cancel those that wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt: Option<bool>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExecResult {
-    /// What was too large for the result, kept whole; absent if nothing was.
+    /// Values too large for the result, kept whole; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,9 +80,23 @@ pub struct ExecResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub runtime_ms: u64,
-    /// repr of the last expression, null if there is none; absent after a failure.
+    /// The repr of the last expression, null if it has no value; absent after a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
+}
+
+/// A line of input for code that asked for one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct InputLine {
+    /// The line, without its newline; `null` means end of input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct InputTaken {
+    /// Whether the instruction was waiting for a line.
+    pub taken: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -84,19 +104,19 @@ pub struct InstructionList {
     pub instructions: Vec<Instruction>,
 }
 
-/// An artifact and the instruction it is of.
+/// An artifact and its instruction.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Whether it was cut all the same, at the largest size that is kept.
+    /// Whether it was truncated at the largest size that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<bool>,
-    /// Names its contents; read it at `/v1/machine/{name}/artifact/{id}`.
+    /// Identifies the contents; read them at `/v1/machine/{name}/artifact/{id}`.
     pub id: String,
-    /// Its MIME type.
+    /// MIME type.
     pub kind: String,
-    /// Of what: `output` (both streams as they came), `value`, or `display`.
+    /// The source: `output` (both streams, in order), `value`, or `display`.
     pub name: String,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
     pub seq: u64,
 }
@@ -104,13 +124,13 @@ pub struct Kept {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outputs {
     pub chunks: Vec<Chunk>,
-    /// Whether no more will come after these.
+    /// Whether these are the last.
     pub over: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
-    /// Base64.
+    /// The image in base64.
     pub png: String,
 }
 

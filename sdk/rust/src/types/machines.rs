@@ -2,22 +2,22 @@
 //!
 //! Written by `python3 sdk/generate`; change the document instead.
 
-use super::{Durability, Limits, Machine, Name, Network, Retention, State};
+use super::{Checkpoints, Durability, Limits, Machine, Name, Network, Retention, State};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Which machines to list. A machine has to meet all that is said.
+/// A filter for machines. A machine must match every condition.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Filter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_after: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_before: Option<Timestamp>,
-    /// What `next` of the page before said.
+    /// The `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// At most this many; 1000 unless told.
+    /// The most machines to return; 1000 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct Filter {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interrupted {
-    /// Whether something ran.
+    /// Whether an instruction was running.
     pub interrupted: bool,
 }
 
@@ -41,14 +41,16 @@ pub struct Interrupted {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineList {
     pub machines: Vec<Machine>,
-    /// What to give as `cursor` for the next page; null at the end.
+    /// The `cursor` for the next page; null on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// What to make.
+/// A machine to create.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NewMachine {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -62,14 +64,15 @@ pub struct NewMachine {
     pub memory_mb: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Name>,
+    /// Network access; the service's default, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// Which checkpoints are kept; the service's rule, if absent.
+    /// The checkpoints to keep; the service's rule, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// A template's name; the default one otherwise.
+    /// The name of a template; the default template, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
 }
@@ -79,17 +82,22 @@ pub struct Removed {
     pub removed: String,
 }
 
-/// What to change on a machine; what is absent stays.
+/// Changes to a machine; absent fields stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Update {
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
-    /// `null` takes an expiry away.
+    /// `null` removes the expiry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
-    /// Which checkpoints are kept; `null` goes back to the service's rule.
+    /// Network access, effective when the machine next comes into memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// The checkpoints to keep; `null` restores the service's rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
     /// Replaces all tags.

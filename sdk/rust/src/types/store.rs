@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckStore {
-    /// Put back what exists elsewhere.
+    /// Repair damaged pages of which another copy exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mend: Option<bool>,
+    pub repair: Option<bool>,
 }
 
-/// What a check found.
+/// The result of a check of the store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreChecked {
-    /// Whether all was looked at.
+    /// Whether everything was checked.
     pub complete: bool,
     pub findings: Vec<StoreFinding>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreFinding {
-    /// Machines and templates that need what is damaged.
+    /// Machines and templates that need the damaged data.
     pub affects: Vec<String>,
     pub code: String,
-    pub mended: bool,
+    pub repaired: bool,
     pub what: String,
 }
 
-/// What a collection freed.
+/// The result of a garbage collection.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreFreed {
     pub bytes: u64,
@@ -37,13 +37,13 @@ pub struct StoreFreed {
     pub packs: u64,
 }
 
-/// What the store takes.
+/// The size of the image store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreStats {
-    /// Space on the disk: all of it, and what laid out files take of it.
+    /// Disk space in total, and the part of it that extracted files take.
     pub bytes: u64,
     pub cold_packs: u64,
-    /// What compression saves, and what images save by sharing pages.
+    /// Bytes saved by compression, and by images that share pages.
     pub compressed_bytes: u64,
     pub dead_pages: u64,
     pub dropped_pages: u64,

@@ -6,7 +6,7 @@ use super::ErrorBody;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A line of what a build says.
+/// A line of a build's progress.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BuildLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,18 +25,18 @@ pub struct BuildLine {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BuildTemplate {
-    /// As TOML.
+    /// The recipe as TOML.
     pub recipe: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Template {
     pub created_at: Timestamp,
-    /// Hash of everything it was made from.
+    /// The hash of everything it was built from.
     pub digest: String,
     /// The image machines start from.
     pub image: String,
-    /// `python`, later also others.
+    /// The language of its instructions, such as `python`.
     pub language: String,
     pub name: String,
     /// The recipe it was built from, as TOML.

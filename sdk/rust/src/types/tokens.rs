@@ -13,13 +13,13 @@ pub struct MadeToken {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub scopes: Vec<String>,
-    /// `id.secret`: shown this once.
+    /// `id.secret`: shown only once.
     pub token: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NewToken {
-    /// The caller's own unless told.
+    /// The caller's account by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,7 +29,7 @@ pub struct NewToken {
     pub scopes: Option<Vec<String>>,
 }
 
-/// A token as lists show it: never its secret.
+/// A token without its secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Token {
     pub account: String,

@@ -16,12 +16,16 @@ use std::process::Command;
 use std::sync::LazyLock;
 use tempfile::TempDir;
 
+const SPAWNER: &str = "cargo build --release --bin stasis-spawner";
+const YARDSTICKS: &str = "cargo run --release -p stasis-bench --bin stasis-yardsticks -- --quick";
+
 /// A page, how commands of it begin that are not run, what is run in their place, and why.
-const NOT_RUN: [[&str; 4]; 7] = [
-    ["README.md", "make test", "make -n -C $REPOSITORY test >&2", "it runs this test"],
+const NOT_RUN: [[&str; 4]; 8] = [
     ["CONTRIBUTING.md", "make test", "make -n -C $REPOSITORY test >&2", "it runs this test"],
     ["CONTRIBUTING.md", "make setup", "make -n -C $REPOSITORY setup >&2", "all is set up here"],
     ["CONTRIBUTING.md", "make soak", "make -n -C $REPOSITORY soak >&2", "it takes hours"],
+    ["CONTRIBUTING.md", SPAWNER, "test -d $REPOSITORY/crates/spawner", "it takes minutes"],
+    ["CONTRIBUTING.md", YARDSTICKS, "test -d $REPOSITORY/crates/bench", "it takes minutes"],
     [
         "docs/guides/systemd.md",
         "podman build",
@@ -85,7 +89,7 @@ pub fn run<'a>(
     if script.contains("npm install") {
         LazyLock::force(&JAVASCRIPT);
     }
-    Host::new()?.run(&script)
+    Host::new(&script)?.run(&script)
 }
 
 /// A block with the stand-ins, and without what is not run.
@@ -108,8 +112,14 @@ struct Host {
 }
 
 impl Host {
-    fn new() -> Result<Host, Failed> {
-        let home = stasis_testbed::data_dir();
+    /// The home has the template of the language that the commands name.
+    fn new(script: &str) -> Result<Host, Failed> {
+        let language =
+            script.split("--language ").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let home = match language {
+            Some(language) => stasis_testbed::data_dir_of(language),
+            None => stasis_testbed::data_dir(),
+        };
         let beside = home.path().parent().ok_or("a directory is somewhere")?;
         let dir = TempDir::with_prefix_in("host-", beside)?;
         for name in ["home/.local/share", "there/.local/share", "var-lib", "state"] {

@@ -1,5 +1,4 @@
-//! The clients we can be installed in: where each keeps its settings, how they are written, and
-//! what an entry in them looks like.
+//! The supported MCP clients: path and format of their settings, and the entry for Stasis.
 
 use super::edit::Format;
 use crate::config::home;
@@ -9,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Client {
+pub enum McpClient {
     ClaudeDesktop,
     ClaudeCode,
     Cursor,
@@ -23,7 +22,7 @@ pub enum Client {
 
 /// What a client is to start.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct ServerEntry {
     pub command: String,
     pub args: Vec<String>,
     pub env: BTreeMap<String, String>,
@@ -32,28 +31,28 @@ pub struct Entry {
 const CLINE: &str =
     "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
 
-impl Client {
+impl McpClient {
     /// Where its settings are.
     pub fn file(self) -> PathBuf {
         let own = home("HOME", "");
         let config = home("XDG_CONFIG_HOME", ".config");
         match self {
-            Client::ClaudeDesktop => config.join("Claude/claude_desktop_config.json"),
-            Client::ClaudeCode => own.join(".claude.json"),
-            Client::Cursor => own.join(".cursor/mcp.json"),
-            Client::Windsurf => own.join(".codeium/windsurf/mcp_config.json"),
-            Client::Goose => config.join("goose/config.yaml"),
-            Client::Vscode => config.join("Code/User/mcp.json"),
-            Client::Cline => config.join(CLINE),
-            Client::Codex => home("CODEX_HOME", ".codex").join("config.toml"),
-            Client::Zed => config.join("zed/settings.json"),
+            McpClient::ClaudeDesktop => config.join("Claude/claude_desktop_config.json"),
+            McpClient::ClaudeCode => own.join(".claude.json"),
+            McpClient::Cursor => own.join(".cursor/mcp.json"),
+            McpClient::Windsurf => own.join(".codeium/windsurf/mcp_config.json"),
+            McpClient::Goose => config.join("goose/config.yaml"),
+            McpClient::Vscode => config.join("Code/User/mcp.json"),
+            McpClient::Cline => config.join(CLINE),
+            McpClient::Codex => home("CODEX_HOME", ".codex").join("config.toml"),
+            McpClient::Zed => config.join("zed/settings.json"),
         }
     }
 
     pub fn format(self) -> Format {
         match self {
-            Client::Goose => Format::Yaml,
-            Client::Codex => Format::Toml,
+            McpClient::Goose => Format::Yaml,
+            McpClient::Codex => Format::Toml,
             _ => Format::Json,
         }
     }
@@ -61,23 +60,23 @@ impl Client {
     /// The key its servers are below.
     pub fn section(self) -> &'static str {
         match self {
-            Client::Goose => "extensions",
-            Client::Vscode => "servers",
-            Client::Codex => "mcp_servers",
-            Client::Zed => "context_servers",
+            McpClient::Goose => "extensions",
+            McpClient::Vscode => "servers",
+            McpClient::Codex => "mcp_servers",
+            McpClient::Zed => "context_servers",
             _ => "mcpServers",
         }
     }
 
     /// A server in the client's words.
-    pub fn entry(self, name: &str, entry: &Entry) -> Value {
-        let Entry { command, args, env } = entry;
+    pub fn entry(self, name: &str, entry: &ServerEntry) -> Value {
+        let ServerEntry { command, args, env } = entry;
         let plain = json!({ "command": command, "args": args });
         let mut own = match self {
-            Client::ClaudeCode | Client::Vscode => with(plain, json!({ "type": "stdio" })),
-            Client::Cline => with(plain, json!({ "disabled": false, "autoApprove": [] })),
-            Client::Zed => with(plain, json!({ "source": "custom" })),
-            Client::Goose => {
+            McpClient::ClaudeCode | McpClient::Vscode => with(plain, json!({ "type": "stdio" })),
+            McpClient::Cline => with(plain, json!({ "disabled": false, "autoApprove": [] })),
+            McpClient::Zed => with(plain, json!({ "source": "custom" })),
+            McpClient::Goose => {
                 let about = "Machines that run code and keep their state";
                 json!({
                     "name": name, "description": about, "type": "stdio", "cmd": command,
@@ -87,7 +86,7 @@ impl Client {
             _ => plain,
         };
         if !env.is_empty() {
-            own[if self == Client::Goose { "envs" } else { "env" }] = json!(env);
+            own[if self == McpClient::Goose { "envs" } else { "env" }] = json!(env);
         }
         own
     }

@@ -1,8 +1,8 @@
-//! Settings of others, changed in one place and left alone in all others, comments included.
+//! Edits another program's settings file: one entry changes, everything else stays, comments too.
 //!
 //!   text ──► edit of its format ──► new text ──► read back: the same, but for our entry?
 //!
-//! What cannot be changed that way is refused, and nothing is written.
+//! If that is not possible, the edit is refused and nothing is written.
 
 mod json;
 mod toml;
@@ -20,7 +20,7 @@ pub enum Format {
 
 /// Where an entry belongs: below a key, under a name.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct EntryKey<'a> {
     pub section: &'a str,
     pub name: &'a str,
 }
@@ -39,7 +39,7 @@ impl Format {
     }
 
     /// The text with an entry in it, in place of one of that name.
-    pub fn put(self, text: &str, at: Place, entry: &Value) -> Edited {
+    pub fn put(self, text: &str, at: EntryKey, entry: &Value) -> Edited {
         let mut wanted = self.read(text)?;
         let section = wanted.as_object_mut().ok_or("it is not a table of settings")?;
         let section =
@@ -58,7 +58,7 @@ impl Format {
     }
 
     /// The text without an entry; nothing, if it is not there.
-    pub fn take(self, text: &str, at: Place) -> Result<Option<String>, String> {
+    pub fn take(self, text: &str, at: EntryKey) -> Result<Option<String>, String> {
         let mut wanted = self.read(text)?;
         let section = wanted.get_mut(at.section).and_then(Value::as_object_mut);
         let Some(section) = section.filter(|section| section.contains_key(at.name)) else {
@@ -74,7 +74,7 @@ impl Format {
     }
 
     /// An entry as it would be written.
-    pub fn show(self, at: Place, entry: &Value) -> Edited {
+    pub fn show(self, at: EntryKey, entry: &Value) -> Edited {
         self.put("", at, entry)
     }
 
@@ -95,7 +95,7 @@ fn without_empty(mut settings: Value) -> Value {
     settings
 }
 
-fn odd(at: Place) -> String {
+fn odd(at: EntryKey) -> String {
     format!("`{}` is not a table", at.section)
 }
 
@@ -109,12 +109,12 @@ mod tests {
     }
 
     fn put(format: Format, text: &str) -> String {
-        format.put(text, Place { section: "servers", name: "stasis" }, &entry()).expect(text)
+        format.put(text, EntryKey { section: "servers", name: "stasis" }, &entry()).expect(text)
     }
 
     /// What was put in can be taken out, and what was there stays.
     fn round(format: Format, text: &str) -> String {
-        let at = Place { section: "servers", name: "stasis" };
+        let at = EntryKey { section: "servers", name: "stasis" };
         let with = put(format, text);
         let again = format.put(&with, at, &entry()).expect("twice");
         assert_eq!(with, again, "twice is the same as once");
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_refused() {
-        let at = Place { section: "servers", name: "stasis" };
+        let at = EntryKey { section: "servers", name: "stasis" };
         for (format, text) in [
             (Format::Json, "[]"),
             (Format::Json, "{ \"servers\": [] }"),

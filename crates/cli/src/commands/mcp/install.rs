@@ -1,11 +1,11 @@
-//! `stasis mcp install` and `uninstall`: our entry in a client's settings, which stay as they are
-//! otherwise. The file as it was is kept beside it.
+//! `stasis mcp install` and `uninstall`: add or remove our entry in a client's settings. A copy of
+//! the old file stays beside the new one.
 
-use super::clients::{Client, Entry};
-use super::edit::Place;
-use crate::config::Source;
+use super::clients::{McpClient, ServerEntry};
+use super::edit::EntryKey;
+use crate::config::ValueSource;
 use crate::context::Context;
-use crate::failure::{At, Exit, Failure, Result};
+use crate::failure::{CliFailure, Exit, PathContext, Result};
 use crate::show;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -19,19 +19,19 @@ const LONGEST: u64 = 64 << 20;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The client
+    /// Client
     #[arg(long, value_name = "CLIENT")]
-    client: Client,
-    /// What the server is called there
+    client: McpClient,
+    /// Name of the server in the settings
     #[arg(long, value_name = "NAME", default_value = "stasis")]
     name: String,
-    /// The file to change, such as that of a project, instead of the user's own
+    /// Settings file to change, such as a project's [default: the user's]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Write what the file would be, and change nothing
+    /// Print the new file without changing it
     #[arg(long, conflicts_with = "print")]
     dry_run: bool,
-    /// Write the entry alone, to be put wherever you like
+    /// Print only the entry
     #[arg(long)]
     print: bool,
 }
@@ -44,15 +44,15 @@ struct Change<'a> {
 }
 
 impl Args {
-    fn place(&self) -> Place<'_> {
-        Place { section: self.client.section(), name: &self.name }
+    fn place(&self) -> EntryKey<'_> {
+        EntryKey { section: self.client.section(), name: &self.name }
     }
 
     fn check(&self) -> Result<()> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         match !self.name.is_empty() && self.name.chars().all(plain) {
             true => Ok(()),
-            false => Err(Failure::usage("a name has letters, digits, `-` and `_`")),
+            false => Err(CliFailure::usage("a name consists of letters, digits, `-` and `_`")),
         }
     }
 
@@ -113,7 +113,7 @@ pub fn uninstall(args: &Args, context: &Context) -> Result<ExitCode> {
 }
 
 /// How a client starts us: this program, with what was said here about where to go.
-fn started(tools: &str, context: &Context) -> Result<Entry> {
+fn started(tools: &str, context: &Context) -> Result<ServerEntry> {
     let command = std::env::current_exe().at("find", Path::new("this program"))?;
     let mut args = vec!["mcp".to_owned()];
     if tools != "stasis" {
@@ -124,14 +124,14 @@ fn started(tools: &str, context: &Context) -> Result<Entry> {
     }
     let token = said(context, "token").map(|token| ("STASIS_TOKEN".to_owned(), token));
     let env = BTreeMap::from_iter(token);
-    Ok(Entry { command: command.display().to_string(), args, env })
+    Ok(ServerEntry { command: command.display().to_string(), args, env })
 }
 
 /// A setting that a client would not know: one of the command line or of the environment.
 fn said(context: &Context, key: &str) -> Option<String> {
     let mut all = context.config.settings.iter();
     let setting = all.find(|setting| setting.key.name == key)?;
-    let here = matches!(setting.source, Source::Flag(_) | Source::Environment(_));
+    let here = matches!(setting.source, ValueSource::Flag(_) | ValueSource::Environment(_));
     setting.value.as_ref().filter(|_| here).map(ToString::to_string)
 }
 
@@ -175,8 +175,8 @@ fn backup(path: &Path) -> PathBuf {
     free.next().unwrap_or_else(|| beside(path, "before-stasis"))
 }
 
-fn refused(path: &Path, what: &str) -> Failure {
-    Failure::new("mcp.settings", format!("{} is left alone: {what}", path.display()))
-        .hint("`--print` writes the entry, to be put there by hand")
+fn refused(path: &Path, what: &str) -> CliFailure {
+    CliFailure::new("mcp.settings", format!("{} was not changed: {what}", path.display()))
+        .hint("`--print` prints the entry, to add by hand")
         .exit(Exit::Conflict)
 }

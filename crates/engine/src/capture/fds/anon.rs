@@ -1,13 +1,13 @@
 //! Descriptors without a file: event counters, signals, timers.
 
-use super::{Descriptor, epoll};
+use super::{OpenDescriptor, epoll};
 use crate::error::Result;
 use crate::proc::{self, FdInfo};
 use stasis_image::model::*;
 use stasis_sys::fds;
 use std::os::fd::AsFd;
 
-pub fn read(descriptor: &Descriptor, kind: &str) -> Result<ObjectKind> {
+pub fn read(descriptor: &OpenDescriptor, kind: &str) -> Result<ObjectKind> {
     let read = match kind {
         "eventfd" => eventfd(descriptor),
         "eventpoll" => return epoll::read(descriptor),
@@ -18,16 +18,16 @@ pub fn read(descriptor: &Descriptor, kind: &str) -> Result<ObjectKind> {
     read.ok_or_else(|| descriptor.refuse(format!("the state of its {kind} is unreadable")))
 }
 
-fn eventfd(descriptor: &Descriptor) -> Option<ObjectKind> {
+fn eventfd(descriptor: &OpenDescriptor) -> Option<ObjectKind> {
     let semaphore = descriptor.info.text("eventfd-semaphore").is_some_and(|value| value == "1");
     Some(ObjectKind::Eventfd { count: descriptor.info.hex("eventfd-count")?, semaphore })
 }
 
-fn signalfd(descriptor: &Descriptor) -> Option<ObjectKind> {
+fn signalfd(descriptor: &OpenDescriptor) -> Option<ObjectKind> {
     Some(ObjectKind::Signalfd { mask: descriptor.info.hex("sigmask")? })
 }
 
-fn timerfd(descriptor: &Descriptor) -> Option<ObjectKind> {
+fn timerfd(descriptor: &OpenDescriptor) -> Option<ObjectKind> {
     let timer = self::timer(&descriptor.info)?;
     if timer.ticks == 0 || timer.left_ns != 0 || timer.interval_ns == 0 {
         return Some(ObjectKind::Timerfd(timer));

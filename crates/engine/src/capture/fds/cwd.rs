@@ -5,7 +5,7 @@ use super::Objects;
 use super::files::removed_directory;
 use super::names::Inode;
 use crate::capture::refuse;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::freeze::FrozenProcess;
 use crate::proc;
 use crate::tree::Tree;
@@ -17,7 +17,7 @@ pub fn read(
     objects: &mut Objects,
     process: &FrozenProcess,
     tree: &Tree,
-    live: &mut Live,
+    live: &mut LiveProcess,
 ) -> Result<()> {
     let root = proc::read_link(process.pid, "root")?;
     if root != "/" {

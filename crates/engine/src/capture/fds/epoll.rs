@@ -4,15 +4,15 @@
 //! not come again in a copy. The kernel shows what waits only to whoever takes it, so it is taken,
 //! and the source is made to arm those watches again, which puts the events back.
 
-use super::Descriptor;
-use crate::error::{Doing, Error, Result};
+use super::OpenDescriptor;
+use crate::error::{Error, ErrorContext, Result};
 use crate::inject::Injector;
 use crate::proc::after;
 use stasis_image::model::*;
 use stasis_sys::{fds, libc, process as sysprocess};
 use std::os::fd::AsFd;
 
-pub fn read(descriptor: &Descriptor) -> Result<ObjectKind> {
+pub fn read(descriptor: &OpenDescriptor) -> Result<ObjectKind> {
     let watches = watches(descriptor);
     let mut watches =
         watches.ok_or_else(|| descriptor.refuse("the state of its eventpoll is unreadable"))?;
@@ -23,7 +23,7 @@ pub fn read(descriptor: &Descriptor) -> Result<ObjectKind> {
 }
 
 /// Until it is known better, an event counts as waiting: one too many is only a wake-up.
-fn watches(descriptor: &Descriptor) -> Option<Vec<EpollWatch>> {
+fn watches(descriptor: &OpenDescriptor) -> Option<Vec<EpollWatch>> {
     // "tfd:        5 events:       19 data:                5  pos:0 ino:..."
     let read = |line: &str| {
         Some(EpollWatch {
@@ -37,7 +37,7 @@ fn watches(descriptor: &Descriptor) -> Option<Vec<EpollWatch>> {
 }
 
 /// Whether every watch can be armed again by the number it has in this process.
-fn can_be_put_back(descriptor: &Descriptor, watches: &[EpollWatch]) -> bool {
+fn can_be_put_back(descriptor: &OpenDescriptor, watches: &[EpollWatch]) -> bool {
     const EXCLUSIVE: u32 = 1 << 28;
     let (pid, set) = (descriptor.process.pid, descriptor.number);
     watches
@@ -45,7 +45,7 @@ fn can_be_put_back(descriptor: &Descriptor, watches: &[EpollWatch]) -> bool {
         .all(|watch| watch.events & EXCLUSIVE == 0 && sysprocess::is_watched(pid, set, watch.fd))
 }
 
-fn look_for_events(descriptor: &Descriptor, watches: &mut [EpollWatch]) -> Result<()> {
+fn look_for_events(descriptor: &OpenDescriptor, watches: &mut [EpollWatch]) -> Result<()> {
     let live = descriptor.process.live.as_ref().ok_or(Error::Gone)?;
     let doing = || format!("look at epoll set {}", descriptor.number);
     let copy = descriptor.copy().doing(doing)?;

@@ -4,13 +4,13 @@
 //! that belongs to one process, and a device that keeps state, are refused.
 
 use super::names::Inode;
-use super::{Descriptor, Objects, pipes, ptys};
-use crate::capture::held::Written;
+use super::{Objects, OpenDescriptor, pipes, ptys};
+use crate::capture::held::WritableFile;
 use crate::capture::mappings::{read_segment, segment_key};
-use crate::capture::sink::Sink;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::tree::Tree;
 use stasis_image::model::*;
+use stasis_store::Sink;
 use stasis_sys::{fds, files as sysfiles, libc};
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ const HUGETLBFS: i64 = 0x958458f6;
 
 pub fn read(
     objects: &mut Objects,
-    descriptor: &Descriptor,
+    descriptor: &OpenDescriptor,
     tree: &Tree,
     sink: &mut Sink,
 ) -> Result<ObjectKind> {
@@ -54,7 +54,7 @@ pub fn read(
         check_name(objects, descriptor, tree, &path)?;
         if descriptor.info.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY {
             let number = descriptor.meta.ino();
-            objects.written.push(Written { path: path.clone(), number });
+            objects.written.push(WritableFile { path: path.clone(), number });
         }
         return Ok(ObjectKind::File { path, offset: descriptor.info.offset, locks: Vec::new() });
     }
@@ -69,7 +69,7 @@ pub fn read(
 /// A name must lead to the file again after a restore, when no process is there yet.
 fn check_name(
     objects: &mut Objects,
-    descriptor: &Descriptor,
+    descriptor: &OpenDescriptor,
     tree: &Tree,
     path: &str,
 ) -> Result<()> {
@@ -86,7 +86,7 @@ fn check_name(
 }
 
 /// An O_PATH descriptor.
-fn place(descriptor: &Descriptor, name: Option<String>) -> Result<ObjectKind> {
+fn place(descriptor: &OpenDescriptor, name: Option<String>) -> Result<ObjectKind> {
     match name {
         Some(path) if path.starts_with('/') => Ok(ObjectKind::Place { path }),
         None if descriptor.meta.is_dir() => Ok(removed_directory()),
@@ -100,7 +100,7 @@ pub fn removed_directory() -> ObjectKind {
     ObjectKind::Directory { path: String::new(), position, locks: Vec::new() }
 }
 
-fn directory(descriptor: &Descriptor, name: Option<String>) -> Result<ObjectKind> {
+fn directory(descriptor: &OpenDescriptor, name: Option<String>) -> Result<ObjectKind> {
     let Some(path) = name else { return Ok(removed_directory()) };
     let position = match descriptor.info.offset {
         0 => DirPosition::default(),
@@ -111,7 +111,7 @@ fn directory(descriptor: &Descriptor, name: Option<String>) -> Result<ObjectKind
 }
 
 /// Which name comes next, seen through an open file of our own.
-fn half_read(descriptor: &Descriptor, offset: u64) -> std::io::Result<DirPosition> {
+fn half_read(descriptor: &OpenDescriptor, offset: u64) -> std::io::Result<DirPosition> {
     let dir = File::options()
         .read(true)
         .custom_flags(libc::O_DIRECTORY | libc::O_NOATIME)
@@ -122,7 +122,11 @@ fn half_read(descriptor: &Descriptor, offset: u64) -> std::io::Result<DirPositio
 }
 
 /// A memory file, or a file that was deleted while open.
-fn nameless(objects: &mut Objects, descriptor: &Descriptor, sink: &mut Sink) -> Result<ObjectKind> {
+fn nameless(
+    objects: &mut Objects,
+    descriptor: &OpenDescriptor,
+    sink: &mut Sink,
+) -> Result<ObjectKind> {
     let offset = descriptor.info.offset;
     let doing = || format!("open {}", descriptor.path());
     // never waits, whatever has the number by now

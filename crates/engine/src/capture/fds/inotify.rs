@@ -6,8 +6,8 @@
 //! cannot be looked at without taking them.
 
 use super::names::Inode;
-use super::{Descriptor, Objects};
-use crate::error::{Doing, Result};
+use super::{Objects, OpenDescriptor};
+use crate::error::{ErrorContext, Result};
 use crate::tree::Tree;
 use crate::tty::get_word;
 use stasis_image::model::*;
@@ -25,7 +25,7 @@ struct Line {
     mask: u32,
 }
 
-pub fn read(objects: &mut Objects, descriptor: &Descriptor, tree: &Tree) -> Result<ObjectKind> {
+pub fn read(objects: &mut Objects, descriptor: &OpenDescriptor, tree: &Tree) -> Result<ObjectKind> {
     let waiting = descriptor
         .copy()
         .and_then(|fd| get_word(fd.as_fd(), libc::FIONREAD))
@@ -68,7 +68,7 @@ fn parse(line: &str) -> Option<Line> {
     })
 }
 
-fn hints(descriptor: &Descriptor, tree: &Tree) -> Vec<String> {
+fn hints(descriptor: &OpenDescriptor, tree: &Tree) -> Vec<String> {
     let mut hints = Vec::new();
     if let Some(image) = tree.last_image() {
         for object in &image.manifest.objects {

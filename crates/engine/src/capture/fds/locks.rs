@@ -4,12 +4,12 @@
 //! to that open file, POSIX locks to the process whose descriptor is looked at. So POSIX locks
 //! are read again for every process that shares the open file. Leases are refused.
 
-use super::Descriptor;
+use super::OpenDescriptor;
 use crate::error::Result;
 use stasis_image::model::*;
 
 /// Adds the locks seen through one descriptor to those of its object.
-pub fn add(descriptor: &Descriptor, object: &mut ObjectKind) -> Result<()> {
+pub fn add(descriptor: &OpenDescriptor, object: &mut ObjectKind) -> Result<()> {
     for line in descriptor.info.all("lock") {
         let lock = parse(line, descriptor.process.own_pid)
             .ok_or_else(|| descriptor.refuse(format!("a lock of an unknown kind ({line})")))?;

@@ -17,15 +17,15 @@ mod pipes;
 mod ptys;
 mod sockets;
 
-use super::held::Written;
-use super::mappings::Segments;
+use super::held::WritableFile;
+use super::mappings::SharedSegments;
 use super::refuse;
-use super::sink::Sink;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::{Frozen, FrozenProcess};
 use crate::proc::{self, FdInfo};
 use crate::tree::Tree;
 use stasis_image::model::*;
+use stasis_store::Sink;
 use stasis_sys::libc;
 use stasis_sys::process::{self as sysprocess, Kcmp};
 use std::collections::HashMap;
@@ -36,14 +36,14 @@ use std::os::unix::fs::MetadataExt;
 #[derive(Default)]
 pub struct Objects {
     pub list: Vec<Object>,
-    pub segments: Segments,
+    pub segments: SharedSegments,
     /// Where each object was first seen: (pid, descriptor), by what it refers to.
     seen: HashMap<(u64, u64), Vec<Seen>>,
     /// Pipe contents by device and inode.
     pipes: HashMap<(u64, u64), u32>,
-    names: Option<names::Names>,
+    names: Option<names::PathLookup>,
     /// Files that are open for writing.
-    pub written: Vec<Written>,
+    pub written: Vec<WritableFile>,
     terminals: ptys::Terminals,
     sockets: sockets::Sockets,
 }
@@ -52,7 +52,7 @@ pub struct Objects {
 type Seen = (i32, i32, u32);
 
 /// One descriptor as `/proc` shows it.
-pub struct Descriptor<'a> {
+pub struct OpenDescriptor<'a> {
     pub process: &'a FrozenProcess,
     pidfd: &'a OwnedFd,
     pub number: i32,
@@ -61,7 +61,7 @@ pub struct Descriptor<'a> {
     pub meta: std::fs::Metadata,
 }
 
-impl Descriptor<'_> {
+impl OpenDescriptor<'_> {
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", self.process.pid, self.number)
     }
@@ -109,19 +109,23 @@ pub fn read_all(
     Ok(objects)
 }
 
-fn look<'a>(process: &'a FrozenProcess, pidfd: &'a OwnedFd, number: i32) -> Result<Descriptor<'a>> {
+fn look<'a>(
+    process: &'a FrozenProcess,
+    pidfd: &'a OwnedFd,
+    number: i32,
+) -> Result<OpenDescriptor<'a>> {
     let path = format!("/proc/{}/fd/{number}", process.pid);
     let meta = std::fs::metadata(&path).doing(|| format!("look at {path}"))?;
     let info = FdInfo::parse(&proc::read_text(process.pid, &format!("fdinfo/{number}"))?)
         .ok_or_else(|| refuse(process, format!("fd {number}: its fdinfo is unreadable")))?;
     let link = proc::read_link(process.pid, &format!("fd/{number}"))?;
-    Ok(Descriptor { process, pidfd, number, link, info, meta })
+    Ok(OpenDescriptor { process, pidfd, number, link, info, meta })
 }
 
 impl Objects {
     fn find_or_read(
         &mut self,
-        descriptor: &Descriptor,
+        descriptor: &OpenDescriptor,
         tree: &Tree,
         sink: &mut Sink,
     ) -> Result<u32> {
@@ -141,9 +145,9 @@ impl Objects {
     }
 
     /// Names of the machine's files.
-    pub fn names(&mut self, tree: &Tree) -> Result<&names::Names> {
+    pub fn names(&mut self, tree: &Tree) -> Result<&names::PathLookup> {
         if self.names.is_none() {
-            self.names = Some(names::Names::of(tree)?);
+            self.names = Some(names::PathLookup::of(tree)?);
         }
         self.names.as_ref().ok_or(Error::Gone)
     }
@@ -155,7 +159,7 @@ impl Objects {
 
     fn read(
         &mut self,
-        descriptor: &Descriptor,
+        descriptor: &OpenDescriptor,
         tree: &Tree,
         sink: &mut Sink,
     ) -> Result<ObjectKind> {

@@ -4,10 +4,10 @@
 //! name still leads there is asked of the machine's own tree; a file that has another name by
 //! now is looked for, among what the machine changed first and everywhere else last.
 
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::tree::Tree;
 use bstr::ByteSlice;
-use stasis_sys::trees::{self, At};
+use stasis_sys::trees::{self, WalkEntry};
 use stasis_sys::{fds, files as sysfiles, libc};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -34,7 +34,7 @@ impl Inode {
 }
 
 /// Names of one machine, while it stands still.
-pub struct Names {
+pub struct PathLookup {
     root: OwnedFd,
     root_path: PathBuf,
     upper: PathBuf,
@@ -42,8 +42,8 @@ pub struct Names {
     changed: Vec<String>,
 }
 
-impl Names {
-    pub fn of(tree: &Tree) -> Result<Names> {
+impl PathLookup {
+    pub fn of(tree: &Tree) -> Result<PathLookup> {
         let root_path = PathBuf::from(format!("/proc/{}/root", tree.walls.init.pid));
         let root = File::options()
             .read(true)
@@ -51,7 +51,7 @@ impl Names {
             .open(&root_path)
             .doing(|| "open the machine's root".into())?;
         let base = tree.base.iter().flat_map(|image| &image.manifest.files.entries);
-        Ok(Names {
+        Ok(PathLookup {
             root: root.into(),
             root_path,
             upper: PathBuf::from(&tree.walls.files.upper),
@@ -123,7 +123,7 @@ fn walk(
     let mut found = HashMap::new();
     let Ok(dir) = File::open(top) else { return found };
     // a tree with more is not searched to its end
-    let _ = trees::walk(dir.into(), MOST_ENTRIES, |at: At| -> std::io::Result<_> {
+    let _ = trees::walk(dir.into(), MOST_ENTRIES, |at: WalkEntry| -> std::io::Result<_> {
         if found.len() == wanted.len() {
             return Ok(None);
         }

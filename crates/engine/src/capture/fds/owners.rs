@@ -1,13 +1,13 @@
 //! Who gets signals about a descriptor (F_SETOWN, F_SETSIG), in the machine's numbering.
 
-use super::Descriptor;
-use crate::error::{Doing, Result};
+use super::OpenDescriptor;
+use crate::error::{ErrorContext, Result};
 use crate::freeze::{Frozen, FrozenProcess};
 use stasis_image::model::FdOwner;
 use stasis_sys::{fds, libc};
 use std::os::fd::AsFd;
 
-pub fn read(descriptor: &Descriptor, frozen: &Frozen) -> Result<Option<FdOwner>> {
+pub fn read(descriptor: &OpenDescriptor, frozen: &Frozen) -> Result<Option<FdOwner>> {
     if descriptor.info.flags as i32 & libc::O_PATH != 0 {
         return Ok(None);
     }

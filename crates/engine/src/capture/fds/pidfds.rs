@@ -1,11 +1,11 @@
 //! Descriptors of processes. fdinfo names the process in every namespace from ours inwards.
 
-use super::Descriptor;
+use super::OpenDescriptor;
 use crate::error::Result;
 use stasis_image::model::ObjectKind;
 use stasis_sys::libc;
 
-pub fn read(descriptor: &Descriptor) -> Result<ObjectKind> {
+pub fn read(descriptor: &OpenDescriptor) -> Result<ObjectKind> {
     let unreadable = || descriptor.refuse("its pidfd is unreadable");
     if descriptor.info.flags as i32 & libc::O_EXCL != 0 {
         return Err(descriptor.refuse("a pidfd of a thread is not supported"));

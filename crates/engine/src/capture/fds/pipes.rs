@@ -1,7 +1,7 @@
 //! Pipes and FIFOs with what is in them.
 
-use super::{Descriptor, Objects};
-use crate::error::{Doing, Result};
+use super::{Objects, OpenDescriptor};
+use crate::error::{ErrorContext, Result};
 use stasis_image::model::*;
 use stasis_sys::{fds, libc};
 use std::fs::File;
@@ -15,7 +15,7 @@ const MAX_CONTENT: usize = 16 << 20;
 /// `path` is the name of a FIFO. One that was removed is a pipe like any other.
 pub fn read(
     objects: &mut Objects,
-    descriptor: &Descriptor,
+    descriptor: &OpenDescriptor,
     path: Option<String>,
 ) -> Result<ObjectKind> {
     let inode = (descriptor.meta.dev(), descriptor.meta.ino());
@@ -38,7 +38,7 @@ pub fn read(
 
 /// Copies the contents without taking them. Opening the pipe anew through `/proc` works for
 /// either end, and everyone who could notice stands still.
-fn read_buffer(descriptor: &Descriptor, path: Option<String>) -> Result<ObjectKind> {
+fn read_buffer(descriptor: &OpenDescriptor, path: Option<String>) -> Result<ObjectKind> {
     let doing = || format!("look into the pipe at {}", descriptor.path());
     let source = File::options()
         .read(true)

@@ -4,8 +4,8 @@
 //! waits in it are read through them, and its session from the processes. A terminal whose
 //! master is outside, in exclusive mode or with another line discipline is refused.
 
-use super::{Descriptor, Objects};
-use crate::error::{Doing, Error, Result};
+use super::{Objects, OpenDescriptor};
+use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::Frozen;
 use crate::tree::Tree;
 use crate::tty;
@@ -23,7 +23,7 @@ const TIOCGDEV: u64 = 0x8004_5432;
 const SLAVES: u32 = 136;
 
 /// One terminal's descriptors, as far as they were met.
-pub struct Found {
+pub struct FoundTerminal {
     object: u32,
     /// Where it was met first, for messages.
     pid: i32,
@@ -33,7 +33,7 @@ pub struct Found {
 }
 
 /// Terminals by index.
-pub type Terminals = BTreeMap<u32, Found>;
+pub type Terminals = BTreeMap<u32, FoundTerminal>;
 
 /// Whether a device number is that of a terminal this module knows.
 pub fn is_terminal(device: u64) -> bool {
@@ -41,7 +41,7 @@ pub fn is_terminal(device: u64) -> bool {
     number.0 == SLAVES || number == (5, 2) || number == (5, 0)
 }
 
-pub fn read(objects: &mut Objects, descriptor: &Descriptor, tree: &Tree) -> Result<ObjectKind> {
+pub fn read(objects: &mut Objects, descriptor: &OpenDescriptor, tree: &Tree) -> Result<ObjectKind> {
     // not opened again: opening /dev/ptmx makes another terminal
     let fd = descriptor.copy().doing(|| format!("copy {}", descriptor.path()))?;
     let device = descriptor.meta.rdev();
@@ -59,7 +59,7 @@ pub fn read(objects: &mut Objects, descriptor: &Descriptor, tree: &Tree) -> Resu
         let terminal = ObjectKind::Terminal(Box::new(Terminal { index, ..Terminal::default() }));
         let object = objects.add(Object { flags: 0, owner: None, kind: terminal });
         let (pid, number) = (descriptor.process.own_pid, descriptor.number);
-        let found = Found { object, pid, number, master: None, slave: None };
+        let found = FoundTerminal { object, pid, number, master: None, slave: None };
         objects.terminals.insert(index, found);
     }
     let found = objects.terminals.get_mut(&index).ok_or(Error::Gone)?;
@@ -67,13 +67,13 @@ pub fn read(objects: &mut Objects, descriptor: &Descriptor, tree: &Tree) -> Resu
     Ok(ObjectKind::Pty(Pty { terminal: found.object, master }))
 }
 
-fn ask(descriptor: &Descriptor, fd: BorrowedFd, request: u64) -> Result<u32> {
+fn ask(descriptor: &OpenDescriptor, fd: BorrowedFd, request: u64) -> Result<u32> {
     tty::get_word(fd, request)
         .map_err(|error| descriptor.refuse(format!("terminal {}: {error}", descriptor.link)))
 }
 
 /// Terminals have numbers of their own in every devpts; only the machine's counts.
-fn check_instance(descriptor: &Descriptor, tree: &Tree) -> Result<()> {
+fn check_instance(descriptor: &OpenDescriptor, tree: &Tree) -> Result<()> {
     let path = format!("/proc/{}/root/dev/pts", tree.walls.init.pid);
     let own = std::fs::metadata(&path).doing(|| format!("look at {path}"))?.dev();
     if descriptor.link != "/dev/tty" && descriptor.meta.dev() != own {
@@ -104,7 +104,7 @@ pub fn finish(objects: &mut Objects, frozen: &Frozen, tree: &Tree) -> Result<()>
     Ok(())
 }
 
-fn look(found: &Found, tree: &Tree, index: u32) -> std::io::Result<Terminal> {
+fn look(found: &FoundTerminal, tree: &Tree, index: u32) -> std::io::Result<Terminal> {
     let Some(master) = found.master.as_ref().map(AsFd::as_fd) else { return orphan(found, index) };
     let path = format!("/proc/{}/root/dev/pts/{index}", tree.walls.init.pid);
     let node = std::fs::metadata(path)?;
@@ -150,7 +150,7 @@ fn contents(
 }
 
 /// A slave whose master is closed answers nothing any more.
-fn orphan(found: &Found, index: u32) -> std::io::Result<Terminal> {
+fn orphan(found: &FoundTerminal, index: u32) -> std::io::Result<Terminal> {
     let slave = found.slave.as_ref().map(|slave| tty::termios(slave.as_fd()));
     match slave {
         Some(Err(error)) if error.raw_os_error() == Some(libc::EIO) => {

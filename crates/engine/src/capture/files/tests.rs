@@ -131,9 +131,9 @@ fn names_links_and_attributes_are_bytes() {
     assert_eq!(
         found,
         [
-            (&b"link"[..], &FileKind::Symlink { target: target(b"/\xfe") }),
-            (b"\xff\xfe\n", &FileKind::Regular { size: 7, runs: Vec::new() }),
-            (b"\xff\xff", &FileKind::Hardlink { target: target(b"\xff\xfe\n") }),
+            (&b"link"[..], &FileEntryKind::Symlink { target: target(b"/\xfe") }),
+            (b"\xff\xfe\n", &FileEntryKind::Regular { size: 7, runs: Vec::new() }),
+            (b"\xff\xff", &FileEntryKind::Hardlink { target: target(b"\xff\xfe\n") }),
         ]
     );
     assert_eq!(tree.entries[1].xattrs, [(target(b"user.\xff"), b"value".to_vec())]);

@@ -42,9 +42,12 @@ NEW = "new"
 class AsyncClient:
     """A Stasis service.
 
-    `token` and `base_url` default to `STASIS_TOKEN` and `STASIS_URL`. `timeout` is how many
-    seconds a connection may be silent before it counts as dead. Connections are kept and used
-    again until `close`, or until the end of a `with` block.
+    `token` and `base_url` default to `STASIS_TOKEN` and `STASIS_URL`, then to `token` and `url` in
+    the CLI's `config.toml`, then to what `stasis login` keeps, then to the service of this host. An
+    address alone may come first:
+    `Client("http://127.0.0.1:7717")`. `timeout` is how many seconds a connection may be silent
+    before it counts as dead. Connections are kept and used again until `close`, or until the end
+    of a `with` block.
     """
 
     def __init__(
@@ -93,17 +96,18 @@ class AsyncClient:
         env: Optional[Mapping[str, str]] = None,
         network: Optional[types.Network] = None,
         durability: Optional[types.Durability] = None,
+        checkpoints: Optional[types.Checkpoints] = None,
         expires_at: When = None,
         retention: Optional[types.Retention] = None,
     ) -> AsyncMachine:
         """Makes a machine."""
         body = machine_body(
             name or new_name(), template, tags, memory_mb, limits, env, network, durability,
-            expires_at,
+            checkpoints, expires_at,
         )
         if retention is not None:
             body["retention"] = present(retention.to_dict())
-        # a name that nobody else can have chosen makes the call safe to repeat
+        # a unique name makes the call safe to repeat
         call = post("/v1/machine/new", body, repeatable=name is None)
         try:
             made = (await self._transport.ask(call, types.Made)).machine
@@ -310,7 +314,7 @@ class AsyncClient:
         """Frees what no machine, checkpoint or template needs."""
         return await self._transport.ask(post("/v1/store/gc"), types.StoreFreed)
 
-    async def store_check(self, *, mend: bool = False) -> types.StoreChecked:
+    async def store_check(self, *, repair: bool = False) -> types.StoreChecked:
         """Looks for damage in all that is in use."""
-        call = post("/v1/store/check", {"mend": mend})
+        call = post("/v1/store/check", {"repair": repair})
         return await self._transport.ask(call, types.StoreChecked)

@@ -59,6 +59,7 @@ class AsyncMachine:
         timeout_seconds: Seconds = SERVICE_DEFAULT,
         interrupt: bool = False,
         durability: Optional[types.Durability] = None,
+        checkpoints: Optional[types.Checkpoints] = None,
         idempotency_key: Optional[str] = None,
     ) -> AsyncInstruction:
         """Gives it code to run, and does not wait.
@@ -67,7 +68,7 @@ class AsyncMachine:
         and cancels what waits first.
         """
         call = exec_call(
-            self.name, code, timeout_seconds, interrupt, durability, idempotency_key
+            self.name, code, timeout_seconds, interrupt, durability, checkpoints, idempotency_key
         )
         accepted = await self._transport.ask(call, types.Accepted)
         instruction = self.instruction(accepted.instruction_seq)
@@ -84,6 +85,7 @@ class AsyncMachine:
         timeout_seconds: Seconds = SERVICE_DEFAULT,
         interrupt: bool = False,
         durability: Optional[types.Durability] = None,
+        checkpoints: Optional[types.Checkpoints] = None,
         idempotency_key: Optional[str] = None,
     ) -> Result:
         """Runs code to its end. Output appears while it comes, on this process's own streams.
@@ -96,6 +98,7 @@ class AsyncMachine:
             timeout_seconds=timeout_seconds,
             interrupt=interrupt,
             durability=durability,
+            checkpoints=checkpoints,
             idempotency_key=idempotency_key,
         )
         tell = on_output or (nowhere if quiet else to_own_streams)
@@ -191,9 +194,14 @@ class AsyncMachine:
         """The state after an instruction, to look at without going back."""
         return AsyncPast(self._transport, self.name, seq)
 
-    async def undo(self) -> types.Machine:
-        """Back to the state before the last instruction."""
-        return await self._change(post(self._path("/undo")))
+    async def undo(self, n: int = 1, *, grouped: bool = False) -> types.Machine:
+        """Takes the last `n` instructions back. If they share a state with others, which grouped
+        instructions do, this is refused unless `grouped` says to take those along."""
+        return await self._change(post(self._path("/undo"), {"n": n, "grouped": grouped}))
+
+    async def redo(self, n: int = 1, *, grouped: bool = False) -> types.Machine:
+        """Redoes `n` instructions that were undone, as long as nothing new ran."""
+        return await self._change(post(self._path("/redo"), {"n": n, "grouped": grouped}))
 
     async def rollback(self, seq: Optional[int]) -> types.Machine:
         """Back to the state after instruction `seq`, or with None to the beginning."""
@@ -206,10 +214,13 @@ class AsyncMachine:
         seq: Optional[int] = None,
         tags: Optional[Mapping[str, str]] = None,
         reseed: bool = False,
+        network: Optional[types.Network] = None,
     ) -> AsyncMachine:
         """A new machine that goes on from this one's state, or from that after `seq`."""
-        names = [name] if name else []
-        return (await self._branch(branch_body(names, 1, seq, tags, reseed)))[0]
+        body = branch_body([name] if name else [], 1, seq, tags, reseed)
+        if network is not None:
+            body["network"] = network
+        return (await self._branch(body))[0]
 
     async def branches(
         self,
@@ -263,7 +274,8 @@ class AsyncMachine:
     ) -> types.Explored:
         """Tries candidates as branches and keeps the one with the best score under this name.
 
-        `score` is an expression that each branch is asked for. `keep` leaves those that lose.
+        `score` is an expression that each branch is asked for. `keep` keeps those that
+        lose, and the machine as it was.
         """
         body = {
             "candidates": [variation(one) for one in candidates],
@@ -299,12 +311,18 @@ class AsyncMachine:
 
     async def promote(self, onto: Union[str, AsyncMachine, None] = None) -> AsyncMachine:
         """Takes the parent's name, or another's, which gets this one's; the machine that had it."""
+        promoted = await self._promote(onto, False)
+        return AsyncMachine(self._transport, promoted.former.name, promoted.former)
+
+    async def _promote(
+        self, onto: Union[str, AsyncMachine, None], remove: bool
+    ) -> types.Promoted:
         target = onto if onto is None or isinstance(onto, str) else onto.name
-        call = post(self._path("/promote"), {"onto": target})
+        call = post(self._path("/promote"), {"onto": target, "remove": remove})
         promoted = await self._transport.ask(call, types.Promoted)
         self.name = promoted.machine.name
         self.info = promoted.machine
-        return AsyncMachine(self._transport, promoted.former.name, promoted.former)
+        return promoted
 
     def export(self, *, history: bool = False, root: bool = True) -> AsyncIterator[bytes]:
         """It as one file, piece by piece: its state now, or all its checkpoints and its log.
@@ -321,9 +339,13 @@ class AsyncMachine:
         """Writes it to a file of this computer, which has its name only once it is whole."""
         await save(self.export(history=history, root=root), local)
 
-    def attempt(self, *, reseed: bool = False) -> AsyncAttempt:
-        """A branch to work on in a `with` block: what it did counts if the block ends well."""
-        return AsyncAttempt(self, reseed)
+    def attempt(self, *, reseed: bool = False, keep: bool = False) -> AsyncAttempt:
+        """A branch to work on in a `with` block: what it did counts if the block ends well.
+
+        The machine as it was is then removed, unless `keep` says otherwise or it ran something
+        meanwhile.
+        """
+        return AsyncAttempt(self, reseed, keep)
 
     async def _branch(self, body: object) -> List[AsyncMachine]:
         call = post(self._path("/branch"), body)
@@ -338,14 +360,16 @@ class AsyncMachine:
         tags: Optional[Mapping[str, str]] = None,
         limits: Optional[types.Limits] = None,
         durability: Optional[types.Durability] = None,
+        checkpoints: Optional[types.Checkpoints] = None,
+        network: Optional[types.Network] = None,
         expires_at: Union[datetime, str, None, ServiceDefault] = SERVICE_DEFAULT,
         retention: Union[types.Retention, None, ServiceDefault] = SERVICE_DEFAULT,
     ) -> types.Machine:
         """Changes what is given; `tags` replaces all, `expires_at=None` takes an expiry away.
 
-        `retention=None` goes back to the service's rule.
+        `network` counts from the next wake on. `retention=None` goes back to the service's rule.
         """
-        body = update_body(tags, limits, durability, expires_at, retention)
+        body = update_body(tags, limits, durability, checkpoints, network, expires_at, retention)
         return await self._change(Call("PATCH", self._path(), body=body, repeatable=True))
 
     async def swap(self) -> types.Machine:
@@ -414,12 +438,13 @@ class AsyncPast:
 class AsyncAttempt:
     """A branch that takes its parent's name at the end of a block, or goes if the block fails."""
 
-    def __init__(self, machine: AsyncMachine, reseed: bool) -> None:
+    def __init__(self, machine: AsyncMachine, reseed: bool, keep: bool) -> None:
         self._machine = machine
         self._reseed = reseed
+        self._keep = keep
         self._discarded = False
         self.former: Optional[AsyncMachine] = None
-        """The machine as it was before, under the branch's name, once the branch took its place."""
+        """The machine as it was before, under the branch's name, if it was kept."""
 
     def discard(self) -> None:
         """The block ends well, and yet the branch goes."""
@@ -446,4 +471,7 @@ class AsyncAttempt:
         if error is not None or self._discarded:
             await self._branch.remove()
         else:
-            self.former = await self._branch.promote(self._machine)
+            promoted = await self._branch._promote(self._machine, not self._keep)
+            if not promoted.removed:
+                former = promoted.former
+                self.former = AsyncMachine(self._machine._transport, former.name, former)

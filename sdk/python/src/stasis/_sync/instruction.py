@@ -23,7 +23,7 @@ Progress = Union[types.Chunk, types.Instruction]
 
 
 class Instruction:
-    """An instruction of a machine. It goes on whether or not anybody listens."""
+    """An instruction of a machine. It continues whether or not a client follows it."""
 
     def __init__(self, transport: Transport, machine: str, seq: int) -> None:
         self._transport = transport
@@ -97,7 +97,7 @@ class Instruction:
                             if progress.seq >= position:
                                 position, broken = progress.seq + 1, 0
                                 yield progress
-                        # a sign of life: the connection may be too patient for the time left
+                        # a sign of life: the timeout of the connection may exceed the time left
                         if not events and self._patience(deadline) < patience:
                             break
                     else:

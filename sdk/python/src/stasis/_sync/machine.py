@@ -60,6 +60,7 @@ class Machine:
         timeout_seconds: Seconds = SERVICE_DEFAULT,
         interrupt: bool = False,
         durability: Optional[types.Durability] = None,
+        checkpoints: Optional[types.Checkpoints] = None,
         idempotency_key: Optional[str] = None,
     ) -> Instruction:
         """Gives it code to run, and does not wait.
@@ -68,7 +69,7 @@ class Machine:
         and cancels what waits first.
         """
         call = exec_call(
-            self.name, code, timeout_seconds, interrupt, durability, idempotency_key
+            self.name, code, timeout_seconds, interrupt, durability, checkpoints, idempotency_key
         )
         accepted = self._transport.ask(call, types.Accepted)
         instruction = self.instruction(accepted.instruction_seq)
@@ -85,6 +86,7 @@ class Machine:
         timeout_seconds: Seconds = SERVICE_DEFAULT,
         interrupt: bool = False,
         durability: Optional[types.Durability] = None,
+        checkpoints: Optional[types.Checkpoints] = None,
         idempotency_key: Optional[str] = None,
     ) -> Result:
         """Runs code to its end. Output appears while it comes, on this process's own streams.
@@ -97,6 +99,7 @@ class Machine:
             timeout_seconds=timeout_seconds,
             interrupt=interrupt,
             durability=durability,
+            checkpoints=checkpoints,
             idempotency_key=idempotency_key,
         )
         tell = on_output or (nowhere if quiet else to_own_streams)
@@ -192,9 +195,14 @@ class Machine:
         """The state after an instruction, to look at without going back."""
         return Past(self._transport, self.name, seq)
 
-    def undo(self) -> types.Machine:
-        """Back to the state before the last instruction."""
-        return self._change(post(self._path("/undo")))
+    def undo(self, n: int = 1, *, grouped: bool = False) -> types.Machine:
+        """Takes the last `n` instructions back. If they share a state with others, which grouped
+        instructions do, this is refused unless `grouped` says to take those along."""
+        return self._change(post(self._path("/undo"), {"n": n, "grouped": grouped}))
+
+    def redo(self, n: int = 1, *, grouped: bool = False) -> types.Machine:
+        """Redoes `n` instructions that were undone, as long as nothing new ran."""
+        return self._change(post(self._path("/redo"), {"n": n, "grouped": grouped}))
 
     def rollback(self, seq: Optional[int]) -> types.Machine:
         """Back to the state after instruction `seq`, or with None to the beginning."""
@@ -207,10 +215,13 @@ class Machine:
         seq: Optional[int] = None,
         tags: Optional[Mapping[str, str]] = None,
         reseed: bool = False,
+        network: Optional[types.Network] = None,
     ) -> Machine:
         """A new machine that goes on from this one's state, or from that after `seq`."""
-        names = [name] if name else []
-        return (self._branch(branch_body(names, 1, seq, tags, reseed)))[0]
+        body = branch_body([name] if name else [], 1, seq, tags, reseed)
+        if network is not None:
+            body["network"] = network
+        return (self._branch(body))[0]
 
     def branches(
         self,
@@ -264,7 +275,8 @@ class Machine:
     ) -> types.Explored:
         """Tries candidates as branches and keeps the one with the best score under this name.
 
-        `score` is an expression that each branch is asked for. `keep` leaves those that lose.
+        `score` is an expression that each branch is asked for. `keep` keeps those that
+        lose, and the machine as it was.
         """
         body = {
             "candidates": [variation(one) for one in candidates],
@@ -300,12 +312,18 @@ class Machine:
 
     def promote(self, onto: Union[str, Machine, None] = None) -> Machine:
         """Takes the parent's name, or another's, which gets this one's; the machine that had it."""
+        promoted = self._promote(onto, False)
+        return Machine(self._transport, promoted.former.name, promoted.former)
+
+    def _promote(
+        self, onto: Union[str, Machine, None], remove: bool
+    ) -> types.Promoted:
         target = onto if onto is None or isinstance(onto, str) else onto.name
-        call = post(self._path("/promote"), {"onto": target})
+        call = post(self._path("/promote"), {"onto": target, "remove": remove})
         promoted = self._transport.ask(call, types.Promoted)
         self.name = promoted.machine.name
         self.info = promoted.machine
-        return Machine(self._transport, promoted.former.name, promoted.former)
+        return promoted
 
     def export(self, *, history: bool = False, root: bool = True) -> Iterator[bytes]:
         """It as one file, piece by piece: its state now, or all its checkpoints and its log.
@@ -322,9 +340,13 @@ class Machine:
         """Writes it to a file of this computer, which has its name only once it is whole."""
         save(self.export(history=history, root=root), local)
 
-    def attempt(self, *, reseed: bool = False) -> Attempt:
-        """A branch to work on in a `with` block: what it did counts if the block ends well."""
-        return Attempt(self, reseed)
+    def attempt(self, *, reseed: bool = False, keep: bool = False) -> Attempt:
+        """A branch to work on in a `with` block: what it did counts if the block ends well.
+
+        The machine as it was is then removed, unless `keep` says otherwise or it ran something
+        meanwhile.
+        """
+        return Attempt(self, reseed, keep)
 
     def _branch(self, body: object) -> List[Machine]:
         call = post(self._path("/branch"), body)
@@ -339,14 +361,16 @@ class Machine:
         tags: Optional[Mapping[str, str]] = None,
         limits: Optional[types.Limits] = None,
         durability: Optional[types.Durability] = None,
+        checkpoints: Optional[types.Checkpoints] = None,
+        network: Optional[types.Network] = None,
         expires_at: Union[datetime, str, None, ServiceDefault] = SERVICE_DEFAULT,
         retention: Union[types.Retention, None, ServiceDefault] = SERVICE_DEFAULT,
     ) -> types.Machine:
         """Changes what is given; `tags` replaces all, `expires_at=None` takes an expiry away.
 
-        `retention=None` goes back to the service's rule.
+        `network` counts from the next wake on. `retention=None` goes back to the service's rule.
         """
-        body = update_body(tags, limits, durability, expires_at, retention)
+        body = update_body(tags, limits, durability, checkpoints, network, expires_at, retention)
         return self._change(Call("PATCH", self._path(), body=body, repeatable=True))
 
     def swap(self) -> types.Machine:
@@ -415,12 +439,13 @@ class Past:
 class Attempt:
     """A branch that takes its parent's name at the end of a block, or goes if the block fails."""
 
-    def __init__(self, machine: Machine, reseed: bool) -> None:
+    def __init__(self, machine: Machine, reseed: bool, keep: bool) -> None:
         self._machine = machine
         self._reseed = reseed
+        self._keep = keep
         self._discarded = False
         self.former: Optional[Machine] = None
-        """The machine as it was before, under the branch's name, once the branch took its place."""
+        """The machine as it was before, under the branch's name, if it was kept."""
 
     def discard(self) -> None:
         """The block ends well, and yet the branch goes."""
@@ -447,4 +472,7 @@ class Attempt:
         if error is not None or self._discarded:
             self._branch.remove()
         else:
-            self.former = self._branch.promote(self._machine)
+            promoted = self._branch._promote(self._machine, not self._keep)
+            if not promoted.removed:
+                former = promoted.former
+                self.former = Machine(self._machine._transport, former.name, former)

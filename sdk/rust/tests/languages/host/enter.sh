@@ -13,7 +13,7 @@ for place in /etc /usr/local; do
 done
 mount --bind "$HOST/var-lib" /var/lib
 # of another version, perhaps
-rm -rf /usr/local/bin/stasis /usr/local/bin/stasis-spawner /etc/stasis /etc/systemd/system/stasis.service
+rm -rf /usr/local/bin/stasis /usr/local/bin/stasis-* /etc/stasis /etc/systemd/system/stasis.service
 
 status=0
 bash -euo pipefail "$HOST/page.sh" || status=$?

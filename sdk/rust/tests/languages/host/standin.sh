@@ -38,7 +38,7 @@ case "$as $*" in
   # there is no systemd
   systemctl\ *) exec "$PYTHON" "$STANDINS/systemctl.py" "$@" ;;
 
-  # another host is another home, with a data directory and a keeper of its own
+  # another host is another home, with a data directory and a daemon of its own
   "scp "*" there:") cp -- "$1" "$HOST/there/" ;;
   "ssh there "*)
     shift

@@ -1,6 +1,6 @@
 //! JSON, with the comments and trailing commas that some clients allow.
 
-use super::{Edited, Place, odd};
+use super::{Edited, EntryKey, odd};
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use jsonc_parser::{ParseOptions, parse_to_serde_value};
 use serde_json::Value;
@@ -20,7 +20,7 @@ fn open(text: &str) -> Result<(CstRootNode, CstObject), String> {
     Ok((root, object))
 }
 
-pub fn put(text: &str, at: Place, entry: &Value) -> Edited {
+pub fn put(text: &str, at: EntryKey, entry: &Value) -> Edited {
     let (root, settings) = open(text)?;
     let section = settings.object_value_or_create(at.section).ok_or_else(|| odd(at))?;
     match section.get(at.name) {
@@ -33,7 +33,7 @@ pub fn put(text: &str, at: Place, entry: &Value) -> Edited {
     Ok(root.to_string())
 }
 
-pub fn take(text: &str, at: Place) -> Edited {
+pub fn take(text: &str, at: EntryKey) -> Edited {
     let (root, settings) = open(text)?;
     if let Some(own) = settings.object_value(at.section).and_then(|section| section.get(at.name)) {
         own.remove();

@@ -1,6 +1,6 @@
 //! TOML.
 
-use super::{Edited, Place, odd};
+use super::{Edited, EntryKey, odd};
 use serde_json::Value;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
 
@@ -12,7 +12,7 @@ fn open(text: &str) -> Result<DocumentMut, String> {
     text.parse().map_err(|error: toml_edit::TomlError| error.message().to_owned())
 }
 
-pub fn put(text: &str, at: Place, entry: &Value) -> Edited {
+pub fn put(text: &str, at: EntryKey, entry: &Value) -> Edited {
     let mut document = open(text)?;
     if read(text)?.get(at.section).and_then(|section| section.get(at.name)) == Some(entry) {
         return Ok(text.to_owned());
@@ -28,7 +28,7 @@ pub fn put(text: &str, at: Place, entry: &Value) -> Edited {
     Ok(document.to_string())
 }
 
-pub fn take(text: &str, at: Place) -> Edited {
+pub fn take(text: &str, at: EntryKey) -> Edited {
     let mut document = open(text)?;
     if let Some(section) = document.get_mut(at.section).and_then(Item::as_table_like_mut) {
         section.remove(at.name);

@@ -1,7 +1,7 @@
-//! YAML, by lines: a section is a key at the margin, an entry a key below it. Whoever calls reads
-//! the result back, so that a file that is written in another way is refused, never spoilt.
+//! YAML, edited by lines: a section is a key at the margin, an entry is a key below it. The caller
+//! parses the result, so a file in another style is refused and not damaged.
 
-use super::{Edited, Place};
+use super::{Edited, EntryKey};
 use serde_json::Value;
 use std::fmt::Write;
 use std::ops::Range;
@@ -88,7 +88,7 @@ fn render(name: &str, entry: &Value, indent: usize) -> Vec<String> {
     split(&text)
 }
 
-pub fn put(text: &str, at: Place, entry: &Value) -> Edited {
+pub fn put(text: &str, at: EntryKey, entry: &Value) -> Edited {
     let mut lines = split(text);
     if find(&lines, at.section).is_none() {
         lines.push(format!("{}:", at.section));
@@ -105,7 +105,7 @@ pub fn put(text: &str, at: Place, entry: &Value) -> Edited {
     Ok(join(&lines))
 }
 
-pub fn take(text: &str, at: Place) -> Edited {
+pub fn take(text: &str, at: EntryKey) -> Edited {
     let mut lines = split(text);
     let section = find(&lines, at.section);
     if let Some(own) = section.and_then(|section| entry_lines(&lines, &section, at.name)) {

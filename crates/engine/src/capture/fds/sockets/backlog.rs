@@ -13,23 +13,23 @@
 //! their way would be lost here; the kernel counts them beforehand, and they are refused then.
 
 use super::handover::Handover;
-use super::{Found, Scene, options, queue};
-use crate::error::{Doing, Error, Result};
+use super::{FoundSocket, Scene, options, queue};
+use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::FrozenProcess;
 use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_spawner::protocol::InitRequest;
-use stasis_spawner::socket_plan::{self, SocketPlan, SocketStep, Step, UnixRow};
+use stasis_spawner::socket_plan::{self, PlanStep, SocketPlan, SocketStep, UnixRow};
 use stasis_sys::{fds, libc, socket};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// What was found in each line, by the listener's object.
-pub type Lines = HashMap<u32, Vec<Waiting>>;
+pub type Backlogs = HashMap<u32, Vec<PendingConnection>>;
 
 /// The stopped processes and what has been read of them.
-pub struct Stage<'a> {
+pub struct FrozenView<'a> {
     pub frozen: &'a [FrozenProcess],
     pub processes: &'a [Process],
     pub objects: &'a [Object],
@@ -48,12 +48,12 @@ struct Client {
 
 /// Looks into every line, and forms anew those with data in them.
 pub fn read(
-    stage: &Stage,
-    found: &mut [Found],
+    stage: &FrozenView,
+    found: &mut [FoundSocket],
     sockets: &[Socket],
     scene: &Scene,
-) -> Result<Lines> {
-    let mut lines = Lines::new();
+) -> Result<Backlogs> {
+    let mut lines = Backlogs::new();
     for index in 0..found.len() {
         let Some(row) = scene.rows.get(&found[index].inode) else { continue };
         if row.waiting.is_empty() {
@@ -72,7 +72,7 @@ pub fn read(
 }
 
 /// The sockets that wait, in order; `None` for those that were closed since.
-fn clients(own: &Found, row: &UnixRow, found: &[Found]) -> Result<Vec<Option<usize>>> {
+fn clients(own: &FoundSocket, row: &UnixRow, found: &[FoundSocket]) -> Result<Vec<Option<usize>>> {
     let find = |inode: &u32| match inode {
         0 => Ok(None),
         inode => match found.iter().position(|other| other.inode == *inode) {
@@ -84,25 +84,25 @@ fn clients(own: &Found, row: &UnixRow, found: &[Found]) -> Result<Vec<Option<usi
 }
 
 /// Whether nothing that a client sent is still unread.
-fn is_silent(client: &Found) -> bool {
+fn is_silent(client: &FoundSocket) -> bool {
     const SIOCOUTQ: u64 = 0x5411;
     let mut count = [0; 4];
     fds::ioctl_buffer(client.fd(), SIOCOUTQ, &mut count).is_ok() && count == [0; 4]
 }
 
 /// Who connected shows only once it is accepted: most likely whoever holds and owns the socket.
-fn silent(client: &Found, socket: &Socket) -> Waiting {
+fn silent(client: &FoundSocket, socket: &Socket) -> PendingConnection {
     let connector = PeerId { pid: client.own_pid, uid: socket.uid, gid: socket.gid };
-    Waiting { client: Some(client.object), connector, sent: Vec::new() }
+    PendingConnection { client: Some(client.object), connector, sent: Vec::new() }
 }
 
 fn form_anew(
-    stage: &Stage,
-    found: &mut [Found],
+    stage: &FrozenView,
+    found: &mut [FoundSocket],
     listener: usize,
     places: &[Option<usize>],
     scene: &Scene,
-) -> Result<Vec<Waiting>> {
+) -> Result<Vec<PendingConnection>> {
     let clients = prepare(stage, found, &found[listener], places, scene)?;
     let mut handovers = open_handovers(stage, &clients)?;
     let mut given = Vec::new();
@@ -125,16 +125,16 @@ fn form_anew(
 
 /// New sockets like the clients', made inside the machine, not connected yet.
 fn prepare(
-    stage: &Stage,
-    found: &[Found],
-    listener: &Found,
+    stage: &FrozenView,
+    found: &[FoundSocket],
+    listener: &FoundSocket,
     places: &[Option<usize>],
     scene: &Scene,
 ) -> Result<Vec<Client>> {
     let mut plan = SocketPlan::default();
     for (slot, place) in places.iter().enumerate() {
         let slot = slot as u32;
-        let mut step = |what| plan.steps.push(Step { who: None, must: true, what });
+        let mut step = |what| plan.steps.push(PlanStep { who: None, must: true, what });
         let (family, kind, protocol) = (listener.family, listener.kind, listener.protocol);
         step(SocketStep::New { slot, family, kind, protocol });
         if let Some(own) = place.map(|place| &found[place]) {
@@ -161,7 +161,7 @@ fn prepare(
     Ok(places.iter().zip(new).map(client).collect())
 }
 
-fn holders(stage: &Stage, object: u32) -> Vec<(usize, i32, bool)> {
+fn holders(stage: &FrozenView, object: u32) -> Vec<(usize, i32, bool)> {
     let mut holders = Vec::new();
     for (index, process) in stage.processes.iter().enumerate() {
         let fds = process.live().into_iter().flat_map(|live| &live.fds);
@@ -173,7 +173,7 @@ fn holders(stage: &Stage, object: u32) -> Vec<(usize, i32, bool)> {
 
 type Handovers<'a> = HashMap<usize, Handover<'a>>;
 
-fn open_handovers<'a>(stage: &Stage<'a>, clients: &[Client]) -> Result<Handovers<'a>> {
+fn open_handovers<'a>(stage: &FrozenView<'a>, clients: &[Client]) -> Result<Handovers<'a>> {
     let mut handovers = Handovers::new();
     for (process, ..) in clients.iter().flat_map(|client| &client.holders) {
         if let Entry::Vacant(new) = handovers.entry(*process) {
@@ -196,7 +196,7 @@ fn give(client: &Client, handovers: &mut Handovers) -> Result<HashMap<usize, i32
 }
 
 /// How to reach the listener: by name, or by its file, also when that has no name any more.
-fn address_of(own: &Found) -> Result<(Option<OwnedFd>, Vec<u8>)> {
+fn address_of(own: &FoundSocket) -> Result<(Option<OwnedFd>, Vec<u8>)> {
     let name = socket::local_name(own.fd()).doing(|| own.doing())?;
     if name.get(2).is_none_or(|byte| *byte == 0) {
         return Ok((None, name));
@@ -219,8 +219,8 @@ struct Accepted {
 }
 
 impl Accepted {
-    fn waiting(self, client: &Client, found: &[Found]) -> Waiting {
-        Waiting {
+    fn waiting(self, client: &Client, found: &[FoundSocket]) -> PendingConnection {
+        PendingConnection {
             client: client.found.map(|place| found[place].object),
             connector: self.connector,
             sent: self.sent,
@@ -228,13 +228,13 @@ impl Accepted {
     }
 }
 
-fn accept(own: &Found, scene: &Scene) -> Result<Accepted> {
+fn accept(own: &FoundSocket, scene: &Scene) -> Result<Accepted> {
     if fds::ready_for(own.fd(), libc::POLLIN).doing(|| own.doing())? & libc::POLLIN == 0 {
         return Err(own.refuse("a connection that waited to be accepted has vanished"));
     }
     let fd = socket::accept(own.fd(), 0).doing(|| own.doing())?;
     let connector = scene.inside(socket::peer_credentials(fd.as_fd()).doing(|| own.doing())?);
-    let connection = Found { fd, ..*own };
+    let connection = FoundSocket { fd, ..*own };
     Ok(Accepted { connector, sent: queue::peek_stream(&connection, scene)? })
 }
 
@@ -285,8 +285,8 @@ fn send_again(client: &Client, messages: &[SocketMessage]) -> std::io::Result<()
 
 /// Puts the new sockets where the old ones were, in descriptor tables and epoll sets.
 fn settle<'a>(
-    stage: &Stage<'a>,
-    found: &mut [Found],
+    stage: &FrozenView<'a>,
+    found: &mut [FoundSocket],
     clients: Vec<Client>,
     given: Vec<HashMap<usize, i32>>,
     mut handovers: Handovers<'a>,
@@ -317,7 +317,7 @@ fn settle<'a>(
 }
 
 /// Epoll sets that watch an object, each once: process (by place), its descriptor, the watch.
-fn watches(stage: &Stage, object: u32) -> Vec<(usize, i32, EpollWatch)> {
+fn watches(stage: &FrozenView, object: u32) -> Vec<(usize, i32, EpollWatch)> {
     let mut seen = Vec::new();
     let mut watches = Vec::new();
     for (index, process) in stage.processes.iter().enumerate() {

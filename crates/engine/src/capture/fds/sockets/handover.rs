@@ -4,7 +4,7 @@
 //! and have the process receive it. It needs no permission of its own for this. Everything it was
 //! made to open is closed again by `finish`, and on drop when something failed on the way.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::FrozenProcess;
 use crate::inject::Injector;
 use stasis_sys::{libc, process as sysprocess, socket};

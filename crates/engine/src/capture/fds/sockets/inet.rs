@@ -4,8 +4,8 @@
 //! end has sent has arrived at the other: then its whole state is in two receive queues. Any other
 //! connection comes back as one that was reset, after what had already arrived.
 
-use super::{Found, Scene, queue};
-use crate::error::{Doing, Result};
+use super::{FoundSocket, Scene, queue};
+use crate::error::{ErrorContext, Result};
 use stasis_image::model::*;
 use stasis_sys::{fds, libc, socket};
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ struct Info {
     unsent: u32,
 }
 
-fn info(own: &Found) -> Result<Info> {
+fn info(own: &FoundSocket) -> Result<Info> {
     let bytes =
         socket::option(own.fd(), libc::IPPROTO_TCP, libc::TCP_INFO, 256).doing(|| own.doing())?;
     let word = |at: usize| -> Option<u32> {
@@ -51,7 +51,7 @@ fn info(own: &Found) -> Result<Info> {
     read().ok_or_else(|| own.refuse("the kernel tells too little of its TCP socket"))
 }
 
-pub fn read_stream(own: &Found, out: &mut Socket) -> Result<()> {
+pub fn read_stream(own: &FoundSocket, out: &mut Socket) -> Result<()> {
     let name = socket::local_name(own.fd()).doing(|| own.doing())?;
     out.local = if is_named(&name) { name } else { Vec::new() };
     let info = info(own)?;
@@ -80,7 +80,7 @@ pub fn read_stream(own: &Found, out: &mut Socket) -> Result<()> {
     Ok(())
 }
 
-pub fn read_datagrams(own: &Found, scene: &Scene, out: &mut Socket) -> Result<()> {
+pub fn read_datagrams(own: &FoundSocket, scene: &Scene, out: &mut Socket) -> Result<()> {
     let name = socket::local_name(own.fd()).doing(|| own.doing())?;
     out.local = if is_named(&name) { name } else { Vec::new() };
     if let Ok(remote) = socket::peer_name(own.fd()) {
@@ -95,7 +95,7 @@ pub fn read_datagrams(own: &Found, scene: &Scene, out: &mut Socket) -> Result<()
 }
 
 /// Finds connections whose two ends are both here, and keeps those that can be kept.
-pub fn match_ends(found: &[Found], sockets: &mut [Socket]) -> Result<()> {
+pub fn match_ends(found: &[FoundSocket], sockets: &mut [Socket]) -> Result<()> {
     let mut ends = HashMap::new();
     for (index, own) in found.iter().enumerate() {
         let ended = matches!(sockets[index].state, SocketState::Ended(_));

@@ -19,8 +19,8 @@ mod options;
 mod queue;
 mod unix;
 
-use super::{Descriptor, Objects};
-use crate::error::{Doing, Error, Result};
+use super::{Objects, OpenDescriptor};
+use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::Frozen;
 use crate::tree::Tree;
 use stasis_image::model::*;
@@ -37,13 +37,13 @@ use std::os::unix::fs::MetadataExt;
 /// Sockets found so far.
 #[derive(Default)]
 pub struct Sockets {
-    found: Vec<Found>,
+    found: Vec<FoundSocket>,
     /// Processes they were found in, by the host's pid.
     pidfds: HashMap<i32, OwnedFd>,
 }
 
 /// A socket, and where it was first seen.
-pub struct Found {
+pub struct FoundSocket {
     /// Its index among the objects.
     object: u32,
     inode: u32,
@@ -56,7 +56,7 @@ pub struct Found {
     nonblocking: bool,
 }
 
-impl Found {
+impl FoundSocket {
     fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -90,7 +90,7 @@ impl Scene {
 }
 
 /// Keeps a copy of a socket for later; what is returned is filled in by `resolve`.
-pub fn note(objects: &mut Objects, descriptor: &Descriptor) -> Result<ObjectKind> {
+pub fn note(objects: &mut Objects, descriptor: &OpenDescriptor) -> Result<ObjectKind> {
     let object = objects.list.len() as u32;
     let pid = descriptor.process.pid;
     let doing = || format!("copy the socket at fd {} of process {pid}", descriptor.number);
@@ -113,7 +113,7 @@ pub fn note(objects: &mut Objects, descriptor: &Descriptor) -> Result<ObjectKind
             return Err(descriptor.refuse(what));
         }
     }
-    objects.sockets.found.push(Found {
+    objects.sockets.found.push(FoundSocket {
         object,
         inode: descriptor.meta.ino() as u32,
         fd,
@@ -188,7 +188,7 @@ pub fn resolve(
     }
     inet::match_ends(&found, &mut sockets)?;
     let frozen = &frozen.processes;
-    let stage = backlog::Stage { frozen, processes, objects: &objects.list, tree };
+    let stage = backlog::FrozenView { frozen, processes, objects: &objects.list, tree };
     // last, when nothing else can be refused any more: it leaves other sockets behind
     let mut lines = backlog::read(&stage, &mut found, &sockets, &scene)?;
     for (own, mut socket) in found.iter().zip(sockets) {
@@ -201,11 +201,11 @@ pub fn resolve(
 }
 
 /// What only shows inside the machine.
-fn ask(tree: &Tree, found: &[Found]) -> Result<(Vec<SocketLook>, Vec<UnixRow>)> {
+fn ask(tree: &Tree, found: &[FoundSocket]) -> Result<(Vec<SocketLook>, Vec<UnixRow>)> {
     let mut looks = Vec::with_capacity(found.len());
     let mut rows = Vec::new();
     for batch in found.chunks(MAX_FDS) {
-        let fds: Vec<BorrowedFd> = batch.iter().map(Found::fd).collect();
+        let fds: Vec<BorrowedFd> = batch.iter().map(FoundSocket::fd).collect();
         let packed =
             tree.walls.init.ask(&InitRequest::LookAtSockets, &fds)?.pop().ok_or(Error::Gone)?;
         let answer: SocketLooks =
@@ -219,7 +219,7 @@ fn ask(tree: &Tree, found: &[Found]) -> Result<(Vec<SocketLook>, Vec<UnixRow>)> 
     Ok((looks, rows))
 }
 
-fn read(own: &Found, look: &SocketLook, scene: &Scene) -> Result<Socket> {
+fn read(own: &FoundSocket, look: &SocketLook, scene: &Scene) -> Result<Socket> {
     if !look.own_network {
         return Err(own.refuse("a socket of another network namespace is not supported"));
     }

@@ -4,8 +4,8 @@
 //! option that is not in the table is lost; one that cannot be carried at all (a packet filter, a
 //! protocol on top of TCP) is refused.
 
-use super::Found;
-use crate::error::{Doing, Result};
+use super::FoundSocket;
+use crate::error::{ErrorContext, Result};
 use stasis_image::model::SocketOption;
 use stasis_sys::{libc, socket};
 
@@ -93,7 +93,7 @@ const MULTICAST6: [Row; 2] = [
     (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP, 4, Some(1)),
 ];
 
-pub fn read(own: &Found) -> Result<Vec<SocketOption>> {
+pub fn read(own: &FoundSocket) -> Result<Vec<SocketOption>> {
     refuse_programs(own)?;
     let mut kept = Vec::new();
     for (level, name, size, default) in rows(own) {
@@ -109,7 +109,7 @@ pub fn read(own: &Found) -> Result<Vec<SocketOption>> {
     Ok(kept)
 }
 
-fn rows(own: &Found) -> impl Iterator<Item = Row> {
+fn rows(own: &FoundSocket) -> impl Iterator<Item = Row> {
     let inet = own.family != libc::AF_UNIX;
     let v6 = own.family == libc::AF_INET6;
     let stream = own.kind == libc::SOCK_STREAM;
@@ -145,7 +145,7 @@ fn forget_free_sizes(options: &mut Vec<SocketOption>) {
 }
 
 /// Code in the kernel that belongs to a socket cannot be read back, or not completely.
-fn refuse_programs(own: &Found) -> Result<()> {
+fn refuse_programs(own: &FoundSocket) -> Result<()> {
     const SO_GET_FILTER: i32 = libc::SO_ATTACH_FILTER;
     // asked for no instructions, the kernel says how many there are
     let filter = socket::option_len(own.fd(), libc::SOL_SOCKET, SO_GET_FILTER);
@@ -155,7 +155,7 @@ fn refuse_programs(own: &Found) -> Result<()> {
     Err(own.refuse("a socket with a packet filter is not supported"))
 }
 
-fn refuse_layers(own: &Found) -> Result<()> {
+fn refuse_layers(own: &FoundSocket) -> Result<()> {
     if own.family == libc::AF_UNIX || own.kind != libc::SOCK_STREAM {
         return Ok(());
     }

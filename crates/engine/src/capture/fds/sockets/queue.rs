@@ -1,7 +1,7 @@
 //! What has arrived at a socket and was not read, looked at without taking it.
 
-use super::{Found, Scene};
-use crate::error::{Doing, Result};
+use super::{FoundSocket, Scene};
+use crate::error::{ErrorContext, Result};
 use stasis_image::model::SocketMessage;
 use stasis_sys::socket::Received;
 use stasis_sys::{fds, libc, socket};
@@ -14,7 +14,7 @@ const MAX_QUEUE: usize = 16 << 20;
 const BUFFER: usize = 8 << 20;
 
 /// Unread bytes of a stream, as the kernel counts them.
-pub fn unread(own: &Found) -> Result<usize> {
+pub fn unread(own: &FoundSocket) -> Result<usize> {
     const FIONREAD: u64 = 0x541b;
     let mut count = [0; 4];
     fds::ioctl_buffer(own.fd(), FIONREAD, &mut count).doing(|| own.doing())?;
@@ -23,7 +23,7 @@ pub fn unread(own: &Found) -> Result<usize> {
 
 /// Everything in a TCP socket's queue: one look goes through all of it, unless urgent data is in
 /// between.
-pub fn peek_tcp(own: &Found) -> Result<Vec<SocketMessage>> {
+pub fn peek_tcp(own: &FoundSocket) -> Result<Vec<SocketMessage>> {
     let total = unread(own)?;
     if total == 0 {
         return Ok(Vec::new());
@@ -41,7 +41,7 @@ pub fn peek_tcp(own: &Found) -> Result<Vec<SocketMessage>> {
 
 /// Everything in a connected unix socket that is no datagram socket. It stops at the last byte:
 /// with nothing left to look at the kernel would hand out a pending error, and forget it.
-pub fn peek_stream(own: &Found, scene: &Scene) -> Result<Vec<SocketMessage>> {
+pub fn peek_stream(own: &FoundSocket, scene: &Scene) -> Result<Vec<SocketMessage>> {
     let total = unread(own)?;
     let mut queue = Queue::start(own, scene, total)?;
     while queue.len < total && queue.next()? {}
@@ -50,7 +50,7 @@ pub fn peek_stream(own: &Found, scene: &Scene) -> Result<Vec<SocketMessage>> {
 
 /// Every message in a datagram or sequenced-packet socket. `ended`: no more can come, and a
 /// message of no bytes is the end.
-pub fn peek_messages(own: &Found, scene: &Scene, ended: bool) -> Result<Vec<SocketMessage>> {
+pub fn peek_messages(own: &FoundSocket, scene: &Scene, ended: bool) -> Result<Vec<SocketMessage>> {
     let mut queue = Queue::start(own, scene, BUFFER)?;
     while queue.next()? {
         if ended && queue.messages.last().is_some_and(|last| last.data.is_empty()) {
@@ -67,7 +67,7 @@ fn peek(fd: BorrowedFd, buffer: &mut [u8]) -> io::Result<Received> {
 
 /// A walk along a queue.
 struct Queue<'a> {
-    own: &'a Found,
+    own: &'a FoundSocket,
     scene: &'a Scene,
     _offset: PeekOffset<'a>,
     buffer: Vec<u8>,
@@ -76,7 +76,7 @@ struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    fn start(own: &'a Found, scene: &'a Scene, longest: usize) -> Result<Queue<'a>> {
+    fn start(own: &'a FoundSocket, scene: &'a Scene, longest: usize) -> Result<Queue<'a>> {
         let offset = PeekOffset::start(own.fd()).doing(|| own.doing())?;
         let buffer = vec![0; longest.min(BUFFER)];
         Ok(Queue { own, scene, _offset: offset, buffer, messages: Vec::new(), len: 0 })

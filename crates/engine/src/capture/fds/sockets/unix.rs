@@ -1,7 +1,7 @@
 //! Unix sockets.
 
-use super::{Found, Scene, queue};
-use crate::error::{Doing, Result};
+use super::{FoundSocket, Scene, queue};
+use crate::error::{ErrorContext, Result};
 use stasis_image::model::*;
 use stasis_spawner::socket_plan::UnixRow;
 use stasis_sys::{fds, libc, socket};
@@ -14,7 +14,7 @@ const LISTEN: u8 = 10;
 const SHUT_BOTH: u8 = 3;
 const SHUT_RECEIVE: u8 = 1;
 
-pub fn read(own: &Found, scene: &Scene, out: &mut Socket) -> Result<()> {
+pub fn read(own: &FoundSocket, scene: &Scene, out: &mut Socket) -> Result<()> {
     let row = scene
         .rows
         .get(&own.inode)
@@ -47,7 +47,7 @@ pub fn read(own: &Found, scene: &Scene, out: &mut Socket) -> Result<()> {
     Ok(())
 }
 
-fn stream_state(own: &Found, row: &UnixRow, scene: &Scene, failed: bool) -> SocketState {
+fn stream_state(own: &FoundSocket, row: &UnixRow, scene: &Scene, failed: bool) -> SocketState {
     if row.state == LISTEN {
         // who waits in it is filled in later
         return SocketState::Listening { backlog: row.backlog, waiting: Vec::new() };
@@ -77,7 +77,7 @@ fn datagram_state(row: &UnixRow, scene: &Scene) -> SocketState {
 }
 
 /// Where the file of a path-bound socket is, and what its name was relative to.
-fn node(own: &Found, local: &[u8]) -> Result<Option<SocketNode>> {
+fn node(own: &FoundSocket, local: &[u8]) -> Result<Option<SocketNode>> {
     if local.len() <= 2 || local[2] == 0 {
         return Ok(None);
     }

@@ -1,0 +1,50 @@
+// Fresh randomness for a machine that is new, branched, or back in memory.
+//
+// Randomness used for security must differ from that of every other machine with the same memory:
+// OpenSSL gets fresh entropy, and the bytes that Node drew ahead of time (for `randomUUID`, `randomInt`) are
+// used up. `Math.random` changes only if that is asked for.
+'use strict';
+
+const { environment, math, native } = node;
+
+const UUIDS = 128;
+const INTEGERS = 1024;
+
+let own = node.random;
+// Functions of user code to call when the machine comes back.
+const hooks = [];
+
+function onWake(hook) {
+  if (typeof hook !== 'function') {
+    throw new node.global.TypeError('onWake needs a function of two arguments: reason and changed');
+  }
+  hooks.push(hook);
+  return hook;
+}
+
+function wake({ machine, entropy, reseed, env = {} }) {
+  const changed = [];
+  if (native.stir(entropy)) changed.push('OpenSSL random generator');
+  useUp();
+  if (reseed && seed(entropy)) changed.push('Math.random');
+  for (const [name, value] of Object.entries({ STASIS_MACHINE: machine, ...env })) {
+    environment[name] = value;
+  }
+  return changed;
+}
+
+function useUp() {
+  for (let count = 0; count < UUIDS; count++) node.randomUUID();
+  for (let count = 0; count <= INTEGERS; count++) node.randomInt(2);
+}
+
+// Seeds Math.random, unless user code put something else in its place.
+function seed(entropy) {
+  if (math.random !== own) return false;
+  const word = (at) => Number.parseInt(entropy.slice(at * 8, at * 8 + 8) || '0', 16) | 0;
+  own = node.generator(word(0), word(1), word(2), word(3));
+  node.defineProperty(math, 'random', { value: own, writable: true, configurable: true });
+  return true;
+}
+
+Object.assign(exports, { hooks, onWake, wake });

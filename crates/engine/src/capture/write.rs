@@ -1,0 +1,100 @@
+//! From a state that nothing can change any more to an image on disk.
+//!
+//! If there is much to write, the state can be shared before: whoever restores it meanwhile reads
+//! pages from the twins. If writing fails the twins are killed, nothing has been named in the
+//! store, and those who share the state are told.
+
+use super::ShareState;
+use super::pages::{self, ScannedProcess};
+use super::still::PausedMemory;
+use crate::error::{Error, Result};
+use crate::unsaved::{SavePromise, TwinMemory, UnsavedPages, UnsavedState};
+use stasis_fault as fault;
+use stasis_image::model::{Manifest, ProcessPages};
+use stasis_store::{FinishedPacks, Image, PageCounts, Sink, Store};
+use stasis_sys::PAGE;
+use std::sync::Arc;
+
+/// Below this many bytes to write, nobody gains by not waiting for them.
+const WORTH_SHARING: u64 = 16 << 20;
+
+/// Writes pages and image. `manifest` lacks its memory and its packs.
+pub fn write(
+    store: &Store,
+    mut sink: Sink,
+    manifest: Manifest,
+    stills: Vec<PausedMemory>,
+    share: Option<ShareState>,
+) -> Result<(Image, PageCounts)> {
+    let scanned = pages::scan_all(&stills, &manifest.processes)?;
+    let promise = match share {
+        Some(share) => show(store, &mut sink, &manifest, &scanned, share)?,
+        None => None,
+    };
+    let memory = fault::point("capture.shared").map_err(Error::from).and_then(|()| {
+        let memory = scanned.iter().map(|process| process.write(&mut sink));
+        memory.collect::<Result<Vec<ProcessPages>>>()
+    });
+    drop(scanned);
+    // a twin makes its source slower, and is needed no longer than somebody reads from it
+    let (mut stills, shared) = (Some(stills), promise.is_some());
+    let written = memory.and_then(|memory| {
+        fault::point("capture.pages")?;
+        stills.iter().flatten().try_for_each(PausedMemory::check_intact)?;
+        let counts = sink.counts();
+        let FinishedPacks { packs, held } = sink.finish()?;
+        stills = stills.take().filter(|_| shared);
+        let mut manifest = manifest;
+        (manifest.memory, manifest.meta.packs) = (memory, packs);
+        let image = store.write_image(manifest)?;
+        drop(held);
+        Ok((image, counts))
+    });
+    match (promise, &written) {
+        (Some(promise), Ok((image, _))) => promise.saved(store, image),
+        (Some(promise), Err(error)) => promise.failed(error),
+        (None, _) => {}
+    }
+    written
+}
+
+/// Shows the state to `share`, if there is much to write: with what is not memory on disk, and what
+/// is memory in the twins.
+fn show(
+    store: &Store,
+    sink: &mut Sink,
+    manifest: &Manifest,
+    scanned: &[ScannedProcess],
+    share: ShareState,
+) -> Result<Option<SavePromise>> {
+    let twins = scanned.iter().filter_map(|process| process.still.twin());
+    let twins = twins.map(|twin| TwinMemory::new(twin.own_pid, &twin.memory));
+    let twins = twins.collect::<Result<Vec<TwinMemory>>>()?;
+    // what was copied has to be written before the packs are known, which are numbered then
+    let copied = scanned.iter().filter(|process| process.still.twin().is_none());
+    if twins.is_empty() || copied.count() > 0 {
+        return Ok(None);
+    }
+    let count = |pages: &[(ProcessPages, u64)]| pages.iter().map(|(_, pages)| pages).sum::<u64>();
+    let refer = |sink: &mut Sink, first: usize| -> Vec<(ProcessPages, u64)> {
+        let numbered = scanned.iter().enumerate();
+        numbered.map(|(index, process)| process.refer((first + index) as u32, sink)).collect()
+    };
+    // the parent's packs get their numbers first, the twins come after all others
+    if count(&refer(sink, 0)) * PAGE < WORTH_SHARING {
+        return Ok(None);
+    }
+    let mut packs = sink.seal()?.to_vec();
+    let memory = refer(sink, packs.len());
+    packs.extend(twins.iter().map(TwinMemory::as_pack));
+    // a scan of one that was killed meanwhile finds nothing
+    scanned.iter().try_for_each(|process| process.still.check_intact())?;
+    let mut manifest = manifest.clone();
+    manifest.memory = memory.into_iter().map(|(pages, _)| pages).collect();
+    manifest.meta.packs = packs;
+    let image = store.unwritten_image(manifest)?;
+    let pages = Arc::new(UnsavedPages::of(twins));
+    let promise = SavePromise::of(&pages);
+    share(UnsavedState { image, pages });
+    Ok(Some(promise))
+}

@@ -1,0 +1,241 @@
+//! A pool of restored templates for new machines.
+//!
+//!   new machine ──take──► pool of its template ◄──add── a thread, while no restore waits
+//!
+//! A new machine's first order tells its tree the machine's name. A pool starts small, doubles when
+//! it is found empty, so that it is ready for the next burst, and shrinks after a lull. A tree that
+//! ended in the pool (memory ran out) is skipped; if none can be made, machines start without.
+
+use crate::host::HostInner;
+use crate::wake::{RestoredTree, restore};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use stasis_engine::ImageId;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// In one pool: at first, and at most.
+const FIRST: usize = 2;
+const MOST: usize = 64;
+/// Templates with a pool.
+const POOLS: usize = 4;
+/// Quiet time after one was taken before more are made, so as not to compete with new machines.
+const QUIET: Duration = Duration::from_millis(10);
+/// After this long without use a pool goes back to few, and later to none.
+const LULL: Duration = Duration::from_secs(20);
+const LONG_LULL: Duration = Duration::from_secs(300);
+
+/// What stands ready, and what is wanted: pure, so that it can be tested without trees.
+struct Pools<T>(HashMap<ImageId, Pool<T>>);
+
+struct Pool<T> {
+    standing: Vec<T>,
+    wanted: usize,
+    asked: Instant,
+}
+
+impl<T> Pools<T> {
+    /// Takes a tree of an image out of its pool.
+    fn take(&mut self, image: ImageId, now: Instant) -> Option<T> {
+        if !self.0.contains_key(&image) {
+            self.make_room();
+        }
+        let new = || Pool { standing: Vec::new(), wanted: FIRST, asked: now };
+        let pool = self.0.entry(image).or_insert_with(new);
+        if pool.standing.is_empty() {
+            pool.wanted = (2 * pool.wanted).min(MOST);
+        }
+        pool.asked = now;
+        pool.standing.pop()
+    }
+
+    /// Forgets the pool that was asked longest ago when there are as many as there may be.
+    fn make_room(&mut self) {
+        let oldest = self.0.iter().min_by_key(|(_, pool)| pool.asked);
+        if self.0.len() >= POOLS
+            && let Some(image) = oldest.map(|(image, _)| *image)
+        {
+            self.0.remove(&image);
+        }
+    }
+
+    /// An image whose pool has fewer trees than wanted, in a quiet time.
+    fn lacking(&self, now: Instant) -> Option<ImageId> {
+        let quiet = |pool: &Pool<T>| now.duration_since(pool.asked) >= QUIET;
+        let mut pools = self.0.iter();
+        let lacks = |pool: &Pool<T>| quiet(pool) && pool.standing.len() < pool.wanted;
+        pools.find(|(_, pool)| lacks(pool)).map(|(image, _)| *image)
+    }
+
+    fn add(&mut self, image: ImageId, one: T) {
+        if let Some(pool) = self.0.get_mut(&image) {
+            pool.standing.push(one);
+        }
+    }
+
+    /// Takes out trees that were not needed for a while.
+    fn thin_out(&mut self, now: Instant) -> Vec<T> {
+        let mut gone = Vec::new();
+        for pool in self.0.values_mut() {
+            let idle = now.duration_since(pool.asked);
+            if idle >= LULL {
+                pool.wanted = if idle >= LONG_LULL { 0 } else { FIRST };
+                let keep = pool.wanted.min(pool.standing.len());
+                gone.extend(pool.standing.drain(keep..));
+            }
+        }
+        gone
+    }
+}
+
+pub struct StandbyPool {
+    pools: Mutex<Pools<RestoredTree>>,
+    asked: Condvar,
+    over: AtomicBool,
+}
+
+impl StandbyPool {
+    pub fn new() -> StandbyPool {
+        StandbyPool {
+            pools: Mutex::new(Pools(HashMap::new())),
+            asked: Condvar::new(),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    fn pools(&self) -> MutexGuard<'_, Pools<RestoredTree>> {
+        self.pools.lock()
+    }
+
+    /// A tree of this image that stands ready, if one does.
+    pub fn take(&self, image: ImageId) -> Option<RestoredTree> {
+        let mut taken = self.pools().take(image, Instant::now());
+        while let Some(dead) = taken.take_if(|made| !made.tree.is_alive()) {
+            drop(dead);
+            taken = self.pools().take(image, Instant::now());
+        }
+        self.asked.notify_one();
+        taken
+    }
+
+    /// How many stand ready.
+    pub fn standing(&self) -> usize {
+        self.pools().0.values().map(|pool| pool.standing.len()).sum()
+    }
+
+    /// Lets go of what stands around an image that is no template any more.
+    pub fn forget(&self, image: ImageId) {
+        let gone = self.pools().0.remove(&image);
+        drop(gone);
+    }
+
+    /// Lets go of all that stands. Pools fill again when they are asked.
+    pub fn clear(&self) {
+        let gone = std::mem::take(&mut self.pools().0);
+        drop(gone);
+    }
+
+    /// Ends everything that stands; nothing is made after this.
+    pub fn end(&self) {
+        {
+            // not between the thread's last look and its wait, which would then be a long one
+            let _pools = self.pools();
+            self.over.store(true, Ordering::Relaxed);
+        }
+        self.asked.notify_one();
+        self.clear();
+    }
+}
+
+/// The thread that makes trees ready; it ends with `StandbyPool::end`.
+pub fn start(host: &Arc<HostInner>) -> std::io::Result<JoinHandle<()>> {
+    let host = Arc::downgrade(host);
+    std::thread::Builder::new().name("stasis-standby".into()).spawn(move || keep_ready(&host))
+}
+
+fn keep_ready(host: &Weak<HostInner>) {
+    /// After a failure, which the next restore meets and reports.
+    const AFTER_FAILURE: Duration = Duration::from_secs(5);
+    const LOOK: Duration = Duration::from_secs(5);
+    const LATER: Duration = Duration::from_millis(20);
+    while let Some(host) = host.upgrade() {
+        let standby = &host.standby;
+        if standby.over.load(Ordering::Relaxed) {
+            return;
+        }
+        let now = Instant::now();
+        let gone = standby.pools().thin_out(now);
+        drop(gone);
+        let lacking = standby.pools().lacking(now);
+        let wait = match lacking {
+            Some(image) if !host.may_stand(image) => LATER,
+            Some(image) => match restore(&host, image, "") {
+                Ok(made) => {
+                    standby.pools().add(image, made);
+                    continue;
+                }
+                Err(_) => AFTER_FAILURE,
+            },
+            None if standby.pools().lacking(now + QUIET).is_some() => QUIET,
+            None => LOOK,
+        };
+        let mut pools = standby.pools();
+        if !standby.over.load(Ordering::Relaxed) {
+            standby.asked.wait_for(&mut pools, wait);
+        }
+    }
+}
+
+impl HostInner {
+    /// Whether a tree may be made ahead: not from a template that is not there yet, and not while
+    /// many machines are on their way into memory.
+    fn may_stand(&self, image: ImageId) -> bool {
+        self.warm.is_parked(image) && !self.traffic.is_arriving()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pinned::tests::image;
+
+    fn fill(pools: &mut Pools<u32>, now: Instant) -> usize {
+        let mut made = 0;
+        while let Some(image) = pools.lacking(now) {
+            pools.add(image, made);
+            made += 1;
+        }
+        made as usize
+    }
+
+    #[test]
+    fn a_pool_grows_with_bursts_and_shrinks_in_lulls() {
+        let now = Instant::now();
+        let mut pools = Pools(HashMap::new());
+        assert_eq!(pools.take(image("a"), now), None);
+        assert_eq!(pools.lacking(now), None, "not while restores are under way");
+        assert_eq!(fill(&mut pools, now + QUIET), 2 * FIRST);
+        let burst = now + QUIET;
+        let had = (0..100).filter_map(|_| pools.take(image("a"), burst)).count();
+        assert_eq!(had, 2 * FIRST);
+        assert_eq!(fill(&mut pools, burst + QUIET), MOST);
+        let gone = pools.thin_out(burst + LULL).len();
+        assert_eq!(gone, MOST - FIRST);
+        assert_eq!(pools.lacking(burst + LULL), None);
+        assert_eq!(pools.thin_out(burst + LONG_LULL).len(), FIRST);
+        assert_eq!(pools.lacking(burst + LONG_LULL), None);
+    }
+
+    #[test]
+    fn the_template_asked_longest_ago_makes_room() {
+        let now = Instant::now();
+        let mut pools: Pools<u32> = Pools(HashMap::new());
+        for index in 0..=POOLS {
+            let _ = pools.take(image(&index.to_string()), now + QUIET * index as u32);
+        }
+        assert_eq!(pools.0.len(), POOLS);
+        assert!(!pools.0.contains_key(&image("0")));
+    }
+}

@@ -1,0 +1,256 @@
+//! Executions as clients see them: their status, their output, cancelling and waiting.
+//!
+//! An execution that is not over is read from its machine, one that is over from the records. The
+//! newest 10,000 of an account are kept.
+
+use crate::V8;
+use crate::artifacts::ArtifactMeta;
+use crate::documents::{EXECUTION, OUTPUT};
+use crate::error::{Error, Result};
+use crate::pages::{OutputPage, PageRequest, page};
+use crate::run::Run;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use stasis_api::{Chunk, Timestamp};
+use stasis_machine::Machine;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::watch;
+
+/// Executions of an account that are kept.
+pub(crate) const KEPT: u64 = 10_000;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionInfo {
+    pub execution_id: String,
+    /// `running` (also while it waits), `completed`, `failed`, `cancelled` or `timed_out`.
+    pub status: String,
+    /// The last value of code that ran with REPL bindings; otherwise empty.
+    pub result: Option<String>,
+    pub heap: Option<String>,
+    /// The tree of the files below /work after the run.
+    pub fs: Option<String>,
+    pub error: Option<String>,
+    pub started_at: String,
+    pub completed_at: Option<String>,
+    pub artifacts: Vec<ArtifactMeta>,
+}
+
+impl ExecutionInfo {
+    pub(crate) fn started(id: &str) -> ExecutionInfo {
+        ExecutionInfo {
+            execution_id: id.to_owned(),
+            status: "running".into(),
+            result: None,
+            heap: None,
+            fs: None,
+            error: None,
+            started_at: Timestamp::now().to_string(),
+            completed_at: None,
+            artifacts: Vec::new(),
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.status != "running"
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionSummary {
+    pub execution_id: String,
+    pub status: String,
+    pub started_at: String,
+    pub completed_at: Option<String>,
+}
+
+/// How far an execution is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub(crate) enum Stage {
+    Waiting,
+    /// Its machine runs it.
+    Placed,
+    Over,
+}
+
+/// An execution that is not over.
+pub(crate) struct RunningExecution {
+    pub account: String,
+    pub run: Run,
+    pub info: ExecutionInfo,
+    pub place: Mutex<Option<(Arc<Machine>, u64)>>,
+    pub is_cancelled: AtomicBool,
+    pub stage: watch::Sender<Stage>,
+}
+
+impl RunningExecution {
+    pub fn new(account: &str, run: Run, info: ExecutionInfo) -> RunningExecution {
+        RunningExecution {
+            account: account.to_owned(),
+            run,
+            info,
+            place: Mutex::default(),
+            is_cancelled: AtomicBool::new(false),
+            stage: watch::Sender::new(Stage::Waiting),
+        }
+    }
+
+    /// Where it runs, from now on.
+    pub fn placed(&self, machine: &Arc<Machine>, seq: u64) {
+        *self.place.lock() = Some((machine.clone(), seq));
+        self.stage.send_replace(Stage::Placed);
+    }
+
+    fn output(&self) -> Result<String> {
+        let place = self.place.lock().clone();
+        let Some((machine, seq)) = place else { return Ok(String::new()) };
+        Ok(joined(&machine.outputs(seq, 0)?))
+    }
+}
+
+/// Lines as one text, each with its newline.
+pub(crate) fn joined(chunks: &[Chunk]) -> String {
+    chunks.iter().fold(String::new(), |mut text, chunk| {
+        let _ = writeln!(text, "{}", chunk.data);
+        text
+    })
+}
+
+/// An execution that can be waited for.
+pub struct OpenExecution(Arc<RunningExecution>);
+
+impl OpenExecution {
+    /// Returns when it is over.
+    pub async fn over(&self) {
+        self.reached(Stage::Over).await;
+    }
+
+    /// Its machine and number as soon as it has them; none, if it ended without.
+    pub async fn place(&self) -> Option<(Arc<Machine>, u64)> {
+        self.reached(Stage::Placed).await;
+        self.0.place.lock().clone()
+    }
+
+    async fn reached(&self, stage: Stage) {
+        // the sender is in `self`: it cannot be gone
+        let _ = self.0.stage.subscribe().wait_for(|now| *now >= stage).await;
+    }
+}
+
+/// An id in the form of a random UUID. It begins with the time, so that ids sort by age.
+pub(crate) fn fresh_id() -> String {
+    let mut bytes = [0; 16];
+    // an id without randomness could be guessed
+    getrandom::fill(&mut bytes).expect("the kernel has randomness");
+    let now = Timestamp::now().as_millisecond().unsigned_abs().to_be_bytes();
+    bytes[..6].copy_from_slice(&now[2..]);
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let hex = hex(&bytes);
+    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+    parts.join("-")
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl V8 {
+    pub(crate) fn running(&self, account: &str, id: &str) -> Option<Arc<RunningExecution>> {
+        let key = (account.to_owned(), id.to_owned());
+        self.shared.running.lock().get(&key).cloned()
+    }
+
+    pub fn execution(&self, account: &str, id: &str) -> Result<ExecutionInfo> {
+        if let Some(own) = self.running(account, id) {
+            return Ok(own.info.clone());
+        }
+        let found = self.read(account, EXECUTION, id)?;
+        found.ok_or_else(|| Error::missing(format!("Execution '{}' not found", shown(id))))
+    }
+
+    /// All executions of an account that are kept, oldest first.
+    pub fn executions(&self, account: &str) -> Result<Vec<ExecutionSummary>> {
+        let all = self.read_all(account, EXECUTION, "")?;
+        Ok(all.into_iter().map(|(_, one)| one).collect())
+    }
+
+    /// A page of what an execution printed. One that is not known has printed nothing.
+    pub fn output(&self, account: &str, id: &str, wanted: &PageRequest) -> Result<OutputPage> {
+        if let Some(own) = self.running(account, id) {
+            // its machine may go while it is asked: then the records know
+            if let Ok(text) = own.output() {
+                return Ok(page(id, &own.info.status, &text, wanted));
+            }
+        }
+        let status = match self.execution(account, id) {
+            Ok(info) => info.status,
+            Err(error) if error.status == 404 => "unknown".into(),
+            Err(error) => return Err(error),
+        };
+        Ok(page(id, &status, &self.whole_output(account, id)?, wanted))
+    }
+
+    /// Everything an execution that is over printed.
+    pub fn whole_output(&self, account: &str, id: &str) -> Result<String> {
+        Ok(self.host.document(account, OUTPUT, id)?.unwrap_or_default())
+    }
+
+    /// Ends an execution, whether it waits or runs.
+    pub fn cancel(&self, account: &str, id: &str) -> Result<()> {
+        let Some(own) = self.running(account, id) else {
+            let status = self.execution(account, id)?.status;
+            let id = shown(id);
+            let said = format!("Execution '{id}' is not running (status: {status})");
+            return Err(Error::invalid(said));
+        };
+        own.is_cancelled.store(true, Ordering::SeqCst);
+        if self.shared.queue.lock().withdraw(account, id) {
+            self.settle(&own, None, Err(Error::invalid("cancelled before it began")));
+            return Ok(());
+        }
+        let place = own.place.lock().clone();
+        if let Some((machine, seq)) = place {
+            machine.stop(seq)?;
+        }
+        Ok(())
+    }
+
+    /// An execution to wait for; none, if it is over.
+    pub fn open_execution(&self, account: &str, id: &str) -> Option<OpenExecution> {
+        self.running(account, id).map(OpenExecution)
+    }
+
+    /// The answer to a caller that waited for an execution, in the form of stateless mode.
+    pub fn finished(&self, account: &str, id: &str) -> Result<(ExecutionInfo, String)> {
+        let info = self.execution(account, id)?;
+        let output = self.whole_output(account, id)?;
+        Ok((info, output.trim_end_matches('\n').to_owned()))
+    }
+}
+
+/// A client's text in a message, shortened.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_uuids_that_sort_by_age() {
+        let (first, second) = (fresh_id(), fresh_id());
+        assert_ne!(first, second);
+        assert_eq!(first.len(), 36);
+        assert_eq!(first.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
+        assert_eq!(&first[14..15], "4");
+        assert!("89ab".contains(&first[19..20]), "{first}");
+        std::thread::sleep(std::time::Duration::from_millis(3));
+        assert!(fresh_id() > second);
+    }
+}

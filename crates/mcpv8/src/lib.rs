@@ -1,0 +1,97 @@
+//! mcp-v8's surface over machines: its executions are instructions of JavaScript machines, its
+//! heaps are states (`machine@seq`) under keys of 64 hexadecimal digits, its sessions are lines of
+//! such states. Its file trees are lists of contents, kept beside the machines.
+//!
+//!   routes ─┐                      ┌─► a new machine, removed after the run      (stateless, fs)
+//!           ├─► V8 ─► queue ─► run ┼─► the machine that is at the heap's state    (heap, heap+fs)
+//!   tools  ─┘                      └─► a branch of the heap's state               (heap, heap+fs)
+//!
+//! Where files are kept, /work of the machine is a tree before the run and read as one after it.
+//!
+//! Both surfaces are here, HTTP (`routes`) and MCP (`tools`); `server` and `mcp` only carry them.
+//!
+//! A run is recorded before it is answered, with everything that is needed to follow it, so that a
+//! service that was killed ends it after its next start (`recover.rs`). A run that fails leaves the
+//! state it began from as it was: its machine goes back to it, or is removed if it was new. How a
+//! run ended, its output, its heap and the entry in its session's log are one transaction.
+
+#![forbid(unsafe_code)]
+
+mod artifacts;
+mod documents;
+mod error;
+mod exec;
+mod executions;
+mod fs_routes;
+mod fs_tools;
+mod heaps;
+mod labels;
+mod merge;
+mod mode;
+mod pages;
+mod policy;
+mod queue;
+mod recover;
+mod routes;
+mod run;
+pub mod settings;
+mod texts;
+mod tools;
+mod trees;
+mod verdict;
+mod work;
+
+pub use artifacts::{ArtifactMeta, ArtifactPayload};
+pub use error::{Error, Result};
+pub use executions::{ExecutionInfo, ExecutionSummary, OpenExecution};
+pub use heaps::{HeapTags, SessionEntry};
+pub use labels::{FsLabel, FsPush, FsReset};
+pub use merge::FsMerge;
+pub use mode::V8Mode;
+pub use pages::{OutputPage, PageRequest};
+pub use routes::{V8Caller, V8Carrier, V8Event, is_own_path, routes};
+pub use run::V8RunRequest;
+pub use settings::V8Settings;
+pub use texts::{RESOURCES, V8Resource, instructions, openapi, read_resource};
+pub use tools::{V8Answer, V8Call, V8Result, V8Tool, finished, tools};
+
+use executions::RunningExecution;
+use parking_lot::{Mutex, RwLock};
+use queue::RunQueue;
+use stasis_machine::Host;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The template of the machines that run code.
+const TEMPLATE: &str = "javascript";
+
+/// mcp-v8's surface over a host.
+#[derive(Clone)]
+pub struct V8 {
+    pub(crate) host: Arc<Host>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) queue: Mutex<RunQueue>,
+    /// Runs that are not over, by account and id.
+    pub(crate) running: Mutex<HashMap<(String, String), Arc<RunningExecution>>>,
+    /// Held while a label is read and moved.
+    pub(crate) labels: Mutex<()>,
+    /// Held for reading from when a tree's contents are kept until it is on record, for writing
+    /// while those that nothing names are removed.
+    pub(crate) trees: RwLock<()>,
+    /// Bytes of file trees, by account, as far as they were counted.
+    pub(crate) tree_bytes: Mutex<HashMap<String, u64>>,
+}
+
+impl V8 {
+    /// Follows what an earlier process left behind; new runs wait until that is known.
+    pub fn new(host: Arc<Host>) -> V8 {
+        let v8 = V8 { host, shared: Arc::default() };
+        let own = v8.clone();
+        stasis_machine::hand_over(move || own.recover());
+        v8
+    }
+}

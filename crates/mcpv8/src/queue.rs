@@ -1,0 +1,159 @@
+//! Which run begins next. Pure: it knows no machine and no clock.
+//!
+//! Accounts take turns: the one with the fewest runs under way is next. Runs of one session follow
+//! each other, each on the state the last one left. Runs of different sessions run at once.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+/// Runs under way at once, of all accounts.
+const MOST_RUNNING: usize = 64;
+/// Runs of one account that wait.
+const MOST_WAITING: usize = 1000;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingRun {
+    pub account: String,
+    pub id: String,
+    pub session: Option<String>,
+}
+
+impl WaitingRun {
+    fn line(&self) -> Option<(String, String)> {
+        Some((self.account.clone(), self.session.clone()?))
+    }
+}
+
+#[derive(Default)]
+pub struct RunQueue {
+    is_open: bool,
+    waiting: BTreeMap<String, VecDeque<WaitingRun>>,
+    running: BTreeMap<String, usize>,
+    /// Sessions with a run under way.
+    sessions: HashSet<(String, String)>,
+    /// Machines, by number, with a run under way.
+    machines: HashSet<i64>,
+}
+
+impl RunQueue {
+    /// Nothing begins before this.
+    pub fn open(&mut self) {
+        self.is_open = true;
+    }
+
+    /// Whether there was room.
+    pub fn push(&mut self, run: WaitingRun) -> bool {
+        let own = self.waiting.entry(run.account.clone()).or_default();
+        let room = own.len() < MOST_WAITING;
+        if room {
+            own.push_back(run);
+        }
+        room
+    }
+
+    /// The run that begins now. It counts as under way until `ended`.
+    pub fn next(&mut self) -> Option<WaitingRun> {
+        if !self.is_open || self.running.values().sum::<usize>() >= MOST_RUNNING {
+            return None;
+        }
+        let sessions = &self.sessions;
+        let ready = |run: &WaitingRun| run.line().is_none_or(|line| !sessions.contains(&line));
+        let places = self.waiting.iter().filter_map(|(account, runs)| {
+            let at = runs.iter().position(ready)?;
+            Some((self.running.get(account).copied().unwrap_or(0), account.clone(), at))
+        });
+        let (_, account, at) = places.min()?;
+        let own = self.waiting.get_mut(&account)?;
+        let run = own.remove(at)?;
+        if own.is_empty() {
+            self.waiting.remove(&account);
+        }
+        self.began(&run);
+        Some(run)
+    }
+
+    /// A run that began without waiting, because an earlier process had begun it.
+    pub fn began(&mut self, run: &WaitingRun) {
+        *self.running.entry(run.account.clone()).or_default() += 1;
+        self.sessions.extend(run.line());
+    }
+
+    pub fn ended(&mut self, run: &WaitingRun) {
+        if let Some(count) = self.running.get_mut(&run.account) {
+            *count -= 1;
+            if *count == 0 {
+                self.running.remove(&run.account);
+            }
+        }
+        if let Some(line) = run.line() {
+            self.sessions.remove(&line);
+        }
+    }
+
+    /// Takes a run out that has not begun. Whether it was there.
+    pub fn withdraw(&mut self, account: &str, id: &str) -> bool {
+        let Some(own) = self.waiting.get_mut(account) else { return false };
+        let before = own.len();
+        own.retain(|run| run.id != id);
+        before != own.len()
+    }
+
+    /// Takes a machine for one run. Whether it was free.
+    pub fn take_machine(&mut self, number: i64) -> bool {
+        self.machines.insert(number)
+    }
+
+    pub fn free_machine(&mut self, number: i64) {
+        self.machines.remove(&number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(account: &str, id: &str, session: Option<&str>) -> WaitingRun {
+        WaitingRun { account: account.into(), id: id.into(), session: session.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_session_is_a_line_and_accounts_take_turns() {
+        let mut queue = RunQueue::default();
+        for (account, id, session) in [
+            ("a", "1", Some("s")),
+            ("a", "2", Some("s")),
+            ("a", "3", Some("t")),
+            ("b", "4", Some("s")),
+        ] {
+            assert!(queue.push(run(account, id, session)));
+        }
+        assert_eq!(queue.next(), None, "it is not open yet");
+        queue.open();
+        let ids: Vec<_> = std::iter::from_fn(|| queue.next()).map(|run| run.id).collect();
+        assert_eq!(ids, ["1", "4", "3"]);
+        queue.ended(&run("a", "1", Some("s")));
+        assert_eq!(queue.next().map(|run| run.id).as_deref(), Some("2"));
+        assert_eq!(queue.next(), None);
+    }
+
+    #[test]
+    fn a_run_that_waits_can_be_withdrawn() {
+        let mut queue = RunQueue::default();
+        queue.push(run("a", "1", None));
+        assert!(!queue.withdraw("b", "1"));
+        assert!(queue.withdraw("a", "1"));
+        queue.open();
+        assert_eq!(queue.next(), None);
+    }
+
+    #[test]
+    fn there_are_bounds() {
+        let mut queue = RunQueue::default();
+        for id in 0..MOST_WAITING {
+            assert!(queue.push(run("a", &id.to_string(), None)));
+        }
+        assert!(!queue.push(run("a", "more", None)));
+        assert!(queue.push(run("b", "other", None)));
+        queue.open();
+        assert_eq!(std::iter::from_fn(|| queue.next()).count(), MOST_RUNNING);
+    }
+}

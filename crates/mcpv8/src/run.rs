@@ -1,0 +1,468 @@
+//! One run: from the request to the machine, and from the machine's answer to the records.
+//!
+//!   request ─► checked, recorded ─► queue ─► machine ─► end ─► one transaction of documents
+//!                                                        └─► machine kept, rolled back or removed
+
+use crate::documents::{EXECUTION, HEAP, OUTPUT, RUNNING, put};
+use crate::error::{Error, Result};
+use crate::executions::{ExecutionInfo, KEPT, RunningExecution, Stage, fresh_id, hex, joined};
+use crate::heaps::{Heap, HeapTags, SessionStep, check_session, check_tags, fresh_key};
+use crate::policy::{PolicyQuestion, permit};
+use crate::queue::WaitingRun;
+use crate::verdict::{unsaved, verdict};
+use crate::{TEMPLATE, V8, V8Mode};
+use serde::{Deserialize, Serialize};
+use stasis_api::{
+    Checkpoints, Durability, Exec, Instruction, Limits, Name, NewMachine, Retention, Timeout,
+    Timestamp, Update,
+};
+use stasis_machine::{Branch, DocumentChange, Machine};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The program that runs code as a module.
+const PROGRAM: &str = include_str!("run.js");
+const DEFAULT_SECONDS: i64 = 30;
+const MOST_SECONDS: i64 = 3600;
+/// Code and its quoted form must fit into one instruction.
+const LONGEST_CODE: usize = 8 << 20;
+/// Memory Node needs beside the heap that a client requests, in MiB.
+const NODE_MB: u64 = 128;
+const MOST_MB: u64 = 1 << 20;
+/// The tag of a machine: the execution it was made for.
+pub(crate) const MADE_FOR: &str = "mcp-v8";
+/// How long a machine of one run may outlive it, if the service is killed.
+const LEFT_OVER: i64 = 2 * MOST_SECONDS;
+
+/// A client's request to run code.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct V8RunRequest {
+    pub code: Option<String>,
+    pub file: Option<String>,
+    pub heap: Option<String>,
+    pub fs: Option<String>,
+    pub session: Option<String>,
+    pub heap_memory_max_mb: Option<u64>,
+    pub execution_timeout_secs: Option<i64>,
+    pub tags: Option<HeapTags>,
+    /// Top-level names persist, and the last value is the result.
+    pub repl: bool,
+    pub mode: V8Mode,
+}
+
+/// A run that was accepted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub code: String,
+    pub repl: bool,
+    pub mode: V8Mode,
+    pub heap: Option<String>,
+    /// The tree or the label its files start from.
+    #[serde(default)]
+    pub fs: Option<String>,
+    pub session: Option<String>,
+    pub memory_mb: Option<u64>,
+    pub seconds: i64,
+    pub tags: Option<HeapTags>,
+}
+
+/// The record of an unfinished run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RecordedRun {
+    pub run: Run,
+    pub place: Option<RecordedPlace>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RecordedPlace {
+    pub state: Heap,
+    pub origin: RunOrigin,
+}
+
+/// The state of a run's machine before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum RunOrigin {
+    /// Nothing: it was made for this run.
+    Made,
+    /// In the state after this instruction.
+    At(u64),
+}
+
+impl V8RunRequest {
+    fn check(self) -> Result<Run> {
+        permit(PolicyQuestion::Run)?;
+        let code = match (self.code, self.file.filter(|file| !file.is_empty())) {
+            (Some(code), Some(_)) if !code.is_empty() => {
+                return Err(Error::invalid("run_js: provide either `code` or `file`, not both"));
+            }
+            (_, Some(file)) => {
+                permit(PolicyQuestion::RunFile(&file))?;
+                String::new()
+            }
+            (code, None) => code.unwrap_or_default(),
+        };
+        if code.len() > LONGEST_CODE {
+            return Err(Error::new(413, format!("code is at most {LONGEST_CODE} bytes")));
+        }
+        let seconds = self.execution_timeout_secs.unwrap_or(DEFAULT_SECONDS);
+        if !(1..=MOST_SECONDS).contains(&seconds) {
+            let said = format!("execution_timeout_secs is between 1 and {MOST_SECONDS}");
+            return Err(Error::invalid(said));
+        }
+        if self.heap_memory_max_mb.is_some_and(|mb| mb > MOST_MB) {
+            return Err(Error::invalid(format!("heap_memory_max_mb is at most {MOST_MB}")));
+        }
+        let heap = self.heap.filter(|heap| !heap.is_empty());
+        let session = self.session.filter(|session| !session.is_empty());
+        session.as_deref().map_or(Ok(()), check_session)?;
+        self.tags.as_ref().map_or(Ok(()), check_tags)?;
+        let fs = self.fs.filter(|fs| !fs.is_empty());
+        let (repl, mode, tags) = (self.repl, self.mode, self.tags);
+        let wrong = |what: &str| {
+            let said = format!("`{what}` is not available in mode {}", mode.name());
+            Err(Error::invalid(said))
+        };
+        if heap.is_some() && !mode.keeps_heap() {
+            return wrong("heap");
+        }
+        if fs.is_some() && !mode.keeps_files() {
+            return wrong("fs");
+        }
+        let memory_mb = self.heap_memory_max_mb.map(|mb| mb + NODE_MB);
+        let session = session.filter(|_| mode.has_sessions());
+        Ok(Run { code, repl, mode, heap, fs, session, memory_mb, seconds, tags })
+    }
+}
+
+impl Run {
+    fn exec(&self) -> Exec {
+        let code = match self.repl {
+            true => self.code.clone(),
+            false => {
+                let quoted = serde_json::to_string(&self.code).unwrap_or_default();
+                let files = self.mode.keeps_files();
+                format!("await (\n{PROGRAM})({quoted}, {files}); undefined")
+            }
+        };
+        let durability = self.mode.keeps_heap().then_some(Durability::Local);
+        let timeout = Timeout::Seconds(self.seconds as f64);
+        Exec { code, timeout, durability, ..Exec::default() }
+    }
+
+    fn new_machine(&self, id: &str) -> NewMachine {
+        let keeps = self.mode.keeps_heap();
+        let soon = Timestamp::now().as_second() + LEFT_OVER;
+        NewMachine {
+            name: Some(fresh_name()),
+            tags: made_for(id),
+            limits: Limits { memory_mb: self.memory_mb, ..Limits::default() },
+            template: Some(TEMPLATE.to_owned()),
+            checkpoints: if keeps { Checkpoints::Exact } else { Checkpoints::Grouped },
+            // a heap's key is good for as long as its machine is there
+            retention: keeps.then(Retention::default),
+            expires_at: if keeps { None } else { Timestamp::from_second(soon).ok() },
+            ..NewMachine::default()
+        }
+    }
+}
+
+fn made_for(id: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(MADE_FOR.to_owned(), id.to_owned())])
+}
+
+fn fresh_name() -> Name {
+    let mut bytes = [0; 10];
+    getrandom::fill(&mut bytes).expect("the kernel has randomness");
+    let text = format!("v8-{}", hex(&bytes));
+    text.parse().expect("letters, digits and dashes are a name")
+}
+
+/// Ends a run's turn, also if the thread that carries it out panics.
+pub(crate) struct Turn<'a> {
+    v8: &'a V8,
+    run: &'a WaitingRun,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.v8.shared.queue.lock().ended(self.run);
+        self.v8.start_waiting();
+    }
+}
+
+impl V8 {
+    /// Accepts a run; its execution's id.
+    pub fn run(&self, account: &str, request: V8RunRequest) -> Result<String> {
+        let run = request.check()?;
+        if let Some(key) = &run.heap {
+            let heap = self.heap(account, key)?;
+            self.heap_machine(account, &heap)?;
+        }
+        if let Some(fs) = &run.fs {
+            // a label need not exist: then the files start empty, and a push can create it
+            self.named_tree(account, fs)?;
+        }
+        let id = fresh_id();
+        let info = ExecutionInfo::started(&id);
+        let recorded = RecordedRun { run: run.clone(), place: None };
+        let changes = vec![put(EXECUTION, &id, &info)?, put(RUNNING, &id, &recorded)?];
+        let key = (account.to_owned(), id.clone());
+        let own = Arc::new(RunningExecution::new(account, run.clone(), info));
+        // known before it is on record: what is on record alone is an earlier process's
+        self.shared.running.lock().insert(key.clone(), own.clone());
+        if let Err(error) = self.host.change_documents(account, changes) {
+            self.shared.running.lock().remove(&key);
+            return Err(error.into());
+        }
+        let waiting =
+            WaitingRun { account: account.to_owned(), id: id.clone(), session: run.session };
+        let has_room = self.shared.queue.lock().push(waiting);
+        if !has_room {
+            let said = "too many runs of this account wait; try again when some have ended";
+            self.settle(&own, None, Err(Error::new(429, said)));
+            return Err(Error::new(429, said));
+        }
+        self.start_waiting();
+        Ok(id)
+    }
+
+    /// Begins runs as long as there is room for them.
+    pub(crate) fn start_waiting(&self) {
+        loop {
+            let Some(run) = self.shared.queue.lock().next() else { return };
+            let v8 = self.clone();
+            stasis_machine::hand_over(move || {
+                let _turn = v8.turn(&run);
+                if let Some(own) = v8.running(&run.account, &run.id) {
+                    v8.carry_out(&own);
+                }
+            });
+        }
+    }
+
+    pub(crate) fn turn<'a>(&'a self, run: &'a WaitingRun) -> Turn<'a> {
+        Turn { v8: self, run }
+    }
+
+    fn carry_out(&self, own: &Arc<RunningExecution>) {
+        let (machine, origin) = match self.machine_for(own) {
+            Ok(found) => found,
+            Err(error) => return self.settle(own, None, Err(error)),
+        };
+        let end = self.run_on(own, &machine, origin);
+        self.settle(own, Some((&machine, origin)), end);
+        self.shared.queue.lock().free_machine(machine.number());
+    }
+
+    fn run_on(
+        &self,
+        own: &Arc<RunningExecution>,
+        machine: &Arc<Machine>,
+        origin: RunOrigin,
+    ) -> Result<Instruction> {
+        self.resize(machine, own.run.memory_mb)?;
+        self.files_before(own, machine)?;
+        let seq = machine.submit(own.run.exec())?;
+        let state = Heap {
+            machine: machine.name().to_string(),
+            number: machine.number(),
+            seq,
+            tags: HeapTags::new(),
+        };
+        let place = Some(RecordedPlace { state, origin });
+        let recorded = RecordedRun { run: own.run.clone(), place };
+        let change = put(RUNNING, &own.info.execution_id, &recorded)?;
+        self.host.change_documents(&own.account, vec![change])?;
+        own.placed(machine, seq);
+        if own.is_cancelled.load(Ordering::SeqCst) {
+            machine.stop(seq)?;
+        }
+        Ok(machine.wait(seq)?)
+    }
+
+    /// The heap a run starts from: the one it names, or its session's.
+    pub(crate) fn input(&self, own: &RunningExecution) -> Result<Option<String>> {
+        match (&own.run.heap, &own.run.session) {
+            (Some(heap), _) => Ok(Some(heap.clone())),
+            (None, Some(session)) if own.run.mode.keeps_heap() => {
+                Ok(self.session(&own.account, session)?.and_then(|own| own.heap))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A machine in the state a run starts from, taken for this run.
+    fn machine_for(&self, own: &RunningExecution) -> Result<(Arc<Machine>, RunOrigin)> {
+        let Some(key) = self.input(own)? else {
+            let new = own.run.new_machine(&own.info.execution_id);
+            let machine = self.host.create(&own.account, new)?;
+            self.shared.queue.lock().take_machine(machine.number());
+            return Ok((machine, RunOrigin::Made));
+        };
+        let heap = self.heap(&own.account, &key)?;
+        let source = self.heap_machine(&own.account, &heap)?;
+        let number = source.number();
+        // files that are laid out are part of the machine: it could not go back without them
+        if own.run.fs.is_none() && self.shared.queue.lock().take_machine(number) {
+            if source.is_at(heap.seq) && source.pending() == 0 {
+                return Ok((source, RunOrigin::At(heap.seq)));
+            }
+            self.shared.queue.lock().free_machine(number);
+        }
+        let branch = Branch {
+            seq: Some(heap.seq),
+            names: vec![Some(fresh_name())],
+            tags: made_for(&own.info.execution_id),
+            ..Branch::default()
+        };
+        let made = self.host.branch(&source, branch)?.pop();
+        let machine = made.ok_or_else(|| Error::new(500, "the heap's state has no branch"))?;
+        self.shared.queue.lock().take_machine(machine.number());
+        Ok((machine, RunOrigin::Made))
+    }
+
+    /// Records how a run ended, and leaves its machine as the next run needs it.
+    pub(crate) fn settle(
+        &self,
+        own: &Arc<RunningExecution>,
+        place: Option<(&Arc<Machine>, RunOrigin)>,
+        end: Result<Instruction>,
+    ) {
+        let kept = self.recorded(own, place.map(|(machine, _)| machine), &end);
+        let kept = kept.unwrap_or_else(|error| {
+            tracing::error!(%error, id = own.info.execution_id, "a run's end is not on record");
+            false
+        });
+        if let Some((machine, origin)) = place {
+            self.leave(machine, origin, kept, own.run.mode);
+        }
+        let key = (own.account.clone(), own.info.execution_id.clone());
+        self.shared.running.lock().remove(&key);
+        own.stage.send_replace(Stage::Over);
+    }
+
+    /// Whether the machine's state is a heap now.
+    fn recorded(
+        &self,
+        own: &Arc<RunningExecution>,
+        machine: Option<&Arc<Machine>>,
+        end: &Result<Instruction>,
+    ) -> Result<bool> {
+        let id = &own.info.execution_id;
+        let keeps_files = own.run.mode.keeps_files();
+        if keeps_files {
+            self.make_room(&own.account)?;
+        }
+        let _keeping = keeps_files.then(|| self.shared.trees.read());
+        let mut verdict = verdict(end, own);
+        let mut changes = Vec::new();
+        let mut info = own.info.clone();
+        if let (Some(machine), Ok(end)) = (machine, end) {
+            // a machine that somebody removes meanwhile takes its output along
+            let output = joined(&machine.outputs(end.seq, 0).unwrap_or_default());
+            changes.push(DocumentChange::Put { kind: OUTPUT, key: id.clone(), value: output });
+            if end.status.has_run() {
+                match self.take_artifacts(&own.account, id, machine) {
+                    Ok((emitted, added)) => {
+                        changes.extend(added);
+                        info.artifacts = emitted;
+                    }
+                    Err(error) => tracing::error!(%error, id, "a run's artifacts are not kept"),
+                }
+            }
+            if verdict.status == "completed" {
+                match self.state_changes(own, machine, end.seq) {
+                    Ok((heap, fs, added)) => {
+                        (info.heap, info.fs) = (heap, fs);
+                        changes.extend(added);
+                    }
+                    Err(error) => verdict = unsaved(&error),
+                }
+            }
+        }
+        info.status = verdict.status.to_owned();
+        (info.error, info.result) = (verdict.error, verdict.result);
+        info.completed_at = Some(Timestamp::now().to_string());
+        changes.push(put(EXECUTION, id, &info)?);
+        changes.push(DocumentChange::Remove { kind: RUNNING, key: id.clone() });
+        changes.push(DocumentChange::KeepLast { kind: EXECUTION, count: KEPT });
+        changes.push(DocumentChange::KeepLast { kind: OUTPUT, count: KEPT });
+        self.host.change_documents(&own.account, changes)?;
+        Ok(info.heap.is_some())
+    }
+
+    /// A key for the state after an instruction, an id for its files, and what records them.
+    fn state_changes(
+        &self,
+        own: &RunningExecution,
+        machine: &Arc<Machine>,
+        seq: u64,
+    ) -> Result<(Option<String>, Option<String>, Vec<DocumentChange>)> {
+        let Run { mode, tags, session, code, .. } = &own.run;
+        let mut changes = Vec::new();
+        let fs = mode.keeps_files().then(|| self.capture(&own.account, machine)).transpose()?;
+        let heap = mode.keeps_heap().then(fresh_key);
+        if let Some(key) = &heap {
+            self.host.place(machine, Some(seq))?;
+            let (name, number) = (machine.name().to_string(), machine.number());
+            let tags = tags.clone().unwrap_or_default();
+            changes.push(put(HEAP, key, &Heap { machine: name, number, seq, tags })?);
+        }
+        if let Some(session) = session {
+            let (input, heap, fs) = (self.input(own)?, heap.clone(), fs.clone());
+            let step = SessionStep { session, input, heap, fs, code };
+            changes.extend(self.session_step(&own.account, step)?);
+        }
+        Ok((heap, fs, changes))
+    }
+
+    /// A machine whose new state has a key stays in it. Any other goes back to where it was.
+    fn leave(&self, machine: &Arc<Machine>, origin: RunOrigin, is_kept: bool, mode: V8Mode) {
+        let done = match origin {
+            _ if is_kept && mode.keeps_heap() => Ok(()),
+            RunOrigin::Made => self.host.remove(machine),
+            RunOrigin::At(seq) if machine.is_at(seq) => Ok(()),
+            RunOrigin::At(seq) => self.host.roll_back(machine, Some(seq)),
+        };
+        if let Err(error) = done {
+            // the next run from its heap starts from a branch of the recorded state
+            tracing::warn!(%error, machine = %machine.name(), "a machine stays as a run left it");
+        }
+    }
+
+    /// Sets a machine's memory, if a run asks for another amount than it has.
+    fn resize(&self, machine: &Arc<Machine>, memory_mb: Option<u64>) -> Result<()> {
+        let now = machine.describe().limits;
+        if memory_mb.is_none() || memory_mb == now.memory_mb {
+            return Ok(());
+        }
+        let limits = Some(Limits { memory_mb, ..now });
+        Ok(self.host.update(machine, Update { limits, ..Update::default() })?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_run() {
+        let status = |request: V8RunRequest| request.check().expect_err("refused").status;
+        let run = V8RunRequest::default;
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(status(V8RunRequest { code: text("1"), file: text("/x"), ..run() }), 400);
+        assert_eq!(status(V8RunRequest { file: text("/etc/passwd"), ..run() }), 403);
+        assert_eq!(status(V8RunRequest { execution_timeout_secs: Some(0), ..run() }), 400);
+        assert_eq!(status(V8RunRequest { execution_timeout_secs: Some(3601), ..run() }), 400);
+        assert_eq!(status(V8RunRequest { heap_memory_max_mb: Some(u64::MAX), ..run() }), 400);
+        let heap = text(&"a".repeat(64));
+        for mode in [V8Mode::Stateless, V8Mode::Files] {
+            assert_eq!(status(V8RunRequest { heap: heap.clone(), mode, ..run() }), 400);
+        }
+        for mode in [V8Mode::Stateless, V8Mode::Heap] {
+            assert_eq!(status(V8RunRequest { fs: text("main"), mode, ..run() }), 400);
+        }
+        assert!(V8RunRequest::default().check().is_ok_and(|run| run.code.is_empty()));
+    }
+}

@@ -1,0 +1,75 @@
+//! Settings of a connection for its runs, in headers. `stasis mcp-v8` sends them for its flags;
+//! clients may.
+
+use crate::{V8Mode, V8RunRequest};
+use axum::http::HeaderMap;
+
+/// The session, chosen by the client.
+pub const SESSION: &str = "x-mcp-session-id";
+/// The time limit and the memory of runs that name none.
+pub const TIMEOUT: &str = "x-mcp-v8-execution-timeout";
+pub const MEMORY: &str = "x-mcp-v8-heap-memory-max";
+/// The state kept between runs that come over HTTP, which has one path for all modes.
+pub const MODE: &str = "x-mcp-v8-mode";
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct V8Settings {
+    pub session: Option<String>,
+    pub seconds: Option<i64>,
+    pub memory_mb: Option<u64>,
+    pub mode: V8Mode,
+}
+
+impl V8Settings {
+    /// Those of a request. A header that makes no sense is as if it were not there.
+    pub fn of(headers: &HeaderMap) -> V8Settings {
+        let text = |name: &str| {
+            let value = headers.get(name)?.to_str().ok()?.trim();
+            (!value.is_empty()).then(|| value.to_owned())
+        };
+        let mode = text(MODE).and_then(|mode| V8Mode::named(&mode));
+        V8Settings {
+            session: text(SESSION),
+            seconds: text(TIMEOUT).and_then(|value| value.parse().ok()),
+            memory_mb: text(MEMORY).and_then(|value| value.parse().ok()),
+            mode: mode.unwrap_or_default(),
+        }
+    }
+
+    /// Whether a request may use file trees: they belong to the account, so only a connection that
+    /// chose a mode without them may not.
+    pub fn allows_files(headers: &HeaderMap) -> bool {
+        !headers.contains_key(MODE) || V8Settings::of(headers).mode.keeps_files()
+    }
+
+    /// A request with these for what it leaves open. Its session is not: REST names its own.
+    pub fn fill(&self, request: V8RunRequest) -> V8RunRequest {
+        V8RunRequest {
+            execution_timeout_secs: request.execution_timeout_secs.or(self.seconds),
+            heap_memory_max_mb: request.heap_memory_max_mb.or(self.memory_mb),
+            mode: self.mode,
+            ..request
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_defaults() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(V8Settings::of(&headers), V8Settings::default());
+        for (name, value) in [(TIMEOUT, "7"), (MEMORY, "x"), (MODE, "stateless"), (SESSION, " ")] {
+            headers.insert(name, value.parse().expect("a value"));
+        }
+        let own = V8Settings::of(&headers);
+        assert_eq!((own.seconds, own.memory_mb, &own.session), (Some(7), None, &None));
+        assert_eq!(own.mode, V8Mode::Stateless);
+        assert!(!V8Settings::allows_files(&headers) && V8Settings::allows_files(&HeaderMap::new()));
+        let asked = V8RunRequest { execution_timeout_secs: Some(3), ..V8RunRequest::default() };
+        assert_eq!(own.fill(asked).execution_timeout_secs, Some(3));
+        assert_eq!(own.fill(V8RunRequest::default()).execution_timeout_secs, Some(7));
+    }
+}

@@ -1,0 +1,293 @@
+//! File trees: immutable, named by their content, each account's own.
+//!
+//!   <data>/mcp-v8-trees/<hash of account>/<hash of content>    files, and lists of files
+//!
+//! A tree is a list of paths below /work. Its id is the hash of that list, so the same files have
+//! the same id. Directories are implicit. Everything that is read is checked against its name: a
+//! damaged file is an error, never other content.
+//!
+//! An account has 2 GiB. If that is not enough, trees that nothing names are removed first: a tree
+//! is named by a label or its log, by the latest entry of a session, by a run that is not over, or
+//! by one of the newest 1,000 executions.
+
+use crate::V8;
+use crate::error::{Error, Result};
+use crate::executions::shown;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+/// Files and links of one tree, and bytes of all of its files.
+pub(crate) const MOST_ENTRIES: usize = 10_000;
+pub(crate) const LARGEST_TREE: u64 = 256 << 20;
+/// Bytes of a path below /work.
+pub(crate) const LONGEST_PATH: usize = 1024;
+const LONGEST_LIST: u64 = 32 << 20;
+const MOST_BYTES: u64 = 2 << 30;
+const PIECE: usize = 1 << 20;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub(crate) enum TreeEntry {
+    File {
+        blob: String,
+        size: u64,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        executable: bool,
+    },
+    Link {
+        target: String,
+    },
+}
+
+impl TreeEntry {
+    /// What names its content in an answer.
+    pub fn content(&self) -> &str {
+        match self {
+            TreeEntry::File { blob, .. } => blob,
+            TreeEntry::Link { target } => target,
+        }
+    }
+}
+
+/// Entries by their path below /work, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WorkTree(pub BTreeMap<String, TreeEntry>);
+
+impl WorkTree {
+    fn text(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(self)
+            .map_err(|error| Error::new(500, format!("cannot write a tree: {error}")))
+    }
+
+    pub fn bytes(&self) -> u64 {
+        let size = |entry: &TreeEntry| match entry {
+            TreeEntry::File { size, .. } => *size,
+            TreeEntry::Link { .. } => 0,
+        };
+        self.0.values().map(size).fold(0, u64::saturating_add)
+    }
+
+    /// Whether it is within bounds, and every path is one that a machine can have.
+    pub fn check(&self) -> Result<()> {
+        if self.0.len() > MOST_ENTRIES || self.bytes() > LARGEST_TREE {
+            return Err(too_large());
+        }
+        let is_name = |part: &str| !part.is_empty() && part != "." && part != "..";
+        let is_path = |path: &String| {
+            path.len() <= LONGEST_PATH && !path.contains('\0') && path.split('/').all(is_name)
+        };
+        match self.0.keys().all(is_path) && self.clashes().is_empty() {
+            true => Ok(()),
+            false => Err(Error::invalid("a tree has paths that no directory can have")),
+        }
+    }
+
+    /// Files and links that other entries have as a directory, with those entries.
+    pub fn clashes(&self) -> Vec<(String, String)> {
+        let above = |path: &str| {
+            let mut parents = path.match_indices('/').map(|(at, _)| &path[..at]);
+            parents.find(|parent| self.0.contains_key(*parent)).map(str::to_owned)
+        };
+        self.0.keys().filter_map(|path| Some((above(path)?, path.clone()))).collect()
+    }
+}
+
+pub(crate) fn too_large() -> Error {
+    Error::new(
+        413,
+        format!(
+            "/work has more than {MOST_ENTRIES} files or {} MiB; keep some of them elsewhere",
+            LARGEST_TREE >> 20
+        ),
+    )
+}
+
+pub(crate) fn is_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn check_id(id: &str) -> Result<String> {
+    match is_id(id) {
+        true => Ok(id.to_ascii_lowercase()),
+        false => Err(Error::invalid(format!("'{}' is no tree: ids have 64 hex digits", shown(id)))),
+    }
+}
+
+fn missing(id: &str) -> Error {
+    Error::missing(format!("tree '{}' not found", shown(id)))
+}
+
+fn failed(doing: &str) -> impl FnOnce(std::io::Error) -> Error {
+    move |error| Error::new(500, format!("cannot {doing} of the file store: {error}"))
+}
+
+impl V8 {
+    fn trees_of(&self, account: &str) -> PathBuf {
+        let hash = blake3::hash(account.as_bytes()).to_hex();
+        self.host.data_dir().join("mcp-v8-trees").join(hash.as_str())
+    }
+
+    /// The id of a tree that exists, in lower case.
+    pub(crate) fn tree_id(&self, account: &str, id: &str) -> Result<String> {
+        let id = check_id(id)?;
+        // the contents of a file have a name of the same form
+        self.tree(account, &id).map(|_| id)
+    }
+
+    pub(crate) fn tree(&self, account: &str, id: &str) -> Result<WorkTree> {
+        let id = check_id(id)?;
+        let mut text = Vec::new();
+        let file = File::open(self.trees_of(account).join(&id)).map_err(|_| missing(&id))?;
+        let read = file.take(LONGEST_LIST).read_to_end(&mut text);
+        read.map_err(failed("read a tree"))?;
+        // a file that is no list is the content of one, which is nobody's business here
+        let tree: WorkTree = serde_json::from_slice(&text).map_err(|_| missing(&id))?;
+        match blake3::hash(&text).to_hex().as_str() == id && tree.check().is_ok() {
+            true => Ok(tree),
+            false => Err(Error::new(500, format!("tree '{id}' is damaged"))),
+        }
+    }
+
+    /// Keeps a tree whose contents are kept already.
+    pub(crate) fn put_tree(&self, account: &str, tree: &WorkTree) -> Result<String> {
+        tree.check()?;
+        self.put_bytes(account, &tree.text()?)
+    }
+
+    pub(crate) fn put_bytes(&self, account: &str, bytes: &[u8]) -> Result<String> {
+        self.put_content(account, bytes).map(|(id, _)| id)
+    }
+
+    /// Keeps content as it is read; its id and its length.
+    pub(crate) fn put_content(&self, account: &str, mut from: impl Read) -> Result<(String, u64)> {
+        let dir = self.trees_of(account);
+        fs::create_dir_all(&dir).map_err(failed("make the directory"))?;
+        let mut room = MOST_BYTES.saturating_sub(self.tree_bytes(account)?).min(LARGEST_TREE);
+        let (mut hash, mut size) = (blake3::Hasher::new(), 0u64);
+        let mut file = tempfile::NamedTempFile::new_in(&dir).map_err(failed("write a file"))?;
+        let mut piece = vec![0; PIECE];
+        loop {
+            let read = from.read(&mut piece).map_err(failed("read what goes into a file"))?;
+            if read == 0 {
+                break;
+            }
+            room = room.checked_sub(read as u64).ok_or_else(|| {
+                Error::new(507, "the account's file trees have no room left (2 GiB)")
+            })?;
+            hash.update(&piece[..read]);
+            size += read as u64;
+            file.write_all(&piece[..read]).map_err(failed("write a file"))?;
+        }
+        let id = hash.finalize().to_hex().to_string();
+        let path = dir.join(&id);
+        if !path.exists() {
+            file.as_file().sync_data().map_err(failed("write a file"))?;
+            file.persist(&path).map_err(|error| failed("name a file")(error.error))?;
+            *self.shared.tree_bytes.lock().entry(account.to_owned()).or_default() += size;
+        }
+        Ok((id, size))
+    }
+
+    /// Gives the content of a file piece by piece, and fails at the end if it is damaged.
+    pub(crate) fn read_content(
+        &self,
+        account: &str,
+        blob: &str,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let id = check_id(blob)?;
+        let mut file = File::open(self.trees_of(account).join(&id)).map_err(|_| missing(&id))?;
+        let (mut hash, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
+        loop {
+            let read = file.read(&mut piece).map_err(failed("read a file"))?;
+            if read == 0 {
+                break;
+            }
+            hash.update(&piece[..read]);
+            take(&piece[..read])?;
+        }
+        match hash.finalize().to_hex().as_str() == id {
+            true => Ok(()),
+            false => Err(Error::new(500, format!("the content '{id}' of a tree is damaged"))),
+        }
+    }
+
+    fn tree_bytes(&self, account: &str) -> Result<u64> {
+        let mut known = self.shared.tree_bytes.lock();
+        if let Some(bytes) = known.get(account) {
+            return Ok(*bytes);
+        }
+        let size = |entry: fs::DirEntry| entry.metadata().map_or(0, |about| about.len());
+        let all = fs::read_dir(self.trees_of(account)).into_iter().flatten().flatten();
+        let bytes = all.map(size).sum();
+        known.insert(account.to_owned(), bytes);
+        Ok(bytes)
+    }
+
+    /// Removes what nothing names, if the account's room is more than half used. Nothing is being
+    /// kept meanwhile.
+    pub(crate) fn make_room(&self, account: &str) -> Result<()> {
+        if self.tree_bytes(account)? <= MOST_BYTES / 2 {
+            return Ok(());
+        }
+        let _alone = self.shared.trees.write();
+        let mut kept = BTreeSet::new();
+        for id in self.named_trees(account)? {
+            if let Ok(tree) = self.tree(account, &id) {
+                kept.extend(tree.0.into_values().map(|entry| entry.content().to_owned()));
+            }
+            kept.insert(id);
+        }
+        for entry in fs::read_dir(self.trees_of(account)).into_iter().flatten().flatten() {
+            if !kept.contains(&*entry.file_name().to_string_lossy()) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        self.shared.tree_bytes.lock().remove(account);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(paths: &[&str]) -> WorkTree {
+        let link = TreeEntry::Link { target: "x".into() };
+        WorkTree(paths.iter().map(|path| ((*path).to_owned(), link.clone())).collect())
+    }
+
+    #[test]
+    fn paths_that_no_directory_has() {
+        assert!(tree(&["a", "b/c", "b/d", "b-c"]).check().is_ok());
+        let long = "x".repeat(1025);
+        for odd in ["", "/a", "a/", "a//b", "..", "a/../b", ".", "a\0b", &long] {
+            assert_eq!(tree(&[odd]).check().expect_err("odd").status, 400, "{odd:?}");
+        }
+        let clash = tree(&["a", "a-b", "a/b/c"]);
+        assert_eq!(clash.clashes(), [("a".to_owned(), "a/b/c".to_owned())]);
+        assert!(clash.check().is_err());
+    }
+
+    #[test]
+    fn bounds() {
+        let many: Vec<String> = (0..=MOST_ENTRIES).map(|n| n.to_string()).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(tree(&many).check().expect_err("many").status, 413);
+        let large = TreeEntry::File { blob: String::new(), size: u64::MAX, executable: false };
+        let large =
+            WorkTree([("a", large.clone()), ("b", large)].map(|(n, e)| (n.into(), e)).into());
+        assert_eq!(large.check().expect_err("large").status, 413);
+    }
+
+    #[test]
+    fn ids() {
+        assert!(check_id(&"A".repeat(64)).is_ok_and(|id| id == "a".repeat(64)));
+        for odd in ["", "../../etc/passwd", &"g".repeat(64), &"a".repeat(63)] {
+            assert_eq!(check_id(odd).expect_err("odd").status, 400, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The files of a run: a tree is laid out below /work of its machine before it, and read from there
+//! after it.
+//!
+//! The machine's files are the code's own doing: their number, sizes and names are bounded here,
+//! and only regular files and links are taken. Links are kept as links and never followed.
+
+use crate::V8;
+use crate::error::{Error, Result};
+use crate::executions::RunningExecution;
+use crate::trees::{LONGEST_PATH, MOST_ENTRIES, TreeEntry, WorkTree, too_large};
+use stasis_api::{Durability, FileInfo, FileKind};
+use stasis_machine::Machine;
+use std::io::Read;
+use std::sync::Arc;
+
+const WORK: &str = "/work";
+
+/// Names in a directory, page by page.
+fn names(machine: &Arc<Machine>, dir: &str, most: usize) -> Result<Vec<FileInfo>> {
+    let mut all: Vec<FileInfo> = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = machine.list_files(dir, cursor.as_deref(), None)?;
+        all.extend(page.files);
+        if all.len() > most {
+            return Err(too_large());
+        }
+        match page.next {
+            None => return Ok(all),
+            next => cursor = next,
+        }
+    }
+}
+
+/// Templates that were built before there were file trees have no such directory.
+fn check_work(machine: &Arc<Machine>) -> Result<()> {
+    match machine.file(WORK).is_ok_and(|info| info.kind == FileKind::Directory) {
+        true => Ok(()),
+        false => Err(Error::new(
+            503,
+            "machines of this template have no /work: build it again with `stasis template build \
+             javascript`",
+        )),
+    }
+}
+
+impl V8 {
+    /// Lays out the files a run starts from: those it names, else those of its heap, which are
+    /// there, else its session's.
+    pub(crate) fn files_before(
+        &self,
+        own: &RunningExecution,
+        machine: &Arc<Machine>,
+    ) -> Result<()> {
+        let (account, run) = (&own.account, &own.run);
+        if !run.mode.keeps_files() {
+            return Ok(());
+        }
+        check_work(machine)?;
+        let id = match (&run.fs, &run.session) {
+            (Some(name), _) => self.named_tree(account, name)?,
+            (None, Some(session)) if self.input(own)?.is_none() => {
+                let found = self.session(account, session)?.and_then(|own| own.fs);
+                let Some(id) = found else { return Ok(()) };
+                Some(id)
+            }
+            (None, _) => return Ok(()),
+        };
+        let tree = id.map(|id| self.tree(account, &id)).transpose()?.unwrap_or_default();
+        self.lay_out(account, machine, &tree)
+    }
+
+    /// Makes /work of a machine contain a tree and nothing else.
+    pub(crate) fn lay_out(
+        &self,
+        account: &str,
+        machine: &Arc<Machine>,
+        tree: &WorkTree,
+    ) -> Result<()> {
+        let memory = Some(Durability::Memory);
+        for old in names(machine, WORK, usize::MAX)? {
+            machine.remove_file(&old.path, true)?;
+        }
+        for (path, entry) in &tree.0 {
+            let path = format!("{WORK}/{path}");
+            match entry {
+                TreeEntry::File { blob, executable, .. } => {
+                    let mode = if *executable { 0o755 } else { 0o644 };
+                    let mut upload = machine.put_file(&path, Some(mode))?;
+                    self.read_content(account, blob, |piece| Ok(upload.write(piece)?))?;
+                    upload.finish(memory)?;
+                }
+                TreeEntry::Link { target } => {
+                    machine.put_link(&path, target, memory)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the files below /work as a tree; its id.
+    pub(crate) fn capture(&self, account: &str, machine: &Arc<Machine>) -> Result<String> {
+        let mut tree = WorkTree::default();
+        let mut dirs = vec![WORK.to_owned()];
+        let mut seen = 0;
+        while let Some(dir) = dirs.pop() {
+            for info in names(machine, &dir, MOST_ENTRIES)? {
+                seen += 1;
+                let own = info.path.strip_prefix(WORK).and_then(|path| path.strip_prefix('/'));
+                let Some(path) = own.map(str::to_owned) else { continue };
+                if seen > MOST_ENTRIES || path.len() > LONGEST_PATH {
+                    return Err(too_large());
+                }
+                let entry = match info.kind {
+                    FileKind::Directory => {
+                        dirs.push(info.path);
+                        continue;
+                    }
+                    FileKind::File => self.captured(account, machine, &info)?,
+                    FileKind::Symlink => info.target.map(|target| TreeEntry::Link { target }),
+                    _ => None,
+                };
+                tree.0.extend(entry.map(|entry| (path, entry)));
+                if tree.bytes() > crate::trees::LARGEST_TREE {
+                    return Err(too_large());
+                }
+            }
+        }
+        self.put_tree(account, &tree)
+    }
+
+    /// One file; nothing, if a process of the machine removed it meanwhile.
+    fn captured(
+        &self,
+        account: &str,
+        machine: &Arc<Machine>,
+        info: &FileInfo,
+    ) -> Result<Option<TreeEntry>> {
+        if info.size > crate::trees::LARGEST_TREE {
+            return Err(too_large());
+        }
+        let Ok((_, file)) = machine.read_file(&info.path) else { return Ok(None) };
+        // one that grows while it is read ends somewhere
+        let (blob, size) = self.put_content(account, file.take(info.size))?;
+        let mode = u32::from_str_radix(&info.mode, 8).unwrap_or(0);
+        Ok(Some(TreeEntry::File { blob, size, executable: mode & 0o100 != 0 }))
+    }
+}

@@ -1,0 +1,274 @@
+//! Where page contents go during a capture: to a new pack, unless they are kept already.
+//!
+//! The new image may name a slot only if something held keeps that slot until the image has its
+//! name, because a collection may rewrite packs at any time:
+//!
+//!   inherit, refer   a slot that another image names   that image is held
+//!   place            a slot found in some pack         a reader of the pack is held
+//!   place            a slot of the new pack            its reader is held from its name on
+
+use crate::error::{Error, ErrorContext, Result};
+use crate::{Image, Pack, Store};
+use stasis_fault as fault;
+use stasis_image::model::{PackRef, PageRun, push_run};
+use stasis_image::{Arch, PAGE_SIZE, PackRoot, PackWriter, PageHash};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Pages that went through a sink.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PageCounts {
+    /// Written.
+    pub new: u64,
+    /// Found in a parent or elsewhere.
+    pub shared: u64,
+    /// Of those, found in packs that are neither the parent's nor the image's own: other machines,
+    /// perhaps of other accounts, have the same page.
+    pub elsewhere: u64,
+    /// Whose contents were looked at: all there are, where nobody noted what was written.
+    pub read: u64,
+}
+
+pub struct Sink<'a> {
+    store: &'a Store,
+    /// Whether pages already kept in other packs may be referred to.
+    shares: bool,
+    parent: Option<Image>,
+    /// Those of its packs whose hashes were asked for, by their place in the parent.
+    parent_packs: HashMap<u32, Arc<Pack>>,
+    /// Packs the new image refers to; its own gets its root when it is finished.
+    packs: Vec<PackRef>,
+    held: PinnedSlots,
+    index: HashMap<PackRoot, u32>,
+    own: Option<Own>,
+    /// Pages of the pack being written, which the store does not know yet.
+    fresh: HashMap<PageHash, u64>,
+    counts: PageCounts,
+}
+
+/// Packs for a new image. Every slot that went through the sink stays until `held` is dropped.
+pub struct FinishedPacks {
+    pub packs: Vec<PackRef>,
+    pub held: PinnedSlots,
+}
+
+/// What keeps the slots of an image that has no name yet.
+#[derive(Default)]
+pub struct PinnedSlots {
+    /// Images whose runs the new one takes over.
+    images: Vec<Image>,
+    /// One reader per pack that a page was found in. A held reader keeps every page of its pack,
+    /// also when the pack gets another form meanwhile.
+    packs: HashMap<PackRoot, Arc<Pack>>,
+}
+
+impl PinnedSlots {
+    fn image(&mut self, image: &Image) {
+        if !self.images.iter().any(|own| Arc::ptr_eq(&own.manifest, &image.manifest)) {
+            self.images.push(image.clone());
+        }
+    }
+
+    fn pack(&mut self, pack: Arc<Pack>) {
+        self.packs.entry(pack.root()).or_insert(pack);
+    }
+}
+
+struct Own {
+    path: PathBuf,
+    writer: PackWriter<BufWriter<fault::Writer<File>>>,
+    index: u32,
+}
+
+impl<'a> Sink<'a> {
+    pub fn new(store: &'a Store, parent: Option<&Image>) -> Result<Sink<'a>> {
+        for pack in parent.iter().flat_map(|image| &image.manifest.meta.packs) {
+            store.require_pack(pack.root)?;
+        }
+        let mut sink = Sink::alone(store);
+        sink.shares = true;
+        sink.parent = parent.cloned();
+        parent.into_iter().for_each(|parent| sink.held.image(parent));
+        Ok(sink)
+    }
+
+    /// A sink whose image refers to no pack but its own.
+    pub fn alone(store: &'a Store) -> Sink<'a> {
+        Sink {
+            store,
+            shares: false,
+            parent: None,
+            parent_packs: HashMap::new(),
+            packs: Vec::new(),
+            held: PinnedSlots::default(),
+            index: HashMap::new(),
+            own: None,
+            fresh: HashMap::new(),
+            counts: PageCounts::default(),
+        }
+    }
+
+    pub fn parent(&self) -> Option<&Image> {
+        self.parent.as_ref()
+    }
+
+    pub fn counts(&self) -> PageCounts {
+        self.counts
+    }
+
+    /// Content hash of a page that a run of the parent refers to.
+    fn parent_hash(&mut self, run: &PageRun) -> Option<PageHash> {
+        if !self.parent_packs.contains_key(&run.pack) {
+            let pack = self.parent_pack(run)?;
+            self.parent_packs.insert(run.pack, self.store.pack(pack.root).ok()?);
+        }
+        self.parent_packs.get(&run.pack)?.hash(run.slot)
+    }
+
+    /// The pack that a run of the parent refers to.
+    fn parent_pack(&self, run: &PageRun) -> Option<PackRef> {
+        let parent = self.parent.as_ref()?;
+        parent.manifest.meta.packs.get(run.pack as usize).copied()
+    }
+
+    /// Takes over a run of the parent as it is.
+    pub fn inherit(&mut self, run: PageRun, runs: &mut Vec<PageRun>) {
+        self.counts.shared += u64::from(run.count);
+        push_run(runs, self.inherited(run));
+    }
+
+    /// A run of the parent as one of the new image.
+    pub fn inherited(&mut self, run: PageRun) -> PageRun {
+        let pack = self.parent_pack(&run).expect("a run of the parent is in one of its packs");
+        PageRun { pack: self.pack_index(pack), ..run }
+    }
+
+    /// Makes runs of another image runs of the new one.
+    pub fn refer(&mut self, other: &Image, runs: &mut [PageRun]) {
+        self.held.image(other);
+        for run in runs {
+            run.pack = self.pack_index(other.manifest.meta.packs[run.pack as usize]);
+            self.counts.shared += u64::from(run.count);
+        }
+    }
+
+    fn pack_index(&mut self, pack: PackRef) -> u32 {
+        if let Some(index) = self.index.get(&pack.root) {
+            return *index;
+        }
+        let index = self.packs.len() as u32;
+        self.packs.push(pack);
+        self.index.insert(pack.root, index);
+        index
+    }
+
+    /// Keeps pages (a whole number of them) found from `page` on. `same_place` gives the
+    /// parent's run of one page at that place, if any.
+    pub fn keep(
+        &mut self,
+        page: u64,
+        bytes: &[u8],
+        same_place: impl Fn(u64) -> Option<PageRun>,
+        runs: &mut Vec<PageRun>,
+    ) -> Result<()> {
+        for (index, content) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
+            self.counts.read += 1;
+            let page = page + index as u64;
+            let hash = PageHash::of(content);
+            if let Some(run) = same_place(page).filter(|run| self.parent_hash(run) == Some(hash)) {
+                self.inherit(run, runs);
+                continue;
+            }
+            let (pack, slot) = self.place(hash, content)?;
+            push_run(runs, PageRun { page, count: 1, pack, slot });
+        }
+        Ok(())
+    }
+
+    /// Finds or writes one page: pack index and slot.
+    fn place(&mut self, hash: PageHash, content: &[u8]) -> Result<(u32, u64)> {
+        if let (Some(slot), Some(own)) = (self.fresh.get(&hash), &self.own) {
+            self.counts.shared += 1;
+            return Ok((own.index, *slot));
+        }
+        if let Some((pack, slot)) = self.store.find_page(&hash).filter(|_| self.shares) {
+            self.counts.shared += 1;
+            self.counts.elsewhere += 1;
+            let index = self.pack_index(PackRef { root: pack.root(), pages: pack.pages() });
+            self.held.pack(pack);
+            return Ok((index, slot));
+        }
+        if self.own.is_none() {
+            self.own = Some(self.start_pack()?);
+        }
+        let Some(own) = self.own.as_mut() else { unreachable!("made just above") };
+        let slot = own
+            .writer
+            .append_hashed(content, &[hash])
+            .map_err(|source| Error::Pack { root: "(new)".into(), source })?;
+        let index = own.index;
+        self.fresh.insert(hash, slot);
+        self.counts.new += 1;
+        Ok((index, slot))
+    }
+
+    fn start_pack(&mut self) -> Result<Own> {
+        let path = self.store.temp_path("pack");
+        let file = File::create(&path).doing(|| format!("make {}", path.display()))?;
+        let file = fault::Writer::new("pack.write", file);
+        let writer = PackWriter::new(BufWriter::with_capacity(256 << 10, file), Arch::X86_64)
+            .map_err(|source| Error::Pack { root: "(new)".into(), source })?;
+        let index = self.packs.len() as u32;
+        // the root is known only when the last page is in
+        let unknown = PackRoot::of(&[]);
+        self.packs.push(PackRef { root: unknown, pages: 0 });
+        Ok(Own { path, writer, index })
+    }
+
+    /// Makes the new pack durable; every pack the image refers to.
+    pub fn finish(mut self) -> Result<FinishedPacks> {
+        self.seal()?;
+        let packs = std::mem::take(&mut self.packs);
+        Ok(FinishedPacks { packs, held: std::mem::take(&mut self.held) })
+    }
+
+    /// Makes what was written so far durable, and every pack known by its root. What comes after
+    /// goes to another pack.
+    pub fn seal(&mut self) -> Result<&[PackRef]> {
+        if let Some(own) = self.own.take() {
+            // the index of the store has these pages from now on
+            self.fresh.clear();
+            let path = own.path.clone();
+            let written = own
+                .writer
+                .finish()
+                .map_err(|source| Error::Pack { root: "(new)".into(), source })
+                .and_then(|(buffer, summary)| {
+                    let file = buffer
+                        .into_inner()
+                        .map_err(|error| error.into_error())
+                        .doing(|| format!("write {}", path.display()))?;
+                    let pack = self.store.adopt_pack(&path, file.inner, summary.root)?;
+                    self.held.pack(pack);
+                    Ok(summary)
+                });
+            let summary = written.inspect_err(|_| {
+                let _ = std::fs::remove_file(&path);
+            })?;
+            self.packs[own.index as usize] = PackRef { root: summary.root, pages: summary.pages };
+            self.index.entry(summary.root).or_insert(own.index);
+        }
+        Ok(&self.packs)
+    }
+}
+
+impl Drop for Sink<'_> {
+    fn drop(&mut self) {
+        if let Some(own) = &self.own {
+            let _ = std::fs::remove_file(&own.path);
+        }
+    }
+}
