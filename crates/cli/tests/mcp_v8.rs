@@ -171,13 +171,15 @@ impl Service {
         command.args(["serve", "--listen", "127.0.0.1:0"]).stdin(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-        let url = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("listening on ").map(|url| url.trim().to_owned()));
+        let mut said = Vec::new();
+        let url = lines.by_ref().map_while(Result::ok).find_map(|line| {
+            let url = line.strip_prefix("listening on ").map(|url| url.trim().to_owned());
+            said.push(line);
+            url
+        });
         // what it says later is read, so that it never waits for a reader
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-        (child, url.expect("it says where it listens"))
+        (child, url.unwrap_or_else(|| panic!("it says where it listens: {said:#?}")))
     }
 
     /// SIGKILL, and a new start.

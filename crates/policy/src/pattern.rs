@@ -144,6 +144,9 @@ fn not_a_host(text: &str) -> String {
 
 impl NetworkPattern {
     pub fn parse(text: &str, kind: RuleKind) -> Result<NetworkPattern, String> {
+        if text.contains("://") {
+            return Err(not_a_host(text));
+        }
         let (rest, protocol) = match text.rsplit_once('/') {
             Some((rest, "tcp")) => (rest, Some(Protocol::Tcp)),
             Some((rest, "udp")) => (rest, Some(Protocol::Udp)),

@@ -309,7 +309,7 @@ fn an_older_store_is_healed_and_keeps_what_it_had() {
     let sql = sql.replacen("machines", "older", 1).replace(" AUTOINCREMENT", "");
     let sql = sql.replace(" CHECK (parent_id < id)", "");
     raw.execute_batch(&format!(
-        "PRAGMA foreign_keys = OFF; DROP TABLE documents;
+        "PRAGMA foreign_keys = OFF; DROP TABLE documents; DROP TABLE policies;
          {sql}; INSERT INTO older SELECT * FROM machines;
          DROP TABLE machines; ALTER TABLE older RENAME TO machines;
          UPDATE machines SET parent_id = id WHERE name = 'one'; PRAGMA user_version = 5;"
