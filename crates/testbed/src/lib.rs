@@ -1,8 +1,8 @@
 //! What tests of machines stand on: data directories with the default template in them.
 //!
-//!   target/tmp/seed ── built once, with a lock ──► hard links ──► a directory per test
+//!   target/tmp/seed-NAME ── built once, with a lock ──► hard links ──► a directory per test
 //!
-//! Building the template takes a minute, so all tests of all crates share one seed. A test's
+//! Building a template takes a minute, so all tests of all crates share its seed. A test's
 //! directory has its own records and its own names of the shared, immutable files. Each template
 //! that is built in has a seed of its own.
 
@@ -10,14 +10,16 @@
 
 pub mod collector;
 
+use parking_lot::Mutex;
 use stasis_api::{Chunk, Exec, Instruction, NewMachine, Stream};
 use stasis_machine::{Host, Machine, Settings};
 use stasis_sys::{files, libc};
 use stasis_template::Recipe;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -40,32 +42,34 @@ pub fn program() -> PathBuf {
     places().1.join("stasis")
 }
 
-/// The shared data directory, with the default template built.
-fn seed() -> &'static Path {
-    static SEED: OnceLock<PathBuf> = OnceLock::new();
-    SEED.get_or_init(|| planted("seed", &Recipe::default_template()))
+/// A shared data directory with a template that is built in, built once.
+fn seed(template: &str) -> PathBuf {
+    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let dir = places().0.join(format!("seed-{template}"));
+    let mut built = BUILT.lock();
+    if !built.contains(template) {
+        plant(&dir, &Recipe::built_in(template).expect("a template that is built in"));
+        built.insert(template.to_owned());
+    }
+    dir
 }
 
-/// A shared data directory with one template.
-fn planted(name: &str, recipe: &Recipe) -> PathBuf {
-    let dir = places().0.join(name);
-    fs::create_dir_all(&dir).expect("make the seed's directory");
+fn plant(dir: &Path, recipe: &Recipe) {
+    fs::create_dir_all(dir).expect("make the seed's directory");
     let lock = File::create(dir.with_extension("lock")).expect("make a lock");
     files::flock(lock.as_fd(), libc::LOCK_EX).expect("lock the seed");
-    let host = Host::open(Settings::new(dir.clone(), spawner())).expect("open the seed");
+    let host = Host::open(Settings::new(dir.to_owned(), spawner())).expect("open the seed");
     host.build_template(recipe, &stasis_template::NoProgress).expect("build the template");
-    dir
 }
 
 /// A data directory of a test's own, ready to be used.
 pub fn data_dir() -> TempDir {
-    grown(seed())
+    data_dir_of(&Recipe::default_template().name)
 }
 
 /// The same, with another template that is built in instead of the default one.
 pub fn data_dir_of(template: &str) -> TempDir {
-    let recipe = Recipe::built_in(template).expect("a template that is built in");
-    grown(&planted(&format!("seed-{template}"), &recipe))
+    grown(&seed(template))
 }
 
 fn grown(seed: &Path) -> TempDir {
