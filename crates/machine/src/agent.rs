@@ -108,20 +108,26 @@ pub(crate) fn is_plain(files: &AgentFiles) -> bool {
     files.len() <= MOST && files.iter().all(|(path, _)| fine(path))
 }
 
-/// Writes an agent below `roots`, once; the name of the directory.
+/// Writes an agent below `roots`, once; the name of the directory. Of several that do so at the
+/// same time, one places it and the others find it there.
 pub(crate) fn place(roots: &Path, files: &AgentFiles) -> io::Result<String> {
     let name = name(files);
-    let (dir, new) = (roots.join(&name), roots.join(format!(".placing-{name}")));
+    let dir = roots.join(&name);
     if dir.is_dir() {
         return Ok(name);
     }
+    let own = tempfile::Builder::new().prefix(".placing-").tempdir_in(roots)?;
+    // below the temporary directory, which only its owner may enter
+    let new = own.path().join("layer");
     for (path, text) in files {
         let file = new.join(AGENT_DIR.trim_start_matches('/')).join(path);
         fs::create_dir_all(file.parent().unwrap_or(&new))?;
         fs::write(file, text)?;
     }
-    fs::rename(&new, &dir)?;
-    Ok(name)
+    match fs::rename(&new, &dir) {
+        Err(_) if dir.is_dir() => Ok(name),
+        placed => placed.map(|()| name),
+    }
 }
 
 /// The files of a layer that is here; nothing, if they are not those it was named by.
@@ -163,6 +169,24 @@ mod tests {
         assert_eq!(read(roots.path(), &name), None);
         assert_eq!(layers("agent-1+host-2"), (Some("agent-1"), "host-2"));
         assert_eq!(layers("host-2"), (None, "host-2"));
+    }
+
+    #[test]
+    fn placed_by_several_at_once() {
+        let roots = tempfile::tempdir().expect("a directory");
+        let files = own(stasis_agent::default());
+        let start = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    start.wait();
+                    let name = place(roots.path(), &files).expect("placed");
+                    assert_eq!(read(roots.path(), &name).as_ref(), Some(&files));
+                });
+            }
+        });
+        let left = fs::read_dir(roots.path()).expect("list").count();
+        assert_eq!(left, 1, "nothing but the agent is left");
     }
 
     /// An agent that says what it knows is asked nothing else; one that does not is an old one.

@@ -1,10 +1,12 @@
 //! What rules match: hosts with ports and a protocol, and modules.
 //!
+//! ```text
 //!   api.example.com            this name
 //!   *.example.com              every name below it, at any depth, not the name itself
 //!   *                          every name, and every address that is not private
 //!   203.0.113.7, 10.1.0.0/16   addresses
 //!   HOST:443,8000-8100/udp     ports, and the protocol
+//! ```
 //!
 //! A rule that says less is read as the narrower thing: without ports, `allow` and `ask` mean TCP
 //! on 80 and 443, and `deny` means everything. A pattern that cannot be read is an error that

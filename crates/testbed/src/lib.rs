@@ -4,7 +4,7 @@
 //!
 //! Building a template takes a minute, so all tests of all crates share its seed. A test's
 //! directory has its own records and its own names of the shared, immutable files. Each template
-//! that is built in has a seed of its own.
+//! that is built in has a seed of its own, grown from that of the default template.
 
 #![forbid(unsafe_code)]
 
@@ -42,24 +42,40 @@ pub fn program() -> PathBuf {
     places().1.join("stasis")
 }
 
-/// A shared data directory with a template that is built in, built once.
+/// A shared data directory with a template that is built in, and with the default one, which a
+/// service would build at its start.
 fn seed(template: &str) -> PathBuf {
     static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let default = Recipe::default_template();
+    if template != default.name {
+        seed(&default.name);
+    }
     let dir = places().0.join(format!("seed-{template}"));
     let mut built = BUILT.lock();
     if !built.contains(template) {
-        plant(&dir, &Recipe::built_in(template).expect("a template that is built in"));
+        let recipe = Recipe::built_in(template).expect("a template that is built in");
+        let _lock = locked(&dir);
+        if !dir.exists() && template != default.name {
+            grow(&places().0.join(format!("seed-{}", default.name)), &dir);
+        }
+        plant(&dir, &[default, recipe]);
         built.insert(template.to_owned());
     }
     dir
 }
 
-fn plant(dir: &Path, recipe: &Recipe) {
-    fs::create_dir_all(dir).expect("make the seed's directory");
-    let lock = File::create(dir.with_extension("lock")).expect("make a lock");
-    files::flock(lock.as_fd(), libc::LOCK_EX).expect("lock the seed");
+fn plant(dir: &Path, recipes: &[Recipe]) {
     let host = Host::open(Settings::new(dir.to_owned(), spawner())).expect("open the seed");
-    host.build_template(recipe, &stasis_template::NoProgress).expect("build the template");
+    for recipe in recipes {
+        host.build_template(recipe, &stasis_template::NoProgress).expect("build the template");
+    }
+}
+
+fn locked(seed: &Path) -> File {
+    fs::create_dir_all(places().0).expect("make the directory of seeds");
+    let lock = File::create(seed.with_extension("lock")).expect("make a lock");
+    files::flock(lock.as_fd(), libc::LOCK_EX).expect("lock the seed");
+    lock
 }
 
 /// A data directory of a test's own, ready to be used.
@@ -67,31 +83,32 @@ pub fn data_dir() -> TempDir {
     data_dir_of(&Recipe::default_template().name)
 }
 
-/// The same, with another template that is built in instead of the default one.
+/// The same, with another template that is built in beside the default one.
 pub fn data_dir_of(template: &str) -> TempDir {
-    grown(&seed(template))
+    let seed = seed(template);
+    let dir = TempDir::with_prefix_in("data-", places().0).expect("make a directory");
+    grow(&seed, dir.path());
+    dir
 }
 
-fn grown(seed: &Path) -> TempDir {
-    let lock = File::create(seed.with_extension("lock")).expect("make a lock");
-    files::flock(lock.as_fd(), libc::LOCK_EX).expect("lock the seed");
-    let dir = TempDir::with_prefix_in("data-", places().0).expect("make a directory");
+fn grow(seed: &Path, dir: &Path) {
+    let _lock = locked(seed);
     for name in ["images", "packs"] {
-        let own = dir.path().join("content").join(name);
+        let own = dir.join("content").join(name);
         fs::create_dir_all(&own).expect("make a directory");
         for entry in fs::read_dir(seed.join("content").join(name)).expect("list the seed") {
             let entry = entry.expect("an entry");
             fs::hard_link(entry.path(), own.join(entry.file_name())).expect("link a file");
         }
     }
-    std::os::unix::fs::symlink(seed.join("roots"), dir.path().join("roots")).expect("link");
+    let roots = seed.join("roots").canonicalize().expect("the seed has roots");
+    std::os::unix::fs::symlink(roots, dir.join("roots")).expect("link");
     for entry in fs::read_dir(seed).expect("list the seed").flatten() {
         let name = entry.file_name();
         if name.to_string_lossy().starts_with("records.db") {
-            fs::copy(entry.path(), dir.path().join(name)).expect("copy the records");
+            fs::copy(entry.path(), dir.join(name)).expect("copy the records");
         }
     }
-    dir
 }
 
 /// Against hangs only: longer than anything takes on a slow machine.
