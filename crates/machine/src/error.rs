@@ -17,6 +17,8 @@ pub enum Error {
          ran grouped"
     )]
     Shared { what: &'static str, machine: String, asked: usize, taken: usize },
+    #[error("{}", too_far(what, *has))]
+    TooFar { what: &'static str, has: usize },
     #[error("machine `{machine}` has no artifact {id:?}")]
     NoArtifact { machine: String, id: String },
     #[error("`{place}` has no file `/{path}`")]
@@ -99,7 +101,7 @@ impl Error {
             Error::PolicyInUse(..) | Error::PolicyOfHost(_) => "policy.in_use",
             Error::BadPolicy(_) => "policy.invalid",
             Error::TemplateInUse(..) => "template.in_use",
-            Error::Invalid(_) => "request.invalid",
+            Error::Invalid(_) | Error::TooFar { .. } => "request.invalid",
             Error::OutOfRange(_) => stasis_api::OutOfRange::CODE,
             Error::Unfit(_) => "import.unfit",
             Error::Bundle(error) => error.code(),
@@ -128,9 +130,11 @@ impl Error {
             | Error::NoPolicy(_)
             | Error::NoTemplate(_) => Problem::NotFound,
             Error::File { fault, .. } => fault.problem(),
-            Error::Invalid(_) | Error::OutOfRange(_) | Error::BadPolicy(_) | Error::Bundle(_) => {
-                Problem::Invalid
-            }
+            Error::Invalid(_)
+            | Error::TooFar { .. }
+            | Error::OutOfRange(_)
+            | Error::BadPolicy(_)
+            | Error::Bundle(_) => Problem::Invalid,
             // what its code holds stands against it: nothing of ours is broken
             Error::Unfit(_) | Error::Engine(stasis_engine::Error::Refused { .. }) => {
                 Problem::Conflict
@@ -162,6 +166,12 @@ impl Error {
             }
             Error::Shared { .. } => {
                 "repeat the call with `grouped` (`--grouped`) to take all of them"
+            }
+            Error::TooFar { what: "redo", .. } => {
+                "redo goes forward over instructions that undo took back, until something new runs"
+            }
+            Error::TooFar { .. } => {
+                "`stasis history` lists the instructions; retention drops old states"
             }
             Error::NoArtifact { .. } => "the result of an instruction names its artifacts",
             Error::NoFile { .. } => "list a directory of that state to see its files",
@@ -199,6 +209,13 @@ impl Error {
             Error::Template(error) => error.hint(),
         }
         .into()
+    }
+}
+
+fn too_far(what: &str, has: usize) -> String {
+    match has {
+        0 => format!("there is nothing to {what}"),
+        has => format!("cannot {what} more than {has} instructions: there are no others"),
     }
 }
 

@@ -167,13 +167,6 @@ fn seqs(checkpoints: Vec<Checkpoint>) -> Vec<u64> {
     checkpoints.into_iter().map(|one| one.seq).collect()
 }
 
-fn only(what: &str, has: usize) -> Error {
-    Error::Invalid(match has {
-        0 => format!("there is nothing to {what}"),
-        has => format!("cannot {what} more than {has} instructions: there are no others"),
-    })
-}
-
 fn no_checkpoint(machine: &Arc<Machine>, seq: u64) -> Error {
     match machine.is_removed() {
         true => machine.removed(),
@@ -262,7 +255,7 @@ impl Driver {
                 Err(self.shared("undo", steps.n, taken))
             }
             Step::Freed(seq) => Err(no_checkpoint(&self.machine, seq)),
-            Step::Only(has) => Err(only("undo", has)),
+            Step::Only(has) => Err(Error::TooFar { what: "undo", has }),
         }
     }
 
@@ -280,7 +273,9 @@ impl Driver {
                 return Err(self.shared("redo", steps.n, taken));
             }
             Step::Freed(seq) => return Err(no_checkpoint(&self.machine, seq)),
-            Step::To(None) | Step::Only(_) => return Err(only("redo", undone.len())),
+            Step::To(None) | Step::Only(_) => {
+                return Err(Error::TooFar { what: "redo", has: undone.len() });
+            }
         };
         states.retain(|one| one.seq == to);
         states.pop().ok_or_else(|| no_checkpoint(&self.machine, to))
