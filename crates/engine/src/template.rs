@@ -18,6 +18,10 @@ use stasis_sys::{fds, libc, process, socket, uffd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a template may take to fork, which takes it milliseconds.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Template {
     pub pid: i32,
@@ -66,7 +70,7 @@ impl Template {
             if maps.iter().all(|map| own(map) || map.path.starts_with("[v")) {
                 return Ok(left);
             }
-            std::thread::sleep(std::time::Duration::from_micros(500));
+            std::thread::sleep(Duration::from_micros(500));
         }
         Err(io::Error::other("it did not come up")).doing(|| "start a blank template".into())
     }
@@ -143,15 +147,21 @@ impl Template {
         let control = self.control.lock();
         let exchange = || -> io::Result<(Option<OwnedFd>, i64)> {
             socket::send(control.as_fd(), &order.to_bytes(layout::ORDER), fds)?;
-            let inherited = self.uffd.as_ref().map(|uffd| inherited(uffd, control.as_fd()));
+            let end = Instant::now() + PATIENCE;
+            let inherited = self.uffd.as_ref().map(|uffd| inherited(uffd, control.as_fd(), end));
             let inherited = inherited.transpose()?.flatten();
+            wait(&[control.as_fd()], end)?;
             let mut answer = [0u8; 8];
             match socket::receive(control.as_fd(), &mut answer)?.len {
                 8 => Ok((inherited, i64::from_ne_bytes(answer))),
                 _ => Err(io::Error::other("the template has ended")),
             }
         };
-        let (inherited, answer) = exchange().doing(|| "order a clone from a template".into())?;
+        let exchanged = exchange().inspect_err(|_| {
+            // an answer that comes late would be taken for that of the next order
+            let _ = process::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
+        });
+        let (inherited, answer) = exchanged.doing(|| "order a clone from a template".into())?;
         match answer {
             pid if pid > 0 => Ok(inherited),
             error => Err(Error::Step {
@@ -159,6 +169,13 @@ impl Template {
                 source: io::Error::from_raw_os_error(-error as i32),
             }),
         }
+    }
+}
+
+impl Template {
+    /// Whether nothing can be forked from it any more.
+    pub fn has_ended(&self) -> bool {
+        process::pidfd_wait(self.pidfd.as_fd(), 0).unwrap_or(true)
     }
 }
 
@@ -170,14 +187,28 @@ impl Drop for Template {
 
 /// The userfaultfd of the clone under way: it goes on when this is taken. None comes if the fork
 /// fails, which the template answers.
-fn inherited(uffd: &OwnedFd, control: BorrowedFd) -> io::Result<Option<OwnedFd>> {
-    const NO_END: i32 = -1;
-    let is_told = || fds::poll_many(&[uffd.as_fd(), control], NO_END);
-    while !is_told()?.contains(&true) {}
+fn inherited(
+    uffd: &OwnedFd,
+    control: BorrowedFd,
+    end: Instant,
+) -> io::Result<Option<OwnedFd>> {
+    wait(&[uffd.as_fd(), control], end)?;
     Ok(match uffd::read_event(uffd.as_fd())? {
         Some(uffd::UffdEvent::Fork { fd }) => Some(fds::inherited(fd)),
         _ => None,
     })
+}
+
+/// Waits until one of these can be read.
+fn wait(any: &[BorrowedFd], end: Instant) -> io::Result<()> {
+    const LOOK_MS: i32 = 1000;
+    // a signal ends a look early
+    while !fds::poll_many(any, LOOK_MS)?.contains(&true) {
+        if Instant::now() > end {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+    Ok(())
 }
 
 fn kernel_vma(map: &proc::Mapping) -> Option<Vma> {

@@ -84,7 +84,7 @@ impl TemplatePool {
     fn line(&self, image: &Image, store: &Store) -> Vec<Arc<Template>> {
         let all = self.all();
         let meta = &image.manifest.meta;
-        let mut found = Vec::new();
+        let mut found: Vec<Arc<Template>> = Vec::new();
         let mut next = Some(image.id);
         while let Some(id) = next {
             found.extend(all.get(&id).and_then(Copies::next).cloned());
@@ -94,6 +94,8 @@ impl TemplatePool {
         let known = |origin: &&Arc<Template>| found.iter().any(|one| Arc::ptr_eq(one, origin));
         let origin = origin.filter(|origin| !known(origin)).cloned();
         found.extend(origin);
+        // one that was killed, because it did not answer, is passed over
+        found.retain(|template| !template.has_ended());
         found
     }
 }

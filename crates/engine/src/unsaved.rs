@@ -15,6 +15,7 @@ use stasis_image::{PAGE_SIZE, PackRoot};
 use stasis_store::{Image, Pack, Store};
 use stasis_sys::PAGE;
 use stasis_sys::memory::ProcessMemory;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -100,11 +101,20 @@ impl UnsavedPages {
         if !matches!(*self.place.lock(), Place::Twins) {
             return self.read_saved(twin.pid, slot, buf);
         }
-        let Err(error) = twin.memory.read(slot * PAGE, buf) else { return Ok(()) };
-        // of a twin that has ended nothing can be read: its pages may be on disk by now
-        match &*self.place.lock() {
-            Place::Twins => Err(error).doing(|| "read the memory of a twin".into()),
-            _ => self.read_saved(twin.pid, slot, buf),
+        match twin.memory.read(slot * PAGE, buf) {
+            Ok(()) => Ok(()),
+            Err(error) => self.read_late(twin.pid, slot, buf, error),
+        }
+    }
+
+    /// The same after the twin could not be read: of one that has ended, pages may be on disk by
+    /// now.
+    fn read_late(&self, pid: i32, slot: u64, buf: &mut [u8], error: io::Error) -> Result<()> {
+        // looked at and let go of: a guard that lives through a match is still held in its arms
+        let is_in_twins = matches!(*self.place.lock(), Place::Twins);
+        match is_in_twins {
+            true => Err(error).doing(|| "read the memory of a twin".into()),
+            false => self.read_saved(pid, slot, buf),
         }
     }
 
@@ -186,5 +196,28 @@ impl Drop for SavePromise {
         if matches!(*self.0.place.lock(), Place::Twins) {
             self.0.now_at(Place::Nowhere("the capture ended early".into()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// The capture ends, and with it the twin, between the look where the pages are and the read.
+    #[test]
+    fn a_read_that_comes_as_the_twin_ends_is_answered() {
+        let own = ProcessMemory::open(std::process::id() as i32).expect("own memory");
+        let twin = TwinMemory::new(1, &own).expect("a twin");
+        let pages = Arc::new(UnsavedPages::of(vec![twin]));
+        SavePromise::of(&pages).failed(&Error::Gone);
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let gone = io::Error::from(io::ErrorKind::UnexpectedEof);
+            let _ = tell.send(pages.read_late(1, 0, &mut [0; PAGE_SIZE], gone));
+        });
+        let answer = told.recv_timeout(Duration::from_secs(10)).expect("no read waits for itself");
+        assert!(answer.expect_err("lost").to_string().contains("was not saved"));
     }
 }

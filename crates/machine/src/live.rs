@@ -18,6 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a machine with a long report under way is left alone.
 const STALLED: Duration = Duration::from_millis(20);
 
+/// Reads that empty both pipes of what they held before the first: one read takes 256 KiB, and the
+/// program inside can make a pipe hold up to 1 MiB.
+const READS_OF_REST: usize = 8;
+
 pub struct LiveMachine {
     pub tree: Tree,
     pub line: AgentConnection,
@@ -141,16 +145,18 @@ impl LiveMachine {
         if answered { Ok(()) } else { Err(gone("its agent has yet to answer")) }
     }
 
-    /// Whatever output is left in the pipes.
+    /// Whatever output is in the pipes now. A process that goes on writing has no say in how long
+    /// that takes: what comes later belongs to the next instruction.
     pub fn rest(&mut self) -> Result<Vec<AgentEvent>> {
         let mut all = Vec::new();
-        loop {
+        for _ in 0..READS_OF_REST {
             let before = all.len();
             self.read_output(&mut all, true, true)?;
             if all.len() == before {
-                return Ok(all);
+                break;
             }
         }
+        Ok(all)
     }
 
     /// Sends an order and waits for the report that `wanted` picks.
