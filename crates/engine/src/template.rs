@@ -187,11 +187,7 @@ impl Drop for Template {
 
 /// The userfaultfd of the clone under way: it goes on when this is taken. None comes if the fork
 /// fails, which the template answers.
-fn inherited(
-    uffd: &OwnedFd,
-    control: BorrowedFd,
-    end: Instant,
-) -> io::Result<Option<OwnedFd>> {
+fn inherited(uffd: &OwnedFd, control: BorrowedFd, end: Instant) -> io::Result<Option<OwnedFd>> {
     wait(&[uffd.as_fd(), control], end)?;
     Ok(match uffd::read_event(uffd.as_fd())? {
         Some(uffd::UffdEvent::Fork { fd }) => Some(fds::inherited(fd)),
