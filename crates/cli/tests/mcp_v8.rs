@@ -4,7 +4,6 @@
 //! Needs what dev/setup.sh prepares: `STASIS_TEST_CLIENTS` is a Python with the client, and
 //! `STASIS_TEST_MCP` has those of npm.
 
-#[path = "common/v8.rs"]
 mod v8;
 
 use serde_json::{Value, json};

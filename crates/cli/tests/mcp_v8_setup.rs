@@ -2,7 +2,6 @@
 //!
 //! Needs what dev/setup.sh prepares: `STASIS_TEST_MCP` has the clients of npm.
 
-#[path = "common/v8.rs"]
 mod v8;
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};

@@ -100,9 +100,12 @@ pub struct McpRoutes {
     v8: V8,
     options: McpOptions,
     changes: Arc<Changes>,
-    accounts: Mutex<HashMap<(ToolSet, McpCaller, Option<String>), Owned>>,
+    accounts: Mutex<HashMap<OwnedKey, Owned>>,
     pub posts: Arc<sse::SseSenders>,
 }
+
+/// A tool set, an account, and the id of a setup.
+type OwnedKey = (ToolSet, McpCaller, Option<String>);
 
 /// What one account has of a tool set.
 #[derive(Clone)]

@@ -31,7 +31,7 @@ const PAGE: usize = 100;
 /// How long a cancelled instruction may take to stop before the client is answered.
 const STOPPING: Duration = Duration::from_secs(30);
 
-pub type Answer = std::result::Result<Value, ErrorData>;
+pub type LegacyAnswer = std::result::Result<Value, ErrorData>;
 
 /// Whether a message may have to be marked: a look at its bytes.
 pub fn may_concern(body: &[u8]) -> bool {
@@ -90,7 +90,7 @@ pub async fn answer(
     server: &Server,
     request: &CustomRequest,
     context: RequestContext<RoleServer>,
-) -> Option<Answer> {
+) -> Option<LegacyAnswer> {
     let method = request.method.strip_prefix(MARK)?;
     let params = request.params.clone().unwrap_or_default();
     let call = server.call(context);
@@ -111,8 +111,8 @@ pub async fn answer(
 
 pub async fn in_block(
     call: &CallContext,
-    work: impl FnOnce(&CallContext) -> Answer + Send + 'static,
-) -> Answer {
+    work: impl FnOnce(&CallContext) -> LegacyAnswer + Send + 'static,
+) -> LegacyAnswer {
     let done = call.block(move |call| Ok(work(call))).await;
     done.map_err(|error| tasks::broken(&error))?
 }
@@ -135,7 +135,7 @@ fn list_tools(server: &Server) -> Value {
     json!({ "tools": server.tools.entries().map(one).chain(stubs).collect::<Vec<_>>() })
 }
 
-async fn start(server: &Server, mut call: CallContext, mut params: Value) -> Answer {
+async fn start(server: &Server, mut call: CallContext, mut params: Value) -> LegacyAnswer {
     let odd = |error: serde_json::Error| ErrorData::invalid_params(error.to_string(), None);
     if let Some(params) = params.as_object_mut() {
         params.remove("task");
@@ -176,13 +176,13 @@ fn find(
     Ok((parsed, machine, task))
 }
 
-fn get(call: &CallContext, id: &str) -> Answer {
+fn get(call: &CallContext, id: &str) -> LegacyAnswer {
     find(call, id).map(|(_, _, found)| task(&found))
 }
 
 /// The instructions of the caller's machines, the newest of each first; the cursor is the last one
 /// seen.
-fn list(call: &CallContext, cursor: Option<&str>) -> Answer {
+fn list(call: &CallContext, cursor: Option<&str>) -> LegacyAnswer {
     let Some(runner) = call.tools.runner() else { return Ok(json!({ "tasks": [] })) };
     let broken = |error: stasis_machine::Error| tasks::broken(&Error::from(error));
     let after = cursor.map(|cursor| TaskId::parse(cursor).ok_or_else(|| tasks::unknown(cursor)));
@@ -215,7 +215,7 @@ fn list(call: &CallContext, cursor: Option<&str>) -> Answer {
     Ok(listed)
 }
 
-async fn cancel(call: &CallContext, id: String) -> Answer {
+async fn cancel(call: &CallContext, id: String) -> LegacyAnswer {
     let text = id.clone();
     let before = call.block(move |call| Ok(find(call, &text))).await;
     let (parsed, machine, found) = before.map_err(|error| tasks::broken(&error))??;
@@ -249,7 +249,7 @@ async fn wait(
 }
 
 /// The result of the call a task was made from, once it is over.
-async fn result(call: &CallContext, id: String) -> Answer {
+async fn result(call: &CallContext, id: String) -> LegacyAnswer {
     let text = id.clone();
     let found = call.block(move |call| Ok(find(call, &text))).await;
     let (parsed, machine, _) = found.map_err(|error| tasks::broken(&error))??;

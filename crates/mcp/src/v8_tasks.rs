@@ -7,7 +7,7 @@
 //! result says what went wrong.
 
 use crate::call::CallContext;
-use crate::legacy::{self, Answer, in_block};
+use crate::legacy::{self, LegacyAnswer, in_block};
 use crate::table::ToolReply;
 use crate::tasks::{broken, unknown};
 use crate::v8::{RUN_JS, rendered, settings};
@@ -124,7 +124,7 @@ async fn over(call: &CallContext, id: &str) {
 }
 
 /// The same requests in the words of revision 2025-11-25.
-pub async fn answer(call: &CallContext, mode: V8Mode, method: &str, id: String) -> Answer {
+pub async fn answer(call: &CallContext, mode: V8Mode, method: &str, id: String) -> LegacyAnswer {
     let own = id.clone();
     let get = move |call: &CallContext| info(call, &own).map(|info| legacy::task(&task(&info)));
     match method {
@@ -149,7 +149,7 @@ pub async fn answer(call: &CallContext, mode: V8Mode, method: &str, id: String) 
 }
 
 /// The runs that are not over.
-fn list(call: &CallContext) -> Answer {
+fn list(call: &CallContext) -> LegacyAnswer {
     let all = call.v8.executions(&call.account);
     let all = all.map_err(|error| ErrorData::internal_error(error.message, None))?;
     let open = |one: &ExecutionSummary| one.status == "running";
@@ -159,7 +159,7 @@ fn list(call: &CallContext) -> Answer {
 }
 
 /// The result of the call a task was made from.
-fn whole(call: &CallContext, mode: V8Mode, id: &str) -> Answer {
+fn whole(call: &CallContext, mode: V8Mode, id: &str) -> LegacyAnswer {
     let info = info(call, id)?;
     let result = result(&as_caller(call, mode), &info.execution_id);
     Ok(legacy::with_task(&result, id))

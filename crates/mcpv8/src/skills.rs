@@ -88,7 +88,10 @@ impl V8Skill {
 
     /// Its entry, as `skills/list` and `skills/get` give it.
     pub fn entry(&self) -> Value {
-        let one = |file: &SkillFile| json!({ "uri": self.uri_of(&file.path), "digest": file.digest, "size": file.size });
+        let one = |file: &SkillFile| {
+            let SkillFile { path, digest, size, .. } = file;
+            json!({ "uri": self.uri_of(path), "digest": digest, "size": size })
+        };
         let resources: Vec<_> = self.files.iter().map(one).collect();
         json!({ "uri": self.uri(), "frontmatter": self.frontmatter, "resources": resources })
     }

@@ -58,8 +58,10 @@ fn programs_end_with_their_output() {
     let bed = Bed::start();
     for (code, output) in [
         (
-            "const { code, success, stdout, stderr } = await child_process.exec('pwd; echo $A >&2; exit 4', \
-             { cwd: '/tmp', env: { A: 'b' } }); console.log(code, success, stdout.trim(), stderr.trim())",
+            "const { code, success, stdout, stderr } = await child_process.exec('pwd; echo $A \
+             >&2; exit 4', \
+             { cwd: '/tmp', env: { A: 'b' } }); console.log(code, success, stdout.trim(), \
+             stderr.trim())",
             "4 false /tmp b",
         ),
         (
@@ -70,11 +72,13 @@ fn programs_end_with_their_output() {
         ("console.log((await child_process.exec('kill -9 $$')).code)", "137"),
         (
             "for (const way of ['spawn', 'outputSync']) { \
-             try { new Deno.Command('ls')[way]() } catch (error) { console.log(error.message.includes(way)) } }",
+             try { new Deno.Command('ls')[way]() } catch (error) { \
+             console.log(error.message.includes(way)) } }",
             "true\ntrue",
         ),
         (
-            "try { await new Deno.Command('/nowhere').output() } catch (error) { console.log(error.code) }",
+            "try { await new Deno.Command('/nowhere').output() } catch (error) { \
+             console.log(error.code) }",
             "ENOENT",
         ),
     ] {

@@ -363,6 +363,23 @@ mod tests {
         assert_eq!(names.len(), FLAGS.len(), "each once");
     }
 
+    /// What belongs to policies and upstream servers is refused, and nothing else but files of the
+    /// host.
+    #[test]
+    fn only_these_are_missing() {
+        let missing = FLAGS.iter().filter(|flag| matches!(flag.effect, Missing(_)));
+        let names: Vec<_> = missing.map(|flag| flag.name).collect();
+        let wanted = [
+            "fs-passthrough",
+            "fetch-header",
+            "fetch-header-config",
+            "policies-json",
+            "mcp-server",
+            "mcp-config",
+        ];
+        assert_eq!(names, wanted);
+    }
+
     #[test]
     fn modes_and_mistakes() {
         for (words, mode) in [
