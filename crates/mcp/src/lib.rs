@@ -43,6 +43,7 @@ mod text;
 mod tools;
 mod travel;
 mod v8;
+mod v8_tasks;
 mod words;
 
 pub use call_limiter::{CallLimiter, CallPermit};

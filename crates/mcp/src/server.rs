@@ -9,13 +9,15 @@ use crate::notes::{Notebook, Notes};
 use crate::sets::ToolSet;
 use crate::table::ToolEntry;
 use crate::words::ToolTexts;
-use crate::{ask, complete, fixtures, forevervm, guide, legacy, listen, resources, tasks, v8};
+use crate::{
+    ask, complete, fixtures, forevervm, guide, legacy, listen, resources, tasks, v8, v8_tasks,
+};
 use rmcp::model::*;
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use stasis_forkd::Forkd;
 use stasis_machine::{Host, Machine};
-use stasis_mcpv8::V8;
+use stasis_mcpv8::{V8, V8Setup};
 use std::sync::Arc;
 
 /// What one account sees.
@@ -28,6 +30,8 @@ pub struct Server {
     pub tools: ToolSet,
     pub changes: Arc<Changes>,
     pub words: Arc<ToolTexts>,
+    /// What the process in front was started with.
+    pub setup: Option<Arc<V8Setup>>,
     pub limiter: CallLimiter,
     /// Subscriptions of this account's sessions.
     pub notebook: Arc<Notebook>,
@@ -54,14 +58,25 @@ impl Server {
 
     /// A tool as clients see it.
     pub fn shown(&self, entry: &ToolEntry) -> Tool {
-        match self.tools {
+        let shown = match self.tools {
             ToolSet::Stasis => self.words.apply(self.tools, &entry.short()),
             _ => self.words.apply(self.tools, &entry.tool),
+        };
+        match &self.setup {
+            Some(setup) => v8::described(setup, shown),
+            None => shown,
         }
     }
 
+    /// Everything a client is shown: the set, and the stubs of a setup.
+    pub fn shown_tools(&self) -> Vec<Tool> {
+        let stubs = self.setup.as_deref().map(v8::stubs).unwrap_or_default();
+        self.tools.entries().map(|entry| self.shown(entry)).chain(stubs).collect()
+    }
+
     fn instructions(&self) -> &str {
-        self.words.instructions(self.tools).unwrap_or(self.tools.instructions())
+        let own = self.setup.as_ref().and_then(|setup| setup.instructions.as_deref());
+        own.or(self.words.instructions(self.tools)).unwrap_or(self.tools.instructions())
     }
 
     pub fn call(&self, context: RequestContext<RoleServer>) -> CallContext {
@@ -107,6 +122,14 @@ fn in_protocol(error: &Error) -> ErrorData {
     }
 }
 
+/// A task with its result, of whichever tools.
+fn detailed(call: &CallContext, id: &str) -> std::result::Result<DetailedTask, ErrorData> {
+    match call.tools.v8_mode() {
+        Some(mode) => v8_tasks::detailed(call, mode, id),
+        None => tasks::detailed(call, id),
+    }
+}
+
 fn answer<T>(result: Result<T>) -> std::result::Result<T, ErrorData> {
     result.map_err(|error| in_protocol(&error))
 }
@@ -120,7 +143,8 @@ fn about(mut error: ErrorData, uri: &str) -> ErrorData {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let config = ServerConfig::new(self.tools.abilities());
+        let abilities = v8::with_skills(self.tools.abilities(), self.setup.as_deref());
+        let config = ServerConfig::new(abilities);
         let config = config.with_instructions(self.instructions());
         config.with_server_info(self.tools.implementation())
     }
@@ -130,8 +154,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<ListToolsResult, ErrorData> {
-        let all = self.tools.entries().map(|entry| self.shown(entry));
-        Ok(ListToolsResult::with_all_items(all.collect()))
+        Ok(ListToolsResult::with_all_items(self.shown_tools()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -144,7 +167,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> std::result::Result<CallToolResponse, ErrorData> {
         let Some(entry) = self.tools.find(&request.name) else {
-            return self.unknown(&request.name);
+            let stub = self.setup.as_deref().and_then(|setup| v8::stub(setup, &request.name));
+            return stub.map_or_else(|| self.unknown(&request.name), |answer| Ok(answer.into()));
         };
         let arguments = request.arguments.unwrap_or_default();
         if self.tools == ToolSet::ForeverVm {
@@ -171,7 +195,8 @@ impl ServerHandler for Server {
             return Ok(ListResourcesResult::default());
         }
         if self.tools.v8_mode().is_some() {
-            return Ok(ListResourcesResult::with_all_items(v8::resources()));
+            let all = v8::resources(self.setup.as_deref());
+            return Ok(ListResourcesResult::with_all_items(all));
         }
         let cursor = request.and_then(|request| request.cursor);
         let first = cursor.is_none();
@@ -205,7 +230,9 @@ impl ServerHandler for Server {
             return Ok(ReadResourceResult::new(vec![found]).into());
         }
         if let Some(mode) = self.tools.v8_mode() {
-            let contents = v8::read(&request.uri, mode)?;
+            let (setup, uri) = (self.setup.clone(), request.uri);
+            let read = move |call: &CallContext| Ok(v8::read(call, setup.as_deref(), &uri, mode));
+            let contents = answer(self.call(context).block(read).await)??;
             return Ok(ReadResourceResult::new(vec![contents]).into());
         }
         let uri = request.uri.clone();
@@ -256,7 +283,7 @@ impl ServerHandler for Server {
         if self.tools.is_test() && fixtures::has_task(&request.task_id) {
             return fixtures::TASKS.get_task(&request.task_id).map(GetTaskResult::new);
         }
-        let find = move |call: &CallContext| Ok(tasks::detailed(call, &request.task_id));
+        let find = move |call: &CallContext| Ok(detailed(call, &request.task_id));
         answer(self.call(context).block(find).await)?.map(GetTaskResult::new)
     }
 
@@ -269,7 +296,7 @@ impl ServerHandler for Server {
         if self.tools.is_test() && fixtures::has_task(&request.task_id) {
             return fixtures::TASKS.update_task(&request.task_id, request.input_responses);
         }
-        let find = move |call: &CallContext| Ok(tasks::detailed(call, &request.task_id));
+        let find = move |call: &CallContext| Ok(detailed(call, &request.task_id));
         answer(self.call(context).block(find).await)?.map(drop)
     }
 
@@ -281,7 +308,10 @@ impl ServerHandler for Server {
         if self.tools.is_test() && fixtures::has_task(&request.task_id) {
             return fixtures::TASKS.cancel_task(&request.task_id);
         }
-        tasks::cancel(&self.call(context), &request.task_id).await
+        match self.tools.v8_mode() {
+            Some(_) => v8_tasks::cancel(&self.call(context), &request.task_id).await,
+            None => tasks::cancel(&self.call(context), &request.task_id).await,
+        }
     }
 
     fn accepted_subscription_filter(
@@ -340,6 +370,9 @@ impl ServerHandler for Server {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> std::result::Result<CustomResult, ErrorData> {
+        if let Some(skills) = v8::skills_answer(self.setup.as_deref(), &request) {
+            return skills.map(CustomResult::new);
+        }
         let answered = legacy::answer(self, &request, context).await;
         let unknown = || ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method.clone(), None);
         answered.unwrap_or_else(|| Err(unknown())).map(CustomResult::new)

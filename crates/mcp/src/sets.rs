@@ -184,7 +184,8 @@ impl ToolSet {
         match self {
             ToolSet::Forkd => all.build(),
             ToolSet::V8 | ToolSet::V8Stateless | ToolSet::V8Files | ToolSet::V8HeapAndFiles => {
-                ServerCapabilities::builder().enable_tools().enable_resources().build()
+                let own = ServerCapabilities::builder().enable_tools().enable_resources();
+                own.enable_tasks().build()
             }
             ToolSet::ForeverVm => all.enable_tasks().build(),
             ToolSet::Stasis | ToolSet::All => {

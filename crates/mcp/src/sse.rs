@@ -93,7 +93,11 @@ async fn open(
     if mounts.posts.count(&account) >= mounts.options().max_sessions {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many streams: close some").into_response();
     }
-    let server = mounts.server(tools, &account);
+    let setup = match mounts.setup(tools, &account, request.headers()).await {
+        Ok(setup) => setup,
+        Err(words) => return (StatusCode::BAD_REQUEST, words).into_response(),
+    };
+    let server = mounts.server(tools, &account, setup);
     let settings = V8Settings::of(request.headers());
     let session = Session::open(&mounts.posts, account, server, settings);
     let endpoint = Event::default().event("endpoint");

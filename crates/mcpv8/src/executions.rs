@@ -16,6 +16,7 @@ use stasis_machine::Machine;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 use tokio::sync::watch;
 
 /// Executions of an account that are kept.
@@ -74,6 +75,28 @@ pub(crate) enum Stage {
     Over,
 }
 
+/// What a run's thread does, for the words of one that does not get on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunStep {
+    Finding,
+    LayingOut,
+    Running,
+    Saving,
+    Leaving,
+}
+
+impl RunStep {
+    pub fn words(self) -> &'static str {
+        match self {
+            RunStep::Finding => "its machine was being made ready",
+            RunStep::LayingOut => "its files were being laid out",
+            RunStep::Running => "its code ran",
+            RunStep::Saving => "its state was being saved",
+            RunStep::Leaving => "its machine was being left as it was",
+        }
+    }
+}
+
 /// An execution that is not over.
 pub(crate) struct RunningExecution {
     pub account: String,
@@ -82,6 +105,10 @@ pub(crate) struct RunningExecution {
     pub place: Mutex<Option<(Arc<Machine>, u64)>>,
     pub is_cancelled: AtomicBool,
     pub stage: watch::Sender<Stage>,
+    /// When its turn came, and what is done for it now.
+    step: Mutex<Option<(Instant, RunStep)>>,
+    /// Whether one thread records its end.
+    is_claimed: AtomicBool,
 }
 
 impl RunningExecution {
@@ -93,7 +120,31 @@ impl RunningExecution {
             place: Mutex::default(),
             is_cancelled: AtomicBool::new(false),
             stage: watch::Sender::new(Stage::Waiting),
+            step: Mutex::default(),
+            is_claimed: AtomicBool::new(false),
         }
+    }
+
+    /// Notes what is done for it from now on.
+    pub fn now(&self, step: RunStep) {
+        let mut own = self.step.lock();
+        let began = own.map_or_else(Instant::now, |(began, _)| began);
+        *own = Some((began, step));
+    }
+
+    /// Since when its turn is, and what is done for it; nothing, while it waits.
+    pub fn step(&self) -> Option<(Instant, RunStep)> {
+        *self.step.lock()
+    }
+
+    /// Lets the caller record its end, which one thread may.
+    pub fn claim(&self) -> bool {
+        !self.is_claimed.swap(true, Ordering::SeqCst)
+    }
+
+    /// The caller could not record it after all.
+    pub fn release(&self) {
+        self.is_claimed.store(false, Ordering::SeqCst);
     }
 
     /// Where it runs, from now on.
@@ -168,6 +219,10 @@ impl V8 {
     pub fn execution(&self, account: &str, id: &str) -> Result<ExecutionInfo> {
         if let Some(own) = self.running(account, id) {
             return Ok(own.info.clone());
+        }
+        let key = (account.to_owned(), id.to_owned());
+        if let Some(info) = self.shared.unrecorded.lock().get(&key) {
+            return Ok(info.clone());
         }
         let found = self.read(account, EXECUTION, id)?;
         found.ok_or_else(|| Error::missing(format!("Execution '{}' not found", shown(id))))

@@ -35,10 +35,16 @@ mod recover;
 mod routes;
 mod run;
 pub mod settings;
+mod settle;
+mod setup;
+mod setup_routes;
+mod skills;
 mod texts;
 mod tools;
 mod trees;
 mod verdict;
+mod wasm;
+mod watch;
 mod work;
 
 pub use artifacts::{ArtifactMeta, ArtifactPayload};
@@ -52,8 +58,13 @@ pub use pages::{OutputPage, PageRequest};
 pub use routes::{V8Caller, V8Carrier, V8Event, is_own_path, routes};
 pub use run::V8RunRequest;
 pub use settings::V8Settings;
+pub use setup::{V8Setup, V8Stub};
+pub use skills::{
+    MOST_BYTES as SKILL_BYTES, MOST_FILES as SKILL_FILES, MOST_SKILLS, SkillFile, V8Skill,
+};
 pub use texts::{RESOURCES, V8Resource, instructions, openapi, read_resource};
-pub use tools::{V8Answer, V8Call, V8Result, V8Tool, finished, tools};
+pub use tools::{V8Answer, V8Call, V8Result, V8Tool, finished, started, tools};
+pub use wasm::{DEFAULT_MEMORY as DEFAULT_WASM_MEMORY, WasmModule};
 
 use executions::RunningExecution;
 use parking_lot::{Mutex, RwLock};
@@ -61,6 +72,8 @@ use queue::RunQueue;
 use stasis_machine::Host;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// The template of the machines that run code.
 const TEMPLATE: &str = "javascript";
@@ -72,11 +85,18 @@ pub struct V8 {
     pub(crate) shared: Arc<Shared>,
 }
 
-#[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) queue: Mutex<RunQueue>,
     /// Runs that are not over, by account and id.
     pub(crate) running: Mutex<HashMap<(String, String), Arc<RunningExecution>>>,
+    /// Ends that the records could not take, by account and id.
+    pub(crate) unrecorded: Mutex<HashMap<(String, String), ExecutionInfo>>,
+    /// Whether a thread looks after runs that do not end.
+    pub(crate) is_watched: AtomicBool,
+    /// How long everything around a run's code may take.
+    pub(crate) grace: Duration,
+    /// Held while setups are kept and removed.
+    pub(crate) setups: Mutex<()>,
     /// Held while a label is read and moved.
     pub(crate) labels: Mutex<()>,
     /// Held for reading from when a tree's contents are kept until it is on record, for writing
@@ -89,7 +109,23 @@ pub(crate) struct Shared {
 impl V8 {
     /// Follows what an earlier process left behind; new runs wait until that is known.
     pub fn new(host: Arc<Host>) -> V8 {
-        let v8 = V8 { host, shared: Arc::default() };
+        V8::with_grace(host, watch::GRACE)
+    }
+
+    /// The same, with the time that everything around a run's code may take.
+    pub fn with_grace(host: Arc<Host>, grace: Duration) -> V8 {
+        let shared = Shared {
+            queue: Mutex::default(),
+            running: Mutex::default(),
+            unrecorded: Mutex::default(),
+            is_watched: AtomicBool::new(false),
+            grace,
+            setups: Mutex::default(),
+            labels: Mutex::default(),
+            trees: RwLock::default(),
+            tree_bytes: Mutex::default(),
+        };
+        let v8 = V8 { host, shared: Arc::new(shared) };
         let own = v8.clone();
         stasis_machine::hand_over(move || own.recover());
         v8

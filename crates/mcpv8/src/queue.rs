@@ -3,7 +3,7 @@
 //! Accounts take turns: the one with the fewest runs under way is next. Runs of one session follow
 //! each other, each on the state the last one left. Runs of different sessions run at once.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Runs under way at once, of all accounts.
 const MOST_RUNNING: usize = 64;
@@ -27,9 +27,10 @@ impl WaitingRun {
 pub struct RunQueue {
     is_open: bool,
     waiting: BTreeMap<String, VecDeque<WaitingRun>>,
-    running: BTreeMap<String, usize>,
-    /// Sessions with a run under way.
-    sessions: HashSet<(String, String)>,
+    /// Runs under way, by account and id.
+    running: BTreeMap<String, HashSet<String>>,
+    /// Sessions with a run under way, and which.
+    sessions: HashMap<(String, String), String>,
     /// Machines, by number, with a run under way.
     machines: HashSet<i64>,
 }
@@ -52,14 +53,14 @@ impl RunQueue {
 
     /// The run that begins now. It counts as under way until `ended`.
     pub fn next(&mut self) -> Option<WaitingRun> {
-        if !self.is_open || self.running.values().sum::<usize>() >= MOST_RUNNING {
+        if !self.is_open || self.running.values().map(HashSet::len).sum::<usize>() >= MOST_RUNNING {
             return None;
         }
         let sessions = &self.sessions;
-        let ready = |run: &WaitingRun| run.line().is_none_or(|line| !sessions.contains(&line));
+        let ready = |run: &WaitingRun| run.line().is_none_or(|line| !sessions.contains_key(&line));
         let places = self.waiting.iter().filter_map(|(account, runs)| {
             let at = runs.iter().position(ready)?;
-            Some((self.running.get(account).copied().unwrap_or(0), account.clone(), at))
+            Some((self.running.get(account).map_or(0, HashSet::len), account.clone(), at))
         });
         let (_, account, at) = places.min()?;
         let own = self.waiting.get_mut(&account)?;
@@ -73,18 +74,21 @@ impl RunQueue {
 
     /// A run that began without waiting, because an earlier process had begun it.
     pub fn began(&mut self, run: &WaitingRun) {
-        *self.running.entry(run.account.clone()).or_default() += 1;
-        self.sessions.extend(run.line());
+        self.running.entry(run.account.clone()).or_default().insert(run.id.clone());
+        self.sessions.extend(run.line().map(|line| (line, run.id.clone())));
     }
 
+    /// A run's turn is over. Of one that was over before, nothing is left that could end again.
     pub fn ended(&mut self, run: &WaitingRun) {
-        if let Some(count) = self.running.get_mut(&run.account) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(own) = self.running.get_mut(&run.account) {
+            own.remove(&run.id);
+            if own.is_empty() {
                 self.running.remove(&run.account);
             }
         }
-        if let Some(line) = run.line() {
+        if let Some(line) = run.line()
+            && self.sessions.get(&line).is_some_and(|id| *id == run.id)
+        {
             self.sessions.remove(&line);
         }
     }
@@ -133,6 +137,23 @@ mod tests {
         queue.ended(&run("a", "1", Some("s")));
         assert_eq!(queue.next().map(|run| run.id).as_deref(), Some("2"));
         assert_eq!(queue.next(), None);
+    }
+
+    /// One that was given up ends again when its thread gets on.
+    #[test]
+    fn a_turn_ends_once() {
+        let mut queue = RunQueue::default();
+        for id in ["1", "2", "3"] {
+            queue.push(run("a", id, Some("s")));
+        }
+        queue.open();
+        assert_eq!(queue.next().map(|run| run.id).as_deref(), Some("1"));
+        queue.ended(&run("a", "1", Some("s")));
+        assert_eq!(queue.next().map(|run| run.id).as_deref(), Some("2"));
+        queue.ended(&run("a", "1", Some("s")));
+        assert_eq!(queue.next(), None, "the second run is under way");
+        queue.ended(&run("a", "2", Some("s")));
+        assert_eq!(queue.next().map(|run| run.id).as_deref(), Some("3"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::V8;
 use crate::documents::RUNNING;
 use crate::error::{Error, Result};
-use crate::executions::RunningExecution;
+use crate::executions::{RunStep, RunningExecution};
 use crate::queue::WaitingRun;
 use crate::run::{MADE_FOR, RecordedRun, RunOrigin};
 use stasis_machine::Machine;
@@ -77,6 +77,8 @@ impl V8 {
         let turn = self.turn(run);
         let taken = self.shared.queue.lock().take_machine(machine.number());
         own.placed(machine, seq);
+        own.now(RunStep::Running);
+        self.keep_watch();
         let end = machine.wait(seq).map_err(Error::from);
         self.settle(own, Some((machine, origin)), end);
         if taken {

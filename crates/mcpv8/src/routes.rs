@@ -92,6 +92,7 @@ pub fn routes<S: V8Carrier>() -> Router<S> {
         .route("/api/cli/{platform}", get(cli_download))
         .route("/api-doc/openapi.json", get(document))
         .merge(crate::fs_routes::routes())
+        .merge(crate::setup_routes::routes())
 }
 
 /// Whether a path is one of these, whose clients read failures in another form.

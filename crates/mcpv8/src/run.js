@@ -1,12 +1,54 @@
 // Runs one piece of code as an ES module of its own, and waits until the event loop has nothing
-// left of it. Called by one instruction with the code and whether files are kept, and with nothing
-// else in its scope.
-async (source, keepsFiles) => {
+// left of it. Called by one instruction with the code, whether files are kept and the WebAssembly
+// modules there are, and with nothing else in its scope.
+async (source, keepsFiles, modules) => {
   const { getBuiltinModule, cwd } = process;
   const fs = getBuiltinModule('node:fs');
   const { setTimeout, setImmediate } = getBuiltinModule('node:timers');
   const MARK = Symbol.for('mcp-v8');
   const EMITTED = '/tmp/.mcp-v8';
+  const MODULES = '/tmp/.mcp-v8-wasm';
+
+  // mcp-v8's own ways to other programs: all of their output, when they have ended
+  const addPrograms = () => {
+    const { spawn } = getBuiltinModule('node:child_process');
+    const { signals } = getBuiltinModule('node:os').constants;
+    const ended = (program, words, { cwd, env, timeout } = {}) => new Promise((done, fail) => {
+      const stdio = ['ignore', 'pipe', 'pipe'];
+      const child = spawn(program, words, { cwd, env: { ...process.env, ...env }, timeout, stdio });
+      const said = { stdout: [], stderr: [] };
+      for (const name of ['stdout', 'stderr']) child[name].on('data', (piece) => said[name].push(piece));
+      child.on('error', fail);
+      child.on('close', (status, signal) => {
+        const code = status ?? 128 + signals[signal];
+        done({ code, success: code === 0, stdout: Buffer.concat(said.stdout), stderr: Buffer.concat(said.stderr) });
+      });
+    });
+    const exec = async (command, options) => {
+      const end = await ended('/bin/sh', ['-c', String(command)], options);
+      const encoding = options?.encoding ?? 'utf8';
+      const text = (bytes) => (encoding === 'buffer' ? new Uint8Array(bytes) : bytes.toString(encoding));
+      return { ...end, stdout: text(end.stdout), stderr: text(end.stderr) };
+    };
+    const missing = (name) => () => {
+      throw new Error(`Deno.Command: ${name} is not there; use output(), or node:child_process`);
+    };
+    class Command {
+      #of;
+      constructor(program, options = {}) {
+        this.#of = [String(program), (options.args ?? []).map(String), options];
+      }
+      async output() {
+        const end = await ended(...this.#of);
+        return { ...end, stdout: new Uint8Array(end.stdout), stderr: new Uint8Array(end.stderr) };
+      }
+      spawn = missing('spawn');
+      outputSync = missing('outputSync');
+    }
+    for (const [name, value] of [['child_process', { exec }], ['Deno', { Command }]]) {
+      Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
+    }
+  };
 
   // once for each line of states: what this surface adds to Node's globals
   const furnish = () => {
@@ -43,6 +85,7 @@ async (source, keepsFiles) => {
       fs.writeFileSync(`${EMITTED}/${number}`, view);
       fs.appendFileSync(`${EMITTED}/index`, `${JSON.stringify({ number, key, mime })}\n`);
     };
+    addPrograms();
     Object.defineProperty(globalThis, MARK, { value: state });
     return state;
   };
@@ -65,6 +108,21 @@ async (source, keepsFiles) => {
     };
     const value = { ...promises, createWriteStream, promises };
     Object.defineProperty(globalThis, 'fs', { value, configurable: true, writable: true });
+  };
+
+  // Compiled and, if they need nothing, instantiated once for each line of states: what an instance
+  // has in its memory stays.
+  const addModules = (known) => {
+    const add = (name, value) => {
+      Object.defineProperty(globalThis, name, { value, configurable: true, writable: true, enumerable: true });
+    };
+    for (const { name, file } of modules) {
+      if (known[name] === file) continue;
+      const module = new WebAssembly.Module(fs.readFileSync(`${MODULES}/${file}`));
+      add(`__wasm_${name}`, module);
+      if (WebAssembly.Module.imports(module).length === 0) add(name, new WebAssembly.Instance(module).exports);
+      known[name] = file;
+    }
   };
 
   const load = async (path, text) => {
@@ -112,6 +170,7 @@ async (source, keepsFiles) => {
     state.hasFiles = true;
     addFiles();
   }
+  addModules(state.modules ??= {});
   fs.rmSync(EMITTED, { recursive: true, force: true });
   const before = waiting();
   const isBusy = () => {

@@ -1,22 +1,21 @@
-//! One run: from the request to the machine, and from the machine's answer to the records.
+//! One run: from the request to the machine, and to the machine's answer (`settle.rs`).
 //!
-//!   request ─► checked, recorded ─► queue ─► machine ─► end ─► one transaction of documents
-//!                                                        └─► machine kept, rolled back or removed
+//!   request ─► checked, recorded ─► queue ─► machine ─► end
 
-use crate::documents::{EXECUTION, HEAP, OUTPUT, RUNNING, put};
+use crate::documents::{EXECUTION, RUNNING, put};
 use crate::error::{Error, Result};
-use crate::executions::{ExecutionInfo, KEPT, RunningExecution, Stage, fresh_id, hex, joined};
-use crate::heaps::{Heap, HeapTags, SessionStep, check_session, check_tags, fresh_key};
+use crate::executions::{ExecutionInfo, RunStep, RunningExecution, fresh_id, hex};
+use crate::heaps::{Heap, HeapTags, check_session, check_tags};
 use crate::policy::{PolicyQuestion, permit};
 use crate::queue::WaitingRun;
-use crate::verdict::{unsaved, verdict};
+use crate::wasm::{RunModule, WasmModule};
 use crate::{TEMPLATE, V8, V8Mode};
 use serde::{Deserialize, Serialize};
 use stasis_api::{
-    Checkpoints, Durability, Exec, Instruction, Limits, Name, NewMachine, Retention, Timeout,
-    Timestamp, Update,
+    Checkpoints, Durability, Exec, Instruction, Limits, Name, NewMachine, Retention, Status,
+    Timeout, Timestamp, Update,
 };
-use stasis_machine::{Branch, DocumentChange, Machine};
+use stasis_machine::{Branch, Machine};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,6 +48,8 @@ pub struct V8RunRequest {
     /// Top-level names persist, and the last value is the result.
     pub repl: bool,
     pub mode: V8Mode,
+    /// The setup whose modules it has.
+    pub setup: Option<String>,
 }
 
 /// A run that was accepted.
@@ -65,6 +66,8 @@ pub(crate) struct Run {
     pub memory_mb: Option<u64>,
     pub seconds: i64,
     pub tags: Option<HeapTags>,
+    #[serde(default)]
+    pub modules: Vec<RunModule>,
 }
 
 /// The record of an unfinished run.
@@ -131,7 +134,8 @@ impl V8RunRequest {
         }
         let memory_mb = self.heap_memory_max_mb.map(|mb| mb + NODE_MB);
         let session = session.filter(|_| mode.has_sessions());
-        Ok(Run { code, repl, mode, heap, fs, session, memory_mb, seconds, tags })
+        let modules = Vec::new();
+        Ok(Run { code, repl, mode, heap, fs, session, memory_mb, seconds, tags, modules })
     }
 }
 
@@ -139,15 +143,25 @@ impl Run {
     fn exec(&self) -> Exec {
         let code = match self.repl {
             true => self.code.clone(),
-            false => {
-                let quoted = serde_json::to_string(&self.code).unwrap_or_default();
-                let files = self.mode.keeps_files();
-                format!("await (\n{PROGRAM})({quoted}, {files}); undefined")
-            }
+            false => self.program(&self.code),
         };
         let durability = self.mode.keeps_heap().then_some(Durability::Local);
         let timeout = Timeout::Seconds(self.seconds as f64);
         Exec { code, timeout, durability, ..Exec::default() }
+    }
+
+    /// What makes the machine ready for code that is not run by the program itself.
+    fn prelude(&self) -> Option<Exec> {
+        let timeout = Timeout::Seconds(self.seconds as f64);
+        let code = || Exec { code: self.program(""), timeout, ..Exec::default() };
+        (self.repl && !self.modules.is_empty()).then(code)
+    }
+
+    fn program(&self, code: &str) -> String {
+        let quoted = serde_json::to_string(code).unwrap_or_default();
+        let modules = serde_json::to_string(&self.modules).unwrap_or_default();
+        let files = self.mode.keeps_files();
+        format!("await (\n{PROGRAM})({quoted}, {files}, {modules}); undefined")
     }
 
     fn new_machine(&self, id: &str) -> NewMachine {
@@ -186,6 +200,10 @@ pub(crate) struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
+        // still here only if its thread broke off
+        if let Some(own) = self.v8.running(&self.run.account, &self.run.id) {
+            self.v8.give_up(&own, "an internal error ended the run");
+        }
         self.v8.shared.queue.lock().ended(self.run);
         self.v8.start_waiting();
     }
@@ -194,7 +212,12 @@ impl Drop for Turn<'_> {
 impl V8 {
     /// Accepts a run; its execution's id.
     pub fn run(&self, account: &str, request: V8RunRequest) -> Result<String> {
-        let run = request.check()?;
+        let setup = request.setup.clone();
+        let mut run = request.check()?;
+        if let Some(setup) = setup {
+            let modules = self.setup(account, &setup)?.wasm;
+            run.modules = modules.iter().map(WasmModule::of_run).collect();
+        }
         if let Some(key) = &run.heap {
             let heap = self.heap(account, key)?;
             self.heap_machine(account, &heap)?;
@@ -231,6 +254,7 @@ impl V8 {
     pub(crate) fn start_waiting(&self) {
         loop {
             let Some(run) = self.shared.queue.lock().next() else { return };
+            self.keep_watch();
             let v8 = self.clone();
             stasis_machine::hand_over(move || {
                 let _turn = v8.turn(&run);
@@ -246,6 +270,7 @@ impl V8 {
     }
 
     fn carry_out(&self, own: &Arc<RunningExecution>) {
+        own.now(RunStep::Finding);
         let (machine, origin) = match self.machine_for(own) {
             Ok(found) => found,
             Err(error) => return self.settle(own, None, Err(error)),
@@ -262,7 +287,16 @@ impl V8 {
         origin: RunOrigin,
     ) -> Result<Instruction> {
         self.resize(machine, own.run.memory_mb)?;
+        own.now(RunStep::LayingOut);
         self.files_before(own, machine)?;
+        self.modules_before(own, machine)?;
+        own.now(RunStep::Running);
+        if let Some(prelude) = own.run.prelude() {
+            let ready = machine.wait(machine.submit(prelude)?)?;
+            if ready.status != Status::Done {
+                return Ok(ready);
+            }
+        }
         let seq = machine.submit(own.run.exec())?;
         let state = Heap {
             machine: machine.name().to_string(),
@@ -320,115 +354,6 @@ impl V8 {
         let machine = made.ok_or_else(|| Error::new(500, "the heap's state has no branch"))?;
         self.shared.queue.lock().take_machine(machine.number());
         Ok((machine, RunOrigin::Made))
-    }
-
-    /// Records how a run ended, and leaves its machine as the next run needs it.
-    pub(crate) fn settle(
-        &self,
-        own: &Arc<RunningExecution>,
-        place: Option<(&Arc<Machine>, RunOrigin)>,
-        end: Result<Instruction>,
-    ) {
-        let kept = self.recorded(own, place.map(|(machine, _)| machine), &end);
-        let kept = kept.unwrap_or_else(|error| {
-            tracing::error!(%error, id = own.info.execution_id, "a run's end is not on record");
-            false
-        });
-        if let Some((machine, origin)) = place {
-            self.leave(machine, origin, kept, own.run.mode);
-        }
-        let key = (own.account.clone(), own.info.execution_id.clone());
-        self.shared.running.lock().remove(&key);
-        own.stage.send_replace(Stage::Over);
-    }
-
-    /// Whether the machine's state is a heap now.
-    fn recorded(
-        &self,
-        own: &Arc<RunningExecution>,
-        machine: Option<&Arc<Machine>>,
-        end: &Result<Instruction>,
-    ) -> Result<bool> {
-        let id = &own.info.execution_id;
-        let keeps_files = own.run.mode.keeps_files();
-        if keeps_files {
-            self.make_room(&own.account)?;
-        }
-        let _keeping = keeps_files.then(|| self.shared.trees.read());
-        let mut verdict = verdict(end, own);
-        let mut changes = Vec::new();
-        let mut info = own.info.clone();
-        if let (Some(machine), Ok(end)) = (machine, end) {
-            // a machine that somebody removes meanwhile takes its output along
-            let output = joined(&machine.outputs(end.seq, 0).unwrap_or_default());
-            changes.push(DocumentChange::Put { kind: OUTPUT, key: id.clone(), value: output });
-            if end.status.has_run() {
-                match self.take_artifacts(&own.account, id, machine) {
-                    Ok((emitted, added)) => {
-                        changes.extend(added);
-                        info.artifacts = emitted;
-                    }
-                    Err(error) => tracing::error!(%error, id, "a run's artifacts are not kept"),
-                }
-            }
-            if verdict.status == "completed" {
-                match self.state_changes(own, machine, end.seq) {
-                    Ok((heap, fs, added)) => {
-                        (info.heap, info.fs) = (heap, fs);
-                        changes.extend(added);
-                    }
-                    Err(error) => verdict = unsaved(&error),
-                }
-            }
-        }
-        info.status = verdict.status.to_owned();
-        (info.error, info.result) = (verdict.error, verdict.result);
-        info.completed_at = Some(Timestamp::now().to_string());
-        changes.push(put(EXECUTION, id, &info)?);
-        changes.push(DocumentChange::Remove { kind: RUNNING, key: id.clone() });
-        changes.push(DocumentChange::KeepLast { kind: EXECUTION, count: KEPT });
-        changes.push(DocumentChange::KeepLast { kind: OUTPUT, count: KEPT });
-        self.host.change_documents(&own.account, changes)?;
-        Ok(info.heap.is_some())
-    }
-
-    /// A key for the state after an instruction, an id for its files, and what records them.
-    fn state_changes(
-        &self,
-        own: &RunningExecution,
-        machine: &Arc<Machine>,
-        seq: u64,
-    ) -> Result<(Option<String>, Option<String>, Vec<DocumentChange>)> {
-        let Run { mode, tags, session, code, .. } = &own.run;
-        let mut changes = Vec::new();
-        let fs = mode.keeps_files().then(|| self.capture(&own.account, machine)).transpose()?;
-        let heap = mode.keeps_heap().then(fresh_key);
-        if let Some(key) = &heap {
-            self.host.place(machine, Some(seq))?;
-            let (name, number) = (machine.name().to_string(), machine.number());
-            let tags = tags.clone().unwrap_or_default();
-            changes.push(put(HEAP, key, &Heap { machine: name, number, seq, tags })?);
-        }
-        if let Some(session) = session {
-            let (input, heap, fs) = (self.input(own)?, heap.clone(), fs.clone());
-            let step = SessionStep { session, input, heap, fs, code };
-            changes.extend(self.session_step(&own.account, step)?);
-        }
-        Ok((heap, fs, changes))
-    }
-
-    /// A machine whose new state has a key stays in it. Any other goes back to where it was.
-    fn leave(&self, machine: &Arc<Machine>, origin: RunOrigin, is_kept: bool, mode: V8Mode) {
-        let done = match origin {
-            _ if is_kept && mode.keeps_heap() => Ok(()),
-            RunOrigin::Made => self.host.remove(machine),
-            RunOrigin::At(seq) if machine.is_at(seq) => Ok(()),
-            RunOrigin::At(seq) => self.host.roll_back(machine, Some(seq)),
-        };
-        if let Err(error) = done {
-            // the next run from its heap starts from a branch of the recorded state
-            tracing::warn!(%error, machine = %machine.name(), "a machine stays as a run left it");
-        }
     }
 
     /// Sets a machine's memory, if a run asks for another amount than it has.

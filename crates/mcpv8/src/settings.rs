@@ -11,6 +11,8 @@ pub const TIMEOUT: &str = "x-mcp-v8-execution-timeout";
 pub const MEMORY: &str = "x-mcp-v8-heap-memory-max";
 /// The state kept between runs that come over HTTP, which has one path for all modes.
 pub const MODE: &str = "x-mcp-v8-mode";
+/// The id of the setup that the process in front was started with.
+pub const SETUP: &str = "x-mcp-v8-setup";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct V8Settings {
@@ -18,6 +20,7 @@ pub struct V8Settings {
     pub seconds: Option<i64>,
     pub memory_mb: Option<u64>,
     pub mode: V8Mode,
+    pub setup: Option<String>,
 }
 
 impl V8Settings {
@@ -33,6 +36,7 @@ impl V8Settings {
             seconds: text(TIMEOUT).and_then(|value| value.parse().ok()),
             memory_mb: text(MEMORY).and_then(|value| value.parse().ok()),
             mode: mode.unwrap_or_default(),
+            setup: text(SETUP),
         }
     }
 
@@ -48,6 +52,7 @@ impl V8Settings {
             execution_timeout_secs: request.execution_timeout_secs.or(self.seconds),
             heap_memory_max_mb: request.heap_memory_max_mb.or(self.memory_mb),
             mode: self.mode,
+            setup: request.setup.or_else(|| self.setup.clone()),
             ..request
         }
     }

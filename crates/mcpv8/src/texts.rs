@@ -70,7 +70,7 @@ fn tool_list(mode: V8Mode) -> Value {
 type Route =
     (&'static str, &'static str, &'static str, &'static str, &'static [(u16, &'static str)]);
 
-const ROUTES: [Route; 23] = [
+const ROUTES: [Route; 25] = [
     ("get", "/api/version", "version_handler", "The version", &[(200, "Version")]),
     (
         "post",
@@ -147,6 +147,20 @@ const ROUTES: [Route; 23] = [
     ("post", "/api/heaps/query", "query_heaps_handler", "Find heaps by tags", &[(200, "Any")]),
     ("get", "/api/cli", "cli_index_handler", "Client programs: none", &[(200, "Any")]),
     ("get", "/api/cli/{platform}", "cli_download_handler", "A client program", &[(404, "Error")]),
+    (
+        "post",
+        "/api/setup/files",
+        "setup_file_handler",
+        "Keep the bytes of a WebAssembly module or of a skill's file",
+        &[(200, "Any"), (400, "Error"), (507, "Error")],
+    ),
+    (
+        "post",
+        "/api/setup",
+        "setup_handler",
+        "Keep texts, WebAssembly modules and skills under an id for X-MCP-V8-Setup",
+        &[(200, "Any"), (400, "Error"), (404, "Error")],
+    ),
     (
         "get",
         "/api/fs/labels",

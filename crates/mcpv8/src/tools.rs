@@ -35,6 +35,8 @@ pub struct V8Call {
 /// The result of a call.
 pub enum V8Answer {
     Over(V8Result),
+    /// The answer is that of `started`, whether this execution is over or not.
+    Started(String),
     /// The answer is that of `finished`, when this execution is over.
     Wait(String),
 }
@@ -269,11 +271,12 @@ fn run_js(call: &V8Call, arguments: Arguments) -> Reply {
         tags: asked.tags,
         repl: asked.repl.unwrap_or(false),
         mode: call.settings.mode,
+        setup: None,
     };
     let keeps = call.settings.mode.has_sessions();
     let id = call.v8.run(&call.account, call.settings.fill(request));
     Ok(match id {
-        Ok(id) if keeps => V8Answer::Over(V8Result::ok(json!({ "execution_id": id }))),
+        Ok(id) if keeps => V8Answer::Started(id),
         Ok(id) => V8Answer::Wait(id),
         Err(error) if keeps => {
             let said = format!("error: {}", error.message);
@@ -281,6 +284,11 @@ fn run_js(call: &V8Call, arguments: Arguments) -> Reply {
         }
         Err(error) => V8Answer::Over(V8Result::failed(plain(&error.message))),
     })
+}
+
+/// The result of a call whose caller follows the execution itself.
+pub fn started(id: &str) -> V8Result {
+    V8Result::ok(json!({ "execution_id": id }))
 }
 
 /// The result of a call that waited for its execution.

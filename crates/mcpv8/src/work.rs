@@ -14,6 +14,8 @@ use std::io::Read;
 use std::sync::Arc;
 
 const WORK: &str = "/work";
+/// Where the program finds modules by their hash.
+const MODULES: &str = "/tmp/.mcp-v8-wasm";
 
 /// Names in a directory, page by page.
 fn names(machine: &Arc<Machine>, dir: &str, most: usize) -> Result<Vec<FileInfo>> {
@@ -94,6 +96,26 @@ impl V8 {
                     machine.put_link(&path, target, memory)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Puts the WebAssembly modules of a run where its program looks for them, unless they are
+    /// there.
+    pub(crate) fn modules_before(
+        &self,
+        own: &RunningExecution,
+        machine: &Arc<Machine>,
+    ) -> Result<()> {
+        for module in &own.run.modules {
+            let path = format!("{MODULES}/{}", module.file);
+            if machine.file(&path).is_ok_and(|info| info.size == module.size) {
+                continue;
+            }
+            let bytes = self.setup_file(&own.account, &module.file)?;
+            let mut upload = machine.put_file(&path, Some(0o444))?;
+            upload.write(&bytes)?;
+            upload.finish(Some(Durability::Memory))?;
         }
         Ok(())
     }

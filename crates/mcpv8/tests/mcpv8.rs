@@ -54,6 +54,52 @@ fn code_of(code: &str) -> V8RunRequest {
 }
 
 #[test]
+fn programs_end_with_their_output() {
+    let bed = Bed::start();
+    for (code, output) in [
+        (
+            "const { code, success, stdout, stderr } = await child_process.exec('pwd; echo $A \
+             >&2; exit 4', \
+             { cwd: '/tmp', env: { A: 'b' } }); console.log(code, success, stdout.trim(), \
+             stderr.trim())",
+            "4 false /tmp b",
+        ),
+        (
+            "const end = await new Deno.Command('printf', { args: ['%s', 'a b'] }).output(); \
+             console.log(end.code, end.success, end.stdout.constructor.name, end.stdout.length)",
+            "0 true Uint8Array 3",
+        ),
+        ("console.log((await child_process.exec('kill -9 $$')).code)", "137"),
+        (
+            "for (const way of ['spawn', 'outputSync']) { \
+             try { new Deno.Command('ls')[way]() } catch (error) { \
+             console.log(error.message.includes(way)) } }",
+            "true\ntrue",
+        ),
+        (
+            "try { await new Deno.Command('/nowhere').output() } catch (error) { \
+             console.log(error.code) }",
+            "ENOENT",
+        ),
+    ] {
+        let (info, printed) = bed.stateless(code);
+        assert_eq!((&*info.status, &*printed), ("completed", output), "{code} {:?}", info.error);
+    }
+}
+
+/// A program that goes on writing does not keep the run from ending.
+#[test]
+fn a_program_that_floods_its_output_keeps_no_run() {
+    let bed = Bed::start();
+    let code = "const { spawn } = await import('node:child_process'); \
+                spawn('yes', [], { stdio: 'inherit' }).unref()";
+    let start = Instant::now();
+    let (info, _) = bed.stateless(code);
+    assert_ne!(info.status, "running");
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+}
+
+#[test]
 fn stateless_runs_are_modules_on_machines_of_their_own() {
     let bed = Bed::start();
     for (code, output) in [

@@ -1,6 +1,7 @@
-//! mcp-v8's surface, row by row: what works and which test shows it, what differs on purpose and
-//! why, and what is missing. Flags are in `crates/cli/src/commands/mcp_v8/flags.rs`, each with a
-//! test.
+//! mcp-v8's surface, row by row: what works and which test shows it, what differs on purpose, why,
+//! and which test shows what happens instead, and what is missing. Flags are in
+//! `crates/cli/src/commands/mcp_v8/flags.rs`, each with a test. Section 5 is in `environment.rs`,
+//! where each row is code that runs.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,7 +9,8 @@ use std::path::Path;
 enum Row {
     /// Shown by this test, in this file below `crates`.
     Works(&'static str, &'static str),
-    Differs(&'static str),
+    /// Why, and the test that shows what happens instead, in this file below `crates`.
+    Differs(&'static str, &'static str, &'static str),
     Missing,
 }
 
@@ -23,6 +25,11 @@ const FLAGS: &str = "cli/src/commands/mcp_v8/flags.rs";
 const TOOLS: &str = "mcpv8/src/tools.rs";
 const PAGES: &str = "mcpv8/src/pages.rs";
 const TEXTS: &str = "mcpv8/src/texts.rs";
+const RUN: &str = "mcpv8/src/run.rs";
+const WASM: &str = "mcpv8/src/wasm.rs";
+const ENVIRONMENT: &str = "mcpv8/tests/environment.rs";
+const SETUP: &str = "mcp/tests/v8_setup.rs";
+const CLI_SETUP: &str = "cli/tests/mcp_v8_setup.rs";
 
 const STATELESS: Row = Works(MCP, "stateless_runs_answer_with_their_output");
 const SESSION: Row = Works(MCP, "a_connection_is_a_session_and_a_named_one_outlives_it");
@@ -32,18 +39,49 @@ const MODULES: Row = Works(CORE, "stateless_runs_are_modules_on_machines_of_thei
 const ENDED: Row = Works(CORE, "hot_loops_end_at_their_limit_and_runs_can_be_cancelled");
 const POLLED: Row = Works(HTTP, "runs_by_polling_waiting_and_streaming");
 const REFUSED: Row = Works(HTTP, "refusals");
+const TASKS: Row = Works(SETUP, "runs_that_last_are_tasks_and_a_cancelled_task_stops_its_run");
+const MODULE_STUBS: Row = Works(SETUP, "modules_by_flag_work_with_heaps_and_have_stubs");
 
 const SURFACE: &[(&str, &str, Row)] = &[
     ("1.1", "stdio", OFFICIAL),
     ("1.1", "Streamable HTTP, with and without sessions", SESSION),
     ("1.1", "HTTP+SSE", Works(CLI, "the_typescript_clients_over_all_transports")),
-    ("1.1", "POST /message", Differs("the stream names /sse/<set>/messages; clients follow it")),
+    (
+        "1.1",
+        "POST /message",
+        Differs(
+            "the stream names /sse/<set>/messages; clients follow it",
+            CLI,
+            "the_typescript_clients_over_all_transports",
+        ),
+    ),
     ("1.1", "Host check", OFFICIAL),
-    ("1.1", "Origin check", Differs("a foreign origin is refused also without --allowed-origins")),
+    (
+        "1.1",
+        "Origin check",
+        Differs(
+            "a foreign origin is refused also without --allowed-origins",
+            CLI,
+            "the_official_client_over_both_transports",
+        ),
+    ),
     ("1.2", "tools, resources", Works(MCP, "resources_and_instructions")),
     ("1.2", "instructions", OFFICIAL),
+    (
+        "1.2",
+        "--instructions, --run-js-description",
+        Works(CLI_SETUP, "modules_skills_and_texts_by_flag"),
+    ),
     ("1.3", "one JSON object as text", STATELESS),
-    ("1.3", "isError is never set", Differs("failures are marked, and are in the same JSON")),
+    (
+        "1.3",
+        "isError is never set",
+        Differs(
+            "failures are marked, and are in the same JSON",
+            MCP,
+            "stateless_runs_answer_with_their_output",
+        ),
+    ),
     ("1.3", "hidden tools can be called", SESSION),
     ("1.3", "nullable parameters, sorted tools", Works(TOOLS, "arguments_by_mode")),
     ("1.4", "run_js", SESSION),
@@ -64,26 +102,64 @@ const SURFACE: &[(&str, &str, Row)] = &[
     ),
     ("1.4", "mode fs", Works(FILES, "files_persist_and_globals_do_not")),
     ("1.4", "mode heap+fs", Works(FILES, "heaps_with_files_have_both")),
-    ("1.4", "fs_push without expected", Differs("the label must be new, so no push is lost")),
+    (
+        "1.4",
+        "fs_push without expected",
+        Differs("the label must be new, so no push is lost", HTTP, "labels_of_file_trees"),
+    ),
     ("1.4", "fs_merge", Works(FILES, "merges")),
     ("1.5", "stateless run_js, with artifacts", STATELESS),
     ("1.6", "code or file, not both", STATELESS),
-    ("1.6", "file", Differs("the service never reads files of its host")),
+    ("1.6", "file", Differs("the service never reads files of its host", RUN, "what_is_no_run")),
     ("1.6", "heap, else the session's latest, else fresh", LOST_NOTHING),
-    ("1.6", "an unknown heap starts fresh", Differs("it is an error: state is not lost silently")),
+    (
+        "1.6",
+        "an unknown heap starts fresh",
+        Differs(
+            "it is an error: state is not lost silently",
+            MCP,
+            "a_connection_is_a_session_and_a_named_one_outlives_it",
+        ),
+    ),
     ("1.6", "fs", Works(FILES, "heaps_with_files_have_both")),
-    ("1.6", "without session and fs there is no mount", Differs("/work starts empty")),
+    (
+        "1.6",
+        "without session and fs there is no mount",
+        Differs("/work starts empty", FILES, "files_persist_and_globals_do_not"),
+    ),
     ("1.6", "statuses", ENDED),
     ("1.6", "a failed run has no heap and no entry", LOST_NOTHING),
     ("1.6", "pages of lines", Works(PAGES, "pages_of_lines")),
     ("1.6", "line_offset 0", Works(PAGES, "a_client_that_starts_at_zero_sees_every_line_once")),
     ("1.6", "pages of bytes", Works(PAGES, "pages_of_bytes_are_text")),
-    ("1.6", "output appears in pages of 4096 bytes", Differs("each line at once")),
+    (
+        "1.6",
+        "output appears in pages of 4096 bytes",
+        Differs("each line at once", HTTP, "runs_by_polling_waiting_and_streaming"),
+    ),
     ("1.7", "X-MCP-Session-Id on initialize", SESSION),
-    ("1.7", "without it there is no session", Differs("the connection is one")),
+    (
+        "1.7",
+        "without it there is no session",
+        Differs(
+            "the connection is one",
+            MCP,
+            "a_connection_is_a_session_and_a_named_one_outlives_it",
+        ),
+    ),
     ("1.7", "--session-id, --session-fork-from", Works(CORE, "tags_accounts_and_forks")),
-    ("1.8", "tasks", Missing),
-    ("1.9", "stub tools", Missing),
+    ("1.8", "tasks of revision 2025-11-25", TASKS),
+    (
+        "1.8",
+        "with heaps a task is over at once; cancelling it stops nothing",
+        Differs(
+            "a task is its run",
+            SETUP,
+            "runs_that_last_are_tasks_and_a_cancelled_task_stops_its_run",
+        ),
+    ),
+    ("1.9", "stubs of WebAssembly modules", MODULE_STUBS),
+    ("1.9", "stubs of upstream servers", Missing),
     ("2", "GET /, /llms.txt, /docs", OFFICIAL),
     ("2", "GET /api/version", Works(TEXTS, "operations_have_the_names_generated_clients_use")),
     ("2", "POST /api/exec", POLLED),
@@ -93,10 +169,18 @@ const SURFACE: &[(&str, &str, Row)] = &[
     ("2", "GET /api/executions/{id}/output", POLLED),
     ("2", "POST /api/executions/{id}/cancel", POLLED),
     ("2", "GET /api/artifacts, /api/artifacts/{key}", REFUSED),
-    ("2", "GET /api/cli", Differs("no client programs are carried: the list is empty")),
+    (
+        "2",
+        "GET /api/cli",
+        Differs("no client programs are carried: the list is empty", HTTP, "refusals"),
+    ),
     ("2", "/api/fs/*", Works(HTTP, "labels_of_file_trees")),
     ("2", "operation ids", Works(TEXTS, "operations_have_the_names_generated_clients_use")),
-    ("2", "any content type from any page", Differs("a page of another origin is refused")),
+    (
+        "2",
+        "any content type from any page",
+        Differs("a page of another origin is refused", HTTP, "refusals"),
+    ),
     (
         "3.1",
         "flags, environment and file",
@@ -107,52 +191,61 @@ const SURFACE: &[(&str, &str, Row)] = &[
         "precedence",
         Works(FLAGS, "the_line_wins_over_the_environment_and_that_over_the_file"),
     ),
-    ("3.2", "mcp-v8-cli", Differs("its own client program speaks the routes; none is provided")),
-    ("5.1", "ES modules, top-level await, import", MODULES),
-    ("5.1", "TypeScript with enums", MODULES),
-    ("5.1", "a run ends with its event loop", MODULES),
-    ("5.2", "globals of the web", Differs("Node's, which also has process, Buffer and require")),
-    ("5.3", "console prefixes", MODULES),
-    ("5.3", "console formatting", Differs("that of Node")),
-    ("5.4", "timers", ENDED),
-    ("5.5", "node: modules", MODULES),
     (
-        "5.5",
-        "npm:, jsr: and https: imports",
-        Differs("the setting `imports` of the service allows them, not a flag"),
+        "3.2",
+        "mcp-v8-cli",
+        Differs(
+            "its own client program speaks the routes; none is provided",
+            HTTP,
+            "runs_by_polling_waiting_and_streaming",
+        ),
     ),
-    ("5.6", "artifact", Works(CORE, "artifacts_outlive_their_run")),
-    ("5.6", "fs", Works(FILES, "files_persist_and_globals_do_not")),
-    ("5.6", "child_process, mcp, Deno: there with policies and upstream servers", Missing),
+    ("5", "what code finds", Works(ENVIRONMENT, "what_code_finds")),
+    ("5.1", "an uncaught error fails the run, with its stack", MODULES),
+    ("5.6", "artifacts outlive their run", Works(CORE, "artifacts_outlive_their_run")),
+    ("5.6", "files persist", Works(FILES, "files_persist_and_globals_do_not")),
+    ("5.6", "child_process, Deno.Command", Works(CORE, "programs_end_with_their_output")),
+    ("5.6", "mcp: there with upstream servers", Missing),
     (
         "5.7",
-        "WebAssembly in code, with heaps",
-        Works(CORE, "what_no_v8_snapshot_holds_stays_in_a_session"),
+        "no WebAssembly with heaps",
+        Differs(
+            "instances persist in a session",
+            CORE,
+            "what_no_v8_snapshot_holds_stays_in_a_session",
+        ),
     ),
-    ("5.7", "WebAssembly modules by flag", Missing),
+    ("5.7", "WebAssembly modules by flag", Works(CLI_SETUP, "modules_skills_and_texts_by_flag")),
+    ("5.7", "limits on declared memories and tables", Works(WASM, "what_is_declared_must_fit")),
     ("5.8", "time limits", ENDED),
-    ("5.9", "hardening flags", Differs("every machine is sandboxed by the kernel")),
+    ("5.8", "files are bounded", Works(FILES, "what_code_leaves_is_bounded")),
+    ("7.1", "JWKS", Works(CLI_SETUP, "tokens_are_checked_with_a_key_set")),
+    ("13", "both kinds of client at one path", Works(SETUP, "skills_and_texts_of_a_setup")),
+    ("13", "skills", Works(SETUP, "skills_and_texts_of_a_setup")),
+    ("13", "tasks", TASKS),
+    ("13", "hooks", Missing),
 ];
 
 #[test]
-fn every_row_that_works_has_its_test() {
+fn every_row_has_its_test() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a directory");
     let mut files: HashMap<&str, String> = HashMap::new();
     let mut counts = [0; 3];
     for (section, row, verdict) in SURFACE {
-        match verdict {
-            Works(file, test) => {
-                let text = files.entry(file).or_insert_with(|| {
-                    std::fs::read_to_string(crates.join(file)).expect("a file of tests")
-                });
-                assert!(text.contains(&format!("fn {test}(")), "{section} {row}: {test}");
-                counts[0] += 1;
-            }
-            Differs(reason) => {
+        let (kind, shown) = match verdict {
+            Works(file, test) => (0, Some((file, test))),
+            Differs(reason, file, test) => {
                 assert!(!reason.is_empty(), "{section} {row}");
-                counts[1] += 1;
+                (1, Some((file, test)))
             }
-            Missing => counts[2] += 1,
+            Missing => (2, None),
+        };
+        counts[kind] += 1;
+        if let Some((file, test)) = shown {
+            let text = files.entry(file).or_insert_with(|| {
+                std::fs::read_to_string(crates.join(file)).expect("a file of tests")
+            });
+            assert!(text.contains(&format!("fn {test}(")), "{section} {row}: {test}");
         }
     }
     println!("{} rows work, {} differ on purpose, {} are missing", counts[0], counts[1], counts[2]);

@@ -1,6 +1,7 @@
 //! `stasis mcp-v8`, and `stasis` under the name `mcp-v8`: a server with mcp-v8's flags. The daemon
 //! does the work; this process carries messages over standard streams, or serves a port.
 
+mod equipment;
 mod flags;
 mod front;
 
@@ -8,7 +9,8 @@ use crate::context::{Context, Global};
 use crate::failure::{CliFailure, Result};
 use flags::GivenFlags;
 use stasis_mcpv8::V8Mode;
-use stasis_mcpv8::settings::{MEMORY, MODE, SESSION, TIMEOUT};
+use stasis_mcpv8::settings::{MEMORY, MODE, SESSION, SETUP, TIMEOUT};
+use stasis_server::TokenKeys;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -59,9 +61,10 @@ fn run_with(words: &[String], context: &Context) -> Result<ExitCode> {
         eprintln!("{note}");
     }
     let port = given.number("http-port", 1, 65535)?.or(given.number("sse-port", 1, 65535)?);
-    let headers = headers(&given)?;
+    let mut headers = headers(&given)?;
     let client = Arc::new(context.client()?);
     super::making::built_in(&client, TEMPLATE)?;
+    headers.extend(equipment::send(&given, &client)?.map(|setup| (SETUP, setup)));
     if let (Some(from), Some(to)) = (given.text("session-fork-from"), given.text("session-id")) {
         let body = serde_json::json!({ "from": from, "to": to });
         client.post::<serde_json::Value>("/api/sessions/fork", &body)?;
@@ -107,10 +110,10 @@ fn listen(
 ) -> Result<()> {
     let host = given.text("bind-host").map(str::parse::<IpAddr>).transpose();
     let host = host.map_err(|_| CliFailure::usage("--bind-host is an IP address"))?;
+    let place = given.text("jwks-url");
     if host.is_none() {
-        eprintln!(
-            "listening on this host only; --bind-host 0.0.0.0 lets others in, without a token"
-        );
+        let how = if place.is_some() { "with a token" } else { "without a token" };
+        eprintln!("listening on this host only; --bind-host 0.0.0.0 lets others in, {how}");
     }
     let host = host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let address = SocketAddr::new(host, u16::try_from(port).unwrap_or_default());
@@ -119,14 +122,26 @@ fn listen(
         hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
     }
     let origins = given.list("allowed-origins");
-    let front = front::Front { client: client.clone(), tools, headers, hosts, origins };
     let failed = |error: std::io::Error| {
         CliFailure::new("mcp_v8.listen", format!("cannot serve {address}: {error}"))
             .hint("choose another port")
     };
     client.block(async {
+        let keys = match place {
+            Some(place) => Some(TokenKeys::open(place).await.map_err(|why| no_keys(place, &why))?),
+            None => None,
+        };
+        if let Some(keys) = &keys {
+            tokio::spawn(keys.clone().keep_reading());
+        }
+        let front = front::Front { client: client.clone(), tools, headers, hosts, origins, keys };
         let listener = tokio::net::TcpListener::bind(address).await.map_err(failed)?;
         eprintln!("mcp-v8 on http://{address}");
         front::serve(listener, front).await.map_err(failed)
     })
+}
+
+fn no_keys(place: &str, why: &str) -> CliFailure {
+    CliFailure::new("mcp_v8.jwks", format!("cannot read the keys at {place}: {why}"))
+        .hint("--jwks-url is the address of a JSON Web Key Set, or a file with one")
 }

@@ -1,49 +1,16 @@
 // Both official TypeScript clients against mcp-v8's tools:
 // node v8.mjs PACKAGE TRANSPORT MODE PLACE TOKEN
 import assert from 'node:assert/strict';
-import { createRequire } from 'node:module';
-import { pathToFileURL } from 'node:url';
+import { connect } from './v8_client.mjs';
 
 const [which, transport, mode, place, token] = process.argv.slice(2);
-const find = createRequire(`${process.env.STASIS_TEST_MCP}/`);
-const load = async (name) => import(pathToFileURL(find.resolve(name)).href);
 const PATIENCE = 240_000; // against hangs only
 const session = `ts-${which}-${transport}`;
 const headers = { 'x-mcp-session-id': session, ...(token && { authorization: `Bearer ${token}` }) };
 
-// The client and the class of its transport, under the names of either package.
-async function parts() {
-  if (which === 'client') {
-    const own = await load('@modelcontextprotocol/client');
-    const { StdioClientTransport } = await load('@modelcontextprotocol/client/stdio');
-    return { ...own, StdioClientTransport };
-  }
-  const files = ['index', 'streamableHttp', 'sse', 'stdio'];
-  const all = await Promise.all(files.map((file) => load(`@modelcontextprotocol/sdk/client/${file}.js`)));
-  return Object.assign({}, ...all);
-}
-
-async function connect() {
-  const own = await parts();
-  const stores = mode === 'heap' ? ['--heap-store=dir'] : ['--heap-store=dir', '--fs-store=dir'];
-  const flags = ['mcp-v8', ...stores, '--session-id', session];
-  const options = { requestInit: { headers } };
-  const made = {
-    http: () => new own.StreamableHTTPClientTransport(new URL(place), options),
-    sse: () => new own.SSEClientTransport(new URL(place), {
-      ...options,
-      eventSourceInit: { fetch: (url, init) => fetch(url, { ...init, headers: { ...init?.headers, ...headers } }) },
-    }),
-    stdio: () => new own.StdioClientTransport({ command: process.env.STASIS, args: flags, env: { ...process.env } }),
-  };
-  const newest = which === 'client' && transport !== 'sse';
-  const client = new own.Client({ name: 'test', version: '1' },
-    newest ? { versionNegotiation: { mode: 'auto' } } : {});
-  await client.connect(made[transport]());
-  return client;
-}
-
-const client = await connect();
+const stores = mode === 'heap' ? ['--heap-store=dir'] : ['--heap-store=dir', '--fs-store=dir'];
+const flags = ['mcp-v8', ...stores, '--session-id', session];
+const client = await connect(which, transport, place, { flags, headers });
 const options = { timeout: PATIENCE };
 const raw = (name, args = {}) => which === 'sdk'
   ? client.callTool({ name, arguments: args }, undefined, options)

@@ -108,6 +108,8 @@ fn refusals() {
     let stateless = ["x-mcp-v8-mode: stateless"];
     assert_eq!(client.send("GET", "/api/fs/labels", &stateless, b"").status, 400);
     assert_eq!(client.get("/api/artifacts/none").status, 404);
+    assert_eq!(client.get("/api/cli").json()["assets"], json!([]));
+    assert_eq!(client.get("/api/cli/linux-x86_64").status, 404);
     assert_eq!(client.get("/api/heaps/x/tags").status, 400);
 }
 

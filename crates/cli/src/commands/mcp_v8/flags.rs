@@ -49,9 +49,7 @@ const STORE: FlagEffect =
 const CLUSTER: FlagEffect = Instead("there is no cluster: one service owns the data directory");
 const SANDBOX: FlagEffect =
     Instead("every machine runs in namespaces, a seccomp filter and cgroups of its own");
-const WORDS: FlagEffect = Instead("set texts in mcp.toml of the data directory, under [v8]");
 const PASSTHROUGH: FlagEffect = Missing("files of the host: machines see only their own");
-const WASM: FlagEffect = Missing("WebAssembly modules by flag; code can load its own");
 const POLICY: FlagEffect = Missing("policies");
 const UPSTREAM: FlagEffect = Missing("upstream MCP servers");
 const FETCH: FlagEffect = Missing("headers for fetch");
@@ -61,7 +59,7 @@ const FETCH: FlagEffect = Missing("headers for fetch");
 pub const FLAGS: [Flag; 60] = [
     value("config", Works),
     switch("print-openapi", Works),
-    value("jwks-url", Missing("tokens here; `stasis serve` checks tokens and serves /mcp/v8")),
+    value("jwks-url", Works),
     value("session-id", Works),
     value("session-fork-from", Works),
     value("http-port", Works),
@@ -87,8 +85,8 @@ pub const FLAGS: [Flag; 60] = [
     switch("harden-remove-bootstrap", SANDBOX),
     switch("harden-remove-shared-memory", SANDBOX),
     value("sandbox-manifest", SANDBOX),
-    value("instructions", WORDS),
-    value("run-js-description", WORDS),
+    value("instructions", Works),
+    value("run-js-description", Works),
     value("cluster-port", CLUSTER),
     value("node-id", CLUSTER),
     value("peers", CLUSTER),
@@ -99,12 +97,12 @@ pub const FLAGS: [Flag; 60] = [
     value("election-timeout-min", CLUSTER),
     value("election-timeout-max", CLUSTER),
     switch("metadata-only", CLUSTER),
-    value("wasm-module", WASM),
-    value("wasm-config", WASM),
-    value("wasm-default-max-memory", WASM),
-    value("wasm-stubs", Instead("there are no WebAssembly modules by flag, so there are no stubs")),
-    value("wasm-stub-prefix", Instead("there are no stubs")),
-    value("wasm-stub-description", WASM),
+    value("wasm-module", Works),
+    value("wasm-config", Works),
+    value("wasm-default-max-memory", Works),
+    value("wasm-stubs", Works),
+    value("wasm-stub-prefix", Works),
+    value("wasm-stub-description", Works),
     value("fetch-header", FETCH),
     value("fetch-header-config", FETCH),
     switch(
@@ -117,15 +115,17 @@ pub const FLAGS: [Flag; 60] = [
     value("mcp-config", UPSTREAM),
     value("mcp-stubs", Instead("there are no upstream servers, so there are no stubs")),
     value("mcp-stub-prefix", Instead("there are no stubs")),
-    value("skills-dir", Missing("skills")),
+    value("skills-dir", Works),
     switch("stateless", Works),
     value("directory-path", Works),
     switch("enable-fs-snapshots", Works),
     value("fs-store-dir", STORE),
 ];
 
+/// Flags that can be given several times, on the line only.
+const REPEATABLE: [&str; 2] = ["wasm-module", "wasm-stub-description"];
 /// Keys that a file cannot have, and sections that stand for a flag.
-const NOT_IN_FILE: [&str; 2] = ["config", "print-openapi"];
+const NOT_IN_FILE: [&str; 4] = ["config", "print-openapi", "wasm-module", "wasm-stub-description"];
 const SECTIONS: [(&str, &str); 5] = [
     ("wasm", "wasm-config"),
     ("mcp-servers", "mcp-config"),
@@ -182,7 +182,10 @@ impl GivenFlags {
                     .cloned()
                     .ok_or_else(|| CliFailure::usage(format!("--{} needs a value", flag.name)))?,
             };
-            given.0.insert(flag.name, value);
+            match given.0.get_mut(flag.name).filter(|_| REPEATABLE.contains(&flag.name)) {
+                Some(before) => *before = format!("{before}\n{value}"),
+                None => drop(given.0.insert(flag.name, value)),
+            }
         }
         Ok(given)
     }
@@ -194,7 +197,7 @@ impl GivenFlags {
             let port = || (flag.name == "http-port").then(|| variable("PORT")).flatten();
             Some((flag.name, variable(&name).or_else(port)?))
         };
-        let free = |flag: &&Flag| flag.name != "print-openapi";
+        let free = |flag: &&Flag| flag.name != "print-openapi" && !REPEATABLE.contains(&flag.name);
         GivenFlags(
             FLAGS.iter().filter(free).filter_map(one).filter(|(_, v)| !v.is_empty()).collect(),
         )
@@ -241,6 +244,9 @@ impl GivenFlags {
         if self.is_set("session-fork-from") && !self.is_set("session-id") {
             return Err(CliFailure::usage("--session-fork-from needs --session-id"));
         }
+        if self.is_set("wasm-stubs") && !matches!(self.text("wasm-stubs"), Some("true")) {
+            return Err(CliFailure::usage("--wasm-stubs is true or false"));
+        }
         for flag in ["heap-store", "fs-store"] {
             match self.text(flag) {
                 None | Some("none" | "dir" | "s3") => {}
@@ -259,6 +265,11 @@ impl GivenFlags {
 
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
+    }
+
+    /// The values of a flag that can be given several times.
+    pub fn each(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.text(name).into_iter().flat_map(str::lines)
     }
 
     /// Whether it was given, and not as `false`.
@@ -352,6 +363,23 @@ mod tests {
         assert_eq!(names.len(), FLAGS.len(), "each once");
     }
 
+    /// What belongs to policies and upstream servers is refused, and nothing else but files of the
+    /// host.
+    #[test]
+    fn only_these_are_missing() {
+        let missing = FLAGS.iter().filter(|flag| matches!(flag.effect, Missing(_)));
+        let names: Vec<_> = missing.map(|flag| flag.name).collect();
+        let wanted = [
+            "fs-passthrough",
+            "fetch-header",
+            "fetch-header-config",
+            "policies-json",
+            "mcp-server",
+            "mcp-config",
+        ];
+        assert_eq!(names, wanted);
+    }
+
     #[test]
     fn modes_and_mistakes() {
         for (words, mode) in [
@@ -375,9 +403,12 @@ mod tests {
             &["--fs-store=x"],
             &["--heap-store=x"],
             &["--fs-passthrough"],
+            &["--wasm-stubs=maybe"],
         ] {
             assert!(read(odd).is_err(), "{odd:?}");
         }
+        let twice = read(&["--wasm-module", "a=b", "--wasm-module=c=d:1m"]).expect("flags");
+        assert_eq!(twice.each("wasm-module").collect::<Vec<_>>(), ["a=b", "c=d:1m"]);
         assert!(
             read(&["--http-port=70000"]).expect("flags").number("http-port", 1, 65535).is_err()
         );

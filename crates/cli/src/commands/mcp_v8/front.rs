@@ -1,6 +1,6 @@
-//! mcp-v8's port: takes requests as mcp-v8 does, without tokens, and hands them to the daemon.
+//! mcp-v8's port: takes requests as mcp-v8 does, and hands them to the daemon.
 //!
-//!   client ─► host and origin on the lists? ─► path as the service has it ─► daemon
+//!   client ─► host and origin on the lists? ─► token, if there are keys ─► path ─► daemon
 //!
 //! Everything is streamed both ways. A request whose host is not on the list, or that a page of
 //! another origin sends, is refused before its body is read. If the daemon does not answer, the
@@ -10,13 +10,19 @@ use crate::client::Client;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use stasis_server::TokenKeys;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
+/// Another place for a token, beside `Authorization`.
+const TOKEN: &str = "agent-session";
+/// Needs no token.
+const OPEN: &str = "/api-doc/openapi.json";
 /// Headers of one connection, and those that the front has checked.
-const LEFT_OUT: [&str; 7] = [
+const LEFT_OUT: [&str; 8] = [
+    TOKEN,
     "connection",
     "content-length",
     "host",
@@ -35,6 +41,8 @@ pub struct Front {
     /// Hosts it is called by; all, if there is `*`.
     pub hosts: Vec<String>,
     pub origins: Vec<String>,
+    /// Keys that tokens are signed with; nobody needs one without.
+    pub keys: Option<Arc<TokenKeys>>,
 }
 
 pub async fn serve(listener: TcpListener, front: Front) -> std::io::Result<()> {
@@ -46,6 +54,9 @@ async fn pass(State(front): State<Arc<Front>>, request: Request) -> Response {
     if !front.admits(request.headers()) {
         let said = "Forbidden: this host or origin is not allowed";
         return (StatusCode::FORBIDDEN, said).into_response();
+    }
+    if !front.is_open(&request) && !front.is_authorized(token(request.headers())).await {
+        return unauthorized();
     }
     let Some(path) = front.path(request.uri().path()) else {
         return StatusCode::NOT_FOUND.into_response();
@@ -85,7 +96,35 @@ fn back(answer: reqwest::Response) -> Response {
     response
 }
 
+/// The token of a request, in either header.
+fn token(headers: &HeaderMap) -> Option<String> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer = text("authorization").and_then(|value| value.split_once(' '));
+    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    bearer.map(|(_, token)| token.trim()).or_else(|| text(TOKEN)).map(str::to_owned)
+}
+
+fn unauthorized() -> Response {
+    let said = "a valid Bearer token is required";
+    let body = serde_json::json!({ "error": "unauthorized", "message": said });
+    let head = [(header::WWW_AUTHENTICATE, "Bearer")];
+    (StatusCode::UNAUTHORIZED, head, axum::Json(body)).into_response()
+}
+
 impl Front {
+    /// Whether a request may be answered without a token.
+    fn is_open(&self, request: &Request) -> bool {
+        self.keys.is_none() || request.method() == Method::OPTIONS || request.uri().path() == OPEN
+    }
+
+    /// Whether a token is signed with one of the keys.
+    async fn is_authorized(&self, token: Option<String>) -> bool {
+        match (&self.keys, token) {
+            (Some(keys), Some(token)) => keys.admits(&token).await,
+            _ => false,
+        }
+    }
+
     fn admits(&self, headers: &HeaderMap) -> bool {
         let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or(""));
         let host = text(header::HOST).unwrap_or_default().to_ascii_lowercase();
@@ -114,6 +153,8 @@ impl Front {
             "/sse" => Some(format!("/sse/{tools}")),
             "/docs" => Some("/llms.txt".into()),
             _ if path == format!("/sse/{tools}/messages") => Some(path.into()),
+            // what this process was started with is not for its clients to say
+            _ if path.starts_with("/api/setup") => None,
             _ if stasis_mcpv8::is_own_path(path) => Some(path.into()),
             _ => None,
         }
