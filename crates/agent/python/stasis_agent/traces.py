@@ -312,7 +312,7 @@ def grids(chart, panel, drawings):
                 raise Undrawn
             x, y = (
                 numpy.arange(count) if given is None else axis.numbers(given)
-                for axis, given, count in ((panel.x, trace.x, z.shape[1]), (panel.y, trace.y, z.shape[0]))
+                for axis, given, count in zip((panel.x, panel.y), (trace.x, trace.y), z.shape[::-1])
             )
         if (len(y), len(x)) != z.shape:
             raise Undrawn
