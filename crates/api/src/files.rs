@@ -85,6 +85,7 @@ pub struct PutFile {
     pub mode: Option<String>,
     /// Create a symbolic link to this path instead of a file; the body is ignored.
     #[serde(default)]
+    #[param(pattern = "^[^\\x00]{1,4095}$")]
     pub target: Option<String>,
     /// When the answer is sent; the machine's durability by default.
     #[serde(default)]

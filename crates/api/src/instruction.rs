@@ -44,6 +44,13 @@ pub struct Exec {
     pub input: bool,
 }
 
+impl Exec {
+    /// Whether a text can be an idempotency key.
+    pub fn is_key(text: &str) -> bool {
+        (1..=255).contains(&text.chars().count())
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {

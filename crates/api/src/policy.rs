@@ -54,9 +54,11 @@ impl PolicyRules {
 pub struct PolicyCase {
     /// A URL: `http:`, `https:`, `tcp://host:port` or `udp://host:port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(https?|tcp|udp)://")]
     pub fetch: Option<String>,
     /// A module: `npm:`, `jsr:` or `https:`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(npm|jsr|https):")]
     pub import: Option<String>,
     pub expect: PolicyVerdict,
 }
@@ -103,9 +105,11 @@ pub struct PolicyList {
 pub struct ExplainQuery {
     /// A URL: `http:`, `https:`, `tcp://host:port` or `udp://host:port`.
     #[serde(default)]
+    #[param(pattern = "^(https?|tcp|udp)://")]
     pub fetch: Option<String>,
     /// A module: `npm:`, `jsr:` or `https:`.
     #[serde(default)]
+    #[param(pattern = "^(npm|jsr|https):")]
     pub import: Option<String>,
 }
 

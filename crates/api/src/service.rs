@@ -132,6 +132,7 @@ pub struct ExecRequest {
     pub checkpoints: Option<Checkpoints>,
     /// A request with the same key returns the same instruction instead of a second one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255)]
     pub idempotency_key: Option<String>,
     /// Whether the client answers the code's calls of `input()`. Without it they fail.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

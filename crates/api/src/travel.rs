@@ -352,6 +352,7 @@ pub struct ExploreRequest {
     #[serde(default, deserialize_with = "crate::whole::optional")]
     pub seq: Option<u32>,
     #[serde(deserialize_with = "crate::object::list")]
+    #[schema(min_items = 1, max_items = 1000)]
     pub candidates: Vec<Vary>,
     /// An expression that scores each branch, in the machine's language; higher is better.
     #[schema(pattern = "\\S")]

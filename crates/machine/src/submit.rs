@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 /// The longest code an instruction may have.
 const MAX_CODE: usize = 16 << 20;
-const LONGEST_KEY: usize = 255;
 
 impl Machine {
     /// Accepts an instruction; its number. It runs when those before it are over.
@@ -27,9 +26,8 @@ impl Machine {
         if exec.code.len() > MAX_CODE {
             return Err(Error::Invalid(format!("code is at most {MAX_CODE} bytes")));
         }
-        let wrong = |key: &String| key.is_empty() || key.len() > LONGEST_KEY;
-        if exec.idempotency_key.as_ref().is_some_and(wrong) {
-            return Err(Error::Invalid(format!("an idempotency key has 1 to {LONGEST_KEY} bytes")));
+        if exec.idempotency_key.as_ref().is_some_and(|key| !Exec::is_key(key)) {
+            return Err(Error::Invalid("an idempotency key has 1 to 255 characters".into()));
         }
         if let Some(seq) = self.accepted_before(&exec)? {
             return Ok(seq);

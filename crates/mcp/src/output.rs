@@ -138,19 +138,22 @@ impl RunOutput {
     }
 }
 
-/// What to install so that a chart which is no picture becomes one.
+/// Why a chart is not among the images, and what to do about it.
 fn undrawn<'a>(mut shown: impl Iterator<Item = &'a Data>) -> Option<String> {
     let needs = |data: &Data| {
         let is = |start: &str| data.keys().any(|kind| kind.starts_with(start));
         match () {
             () if data.contains_key("image/png") => None,
-            () if is("application/vnd.plotly") => Some(("Plotly", "kaleido")),
-            () if is("application/vnd.vega") => Some(("Vega", "vl-convert-python")),
+            () if is("application/vnd.plotly") => {
+                Some("a Plotly chart of this kind has no image here; draw it with matplotlib")
+            }
+            () if is("application/vnd.vega") => {
+                Some("a Vega chart has no image here; install vl-convert-python to get one")
+            }
             () => None,
         }
     };
-    let (kind, package) = shown.find_map(needs)?;
-    Some(format!("a {kind} chart is not shown: with `{package}` installed it comes as an image"))
+    shown.find_map(needs).map(str::to_owned)
 }
 
 /// The lines of one stream, as text.
@@ -404,13 +407,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chart_that_is_no_picture_says_what_would_make_it_one() {
+    fn a_chart_that_is_no_picture_says_what_to_do() {
         let data = |kinds: &[&str]| -> Data {
             kinds.iter().map(|kind| ((*kind).to_owned(), "x".into())).collect()
         };
         let plotly = "application/vnd.plotly.v1+json";
         let said = undrawn([data(&["text/plain"]), data(&[plotly])].iter()).expect("words");
-        assert!(said.contains("Plotly") && said.contains("kaleido"), "{said}");
+        assert!(said.contains("Plotly") && said.contains("matplotlib"), "{said}");
         assert_eq!(undrawn([data(&[plotly, "image/png"])].iter()), None);
         let vega = undrawn([data(&["application/vnd.vegalite.v5+json"])].iter());
         assert!(vega.is_some_and(|said| said.contains("vl-convert-python")));

@@ -129,6 +129,37 @@ async fn a_plot_is_an_image_beside_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn charts_of_plotly_and_vega_are_images_too() {
+    let service = Service::start().await;
+    let client = service.client();
+    let images = |result: &Value| {
+        let content = result["content"].as_array().expect("content").iter();
+        content.filter(|one| one["type"] == "image" && one["mimeType"] == "image/png").count()
+    };
+    let threads = "len(__import__('os').listdir('/proc/self/task'))";
+    let before = client.call("run_code", json!({ "code": threads })).await;
+    let name = before["structuredContent"]["machine"].as_str().expect("a name");
+    for chart in [
+        "import plotly.express as px; px.bar(x=['a', 'b'], y=[1, 2], title='<b>Bars</b>')",
+        "import plotly.graph_objects as go; go.Figure(go.Scatter(y=[1, None, 3])).show()",
+        "px.histogram(x=[1, 2, 2, 3])",
+        "px.pie(names=['a', 'b'], values=[1, 3])",
+        "px.imshow([[1, 2], [3, 4]], text_auto=True)",
+        "px.line(x=['2026-01-01', '2026-02-01'], y=[1, 2], log_y=True).add_hline(y=1.5)",
+        "import altair as alt; alt.Chart(alt.Data(values=[{'a': 1}])).mark_bar().encode(x='a:Q')",
+    ] {
+        let result = client.run(name, chart).await;
+        assert_eq!((&result["isError"], images(&result)), (&json!(false), 1), "{chart}: {result}");
+    }
+    // a renderer with threads of its own is no part of the state
+    let value = |result: &Value| result["structuredContent"]["value"].clone();
+    assert_eq!(value(&client.run(name, threads).await), value(&before));
+    let result = client.run(name, "go.Figure(go.Scatter3d(x=[1], y=[1], z=[1]))").await;
+    assert_eq!(images(&result), 0);
+    assert!(text(&result).contains("draw it with matplotlib"), "{result}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn long_output_is_cut_and_whole_in_a_resource() {
     let service = Service::start().await;
     let client = service.client();

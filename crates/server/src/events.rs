@@ -23,7 +23,7 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// Stream all changes as server-sent events, from now on or after a number.
 #[utoipa::path(get, path = "/v1/events", tag = "events",
-    params(EventFilter, ("last-event-id" = Option<u64>, Header)),
+    params(EventFilter, ("last-event-id" = Option<String>, Header)),
     responses((status = 200, body = Event, content_type = "text/event-stream")))]
 async fn events(
     State(app): State<App>,

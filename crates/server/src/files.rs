@@ -106,6 +106,7 @@ async fn put(
     Params(how): Params<PutFile>,
     body: Body,
 ) -> Result<Json<FileInfo>> {
+    let mode = how.mode.as_deref().map(permissions).transpose()?;
     if let Some(target) = how.target {
         let link = move |host: &std::sync::Arc<stasis_machine::Host>| {
             host.admit(&machine)?;
@@ -113,7 +114,6 @@ async fn put(
         };
         return Ok(Json(app.block(link).await?));
     }
-    let mode = how.mode.as_deref().map(permissions).transpose()?;
     let begin = move |host: &std::sync::Arc<stasis_machine::Host>| {
         host.admit(&machine)?;
         machine.put_file(&how.path, mode)

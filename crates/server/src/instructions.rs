@@ -39,7 +39,8 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// Run code. The answer comes as soon as the instruction is accepted.
 #[utoipa::path(post, path = "/v1/machine/{name}/exec", tag = "instructions",
-    params(("name" = String, Path), ("idempotency-key" = Option<String>, Header)),
+    params(("name" = String, Path), ("idempotency-key" = Option<String>, Header,
+        pattern = "^[!-~]([\\t -~]{0,253}[!-~])?$")),
     request_body = ExecRequest, responses((status = 200, body = Accepted)))]
 async fn exec(
     State(app): State<App>,
@@ -50,7 +51,11 @@ async fn exec(
     let mut exec = request.exec()?;
     if let Some(key) = headers.get("idempotency-key") {
         let key = key.to_str().map_err(|_| HttpFailure::invalid("idempotency-key is not text"))?;
-        exec.idempotency_key = Some(key.to_owned());
+        // the header counts, but what the body has must be a key as well
+        let own = exec.idempotency_key.replace(key.to_owned());
+        if own.is_some_and(|own| !Exec::is_key(&own)) {
+            return Err(HttpFailure::invalid("an idempotency key has 1 to 255 characters"));
+        }
     }
     let interrupted = exec.interrupt && machine.pending() > 0;
     let instruction_seq = submit(&app, &machine, exec, RequestOrigin::current().cause).await?;
@@ -173,10 +178,10 @@ async fn cancel(State(app): State<App>, at: InstructionPath) -> Result<Json<Canc
     Ok(Json(Cancelled { cancelled: app.on_record(cancel).await? }))
 }
 
-/// Send a line of input to an instruction that waits for one.
+/// Send a line of input to an instruction that waits for one; without a body, the end of input.
 #[utoipa::path(post, path = "/v1/machine/{name}/exec/{seq}/input", tag = "instructions",
     params(("name" = String, Path), ("seq" = u64, Path)),
-    request_body = InputLine, responses((status = 200, body = InputTaken)))]
+    request_body = Option<InputLine>, responses((status = 200, body = InputTaken)))]
 async fn give_input(
     State(app): State<App>,
     at: InstructionPath,

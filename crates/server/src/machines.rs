@@ -115,7 +115,6 @@ struct Asked {
     #[param(pattern = "^[0-9]{1,18}$")]
     cursor: Option<String>,
     /// A JSON object of strings.
-    #[param(pattern = r"^\s*\{[\s\S]*\}\s*$")]
     tags: Option<String>,
 }
 

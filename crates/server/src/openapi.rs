@@ -2,9 +2,13 @@
 
 use crate::routes;
 use serde_json::{Value, json};
-use stasis_api::{RANGES, SEQ, ValueRange, WHOLE};
+use stasis_api::{RANGES, SEQ, ValueRange};
 use std::fmt::Write;
 use std::sync::OnceLock;
+
+/// What keys of objects look like, by type and field.
+const KEYS: [(&str, &str, &str); 2] =
+    [("NewMachine", "env", "^[^=\\x00]+$"), ("Vary", "variables", "^[^\\W\\d]\\w*$")];
 
 /// The document, with what holds for every route added to each.
 pub fn document() -> Value {
@@ -28,6 +32,13 @@ pub fn document() -> Value {
     for operation in operations(&mut value) {
         operation["responses"]["default"] = failure.clone();
         parameter_ranges(operation);
+        json_parameters(operation);
+    }
+    for (name, field, pattern) in KEYS {
+        let place = format!("/components/schemas/{name}/properties/{field}");
+        if let Some(property) = value.pointer_mut(&place) {
+            property["propertyNames"] = json!({ "pattern": pattern });
+        }
     }
     for (name, field, span) in RANGES {
         let place = format!("/components/schemas/{name}/properties/{field}");
@@ -38,19 +49,29 @@ pub fn document() -> Value {
     value
 }
 
-/// Numbers in addresses and headers go by their names, which mean the same on every route.
+/// Numbers in addresses go by their names, which mean the same on every route.
 fn parameter_ranges(operation: &mut Value) {
     let all = operation.get_mut("parameters").and_then(Value::as_array_mut);
     for one in all.into_iter().flatten() {
         let name = one["name"].as_str().unwrap_or_default();
         let span = match name {
             "seq" => Some(SEQ),
-            "last-event-id" => Some(WHOLE),
             name => RANGES.iter().find(|(_, field, _)| *field == name).map(|(_, _, span)| *span),
         };
-        if let Some(span) = span {
+        if let Some(span) = span.filter(|_| !one["schema"]["type"].eq("string")) {
             bound(&mut one["schema"], span);
         }
+    }
+}
+
+/// A parameter that is JSON as text has a type of content instead of a schema.
+fn json_parameters(operation: &mut Value) {
+    let all = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    let objects = all.into_iter().flatten().filter(|one| one["name"] == "tags");
+    for one in objects.filter_map(Value::as_object_mut) {
+        one.remove("schema");
+        let schema = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+        one.insert("content".into(), json!({ "application/json": { "schema": schema } }));
     }
 }
 

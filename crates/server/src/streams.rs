@@ -120,8 +120,8 @@ fn push_ascii(out: &mut String, json: &str) {
 /// Stream output and result as server-sent events. `Last-Event-ID` continues after that line.
 #[utoipa::path(get, path = "/v1/machine/{name}/exec/{seq}/events", tag = "instructions",
     params(("name" = String, Path), ("seq" = u64, Path), InstructionRange,
-        ("last-event-id" = Option<u64>, Header)),
-    responses((status = 200, body = String, content_type = "text/event-stream")))]
+        ("last-event-id" = Option<String>, Header)),
+    responses((status = 200, body = Object, content_type = "text/event-stream")))]
 async fn events(
     State(app): State<App>,
     at: InstructionPath,

@@ -8,9 +8,16 @@ import sys
 
 from .own import __builtins__, is_a
 from .channel import decode
+from .charts import picture
 from importlib.util import find_spec
 from io import BytesIO
 from os import environ
+from subprocess import run
+
+RENDER = """
+import sys, vl_convert
+sys.stdout.buffer.write(vl_convert.vegalite_to_png(sys.stdin.read()))
+"""
 
 
 class Figures:
@@ -129,10 +136,10 @@ def plotly_bundle(value):
         "application/vnd.plotly.v1+json": decode(value.to_json()),
         "text/html": value.to_html(full_html=False, include_plotlyjs="cdn"),
     }
-    # it needs a browser, so it is not in the default template
-    if find_spec("kaleido") is not None:
-        bundle["image/png"] = drawn(lambda: value.to_image(format="png"))
-    return bundle
+    # Plotly's own renderer needs a browser, which machines seldom have
+    own = drawn(lambda: value.to_image(format="png")) if find_spec("kaleido") else None
+    image = own if isinstance(own, bytes) else picture(value)
+    return bundle if image is None else {**bundle, "image/png": image}
 
 
 def vega_bundle(value):
@@ -142,11 +149,22 @@ def vega_bundle(value):
         return None
     found = value._repr_mimebundle_()
     bundle = dict(found[0] if isinstance(found, tuple) else found)
+    spec = value.to_json()
+    if not any(kind.startswith("application/vnd.vega") for kind in bundle):
+        bundle["application/vnd.vegalite+json"] = decode(spec)
     if "image/png" not in bundle and find_spec("vl_convert") is not None:
-        from vl_convert import vegalite_to_png
-
-        bundle["image/png"] = drawn(lambda: vegalite_to_png(value.to_json()))
+        bundle["image/png"] = drawn(lambda: rendered(spec))
     return bundle
+
+
+def rendered(spec):
+    """A picture of a Vega-Lite chart, made by a process of its own: the renderer has a V8, whose
+    threads and memory would become part of the machine's state."""
+    done = run([sys.executable, "-c", RENDER], input=spec.encode(), capture_output=True, timeout=60)
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise RuntimeError(lines[-1] if lines else "the renderer ended with %d" % done.returncode)
+    return done.stdout
 
 
 def drawn(draw):

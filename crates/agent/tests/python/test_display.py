@@ -1,6 +1,7 @@
 """Rich results: MIME bundles of values, `display`, and the libraries people plot with."""
 
 import importlib.util
+import tempfile
 import unittest
 
 from machine import OneMachine
@@ -23,10 +24,14 @@ alt = sys.modules["altair"] = types.ModuleType("altair")
 alt.TopLevelMixin, alt.Chart = TopLevelMixin, type("Chart", (TopLevelMixin,), {})
 """
 RENDERER = """
-import importlib.machinery
-vl = sys.modules["vl_convert"] = types.ModuleType("vl_convert")
-vl.__spec__ = importlib.machinery.ModuleSpec("vl_convert", None)
-vl.vegalite_to_png = lambda spec: b"PNG " + spec.encode()
+import importlib.machinery, os
+here = os.environ["PYTHONPATH"] = %r
+def draws(body):
+    with open(os.path.join(here, "vl_convert.py"), "w") as file:
+        file.write("def vegalite_to_png(spec): " + body)
+draws("return b'PNG ' + spec.encode()")
+sys.modules["vl_convert"] = types.ModuleType("vl_convert")
+sys.modules["vl_convert"].__spec__ = importlib.machinery.ModuleSpec("vl_convert", None)
 """
 
 
@@ -186,6 +191,7 @@ class Libraries(OneMachine, unittest.TestCase):
         self.assertEqual(data["application/vnd.plotly.v1+json"]["data"][0]["y"], [2, 1])
         self.assertIn("cdn", data["text/html"])
         self.assertLess(len(data["text/html"]), 50_000)
+        self.assertTrue(data["image/png"].startswith(PNG))
         self.machine.run("fig.show()\nimport plotly.io\nplotly.io.show(fig)")
         self.assertEqual([set(one["data"]) for one in self.machine.displays], [set(data)] * 2)
 
@@ -201,14 +207,16 @@ class Untouched(OneMachine, unittest.TestCase):
         data = self.machine.run("alt.Chart()")["data"]
         self.assertEqual(data["application/vnd.vegalite.v5+json"], {"mark": "bar"})
         self.assertNotIn("image/png", data)
-        self.machine.run(RENDERER)
+        here = tempfile.TemporaryDirectory()
+        self.addCleanup(here.cleanup)
+        self.machine.run(RENDERER % here.name)
         data = self.machine.run("alt.Chart()")["data"]
         self.assertEqual(data["image/png"], "UE5HIHsibWFyayI6ICJiYXIifQ==")
-        self.machine.run("def broken(spec): raise OSError('no browser')\nvl.vegalite_to_png = broken")
+        self.machine.run("draws('raise OSError(chr(110) + chr(111))')")
         data = self.machine.run("alt.Chart()")["data"]
         self.assertEqual(data["application/vnd.vegalite.v5+json"], {"mark": "bar"})
         self.assertNotIn("image/png", data)
-        self.assertIn("image/png failed: OSError: no browser", self.machine.stream("stderr"))
+        self.assertIn("image/png failed: RuntimeError: OSError: no", self.machine.stream("stderr"))
 
     def test_nothing_is_imported_for_pictures(self):
         self.machine.run("'value'")

@@ -242,17 +242,24 @@ fn what_the_document_excludes_is_refused() {
         let set = client.send("PATCH", &format!("/v1/machine/{name}"), &[], body.as_bytes());
         assert_eq!(set.code(400), "request.json", "{rule}");
     }
-    for (path, name) in [("/v1/machine/list", "tags"), ("/v1/machine/{name}/file", "mode")] {
+    let parameter = |path: &str, name: &str| {
         let methods = document["paths"][path].as_object().expect("methods").values();
         let all = methods.flat_map(|one| one["parameters"].as_array().cloned().unwrap_or_default());
-        let own: Vec<_> = all.filter(|one| one["name"] == name).collect();
-        assert!(own.iter().all(|one| one["schema"]["pattern"].is_string()), "{path}: {own:?}");
+        let own: Vec<Value> = all.filter(|one| one["name"] == name).collect();
         assert_eq!(own.len(), 1, "{path}");
-    }
+        own[0].clone()
+    };
+    let mode = parameter("/v1/machine/{name}/file", "mode");
+    assert!(mode["schema"]["pattern"].is_string(), "{mode}");
+    let tags = parameter("/v1/machine/list", "tags");
+    assert_eq!(tags["content"]["application/json"]["schema"]["type"], "object", "{tags}");
     is_decent(&client.get("/v1/machine/list?tags="), "empty tags");
     for mode in ["", "8", "+644", "06440"] {
-        let path = at(&format!("file?path=a&mode={mode}"));
-        is_decent(&client.send("PUT", &path, &[], b"x"), &path);
+        for path in
+            [format!("file?path=a&mode={mode}"), format!("file?path=a&target=b&mode={mode}")]
+        {
+            is_decent(&client.send("PUT", &at(&path), &[], b"x"), &path);
+        }
     }
     client.send("PUT", &at("file?path=a&mode=0600"), &[], b"x").good();
 }
