@@ -12,7 +12,8 @@
 use crate::error::{Error, ErrorContext, Result};
 use crate::fill::FillPack;
 use stasis_image::PAGE_SIZE;
-use stasis_image::model::PageRun;
+use stasis_image::model::{PageRun, Vma};
+use stasis_store::Image;
 use stasis_sys::uffd::{self, UffdEvent};
 use stasis_sys::{PAGE, fds, libc, process};
 use std::collections::BTreeMap;
@@ -47,6 +48,21 @@ impl HugePageRanges {
                 at += HUGE;
             }
         }
+    }
+}
+
+/// Makes huge pages again, behind everything else, of ranges that the program wanted in huge pages.
+pub fn make_huge(pid: i32, image: &Image, split: &[(u64, u64)]) {
+    let root = crate::plan::root_of(&image.manifest).ok().and_then(|root| root.live());
+    let huge = root.iter().flat_map(|live| &live.vmas).filter(|vma| vma.traits.huge);
+    let is_split = |vma: &&Vma| split.iter().any(|own| own.0 < vma.end && vma.start < own.1);
+    let ranges: Vec<_> = huge.filter(is_split).map(|vma| (vma.start, vma.end)).collect();
+    let process = process::pidfd_open(pid);
+    if let (Ok(process), false) = (process, ranges.is_empty()) {
+        let wanted = HugePageRanges { process, ranges };
+        // without it the program is slower, and nothing else
+        let thread = std::thread::Builder::new().name("stasis-huge".into());
+        let _ = thread.spawn(move || wanted.grant());
     }
 }
 

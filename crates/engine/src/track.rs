@@ -4,9 +4,18 @@
 //! on to its forks (`forks`); only what a clone has beyond its template is registered for itself,
 //! or all of it if it was not forked from such a template. At each capture, in the pause, one walk
 //! of the page tables tells which pages were written since the last and protects them again. Memory
-//! mapped since then is not registered and counts as written. A tree whose memory came on demand
-//! cannot be registered before it is all there: its first capture does that, and compares contents.
-//! Where the kernel lacks all this (before 6.7) every capture compares contents.
+//! mapped since then is not registered and counts as written; the capture that finds much of it
+//! registers it for the next. A tree whose memory came on demand cannot be registered before it is
+//! all there: its first capture does that, and compares contents. Where the kernel lacks all this
+//! (before 6.7) every capture compares contents.
+//!
+//!   new memory ─► registered at its first capture ─┬─ little of it is written ─► stays
+//!                                                  └─ most of it, and it is large ─► let go of
+//!
+//! The first write to a protected page costs a fault, and splits its huge page. A program that
+//! writes large memory over and over would pay that for nothing, because all of it is to be saved
+//! each time. Such memory is let go of and becomes huge pages again. It is registered again after a
+//! capture that finds most of it unchanged.
 
 use crate::capture::untracked;
 use crate::error::{ErrorContext, Result};
@@ -14,13 +23,19 @@ use crate::plan::MemoryPlan;
 use crate::proc;
 use stasis_image::model::{PageRun, Vma};
 use stasis_spawner::layout;
+use stasis_store::PageCounts;
 use stasis_sys::pagemap::{PRESENT, Pagemap, Query, Region, SWAPPED, WP_ALLOWED, WRITTEN};
 use stasis_sys::{PAGE, uffd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 const TOP: u64 = 0x7fff_ffff_f000;
+const ALL: (u64, u64) = (0, TOP);
 const WRITABLE: u8 = 2;
+/// Pages of a mapping that are worth registering it.
+const WORTH: u64 = 1 << 20;
+/// A mapping is let go of if this much of it, and half of it, was written.
+const REWRITTEN: u64 = 64 << 20;
 
 /// Spans of memory to register: what is or may be written. The many mappings of libraries that
 /// hold no page of the process's own are left out; should one be written to after all, it counts
@@ -74,7 +89,7 @@ fn is_its_own(map: &proc::Mapping) -> bool {
 /// Registers ranges, and has all that is there and registered protected.
 pub fn arm(uffd: BorrowedFd, pid: i32, ranges: &[(u64, u64)]) -> Result<()> {
     register(uffd, ranges)?;
-    protect(pid).map(drop)
+    protect(pid, ALL).map(drop)
 }
 
 pub fn register(uffd: BorrowedFd, ranges: &[(u64, u64)]) -> Result<()> {
@@ -82,8 +97,9 @@ pub fn register(uffd: BorrowedFd, ranges: &[(u64, u64)]) -> Result<()> {
     ranges.iter().try_for_each(track).doing(|| "track memory".into())
 }
 
-/// Which registered pages were written since they were protected; they are protected again.
-fn protect(pid: i32) -> Result<Vec<Region>> {
+/// Which registered pages between two addresses were written since they were protected; they are
+/// protected again.
+fn protect(pid: i32, (start, end): (u64, u64)) -> Result<Vec<Region>> {
     let written = Query {
         all: WP_ALLOWED | WRITTEN,
         any: PRESENT | SWAPPED,
@@ -93,7 +109,7 @@ fn protect(pid: i32) -> Result<Vec<Region>> {
     };
     let mut regions = Vec::new();
     let mut pagemap = Pagemap::open(pid).doing(|| format!("open the page map of {pid}"))?;
-    pagemap.scan(0, TOP, written, &mut regions).doing(|| format!("scan pages of {pid}"))?;
+    pagemap.scan(start, end, written, &mut regions).doing(|| format!("scan pages of {pid}"))?;
     Ok(regions)
 }
 
@@ -104,17 +120,22 @@ pub struct Tracker {
     registered: bool,
     /// Whether every write since the last image was seen.
     complete: bool,
+    /// Mappings that are written over and over. They are not registered.
+    rewritten: Vec<(u64, u64)>,
+    /// Those of them whose huge pages were split.
+    split: Vec<(u64, u64)>,
 }
 
 impl Tracker {
     /// Of a process that is registered, and protected since its image was restored.
     pub fn new(uffd: Arc<OwnedFd>) -> Tracker {
-        Tracker { uffd, registered: true, complete: true }
+        Tracker { registered: true, complete: true, ..Tracker::later(uffd) }
     }
 
     /// Of a process that is to be registered at its first capture.
     pub fn later(uffd: Arc<OwnedFd>) -> Tracker {
-        Tracker { uffd, registered: false, complete: false }
+        let (rewritten, split) = (Vec::new(), Vec::new());
+        Tracker { uffd, registered: false, complete: false, rewritten, split }
     }
 
     /// Registered ranges written since the last call, of a process that stands still; tracking
@@ -125,7 +146,7 @@ impl Tracker {
         if !self.registered {
             self.register(pid)?;
         }
-        let regions = protect(pid)?;
+        let regions = protect(pid, ALL)?;
         Ok(complete.then_some(regions))
     }
 
@@ -149,8 +170,59 @@ impl Tracker {
         Ok(())
     }
 
-    /// The written pages of the last `take` are in an image: answers are complete from here on.
-    pub fn captured(&mut self) {
-        self.complete = true;
+    /// Registers mappings of a process that stands still in which many pages are `untracked`, and
+    /// lets go of those that are `written` over and over. All of them count as written this time.
+    pub fn adapt(&mut self, pid: i32, written: &[Region], untracked: &[Region]) -> Result<()> {
+        if bytes_of(untracked) < WORTH && bytes_of(written) < REWRITTEN {
+            return Ok(());
+        }
+        let maps = proc::parse_maps(&proc::read_text(pid, "maps")?).unwrap_or_default();
+        for map in maps.iter().filter(|map| is_its_own(map)) {
+            let range = (map.start, map.end);
+            let rewritten = bytes_in(written, range);
+            if rewritten >= REWRITTEN && rewritten * 2 >= map.end - map.start {
+                self.let_go(range);
+            } else if bytes_in(untracked, range) >= WORTH && !overlaps(&self.rewritten, range) {
+                let (uffd, len) = (self.uffd.as_fd(), map.end - map.start);
+                // what is refused counts as written, as before
+                if uffd::register_writes(uffd, map.start, len).is_ok() {
+                    protect(pid, range)?;
+                }
+            }
+        }
+        Ok(())
     }
+
+    fn let_go(&mut self, (start, end): (u64, u64)) {
+        if uffd::unregister(self.uffd.as_fd(), start, end - start).is_ok() {
+            self.rewritten.retain(|own| !overlaps(&[*own], (start, end)));
+            self.rewritten.push((start, end));
+            self.split.push((start, end));
+        }
+    }
+
+    /// The written pages of the last `take` are in an image: answers are complete from here on.
+    /// Returns what has lost its huge pages.
+    pub fn captured(&mut self, pages: &PageCounts) -> Vec<(u64, u64)> {
+        self.complete = true;
+        if pages.new * 2 < pages.read {
+            self.rewritten.clear();
+        }
+        std::mem::take(&mut self.split)
+    }
+}
+
+fn bytes_of(regions: &[Region]) -> u64 {
+    regions.iter().map(|region| region.end - region.start).sum()
+}
+
+/// How much of sorted regions lies in a range.
+fn bytes_in(regions: &[Region], (start, end): (u64, u64)) -> u64 {
+    let first = regions.partition_point(|region| region.end <= start);
+    let inside = regions[first..].iter().take_while(|region| region.start < end);
+    inside.map(|region| region.end.min(end) - region.start.max(start)).sum()
+}
+
+fn overlaps(ranges: &[(u64, u64)], (start, end): (u64, u64)) -> bool {
+    ranges.iter().any(|own| own.0 < end && start < own.1)
 }

@@ -4,7 +4,7 @@ use crate::disk::DiskExcess;
 use crate::engine::OutsideFds;
 use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::Restarts;
-use crate::lazy::BackgroundFill;
+use crate::lazy::{self, BackgroundFill};
 use crate::proc::{self, ProcStatus};
 use crate::remains;
 use crate::spawner;
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use stasis_sandbox::disk::DiskUsage;
 use stasis_sandbox::{CgroupUsage, ResourceLimits};
 use stasis_spawner::protocol::{InitRequest, LaunchSpec, NetworkLink, ProgramConfinement};
-use stasis_store::Image;
+use stasis_store::{Image, PageCounts};
 use stasis_sys::alarm::Alarm;
 use stasis_sys::pagemap::Region;
 use stasis_sys::{libc, process, ptrace};
@@ -173,16 +173,34 @@ impl Tree {
         changed
     }
 
+    /// Has memory tracked from its next image on that is not yet, and no longer what is written
+    /// over and over.
+    pub(crate) fn adapt_tracking(
+        &self,
+        pid: i32,
+        written: &[Region],
+        untracked: &[Region],
+    ) -> Result<()> {
+        let Some(mut tracker) = self.memo().tracker.take_if(|_| pid == self.root) else {
+            return Ok(());
+        };
+        let adapted = tracker.adapt(pid, written, untracked);
+        self.memo().tracker = Some(tracker);
+        adapted
+    }
+
     pub(crate) fn last_image(&self) -> Option<Image> {
         self.memo().last.clone()
     }
 
     /// Remembers a finished capture.
-    pub(crate) fn captured(&self, image: &Image) {
+    pub(crate) fn captured(&self, image: &Image, pages: &PageCounts) {
         let mut memo = self.memo();
         memo.last = Some(image.clone());
-        if let Some(tracker) = &mut memo.tracker {
-            tracker.captured();
+        let split = memo.tracker.as_mut().map(|tracker| tracker.captured(pages));
+        drop(memo);
+        if let Some(split) = split.filter(|split| !split.is_empty()) {
+            lazy::make_huge(self.root, image, &split);
         }
     }
 

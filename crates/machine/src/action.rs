@@ -7,6 +7,7 @@
 //! An action contains the reply channel to its caller. A dropped reply is an answer too, so no
 //! caller waits for a dead driver. A machine that is being removed refuses everything.
 
+use crate::early::EarlyRestore;
 use crate::error::{Error, Result};
 use crate::history::BranchOrigin;
 use crate::machine::Machine;
@@ -30,8 +31,8 @@ pub(crate) enum Action {
     StartLost(String),
     /// To the state after an instruction, or to the beginning.
     RollBack(Option<u64>, ReplySender<()>),
-    Undo(Steps, ReplySender<()>),
-    Redo(Steps, ReplySender<()>),
+    Undo(StepRequest, ReplySender<()>),
+    Redo(StepRequest, ReplySender<()>),
     Variables(ReplySender<Vec<Variable>>),
     /// Names that could stand in the code at the character.
     Complete(String, usize, ReplySender<(usize, Vec<String>)>),
@@ -59,6 +60,12 @@ impl Default for Steps {
     fn default() -> Steps {
         Steps { n: 1, grouped: false }
     }
+}
+
+/// An undo or a redo, and the restore that began with the request.
+pub(crate) struct StepRequest {
+    pub steps: Steps,
+    pub ahead: Option<EarlyRestore>,
 }
 
 /// The way back to the caller.

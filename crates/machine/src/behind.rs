@@ -8,15 +8,15 @@
 //! out an undo meanwhile, if that is requested first. The state that was left goes on being
 //! written. If that fails, or the process is killed, it cannot be redone, and nothing else is lost.
 
-use crate::action::{Action, ReplySender, Steps};
+use crate::action::{Action, ReplySender, StepRequest};
 use crate::driver::Driver;
+use crate::early::EarlyRestore;
 use crate::error::Result;
 use crate::history::BranchOrigin;
 use crate::life::end;
 use crate::live::LiveMachine;
 use crate::pinned::PinnedImage;
 use crate::unsaved::SharedState;
-use crate::wake::EarlyRestore;
 use crate::work::silence;
 use parking_lot::Mutex;
 use stasis_api::{EventKind, Timestamp};
@@ -61,21 +61,21 @@ impl Driver {
     }
 
     /// An undo. If the state to be left is not saved, it is carried out while that is written.
-    pub(crate) fn undo_behind(&mut self, steps: Steps, reply: ReplySender<()>) {
+    pub(crate) fn undo_behind(&mut self, request: StepRequest, reply: ReplySender<()>) {
         let long = self.live.is_some() && self.runtime.is_some_and(|ran| ran >= LONG);
         let mut work = self.machine.work();
         if !long || work.queue.is_saved() {
             drop(work);
-            return reply.give(self.undo(steps));
+            return reply.give(self.undo(request));
         }
-        work.queue.request_first(Action::Undo(steps, reply));
+        work.queue.request_first(Action::Undo(request, reply));
         drop(work);
         self.checkpoint_behind();
         // it is still there if it was not carried out: the state is saved by now, or cannot be
         let is_undo = |action: &Action| matches!(action, Action::Undo(..));
         let left = self.machine.work().queue.take_request_if(is_undo);
-        if let Some(Action::Undo(steps, reply)) = left {
-            reply.give(self.undo(steps));
+        if let Some(Action::Undo(request, reply)) = left {
+            reply.give(self.undo(request));
         }
     }
 
@@ -142,8 +142,8 @@ impl Driver {
                 Err(TryRecvError::Disconnected) => resume_unwind(Box::new("saving failed")),
                 Err(TryRecvError::Empty) => {}
             }
-            if let Some((steps, reply)) = self.undo_asked() {
-                match self.undo_meanwhile(steps, saving) {
+            if let Some((request, reply)) = self.undo_asked() {
+                match self.undo_meanwhile(request, saving) {
                     Ok(()) => {
                         reply.give(Ok(()));
                         return Ok(Capture::Left);
@@ -163,7 +163,7 @@ impl Driver {
 
     /// An undo that comes before everything else that is asked, of a state that nothing changes any
     /// more and that belongs to an instruction.
-    fn undo_asked(&self) -> Option<(Steps, ReplySender<()>)> {
+    fn undo_asked(&self) -> Option<(StepRequest, ReplySender<()>)> {
         let (head, closed) = {
             let record = self.machine.record();
             (record.head_seq, record.made.network.is_none())
@@ -175,7 +175,7 @@ impl Driver {
         }
         let undo = work.queue.take_request_if(|action| matches!(action, Action::Undo(..)));
         match undo {
-            Some(Action::Undo(steps, reply)) => Some((steps, reply)),
+            Some(Action::Undo(request, reply)) => Some((request, reply)),
             _ => None,
         }
     }
@@ -183,7 +183,7 @@ impl Driver {
     /// Goes back while the state that is left is saved. If it is refused, nothing has changed.
     fn undo_meanwhile(
         &mut self,
-        steps: Steps,
+        StepRequest { steps, ahead }: StepRequest,
         saving: Saving,
     ) -> std::result::Result<(), (crate::error::Error, Saving)> {
         let left = self.last_ran();
@@ -193,7 +193,7 @@ impl Driver {
             Err(error) => return Err((error, saving)),
         };
         let (image, to) = to;
-        self.ahead = EarlyRestore::start(&self.host, image.0.id, owner);
+        self.ahead = ahead.or_else(|| EarlyRestore::start(&self.host, image.0.id, owner));
         let recorded = self.host.records.roll_back(self.machine.id, &image, to);
         if let Err(error) = self.is_kept(recorded, to) {
             self.ahead = None;

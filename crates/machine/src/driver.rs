@@ -8,6 +8,7 @@
 //! get an error, and the machine is swapped out.
 
 use crate::action::{Action, ReplySender};
+use crate::early::EarlyRestore;
 use crate::error::{ErrorContext, Result};
 use crate::history::BranchOrigin;
 use crate::host::HostInner;
@@ -18,7 +19,6 @@ use crate::queue::{NextStep, QueueConditions};
 use crate::state::{MachineState, StateEvent};
 use crate::threads;
 use crate::traffic::LastRequestWindow;
-use crate::wake::EarlyRestore;
 use stasis_api::{Instruction, Status, Stream};
 use stasis_engine::fault;
 use stasis_protocol::Report;
@@ -165,8 +165,8 @@ impl Driver {
             Action::State(reply) => self.current_state(reply),
             Action::StartLost(words) => self.start_lost(&words),
             Action::RollBack(seq, reply) => reply.give(self.roll_back(seq)),
-            Action::Undo(steps, reply) => self.undo_behind(steps, reply),
-            Action::Redo(steps, reply) => reply.give(self.redo(steps)),
+            Action::Undo(request, reply) => self.undo_behind(request, reply),
+            Action::Redo(request, reply) => reply.give(self.redo(request)),
             Action::Variables(reply) => reply.give(self.variables()),
             Action::Complete(code, cursor, reply) => reply.give(self.complete(code, cursor)),
             Action::Usage(reply) => reply.give(Ok(self.usage())),

@@ -3,7 +3,7 @@
 //!   m@0 ── m@1 ── m@2 ── m@3          roll back to m@1: 2 and 3 stay in the log, marked
 //!            └── branch ── b@0        a branch is a machine of its own, with its own numbers
 
-use crate::action::{Action, ReplySender, Steps};
+use crate::action::{Action, ReplySender, StepRequest, Steps};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::host::{Host, HostInner, fresh_name};
@@ -11,9 +11,8 @@ use crate::machine::Machine;
 use crate::observe::ObservedEvent;
 use crate::pinned::PinnedImage;
 use crate::steps::{self, Step};
-use crate::wake::EarlyRestore;
 use stasis_api::{EventKind, Name, Network, Parent, Timestamp};
-use stasis_engine::{ImageId, UnsavedState, fault};
+use stasis_engine::{UnsavedState, fault};
 use stasis_protocol::{Order, Report, Variable};
 use stasis_records::{Checkpoint, HeldImage, NewRecord};
 use std::collections::BTreeMap;
@@ -69,12 +68,14 @@ impl Host {
 
     /// Takes the last instructions back that are not undone yet.
     pub fn undo(&self, machine: &Arc<Machine>, steps: Steps) -> Result<()> {
-        machine.request(|reply| Action::Undo(steps, reply))
+        let ahead = machine.is_next().then(|| machine.restore_before(steps.n)).flatten();
+        machine.request(|reply| Action::Undo(StepRequest { steps, ahead }, reply))
     }
 
     /// Goes forward again over what was undone, as long as nothing new ran.
     pub fn redo(&self, machine: &Arc<Machine>, steps: Steps) -> Result<()> {
-        machine.request(|reply| Action::Redo(steps, reply))
+        let ahead = machine.is_next().then(|| machine.restore_after(steps.n)).flatten();
+        machine.request(|reply| Action::Redo(StepRequest { steps, ahead }, reply))
     }
 
     /// Makes machines that start from another's state. The source is not disturbed beyond the
@@ -203,11 +204,9 @@ impl Driver {
     }
 
     /// While the state to be left is saved, the one before it is brought into memory.
-    pub(crate) fn undo(&mut self, steps: Steps) -> Result<()> {
+    pub(crate) fn undo(&mut self, StepRequest { steps, ahead }: StepRequest) -> Result<()> {
         self.machine.settled();
-        let owner = self.machine.account();
-        let before = self.likely_before(steps.n)?;
-        self.ahead = before.and_then(|image| EarlyRestore::start(&self.host, image, owner));
+        self.ahead = ahead.or_else(|| self.machine.restore_before(steps.n));
         let was_live = self.live.is_some();
         let undone = self.checkpoint_now().and_then(|()| {
             let to = self.undone_state(steps)?;
@@ -218,12 +217,13 @@ impl Driver {
     }
 
     /// The machine must be where an undo or a rollback left it.
-    pub(crate) fn redo(&mut self, steps: Steps) -> Result<()> {
+    pub(crate) fn redo(&mut self, StepRequest { steps, ahead }: StepRequest) -> Result<()> {
         let was_live = self.live.is_some();
         // what an undo left may still be on its way to the disk
         if let Some(ending) = self.ending.take() {
             let _ = ending.join();
         }
+        self.ahead = ahead.or_else(|| self.machine.restore_after(steps.n));
         let redone = self.checkpoint_now().and_then(|()| {
             let to = self.redone_state(steps)?;
             self.go_forward(to)
@@ -283,17 +283,6 @@ impl Driver {
 
     fn shared(&self, what: &'static str, asked: usize, taken: usize) -> Error {
         Error::Shared { what, machine: self.machine.name().to_string(), asked, taken }
-    }
-
-    /// The image an undo will go back to, if the machine is in memory and nothing unusual happens.
-    fn likely_before(&self, n: usize) -> Result<Option<ImageId>> {
-        if self.live.is_none() || !self.machine.record().made.network.is_none() {
-            return Ok(None);
-        }
-        let ran = self.host.records.ran(self.machine.id, None, n as u64 + 1)?;
-        let Some(before) = ran.get(n).copied() else { return Ok(None) };
-        let found = self.host.records.checkpoint_at(self.machine.id, before)?;
-        Ok(found.map(|one| one.image))
     }
 
     /// What is left is saved first, so that it can be redone; if that is refused, it is lost with

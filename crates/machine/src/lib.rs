@@ -21,6 +21,7 @@ mod behind;
 mod connection;
 mod documents;
 mod driver;
+mod early;
 mod error;
 mod events;
 mod feed;

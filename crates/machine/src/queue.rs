@@ -135,6 +135,10 @@ impl<W> Queue<W> {
         self.requests.push_back(request);
     }
 
+    pub fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
     /// Removes what will not be done any more.
     pub fn drop_requests(&mut self) -> VecDeque<W> {
         std::mem::take(&mut self.requests)

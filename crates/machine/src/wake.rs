@@ -24,7 +24,6 @@ use stasis_protocol::{Order, Reason, Wake};
 use stasis_records::MachineRecord;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 /// A machine's process and the line to its agent, before the agent is told anything.
 pub struct RestoredTree {
@@ -102,27 +101,6 @@ fn entropy() -> String {
     let mut bytes = [0u8; 32];
     crate::host::random(&mut bytes);
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A tree being restored before it is known whether it will be needed.
-pub(crate) struct EarlyRestore {
-    image: ImageId,
-    standing: JoinHandle<Result<RestoredTree>>,
-}
-
-impl EarlyRestore {
-    pub fn start(host: &Arc<HostInner>, image: ImageId, owner: String) -> Option<EarlyRestore> {
-        let host = host.clone();
-        let thread = std::thread::Builder::new().name("stasis-ahead".into());
-        let standing = thread.spawn(move || restore(&host, image, &owner)).ok()?;
-        Some(EarlyRestore { image, standing })
-    }
-
-    /// The tree, if it is of that image. Without one the caller restores, and gets the error.
-    fn finish(self, image: ImageId) -> Option<RestoredTree> {
-        let standby = self.standing.join().ok()?.ok()?;
-        (self.image == image).then_some(standby)
-    }
 }
 
 impl Driver {

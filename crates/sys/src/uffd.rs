@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub const API: u64 = 0xaa;
 pub const IOCTL_API: u64 = 0xc018_aa3f;
 pub const IOCTL_REGISTER: u64 = 0xc020_aa00;
+pub const IOCTL_UNREGISTER: u64 = 0x8010_aa01;
 pub const IOCTL_WAKE: u64 = 0x8010_aa02;
 pub const IOCTL_COPY: u64 = 0xc028_aa03;
 pub const IOCTL_ZEROPAGE: u64 = 0xc020_aa04;
@@ -114,6 +115,11 @@ fn range_call(uffd: BorrowedFd, request: u64, start: u64, len: u64) -> io::Resul
     let mut argument = [start, len];
     // SAFETY: the argument has the layout of struct uffdio_range.
     check(unsafe { libc::ioctl(uffd.as_raw_fd(), request, argument.as_mut_ptr()) }.into()).map(drop)
+}
+
+/// Lets go of memory: nothing of it is noted any more.
+pub fn unregister(uffd: BorrowedFd, start: u64, len: u64) -> io::Result<()> {
+    range_call(uffd, IOCTL_UNREGISTER, start, len)
 }
 
 pub fn wake(uffd: BorrowedFd, start: u64, len: u64) -> io::Result<()> {

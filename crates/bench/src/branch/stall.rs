@@ -23,7 +23,9 @@ const WRITER: &str = "import threading, time\n\
     \x20           seen.append((now - last, now))\n\
     \x20       last = now\n\
     threading.Thread(target=write, daemon=True).start()";
-const ARRAY: &str = "import numpy as np\nbig = np.zeros(1536 << 17)\nbig += 1\nlen(big)";
+/// No two pages are alike: what is stored once would be neither written nor read as often as it is
+/// there.
+const ARRAY: &str = "import numpy as np\nbig = np.arange(1536 << 17, dtype=np.float64)\nlen(big)";
 
 /// The longest stall while `act` runs.
 fn stall(place: &InProcessService, machine: &str, act: impl FnOnce() -> Result<()>) -> Result<f64> {

@@ -13,6 +13,7 @@ use crate::error::{ErrorContext, Result};
 use crate::freeze::FrozenProcess;
 use crate::proc::{self, Mapping};
 use crate::tree::Tree;
+use parking_lot::Mutex;
 use stasis_image::model::*;
 use stasis_sys::PAGE;
 use stasis_sys::memory::{MappingInfo, ProcessMemory, Vmas, read_ranges};
@@ -52,14 +53,21 @@ struct Contents {
 }
 
 /// Memory for what a pause copies, made before it: the first use of a page takes as long as
-/// copying it.
+/// copying it. For the same reason a few buffers are kept for later captures.
 pub struct CopyBuffer(Vec<u8>);
+
+/// What a capture usually needs.
+const USUAL: usize = 3 << 20;
+static SPARE_BUFFERS: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 impl CopyBuffer {
     pub fn make() -> CopyBuffer {
-        const USUAL: usize = 3 << 20;
+        if lister().is_none() {
+            return CopyBuffer(Vec::new());
+        }
+        let spare = SPARE_BUFFERS.lock().pop();
         let used = u8::MAX;
-        CopyBuffer(if lister().is_some() { vec![used; USUAL] } else { Vec::new() })
+        CopyBuffer(spare.unwrap_or_else(|| vec![used; USUAL]))
     }
 
     /// Leaves none for the next process, which then makes its own.
@@ -67,6 +75,27 @@ impl CopyBuffer {
         let mut bytes = std::mem::take(&mut self.0);
         bytes.resize(len, 0);
         bytes
+    }
+}
+
+impl Drop for CopyBuffer {
+    fn drop(&mut self) {
+        keep_buffer(std::mem::take(&mut self.0));
+    }
+}
+
+impl Drop for Contents {
+    fn drop(&mut self) {
+        keep_buffer(std::mem::take(&mut self.bytes));
+    }
+}
+
+/// Every byte of it is written before it is read again: a range is copied whole, or not at all.
+fn keep_buffer(bytes: Vec<u8>) {
+    const MOST_SPARE: usize = 4;
+    let mut spare = SPARE_BUFFERS.lock();
+    if bytes.capacity() == USUAL && spare.len() < MOST_SPARE {
+        spare.push(bytes);
     }
 }
 

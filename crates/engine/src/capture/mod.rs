@@ -119,7 +119,7 @@ fn take(
     let manifest = assemble(paused, parent.as_ref(), &tree.root_name)?;
     let (image, pages) = write::write(store, sink, manifest, stills, share)?;
     drop(origins);
-    tree.captured(&image);
+    tree.captured(&image, &pages);
     if let Some(standing) = standing {
         standing.end();
     }

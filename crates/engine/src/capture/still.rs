@@ -92,10 +92,15 @@ fn make(
     if let (Some(written), Some(seen)) = (&written, seen)
         && let Some(copied) = copied::copy(source, tree, written, seen, &mut means.copies)?
     {
+        tree.adapt_tracking(source.pid, written, &copied.own.untracked)?;
         return Ok(PausedMemory::Copied(Box::new(copied)));
     }
     let changed = match written {
-        Some(written) => Some(with_untracked(&written, &pages::untracked(source.pid)?)),
+        Some(written) => {
+            let untracked = pages::untracked(source.pid)?;
+            tree.adapt_tracking(source.pid, &written, &untracked)?;
+            Some(with_untracked(&written, &untracked))
+        }
         None => None,
     };
     if !std::mem::replace(&mut means.room, true) {
