@@ -40,7 +40,7 @@ fn large_memory_mapped_later_is_tracked_from_its_first_capture_on() {
 }
 
 /// The program has 13 kinds of steps. Its memory is in huge pages in the first round, and in small
-/// ones in the second. The clone of a parked template inherits its tracking; any other makes its own.
+/// ones in the second. The clone of a parked template inherits its tracking; others make their own.
 fn capture_late_memory(watch: &Watch, parked: bool) -> Result<()> {
     const ROUND: usize = 13;
     /// Steps that write 16 pages of memory that is tracked by then, and the one after all of it was

@@ -31,8 +31,8 @@ pub(crate) enum Action {
     StartLost(String),
     /// To the state after an instruction, or to the beginning.
     RollBack(Option<u64>, ReplySender<()>),
-    Undo(StepRequest, ReplySender<()>),
-    Redo(StepRequest, ReplySender<()>),
+    Undo(EarlyStep, ReplySender<()>),
+    Redo(EarlyStep, ReplySender<()>),
     Variables(ReplySender<Vec<Variable>>),
     /// Names that could stand in the code at the character.
     Complete(String, usize, ReplySender<(usize, Vec<String>)>),
@@ -63,7 +63,7 @@ impl Default for Steps {
 }
 
 /// An undo or a redo, and the restore that began with the request.
-pub(crate) struct StepRequest {
+pub(crate) struct EarlyStep {
     pub steps: Steps,
     pub ahead: Option<EarlyRestore>,
 }

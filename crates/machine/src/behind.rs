@@ -8,7 +8,7 @@
 //! out an undo meanwhile, if that is requested first. The state that was left goes on being
 //! written. If that fails, or the process is killed, it cannot be redone, and nothing else is lost.
 
-use crate::action::{Action, ReplySender, StepRequest};
+use crate::action::{Action, EarlyStep, ReplySender};
 use crate::driver::Driver;
 use crate::early::EarlyRestore;
 use crate::error::Result;
@@ -61,7 +61,7 @@ impl Driver {
     }
 
     /// An undo. If the state to be left is not saved, it is carried out while that is written.
-    pub(crate) fn undo_behind(&mut self, request: StepRequest, reply: ReplySender<()>) {
+    pub(crate) fn undo_behind(&mut self, request: EarlyStep, reply: ReplySender<()>) {
         let long = self.live.is_some() && self.runtime.is_some_and(|ran| ran >= LONG);
         let mut work = self.machine.work();
         if !long || work.queue.is_saved() {
@@ -163,7 +163,7 @@ impl Driver {
 
     /// An undo that comes before everything else that is asked, of a state that nothing changes any
     /// more and that belongs to an instruction.
-    fn undo_asked(&self) -> Option<(StepRequest, ReplySender<()>)> {
+    fn undo_asked(&self) -> Option<(EarlyStep, ReplySender<()>)> {
         let (head, closed) = {
             let record = self.machine.record();
             (record.head_seq, record.made.network.is_none())
@@ -183,7 +183,7 @@ impl Driver {
     /// Goes back while the state that is left is saved. If it is refused, nothing has changed.
     fn undo_meanwhile(
         &mut self,
-        StepRequest { steps, ahead }: StepRequest,
+        EarlyStep { steps, ahead }: EarlyStep,
         saving: Saving,
     ) -> std::result::Result<(), (crate::error::Error, Saving)> {
         let left = self.last_ran();

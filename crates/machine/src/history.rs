@@ -3,7 +3,7 @@
 //!   m@0 ── m@1 ── m@2 ── m@3          roll back to m@1: 2 and 3 stay in the log, marked
 //!            └── branch ── b@0        a branch is a machine of its own, with its own numbers
 
-use crate::action::{Action, ReplySender, StepRequest, Steps};
+use crate::action::{Action, EarlyStep, ReplySender, Steps};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::host::{Host, HostInner, fresh_name};
@@ -69,13 +69,13 @@ impl Host {
     /// Takes the last instructions back that are not undone yet.
     pub fn undo(&self, machine: &Arc<Machine>, steps: Steps) -> Result<()> {
         let ahead = machine.is_next().then(|| machine.restore_before(steps.n)).flatten();
-        machine.request(|reply| Action::Undo(StepRequest { steps, ahead }, reply))
+        machine.request(|reply| Action::Undo(EarlyStep { steps, ahead }, reply))
     }
 
     /// Goes forward again over what was undone, as long as nothing new ran.
     pub fn redo(&self, machine: &Arc<Machine>, steps: Steps) -> Result<()> {
         let ahead = machine.is_next().then(|| machine.restore_after(steps.n)).flatten();
-        machine.request(|reply| Action::Redo(StepRequest { steps, ahead }, reply))
+        machine.request(|reply| Action::Redo(EarlyStep { steps, ahead }, reply))
     }
 
     /// Makes machines that start from another's state. The source is not disturbed beyond the
@@ -204,7 +204,7 @@ impl Driver {
     }
 
     /// While the state to be left is saved, the one before it is brought into memory.
-    pub(crate) fn undo(&mut self, StepRequest { steps, ahead }: StepRequest) -> Result<()> {
+    pub(crate) fn undo(&mut self, EarlyStep { steps, ahead }: EarlyStep) -> Result<()> {
         self.machine.settled();
         self.ahead = ahead.or_else(|| self.machine.restore_before(steps.n));
         let was_live = self.live.is_some();
@@ -217,7 +217,7 @@ impl Driver {
     }
 
     /// The machine must be where an undo or a rollback left it.
-    pub(crate) fn redo(&mut self, StepRequest { steps, ahead }: StepRequest) -> Result<()> {
+    pub(crate) fn redo(&mut self, EarlyStep { steps, ahead }: EarlyStep) -> Result<()> {
         let was_live = self.live.is_some();
         // what an undo left may still be on its way to the disk
         if let Some(ending) = self.ending.take() {
