@@ -15,7 +15,7 @@ use stasis_api::{Chunk, Exec, Instruction, NewMachine, Stream};
 use stasis_machine::{Host, Machine, Settings};
 use stasis_sys::{files, libc};
 use stasis_template::Recipe;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -45,30 +45,51 @@ pub fn program() -> PathBuf {
 /// A shared data directory with a template that is built in, and with the default one, which a
 /// service would build at its start.
 fn seed(template: &str) -> PathBuf {
-    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let default = Recipe::default_template();
-    if template != default.name {
-        seed(&default.name);
-    }
-    let dir = places().0.join(format!("seed-{template}"));
-    let mut built = BUILT.lock();
-    if !built.contains(template) {
-        let recipe = Recipe::built_in(template).expect("a template that is built in");
-        let _lock = locked(&dir);
-        if !dir.exists() && template != default.name {
-            grow(&places().0.join(format!("seed-{}", default.name)), &dir);
-        }
-        plant(&dir, &[default, recipe]);
-        built.insert(template.to_owned());
-    }
-    dir
+    seed_with_digest(template).0
 }
 
-fn plant(dir: &Path, recipes: &[Recipe]) {
-    let host = Host::open(Settings::new(dir.to_owned(), spawner())).expect("open the seed");
-    for recipe in recipes {
-        host.build_template(recipe, &stasis_template::NoProgress).expect("build the template");
+/// The same, and the digest of its default template.
+fn seed_with_digest(template: &str) -> (PathBuf, String) {
+    static BUILT: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    let default = Recipe::default_template();
+    let base = (template != default.name).then(|| seed_with_digest(&default.name));
+    let dir = places().0.join(format!("seed-{template}"));
+    let mut built = BUILT.lock();
+    if let Some(digest) = built.get(template) {
+        return (dir, digest.clone());
     }
+    let recipe = Recipe::built_in(template).expect("a template that is built in");
+    let _lock = locked(&dir);
+    if let Some((base, digest)) = base {
+        regrow(&base, &digest, &dir);
+    }
+    let digest = plant(&dir, &[default, recipe]);
+    built.insert(template.to_owned(), digest.clone());
+    (dir, digest)
+}
+
+/// Grows a seed from that of the default template, unless it was grown from the one of today: an
+/// older default template is gone from the roots that both share.
+fn regrow(base: &Path, digest: &str, dir: &Path) {
+    let note = dir.join("grown-from");
+    if fs::read_to_string(&note).is_ok_and(|known| known == digest) {
+        return;
+    }
+    if dir.exists() {
+        fs::remove_dir_all(dir).expect("remove an older seed");
+    }
+    grow(base, dir);
+    fs::write(note, digest).expect("note what it was grown from");
+}
+
+/// Builds templates in a seed; the digest of the first.
+fn plant(dir: &Path, recipes: &[Recipe]) -> String {
+    let host = Host::open(Settings::new(dir.to_owned(), spawner())).expect("open the seed");
+    let built = recipes.iter().map(|recipe| {
+        host.build_template(recipe, &stasis_template::NoProgress).expect("build the template")
+    });
+    let digests: Vec<String> = built.map(|template| template.digest).collect();
+    digests.into_iter().next().expect("there is a recipe")
 }
 
 fn locked(seed: &Path) -> File {
