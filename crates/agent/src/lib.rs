@@ -106,8 +106,8 @@ pub trait Language: Sync {
     /// Names of the errors that end an interrupted instruction: by a request, by its timeout.
     fn interrupts(&self) -> [&'static str; 2];
 
-    /// What to run instead of code that the agent could not parse, or what is wrong with it; `None`
-    /// if the agent's own words will do. `programs` is where the programs of this build are.
+    /// Prepares code that the agent could not parse: other code to run, or an error; `None` if the
+    /// agent's own error will do. `programs` is where the programs of this build are.
     fn prepare(&self, _programs: &Path, _code: &str) -> Option<PreparedCode> {
         None
     }

@@ -1,4 +1,4 @@
-//! What texts become. That they then do what they should, machines' tests show.
+//! The JavaScript that TypeScript becomes. Tests of machines run the results.
 
 use stasis_agent::typescript::prepare;
 use stasis_protocol::PreparedCode;

@@ -2,9 +2,9 @@
 //!
 //!   source + edits ─► text, and the places where columns moved
 //!
-//! What is taken out leaves spaces. What is put in moves the rest of its line; a place says by how
-//! much, so that an error is shown where the user wrote it. Columns count UTF-16 units from 1, as
-//! V8's do.
+//! Removed text becomes spaces. Inserted text moves the rest of its line; the list of moved columns
+//! says by how much, so that an error is shown where the user wrote it. Columns count UTF-16 units
+//! from 1, as V8's do.
 
 use stasis_protocol::Place;
 

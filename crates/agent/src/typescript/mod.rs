@@ -22,7 +22,7 @@ use oxc_span::SourceType;
 use stasis_protocol::{PreparedCode, PreparedModule};
 use strip::Strip;
 
-/// What the text becomes; `None` if it is plain JavaScript and stays as it is.
+/// The JavaScript for a text; `None` if the text is plain JavaScript and stays as it is.
 pub fn prepare(source: &str) -> Option<PreparedCode> {
     let allocator = Allocator::default();
     let parse = |kind| Parser::new(&allocator, source, kind).parse();

@@ -3,7 +3,7 @@
 //!   import a, { b as c } from 'm'   const { default: a, b: c } = __stasis__.named(await
 //!                                   import('m'), 'm', ["default", "b"]);
 //!
-//! What is imported is bound like `const`, where the statement stands. Exports are declarations.
+//! An import is bound like `const`, where the statement stands. Exports are declarations.
 
 use super::strip::{Strip, is_type};
 use oxc_ast::ast::*;

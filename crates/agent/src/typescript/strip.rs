@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 pub struct Strip<'s> {
     pub edits: Edits<'s>,
-    /// What cannot be done at an offset.
+    /// Syntax that is not supported, and its offset.
     pub unsupported: Option<(String, u32)>,
     /// The functions, classes, enums and namespaces of each list of statements around.
     pub scopes: Vec<HashSet<String>>,
@@ -20,7 +20,7 @@ pub struct Strip<'s> {
     pub keeps_modules: bool,
 }
 
-/// What stands between two parts of the syntax: words and single characters, without comments.
+/// A word or a single character between two parts of the syntax. Comments are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lexeme<'s> {
     pub start: u32,

@@ -14,7 +14,7 @@ use oxc_ast_visit::Visit;
 use oxc_span::GetSpan;
 
 impl Strip<'_> {
-    /// What stands before and after the body of something that makes or extends a value.
+    /// The text before and after the body of an enum or a namespace, which make or extend a value.
     fn around(&mut self, name: &str) -> (String, String) {
         let is_top = self.scopes.len() == 1;
         let known = self.scopes.last_mut().is_some_and(|names| !names.insert(name.to_owned()));
