@@ -48,7 +48,8 @@ impl Spawner {
         let control = self.control.lock();
         let exchange = || -> io::Result<(SpawnReply, Vec<OwnedFd>)> {
             protocol::send(control.as_fd(), request, fds)?;
-            wait_readable(control.as_fd())?;
+            // no deadline: it does nothing for a machine that runs, its end closes the socket, and
+            // giving it up because the host stalls would end every machine
             protocol::receive(control.as_fd())?
                 .ok_or_else(|| io::Error::other("the spawner has ended"))
         };
@@ -169,26 +170,20 @@ impl Drop for Init {
     }
 }
 
-/// Waits for an answer. One who does not answer in time is given up: it ends when it finds its
-/// socket closed, and an answer that came late would be taken for another's.
-fn wait_readable(control: BorrowedFd) -> io::Result<()> {
+/// An init that does not answer in time is given up, and with it its machine: it ends when it finds
+/// its socket closed, and an answer that came late would be taken for another's.
+fn receive_reply(control: BorrowedFd) -> Result<(Vec<OwnedFd>, bool)> {
     const LIMIT: Duration = Duration::from_secs(60);
     const LOOK_MS: i32 = 1000;
+    let doing = || "hear from the machine's init".to_owned();
     let end = Instant::now() + LIMIT;
     // a signal ends a look early
-    while !fds::poll_readable(control, LOOK_MS)? {
+    while !fds::poll_readable(control, LOOK_MS).doing(doing)? {
         if Instant::now() > end {
             let _ = socket::shutdown(control, libc::SHUT_RDWR);
-            return Err(io::ErrorKind::TimedOut.into());
+            return Err(io::Error::from(io::ErrorKind::TimedOut)).doing(doing);
         }
     }
-    Ok(())
-}
-
-/// An answer of a machine's init. If none comes in time, the machine goes with its init.
-fn receive_reply(control: BorrowedFd) -> Result<(Vec<OwnedFd>, bool)> {
-    let doing = || "hear from the machine's init".to_owned();
-    wait_readable(control).doing(doing)?;
     let received = protocol::receive::<InitReply>(control).doing(doing)?;
     match received {
         None => Err(Error::Gone),
