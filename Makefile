@@ -2,7 +2,7 @@
 
 dev := $(CURDIR)/.dev
 
-# Where tests and benches find what dev/setup.sh prepares.
+# Paths of the files that dev/setup.sh prepares, for tests and benches.
 export STASIS_ROOTFS ?= $(dev)/rootfs
 export STASIS_TEST_PYTHON ?= $(dev)/venv/bin/python
 export STASIS_TEST_CLIENTS ?= $(dev)/clients/bin/python
@@ -13,6 +13,7 @@ export STASIS_TEST_MCP2 ?= $(dev)/mcp2/bin/python
 export STASIS_TEST_NODE ?= $(dev)/node/node
 export STASIS_TEST_DENO ?= $(dev)/deno/deno
 export STASIS_TEST_SDK ?= $(dev)/sdk
+export STASIS_TEST_WEB ?= $(dev)/web
 export STASIS_TEST_BROWSER ?= $(dev)/browser
 export STASIS_TEST_PROGRAMS ?= $(dev)/programs
 
@@ -25,8 +26,10 @@ built ?= target/release
 programs := stasis stasis-prepare stasis-spawner
 build ?= cargo build --release --locked $(addprefix --bin ,$(programs))
 
+xtask := target/debug/xtask
+
 .DEFAULT_GOAL := help
-.PHONY: help run bench test soak install uninstall picture packages setup lint programs clean
+.PHONY: help run bench test soak install uninstall picture packages setup lint rules built programs clean
 
 help: ## say what can be made
 	@awk -F ': .*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -39,22 +42,19 @@ bench: setup ## measure the engine on this machine
 	target/release/stasis bench engine --quick
 
 test: packages ## everything that must hold before a change lands
-	@# one waits for the network, the other for the compiler
-	@$(MAKE) --no-print-directory --jobs=2 setup lint
-	@$(MAKE) --no-print-directory programs
-	cargo build --locked --workspace
-	cargo test --locked --workspace --no-fail-fast
-	STASIS_WITHOUT=pagemap_scan,lowerdir_append \
-		cargo test --locked -p stasis-engine --test lifecycle -- madvise
+	@# one waits for the network and for clocks, the other for the compiler
+	@$(MAKE) --no-print-directory --jobs=2 programs built
+	$(xtask) test
 
 soak: setup ## the long tests: random instants, hostile schedules, client storms, all of CPython's tests
 	cargo build --release --locked --workspace
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test stress -- --nocapture
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test escape
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-engine --test regrtest
-	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test storms --test calls
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test machines -- storms calls
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service -- load fuzzed output published forkd bad_input storm
-	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test travel --test branches --test sessions
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test machines -- travel branches
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test sessions
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-fuzz
 
 install: ## build, and install the program, its service and its documents (PREFIX, DESTDIR)
@@ -89,12 +89,19 @@ packages:
 setup: ## install and prepare what is missing
 	@bash dev/setup.sh
 
-lint: packages ## format, lints, and the rules of STYLE.md
+lint: rules ## format, lints, and the rules of STYLE.md
+	cargo lint
+
+rules: packages
 	cargo fmt --all --check
 	cargo fmt --manifest-path crates/server/tests/clients/forevervm/Cargo.toml --check
-	cargo xtask tidy
-	cargo xtask deny
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	@# with all members' features, as everything else: `cargo xtask` compiles its dependencies again
+	cargo build --locked --workspace --bin xtask
+	$(xtask) tidy
+	$(xtask) deny
+
+built: rules
+	cargo build --locked --workspace --all-targets
 
 programs: setup ## the test programs, undisturbed: one that fails here is a bad program
 	python3 tests/programs/run_plain.py --out $(STASIS_TEST_PROGRAMS) \

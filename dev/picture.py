@@ -3,8 +3,9 @@
 
     python3 dev/picture.py target/release/stasis docs/terminal.svg
 
-The commands below are run in a home of their own, one after another, and what they say is drawn as it
-was said. STASIS_PICTURE_DATA names a data directory with the default template, to save building it.
+The commands below are run in a separate home, one after another, and their output is drawn
+unchanged. STASIS_PICTURE_DATA names a data directory with the default template, to save building
+it.
 """
 
 import html
@@ -36,7 +37,7 @@ COLUMNS = 100
 
 
 def run(session, program, home):
-    """Each command with the lines it said."""
+    """Each command with its output lines."""
     path = f"{program.parent}:{os.environ['PATH']}"
     env = {"PATH": path, "HOME": str(home), "NO_COLOR": "1", "TERM": "dumb"}
     data = os.environ.get("STASIS_PICTURE_DATA")

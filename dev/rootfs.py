@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Lays out a root file system for tests and benches from what the host has.
+"""Creates a root file system for tests and benches from the host's files.
 
     rootfs.py DEST [EXTRA...]
 
-Takes the system's programs and libraries, the running Python and Node. EXTRA are directories to take
-along at their own path, such as a virtual environment. Files are hard links where DEST is on the same
-file system (a host upgrade replaces names, not the contents behind a link), else copies. Running it
-again takes what is new or changed, and leaves what is gone from the host.
+Copies the system's programs and libraries, the running Python and Node. EXTRA are directories to
+include at their own path, such as a virtual environment. Files are hard links where DEST is on the
+same file system (a host upgrade replaces names, not the contents behind a link), else copies.
+Running it again adds new and changed files, and keeps files that the host no longer has.
 """
 
 import os
@@ -37,7 +37,7 @@ HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 
 
 def same(source, target):
-    """Whether `target` already is what `place` would make of `source`."""
+    """Whether `target` already matches what `place` would make of `source`."""
     if not os.path.lexists(target) or os.path.islink(source) != os.path.islink(target):
         return False
     if os.path.islink(source):
@@ -59,7 +59,8 @@ def place(source, target):
 
 
 def take(source, dest, skipped=frozenset()):
-    """Takes a directory with all below it; what is neither file nor link (a socket) is left out."""
+    """Copies a directory with its contents; other kinds than files and links (a socket) are left
+    out."""
     real = os.path.realpath(source)
     if real != source:
         os.makedirs(os.path.dirname(dest + source), exist_ok=True)
@@ -89,7 +90,7 @@ def skeleton(dest):
 
 
 def python_folders():
-    """All of an interpreter that has a prefix to itself; of the system's, only its own directories."""
+    """All of an interpreter with its own prefix; of the system's, only its own directories."""
     if sys.base_prefix != "/usr":
         return [sys.base_prefix]
     return [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), "/usr/lib/python3"]

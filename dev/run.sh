@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Serves machines on 127.0.0.1:7717. What is built is not built again: a second start takes as long as
-# opening the data directory. The first one compiles, and `serve` prepares the default template.
+# Serves machines on 127.0.0.1:7717. The first start compiles, and `serve` prepares the default
+# template. Later starts build nothing: they only open the data directory.
 #
-#   built  where the programs are;  build  what makes them
+#   built  the directory of the programs;  build  the command that builds them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ built=${built:-target/release}
 build=${build:-cargo build --release --locked --bin stasis --bin stasis-prepare --bin stasis-spawner}
 program=$built/stasis
 
-# Whether a source is newer than the program, or the program is not there.
+# Whether a source is newer than the program, or the program does not exist.
 stale() {
   [[ -x $program && -x $built/stasis-prepare && -x $built/stasis-spawner ]] || return 0
   [[ -n $(find Cargo.toml Cargo.lock crates -newer "$program" -type f -print -quit) ]]

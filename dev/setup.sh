@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares under .dev what building, testing and the benches need:
+# Prepares everything that building, testing and the benches need, under .dev:
 #
 #   .dev/venv      the host's Python with the libraries of dev/requirements.txt
 #   .dev/node      a link to the host's Node;  .dev/deno  Deno
@@ -10,10 +10,11 @@
 #   .dev/mcp       MCP's conformance suite and its official clients, with a Node that runs them
 #   .dev/mcp2      a Python with the second line of MCP's official client; the first is in clients
 #   .dev/sdk       what the SDKs are built and tested with: a Python, TypeScript, Bun
+#   .dev/web       HTTP clients for Python and Node that machines are tested with
 #   .dev/browser   Chromium without windows, for the JavaScript SDK
 #   .dev/rootfs    a root file system to run all of them in, each at its own path
 #
-# A step that succeeded is not run again until what it was made from changes (.dev/stamps).
+# A step that succeeded is not run again until its inputs change (.dev/stamps).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$(pwd -P)
@@ -39,7 +40,7 @@ step() {
   echo "$key" >".dev/stamps/$name"
 }
 
-# What needs nothing of each other is made at the same time: most of it waits for the network.
+# Independent steps run in parallel: most of them wait for the network.
 jobs=()
 meanwhile() {
   "$@" &
@@ -98,7 +99,7 @@ make_mcp2() {
   .dev/mcp2/bin/python -m pip install --quiet --disable-pip-version-check -r dev/mcp2.txt
 }
 
-# The suite wants a newer Node than hosts have, so one comes along.
+# The suite needs a newer Node than hosts have, so one is installed.
 make_mcp() {
   rm -rf .dev/mcp
   mkdir -p .dev/mcp
@@ -124,6 +125,16 @@ make_sdk() {
   npm install --prefix .dev/sdk/js --no-save --no-audit --no-fund --ignore-scripts --silent \
     "typescript@$TYPESCRIPT" "@oven/bun-linux-x64@$BUN"
   mv .dev/sdk/js/node_modules/@oven/bun-linux-x64/bin/bun .dev/sdk/js/bun
+}
+
+# shellcheck disable=SC2046 # lists of packages
+make_web() {
+  rm -rf .dev/web
+  mkdir -p .dev/web
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore \
+    --target .dev/web/python $(sed -n 's/^python //p' dev/web.txt)
+  npm install --prefix .dev/web --no-save --no-audit --no-fund --ignore-scripts --silent \
+    $(sed -n 's/^node //p' dev/web.txt)
 }
 
 fill_rootfs() {
@@ -154,7 +165,7 @@ check_rootfs() {
 
 packages
 command -v cargo >/dev/null || fail "please install Rust 1.95 or newer (rustup)"
-# all that building and serving need
+# everything that building and serving need
 [[ "${1:-}" != packages ]] || exit 0
 mkdir -p .dev/stamps .dev/node
 exec 9>.dev/lock
@@ -175,6 +186,7 @@ meanwhile step forevervm "$(cat dev/forevervm.sh crates/server/tests/clients/for
 meanwhile step mcp "$({ echo "$here"; cat dev/mcp.txt; } | hash_of)" make_mcp
 meanwhile step mcp2 "$({ echo "$here $python"; cat dev/mcp2.txt; } | hash_of)" make_mcp2
 meanwhile step sdk "$({ echo "$here $python $TYPESCRIPT $BUN"; cat dev/sdk.txt; } | hash_of)" make_sdk
+meanwhile step web "$({ echo "$here $python"; cat dev/web.txt; } | hash_of)" make_web
 meanwhile step browser "$({ echo "$here $CHROMIUM"; cat dev/browser.sh; } | hash_of)" \
   bash dev/browser.sh "$CHROMIUM" "$here/.dev/browser"
 python3 tests/programs/run_plain.py --build-only --out .dev/programs

@@ -1,9 +1,9 @@
-//! Any bytes, taken in as a whole file with a machine; better with `-max_len=65536`.
+//! Any bytes, imported as a complete file with a machine; better with `-max_len=65536`.
 #![cfg_attr(fuzzing, no_main)]
 
 stasis_fuzz::fuzz!(stasis_fuzz::bundle_importer);
 
-// what has not even a head becomes a whole file first, so that a run needs no corpus
+// input without a head is first completed to a file, so that a run needs no corpus
 #[cfg(fuzzing)]
 libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let seeds = (stasis_fuzz::bundle_importer().seeds)();

@@ -1,5 +1,5 @@
-//! Readers of untrusted bytes as fuzz targets: seeds to begin with, and a function that
-//! takes any bytes, never panics on them, and checks that what it accepted is consistent.
+//! Readers of untrusted bytes as fuzz targets: seeds, and a function that accepts any bytes, never
+//! panics on them, and checks that accepted data is consistent.
 //!
 //!   cargo +nightly fuzz run NAME            libFuzzer, guided by coverage
 //!   cargo run -p stasis-fuzz --bin NAME     the same function over mutated seeds, on any toolchain
@@ -9,6 +9,7 @@
 
 pub mod plain;
 mod policies;
+mod rego;
 mod reports;
 mod seeds;
 
@@ -17,11 +18,11 @@ use stasis_image::fuzzing;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// Something to fuzz.
+/// A fuzz target.
 #[derive(Clone, Copy)]
 pub struct Target {
     pub name: &'static str,
-    /// What is valid, to be mutated.
+    /// Valid inputs, to be mutated.
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Pieces that are worth putting somewhere.
     pub words: &'static [&'static str],
@@ -78,18 +79,31 @@ pub const fn dns_reader() -> Target {
     target("dns_reader", dns::seeds, dns::run)
 }
 
-/// What machines send first on a connection.
+/// A machine's first bytes on a connection.
 pub const fn hello_reader() -> Target {
     use stasis_egress::fuzzing::hello;
     target("hello_reader", hello::seeds, hello::run)
 }
 
-/// Policies: what is read can be written and read again.
+/// Heads of a machine's requests.
+pub const fn head_reader() -> Target {
+    use stasis_egress::fuzzing::head;
+    let words =
+        &["\r\n", "Host: ", "other.example", "Transfer-Encoding: chunked\r\n", "@", " /", ":"];
+    Target { words, ..target("head_reader", head::seeds, head::run) }
+}
+
+/// Rego in policies, and what machines make of its input.
+pub const fn rego_reader() -> Target {
+    target("rego_reader", rego::seeds, rego::read)
+}
+
+/// Policies: a parsed one can be written and parsed again.
 pub const fn policy_reader() -> Target {
     target("policy_reader", policies::seeds, policies::read)
 }
 
-/// What agents say: the most hostile input there is.
+/// Reports of agents: the most hostile input.
 pub const fn report_reader() -> Target {
     Target { words: reports::WORDS, ..target("report_reader", reports::seeds, reports::read) }
 }
@@ -97,14 +111,14 @@ pub const fn report_reader() -> Target {
 /// In memory: every part of every input is synced. Nothing is left in it between two inputs.
 static IMPORTER: LazyLock<Importer> = LazyLock::new(|| importer(&import_dir()));
 
-/// Where files are taken in; whoever is done with that removes it.
+/// The directory of imports; its user removes it.
 pub fn import_dir() -> PathBuf {
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     parent.join(format!("stasis-fuzz-{}", std::process::id()))
 }
 
-/// Whether a file was taken in whole.
+/// Whether a file was imported.
 pub fn import(data: &[u8]) -> bool {
     IMPORTER.read(data)
 }

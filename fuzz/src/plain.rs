@@ -32,7 +32,7 @@ pub fn run(target: &Target, time: Duration) -> u64 {
     count
 }
 
-/// What a target's program does: as many seconds as its first argument says, or sixty.
+/// The main function of a target: runs for as many seconds as its first argument says, or sixty.
 pub fn run_for_a_while(target: &Target) {
     let asked = std::env::args().nth(1).and_then(|text| text.parse().ok());
     let count = run(target, Duration::from_secs(asked.unwrap_or(60)));
@@ -40,7 +40,7 @@ pub fn run_for_a_while(target: &Target) {
     let _ = std::fs::remove_dir_all(crate::import_dir());
 }
 
-/// Keeps the input that is under way if it makes its target panic.
+/// Saves the current input if it makes its target panic.
 struct Guard<'a> {
     name: &'a str,
     bytes: &'a [u8],
@@ -56,7 +56,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Where an input is kept that a target failed on.
+/// The path of a failing input.
 pub fn failed_input(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("stasis-fuzz-{name}-{}", std::process::id()))
 }

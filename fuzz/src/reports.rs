@@ -1,9 +1,9 @@
-//! Reports of agents: any line is a report, is cut to one, or is refused; and what was read can be
-//! written and read again.
+//! Reports of agents: any line is a report, is cut to one, or is refused; a parsed one can be
+//! written and parsed again.
 
 use stasis_protocol::{Bundle, Done, ExceptionInfo, InstructionEnd, Report, Variable};
 
-/// Pieces that reports are made of, and that what looks them over counts.
+/// Pieces of reports, and pieces that the pre-check counts.
 pub const WORDS: &[&str] = &[
     "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
     "{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":",

@@ -49,8 +49,18 @@ fn dns_reader() {
 }
 
 #[test]
+fn head_reader() {
+    check(stasis_fuzz::head_reader());
+}
+
+#[test]
 fn hello_reader() {
     check(stasis_fuzz::hello_reader());
+}
+
+#[test]
+fn rego_reader() {
+    check(stasis_fuzz::rego_reader());
 }
 
 #[test]
@@ -63,7 +73,7 @@ fn report_reader() {
     check(stasis_fuzz::report_reader());
 }
 
-/// A program without a target here would be run by nobody.
+/// A program without a target here would never run.
 #[test]
 fn every_program_is_a_target_here() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz_targets");
@@ -79,8 +89,10 @@ fn every_program_is_a_target_here() {
         stasis_fuzz::bundle_reader(),
         stasis_fuzz::bundle_importer(),
         stasis_fuzz::dns_reader(),
+        stasis_fuzz::head_reader(),
         stasis_fuzz::hello_reader(),
         stasis_fuzz::policy_reader(),
+        stasis_fuzz::rego_reader(),
         stasis_fuzz::report_reader(),
     ];
     assert_eq!(programs, targets.map(|target| target.name.to_owned()).into());

@@ -1,4 +1,4 @@
-"""Writes what the SDKs take from the OpenAPI document, and the blocking half of the Python SDK.
+"""Writes the SDK types from the OpenAPI document, and the blocking half of the Python SDK.
 
     python3 sdk/generate            write
     python3 sdk/generate --check    write nothing; fail if something would change
@@ -23,7 +23,7 @@ AWAITING = ROOT / "sdk/python/src/stasis/_async"
 
 
 def formatted(text: str) -> str:
-    """Rust as rustfmt wants it."""
+    """Formats Rust with rustfmt."""
     command = ["rustfmt", "--edition", "2024", "--config-path", str(ROOT)]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -1,4 +1,5 @@
-"""The blocking half of the Python SDK, from the half that awaits: the same text without `await`."""
+"""Generates the blocking half of the Python SDK from the async half: the same text without
+`await`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from schema import Alias, Choice, Field, List, Map, Nullable, Plain, Ref, Struct
 PLAIN = {"string": "str", "int": "int", "float": "float", "bool": "bool"}
 PLAIN |= {"any": "Any", "time": "datetime"}
 
-HEAD = '''"""What the service says, as the OpenAPI document of the service describes it.
+HEAD = '''"""Types of the service, from its OpenAPI document.
 
 Written by `python3 sdk/generate`; change the document instead.
 """
@@ -57,7 +57,7 @@ def hint(kind) -> str:
 
 
 def is_optional(field: Field) -> bool:
-    """Whether a field that is not there is None: maps and lists are empty instead."""
+    """Whether an absent field is None: absent maps and lists are empty instead."""
     return not field.required and not isinstance(field.type, (List, Map, Nullable))
 
 
@@ -67,7 +67,7 @@ def own_name(field: Field) -> str:
 
 
 def attribute(field: Field) -> str:
-    """A field's line; what has a default comes after what has none."""
+    """A field's line; fields with a default come after those without."""
     name, kind = own_name(field), hint(field.type)
     if field.required:
         return f"    {name}: {kind}\n"
@@ -135,7 +135,7 @@ def convert(kind, source: str, simple: dict) -> str:
 
 
 def converter(kind, simple: dict) -> str | None:
-    """A function from JSON to a type; nothing if JSON is good as it is."""
+    """A function from JSON to a type; none if the JSON can be used as it is."""
     match kind:
         case Plain("time"):
             return "time"

@@ -13,7 +13,7 @@ KEYWORDS = {"type", "match", "move", "ref", "self", "use", "where", "loop", "in"
 
 WRITTEN = "Written by `python3 sdk/generate`; change the document instead."
 
-INDEX = f"""//! What the service says and is told, as its OpenAPI document describes it.
+INDEX = f"""//! Types of requests and responses, from the OpenAPI document.
 //!
 //! {WRITTEN} Fields and words only ever
 //! join: what this version does not know is passed over, or [`Newer`](State::Newer).
@@ -49,7 +49,7 @@ def part(tag: str, declarations: list, defaults: set[str]) -> str:
 
 
 def referred(declarations: list) -> set[str]:
-    """Names of types that these are made of."""
+    """Names of the types these refer to."""
     found, left = set(), list(declarations)
     while left:
         match left.pop():
@@ -65,7 +65,7 @@ def referred(declarations: list) -> set[str]:
 
 
 def with_default(declarations: list) -> set[str]:
-    """Types that can be left empty: nothing in them is required but what can be empty, too."""
+    """Types that can be empty: all their required fields can be empty, too."""
     structs = {d.name: d for d in declarations if isinstance(d, Struct)}
     good = {d.name for d in declarations if isinstance(d, Union)}
     good |= {d.name for d in declarations if isinstance(d, Alias)}
@@ -106,7 +106,7 @@ def choice(name: str, values: tuple) -> str:
 
 
 def renamed(word: str) -> str:
-    """What serde has to be told where a variant's name does not say it."""
+    """The serde attribute of a variant whose name differs."""
     return "" if re.fullmatch("[a-z_]+", word) else f'    #[serde(rename = "{word}")]\n'
 
 

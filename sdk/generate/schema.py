@@ -1,6 +1,6 @@
-"""The schemas of the OpenAPI document as a few plain declarations that each language writes down.
+"""The schemas of the OpenAPI document as plain declarations for every language.
 
-What is not understood is an error that names the schema: nothing is guessed.
+An unsupported schema is an error that names it: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Alias:
 
 @dataclass(frozen=True)
 class Union:
-    """One of several objects; which one is told by the fields that are there."""
+    """One of several objects, distinguished by their fields."""
 
     name: str
     doc: str
@@ -92,7 +92,7 @@ class Union:
 
 
 class Unknown(Exception):
-    """A schema of a form that this generator does not know."""
+    """A schema that this generator does not support."""
 
 
 def read(document: dict) -> list:
@@ -103,7 +103,7 @@ def read(document: dict) -> list:
 
 
 def said(document: dict) -> set[str]:
-    """Names of what the service says, and of what that is made of."""
+    """Names of response types, and of the types they refer to."""
     found = {"BranchLine", "BuildLine", "ErrorBody", "Instruction"}
     for operation in operations(document):
         found |= refs(operation["responses"])
@@ -111,7 +111,7 @@ def said(document: dict) -> set[str]:
 
 
 def by_tag(document: dict) -> dict[str, set[str]]:
-    """Names by the tag of the first operation that needs them; the rest under `service`."""
+    """Names by the tag of the first operation that needs them; others under `service`."""
     tags: dict[str, set[str]] = {}
     left = set(document["components"]["schemas"]) - OMITTED
     for operation in operations(document):
@@ -127,7 +127,7 @@ def operations(document: dict) -> list[dict]:
 
 
 def closure(names: set[str], document: dict) -> set[str]:
-    """These and all that they are made of."""
+    """These and all types they refer to."""
     schemas = document["components"]["schemas"]
     while more := {name for known in names for name in refs(schemas[known])} - names:
         names = names | more

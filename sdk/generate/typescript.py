@@ -1,4 +1,4 @@
-"""Types of the JavaScript SDK: interfaces for JSON as it comes."""
+"""Types of the JavaScript SDK: interfaces for the received JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PLAIN = {"string": "string", "int": "number", "float": "number", "bool": "boolea
 PLAIN |= {"any": "unknown", "time": "string"}
 
 HEAD = """/**
- * What the service says and is told, as its OpenAPI document describes it. Times are RFC 3339.
+ * Types of requests and responses, from the OpenAPI document. Times are RFC 3339.
  *
  * Written by `python3 sdk/generate`; change the document instead.
  *

@@ -1,8 +1,8 @@
-// What every SDK can do, with the JavaScript SDK. Its arguments are the names of the scenarios.
+// The scenarios of all SDKs, with the JavaScript SDK. Its arguments are the names of the scenarios.
 
 import * as stasis from "@stasis/sdk";
 
-/** What a program is given; in a browser by the page, which is no process. */
+/** Arguments and environment; in a browser from the page, which is not a process. */
 interface Given {
   argv: string[];
   env: Record<string, string>;
@@ -63,7 +63,7 @@ async function until(condition: () => Promise<boolean>): Promise<void> {
   throw new Error("it never happened");
 }
 
-/** A page has no files: it is told so, and what to do instead. */
+/** A page has no files: it gets an error with an alternative. */
 async function withoutFiles(): Promise<void> {
   await using machine = await client.createMachine();
   const calls = [
@@ -79,7 +79,7 @@ async function withoutFiles(): Promise<void> {
   }
 }
 
-/** A machine as a file of this computer, and back. */
+/** Exports a machine to a local file, and imports it. */
 async function movedInFile(machine: stasis.Machine, size: number): Promise<void> {
   const fs = await import(["node", "fs/promises"].join(":"));
   const local: string = await fs.mkdtemp(`${given.env.TMPDIR ?? "/tmp"}/stasis-scenario-`);
@@ -576,6 +576,35 @@ const scenarios: Record<string, () => Promise<void>> = {
     await fails(stasis.Forbidden, () => other.listTokens());
     await client.revokeToken(made.id);
     await fails(stasis.Unauthorized, () => other.whoami());
+  },
+
+  async approvals() {
+    holds(Array.isArray(await client.listApprovals({ all: true })));
+    await fails(stasis.NotFound, () => client.getApproval(1e9));
+    await using machine = await client.createMachine({ network: "policy:asks" });
+    const code = "import stasis\nstasis.tools.issues.delete_issue(4)";
+    const waiting = async () => {
+      for (;;) {
+        const [call] = await client.listApprovals({ machine: machine.name });
+        if (call) return call;
+        await new Promise((done) => setTimeout(done, 50));
+      }
+    };
+    const allowed = await machine.exec(code);
+    const call = await waiting();
+    same([call.tool, call.state, call.seq], ["delete_issue", "waiting", allowed.seq]);
+    same((await client.getApproval(call.id)).arguments, '{"number":4}');
+    const made = await client.createToken({ name: "suite", scopes: ["machines"] });
+    const other = new stasis.Client({ ...OWN, token: made.token });
+    await fails(stasis.Forbidden, () => other.approve(call.id));
+    await client.revokeToken(made.id);
+    same((await client.approve(call.id)).state, "approved");
+    same((await allowed.result).value, "'deleted 4'");
+    await fails(stasis.Conflict, () => client.deny(call.id));
+    const denied = await machine.exec(code);
+    await client.deny((await waiting()).id, "not today");
+    holds((await denied.result).error?.message.includes("not today"));
+    same((await machine.calls()).map((one) => one.state), ["denied", "completed"]);
   },
 
   async store() {

@@ -1,4 +1,4 @@
-"""What every SDK can do, with the Python SDK: each scenario blocking and, where it differs, awaited."""
+"""The scenarios of all SDKs, with the Python SDK: each blocking and, where it differs, async."""
 
 import asyncio
 import os
@@ -556,6 +556,33 @@ def tokens():
     fails(errors.Forbidden, other.list_tokens)
     client.revoke_token(made.id)
     fails(errors.Unauthorized, other.whoami)
+
+
+def approvals():
+    assert isinstance(client.list_approvals(all=True), list)
+    fails(errors.NotFound, lambda: client.get_approval(10**9))
+    with client.create_machine(network="policy:asks") as machine:
+        code = "import stasis\nstasis.tools.issues.delete_issue(4)"
+
+        def waiting():
+            return client.list_approvals(machine=machine.name)
+
+        allowed = machine.exec(code)
+        until(waiting)
+        [call] = waiting()
+        assert (call.tool, call.state, call.seq) == ("delete_issue", "waiting", allowed.seq)
+        assert client.get_approval(call.id).arguments == '{"number":4}'
+        made = client.create_token("suite", scopes=["machines"])
+        fails(errors.Forbidden, lambda: stasis.Client(made.token).approve(call.id))
+        client.revoke_token(made.id)
+        assert client.approve(call.id).state == "approved"
+        assert allowed.result.value == "'deleted 4'"
+        fails(errors.Conflict, lambda: client.deny(call.id))
+        denied = machine.exec(code)
+        until(waiting)
+        client.deny(waiting()[0].id, "not today")
+        assert "not today" in denied.result.error.message
+        assert [call.state for call in machine.calls()] == ["denied", "completed"]
 
 
 def store():

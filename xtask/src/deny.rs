@@ -2,7 +2,7 @@
 //!
 //!   cargo metadata ─► crates of an ordinary build ─► licences, bans, versions, sources ─► findings
 //!
-//! The file has cargo-deny's form, and what is checked here means the same there.
+//! The file has cargo-deny's format, and the checked keys have the same meaning there.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -52,7 +52,7 @@ pub struct Foreign {
     pub source: String,
 }
 
-/// What breaks the rules; how many crates were looked at comes first.
+/// The violations, after the number of crates checked.
 pub fn run(root: &Path) -> io::Result<(usize, Vec<String>)> {
     let text = std::fs::read_to_string(root.join("deny.toml"))?;
     let rules: DenyRules = toml::from_str(&text).map_err(io::Error::other)?;
@@ -73,7 +73,7 @@ fn metadata(root: &Path, targets: &[String]) -> io::Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Crates that are part of a build, with those that only tests and build scripts use.
+/// Crates of a build, including those that only tests and build scripts use.
 pub fn foreign(metadata: &Value) -> Vec<Foreign> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -111,7 +111,7 @@ pub fn check(rules: &DenyRules, crates: &[Foreign]) -> Vec<String> {
     findings
 }
 
-/// What is wrong with a licence, if something is.
+/// The fault of a licence, if any.
 fn license(allowed: &[String], license: Option<&str>) -> Option<String> {
     let Some(license) = license else { return Some("names no licence".into()) };
     let parsed = spdx::Expression::parse_mode(license, spdx::ParseMode::LAX);

@@ -1,21 +1,23 @@
 //! Chores of this repository: `cargo xtask tidy` checks the rules of STYLE.md, `cargo xtask deny`
-//! holds other people's crates to `deny.toml`.
+//! holds other people's crates to `deny.toml`, `cargo xtask test` runs all test programs.
 
 #![forbid(unsafe_code)]
 
 mod deny;
+mod suite;
 mod tidy;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | deny";
+const USAGE: &str = "usage: cargo xtask tidy | deny | test [PART OF A NAME]...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => report(tidy::run(&root())),
         ["deny"] => denied(deny::run(&root())),
+        ["test", ref filters @ ..] => tested(suite::run(&root(), filters)),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
@@ -36,6 +38,17 @@ fn denied(checked: std::io::Result<(usize, Vec<String>)>) -> ExitCode {
         }
         Err(error) => {
             eprintln!("deny: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tested(run: std::io::Result<bool>) -> ExitCode {
+    match run {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("test: {error}");
             ExitCode::FAILURE
         }
     }

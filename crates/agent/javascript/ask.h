@@ -11,9 +11,9 @@ static bool is_due(void) {
     return due;
 }
 
-/* ask(text): sends a report, none if it is empty, and waits for the line that answers it. Undefined
- * if there is no turn, if it is interrupted, or if the host does not answer. The thread leaves the
- * socket alone during a turn. */
+/* ask(text, forever): sends a report, none if it is empty, and waits for the line that answers it;
+ * without a limit, if a second argument is given. Undefined if there is no turn, if it is
+ * interrupted, or if the host does not answer. The thread leaves the socket alone during a turn. */
 static napi_value ask(napi_env env, napi_info info) {
     static struct line line;
     napi_value answer = NULL;
@@ -26,7 +26,9 @@ static napi_value ask(napi_env env, napi_info info) {
         write_all(control, text, len + 1);
     }
     free(text);
-    for (int slices = 0; slices < ANSWER_MS / SLICE_MS; slices++) {
+    int32_t patience = ANSWER_MS;
+    napi_get_value_int32(env, argument(env, info, 1), &patience);
+    for (int slices = 0; patience < 0 || slices < patience / SLICE_MS; slices++) {
         struct pollfd one = {control, POLLIN, 0};
         if (is_due()) return undefined(env);
         if (poll(&one, 1, SLICE_MS) <= 0 || !take(&line)) continue;

@@ -4,13 +4,14 @@
 //   agent's realm everything in realm/: arrays, strings, promises, JSON of its own
 //
 // User code shares the process and may replace any global and change any prototype. The agent
-// therefore runs in a realm of its own, whose intrinsics user code does not reach, and takes the
-// functions of Node it needs now, before user code runs.
+// therefore runs in its own realm, whose intrinsics user code does not reach, and captures Node's
+// functions now, before user code runs.
 'use strict';
 
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
+const tls = require('node:tls');
 const util = require('node:util');
 const v8 = require('node:v8');
 const vm = require('node:vm');
@@ -26,16 +27,16 @@ const { Connection } = process.binding('inspector');
 const { internalBinding } = require('internal/test/binding');
 process.emitWarning = emitWarning;
 
-// Code that the inspector evaluates has no way to load modules of its own; this is the global's,
-// which is asked then: Node's loader, with names relative to the working directory.
+// Code that the inspector evaluates cannot load modules by itself; it uses this loader of the
+// global object: Node's, with names relative to the working directory.
 const { host_defined_option_symbol: loader } = internalBinding('util').privateSymbols;
 globalThis[loader] = internalBinding('symbols').vm_dynamic_import_default_internal;
 
-// Beside the interpreter: the machine's root file system brings both.
+// Beside the interpreter: both are in the machine's root file system.
 const native = { exports: {} };
 process.dlopen(native, path.join(path.dirname(process.execPath), '../lib/stasis.node'));
 
-// a realm that is made now has `gc`
+// a realm created now has `gc`
 v8.setFlagsFromString('--expose-gc');
 const realm = vm.createContext({});
 const gc = vm.runInContext('gc', realm);
@@ -59,7 +60,7 @@ function use(name) {
   return loaded[name];
 }
 
-// A standard stream of user code. What it writes leaves at once, and it cannot be closed.
+// A standard stream of user code. Writes are flushed at once, and it cannot be closed.
 function stream(fd) {
   const { write } = native.exports;
   const { toString } = Buffer.prototype;
@@ -96,6 +97,33 @@ function generator(a, b, c, d) {
     },
   }.random;
 }
+
+// Node reads NODE_EXTRA_CA_CERTS when it starts, and this process started in the template. So the
+// file is read again before a TLS connection, if the variable names another one than before.
+function trustAnew() {
+  const { createSecureContext, getCACertificates, setDefaultCACertificates } = tls;
+  const { readFileSync } = fs;
+  const { env } = process;
+  const certificate = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
+  let [known, usual] = [env.NODE_EXTRA_CA_CERTS, undefined];
+  const trust = () => {
+    const file = env.NODE_EXTRA_CA_CERTS;
+    if (file === undefined || file === known) return;
+    known = file;
+    try {
+      const more = readFileSync(file, 'latin1').match(certificate) ?? [];
+      usual ??= getCACertificates('default');
+      setDefaultCACertificates([...usual, ...more]);
+    } catch {
+      // as Node does at its start: a file that cannot be read is left out
+    }
+  };
+  tls.createSecureContext = function (options) {
+    trust();
+    return createSecureContext(options);
+  };
+}
+trustAnew();
 
 const node = {
   __proto__: null,

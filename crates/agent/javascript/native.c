@@ -191,7 +191,7 @@ static void *serve(void *unused) {
 
 /* --- on the main thread ---------------------------------------------------------------------- */
 
-/* Closes the gate. What was to be terminated and is over by now no longer is. */
+/* Closes the gate, and cancels a pending termination of finished code. */
 static void close_gate(void) {
     pthread_mutex_lock(&lock);
     open_gate = false;

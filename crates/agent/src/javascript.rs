@@ -1,7 +1,8 @@
 //! JavaScript: its agent, its words, and values and steps as its text.
 
+use crate::environment::{HostTool, ToolCheck};
 use crate::notation::{Notation, quoted};
-use crate::{LONGEST_NAME, Language, NO_INSTALLER, Runtime, Syntax, Unwritable};
+use crate::{LONGEST_NAME, Language, NO_INSTALLER, PREPARE, Runtime, Syntax, Unwritable};
 use serde_json::Value;
 use stasis_protocol::{PreparedCode, PreparedModule};
 use std::path::Path;
@@ -29,6 +30,7 @@ const FILES: &[(&str, &str)] = &[
     file!("realm/shell.js"),
     file!("realm/show.js"),
     file!("realm/surroundings.js"),
+    file!("realm/tools.js"),
     file!("realm/variables.js"),
     file!("realm/wake.js"),
 ];
@@ -37,7 +39,7 @@ const FILES: &[(&str, &str)] = &[
 const NATIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stasis.node"));
 
 /// Fewer threads; no check that a terminated callback would fail; no protection keys for code,
-/// which an image cannot hold; what lets instructions use `import()`.
+/// which an image cannot hold; support for `import()` in instructions.
 const FLAGS: [&str; 4] = [
     "--v8-pool-size=0",
     "--no-force-async-hooks-checks",
@@ -120,6 +122,20 @@ impl Language for JavaScript {
         Runtime::Node { native: NATIVE }
     }
 
+    fn host_tools(&self) -> &'static [HostTool] {
+        &[HostTool {
+            name: PREPARE,
+            required: false,
+            costs: "instructions have no TypeScript and no import statements",
+            fix: "put it beside stasis: cargo build --release --bin stasis-prepare",
+            found: ToolCheck::Beside(PREPARE),
+        }]
+    }
+
+    fn recipe(&self) -> &'static str {
+        include_str!("../../../templates/javascript/recipe.toml")
+    }
+
     fn files(&self) -> &'static [(&'static str, &'static str)] {
         FILES
     }
@@ -192,7 +208,7 @@ impl Language for JavaScript {
     fn is_package(&self, package: &str) -> bool {
         let known = |c: char| c.is_ascii_alphanumeric() || "@/._-^~<>=*+".contains(c);
         let named = package.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '@');
-        // `name/name` would be a repository of somebody's
+        // `name/name` would be a GitHub repository
         let scoped = package.matches('/').count() == usize::from(package.starts_with('@'));
         named && scoped && package.len() <= LONGEST_NAME && package.chars().all(known)
     }

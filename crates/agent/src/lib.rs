@@ -4,13 +4,15 @@
 //!   machine, mcp, cli, forkd ──► Language (the table) ──► python.rs ──► python/ (the agent)
 //!                                                    └──► javascript.rs ──► javascript/
 //!
-//! An agent is carried in the binary. The host writes `files` below a directory of the machine and
-//! runs `argv` there, with nothing as standard input, pipes as standard output and error, and the
-//! control socket as descriptor 3. The agent answers on the socket as `stasis-protocol` says, and
-//! exits when the socket is closed. `cargo xtask tidy` keeps other crates from naming a language.
+//! An agent is built into the binary. The host writes `files` below a directory of the machine and
+//! runs `argv` there, with an empty standard input, pipes as standard output and error, and the
+//! control socket as descriptor 3. The agent answers on the socket as `stasis-protocol` defines,
+//! and exits when the socket is closed. `cargo xtask tidy` keeps other crates from naming a
+//! language.
 
 #![forbid(unsafe_code)]
 
+pub mod environment;
 mod javascript;
 mod notation;
 mod prepare;
@@ -19,6 +21,7 @@ pub mod typescript;
 
 pub use prepare::{FILE, LARGEST, PREPARE};
 
+use environment::{Environment, HostTool};
 use serde_json::Value;
 use stasis_protocol::{Done, PreparedCode, PreparedModule};
 use std::fmt;
@@ -29,6 +32,12 @@ pub const LANGUAGES: &[&dyn Language] = &[&python::Python, &javascript::JavaScri
 
 /// The name of the error that ends an installation of packages on a machine without an installer.
 pub const NO_INSTALLER: &str = "packages.no_installer";
+
+/// The key of a recipe that names the interpreter of an environment.
+pub const INTERPRETER_KEY: &str = python::NAME;
+
+/// The package that draws Vega charts, in the language whose machines make them.
+pub const VEGA_PACKAGE: &str = "vl-convert-python";
 
 /// Names of variables and packages have at most this many bytes.
 const LONGEST_NAME: usize = 200;
@@ -49,13 +58,19 @@ pub trait Language: Sync {
     /// The interpreter that runs it.
     fn runtime(&self) -> Runtime;
 
+    /// Programs that a host needs for it.
+    fn host_tools(&self) -> &'static [HostTool];
+
+    /// The recipe of the template that has its name.
+    fn recipe(&self) -> &'static str;
+
     /// The agent's files: paths below its directory, and contents.
     fn files(&self) -> &'static [(&'static str, &'static str)];
 
     /// The command line that starts the agent from its directory with an interpreter.
     fn argv(&self, interpreter: &str, dir: &str) -> Vec<String>;
 
-    /// How code is coloured while it is typed.
+    /// Colours of code while it is typed.
     fn syntax(&self) -> &'static Syntax;
 
     /// Whether a name can be that of a variable.
@@ -126,12 +141,21 @@ impl fmt::Debug for dyn Language {
 }
 
 /// The interpreter of a language, which a template's root file system has to hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Runtime {
-    /// Python, with an environment that packages are installed into.
-    Python,
+    /// The base's, with an environment that packages are installed into.
+    Environment(&'static Environment),
     /// Node, and a library that the agent loads from the directory `lib` beside that of Node.
     Node { native: &'static [u8] },
+}
+
+impl Runtime {
+    pub fn environment(&self) -> Option<&'static Environment> {
+        match self {
+            Runtime::Environment(environment) => Some(environment),
+            Runtime::Node { .. } => None,
+        }
+    }
 }
 
 /// A value that cannot be written in a language, and why.
@@ -155,11 +179,11 @@ pub struct Syntax {
     pub name_signs: &'static str,
     /// The sign that begins a comment up to the end of the line.
     pub comment: &'static str,
-    /// The quotes that strings stand between.
+    /// The quotes of strings.
     pub quotes: &'static [char],
     /// Whether a quote three times begins a string of several lines.
     pub long_strings: bool,
-    /// Letters that may stand right before a string.
+    /// Letters allowed as a string's prefix.
     pub prefixes: &'static str,
 }
 
@@ -187,7 +211,7 @@ pub fn default() -> &'static dyn Language {
 pub fn was_interrupted(language: &dyn Language, done: &Done) -> bool {
     match done.how {
         Some(how) => how == stasis_protocol::InstructionEnd::Interrupted,
-        // older agents do not report it: the name of the error tells
+        // older agents do not report it: the name of the error decides
         None => {
             let [interrupt, _] = language.interrupts();
             done.error.as_ref().is_some_and(|error| error.name == interrupt)
@@ -215,8 +239,7 @@ mod tests {
         assert!(language("cobol").is_none());
     }
 
-    /// An agent that says how an instruction ended is believed; an older one is judged by its
-    /// error.
+    /// An agent's report of how an instruction ended is used; for an older agent its error decides.
     #[test]
     fn the_agent_says_how_it_ended() {
         let failed = |name: &str, how: Option<InstructionEnd>| {

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Values nested deeper than this are refused.
 const DEEPEST: usize = 64;
 
-/// How a language writes the values that JSON has.
+/// A language's notation of JSON values.
 pub struct Notation {
     pub null: &'static str,
     pub yes: &'static str,

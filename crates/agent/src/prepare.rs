@@ -1,4 +1,4 @@
-//! Asks `stasis-prepare`, which lies beside the other programs, what code becomes.
+//! Runs `stasis-prepare`, installed beside the other programs, to convert code.
 //!
 //!   host ── code ──► stasis-prepare (nobody's rights, little time and memory) ── PreparedCode ──►
 //!
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 pub const PREPARE: &str = "stasis-prepare";
 /// The argument for a file that is imported.
 pub const FILE: &str = "--file";
-/// Bytes of code that are looked at.
+/// Maximum bytes of code to convert.
 pub const LARGEST: usize = 1 << 20;
 /// Bytes of an answer, in which a byte of code may be escaped, and places follow.
 const LONGEST_ANSWER: u64 = 64 << 20;
@@ -25,7 +25,7 @@ pub fn prepare(programs: &Path, code: &str) -> Option<PreparedCode> {
     ask(programs, &[], code)?
 }
 
-/// The same for a file that code imports.
+/// The same for an imported file.
 pub fn prepare_file(programs: &Path, text: &str) -> Option<PreparedModule> {
     ask(programs, &[FILE], text)
 }

@@ -1,5 +1,8 @@
 //! Python: its agent, its words, and values and steps as its text.
 
+mod environment;
+
+use crate::environment::HostTool;
 use crate::notation::{Notation, quoted};
 use crate::{LONGEST_NAME, Language, Runtime, Syntax, Unwritable};
 use serde_json::Value;
@@ -39,6 +42,7 @@ const FILES: &[(&str, &str)] = &[
     file!("stasis_agent/stdin.py"),
     file!("stasis_agent/streams.py"),
     file!("stasis_agent/timing.py"),
+    file!("stasis_agent/tools.py"),
     file!("stasis_agent/touched.py"),
     file!("stasis_agent/traces.py"),
     file!("stasis_agent/transform.py"),
@@ -49,7 +53,7 @@ const FILES: &[(&str, &str)] = &[
 /// The program that runs forkd's commands. It is sent as text, so any agent can run it.
 const COMMAND: &str = include_str!("python/command.py");
 
-/// Makes `numpy` and `np` known as builtins are: a variable of that name is not touched.
+/// Makes `numpy` and `np` available like builtins: a variable of that name is not changed.
 const NUMPY: &str = "\
 def _numpy():
     import builtins
@@ -92,7 +96,15 @@ impl Language for Python {
     }
 
     fn runtime(&self) -> Runtime {
-        Runtime::Python
+        Runtime::Environment(&environment::ENVIRONMENT)
+    }
+
+    fn host_tools(&self) -> &'static [HostTool] {
+        environment::TOOLS
+    }
+
+    fn recipe(&self) -> &'static str {
+        include_str!("../../../templates/python/recipe.toml")
     }
 
     fn files(&self) -> &'static [(&'static str, &'static str)] {
@@ -175,7 +187,7 @@ impl Language for Python {
     }
 }
 
-/// Whether a notebook line carries the command as it is: braces mean variables there.
+/// Whether a notebook line can contain the command unchanged: braces mean variables there.
 fn is_plain(command: &str) -> bool {
     let odd = |c: char| c == '{' || c.is_control();
     !command.contains(odd) && !command.starts_with(['!', '%', '=']) && !command.ends_with('\\')

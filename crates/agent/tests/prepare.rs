@@ -157,7 +157,7 @@ fn errors_have_a_place() {
     );
 }
 
-/// Texts as somebody would type them who leaves half of them out, or who means harm.
+/// Incomplete or hostile texts.
 #[test]
 fn any_text_has_an_answer() {
     let whole = "abstract class A<T> extends B<T> implements C { private x?: T = <T>{}; \

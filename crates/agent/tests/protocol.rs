@@ -1,6 +1,8 @@
 //! The agent as the binary carries it speaks the protocol as the host reads it.
 
-use stasis_protocol::{ExecOrder, GENERATION, InstructionEnd, Order, Reason, Report, Wake};
+use stasis_protocol::{
+    ExecOrder, GENERATION, InstructionEnd, Order, Reason, Report, ToolAnswer, Wake,
+};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -57,6 +59,7 @@ impl Agent {
             max_whole: 0,
             input: false,
             fetch: false,
+            tools: false,
             prepared: None,
         }))
     }
@@ -76,7 +79,9 @@ fn every_kind_of_report_is_understood() {
     };
     assert_eq!(language, stasis_agent::default().name());
     let input = Order::Input { seq: 0, line: None };
-    let mut known: Vec<&str> = Order::FIRST.into_iter().chain([input.kind()]).collect();
+    let tool = Order::Tool { seq: 0, id: 0, answer: ToolAnswer::Unchanged };
+    let later = [input.kind(), tool.kind()];
+    let mut known: Vec<&str> = Order::FIRST.into_iter().chain(later).collect();
     orders.sort();
     known.sort();
     assert_eq!(orders, known);
@@ -86,6 +91,7 @@ fn every_kind_of_report_is_understood() {
         entropy: "00ff".to_owned(),
         reseed: true,
         env: Default::default(),
+        defaults: Default::default(),
     };
     let awake = agent.ask(&Order::Wake(wake));
     assert!(matches!(awake, Report::Awake { generation: GENERATION, .. }), "{awake:?}");

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Problem {
-    /// The request is invalid.
+    /// The request is invalid: the API's document excludes it.
     Invalid,
     /// The token is missing, unknown or expired.
     Unauthorized,
@@ -17,6 +17,9 @@ pub enum Problem {
     Conflict,
     /// Larger than allowed.
     TooLarge,
+    /// The request has its documented form, but content that cannot be used: a policy with a
+    /// mistake, a damaged export, a path with `..`.
+    Unprocessable,
     /// The requested range is empty.
     Range,
     /// A quota or rate limit is exceeded; the request may succeed later.
@@ -39,6 +42,7 @@ impl Problem {
             Problem::Conflict => 409,
             Problem::TooLarge => 413,
             Problem::Range => 416,
+            Problem::Unprocessable => 422,
             Problem::TooMany => 429,
             Problem::Internal => 500,
             Problem::Unsupported => 501,

@@ -48,6 +48,12 @@ pub enum EventKind {
     /// A connection, a name or an import of the machine was refused.
     #[serde(rename = "network.refused")]
     NetworkRefused,
+    /// A call of a tool waits for a person.
+    #[serde(rename = "approval.requested")]
+    ApprovalRequested,
+    /// A person allowed or denied a call.
+    #[serde(rename = "approval.answered")]
+    ApprovalAnswered,
     #[serde(rename = "policy.changed")]
     PolicyChanged,
     #[serde(rename = "policy.removed")]
@@ -89,7 +95,7 @@ pub struct Event {
     /// Details: a path, a template, a parent, or a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// What was refused.
+    /// The refused access.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<RefusedAccess>,
 }

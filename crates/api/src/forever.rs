@@ -87,7 +87,7 @@ impl ExecResult {
 impl From<&Instruction> for ExecResult {
     fn from(instruction: &Instruction) -> ExecResult {
         let Some(outcome) = &instruction.outcome else {
-            return ExecResult::failed("instruction.unknown: how it ended is not known");
+            return ExecResult::failed("instruction.unknown: its end is unknown");
         };
         let runtime_ms = outcome.runtime_ms.max(0.0).round() as u64;
         let artifacts = outcome.artifacts.clone();

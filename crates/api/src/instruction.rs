@@ -146,7 +146,7 @@ pub struct Outcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>)]
     pub data: Option<Data>,
-    /// Content displayed on the way: figures, `display(...)`.
+    /// Content displayed while the code ran: figures, `display(...)`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<Shown>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -218,7 +218,7 @@ pub struct Receipt {
 pub struct ImportedModule {
     /// Its exact name, such as `npm:left-pad@1.3.0`, or its address.
     pub name: String,
-    /// The hash of what was fetched: `sha512-` or `sha256-`, and base64.
+    /// The hash of the fetched data: `sha512-` or `sha256-`, and base64.
     pub integrity: String,
 }
 

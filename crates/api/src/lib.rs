@@ -19,8 +19,10 @@ mod network;
 mod object;
 mod policy;
 mod range;
+mod secret;
 mod service;
 mod template;
+mod tool;
 mod travel;
 mod whole;
 
@@ -44,9 +46,12 @@ pub use name::{Name, NameError};
 pub use network::{Network, NetworkError};
 pub use policy::{
     ExplainQuery, Explanation, PolicyCase, PolicyDocument, PolicyInfo, PolicyList, PolicyRules,
-    PolicyVerdict, RefusedAccess,
+    PolicyVerdict, RefusedAccess, TrafficLimits,
 };
 pub use range::{OutOfRange, RANGES, Ranged, SEQ, STEPS, ValueRange, WHOLE, within};
+pub use secret::{
+    MachineSecret, MachineSecrets, OauthClient, SecretInfo, SecretKind, SecretList, SetSecret,
+};
 pub use service::{
     Accepted, BranchRequest, Branches, BuildLine, BuildTemplate, Cancelled, CheckStore, Code,
     Complete, Completions, CreatedMachine, ExecRequest, Health, InputLine, InputTaken,
@@ -55,6 +60,10 @@ pub use service::{
     StoreStats, TemplateList, Token, TokenList, Var, VarList, Whoami, timeout,
 };
 pub use template::TemplateInfo;
+pub use tool::{
+    ApprovalAnswer, ApprovalChoice, ApprovalList, ApprovalQuery, ToolCallInfo, ToolCallList,
+    ToolCallState,
+};
 pub use travel::{
     AdoptRequest, Adopted, Ancestor, BranchEnd, BranchLine, Candidate, Change, CompareRequest,
     Comparison, Conflict, DiskUse, ExploreRequest, Explored, FileChanges, FileDifference,

@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 /// A policy: what it does not allow is denied. The order of rules does not matter: `deny` beats
-/// `ask`, and `ask` beats `allow`.
+/// `ask`, and `ask` beats `allow`. A machine is held to every policy that applies to it, and gets
+/// what all of them allow.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyDocument {
-    /// What the policy is for.
+    /// The purpose of the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Hosts that machines connect to, such as `api.example.com`, `*.example.com:443,8443`,
@@ -18,11 +19,45 @@ pub struct PolicyDocument {
     #[serde(default, skip_serializing_if = "PolicyRules::is_empty")]
     #[serde(deserialize_with = "crate::object::required")]
     pub network: PolicyRules,
+    /// Requests of HTTP, such as `GET,HEAD api.example.com/v1/*` or `POST *.example.com:8443`. A
+    /// host with such a rule is connected to; each request is judged by its method and path.
+    #[serde(default, skip_serializing_if = "PolicyRules::is_empty")]
+    #[serde(deserialize_with = "crate::object::required")]
+    pub http: PolicyRules,
+    /// Secrets that requests of machines carry, such as `GITHUB@api.github.com`, or `GITHUB` for
+    /// every host that the secret is bound to.
+    #[serde(default, skip_serializing_if = "PolicyRules::is_empty")]
+    #[serde(deserialize_with = "crate::object::required")]
+    pub secrets: PolicyRules,
+    /// Tools that code calls, such as `github.create_issue`, `github.list_*` or
+    /// `github.create_issue repo=acme/*`.
+    #[serde(default, skip_serializing_if = "PolicyRules::is_empty")]
+    #[serde(deserialize_with = "crate::object::required")]
+    pub tools: PolicyRules,
     /// Modules that the service fetches for imports, such as `npm:lodash` or `jsr:@std/*`, or the
     /// beginning of an `https:` address and `*`.
     #[serde(default, skip_serializing_if = "PolicyRules::is_empty")]
     #[serde(deserialize_with = "crate::object::required")]
     pub modules: PolicyRules,
+    /// Templates that machines are created from, such as `python` or `team-*`. Without this section
+    /// the policy does not restrict them; with it, and without rules, it allows none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::object::optional")]
+    pub machines: Option<PolicyRules>,
+    /// How much each machine sends and receives.
+    #[serde(default, skip_serializing_if = "TrafficLimits::is_empty")]
+    #[serde(deserialize_with = "crate::object::required")]
+    pub traffic: TrafficLimits,
+    /// Rego, for what the other rules cannot say: package `stasis` with rules `allow`, `ask` and
+    /// `deny`. They count as rules of this policy. `input` has `subject`, `action` and `object`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rego: Option<String>,
+    /// Accounts whose machines are all held to this policy, beside their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accounts: Vec<String>,
+    /// Templates whose machines are all held to this policy, beside their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub templates: Vec<String>,
     /// Requests and the expected answers, for `stasis policy test`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "crate::object::list")]
@@ -48,7 +83,31 @@ impl PolicyRules {
     }
 }
 
-/// A request, and the answer that is expected. It has either `fetch` or `import`.
+/// Limits of one machine's traffic. A machine that is held to several policies has the lowest of
+/// each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficLimits {
+    /// TCP connections at once; never more than 256.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+    /// KiB per second, in both directions together. A faster machine is slowed down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kib_per_s: Option<u64>,
+    /// MiB in both directions together, of a machine and all its branches, since the service
+    /// started. After that connections are reset, and new ones refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_mib: Option<u64>,
+}
+
+impl TrafficLimits {
+    pub fn is_empty(&self) -> bool {
+        *self == TrafficLimits::default()
+    }
+}
+
+/// A request, and the answer that is expected. It has one of `fetch`, `import`, `secret`,
+/// `tool` and `create`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyCase {
@@ -56,10 +115,25 @@ pub struct PolicyCase {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^(https?|tcp|udp)://")]
     pub fetch: Option<String>,
+    /// The method of `fetch`; `GET`, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
     /// A module: `npm:`, `jsr:` or `https:`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^(npm|jsr|https):")]
     pub import: Option<String>,
+    /// A secret and the host that gets it: `NAME@HOST`, or `NAME@HOST:PORT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// A tool: `SERVER.TOOL`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The arguments of `tool`, as the text of a JSON object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    /// A template that a machine is created from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub create: Option<String>,
     pub expect: PolicyVerdict,
 }
 
@@ -98,7 +172,7 @@ pub struct PolicyList {
     pub policies: Vec<PolicyInfo>,
 }
 
-/// A request to explain. It has either `fetch` or `import`.
+/// A request to explain. It has one of `fetch`, `import`, `secret`, `tool` and `create`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -107,13 +181,28 @@ pub struct ExplainQuery {
     #[serde(default)]
     #[param(pattern = "^(https?|tcp|udp)://")]
     pub fetch: Option<String>,
+    /// The method of `fetch`; `GET`, if absent.
+    #[serde(default)]
+    pub method: Option<String>,
     /// A module: `npm:`, `jsr:` or `https:`.
     #[serde(default)]
     #[param(pattern = "^(npm|jsr|https):")]
     pub import: Option<String>,
+    /// A secret and the host that gets it: `NAME@HOST`, or `NAME@HOST:PORT`.
+    #[serde(default)]
+    pub secret: Option<String>,
+    /// A tool: `SERVER.TOOL`.
+    #[serde(default)]
+    pub tool: Option<String>,
+    /// The arguments of `tool`, as the text of a JSON object.
+    #[serde(default)]
+    pub arguments: Option<String>,
+    /// A template that a machine is created from.
+    #[serde(default)]
+    pub create: Option<String>,
 }
 
-/// What a machine's policies answer to a request, and which rule decides.
+/// The answer of a machine's policies to a request, and the deciding rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
     pub verdict: PolicyVerdict,
@@ -130,7 +219,7 @@ pub struct Explanation {
 /// A refused connection, name or import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RefusedAccess {
-    /// What the machine asked for, such as `tcp api.example.com:443 (203.0.113.7)`.
+    /// The requested access, such as `tcp api.example.com:443 (203.0.113.7)`.
     pub access: String,
     pub verdict: PolicyVerdict,
     pub reason: String,

@@ -41,6 +41,12 @@ pub const CURSOR: ValueRange = span(0.0, 16_777_216.0);
 pub const LIMIT: ValueRange = span(0.0, 1_000_000.0);
 /// Integers that every JSON reader represents exactly.
 pub const WHOLE: ValueRange = span(0.0, 9_007_199_254_740_991.0);
+/// Connections of one machine; the relay has no more.
+pub const CONNECTIONS: ValueRange = span(0.0, 256.0);
+/// Up to a TiB per second.
+pub const KIB_PER_S: ValueRange = span(1.0, 1_073_741_824.0);
+/// Up to a PiB.
+pub const TOTAL_MIB: ValueRange = span(0.0, 1_073_741_824.0);
 /// Up to a hundred years.
 pub const AGE: ValueRange = span(0.0, 3_153_600_000.0);
 
@@ -143,7 +149,7 @@ macro_rules! ranged {
     };
 }
 
-// what stands in brackets has numbers of its own
+// the part in brackets has its own numbers
 ranged! {
     Limits { memory_mb: MEMORY_MB, cpus: CPUS, pids: PIDS, disk_mb: DISK_MB };
     Retention { last: SEQ, seconds: AGE };
@@ -174,8 +180,13 @@ ranged! {
     RemoveFile {};
     BuildTemplate {};
     NewToken {};
-    PolicyDocument {};
+    PolicyDocument {} [traffic];
+    TrafficLimits { connections: CONNECTIONS, kib_per_s: KIB_PER_S, total_mib: TOTAL_MIB };
+    SetSecret {} [oauth];
+    OauthClient { refresh_buffer_secs: WHOLE };
     ExplainQuery {};
+    ApprovalAnswer {};
+    ApprovalQuery {};
     CheckStore {};
 }
 

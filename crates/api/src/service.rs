@@ -239,7 +239,7 @@ pub struct NewToken {
     #[serde(default)]
     #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub account: Option<String>,
-    /// `machines` by default; also `templates`, `tokens`, `host`.
+    /// `machines` by default; also `templates`, `tokens`, `host`, `secrets`.
     #[serde(default)]
     #[schema(schema_with = scopes)]
     pub scopes: Option<Vec<String>>,
@@ -252,10 +252,14 @@ fn scopes() -> Schema {
         "templates",
         "tokens",
         "host",
+        "secrets",
+        "approve",
     ]));
     ArrayBuilder::new()
         .schema_type(SchemaType::from_iter([Type::Array, Type::Null]))
-        .description(Some("`machines` unless told; also `templates`, `tokens`, `host`."))
+        .description(Some(
+            "`machines` by default; also `templates`, `tokens`, `host`, `secrets`, `approve`.",
+        ))
         .items(scope)
         .into()
 }
@@ -370,7 +374,7 @@ pub struct Branches {
 }
 
 /// The size of the image store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StoreStats {
     pub images: u64,
     pub packs: u64,

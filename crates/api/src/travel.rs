@@ -23,12 +23,12 @@ pub struct Retention {
     /// Keep those with a label.
     #[serde(default = "yes")]
     pub labelled: bool,
-    /// What happens to those that no other rule keeps.
+    /// The rule for all others.
     #[serde(default)]
     pub older: OlderCheckpoints,
 }
 
-/// What becomes of checkpoints that are neither among the newest nor young.
+/// The rule for checkpoints that are neither among the newest nor young.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OlderCheckpoints {

@@ -1,4 +1,4 @@
-//! The bed a run lies in: its directory, its engine, and the proof that nothing is left of it.
+//! The test bed of a run: its directory, its engine, and the check that nothing is left of it.
 
 use super::measure;
 use super::python::PythonProcess;
@@ -35,7 +35,7 @@ impl EngineBench {
         let dir = parent.join(format!("{DIR_PREFIX}{}", std::process::id()));
         fs::create_dir_all(&dir).at("make", &dir)?;
         let dir = dir.canonicalize().at("find", &dir)?;
-        // a copy of its own: whoever still runs it at the end was left behind by this run
+        // a separate copy: a process that still runs it at the end was left behind by this run
         let spawner = dir.join("stasis-spawner");
         fs::copy(&places.spawner, &spawner).at("copy the spawner to", &spawner)?;
         Ok(EngineBench {
@@ -71,7 +71,7 @@ impl EngineBench {
         &self.places.python
     }
 
-    /// The program's environment; the mark in it says whose it is.
+    /// The program's environment; a mark in it identifies the run.
     pub fn env(&self) -> Vec<String> {
         let mark = format!("STASIS_BENCH={}", self.dir.display());
         let fixed =
@@ -103,7 +103,7 @@ impl EngineBench {
         })
     }
 
-    /// A directory nobody used before.
+    /// A new directory.
     pub fn fresh_dir(&self, name: &str) -> PathBuf {
         self.next.set(self.next.get() + 1);
         self.dir.join(format!("{name}-{}", self.next.get()))
@@ -129,7 +129,7 @@ impl EngineBench {
         Ok(self.large.get().expect("was just set"))
     }
 
-    /// One template parked, that of the base image.
+    /// One parked template, that of the base image.
     pub fn park_base(&self) -> Result<()> {
         let engine = self.engine()?;
         engine.evict_all();
@@ -141,7 +141,7 @@ impl EngineBench {
         std::thread::sleep(SETTLE);
     }
 
-    /// Ends everything, and says so if something did not end.
+    /// Ends everything, and reports processes that did not end.
     pub fn clear(self) -> Result<()> {
         drop(self.engine);
         let patience = Instant::now() + Duration::from_secs(5);
@@ -162,7 +162,7 @@ impl EngineBench {
     }
 }
 
-/// Removes what an interrupted run could not: its directory may hold gigabytes.
+/// Removes the remains of an interrupted run: its directory may hold gigabytes.
 fn remove_stale(parent: &Path) {
     let runs = |pid: &str| Path::new("/proc").join(pid).exists();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -174,7 +174,7 @@ fn remove_stale(parent: &Path) {
     }
 }
 
-/// Processes that run this bed's spawner or carry its mark.
+/// Processes that run this bed's spawner or have its mark.
 fn left_of(dir: &Path) -> Vec<String> {
     let mark = format!("STASIS_BENCH={}", dir.display());
     let has_mark = |path: PathBuf| {
@@ -211,7 +211,7 @@ impl StoreContents {
         self.0.values().sum()
     }
 
-    /// Takes a store back to what it was: the next capture must not find pages of the last one.
+    /// Resets a store: the next capture must not find pages of the last one.
     pub fn bring_back(&self, engine: &Engine, image: &Image) -> Result<()> {
         for path in StoreContents::look(engine).0.keys().filter(|path| !self.0.contains_key(*path))
         {

@@ -2,8 +2,8 @@
 //!
 //!   service in this process ◄── HTTP ── client in this process
 //!
-//! The machine that is branched has the default template and a pandas frame. Stalls are seen by a
-//! process inside it that does nothing but write and look at the clock.
+//! The branched machine has the default template and a pandas frame. A process inside it that only
+//! writes and reads the clock observes stalls.
 
 mod in_process;
 mod large;
@@ -28,7 +28,7 @@ pub struct Args {
     data: DirArgs,
 }
 
-/// What measurements are told.
+/// Options of measurements.
 #[derive(Clone)]
 pub struct BranchBench {
     dir: PathBuf,
@@ -59,7 +59,7 @@ fn measure(bed: &BranchBench, group: MetricGroup, results: &mut Results) -> Resu
         _ => past::history(bed, &place, results)?,
     }
     place.close()?;
-    // what one wrote must not be on its way to the disk while the next is measured
+    // writes of one measurement must not reach the disk during the next
     sync(&bed.dir)?;
     if group == MetricGroup::Branch(BranchGroup::History) {
         past::overhead(bed, results)?;

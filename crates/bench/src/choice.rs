@@ -1,4 +1,4 @@
-//! What every bench can be told: how often to measure, what, and how to say it.
+//! Options of every bench: how often to measure, which keys, and the output format.
 
 use super::host::HostInfo;
 use super::metrics::{self, Metric, MetricGroup};
@@ -50,7 +50,7 @@ impl BenchArgs {
         self.runs.map_or(usual, |runs| runs as usize)
     }
 
-    /// The keys asked for, or all.
+    /// The requested keys, or all.
     pub fn wanted(&self, metrics: &'static [Metric]) -> Result<Vec<&'static str>> {
         let known: Vec<&'static str> = metrics.iter().map(|metric| metric.key).collect();
         if self.only.is_empty() {
@@ -64,7 +64,7 @@ impl BenchArgs {
         self.only.iter().map(|key| find(key).ok_or_else(|| unknown(key))).collect()
     }
 
-    /// Prints a report; the exit code says whether every bar was reached, if that was asked.
+    /// Prints a report; the exit code says whether every bar was reached, if requested.
     pub fn say(&self, report: &BenchReport) -> ExitCode {
         if self.json {
             println!("{}", report.json());
@@ -75,7 +75,7 @@ impl BenchArgs {
     }
 }
 
-/// A bench under way: what was chosen, and the host as it was before.
+/// A running bench: its options, and the state of the host before.
 pub struct BenchRun<'a> {
     args: &'a BenchArgs,
     metrics: &'static [Metric],

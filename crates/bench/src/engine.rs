@@ -1,4 +1,4 @@
-//! `stasis bench engine`: what the image engine promises, measured.
+//! `stasis bench engine`: measures the image engine's promises.
 
 use super::bed::EngineBench;
 use super::choice::BenchArgs;

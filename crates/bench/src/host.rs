@@ -1,4 +1,4 @@
-//! What the numbers were measured on.
+//! The host of the measurements.
 
 use serde::Serialize;
 use std::fs;
@@ -11,9 +11,9 @@ pub struct HostInfo {
     pub cpus: usize,
     pub memory_mib: u64,
     pub transparent_hugepages: String,
-    /// Of the directory images are written to.
+    /// The file system of the images.
     pub file_system: String,
-    /// Of other work, just before the first measurement.
+    /// Load of other work, just before the first measurement.
     pub load_before: f64,
     pub build: &'static str,
 }
@@ -64,7 +64,7 @@ fn chosen(text: &str) -> String {
     inside.map_or("unknown", |(word, _)| word).to_owned()
 }
 
-/// The type of the mount a directory lies on.
+/// The type of a directory's mount.
 fn file_system(dir: &Path) -> String {
     let mounts = read("/proc/self/mounts");
     let under = mounts.lines().filter_map(|line| {

@@ -6,14 +6,15 @@
 //! `metrics` is the list of everything that can be measured; nothing is printed that is not in it.
 //! When a measurement fails the whole run fails: half a report would be mistaken for a whole one.
 //!
-//! `stasis` has all of it but the yardsticks, CRIU, gVisor and Jupyter: they are a program of their
-//! own (`src/bin/stasis-yardsticks`), which stands on the public modules here and is not installed.
+//! `stasis` has all of it but the yardsticks, CRIU, gVisor and Jupyter: they are a separate program
+//! (`src/bin/stasis-yardsticks`), which uses the public modules here and is not installed.
 
 #![forbid(unsafe_code)]
 
 pub mod bed;
 mod branch;
 pub mod choice;
+mod egress;
 mod engine;
 pub mod host;
 mod machine;
@@ -26,6 +27,8 @@ pub mod report;
 pub mod samples;
 mod service;
 pub mod setup;
+mod tool_call;
+mod v8;
 
 use clap::Subcommand;
 use stasis_command::failure::Result;
@@ -39,10 +42,15 @@ pub enum Bench {
     Machine(machine::Args),
     /// Measure MCP calls over HTTP and standard streams
     Mcp(mcp::Args),
+    /// Measure runs through mcp-v8's API, over loopback
+    #[command(name = "mcp-v8")]
+    V8(v8::Args),
     /// Measure a service from its clients' side, over loopback
     Service(service::Args),
     /// Measure branches and undo through a service on loopback
     Branch(branch::Args),
+    /// Measure decisions of policies
+    Egress(egress::Args),
 }
 
 impl Bench {
@@ -51,8 +59,10 @@ impl Bench {
             Bench::Engine(args) => engine::run(args),
             Bench::Machine(args) => machine::run(args),
             Bench::Mcp(args) => mcp::run(args),
+            Bench::V8(args) => v8::run(args),
             Bench::Service(args) => service::run(args),
             Bench::Branch(args) => branch::run(args),
+            Bench::Egress(args) => egress::run(args),
         }
     }
 }

@@ -1,22 +1,21 @@
-//! `stasis bench machine`: what machines promise, measured on a host in this process.
+//! `stasis bench machine`: measures the machines' promises on a host in this process.
 
 mod density;
 mod speed;
+mod workload;
 
 use super::choice::{BenchArgs, DirArgs};
-use super::metrics::{MACHINE_METRICS, MachineGroup, MetricGroup};
+use super::metrics::{MachineGroup, MetricGroup};
 use super::progress::Talk;
 use super::report::Results;
+use stasis_api::NewMachine;
 use stasis_command::failure::Result;
 use stasis_command::install;
-use stasis_machine::{Host, Settings};
+use stasis_machine::{Host, Machine, Settings};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// What most machines are measured after.
-const PANDAS: &str = "import pandas as pd, numpy as np\n\
-    df = pd.DataFrame({'a': np.arange(1000) % 7, 'b': np.random.rand(1000)})\n\
-    float(df.groupby('a').b.mean().sum())";
+use std::sync::Arc;
+pub use workload::BenchLanguage;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -24,13 +23,17 @@ pub struct Args {
     choice: BenchArgs,
     #[command(flatten)]
     data: DirArgs,
+    /// Language of the machines
+    #[arg(long, value_name = "LANGUAGE", value_enum, default_value_t)]
+    language: BenchLanguage,
 }
 
-/// What measurements share.
+/// State shared by measurements.
 pub struct MachineBench {
     dir: PathBuf,
     runs: usize,
     quick: bool,
+    language: BenchLanguage,
 }
 
 impl MachineBench {
@@ -38,12 +41,17 @@ impl MachineBench {
         Ok(Settings::new(self.dir.clone(), install::spawner()?))
     }
 
-    /// A host on the bench's directory, with the default template built.
+    /// A host on the bench's directory, with the language's template built.
     fn host(&self) -> Result<Host> {
         let host = Host::open(self.settings()?)?;
-        let recipe = stasis_template::Recipe::default_template();
-        host.build_template(&recipe, &Talk)?;
+        build(&host, self.language)?;
         Ok(host)
+    }
+
+    /// A machine of the bench's language.
+    fn create(&self, host: &Host, new: NewMachine) -> Result<Arc<Machine>> {
+        let template = Some(self.language.template().to_owned());
+        Ok(host.create("bench", NewMachine { template, ..new })?)
     }
 
     /// Leaves the directory as it was found, but for the template.
@@ -57,10 +65,19 @@ impl MachineBench {
     }
 }
 
+/// Builds the template of a language, unless it is there.
+pub fn build(host: &Host, language: BenchLanguage) -> Result<()> {
+    let recipe = stasis_template::Recipe::built_in(language.template());
+    let recipe = recipe.unwrap_or_else(stasis_template::Recipe::default_template);
+    host.build_template(&recipe, &Talk)?;
+    Ok(())
+}
+
 pub fn run(args: Args) -> Result<ExitCode> {
     let dir = args.data.dir;
-    let run = args.choice.begin(MACHINE_METRICS, &dir)?;
-    let bed = MachineBench { dir, runs: run.runs, quick: args.choice.quick };
+    let run = args.choice.begin(args.language.metrics(), &dir)?;
+    let (quick, language) = (args.choice.quick, args.language);
+    let bed = MachineBench { dir, runs: run.runs, quick, language };
     let measured = run.measure(|group, results| measure(&bed, group, results));
     let cleared = bed.clear();
     let exit = run.say(measured?);

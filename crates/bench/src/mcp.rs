@@ -1,5 +1,5 @@
-//! `stasis bench mcp`: what an agent waits for, measured through the protocol: a service of this
-//! process over Streamable HTTP, and `stasis mcp` over standard streams.
+//! `stasis bench mcp`: measures an agent's waits through the protocol: a service of this process
+//! over Streamable HTTP, and `stasis mcp` over standard streams.
 
 mod http;
 mod stdio;
@@ -28,7 +28,7 @@ pub struct Args {
     seconds: Option<f64>,
 }
 
-/// What measurements share.
+/// State shared by measurements.
 pub struct McpBench {
     dir: PathBuf,
     runs: usize,

@@ -1,4 +1,10 @@
-//! Everything that can be measured, and what each must reach.
+//! All metrics, and the bar of each.
+
+mod machine;
+mod v8;
+
+pub use machine::{JAVASCRIPT_METRICS, MACHINE_METRICS};
+pub use v8::V8_METRICS;
 
 /// One measurement run yields the metrics of a group together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +20,21 @@ pub enum MetricGroup {
     Yardstick,
     Machine(MachineGroup),
     Mcp(Mcp),
+    V8(V8Group),
     Service(ServiceGroup),
     Branch(BranchGroup),
+    Egress(EgressGroup),
+}
+
+/// The groups of `bench egress`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EgressGroup {
+    Rules,
+    Rego,
+    ToolCall,
+    Connect,
+    Bytes,
+    Many,
 }
 
 /// The groups of `bench branch`.
@@ -39,6 +58,14 @@ pub enum BranchGroup {
 pub enum Mcp {
     Http,
     Stdio,
+}
+
+/// The groups of `bench mcp-v8`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum V8Group {
+    Session,
+    Resumed,
+    Fresh,
 }
 
 /// The groups of `bench machine`.
@@ -70,91 +97,12 @@ pub struct Metric {
     /// The median may not exceed it; may not be below it where more is better.
     pub bar: Option<f64>,
     pub more_is_better: bool,
-    /// Another key that it is told as a multiple of.
+    /// Another key that it is reported as a multiple of.
     pub multiple_of: Option<&'static str>,
     pub is: &'static str,
 }
 
-/// What `bench machine` measures, likewise.
-pub const MACHINE_METRICS: &[Metric] = &[
-    barred(
-        "create_ms",
-        MetricGroup::Machine(MachineGroup::Exec),
-        10.0,
-        "create to first result, embedded",
-    ),
-    barred(
-        "exec_ms",
-        MetricGroup::Machine(MachineGroup::Exec),
-        1.2,
-        "`1+1` on a live machine, grouped, checkpointing on",
-    ),
-    extra(
-        "exec_exact_ms",
-        MetricGroup::Machine(MachineGroup::Exec),
-        "`1+1` right after another, each with a state of its own",
-    ),
-    barred(
-        "checkpoint_lag_ms",
-        MetricGroup::Machine(MachineGroup::Exec),
-        60.0,
-        "answer to durable checkpoint",
-    ),
-    barred(
-        "wake_ms",
-        MetricGroup::Machine(MachineGroup::Wake),
-        15.0,
-        "first result of a swapped-out machine",
-    ),
-    extra(
-        "wake_open_ms",
-        MetricGroup::Machine(MachineGroup::Wake),
-        "wake_ms of a machine with an open network",
-    ),
-    barred(
-        "swap_out_ms",
-        MetricGroup::Machine(MachineGroup::Wake),
-        60.0,
-        "to memory freed, after a pandas instruction",
-    ),
-    barred(
-        "wake_cold_ms",
-        MetricGroup::Machine(MachineGroup::Cold),
-        400.0,
-        "wake_ms right after the start of a host",
-    ),
-    extra(
-        "open_ms",
-        MetricGroup::Machine(MachineGroup::Cold),
-        "opening the data directory before that",
-    ),
-    barred(
-        "burst_100_ms",
-        MetricGroup::Machine(MachineGroup::Burst),
-        500.0,
-        "100 machines at once, each has answered",
-    ),
-    barred(
-        "live_mib_per_machine",
-        MetricGroup::Machine(MachineGroup::Live),
-        8.0,
-        "host memory each, 200 live machines",
-    ),
-    barred(
-        "idle_rss_mib_1000",
-        MetricGroup::Machine(MachineGroup::Idle),
-        200.0,
-        "host memory of 1,000 swapped out",
-    ),
-    barred(
-        "disk_mib_per_idle_machine",
-        MetricGroup::Machine(MachineGroup::Idle),
-        12.0,
-        "store growth for each of them",
-    ),
-];
-
-/// What `bench branch` measures, likewise.
+/// The metrics of `bench branch`, likewise.
 pub const BRANCH_METRICS: &[Metric] = &[
     barred(
         "branch_ms",
@@ -270,7 +218,7 @@ pub const BRANCH_METRICS: &[Metric] = &[
         "checkpoint_overhead_ms",
         MetricGroup::Branch(BranchGroup::History),
         3.0,
-        "what a checkpoint for each adds to an instruction",
+        "time a checkpoint each adds to an instruction",
     ),
     barred(
         "history_kib_per_instruction",
@@ -285,7 +233,7 @@ pub const BRANCH_METRICS: &[Metric] = &[
     ),
 ];
 
-/// What `bench mcp` measures, likewise.
+/// The metrics of `bench mcp`, likewise.
 pub const MCP_METRICS: &[Metric] = &[
     barred("call_ms", MetricGroup::Mcp(Mcp::Http), 3.0, "`1+1` over Streamable HTTP, one session"),
     at_least(
@@ -304,8 +252,60 @@ pub const MCP_METRICS: &[Metric] = &[
     extra("first_call_warm_ms", MetricGroup::Mcp(Mcp::Stdio), "the same while a daemon runs"),
 ];
 
-/// What is measured together and has something that is wanted, each once, by its first key. Says
-/// so when it is asked for the next.
+/// The metrics of `bench egress`, likewise.
+pub const EGRESS_METRICS: &[Metric] = &[
+    barred(
+        "decide_us",
+        MetricGroup::Egress(EgressGroup::Rules),
+        20.0,
+        "a request judged by four policies of 100 rules",
+    ),
+    barred(
+        "decide_rego_us",
+        MetricGroup::Egress(EgressGroup::Rego),
+        200.0,
+        "the same with Rego at one level",
+    ),
+    barred(
+        "tool_call_ms",
+        MetricGroup::Egress(EgressGroup::ToolCall),
+        3.0,
+        "a call of an echo tool over standard streams, as code waits for it",
+    ),
+    barred(
+        "connect_overhead_ms",
+        MetricGroup::Egress(EgressGroup::Connect),
+        1.0,
+        "a connection of a machine under a policy, beyond one of the host",
+    ),
+    at_least(
+        "passthrough_mib_per_s",
+        MetricGroup::Egress(EgressGroup::Bytes),
+        400.0,
+        "256 MiB to a machine, untouched",
+    ),
+    at_least(
+        "intercept_mib_per_s",
+        MetricGroup::Egress(EgressGroup::Bytes),
+        150.0,
+        "256 MiB to a machine, TLS, requests read",
+    ),
+    barred(
+        "connection_errors",
+        MetricGroup::Egress(EgressGroup::Many),
+        0.0,
+        "failures of 1,000 connections from 100 machines",
+    ),
+    barred(
+        "idle_conn_kib",
+        MetricGroup::Egress(EgressGroup::Many),
+        32.0,
+        "memory of the service for each of them, idle",
+    ),
+];
+
+/// The groups with a requested metric, each once, by its first key. Reports progress when the next
+/// is requested.
 pub fn groups(
     metrics: &'static [Metric],
     wanted: &[&str],
@@ -335,9 +335,9 @@ pub const fn extra(key: &'static str, group: MetricGroup, is: &'static str) -> M
     Metric { key, group, bar: None, more_is_better: false, multiple_of: None, is }
 }
 
-/// What `bench service` measures, likewise.
+/// The metrics of `bench service`, likewise.
 pub const SERVICE_METRICS: &[Metric] = &[
-    // first: later, connections would find memory that others let go of
+    // first: later, connections would reuse freed memory
     barred(
         "idle_conn_kib",
         MetricGroup::Service(ServiceGroup::Idle),
@@ -436,9 +436,9 @@ pub const METRICS: &[Metric] = &[
     extra("pause_first_baseline_ms", MetricGroup::Pause, "in as much time without a capture"),
     extra("pause_first_engine_ms", MetricGroup::Pause, "the pause as the engine saw it"),
     extra("capture_full_ms", MetricGroup::Pause, "that first capture, to fsync"),
-    extra("image_mib", MetricGroup::Pause, "what it left on disk"),
+    extra("image_mib", MetricGroup::Pause, "disk space it used"),
     barred("diff_ms", MetricGroup::Diff, 40.0, "capture of a clone after a small change, to fsync"),
-    barred("diff_kib", MetricGroup::Diff, 2048.0, "what that left on disk"),
+    barred("diff_kib", MetricGroup::Diff, 2048.0, "disk space that capture used"),
     extra(
         "diff_pages_kib",
         MetricGroup::Diff,
@@ -489,7 +489,7 @@ mod tests {
 
     #[test]
     fn keys_are_unique_and_descriptions_fit_a_terminal() {
-        for metrics in [METRICS, MACHINE_METRICS, BRANCH_METRICS] {
+        for metrics in [METRICS, MACHINE_METRICS, JAVASCRIPT_METRICS, BRANCH_METRICS, V8_METRICS] {
             for (index, metric) in metrics.iter().enumerate() {
                 assert!(metrics[..index].iter().all(|other| other.key != metric.key));
                 assert!(metric.is.len() <= 60, "{}", metric.key);

@@ -1,4 +1,4 @@
-//! How a template that a run needs is built: a line for each step.
+//! Progress of building a run's template: a line for each step.
 
 pub struct Talk;
 

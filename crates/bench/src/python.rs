@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub const SCRIPT: &str = include_str!("server.py");
-/// What the first instruction after a restore is, and its answer.
+/// The first instruction after a restore, and its answer.
 pub const FIRST: (&str, &str) = ("x * 2", "42");
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -40,8 +40,8 @@ impl PythonProcess {
         Ok(python)
     }
 
-    /// Restores it and asks the first question. The clock runs from the call to the answer; how
-    /// much of that was the call comes second.
+    /// Restores it and sends the first question. Returns the time from the call to the answer, and
+    /// the part of the call.
     pub fn restore(
         log: &Path,
         engine: &Engine,
@@ -85,7 +85,7 @@ impl LineChannel {
         Ok((LineChannel::over(read, write)?, fds))
     }
 
-    /// Whoever does not reply in time has failed.
+    /// A reply that does not arrive in time is a failure.
     pub fn over(read: UnixStream, write: impl Write + Send + 'static) -> Result<LineChannel> {
         let limited = read.set_read_timeout(Some(PATIENCE));
         limited.map_err(|error| CliFailure::new("system.io", format!("limit a wait: {error}")))?;

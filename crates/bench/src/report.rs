@@ -1,4 +1,4 @@
-//! What was measured, as one JSON object or as a table.
+//! The measurements, as one JSON object or as a table.
 
 use super::host::HostInfo;
 use super::metrics::Metric;
@@ -92,7 +92,7 @@ impl BenchReport {
         })
     }
 
-    /// Keys that are told as multiples: the key, of which, and how many times.
+    /// Keys reported as multiples: the key, its reference, and the factor.
     fn ratios(&self) -> Vec<(&'static str, &'static str, f64)> {
         let ratio = |metric: &Metric| {
             let of = metric.multiple_of?;

@@ -1,8 +1,8 @@
-//! `stasis bench service`: what clients of a service get, over loopback.
+//! `stasis bench service`: measures a service from its clients' side, over loopback.
 //!
 //!   this process ── HTTP, WebSocket ──► `stasis serve` in a process of its own
 //!
-//! Clients here are as plain as can be, so that the service is what is measured.
+//! The clients are as simple as possible, so that the service is measured.
 
 mod clients;
 mod flow;
@@ -12,13 +12,17 @@ use super::choice::{BenchArgs, DirArgs};
 use super::metrics::{MetricGroup, SERVICE_METRICS, ServiceGroup};
 use super::report::Results;
 pub use clients::Http;
-use serde_json::json;
+use serde_json::{Value, json};
 use stasis_api::Checkpoints;
 use stasis_command::failure::{CliFailure, PathContext, Result};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the service may take to remove its machines.
+const REMOVAL: Duration = Duration::from_secs(60);
 
 pub const TOKEN: &str = "bench.only-for-measuring-on-loopback";
 
@@ -39,7 +43,7 @@ pub struct ServiceBench {
 }
 
 impl ServiceBench {
-    fn start(dir: &Path, runs: usize, quick: bool) -> Result<ServiceBench> {
+    pub fn start(dir: &Path, runs: usize, quick: bool) -> Result<ServiceBench> {
         let own = std::env::current_exe().at("find", Path::new("this program"))?;
         let mut command = Command::new(own);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(dir);
@@ -49,7 +53,7 @@ impl ServiceBench {
         let said = service.stderr.take().map(BufReader::new);
         let Some(mut said) = said else { return Err(silent("it has no standard error")) };
         let address = listening(&mut said);
-        // it must never wait for somebody to read what it says
+        // it must never block on an unread pipe
         std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         match address {
             Ok(address) => Ok(ServiceBench { service, address, runs, quick }),
@@ -60,11 +64,11 @@ impl ServiceBench {
         }
     }
 
-    fn http(&self) -> Result<Http> {
+    pub fn http(&self) -> Result<Http> {
         Http::open(self.address)
     }
 
-    /// A new machine that has answered once, for what an instruction costs without its state.
+    /// A new machine that has answered once, for the cost of an instruction without its state.
     fn machine(&self, http: &mut Http) -> Result<String> {
         self.machine_with(http, Checkpoints::Grouped)
     }
@@ -79,6 +83,43 @@ impl ServiceBench {
     fn remove(&self, http: &mut Http, name: &str) -> Result<()> {
         http.ask("DELETE", &format!("/v1/machine/{name}"), b"").map(drop)
     }
+
+    /// The names of all machines.
+    fn machines(&self, http: &mut Http) -> Result<Vec<String>> {
+        let list = http.get("/v1/machine/list")?;
+        let machines = list["machines"].as_array().cloned().unwrap_or_default();
+        let name = |machine: &Value| machine["name"].as_str().unwrap_or_default().to_owned();
+        Ok(machines.iter().map(name).collect())
+    }
+
+    pub fn swap_all(&self) -> Result<()> {
+        let mut http = self.http()?;
+        for name in self.machines(&mut http)? {
+            http.post(&format!("/v1/machine/{name}/swap"), &json!({}))?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the directory as it was found, but for the template. The service removes machines of
+    /// finished runs itself, so a removal may find nothing.
+    pub fn clear(&self) -> Result<()> {
+        let mut http = self.http()?;
+        let begun = Instant::now();
+        loop {
+            let machines = self.machines(&mut http)?;
+            if machines.is_empty() {
+                return http.post("/v1/store/gc", &json!({})).map(drop);
+            }
+            for name in machines {
+                match self.remove(&mut http, &name) {
+                    Err(failure) if begun.elapsed() > REMOVAL => return Err(failure),
+                    _ => {}
+                }
+            }
+            // machines that are being removed are still listed
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }
 
 impl Drop for ServiceBench {
@@ -88,7 +129,7 @@ impl Drop for ServiceBench {
     }
 }
 
-/// Where it listens, which it says when it is ready.
+/// Its address, which it prints when it is ready.
 fn listening(said: &mut impl BufRead) -> Result<SocketAddr> {
     let mut all = String::new();
     for line in said.lines().map_while(std::io::Result::ok) {
@@ -111,25 +152,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let run = args.choice.begin(SERVICE_METRICS, dir)?;
     let bed = ServiceBench::start(dir, run.runs, args.choice.quick)?;
     let results = run.measure(|group, results| measure(&bed, group, results))?;
-    let cleared = clear(&bed);
+    let cleared = bed.clear();
     drop(bed);
     let exit = run.say(results);
     cleared.map(|()| exit)
-}
-
-/// Leaves the directory as it was found, but for the template.
-fn clear(bed: &ServiceBench) -> Result<()> {
-    let mut http = bed.http()?;
-    loop {
-        let list = http.get("/v1/machine/list")?;
-        let machines = list["machines"].as_array().cloned().unwrap_or_default();
-        if machines.is_empty() {
-            return http.post("/v1/store/gc", &json!({})).map(drop);
-        }
-        for machine in machines {
-            bed.remove(&mut http, machine["name"].as_str().unwrap_or_default())?;
-        }
-    }
 }
 
 fn measure(bed: &ServiceBench, group: MetricGroup, results: &mut Results) -> Result<()> {

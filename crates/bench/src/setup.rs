@@ -1,4 +1,4 @@
-//! Finding what a run needs: a root file system, a Python in it, the spawner.
+//! Finds the resources of a run: a root file system, a Python in it, the spawner.
 
 use crate::progress::Talk;
 use stasis_command::failure::{CliFailure, Result};
@@ -6,10 +6,10 @@ use stasis_command::install;
 use stasis_template::Recipe;
 use std::path::{Path, PathBuf};
 
-/// Below the bench's directory: where `bench machine` keeps its template by default, too.
+/// Below the bench's directory, which is also the default place of `bench machine`'s template.
 const TEMPLATE_DIR: &str = "stasis-bench-machine";
 
-/// What a run on a process of its own can be told.
+/// Options of a run on a separate process.
 #[derive(clap::Args)]
 pub struct Given {
     /// Root file system to run in [default: $STASIS_ROOTFS, else the default template's]
@@ -18,12 +18,12 @@ pub struct Given {
     /// Python inside that root [default: $STASIS_TEST_PYTHON, else the template's own]
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// A directory on a real disk; images go below it and are removed at the end
+    /// Directory on a real disk for the images, which are removed at the end
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub dir: PathBuf,
 }
 
-/// Where things are, given or found.
+/// Paths, given or found.
 #[derive(Debug, Clone)]
 pub struct Places {
     pub root: PathBuf,
@@ -55,7 +55,7 @@ impl Places {
         Ok(Places { root, python, spawner })
     }
 
-    /// The directory the engine looks for roots in, and the root's name there.
+    /// The engine's directory of roots, and the root's name there.
     pub fn roots(&self) -> (PathBuf, String) {
         let name = self.root.file_name().unwrap_or_default().to_string_lossy().into_owned();
         (self.root.parent().unwrap_or(Path::new("/")).to_owned(), name)

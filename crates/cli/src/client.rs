@@ -26,18 +26,21 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use stasis_api::ErrorBody;
 use std::future::Future;
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
-/// How often a request is sent when the connection fails.
+/// Maximum attempts of a request when the connection fails.
 const TRIES: usize = 4;
-/// How long a connection is kept without use: shorter than a service keeps it.
+/// Maximum idle time of a connection: shorter than the service's.
 const KEPT: Duration = Duration::from_secs(10);
-/// Of a file that is sent.
+/// Chunk size of a sent file.
 const PIECE: usize = 256 << 10;
-/// An answer that is not a stream, at most.
+/// Maximum size of an answer that is not a stream.
 const LONGEST_ERROR: usize = 64 << 10;
+const LONGEST_TOKEN: u64 = 4096;
 
 pub struct Client {
     runtime: tokio::runtime::Runtime,
@@ -50,7 +53,11 @@ pub struct Client {
 impl Client {
     pub fn open(config: &Config) -> Result<Client> {
         match config.text("url") {
-            Some(url) => Client::remote(&url, config.text("token")),
+            Some(url) => {
+                let token = config.text("token");
+                let token = token.or_else(|| local_token(&url, &config.data_dir()));
+                Client::remote(&url, token)
+            }
             None => {
                 let daemon = Daemon::of(config)?;
                 let client = Client::local(daemon)?;
@@ -60,7 +67,7 @@ impl Client {
         }
     }
 
-    /// A client of the daemon, which may not be there.
+    /// A client of the daemon, which need not run.
     pub fn local(daemon: Daemon) -> Result<Client> {
         // no certificates: nothing is read from disk for a socket
         let http = reqwest::Client::builder()
@@ -98,24 +105,24 @@ impl Client {
         Ok(Client { runtime, http, base, token, daemon })
     }
 
-    /// The way to the service's MCP at a path, for one who passes messages on.
+    /// The client for the service's MCP at a path, for a proxy.
     pub fn upstream(self: &Arc<Self>, path: &str) -> stasis_mcp::Upstream {
         let url = self.public_url(path);
         let upstream = stasis_mcp::Upstream::new(self.http.clone(), url);
         let own = self.clone();
         upstream.with_token(self.token.clone()).with_revival(move || {
             let own = own.clone();
-            async move { own.ready().await.is_ok() && own.daemon.is_some() }
+            async move { own.is_back().await }
         })
     }
 
-    /// A path with a host's name that the service's own check of hosts knows.
+    /// A path with a host name that passes the service's host check.
     fn public_url(&self, path: &str) -> String {
         let base = if self.daemon.is_some() { "http://localhost" } else { &self.base };
         format!("{base}{path}")
     }
 
-    /// A request to be sent on for somebody else.
+    /// A request to be forwarded.
     pub fn forward(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, self.public_url(path));
         match &self.token {
@@ -124,11 +131,17 @@ impl Client {
         }
     }
 
+    /// Whether the daemon answers now; it is started if there is none. A service elsewhere is not
+    /// ours to start.
+    pub async fn is_back(&self) -> bool {
+        self.ready().await.is_ok() && self.daemon.is_some()
+    }
+
     /// Does something and waits for it. Between two calls nobody listens to the connections that
     /// are kept: those that the service closed meanwhile must be found out before one is used.
     pub fn block<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(async {
-            // one turn for the news to come in, one for each connection to hear them
+            // one poll to receive the close events, one for each connection to handle them
             for _ in 0..3 {
                 tokio::task::yield_now().await;
             }
@@ -136,7 +149,7 @@ impl Client {
         })
     }
 
-    /// Where this client goes, in words.
+    /// The target of this client, for messages.
     pub fn place(&self) -> String {
         match &self.daemon {
             Some(daemon) => daemon.data_dir().display().to_string(),
@@ -144,7 +157,7 @@ impl Client {
         }
     }
 
-    /// Comes back once the daemon answers; starts it where there is none.
+    /// Returns once the daemon answers; starts it if none runs.
     async fn ready(&self) -> Result<()> {
         let Some(daemon) = &self.daemon else { return Ok(()) };
         if daemon.listens() {
@@ -208,7 +221,7 @@ impl Client {
         Ok(LineStream::new(self.send(method, path, body, repeatable).await?))
     }
 
-    /// Sends a file as a request's body; not a second time, for it may be long.
+    /// Sends a file as a request's body; never twice, because it may be long.
     pub fn upload<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -232,9 +245,9 @@ impl Client {
         })
     }
 
-    /// Sends until it arrives. What may be sent twice (`repeatable`) is sent again when the
-    /// connection breaks before the answer begins. A daemon that is about to end takes nothing
-    /// on: its successor does.
+    /// Sends a request until it arrives. A `repeatable` request is sent again if the connection
+    /// breaks before the answer begins. A daemon that is exiting accepts nothing: its successor
+    /// does.
     pub async fn send(
         &self,
         method: Method,
@@ -263,7 +276,7 @@ impl Client {
         }
     }
 
-    /// Whether the daemon refused because it ends; waits until it is gone.
+    /// Whether the daemon refused because it is exiting; waits until it has exited.
     fn is_leaving(&self, failure: &CliFailure) -> bool {
         let leaving = failure.code == "service.stopping";
         let daemon = self.daemon.as_ref().filter(|_| leaving);
@@ -285,7 +298,7 @@ impl Client {
         let said = said(error);
         let untrusted = said.starts_with("invalid peer certificate");
         let (code, what) = match error.is_connect() {
-            true if untrusted => ("service.certificate", "there is no trust in the certificate of"),
+            true if untrusted => ("service.certificate", "cannot trust the certificate of"),
             true => ("service.unreachable", "no service answers at"),
             false => ("service.cut_off", "the connection broke off:"),
         };
@@ -301,7 +314,7 @@ impl Client {
     }
 }
 
-/// A file as a request's body; what is sent of it is counted.
+/// A file as a request's body; counts the bytes sent.
 fn body(file: std::fs::File, transfer: &Transfer) -> reqwest::Body {
     let count = Arc::new(transfer.counter());
     let pieces = stream::try_unfold(tokio::fs::File::from_std(file), move |mut file| {
@@ -317,7 +330,20 @@ fn body(file: std::fs::File, transfer: &Transfer) -> reqwest::Body {
     reqwest::Body::wrap_stream(pieces)
 }
 
-/// The innermost cause, without the address that was asked: it is said elsewhere.
+/// The first token of a service on this host, from its data directory; the SDKs find it too. Other
+/// hosts never get it.
+fn local_token(url: &str, data_dir: &Path) -> Option<String> {
+    let url = reqwest::Url::parse(url).ok()?;
+    if !["localhost", "127.0.0.1", "[::1]"].contains(&url.host_str()?) {
+        return None;
+    }
+    let mut text = String::new();
+    let file = std::fs::File::open(data_dir.join("token")).ok()?;
+    file.take(LONGEST_TOKEN).read_to_string(&mut text).ok()?;
+    Some(text.trim().to_owned()).filter(|token| !token.is_empty())
+}
+
+/// The innermost cause, without the address, which the message already contains.
 fn said(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
@@ -326,7 +352,7 @@ fn said(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// The answer, or what it refuses with.
+/// The answer, or its refusal.
 async fn refusal(mut answer: Response) -> Result<Response> {
     let status = answer.status();
     if status.is_success() {
@@ -360,8 +386,8 @@ mod tests {
     use std::net::TcpListener;
     use std::sync::mpsc;
 
-    /// A service that answers once on each connection and closes it when it is told to, without a
-    /// word to the client.
+    /// A service that answers once per connection and closes it on command, without notifying the
+    /// client.
     fn curt(listener: TcpListener, close: mpsc::Receiver<()>, closed: mpsc::Sender<()>) {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");

@@ -1,6 +1,7 @@
 //! The table of commands; each has its own file.
 
 mod adopt;
+mod approvals;
 mod branch;
 mod compare;
 mod completions;
@@ -29,12 +30,14 @@ mod repl;
 mod rm;
 mod rollback;
 mod run;
+mod secret;
 mod serve;
 mod status;
 mod stop;
 mod store;
 mod template;
 mod token;
+mod tools;
 pub mod tree;
 pub mod undo;
 mod watch;
@@ -43,6 +46,7 @@ mod whoami;
 use crate::context::Context;
 use crate::failure::{Exit, Result};
 use clap::Subcommand;
+use stasis_api::ApprovalChoice;
 use stasis_bench::Bench;
 use std::process::ExitCode;
 
@@ -107,6 +111,18 @@ pub enum CliCommand {
     /// Set, list, show, remove, check, test and explain policies of machines' networks
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
+    /// Set, list and remove keys that machines use without having them
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
+    /// List tool servers of this host, and log in to them
+    #[command(subcommand)]
+    Tools(tools::ToolsCommand),
+    /// List calls of tools that wait for approval
+    Approvals(approvals::ApprovalListArgs),
+    /// Allow a call of a tool that waits
+    Approve(approvals::ApprovalAnswerArgs),
+    /// Deny a call of a tool that waits
+    Deny(approvals::ApprovalAnswerArgs),
     /// Store a service's address and token for later commands
     Login(login::Args),
     /// Remove the stored login
@@ -134,13 +150,13 @@ pub enum CliCommand {
     Bench(Bench),
 }
 
-/// Answers a shell that asks what could stand at a place, and ends; nothing, if no shell asks.
+/// Answers a shell's completion request and exits; does nothing otherwise.
 pub fn answer_shell() {
     completions::answer();
 }
 
 impl CliCommand {
-    /// Whether it uses what `login` kept.
+    /// Whether it uses the stored login.
     pub fn is_signed_in(&self) -> bool {
         !matches!(self, CliCommand::Login(_) | CliCommand::Logout)
     }
@@ -174,6 +190,11 @@ impl CliCommand {
             CliCommand::Store(command) => command.run(context),
             CliCommand::Token(command) => command.run(context),
             CliCommand::Policy(command) => command.run(context),
+            CliCommand::Secret(command) => command.run(context),
+            CliCommand::Tools(command) => tools::run(command, context),
+            CliCommand::Approvals(args) => approvals::list(&args, context),
+            CliCommand::Approve(args) => approvals::answer(ApprovalChoice::Allow, args, context),
+            CliCommand::Deny(args) => approvals::answer(ApprovalChoice::Deny, args, context),
             CliCommand::Login(args) => login::run(args, context),
             CliCommand::Logout => logout::run(context),
             CliCommand::Whoami => whoami::run(context),
@@ -185,7 +206,7 @@ impl CliCommand {
             CliCommand::Config => config::run(context),
             CliCommand::Completions(args) => completions::run(&args),
             CliCommand::Doctor => doctor::run(context),
-            // 1 says that a bar was missed
+            // 1 means that a bar was missed
             CliCommand::Bench(command) => {
                 command.run().map_err(|failure| failure.exit(Exit::Usage))
             }

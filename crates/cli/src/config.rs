@@ -4,8 +4,8 @@
 //!
 //! `stasis login` stores a service and its token; the token is sent to that service only.
 //!
-//! One TOML file; keys below a table such as `[limits]` are written `limits.memory_mb` here. A key
-//! that is unknown, or a value of the wrong type, is an error: a typo must not fall back to a
+//! One TOML file; keys below a table such as `[limits]` are written `limits.memory_mb` here. An
+//! unknown key, or a value of the wrong type, is an error: a typo must not silently select a
 //! default.
 
 mod keys;
@@ -19,13 +19,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueSource {
     Flag(&'static str),
     Environment(String),
     File(PathBuf),
-    /// What `stasis login` keeps.
+    /// The stored login.
     Login(PathBuf),
     Default,
 }
@@ -62,11 +62,11 @@ pub struct Setting {
 #[derive(Debug, Clone)]
 pub struct Config {
     pub settings: Vec<Setting>,
-    /// The file that was read, if there was one.
+    /// The file that was read, if any.
     pub file: Option<PathBuf>,
 }
 
-/// What was given on the command line, by key.
+/// Values from the command line, by key.
 pub type Flags = BTreeMap<&'static str, String>;
 
 impl Config {
@@ -86,7 +86,7 @@ impl Config {
         resolve(flags, env, text.as_deref().map(|text| (path.as_path(), text)))
     }
 
-    /// Takes over what `login` kept, unless this host or another service is meant.
+    /// Applies the stored login, unless this host or another service is selected.
     pub fn sign_in(&mut self, login: &Login) {
         let here = self.source("data_dir");
         let is_here = matches!(here, Some(ValueSource::Flag(_) | ValueSource::Environment(_)));
@@ -108,13 +108,13 @@ impl Config {
         }
     }
 
-    /// Where a value came from.
+    /// The source of a value.
     pub fn source(&self, key: &str) -> Option<&ValueSource> {
         let found = self.settings.iter().find(|setting| setting.key.name == key);
         found.map(|setting| &setting.source)
     }
 
-    /// Puts what a flag of a command says over all else.
+    /// Overrides a value by a command's flag.
     pub fn flag(&mut self, name: &str, text: &str) -> Result<()> {
         let Some(setting) = self.settings.iter_mut().find(|setting| setting.key.name == name)
         else {
@@ -157,7 +157,7 @@ impl Config {
         }
     }
 
-    /// Which checkpoints stay on machines without a rule of their own.
+    /// Retention of machines without a rule of their own.
     pub fn retention(&self) -> stasis_api::Retention {
         stasis_api::Retention {
             last: self.count("retention.last"),
@@ -182,7 +182,7 @@ impl Config {
     }
 }
 
-/// What a word says of older checkpoints; the key allows these only.
+/// The rule for older checkpoints; the key allows only these words.
 fn older(word: &str) -> stasis_api::OlderCheckpoints {
     serde_json::from_value(word.into()).unwrap_or_default()
 }
@@ -244,7 +244,7 @@ fn bad(message: String) -> CliFailure {
     CliFailure::new("config.invalid", message).exit(Exit::Usage)
 }
 
-/// Keys of tables with a dot between.
+/// Keys of tables joined by a dot.
 fn flatten(path: &Path, text: &str) -> Result<BTreeMap<String, toml::Value>> {
     let table: toml::Table = toml::from_str(text)
         .map_err(|error| bad(format!("{}: {}", path.display(), error.message())))?;

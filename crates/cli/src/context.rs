@@ -30,7 +30,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// What was said, or kept: by `login`, where `signed_in` asks for that.
+    /// The given or stored values; those of `login`, where `signed_in` requests it.
     pub fn new(global: Global, signed_in: bool) -> Result<Context> {
         let Global { data_dir, url, token, config, json } = global;
         let given = [("data_dir", data_dir), ("url", url), ("token", token)];
@@ -44,7 +44,7 @@ impl Context {
         Ok(Context { config, json })
     }
 
-    /// A way to the service; starts the daemon of the data directory if none runs.
+    /// A client of the service; starts the daemon of the data directory if none runs.
     pub fn client(&self) -> Result<Client> {
         Client::open(&self.config)
     }

@@ -6,21 +6,21 @@
 //!
 //! The checks change nothing. A requirement that cannot be determined counts as missing.
 
+mod data_dir;
 mod kernel;
-mod place;
 mod tools;
 
 use crate::config::Config;
 use serde::Serialize;
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
     Good,
-    /// It works without, at a price.
+    /// Works without it, at a cost.
     Lacking,
-    /// Nothing works without.
+    /// Required.
     Missing,
 }
 
@@ -28,18 +28,18 @@ pub enum Grade {
 pub struct HealthCheck {
     pub name: &'static str,
     pub grade: Grade,
-    /// What was found.
+    /// The observation.
     pub found: String,
-    /// What its lack costs.
+    /// The consequence of its absence.
     pub costs: &'static str,
     /// How to fix it.
     pub fix: &'static str,
 }
 
-/// Something to check: what it is, and what to say when it is not there.
+/// A requirement, and the message if it is missing.
 struct About {
     name: &'static str,
-    /// Whether nothing works without it.
+    /// Whether it is required.
     required: bool,
     costs: &'static str,
     fix: &'static str,
@@ -59,7 +59,7 @@ impl About {
 
 pub fn examine(config: &Config) -> Vec<HealthCheck> {
     let mut checks = kernel::checks();
-    checks.extend(place::checks(&config.data_dir()));
+    checks.extend(data_dir::checks(&config.data_dir()));
     checks.extend(tools::checks());
     checks
 }

@@ -14,7 +14,7 @@ pub fn is_json(config: &Config) -> bool {
     config.text("log_format").as_deref() == Some("json")
 }
 
-/// Starts the log; `usual` is the level where nothing is set.
+/// Starts the log; `usual` is the default level.
 pub fn start(config: &Config, usual: LevelFilter) -> Result<()> {
     let filter = match config.text("log") {
         Some(text) => filter(&text)?,

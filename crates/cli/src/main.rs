@@ -62,11 +62,11 @@ fn main() -> ExitCode {
     })
 }
 
-/// What to say to a command that makes no sense, or that asks for help.
+/// The message for an invalid command, or a request for help.
 fn refuse(error: &clap::Error) -> ExitCode {
     let asked = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
     if !asked || !error.use_stderr() {
-        // a reader that went away is no matter of ours
+        // a closed pipe is not an error
         let _ = error.print();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1));
     }

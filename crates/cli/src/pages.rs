@@ -39,16 +39,16 @@ fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// What stands between single marks, outside of blocks.
+/// The text between single backticks, outside of blocks.
 fn mentioned(page: &str) -> Vec<String> {
     let text: String = page.split("\n```").step_by(2).collect();
     let spans = text.split('`').skip(1).step_by(2).map(|span| span.replace('\n', " "));
-    // `<NAME>` and `[OPTIONS]` are in the reference, which is written from the program
+    // `<NAME>` and `[OPTIONS]` are in the reference, which is generated from the program
     let is_command = |span: &String| span.starts_with("stasis ") && !span.contains(['[', '<']);
     spans.filter(is_command).collect()
 }
 
-/// Whether the program would take it, or would if it were complete.
+/// Whether the program accepts it, or would if it were complete.
 fn taken(command: &str) -> Result<(), String> {
     let Err(error) = Cli::try_parse_from(words(command)) else { return Ok(()) };
     let named = command.split(' ').any(|word| word.len() > 1 && word == word.to_uppercase());
@@ -56,13 +56,13 @@ fn taken(command: &str) -> Result<(), String> {
         ErrorKind::MissingRequiredArgument
         | ErrorKind::MissingSubcommand
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Ok(()),
-        // NAME stands for one
+        // NAME is a placeholder
         ErrorKind::InvalidValue | ErrorKind::ValueValidation if named => Ok(()),
         _ => Err(error.to_string()),
     }
 }
 
-/// As a shell splits it, as far as pages go.
+/// Split like a shell, as far as pages need it.
 fn words(command: &str) -> Vec<String> {
     let (mut words, mut quote) = (vec![String::new()], None);
     for letter in command.chars() {

@@ -83,11 +83,36 @@ fn options<'a>(text: &mut String, all: impl Iterator<Item = &'a Arg>) {
     for arg in all.filter(shown).filter(|arg| !arg.is_hide_set()) {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let help = if help.is_empty() { String::new() } else { format!(": {help}") };
-        let _ = writeln!(text, "- `{}`{help}{}", arg.to_string().replace('`', ""), default(arg));
+        let name = arg.to_string().replace('`', "");
+        text.push_str(&wrapped(&format!("- `{name}`{help}{}", default(arg))));
     }
 }
 
-/// What holds if an option is not given, and what it may say.
+/// A list item in lines of at most 100 columns, broken at spaces outside code spans.
+fn wrapped(item: &str) -> String {
+    let mut in_code = false;
+    let words = item.split(|c: char| {
+        in_code ^= c == '`';
+        c == ' ' && !in_code
+    });
+    let mut lines = String::new();
+    let mut width = 0;
+    for word in words {
+        let length = word.chars().count();
+        let (before, start) = match width {
+            0 => ("", 0),
+            width if width + 1 + length <= 100 => (" ", width + 1),
+            _ => ("\n  ", 2),
+        };
+        lines.push_str(before);
+        lines.push_str(word);
+        width = start + length;
+    }
+    lines.push('\n');
+    lines
+}
+
+/// The default of an option, and its possible values.
 fn default(arg: &Arg) -> String {
     if !arg.get_action().takes_values() {
         return String::new();
@@ -104,11 +129,11 @@ fn default(arg: &Arg) -> String {
 fn settings(text: &mut String) {
     text.push_str(
         "\n## Settings\n\nFlags take precedence, then the environment, `config.toml`, the stored \
-         login, and the defaults. `stasis config` shows the values in use.\n\n\
+         login, and the defaults.\n`stasis config` shows the values in use.\n\n\
          | key | environment | default | meaning |\n|---|---|---|---|\n",
     );
     for key in KEYS.iter() {
-        // what differs from host to host
+        // values that differ between hosts
         let default = match key.name {
             "data_dir" => "$XDG_DATA_HOME/stasis".to_owned(),
             "limits.cpus" => "three quarters of the host's".to_owned(),

@@ -23,7 +23,7 @@ use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal};
 use words::ReplCommand;
 
-/// What leaves a Python prompt leaves this one too.
+/// Words that leave a Python prompt leave this one too.
 const LEAVING: [&str; 4] = ["exit", "exit()", "quit", "quit()"];
 
 pub struct Repl<'a> {
@@ -33,9 +33,9 @@ pub struct Repl<'a> {
     pub context: &'a Context,
 }
 
-/// What came of a piece of input.
+/// The result of a piece of input.
 enum Step {
-    /// Code ran; whether it went well.
+    /// Code ran; whether it succeeded.
     Ran(bool),
     /// Nothing ran.
     Said,
@@ -43,7 +43,7 @@ enum Step {
 }
 
 impl Repl<'_> {
-    /// Talks until the end of input; whether the last instruction went well.
+    /// Runs until the end of input; whether the last instruction succeeded.
     pub fn talk(&self) -> Result<bool> {
         match std::io::stdin().is_terminal() {
             true => self.talk_to_terminal(),
@@ -62,7 +62,7 @@ impl Repl<'_> {
                     Ok(Step::Ran(ended)) => well = ended,
                     Ok(Step::Said) => {}
                     Ok(Step::Leave) => return Ok(well),
-                    // a mistake is no reason to leave
+                    // a mistake does not end the session
                     Err(failure) => eprintln!("{failure}"),
                 },
                 EditorInput::Again => {}
@@ -71,7 +71,7 @@ impl Repl<'_> {
         }
     }
 
-    /// Lines of a pipe: the first failure of a service ends it, a failure of code does not.
+    /// Lines of a pipe: an error of the service ends it, an error of the code does not.
     fn talk_to_pipe(&self) -> Result<bool> {
         let mut well = true;
         let mut lines = std::io::stdin().lock().lines();
@@ -95,7 +95,7 @@ impl Repl<'_> {
         }
     }
 
-    /// Does what a piece of input says. At a terminal, code may ask for more input.
+    /// Executes a piece of input. At a terminal, code may request more input.
     fn obey(&self, text: &str, terminal: Option<&RefCell<LineEditor>>) -> Result<Step> {
         let text = text.trim_end();
         if text.trim().is_empty() {
@@ -140,7 +140,7 @@ impl Repl<'_> {
     }
 }
 
-/// Whether the code asked to leave, as `sys.exit()` does.
+/// Whether the code requested to leave, as `sys.exit()` does.
 fn is_exit(instruction: &Instruction) -> bool {
     let error = instruction.outcome.as_ref().and_then(|outcome| outcome.error.as_ref());
     instruction.status == Status::Failed && error.is_some_and(|error| error.name == "SystemExit")

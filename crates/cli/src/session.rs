@@ -12,10 +12,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stasis_api::{Checkpoints, Chunk, Durability, Instruction};
 
-/// How often a stream is taken up again without a line in between.
+/// Maximum consecutive resumptions without a new line.
 const PATIENCE: usize = 5;
 
-/// What to run.
+/// The code to run.
 #[derive(Debug, Clone, Default)]
 pub struct RunRequest {
     pub code: String,
@@ -27,17 +27,17 @@ pub struct RunRequest {
     pub input: bool,
 }
 
-/// What the user does at the prompt of `input()`.
+/// The user's action at the prompt of `input()`.
 pub enum Typed {
     Line(String),
     End,
     Interrupt,
 }
 
-/// Asks the user for a line.
+/// Requests a line from the user.
 pub type Ask<'a> = &'a mut dyn FnMut(&str) -> Result<Typed>;
 
-/// How long it may run.
+/// Its time limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum TimeoutArg {
     #[default]
@@ -104,7 +104,7 @@ enum Line {
     Unknown,
 }
 
-/// Sends an instruction; its number.
+/// Submits an instruction; returns its number.
 pub fn submit(client: &Client, machine: &str, order: &RunRequest) -> Result<u64> {
     client.block(send(client, machine, order))
 }
@@ -119,7 +119,7 @@ async fn send(client: &Client, machine: &str, order: &RunRequest) -> Result<u64>
     Ok(submitted.instruction_seq)
 }
 
-/// Runs an instruction to its end. `each` gets every line of output as it comes.
+/// Runs an instruction to its end. `each` gets every line of output as it arrives.
 pub fn run(
     client: &Client,
     machine: &str,
@@ -148,7 +148,7 @@ pub fn run_asking<'a>(
     })
 }
 
-/// Follows an instruction that was sent before. Ctrl-C leaves it to itself.
+/// Follows an earlier instruction. Ctrl-C stops following it.
 pub fn follow(
     client: &Client,
     machine: &str,
@@ -165,7 +165,7 @@ struct Follow<'a, Each> {
     seq: u64,
     each: Each,
     ask: Option<Ask<'a>>,
-    /// The next line of output that is wanted.
+    /// The next wanted line of output.
     from: u64,
     /// Whether this command sent it, so that the first Ctrl-C interrupts it.
     ours: bool,
@@ -191,7 +191,7 @@ impl<Each: FnMut(&Chunk)> Follow<'_, Each> {
         Err(CliFailure::new("service.cut_off", message).exit(crate::failure::Exit::Unavailable))
     }
 
-    /// Reads until the result (true) or until the stream breaks.
+    /// Reads until the result (true) or a broken stream.
     async fn read(&mut self, mut lines: LineStream) -> Result<bool> {
         let mut asked = 0;
         loop {
@@ -221,7 +221,7 @@ impl<Each: FnMut(&Chunk)> Follow<'_, Each> {
         }
     }
 
-    /// Passes on what the user typed at a prompt.
+    /// Sends the user's answer to a prompt.
     async fn answer(&self, typed: Typed) -> Result<()> {
         let line = match typed {
             Typed::Line(line) => Some(line),
@@ -233,14 +233,14 @@ impl<Each: FnMut(&Chunk)> Follow<'_, Each> {
         Ok(())
     }
 
-    /// The first Ctrl-C interrupts an instruction of ours; a further one leaves it to itself.
+    /// The first Ctrl-C interrupts an instruction of ours; a second one stops following it.
     async fn interrupt(&self, asked: usize) -> Result<()> {
         if asked > 1 || !self.ours {
             let message = format!("left `{}@{}` running", self.machine, self.seq);
             let hint = format!("`stasis history {}` shows its result", self.machine);
             return Err(CliFailure::new("interrupted", message).hint(hint));
         }
-        // only ours: instructions of others that run on this machine are not stopped
+        // only ours: other instructions on this machine are not stopped
         let path = self.path("cancel");
         let cancelled: Value = self.client.call(Method::POST, &path, Some(&json!({}))).await?;
         if cancelled["cancelled"] != Value::Bool(true) {

@@ -14,7 +14,7 @@ mod transfer;
 pub use clean::clean;
 pub use progress::BuildProgress;
 pub use result::{Screen, colours, show_chunk, went_well};
-pub use table::{Table, age, object, one_line, size};
+pub use table::{Table, age, count_of, object, one_line, size};
 pub use transfer::Transfer;
 
 use serde::Serialize;
@@ -29,7 +29,7 @@ pub fn say(line: &str) {
     say_on(&format!("{line}\n"));
 }
 
-/// Prints data without an end of its own. A reader that went away is no failure of ours.
+/// Prints data without a newline. A closed pipe is not an error.
 pub fn say_on(text: &str) {
     use std::io::Write;
     if write!(std::io::stdout(), "{text}").is_err() {

@@ -1,4 +1,4 @@
-//! What the program says with no service at all: help, settings, mistakes, and the host.
+//! The program's output without a service: help, settings, mistakes, and the host.
 
 mod common;
 
@@ -61,7 +61,7 @@ fn help_of_every_command() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_is_started() {
+fn mistakes_are_reported_before_anything_starts() {
     let mut world = World::new();
     world.set("NO_COLOR", "1");
     std::fs::write(world.path("bad.toml"), "timeout_second = 3\n").unwrap();

@@ -49,6 +49,46 @@ fn an_installed_pair_measures_on_its_own() {
     assert!(json.get("pause_ms").is_none() && json.get("restore_cold_ms").is_none());
 }
 
+/// A bench of the real binary on a data directory that has the template.
+fn measured(words: &[&str]) -> serde_json::Value {
+    let data = stasis_testbed::data_dir_of("javascript");
+    let output = Command::new(env!("CARGO_BIN_EXE_stasis"))
+        .arg("bench")
+        .args(words)
+        .args(["--json", "--runs", "1", "--quick", "--dir"])
+        .arg(data.path())
+        .env("STASIS_CONFIG", "/dev/null")
+        .output()
+        .expect("stasis starts");
+    assert!(output.status.success(), "{}{}", text(&output.stderr), text(&output.stdout));
+    serde_json::from_slice(&output.stdout).expect("valid JSON")
+}
+
+#[test]
+fn machines_of_another_language_have_bars_of_their_own() {
+    let json = measured(&["machine", "--language", "javascript", "--only", "create_ms,wake_ms"]);
+    for (key, bar) in [("create_ms", 6.0), ("wake_ms", 12.0)] {
+        assert!(json[key]["p50"].as_f64().is_some_and(|p50| p50 > 0.0), "{json}");
+        assert_eq!(json[key]["bar"], bar);
+    }
+    assert!(json.get("exec_ms").is_none());
+}
+
+#[test]
+fn runs_through_mcp_v8_are_counted() {
+    let only = "session_runs_per_s,session_loaded_ms,resumed_run_ms,fresh_runs_per_s";
+    let json = measured(&["mcp-v8", "--sessions", "3", "--only", only]);
+    for key in only.split(',') {
+        assert!(json[key]["p50"].as_f64().is_some_and(|p50| p50 > 0.0), "{json}");
+    }
+    assert_eq!(
+        (&json["session_runs_per_s"]["bar"], &json["fresh_runs_per_s"]["bar"]),
+        (&800.0.into(), &400.0.into())
+    );
+    let output = stasis(&["bench", "mcp-v8", "--sessions", "65"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
 #[test]
 fn yardsticks_are_not_in_the_installed_program() {
     for (bench, key) in [("engine", "criu_restore_ms"), ("machine", "jupyter_exec_ms")] {

@@ -1,8 +1,6 @@
 //! The program with a real daemon and real machines.
 
-mod common;
-
-use common::kept::Kept;
+use crate::common::kept::Kept;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::Command;
@@ -65,7 +63,7 @@ fn a_machines_life_by_hand() {
 }
 
 #[test]
-fn what_ran_can_be_read_later() {
+fn finished_instructions_can_be_read_later() {
     let kept = Kept::new();
     kept.well(&["machine", "new", "work"]);
     kept.well(&["exec", "work", "print('out')\n6 * 7"]);
@@ -274,7 +272,7 @@ fn the_past_and_relatives_from_the_command_line() {
     local("other", "x = 2\nopen('t.txt', 'w').write('two\\n')\nx");
     assert_eq!(kept.well(&["tree"]), "work@0\n└── @0 other@0\n");
     let history = kept.well(&["machine", "history", "work", "--files"]);
-    assert!(history.contains("work@0 (start)") && history.contains("1 files: "), "{history}");
+    assert!(history.contains("work@0 (start)") && history.contains("1 file: "), "{history}");
     let compared = kept.well(&["compare", "work@0", "other"]);
     assert!(compared.contains("x         changed  int: 1  int: 2"), "{compared}");
     assert!(compared.contains("    -one\n    +two\n"), "{compared}");

@@ -1,10 +1,8 @@
-//! What somebody meets who has just installed the program.
+//! A new user's first steps.
 
-mod common;
-
-use common::World;
-use common::kept::Kept;
-use common::terminal::Terminal;
+use crate::common::World;
+use crate::common::kept::Kept;
+use crate::common::terminal::Terminal;
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::process::Command;
@@ -55,7 +53,7 @@ fn exploring_leaves_one_machine() {
 }
 
 #[test]
-fn a_network_can_be_given_later_and_its_absence_is_told() {
+fn a_network_can_be_added_later_and_its_absence_is_reported() {
     let kept = Kept::new();
     kept.well(&["machine", "new", "work"]);
     let code = "import urllib.request as u; u.urlopen('http://a.invalid')";
@@ -95,7 +93,7 @@ fn a_policy_is_checked_tested_set_and_explained() {
                 expect = \"allow\"\n";
     std::fs::write(&file, text).expect("a file");
     let said = kept.well(&["policy", "check", "web.toml"]);
-    assert_eq!(said, "ok: 1 network rules, 0 module rules, 1 tests\n");
+    assert_eq!(said, "ok: 1 network rule, 1 test\n");
     let failed = kept.run(&["policy", "test", "web.toml"]);
     assert_eq!(failed.code(), 1);
     let line = "FAILED test[0] https://b.example: expected allow, got deny: no rule allows it";

@@ -70,7 +70,7 @@ fn a_package_has_all_its_files_and_names_their_last_place() {
 }
 
 #[test]
-fn what_is_installed_runs_and_systemd_takes_its_unit() {
+fn the_installation_runs_and_systemd_accepts_its_unit() {
     let prefix = tempfile::tempdir().expect("a directory");
     make("install", prefix.path(), None);
     let said = Command::new(prefix.path().join("bin/stasis")).arg("--version").output();
@@ -90,8 +90,7 @@ fn what_is_installed_runs_and_systemd_takes_its_unit() {
     lines_are_settings(&std::fs::read_to_string(&unit).expect("a unit"));
 }
 
-/// What can be told of a unit without systemd: sections, and settings that are none of those which
-/// a machine would inherit.
+/// Checks of a unit without systemd: sections, and settings that a machine must not inherit.
 fn lines_are_settings(unit: &str) {
     let inherited =
         ["SystemCall", "Restrict", "Lock", "MemoryDeny", "PrivateDevices", "ProtectClock"];

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// Against hangs only.
 const PATIENCE: Duration = Duration::from_secs(300);
 const STASIS: &str = env!("CARGO_BIN_EXE_stasis");
-/// What all sessions of work begin with.
+/// The first part of all work sessions.
 const LIBRARIES: &str = "import matplotlib; matplotlib.use('agg')\n\
                          import matplotlib.pyplot as plt\nimport pandas as pd";
 
@@ -209,7 +209,7 @@ fn a_task_outlives_its_client_and_the_service() {
     let end = |service: &Service, transport: &str, task: &str| {
         service.script(&python, &["v1.py", transport], &["finish", task])
     };
-    // its client is gone before it ends
+    // its client has exited before it ends
     let task = begin(&service, "import time\nkept = 'yes'\ntime.sleep(1)\n'slept'");
     let said = end(&service, "http", &task);
     assert!(said.starts_with("value: 'slept'"), "{said}");

@@ -88,7 +88,7 @@ impl Home {
     }
 }
 
-/// What settings say, whichever way they are written.
+/// The settings, in any format.
 fn read(path: &Path) -> Value {
     let text = fs::read_to_string(path).expect("settings");
     parse(path, &text)
@@ -139,7 +139,7 @@ fn every_client_gets_an_entry_and_keeps_its_own() {
 }
 
 #[test]
-fn what_was_said_goes_along() {
+fn options_are_passed_to_the_client_entry() {
     let home = Home::new();
     let place = home.0.path().join("project/.mcp.json");
     let file = place.display().to_string();
@@ -154,7 +154,7 @@ fn what_was_said_goes_along() {
 }
 
 #[test]
-fn a_program_is_told_what_changed() {
+fn a_program_is_notified_of_changes() {
     let home = Home::new();
     let told = |verb: &str| -> Value {
         let said = home.done(&[verb, "--client", "cursor", "--json"]);

@@ -4,14 +4,14 @@
 //! Needs what dev/setup.sh prepares: `STASIS_TEST_CLIENTS` is a Python with the client, and
 //! `STASIS_TEST_MCP` has those of npm.
 
-mod v8;
-
+use crate::v8::{Place, STASIS, front, front_on, request};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use v8::{Place, STASIS, front, front_on, request};
 
 fn python(own: &Place, place: &str) {
     let python = std::env::var_os("STASIS_TEST_CLIENTS").expect("`make setup` prepares it");
@@ -29,7 +29,7 @@ fn the_official_client_over_both_transports() {
     let front = front(&place, &["--heap-store=dir"]);
     python(&place, &format!("http://{}", front.address));
     // a second one on the same data is no problem
-    let stateless = v8::front(&place, &[]);
+    let stateless = crate::v8::front(&place, &[]);
     let host = format!("host: {}", stateless.address);
     let post = |more: &str| {
         let head = format!("POST /api/exec?wait=60 HTTP/1.1\r\n{host}\r\n{more}");
@@ -211,6 +211,108 @@ fn sessions_and_heaps_go_on_after_a_kill() {
     assert_eq!(all["executions"].as_array().expect("a list").iter().filter(open).count(), 0);
 }
 
+/// SIGKILL for the daemon behind a data directory.
+fn kill_daemon(place: &Place) {
+    let socket = place.data.path().join("stasis.sock");
+    let stream = UnixStream::connect(&socket).expect("a daemon");
+    let (pid, ..) = stasis_sys::socket::peer_credentials(stream.as_fd()).expect("its pid");
+    let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    assert!(killed.expect("kill runs").success());
+    let patience = Instant::now() + Duration::from_secs(60);
+    while UnixStream::connect(&socket).is_ok() {
+        assert!(Instant::now() < patience, "the daemon goes on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The message in an answer, as JSON or as an event.
+fn message(answer: &str) -> Value {
+    let lines = answer.lines().map(|line| line.strip_prefix("data:").unwrap_or(line).trim());
+    let mut found = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let message = found.find(|message| message.get("result").is_some());
+    message.unwrap_or_else(|| panic!("no result: {answer}"))
+}
+
+fn tool_call(id: u64, tool: &str, arguments: &Value) -> String {
+    let params = json!({ "name": tool, "arguments": arguments });
+    json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string()
+}
+
+const GREETING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{
+    "protocolVersion":"2025-06-18","capabilities":{},
+    "clientInfo":{"name":"test","version":"1"}}}"#;
+const COUNT: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
+
+/// The text of a tool's answer, which is JSON.
+fn told(message: &Value) -> Value {
+    let text = message["result"]["content"][0]["text"].as_str().expect("a text");
+    serde_json::from_str(text).expect("JSON")
+}
+
+/// Runs code by a tool and waits for what it prints.
+fn printed(mut call: impl FnMut(&str, Value) -> Value) -> Value {
+    let id = told(&call("run_js", json!({ "code": COUNT })))["execution_id"].clone();
+    let patience = Instant::now() + Duration::from_secs(60);
+    loop {
+        let page = told(&call("get_execution_output", json!({ "execution_id": id })));
+        if page["status"] != "running" {
+            assert_eq!(page["status"], "completed", "{page}");
+            return page["data"].clone();
+        }
+        assert!(Instant::now() < patience, "{page}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Neither a client of the port nor one on standard streams notices that the daemon was killed.
+#[test]
+fn clients_go_on_after_a_kill_of_the_daemon() {
+    let place = Place::new();
+    let front = front(&place, &["--heap-store=dir"]);
+    let rest = |session: &str| {
+        let head = format!("POST /api/exec?wait=60 HTTP/1.1\r\nhost: {}", front.address);
+        let body = json!({ "code": COUNT, "session": session }).to_string();
+        request(front.address, &head, &body)
+    };
+    let post = |session: &str, body: &str| {
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\naccept: \
+             application/json, text/event-stream\r\nmcp-protocol-version: 2025-06-18{session}",
+            front.address
+        );
+        request(front.address, &head, body)
+    };
+    let greeted = post("", GREETING);
+    let id = greeted.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+    let session = format!("\r\nmcp-session-id: {}", id.expect("a session").trim());
+    post(&session, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let by_port = |tool: &str, arguments| message(&post(&session, &tool_call(1, tool, &arguments)));
+
+    let mut stdio = place.command(Path::new(STASIS));
+    stdio.args(["mcp-v8", "--heap-store=dir"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut stdio = stdio.spawn().expect("it starts");
+    let mut input = stdio.stdin.take().expect("piped");
+    let mut lines = BufReader::new(stdio.stdout.take().expect("piped")).lines();
+    let mut ask = |line: &str| {
+        writeln!(input, "{}", line.replace('\n', " ")).expect("sent");
+        let mut said = lines.by_ref().map_while(Result::ok);
+        message(&said.find(|line| line.contains("\"result\"")).expect("an answer"))
+    };
+    ask(GREETING);
+    let mut by_streams = |tool: &str, arguments| ask(&tool_call(1, tool, &arguments));
+
+    for count in 1..4 {
+        let count = count.to_string();
+        let answer = rest("s");
+        assert!(answer.contains(&format!("\"output\":\"{count}\"")), "{answer}");
+        assert_eq!(printed(by_port), *count);
+        assert_eq!(printed(&mut by_streams), *count);
+        kill_daemon(&place);
+    }
+    drop(input);
+    let _ = stdio.wait();
+}
+
 #[test]
 fn flags_that_mean_something_else_say_so_and_others_are_refused() {
     let place = Place::new();
@@ -224,7 +326,8 @@ fn flags_that_mean_something_else_say_so_and_others_are_refused() {
     assert!(fine, "{said}");
     let lines: Vec<_> = said.lines().filter(|line| line.starts_with("--")).collect();
     assert_eq!(lines.len(), 2, "{said}");
-    for flags in [&["--policies-json", "{}"][..], &["--fetch-header=x"], &["--unknown"]] {
+    let unknown = r#"{"shell": {"policies": []}}"#;
+    for flags in [&["--policies-json", unknown][..], &["--fetch-header=x"], &["--unknown"]] {
         let (fine, said) = run(flags);
         assert!(!fine && said.starts_with("error["), "{flags:?}: {said}");
     }

@@ -2,8 +2,7 @@
 //!
 //! Needs what dev/setup.sh prepares: `STASIS_TEST_MCP` has the clients of npm.
 
-mod v8;
-
+use crate::v8::{Place, STASIS, front, front_on, request};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::json;
 use std::io::{Read, Write};
@@ -12,7 +11,6 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use v8::{Place, STASIS, front, front_on, request};
 
 /// `next` counts up from 1, in a global of the instance.
 const COUNTER: &[u8] = b"\0asm\x01\0\0\0\x01\x05\x01\x60\0\x01\x7f\x03\x02\x01\0\x05\x03\x01\0\x01\
@@ -82,7 +80,9 @@ fn modules_skills_and_texts_by_flag() {
     assert!(refused(&["--wasm-module", "c=/nowhere"]).contains("/nowhere"));
     assert!(refused(&["--wasm-config", "{\"fs\": 1}"]).contains("--wasm-config"));
     let named = format!("{{\"fs\": \"{module}\"}}");
-    assert!(refused(&["--wasm-config", &named]).contains("no name for a WebAssembly module"));
+    assert!(
+        refused(&["--wasm-config", &named]).contains("not a valid name for a WebAssembly module")
+    );
     assert!(refused(&["--skills-dir", "/nowhere"]).contains("/nowhere"));
 }
 

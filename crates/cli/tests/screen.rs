@@ -1,10 +1,8 @@
-//! What is seen while something takes its time, or changes: bars on a terminal, and `--watch`.
+//! Display of long work and changes: bars on a terminal, and `--watch`.
 
-mod common;
-
-use common::fake::{Answer, Fake, Gate, held, ok};
-use common::terminal::Terminal;
-use common::{World, snapshot};
+use crate::common::fake::{Answer, Fake, Gate, held, ok};
+use crate::common::terminal::Terminal;
+use crate::common::{World, snapshot};
 use serde_json::{Value, json};
 use stasis_sys::{libc, process};
 use std::io::{BufRead, BufReader};
@@ -36,7 +34,7 @@ fn transfers(gate: &Gate) -> Vec<(Vec<&'static str>, Fake, &'static str)> {
             ("GET /v1/machine/work/file/stat?path=big.bin", vec![ok(file())]),
             (
                 "GET /v1/machine/work/file/stat?path=new.bin",
-                vec![common::fake::refuse(404, missing)],
+                vec![crate::common::fake::refuse(404, missing)],
             ),
         ])
     };
@@ -68,7 +66,7 @@ fn world(fake: &Fake) -> World {
 }
 
 #[test]
-fn what_takes_longer_shows_how_far_it_is_on_a_terminal() {
+fn long_work_shows_progress_on_a_terminal() {
     let all = transfers(&Gate::default()).len();
     for which in 0..all {
         let gate = Gate::default();
@@ -80,7 +78,7 @@ fn what_takes_longer_shows_how_far_it_is_on_a_terminal() {
         gate.open();
         let (seen, status) = terminal.end();
         assert!(status.success(), "{args:?}: {seen:?}");
-        // the bar is gone, and what is said at the end stands by itself
+        // the bar is removed, and the final message stands alone
         let last = seen.rsplit("\x1b[2K").next().expect("a line is cleared");
         assert!(!last.contains(bar), "{args:?}: {last:?}");
     }
@@ -151,10 +149,10 @@ const WATCHES: [(&[&str], &str, &str); 4] = [
     (&["status", "--watch"], "", "1"),
 ];
 
-/// Looks are parted by an empty line; Ctrl-C is how it ends, as a signal, so that whoever runs it
-/// in a loop stops too.
+/// Refreshes are separated by an empty line; Ctrl-C ends it as a signal, so that a surrounding loop
+/// stops too.
 #[test]
-fn what_is_watched_is_shown_again_until_ctrl_c() {
+fn watch_refreshes_until_ctrl_c() {
     let mut text = String::new();
     for (args, query, _) in WATCHES {
         let gate = Gate::default();

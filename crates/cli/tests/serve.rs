@@ -57,6 +57,25 @@ fn the_usual_variables_turn_traces_on_and_a_good_end_sends_the_last() {
 }
 
 #[test]
+fn commands_on_the_same_host_find_the_token_of_a_service() {
+    let data = stasis_testbed::data_dir();
+    let (mut child, place) = start(&mut stasis(data.path()));
+    let whoami = |command: &mut Command, url: &str| {
+        command.env_remove("STASIS_TOKEN").args(["--url", url, "whoami"]);
+        command.output().expect("stasis runs")
+    };
+    let found = whoami(&mut stasis(data.path()), &place);
+    assert!(found.status.success(), "{found:?}");
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let refused = whoami(&mut stasis(elsewhere.path()), &place);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.starts_with("error[token.unknown]: no token was sent"), "{said}");
+    assert!(said.contains("STASIS_TOKEN"), "{said}");
+    child.kill().expect("killed");
+    child.wait().expect("an end");
+}
+
+#[test]
 fn a_service_starts_right_after_the_last_one_was_killed() {
     let data = stasis_testbed::data_dir();
     let (mut last, _) = start(&mut stasis(data.path()));
@@ -173,7 +192,7 @@ fn a_collector_that_cannot_be_spoken_to_is_refused_before_anything_starts() {
     assert!(said.contains("error[service.traces]") && said.contains("4318"), "{said}");
 }
 
-/// What `/proc` says of one thread.
+/// One thread's entry in `/proc`.
 struct Thread {
     name: String,
     status: String,

@@ -1,9 +1,7 @@
 //! The program against a service that says what the test wants: results, refusals, broken streams.
 
-mod common;
-
-use common::fake::{Answer, Fake, cut, ok, refuse};
-use common::{World, snapshot};
+use crate::common::fake::{Answer, Fake, cut, ok, refuse};
+use crate::common::{World, snapshot};
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -135,7 +133,7 @@ fn refusals_have_exit_codes_by_kind() {
 }
 
 #[test]
-fn what_is_no_answer_of_ours() {
+fn answers_of_other_programs_are_rejected() {
     let answers = [ok("<html>"), ok("{}"), refuse(500, "oops"), cut("{\"name\"")];
     for answer in answers {
         let fake = Fake::new(&[("GET /v1/machine/work", vec![answer])]);
@@ -230,7 +228,8 @@ fn a_login_is_kept_and_used_and_forgotten() {
     let fake = Fake::new(&[("GET /v1/whoami", vec![who("ada")])]);
     let world = World::new();
     let mut text = String::new();
-    let mut told = |said: common::Said| text.push_str(&said.whole().replace(&fake.url, "URL"));
+    let mut told =
+        |said: crate::common::Said| text.push_str(&said.whole().replace(&fake.url, "URL"));
     told(world.run_with(&["login", &fake.url], "ab.secret\n"));
     let file = world.path(".config/stasis/login.toml");
     let mode = std::fs::metadata(&file).expect("it is kept").permissions().mode();
@@ -279,7 +278,7 @@ fn event(id: u64, kind: &str, seq: u64) -> String {
 }
 
 #[test]
-fn what_changes_is_told_over_broken_connections() {
+fn changes_are_reported_over_broken_connections() {
     let first = cut("id: 6\n\n".to_owned() + &event(7, "instruction.started", 0) + "id: 8\nev");
     let second = ok(":\n\n".to_owned() + &event(8, "instruction.finished", 0));
     let fake = Fake::new(&[

@@ -37,7 +37,7 @@ impl From<Exit> for std::process::ExitCode {
     }
 }
 
-/// A stable code, a sentence, and where there is one a way out.
+/// A stable code, a message, and a hint if there is one.
 #[derive(Debug)]
 pub struct CliFailure {
     pub code: String,
@@ -57,7 +57,7 @@ impl CliFailure {
         CliFailure::new("usage", message).exit(Exit::Usage)
     }
 
-    /// What a service said.
+    /// A service's error.
     pub fn answered(status: u16, body: ErrorBody) -> CliFailure {
         let ErrorBody { code, message, hint, .. } = body;
         CliFailure { code, message, hint, exit: Exit::of_status(status) }
@@ -119,7 +119,7 @@ impl From<stasis_template::Error> for CliFailure {
     }
 }
 
-/// Adds to an error of the system what was being done with which file.
+/// Adds the failed action and its file to a system error.
 pub trait PathContext<T> {
     fn at(self, doing: &str, path: &Path) -> Result<T>;
 }

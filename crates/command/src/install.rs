@@ -3,7 +3,7 @@
 use crate::failure::{CliFailure, Result};
 use std::path::PathBuf;
 
-/// The spawner, which lies in the directory of the running program.
+/// The spawner, in the directory of the running program.
 pub fn spawner() -> Result<PathBuf> {
     let own = std::env::current_exe().unwrap_or_default();
     let path = own.with_file_name("stasis-spawner");

@@ -1,4 +1,4 @@
-//! What the commands of all our programs share: how they fail, and the program beside them.
+//! Shared parts of our programs' commands: failures, and the spawner beside them.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! How many sockets all machines together may have: descriptors are the host's, and a machine
-//! that takes many must not leave none for the others.
+//! The socket budget of all machines: descriptors are the host's, and one machine must not use them
+//! all.
 
 use stasis_sys::{libc, process};
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// Of the descriptors this process may have, the part that sockets of machines may be.
+/// The share of this process's descriptors that sockets of machines may use.
 const PART: u64 = 2;
 
 fn most() -> u64 {

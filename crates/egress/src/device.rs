@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub struct Device {
     tun: File,
-    /// The packet that is looked at next.
+    /// The next packet.
     arrived: Option<Vec<u8>>,
     scratch: Vec<u8>,
 }
@@ -23,7 +23,7 @@ impl Device {
         self.tun.as_fd()
     }
 
-    /// The next packet of the machine, if there is one.
+    /// The machine's next packet, if any.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self.tun.read(buffer) {
             Ok(len) => Ok(Some(len)),
@@ -33,7 +33,7 @@ impl Device {
         }
     }
 
-    /// A packet for the machine. One that does not get there is lost, as packets are.
+    /// A packet for the machine. An undeliverable one is lost, like any packet.
     pub fn write(&mut self, packet: &[u8]) {
         let _ = self.tun.write(packet);
     }
@@ -95,7 +95,7 @@ impl phy::TxToken for PacketWriter<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, fill: F) -> R {
         self.scratch.resize(len, 0);
         let filled = fill(self.scratch);
-        // what is lost here is sent again
+        // lost packets are sent again
         let _ = self.tun.write(self.scratch);
         filled
     }

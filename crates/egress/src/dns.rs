@@ -2,9 +2,9 @@
 //!
 //!   machine's question ─► Question ─► our question to a resolver ─► its answer ─► our answer
 //!
-//! Nothing that a machine or a resolver wrote is passed on: both get messages of ours. Machines
-//! have IPv4 only, so addresses of that kind are all there is; every other question about a name
-//! that exists has an empty answer. smoltcp reads the messages.
+//! Messages of a machine or a resolver are never passed on: both get messages of ours. Machines
+//! have IPv4 only, so only addresses of that kind are resolved; every other question about an
+//! existing name has an empty answer. smoltcp reads the messages.
 
 use smoltcp::wire::{DnsFlags, DnsOpcode, DnsPacket, DnsQueryType, DnsQuestion, DnsRcode};
 use smoltcp::wire::{DnsRecord, DnsRecordData};
@@ -16,10 +16,10 @@ const HEADER: usize = 12;
 const CLASS_INTERNET: u16 = 1;
 /// Addresses in one answer.
 const MOST_ADDRESSES: usize = 16;
-/// Records of an answer that are looked at, and names that lead to the next.
+/// Maximum records of an answer that are read, and length of a chain of aliases.
 const MOST_RECORDS: usize = 64;
 const MOST_ALIASES: usize = 16;
-/// How long clients may keep an address: the host is to see what they resolve.
+/// Maximum cache time of an address, so that the host sees repeated resolutions.
 const LONGEST_TTL: u32 = 300;
 
 /// A question of a machine.
@@ -28,13 +28,13 @@ pub struct Question {
     pub id: u16,
     /// Lower case, without a final dot.
     pub name: String,
-    /// Whether it asks for addresses of machines' kind.
+    /// Whether it requests addresses of machines' kind.
     pub is_address: bool,
-    /// The question as it was written, which the answer repeats.
+    /// The question as written, which the answer repeats.
     written: Vec<u8>,
 }
 
-/// How a question is answered.
+/// The answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerCode {
     Found,
@@ -42,12 +42,18 @@ pub enum AnswerCode {
     NoSuchName,
 }
 
-/// What a resolver answered.
+/// A resolver's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedAnswer {
     pub code: AnswerCode,
     pub addresses: Vec<Ipv4Addr>,
     pub ttl: Duration,
+}
+
+/// The id of a question, which nobody can guess.
+pub fn random_id() -> u16 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish() as u16
 }
 
 /// A question, if the bytes are one about a name that connections can be made to.
@@ -58,7 +64,7 @@ pub fn question(bytes: &[u8]) -> Option<Question> {
         && packet.question_count() == 1;
     let (rest, asked) = DnsQuestion::parse(packet.payload()).ok()?;
     let written = &packet.payload()[..packet.payload().len() - rest.len()];
-    // no pointer: there is nothing before it to point at
+    // no pointer: there is nothing earlier to point at
     let whole = asked.name.last() == Some(&0);
     let name = name_of(&packet, asked.name).filter(|_| asks && whole)?;
     Some(Question {
@@ -122,7 +128,7 @@ pub fn answer(bytes: &[u8], id: u16, name: &str) -> Option<ResolvedAnswer> {
     };
     let mut records = Vec::new();
     for _ in 0..usize::from(packet.answer_record_count()).min(MOST_RECORDS) {
-        // a cut answer ends here, with what it has
+        // a truncated answer ends here, with its records so far
         let Ok((next, record)) = DnsRecord::parse(rest) else { break };
         rest = next;
         records.extend(name_of(&packet, record.name).map(|name| (name, record)));
@@ -168,7 +174,7 @@ impl Question {
     pub fn answered(&self, answer: &ResolvedAnswer) -> Vec<u8> {
         /// A response, with recursion desired and available.
         const ANSWERED: u16 = 0x8180;
-        /// Where the name of the question is, as a pointer to it.
+        /// The name of the question, as a pointer to it.
         const NAME: u16 = 0xc000 | HEADER as u16;
         let code = match answer.code {
             AnswerCode::Found => DnsRcode::NoError,

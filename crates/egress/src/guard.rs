@@ -1,44 +1,26 @@
-//! What a machine's traffic may do: asks the policies, and reports refusals.
+//! What a machine's traffic may do: remembers names, asks the policies, and reports refusals.
 //!
-//!   name, address, first bytes ─► Guard ─► policy::decide ─► allowed, or refused and reported
-//!
-//! A machine can be refused as often as it likes, so only so many refusals are reported: the same
-//! one once a minute, and 30 in a burst. The next report says how many were left out.
+//!   name, address, first bytes ─► Guard ─► rules ─► allowed, read, or refused and reported
 
-use crate::book::PolicyBook;
 use crate::hello::FirstBytes;
+use crate::intercept::InterceptedConnection;
 use crate::names::ResolvedNames;
 use crate::packet::Endpoints;
-use stasis_api::{Network, RefusedAccess};
-use stasis_policy::decide::{Access, Decision, Denial, Subject, decide};
-use stasis_policy::modules::ImportRule;
+use crate::rules::{EgressRules, MachineRules, unreadable};
+use crate::traffic::{RelayTraffic, TrafficLimit};
+use crate::unguarded::EgressGuard;
+use stasis_policy::decide::{Access, Decision, Denial};
+use stasis_policy::document::Policy;
 use stasis_policy::reach::Protocol;
-use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the same refusal is not reported again.
-const AGAIN: Duration = Duration::from_secs(60);
-/// Reports at once, and how long it takes until there is one more.
-const BURST: usize = 30;
-const ONE_MORE: Duration = Duration::from_secs(2);
-
-/// Hears of refusals; it must not wait for anything.
-pub type RefusalSink = Box<dyn Fn(RefusedAccess) + Send + Sync>;
-
-/// The rules of one machine.
-pub struct EgressRules {
-    pub network: Network,
-    pub book: Arc<PolicyBook>,
-    pub refused: RefusalSink,
-}
-
 pub struct Guard {
-    rules: EgressRules,
+    rules: Arc<MachineRules>,
     names: ResolvedNames,
-    reports: RefusalReports,
     version: u64,
 }
 
@@ -46,34 +28,49 @@ pub struct Guard {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedTarget {
     pub name: Option<String>,
+    /// Whether its requests are read.
+    pub is_read: bool,
 }
 
 impl Guard {
     pub fn new(rules: EgressRules) -> Guard {
-        let version = rules.book.version();
-        Guard { rules, version, names: ResolvedNames::default(), reports: Default::default() }
+        let rules = Arc::new(MachineRules::new(rules));
+        Guard { version: rules.version(), rules, names: ResolvedNames::default() }
     }
 
     /// Whether names matter: the machine is held to a policy.
     pub fn is_named(&self) -> bool {
-        self.rules.book.is_named(&self.rules.network)
+        self.rules.is_named()
     }
 
-    /// Whether a policy changed since this was last asked.
+    /// The policies that the machine is held to.
+    pub fn levels(&self) -> Vec<Arc<Policy>> {
+        self.rules.levels()
+    }
+
+    /// Reports what a limit of the machine's traffic refused.
+    pub fn limited(&self, access: &str, limit: TrafficLimit, traffic: &RelayTraffic) {
+        let (reason, policy, rule) = traffic.explain(limit);
+        self.rules.report_limit(access, reason, policy, rule);
+    }
+
+    /// Whether a policy or a secret changed since this was last asked.
     pub fn has_changed(&mut self) -> bool {
-        let version = self.rules.book.version();
+        let version = self.rules.version();
         std::mem::replace(&mut self.version, version) != version
-    }
-
-    fn decide(&self, access: &Access<'_>) -> Decision {
-        let EgressRules { network, book, .. } = &self.rules;
-        let levels = book.levels(network);
-        decide(&Subject { network, levels: &levels, imports: ImportRule::Network }, access)
     }
 
     fn connect(&self, name: Option<&str>, address: SocketAddrV4, protocol: Protocol) -> Decision {
         let own = is_own(*address.ip());
-        self.decide(&Access::Connect { name, address, protocol, own })
+        match self.rules.decide(&Access::Connect { name, address, protocol, own }) {
+            // datagrams have no requests that could be read
+            Decision::Allow(_)
+                if protocol == Protocol::Udp && self.rules.needs_interception(name, address) =>
+            {
+                unreadable()
+            }
+            decision => decision,
+        }
     }
 
     /// Whether a machine may open a connection or a flow: by one of the names that its address was
@@ -86,22 +83,33 @@ impl Guard {
         let mut refused = None;
         for name in names.chain(self.names.of(*to.ip(), now).next().is_none().then_some(None)) {
             match self.connect(name.as_deref(), to, protocol) {
-                Decision::Allow(_) => return Some(AllowedTarget { name }),
+                Decision::Allow(_) => {
+                    let is_read = self.rules.needs_interception(name.as_deref(), to);
+                    return Some(AllowedTarget { name, is_read });
+                }
                 decision => refused = refused.or(Some((name, decision))),
             }
         }
         let (name, decision) = refused?;
-        self.report(&connection(name.as_deref(), to, protocol), &decision);
+        self.rules.report(&connection(name.as_deref(), to, protocol), &decision);
         None
     }
 
-    /// Whether a connection or flow is still allowed.
+    /// Whether a flow is still allowed.
     pub fn still(&mut self, name: Option<&str>, to: SocketAddrV4, protocol: Protocol) -> bool {
         let decision = self.connect(name, to, protocol);
         if !decision.is_allowed() {
-            self.report(&connection(name, to, protocol), &decision);
+            self.rules.report(&connection(name, to, protocol), &decision);
         }
         decision.is_allowed()
+    }
+
+    /// Whether a connection is still allowed, and still read as before.
+    pub fn still_connected(&mut self, target: &AllowedTarget, to: SocketAddrV4) -> bool {
+        let name = target.name.as_deref();
+        let same = || self.rules.needs_interception(name, to) == target.is_read;
+        let same = same();
+        self.still(name, to, Protocol::Tcp) && same
     }
 
     /// Whether a connection may begin as it does; with the name it is known by from then on.
@@ -112,31 +120,55 @@ impl Guard {
         first: FirstBytes,
     ) -> Option<AllowedTarget> {
         let known = known.map(str::to_owned);
-        let (name, decision) = match first {
+        let (name, guard, decision) = match first {
             FirstBytes::Plain | FirstBytes::Tls(None) => {
-                return Some(AllowedTarget { name: known });
+                let is_read = self.rules.needs_interception(known.as_deref(), to);
+                return Some(AllowedTarget { name: known, is_read });
             }
             FirstBytes::Tls(Some(name)) => {
                 let decision = self.connect(Some(&name), to, Protocol::Tcp);
-                (Some(name), decision)
+                (Some(name), EgressGuard::ServerName, decision)
             }
-            FirstBytes::Hidden => (known, Decision::Deny(Denial::HiddenName, None)),
+            FirstBytes::Hidden => {
+                let decision = Decision::Deny(Denial::HiddenName, None);
+                (known, EgressGuard::HiddenName, decision)
+            }
             FirstBytes::Bad | FirstBytes::Incomplete => {
-                (known, Decision::Deny(Denial::BadHello, None))
+                (known, EgressGuard::BadHello, Decision::Deny(Denial::BadHello, None))
             }
         };
-        if decision.is_allowed() {
-            return Some(AllowedTarget { name });
+        if decision.is_allowed() || self.rules.is_removed(guard) {
+            let is_read = self.rules.needs_interception(name.as_deref(), to);
+            return Some(AllowedTarget { name, is_read });
         }
-        self.report(&connection(name.as_deref(), to, Protocol::Tcp), &decision);
+        self.rules.report(&connection(name.as_deref(), to, Protocol::Tcp), &decision);
         None
+    }
+
+    /// Has the requests on a connection read; what is given back takes the place of its socket.
+    pub fn read_requests(
+        &self,
+        target: &AllowedTarget,
+        to: SocketAddrV4,
+        is_tls: bool,
+        outside: TcpStream,
+    ) -> Option<UnixStream> {
+        let (machine, rules) = (self.rules.intercept().clone(), self.rules.clone());
+        let name = target.name.clone();
+        let access = connection(name.as_deref(), to, Protocol::Tcp);
+        if let Err(error) = machine.authority() {
+            self.rules.report_plain(&access, &format!("its requests cannot be read: {error}"));
+            return None;
+        }
+        let begun = InterceptedConnection { machine, rules, name, to, is_tls }.begin(outside);
+        begun.inspect_err(|error| tracing::warn!(%error, "requests cannot be read")).ok()
     }
 
     /// Whether a name may be resolved.
     pub fn resolve(&mut self, name: &str) -> bool {
-        let decision = self.decide(&Access::Resolve { name });
+        let decision = self.rules.decide(&Access::Resolve { name });
         if !decision.is_allowed() {
-            self.report(&format!("resolve {name}"), &decision);
+            self.rules.report(&format!("resolve {name}"), &decision);
         }
         decision.is_allowed()
     }
@@ -147,9 +179,10 @@ impl Guard {
         /// Any port will do: the floor does not depend on it.
         const PORT: u16 = 443;
         let mut refused = None;
+        let filters = !self.rules.is_removed(EgressGuard::Answers);
         found.retain(|ip| {
             let to = SocketAddrV4::new(*ip, PORT);
-            let floor = stasis_policy::reach::floor(to, is_own(*ip));
+            let floor = stasis_policy::reach::floor(to, is_own(*ip)).filter(|_| filters);
             refused = refused.or(floor.map(|floor| (*ip, floor)));
             floor.is_none()
         });
@@ -158,27 +191,13 @@ impl Guard {
         }
         if let Some((ip, floor)) = refused {
             let decision = Decision::Deny(Denial::Floor(floor), None);
-            self.report(&format!("resolve {name} ({ip})"), &decision);
+            self.rules.report(&format!("resolve {name} ({ip})"), &decision);
         }
-    }
-
-    fn report(&mut self, access: &str, decision: &Decision) {
-        let explained = decision.explain();
-        tracing::debug!(access, reason = explained.reason, "a machine was refused");
-        let same = format!("{access}: {}", explained.reason);
-        let Some(unreported) = self.reports.take(&same, Instant::now()) else { return };
-        (self.rules.refused)(RefusedAccess {
-            access: access.to_owned(),
-            verdict: explained.verdict,
-            reason: explained.reason,
-            policy: explained.policy,
-            rule: explained.rule,
-            unreported,
-        });
     }
 }
 
-fn connection(name: Option<&str>, to: SocketAddrV4, protocol: Protocol) -> String {
+/// A connection or flow as reports show it.
+pub fn connection(name: Option<&str>, to: SocketAddrV4, protocol: Protocol) -> String {
     match name {
         Some(name) => format!("{protocol} {name}:{} ({})", to.port(), to.ip()),
         None => format!("{protocol} {to}"),
@@ -194,30 +213,6 @@ pub fn is_own(ip: Ipv4Addr) -> bool {
     }
 }
 
-/// Which refusals are reported.
-#[derive(Debug, Default)]
-struct RefusalReports {
-    recent: HashMap<String, Instant>,
-    unreported: u64,
-}
-
-impl RefusalReports {
-    /// How many were left out before this one; none, if this one is left out too.
-    fn take(&mut self, same: &str, now: Instant) -> Option<u64> {
-        let since = |at: &Instant| now.saturating_duration_since(*at);
-        self.recent.retain(|_, at| since(at) < AGAIN);
-        let lately = self.recent.values().filter(|at| since(at) < ONE_MORE).count();
-        let full = self.recent.len() >= BURST && lately > 0;
-        let many = self.recent.len() >= BURST + (AGAIN.as_secs() / ONE_MORE.as_secs()) as usize;
-        if self.recent.contains_key(same) || full || many {
-            self.unreported += 1;
-            return None;
-        }
-        self.recent.insert(same.to_owned(), now);
-        Some(std::mem::take(&mut self.unreported))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,25 +222,5 @@ mod tests {
         assert!(is_own(Ipv4Addr::LOCALHOST));
         assert!(is_own(Ipv4Addr::new(127, 9, 9, 9)));
         assert!(!is_own(Ipv4Addr::new(198, 51, 100, 7)));
-    }
-
-    #[test]
-    fn only_so_many_refusals_are_reported() {
-        let (mut reports, now) = (RefusalReports::default(), Instant::now());
-        assert_eq!(reports.take("a", now), Some(0));
-        assert_eq!(reports.take("a", now), None);
-        let told = (0..1000).filter(|n| reports.take(&format!("b{n}"), now).is_some()).count();
-        assert_eq!(told, BURST - 1);
-        let later = now + ONE_MORE;
-        assert_eq!(reports.take("c", later), Some(1000 - (BURST as u64 - 1)));
-        assert_eq!(reports.take("d", later), None, "one at a time");
-        let flood = (0..100_000u32).filter(|n| {
-            let at = now + Duration::from_millis(u64::from(*n));
-            reports.take(&format!("e{n}"), at).is_some()
-        });
-        let told = flood.count();
-        assert!((40..=110).contains(&told), "{told}");
-        assert!(reports.recent.len() <= 60);
-        assert_eq!(reports.take("a", now + Duration::from_secs(3600)).map(|n| n > 0), Some(true));
     }
 }

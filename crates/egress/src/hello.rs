@@ -2,12 +2,12 @@
 //!
 //!   records (22) ─► handshake: ClientHello ─► extensions ─► server_name, encrypted hello
 //!
-//! Everything is bounded, and nothing is guessed: what begins as TLS and is none is refused.
-//! rustls reads a hello too (`Acceptor`), but does not tell whether a name is encrypted.
+//! Everything is bounded, and nothing is guessed: data that begins as TLS but is not is refused.
+//! rustls reads a hello too (`Acceptor`), but does not report whether a name is encrypted.
 
 use stasis_policy::pattern::normal_name;
 
-/// The most that is looked at. Hellos with keys against quantum computers have 2 KiB.
+/// Maximum bytes read. Hellos with post-quantum keys have 2 KiB.
 pub const LONGEST: usize = 32 << 10;
 
 const HANDSHAKE: u8 = 22;
@@ -22,7 +22,7 @@ pub enum FirstBytes {
     Incomplete,
     /// Another protocol.
     Plain,
-    /// TLS, with the name it asks for.
+    /// TLS, with the requested name.
     Tls(Option<String>),
     /// TLS whose name is encrypted.
     Hidden,
@@ -68,7 +68,7 @@ fn handshake(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, ()> {
     }
 }
 
-/// Takes fields off the beginning of bytes.
+/// Reads fields from the beginning of bytes.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -134,7 +134,7 @@ fn server_name(body: &[u8]) -> Option<String> {
     std::str::from_utf8(name).ok().filter(|_| one).and_then(normal_name)
 }
 
-/// Hellos to begin with, and any bytes looked at, for tests and fuzzing.
+/// Sample hellos, and the parser of any bytes, for tests and fuzzing.
 pub mod fuzzing {
     use super::*;
 
@@ -169,7 +169,7 @@ pub mod fuzzing {
         ]
     }
 
-    /// More bytes never change an answer that was given, and a name is one that rules can match.
+    /// More bytes never change an earlier answer, and a name is always one that rules can match.
     pub fn run(bytes: &[u8]) {
         let whole = look(bytes);
         if let FirstBytes::Tls(Some(name)) = &whole {

@@ -1,48 +1,62 @@
-//! What a machine with a network reaches, and how.
+//! The network relay: the addresses a machine with a network reaches, and the mechanism.
 //!
 //!   machine's kernel ─► interface ─► packets ─┬─► TCP, as smoltcp speaks it ─┐
 //!                                             └─► UDP, datagram by datagram ─┤
 //!                                                                            ▼
 //!                                         policy: may it be reached? ─► sockets of the host
 //!
-//! One thread for each machine reads the machine's packets and opens ordinary sockets of the host
-//! for it. No route, rule or bridge of the host is touched. Every connection and every flow of
-//! datagrams is decided by `stasis-policy`, before a socket is made. There are only so many of
-//! them, with so much in their buffers, and none that is idle for long.
+//! One thread per machine reads the machine's packets and opens ordinary host sockets for it. No
+//! route, rule or bridge of the host is touched. `stasis-policy` decides every connection and every
+//! UDP flow before a socket is created. Their number, buffers and idle time are bounded.
 //!
 //! Under a policy the host resolves names for the machine (`lookup`) and remembers the answers
 //! (`names`). A connection is judged by the name of its address and, if it is TLS, by the name in
-//! its first bytes (`hello`). A changed policy is applied to open connections too.
+//! its first bytes (`hello`). A changed policy is applied to open connections too. Where a rule is
+//! about requests or secrets, the requests are read (`intercept`).
 //!
-//! When the handle is dropped or the machine's interface is gone, the thread ends and its sockets
-//! with it. What goes wrong with one connection ends that connection, with a reset.
+//! When the handle is dropped or the machine's interface is removed, the thread ends with its
+//! sockets. An error of one connection resets that connection only.
 
 #![forbid(unsafe_code)]
 
 mod book;
 mod budget;
+mod connection;
 mod device;
 mod dns;
 mod guard;
 mod hello;
+mod intercept;
 mod lookup;
 mod names;
+mod other_side;
 mod packet;
 mod relay;
 mod resolvers;
+mod rules;
 mod tcp;
+mod traffic;
 mod udp;
+mod unguarded;
 
 pub use book::PolicyBook;
-pub use guard::{EgressRules, RefusalSink};
+pub use intercept::{
+    InterceptedConnection, InterceptedMachine, Interception, MachineAuthority, TrustedRoots,
+};
 pub use relay::{Egress, refusal};
+pub use rules::{EgressRules, MachineRules, RefusalSink};
 pub use stasis_policy::reach::{MACHINE, RESOLVER, Refusal};
+pub use traffic::TrafficMeter;
 
-/// Readers of what machines and resolvers send, for fuzzing.
+#[cfg(debug_assertions)]
+pub use unguarded::{EgressGuard, remove as remove_guards};
+
+/// Readers of messages from machines and resolvers, for fuzzing.
 pub mod fuzzing {
     pub use crate::dns::fuzzing as dns;
     pub use crate::hello::fuzzing as hello;
+    pub use crate::intercept::fuzzing as head;
 }
 
-/// The largest packet a machine sends: nearly as large as packets get, because there is no wire.
+/// The largest packet of a machine: nearly the maximum, because there is no wire.
 pub const MTU: u32 = 65_520;

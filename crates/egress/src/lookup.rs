@@ -1,9 +1,9 @@
-//! Names that a machine with a policy resolves: the host asks its resolvers for it.
+//! Name resolution for machines with a policy, through the host's resolvers.
 //!
 //!   question ─► allowed? ─► our own question ─► resolver ─► checked, remembered ─► machine
 //!
-//! A resolver that does not answer is left for the next; after some seconds the machine is told
-//! that the name cannot be resolved. Questions beyond a bound are too.
+//! If a resolver does not answer, the next one is asked; after some seconds the machine gets a
+//! failure. Questions beyond a bound get one, too.
 
 use crate::budget::SocketPermit;
 use crate::device::Device;
@@ -11,7 +11,6 @@ use crate::dns::{self, AnswerCode, Question};
 use crate::guard::Guard;
 use crate::packet::{self, Endpoints};
 use crate::{resolvers, udp};
-use std::hash::{BuildHasher, Hasher};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -71,12 +70,12 @@ impl Lookups {
         device.write(&packet::datagram(&ends, &question.empty(code)));
     }
 
-    /// Whether it was asked before and is not answered yet.
+    /// Whether the same question is pending.
     fn is_asked(&self, ends: &Endpoints, question: &Question) -> bool {
         self.open.iter().any(|one| one.ends == *ends && one.question == *question)
     }
 
-    /// Takes the answers that have come, and gives them to the machine.
+    /// Reads answers, and sends them to the machine.
     pub fn receive(&mut self, buffer: &mut [u8], guard: &mut Guard, device: &mut Device) {
         self.open.retain(|one| match one.receive(buffer, guard) {
             Some(answer) => {
@@ -87,7 +86,7 @@ impl Lookups {
         });
     }
 
-    /// Asks the next resolver where one is silent, and gives up in the end.
+    /// Asks the next resolver after a timeout, and fails after the last.
     pub fn sweep(&mut self, device: &mut Device) {
         self.open.retain_mut(|one| {
             let kept = one.asked.elapsed() < PATIENCE || one.ask_next();
@@ -125,7 +124,7 @@ impl Lookup {
     /// The answer to the machine, if the resolver's has come.
     fn receive(&self, buffer: &mut [u8], guard: &mut Guard) -> Option<Vec<u8>> {
         let name = &self.question.name;
-        // an error is that of our question: the next resolver is asked in a while
+        // an error concerns our question: the next resolver is asked after the timeout
         let len = self.socket.recv(buffer).ok()?;
         let mut found = dns::answer(&buffer[..len], self.id, name)?;
         let had = !found.addresses.is_empty();
@@ -137,10 +136,10 @@ impl Lookup {
     }
 }
 
-/// A question on its way to a resolver, from a port and with an id that nobody can guess.
+/// A pending question to a resolver, with an unguessable port and id.
 fn asked(resolver: SocketAddr, name: &str) -> Option<(UdpSocket, u16)> {
     let socket = udp::connected(resolver).ok()?;
-    let id = std::collections::hash_map::RandomState::new().build_hasher().finish() as u16;
+    let id = dns::random_id();
     let _ = socket.send(&dns::ask(id, name));
     Some((socket, id))
 }

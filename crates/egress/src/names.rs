@@ -1,8 +1,8 @@
 //! The names that a machine resolved its addresses from.
 //!
-//! Entries live as long as the answer did, within bounds: clients keep an address for a while after
-//! its time is over. When there are too many, the one that ends first goes. An address that is not
-//! here any more is judged as an address.
+//! Entries live as long as the answer, within bounds: clients use an address for a while after it
+//! expires. When there are too many, the one that expires first is removed. A removed address is
+//! judged as an address.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! Packets of a machine: what they are, and those we write ourselves. Pure bytes.
+//! Packets of a machine: parsing, and construction of our own. Pure bytes.
 //!
 //! Anything that is not TCP or UDP over IPv4, whole and well-formed, is nothing to us.
 
@@ -9,7 +9,7 @@ use smoltcp::wire::{
 };
 use std::net::SocketAddrV4;
 
-/// Who sends a packet, and to whom.
+/// Source and destination of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Endpoints {
     pub machine: SocketAddrV4,
@@ -88,7 +88,7 @@ pub fn unreachable(
 ) -> Option<Vec<u8>> {
     let ip = Ipv4Packet::new_checked(packet).ok()?;
     let header = Ipv4Repr::parse(&ip, &checksums()).ok()?;
-    // the header of the datagram, and as much of what follows as every kernel looks at
+    // the header of the datagram, and as much of the rest as every kernel reads
     let data = ip.payload().get(..8)?;
     let icmp = Icmpv4Repr::DstUnreachable { reason, header, data };
     let ip = ip_to(ends, IpProtocol::Icmp, icmp.buffer_len());

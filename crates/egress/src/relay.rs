@@ -1,16 +1,18 @@
-//! The thread that carries one machine's traffic.
+//! The thread that relays one machine's traffic.
 //!
 //!   wait ─► packets of the machine ─► what came from outside ─► what the machine is to get ─► wait
 //!
-//! It restricts itself first (`stasis_sandbox::service`): what it reads comes from strangers. It
-//! holds no lock and no thread waits for it, nor does a capture: a machine that stands still sends
-//! no packets, and those for it wait in its kernel.
+//! It restricts itself first (`stasis_sandbox::service`), because its input is hostile. It holds no
+//! lock, and neither a thread nor a capture waits for it: a stopped machine sends no packets, and
+//! packets for it wait in its kernel.
 
 use crate::device::Device;
-use crate::guard::{EgressRules, Guard, is_own};
+use crate::guard::{Guard, connection, is_own};
 use crate::lookup::Lookups;
 use crate::packet::{self, Endpoints, PacketKind};
+use crate::rules::EgressRules;
 use crate::tcp::{SocketReadiness, Tcp};
+use crate::traffic::{RelayTraffic, TrafficLimit};
 use crate::udp::{self, Udp};
 use crate::{MTU, resolvers};
 use stasis_policy::reach::{self, Protocol};
@@ -23,9 +25,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Packets taken from the machine before others have their turn.
+/// Maximum packets read from the machine before other work.
 const AT_ONCE: usize = 64;
-/// How often idle connections are looked for, while there are any.
+/// Interval between checks for idle connections, while there are any.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// A machine's way outside; it ends with this value.
@@ -34,8 +36,8 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// Carries the traffic of a machine whose packets come and go through `packets`, as far as its
-    /// rules allow; names are asked of the resolvers in `resolv_conf`.
+    /// Relays the traffic of a machine over `packets`, as its rules allow; names are resolved by
+    /// the resolvers in `resolv_conf`.
     pub fn start(packets: OwnedFd, rules: EgressRules, resolv_conf: PathBuf) -> io::Result<Egress> {
         let stop = File::from(fds::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)?);
         let ending = stop.try_clone()?;
@@ -68,12 +70,13 @@ struct Relay {
     lookups: Lookups,
     stop: File,
     guard: Guard,
+    traffic: RelayTraffic,
     resolv_conf: PathBuf,
     buffer: Vec<u8>,
     swept: Instant,
 }
 
-/// What there is to do after a wait.
+/// The work after a wait.
 struct Found {
     over: bool,
     packets: bool,
@@ -88,8 +91,10 @@ impl Relay {
         let tcp = Tcp::new(&mut device);
         let buffer = vec![0; MTU as usize + 1];
         let (udp, lookups, swept) = (Udp::default(), Lookups::default(), Instant::now());
+        let mut traffic = RelayTraffic::new(rules.meter.clone(), swept);
         let guard = Guard::new(rules);
-        Relay { device, tcp, udp, lookups, stop, guard, resolv_conf, buffer, swept }
+        traffic.limit(&guard.levels());
+        Relay { device, tcp, udp, lookups, stop, guard, traffic, resolv_conf, buffer, swept }
     }
 
     fn run(&mut self) -> io::Result<()> {
@@ -101,7 +106,9 @@ impl Relay {
             if self.guard.has_changed() {
                 self.tcp.judge_again(&mut self.guard, &mut self.device);
                 self.udp.judge_again(&mut self.guard);
+                self.traffic.limit(&self.guard.levels());
             }
+            self.traffic.fill(Instant::now());
             if found.packets {
                 self.take_packets()?;
             }
@@ -109,9 +116,14 @@ impl Relay {
                 self.lookups.receive(&mut self.buffer, &mut self.guard, &mut self.device);
             }
             for ends in &found.udp {
-                self.udp.receive(ends, &mut self.buffer, &mut self.device);
+                self.udp.receive(ends, &mut self.buffer, &mut self.traffic, &mut self.device);
             }
-            self.tcp.turn(&found.tcp, &mut self.guard, &mut self.device);
+            let (guard, traffic) = (&mut self.guard, &mut self.traffic);
+            self.tcp.turn(&found.tcp, guard, traffic, &mut self.device);
+            if self.traffic.is_used_up() && !self.tcp.is_empty() {
+                self.guard.limited("open connections", TrafficLimit::Total, &self.traffic);
+                self.tcp.reset_all(&mut self.device);
+            }
             if self.swept.elapsed() >= SWEEP {
                 self.swept = Instant::now();
                 self.tcp.sweep(&mut self.device);
@@ -122,16 +134,16 @@ impl Relay {
     }
 
     fn wait(&mut self) -> io::Result<Found> {
-        let rest = self.tcp.rest();
+        let rest = self.tcp.rest().into_iter().chain(self.traffic.rest()).min();
         let idle = self.tcp.is_empty() && self.udp.is_empty() && self.lookups.is_empty();
         let sweep = (!idle).then_some(SWEEP);
         let rest = rest.into_iter().chain(sweep).min();
-        // rounded up: a wait that ends early is one that is made twice
+        // rounded up: a wait that ends early would be repeated
         let ms = rest.map_or(-1, |rest| rest.as_micros().div_ceil(1000) as i32);
         let mut wanted: Vec<(BorrowedFd, i16)> =
             vec![(self.stop.as_fd(), libc::POLLIN), (self.device.fd(), libc::POLLIN)];
         let (mut tcp, mut udp) = (Vec::new(), Vec::new());
-        for (fd, ends, interest) in self.tcp.interests() {
+        for (fd, ends, interest) in self.tcp.interests(self.traffic.has_room()) {
             let bits = [(interest.read, libc::POLLIN), (interest.write, libc::POLLOUT)];
             let events = bits.iter().filter(|(wanted, _)| *wanted).map(|(_, bit)| bit).sum();
             wanted.push((fd, events));
@@ -190,16 +202,21 @@ impl Relay {
         }
     }
 
-    /// A machine wants to connect.
+    /// A machine requests a connection.
     fn open(&mut self, ends: Endpoints, syn: &[u8]) {
         let (tcp, device) = (&mut self.tcp, &mut self.device);
         if reach::is_resolver(ends.outside) {
-            // under a policy no answer is so long that it has to be asked for like this
+            // under a policy no answer is long enough to need TCP
             let resolvers = resolvers::read(&self.resolv_conf);
             return match resolvers.first().filter(|_| !self.guard.is_named()) {
                 Some(to) => tcp.begin(ends, *to, syn, device),
                 None => tcp.pass(syn, device),
             };
+        }
+        let access = || connection(None, ends.outside, Protocol::Tcp);
+        if let Some(limit) = self.traffic.limit_of(tcp.count()) {
+            self.guard.limited(&access(), limit, &self.traffic);
+            return tcp.pass(syn, device);
         }
         match self.guard.open(&ends, Protocol::Tcp) {
             Some(allowed) if self.guard.is_named() => tcp.begin_judged(ends, allowed, syn, device),
@@ -209,7 +226,7 @@ impl Relay {
     }
 
     fn datagram(&mut self, ends: Endpoints, payload: &[u8], packet: &[u8]) {
-        if self.udp.send(&ends, payload) {
+        if self.udp.send(&ends, payload, &mut self.traffic) {
             return;
         }
         let (guard, device) = (&mut self.guard, &mut self.device);
@@ -218,20 +235,25 @@ impl Relay {
                 return self.lookups.take(ends, payload, &self.resolv_conf, guard, device);
             }
             true => self.udp.begin_asking(ends, &self.resolv_conf),
+            false if self.traffic.is_used_up() => {
+                let access = connection(None, ends.outside, Protocol::Udp);
+                guard.limited(&access, TrafficLimit::Total, &self.traffic);
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
             false => match guard.open(&ends, Protocol::Udp) {
                 Some(allowed) => self.udp.begin(ends, allowed.name),
                 None => Err(io::ErrorKind::PermissionDenied.into()),
             },
         };
         match begun {
-            Ok(()) => drop(self.udp.send(&ends, payload)),
+            Ok(()) => drop(self.udp.send(&ends, payload, &mut self.traffic)),
             Err(_) => udp::refuse(&ends, packet, device),
         }
     }
 }
 
-/// Why the host may not connect to an address for a machine, if it may not: the same answer that a
-/// machine with a network gets. For what the host fetches in a machine's name.
+/// Why the host may not connect to an address for a machine, if so: the same decision as for a
+/// machine with a network. For fetches on behalf of a machine.
 pub fn refusal(address: SocketAddrV4) -> Option<reach::Refusal> {
     reach::floor(address, is_own(*address.ip()))
 }

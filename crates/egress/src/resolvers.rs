@@ -4,11 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 const DNS: u16 = 53;
-/// As many as the C library looks at.
+/// As many as the C library uses.
 const MOST: usize = 3;
 
-/// Those named in a file, read anew for each use: a host's network may change. None if it cannot
-/// be read.
+/// The resolvers in a file, read again for each use, because a host's network may change. None if
+/// it cannot be read.
 pub fn read(path: &Path) -> Vec<SocketAddr> {
     std::fs::read_to_string(path).map(|text| parse(&text)).unwrap_or_default()
 }

@@ -7,44 +7,47 @@
 //! A SYN is answered only when the connection outside is there, so a machine sees a port that
 //! nobody listens on as what it is. Bytes go from one socket's buffer straight into the other's;
 //! when one side is slow, the other is not read. Under a policy, what the machine sends first waits
-//! until it is known whether it is TLS, and for which name; the other direction does not wait.
+//! until it is known whether it is TLS, and for which name. The other direction waits only where
+//! requests are read: then the socket goes to `intercept`, and a pair of sockets leads there.
 
 use crate::MTU;
 use crate::budget::SocketPermit;
+use crate::connection::{Connection, ConnectionTarget};
 use crate::device::Device;
 use crate::guard::{AllowedTarget, Guard};
-use crate::hello::{self, FirstBytes};
+use crate::other_side::OtherSide;
 use crate::packet::Endpoints;
+use crate::traffic::RelayTraffic;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::Instant as StackInstant;
 use smoltcp::wire::{HardwareAddress, IpCidr, IpListenEndpoint};
-use stasis_policy::reach::Protocol;
 use stasis_sys::net;
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Connections of one machine, those that are being made included.
+/// Maximum connections of one machine, including pending ones.
 pub const MOST: usize = 256;
 /// Bytes of a connection under way in each direction.
 const BUFFER: usize = 256 << 10;
 /// The longest a connection outside may take to be made.
 const CONNECT: Duration = Duration::from_secs(30);
-/// The longest nothing may pass on a connection, and on one that one side has ended.
+/// Maximum idle time of a connection, and of one that one side has closed.
 const IDLE: Duration = Duration::from_secs(3600);
 const IDLE_ENDING: Duration = Duration::from_secs(300);
+/// Bytes that a connection may pass in one turn, however many there are.
+const LEAST_SHARE: usize = 2048;
 
-/// What a socket of the host is ready for.
+/// Readiness of a host socket.
 #[derive(Debug, Clone, Copy)]
 pub struct SocketReadiness {
     pub ends: Endpoints,
     pub readable: bool,
 }
 
-/// What to wait for on a socket of the host.
+/// Events to wait for on a host socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketInterest {
     pub read: bool,
@@ -59,33 +62,13 @@ pub struct Tcp {
     began: Instant,
 }
 
-/// A connection outside that is being made, and the packet that asked for it.
+/// A pending outside connection, and the packet that requested it.
 struct Opening {
     host: TcpStream,
     syn: Vec<u8>,
     until: Instant,
     target: Option<ConnectionTarget>,
     room: SocketPermit,
-}
-
-/// What a connection under a policy is judged by.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct ConnectionTarget {
-    name: Option<String>,
-    /// Whether the first bytes of the machine have been seen and allowed.
-    is_seen: bool,
-}
-
-struct Connection {
-    handle: SocketHandle,
-    host: TcpStream,
-    used: Instant,
-    /// The side outside has said that it sends no more.
-    host_done: bool,
-    /// The machine has, and that was told outside.
-    machine_done: bool,
-    target: Option<ConnectionTarget>,
-    _room: SocketPermit,
 }
 
 impl Tcp {
@@ -115,7 +98,7 @@ impl Tcp {
         StackInstant::from_micros(self.began.elapsed().as_micros() as i64)
     }
 
-    /// Whether the first packet of a connection begins one that is not known yet.
+    /// Whether the first packet of a connection begins a new one.
     pub fn is_new(&self, ends: &Endpoints) -> bool {
         !self.opening.contains_key(ends) && !self.open.contains_key(ends)
     }
@@ -125,7 +108,12 @@ impl Tcp {
         self.begin_to(ends, to, None, syn, device);
     }
 
-    /// The same under a policy, which knows the address by a name or as an address.
+    /// Connections of the machine, including pending ones.
+    pub fn count(&self) -> usize {
+        self.opening.len() + self.open.len()
+    }
+
+    /// The same under a policy, which identifies the address by a name or as an address.
     pub fn begin_judged(
         &mut self,
         ends: Endpoints,
@@ -133,7 +121,7 @@ impl Tcp {
         syn: &[u8],
         device: &mut Device,
     ) {
-        let target = ConnectionTarget { name: allowed.name, is_seen: false };
+        let target = ConnectionTarget { allowed, is_seen: false };
         self.begin_to(ends, SocketAddr::V4(ends.outside), Some(target), syn, device);
     }
 
@@ -145,7 +133,7 @@ impl Tcp {
         syn: &[u8],
         device: &mut Device,
     ) {
-        let full = self.opening.len() + self.open.len() >= MOST;
+        let full = self.count() >= MOST;
         let room = if full { None } else { SocketPermit::take() };
         match room.map(|room| net::begin_connect(to).map(|host| (host, room))) {
             Some(Ok((host, room))) => {
@@ -164,48 +152,59 @@ impl Tcp {
         self.interface.poll_ingress_single(now, device, &mut self.sockets);
     }
 
-    /// A packet of a connection; those of one that is being made come again.
+    /// A packet of a connection; packets of a pending one are repeated by the sender.
     pub fn segment(&mut self, packet: &[u8], device: &mut Device) {
         self.pass(packet, device);
     }
 
-    /// What to wait for, outside.
-    pub fn interests(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Endpoints, SocketInterest)> {
+    /// Events to wait for, outside. Bytes that may not pass now are not waited for.
+    pub fn interests(
+        &self,
+        may_pass: bool,
+    ) -> impl Iterator<Item = (BorrowedFd<'_>, Endpoints, SocketInterest)> {
         let opening = self.opening.iter().map(|(ends, one)| {
             (one.host.as_fd(), *ends, SocketInterest { read: false, write: true })
         });
-        let open = self.open.iter().filter_map(|(ends, one)| {
+        let open = self.open.iter().filter_map(move |(ends, one)| {
             let socket = self.sockets.get::<Socket>(one.handle);
             let interest = SocketInterest {
-                read: !one.host_done && socket.can_send(),
-                write: socket.can_recv() && !one.waits(),
+                read: may_pass && !one.host_done && socket.can_send() && !one.is_held(),
+                write: may_pass && socket.can_recv() && !one.waits(),
             };
             (interest.read || interest.write).then(|| (one.host.as_fd(), *ends, interest))
         });
         opening.chain(open)
     }
 
-    /// How long nothing has to be done unless something comes.
+    /// Time until the next scheduled work.
     pub fn rest(&mut self) -> Option<Duration> {
         let now = self.now();
         self.interface.poll_delay(now, &self.sockets).map(Duration::from)
     }
 
-    /// Moves what can be moved, and sends the machine what it is to get.
-    pub fn turn(&mut self, ready: &[SocketReadiness], guard: &mut Guard, device: &mut Device) {
+    /// Copies available data, and sends the machine its packets.
+    pub fn turn(
+        &mut self,
+        ready: &[SocketReadiness],
+        guard: &mut Guard,
+        traffic: &mut RelayTraffic,
+        device: &mut Device,
+    ) {
+        // one connection does not take what all of them may have
+        let share = (traffic.room() / self.open.len().max(1)).max(LEAST_SHARE);
         for one in ready {
             if let Some(opening) = self.opening.remove(&one.ends) {
                 self.settle(one.ends, opening, device);
             } else if let Some(connection) = self.open.get_mut(&one.ends)
                 && one.readable
             {
-                connection.take_in(self.sockets.get_mut(connection.handle));
+                connection.take_in(self.sockets.get_mut(connection.handle), share, traffic);
             }
         }
         for (ends, connection) in &mut self.open {
             let socket = self.sockets.get_mut(connection.handle);
             if !connection.waits() || connection.see_first(ends, socket, guard) {
-                connection.give_out(socket);
+                connection.give_out(socket, share, traffic);
             }
         }
         self.flush(device);
@@ -220,10 +219,12 @@ impl Tcp {
         let connected = made && host.set_nodelay(true).is_ok();
         let handle = if connected { self.listen(&ends) } else { None };
         self.pass(&syn, device);
-        let Some(handle) = handle else { return };
+        let (Some(handle), host) = (handle, OtherSide::Outside(host)) else { return };
         let (used, host_done, machine_done) = (Instant::now(), false, false);
         let _room = room;
-        let connection = Connection { handle, host, used, host_done, machine_done, target, _room };
+        let took_in = false;
+        let connection =
+            Connection { handle, host, used, host_done, machine_done, took_in, target, _room };
         self.open.insert(ends, connection);
     }
 
@@ -239,7 +240,7 @@ impl Tcp {
     }
 
     fn flush(&mut self, device: &mut Device) {
-        // as many rounds as a full buffer has packets, and one for what follows
+        // as many rounds as a full buffer has packets, plus one
         for _ in 0..=BUFFER / MTU as usize + 1 {
             let now = self.now();
             let sent = self.interface.poll_egress(now, device, &mut self.sockets);
@@ -262,12 +263,23 @@ impl Tcp {
         });
     }
 
-    /// Ends what is not allowed any more.
+    /// Resets all connections.
+    pub fn reset_all(&mut self, device: &mut Device) {
+        for one in self.open.values() {
+            self.sockets.get_mut::<Socket>(one.handle).abort();
+        }
+        for (_, opening) in std::mem::take(&mut self.opening) {
+            self.pass(&opening.syn, device);
+        }
+        self.flush(device);
+        self.remove_ended();
+    }
+
+    /// Ends connections that are no longer allowed.
     pub fn judge_again(&mut self, guard: &mut Guard, device: &mut Device) {
         let mut allowed = |ends: &Endpoints, target: &Option<ConnectionTarget>| {
-            let judged = |target: &ConnectionTarget| {
-                guard.still(target.name.as_deref(), ends.outside, Protocol::Tcp)
-            };
+            let judged =
+                |target: &ConnectionTarget| guard.still_connected(&target.allowed, ends.outside);
             target.as_ref().is_none_or(judged)
         };
         for (ends, one) in &self.open {
@@ -281,7 +293,7 @@ impl Tcp {
         }
     }
 
-    /// Ends what takes too long.
+    /// Ends connections that exceeded a time limit.
     pub fn sweep(&mut self, device: &mut Device) {
         let now = Instant::now();
         let late: Vec<Endpoints> = self
@@ -301,82 +313,6 @@ impl Tcp {
             }
         }
     }
-}
-
-impl Connection {
-    /// From outside to the machine.
-    fn take_in(&mut self, socket: &mut Socket) {
-        while !self.host_done && socket.can_send() {
-            let host = &mut self.host;
-            let read = socket.send(|room| match host.read(room) {
-                Ok(len) => (len, Ok(len)),
-                Err(error) => (0, Err(error)),
-            });
-            match read {
-                Ok(Ok(0)) => {
-                    self.host_done = true;
-                    socket.close();
-                }
-                Ok(Ok(_)) => self.used = Instant::now(),
-                Ok(Err(error)) if is_for_later(&error) => return,
-                Ok(Err(_)) | Err(_) => return socket.abort(),
-            }
-        }
-    }
-
-    /// Whether what the machine sends is held back, because it is not known yet what it is.
-    fn waits(&self) -> bool {
-        self.target.as_ref().is_some_and(|target| !target.is_seen)
-    }
-
-    /// Looks at what the machine sent first: whether it may be passed on, now.
-    fn see_first(&mut self, ends: &Endpoints, socket: &mut Socket, guard: &mut Guard) -> bool {
-        let Some(target) = &mut self.target else { return true };
-        let ended = has_ended(socket);
-        let first = socket.peek(hello::LONGEST).map_or(FirstBytes::Incomplete, hello::look);
-        let nothing = !socket.can_recv();
-        match first {
-            // it ends without having sent anything
-            FirstBytes::Incomplete if nothing || !ended => return nothing && ended,
-            first => match guard.first_bytes(target.name.as_deref(), ends.outside, first) {
-                Some(allowed) => {
-                    *target = ConnectionTarget { name: allowed.name, is_seen: true };
-                    return true;
-                }
-                None => socket.abort(),
-            },
-        }
-        false
-    }
-
-    /// From the machine to outside.
-    fn give_out(&mut self, socket: &mut Socket) {
-        while socket.can_recv() {
-            let host = &mut self.host;
-            let written = socket.recv(|data| match host.write(data) {
-                Ok(len) => (len, Ok(())),
-                Err(error) => (0, Err(error)),
-            });
-            match written {
-                Ok(Ok(())) => self.used = Instant::now(),
-                Ok(Err(error)) if is_for_later(&error) => return,
-                Ok(Err(_)) | Err(_) => return socket.abort(),
-            }
-        }
-        if has_ended(socket) && !self.machine_done {
-            self.machine_done = true;
-            let _ = self.host.shutdown(Shutdown::Write);
-        }
-    }
-}
-
-/// Whether the machine has said that it sends no more.
-fn has_ended(socket: &Socket) -> bool {
-    matches!(socket.state(), State::CloseWait | State::LastAck | State::Closing | State::TimeWait)
-}
-
-fn is_for_later(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// The first sequence number, which must be unguessable.

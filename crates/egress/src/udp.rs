@@ -1,9 +1,9 @@
-//! Flows of datagrams: between one port of the machine and one outside, with a socket of the host
-//! for each, which hears that one sender alone.
+//! UDP flows: between one port of the machine and one outside, each with a host socket that
+//! receives from that peer only.
 //!
-//! Questions for the resolver are a flow like others, to one of the host's resolvers; one that
-//! does not answer is left for the next. When there are as many flows as there may be, the one
-//! not used for longest goes. Datagrams may be lost by right.
+//! Questions for the resolver are an ordinary flow to one of the host's resolvers; if one does not
+//! answer, the next is used. When there are too many flows, the least recently used one is removed.
+//! Datagrams may be lost.
 
 use crate::MTU;
 use crate::budget::SocketPermit;
@@ -11,6 +11,7 @@ use crate::device::Device;
 use crate::guard::Guard;
 use crate::packet::{self, Endpoints};
 use crate::resolvers;
+use crate::traffic::RelayTraffic;
 use smoltcp::wire::Icmpv4DstUnreachable;
 use stasis_policy::reach::Protocol;
 use std::collections::HashMap;
@@ -27,9 +28,9 @@ const IDLE: Duration = Duration::from_secs(60);
 const IDLE_QUESTION: Duration = Duration::from_secs(15);
 /// A resolver that has not answered for this long is left for the next.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Datagrams taken from one socket before others have their turn.
+/// Maximum datagrams read from one socket before others.
 const AT_ONCE: usize = 64;
-/// What an IP and a UDP header take up.
+/// Size of an IP and a UDP header.
 const HEADERS: usize = 28;
 
 #[derive(Default)]
@@ -42,7 +43,7 @@ struct Flow {
     used: Instant,
     /// The name that its address was resolved from.
     name: Option<String>,
-    /// Of a flow of questions.
+    /// State of a flow of questions.
     asking: Option<Asking>,
     _room: SocketPermit,
 }
@@ -64,8 +65,12 @@ impl Udp {
     }
 
     /// Sends a datagram on its flow, if it has one.
-    pub fn send(&mut self, ends: &Endpoints, payload: &[u8]) -> bool {
+    pub fn send(&mut self, ends: &Endpoints, payload: &[u8], traffic: &mut RelayTraffic) -> bool {
         let Some(flow) = self.flows.get_mut(ends) else { return false };
+        if !traffic.has_room() {
+            return true;
+        }
+        traffic.count(payload.len());
         flow.used = Instant::now();
         if let Some(asking) = &mut flow.asking
             && let Some(socket) = asking.next_if_silent()
@@ -109,8 +114,14 @@ impl Udp {
         Ok(())
     }
 
-    /// Passes on what has come for the machine.
-    pub fn receive(&mut self, ends: &Endpoints, buffer: &mut [u8], device: &mut Device) {
+    /// Passes received datagrams to the machine.
+    pub fn receive(
+        &mut self,
+        ends: &Endpoints,
+        buffer: &mut [u8],
+        traffic: &mut RelayTraffic,
+        device: &mut Device,
+    ) {
         let Some(flow) = self.flows.get_mut(ends) else { return };
         let room = buffer.len().min(MTU as usize - HEADERS);
         for _ in 0..AT_ONCE {
@@ -120,7 +131,11 @@ impl Udp {
             if let Some(asking) = &mut flow.asking {
                 asking.unanswered = None;
             }
-            device.write(&packet::datagram(ends, &buffer[..len]));
+            // beyond the rate it is lost, as on any link
+            if traffic.has_room() {
+                traffic.count(len);
+                device.write(&packet::datagram(ends, &buffer[..len]));
+            }
         }
     }
 
@@ -166,7 +181,7 @@ pub fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Tells the machine that a datagram went nowhere.
+/// Reports an undeliverable datagram to the machine.
 pub fn refuse(ends: &Endpoints, packet: &[u8], device: &mut Device) {
     let reason = Icmpv4DstUnreachable::PortUnreachable;
     if let Some(answer) = packet::unreachable(ends, packet, reason) {

@@ -2,9 +2,9 @@
 //!
 //!   fork ─► waits at its gate ─► program, pages, descriptors ─► runs ─► says it is ready
 //!
-//! Everything a clone is to become is written into memory it shares with the engine, or comes
-//! through its socket, so it can be forked before anybody knows (`spares`). A step that fails is on
-//! its report page; a clone that is gone has closed its socket.
+//! The engine writes a clone's program into shared memory, or sends it through the clone's socket,
+//! so the clone can be forked before the program is known (`spare_pool`). A failed step is on the
+//! report page; an exited clone has closed its socket.
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::fill::{self, PageSource};
@@ -36,27 +36,27 @@ pub struct ProcessClone {
     /// Pages it is to read.
     fill: File,
     pid: Option<i32>,
-    /// Opened when it first speaks: once it has been let go it may have ended.
+    /// Opened at its first message: a resumed clone may have ended.
     pidfd: Option<OwnedFd>,
     /// Tracks its memory, if its template's is tracked.
     inherited: Option<OwnedFd>,
 }
 
-/// What a clone hands over: mostly a userfaultfd that it made while it was allowed to.
+/// Descriptors from a clone: mostly a userfaultfd that it created while it was allowed to.
 pub enum CloneHandover {
     /// Pages are put in place by it, now or on demand.
     Pages(OwnedFd),
     /// Nothing is registered with it yet: it is for tracking writes later.
     Later(OwnedFd),
-    /// Its memory is mapped: what is new is registered, and pages are put in place, by the
+    /// Its memory is mapped: the engine registers new ranges and installs pages, through the
     /// userfaultfd it inherited.
     Memory,
 }
 
-/// What only a clone in walls is given.
+/// Parameters of a clone inside a sandbox.
 pub struct SandboxedClone<'a> {
     pub time: BorrowedFd<'a>,
-    /// What must hold before it may run, looked at while it maps its memory.
+    /// Preconditions, checked while it maps its memory.
     pub check: &'a dyn Fn() -> Result<()>,
 }
 
@@ -94,7 +94,7 @@ impl ProcessClone {
         Ok(ProcessClone { control, stage, report, fill, pid: None, pidfd: None, inherited })
     }
 
-    /// The userfaultfd it inherited: what it forks waits until somebody has taken that.
+    /// The userfaultfd it inherited: its forks wait until it has been taken.
     pub fn take_inherited(&mut self) -> Option<OwnedFd> {
         self.inherited.take()
     }
@@ -104,9 +104,9 @@ impl ProcessClone {
         fds::poll_readable(self.control.as_fd(), 0).is_ok_and(|spoke| !spoke)
     }
 
-    /// Opens its gate. Inside a machine it is given its time namespace, and maps its memory while
-    /// much that belongs there is still being read and looked at. Nothing of what was made for it
-    /// stays here: a pipe whose other end nobody holds must say so from the first moment on.
+    /// Opens its gate. Inside a machine it gets its time namespace, and maps its memory while its
+    /// pages are still being read and verified. None of its descriptors stays here: a pipe whose
+    /// other end is closed must report that from the first moment.
     pub fn begin(
         &self,
         pages: PageSource,
@@ -121,7 +121,7 @@ impl ProcessClone {
         if !meanwhile {
             write_fills()?;
         }
-        // outside of walls, nobody would end a clone that waits for what did not come
+        // outside a sandbox, nothing would end a clone that waits for missing data
         if inside.is_none() {
             self.tell(plan::FILLED);
         }
@@ -172,7 +172,7 @@ impl ProcessClone {
         self.report.raise((word - layout::STAGE) as usize);
     }
 
-    /// What it hands over, or `None` when all is ready.
+    /// A handed-over descriptor, or `None` when it is ready.
     pub fn next(&mut self, built: &Built) -> Result<Option<CloneHandover>> {
         match self.message(built)? {
             (plan::HAND_PAGES, Some(fd)) => Ok(Some(CloneHandover::Pages(fd))),
@@ -238,7 +238,7 @@ impl ProcessClone {
         Ok(false)
     }
 
-    /// What the report page says went wrong.
+    /// The error on the report page.
     fn failure(&self, built: &Built) -> Error {
         let base = (layout::REPORT - layout::STAGE) as usize;
         let op = self.report.read_u64(base);

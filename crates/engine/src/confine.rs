@@ -19,7 +19,7 @@ use stasis_sys::{landlock, libc, process};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// What this engine's walls are made of.
+/// The configuration of this engine's sandboxes.
 pub struct Confinement {
     pub config: WallsConfig,
     ids: Option<IdRanges>,
@@ -68,7 +68,7 @@ impl Confinement {
         Ok(MachineSlot { ids, group, entrances, entrance })
     }
 
-    /// What is taken from a launched program.
+    /// Privileges that a launched program loses.
     pub fn launch(&self, limits: &ResourceLimits) -> ProgramConfinement {
         let rules = self.landlock.as_ref().map(|rules| LandlockRules {
             handled_files: rules.handled_files,
@@ -88,7 +88,7 @@ impl Confinement {
         if self.config.seccomp { seccomp::filter() } else { &[] }
     }
 
-    /// What a clone does to itself.
+    /// Restrictions that a clone applies to itself.
     pub fn restore(&self, entrance: Entrance) -> plan::CloneConfinement<'_> {
         let tasks = match entrance {
             Entrance::Tasks(count) => count,

@@ -1,10 +1,10 @@
-//! Files of an image, looked at without bringing it back: what its machine would see.
+//! Reads the files of an image without restoring it: the machine's view of them.
 //!
 //!   image's own files ─► over the template's root          whiteouts hide, directories merge
 //!
-//! Paths are relative to the machine's root and are never resolved by the host's kernel as a
-//! whole: each component below a root is looked at by itself, and a symbolic link is never
-//! followed, so nothing a machine left behind leads anywhere else.
+//! Paths are relative to the machine's root, and the host's kernel never resolves one as a whole:
+//! each component below a root is checked by itself, and a symbolic link is never followed, so no
+//! file of a machine leads outside.
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorContext, Result};
@@ -21,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Files below one directory that is gone, at most.
+/// Maximum files below one removed directory.
 const MOST_BELOW: usize = 10_000;
 
 /// The files of one image.
@@ -53,7 +53,7 @@ pub struct ContentEntry {
     pub mtime_ns: i64,
 }
 
-/// What became of a file from one image to another.
+/// The change of a file from one image to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Difference {
     Added,
@@ -104,7 +104,7 @@ impl Contents<'_> {
         entries.map(|entry| self.described(entry)).collect()
     }
 
-    /// What is at a path, if something is.
+    /// The file at a path, if any.
     pub fn entry(&self, path: &str) -> Option<ContentEntry> {
         self.entry_at(path.as_bytes())
     }
@@ -129,7 +129,7 @@ impl Contents<'_> {
         }
     }
 
-    /// What is in a directory; `None` if it is not one.
+    /// The entries of a directory; `None` if it is not one.
     pub fn list(&self, dir: &str) -> Result<Option<Vec<ContentEntry>>> {
         if !self.entry(dir).is_some_and(|entry| entry.kind == EntryKind::Directory) {
             return Ok(None);
@@ -190,7 +190,7 @@ impl Contents<'_> {
             entry.as_ref().is_some_and(|entry| entry.kind == EntryKind::Directory)
         };
         if is_dir(&before) || is_dir(&after) {
-            // what the template has there may have come or gone with it
+            // the template's entry may have been created or removed with it
             if self.shows_root(path) != other.shows_root(path) || is_dir(&before) != is_dir(&after)
             {
                 for below in self.root_files(path).into_iter().filter(|path| !path.is_empty()) {

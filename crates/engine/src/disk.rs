@@ -1,11 +1,11 @@
-//! A bound on what a machine writes to disk.
+//! A bound on the disk use of a machine.
 //!
 //!   upper directory + open files without a name + the image's files below, where they show
 //!
-//! Without quotas no file system says no for one directory, so a thread measures every machine
-//! that has a limit, again and again, and ends a machine that passed it (`disk_watch.rs`). A single
-//! file never grows past the limit, which is a limit of the process. A machine that is ended goes
-//! on from its last image, and no image is made of one that is past its limit.
+//! Without quotas no file system limits a single directory, so a thread measures every machine with
+//! a limit periodically, and kills a machine that exceeds it (`disk_watch.rs`). A single file never
+//! grows past the limit, which is a limit of the process. A killed machine continues from its last
+//! image, and no image is made of a machine past its limit.
 //!
 //! A machine whose image alone is past its limit, because that was lowered, runs and can remove
 //! files; it may not have more than it came with.
@@ -23,10 +23,10 @@ use stasis_sys::files as sysfiles;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// What a machine whose image is past its limit may write to remove files.
+/// Bytes a machine whose image exceeds its limit may write to remove files.
 const SLACK: u64 = 1 << 20;
 
-/// Why a machine was ended for what it has on the disk.
+/// Why a machine was killed for its disk use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskExcess {
     /// Its files take more than it may have.
@@ -36,26 +36,25 @@ pub enum DiskExcess {
     Uncountable,
 }
 
-/// What a look at a machine found.
+/// The result of a measurement.
 pub(crate) struct DiskFinding {
     pub excess: Option<DiskExcess>,
-    /// What it may still write.
+    /// Bytes it may still write.
     pub left: u64,
     /// It may have files that were not counted, behind descriptors in flight.
     pub hides: bool,
 }
 
-/// What one machine has on the disk, and may have.
+/// One machine's disk use and limit.
 pub struct DiskAccount {
     upper: PathBuf,
     /// Its init, in the host's numbering.
     init: i32,
     group: Weak<Cgroup>,
     limit: Mutex<Option<DiskLimit>>,
-    /// What the image it comes from says. Its tree has the image in use: nobody else should for
-    /// its sake.
+    /// The image it was restored from. Its tree keeps the image in use, so this need not.
     image: OnceLock<Weak<Manifest>>,
-    /// What the first so many of the image's entries take, once somebody asks.
+    /// Sizes of the image's first entries, computed on demand.
     sums: OnceLock<Vec<DiskUsage>>,
     ended: OnceLock<DiskExcess>,
 }
@@ -79,7 +78,7 @@ impl Layer<'_> {
         self.sums[self.sums.len() - 1]
     }
 
-    /// What a path and all below it take.
+    /// The size of a path and everything below it.
     fn at(&self, path: &[u8]) -> DiskUsage {
         let entries = &self.manifest.files.entries;
         let start = entries.partition_point(|entry| order(&entry.path, path).is_lt());
@@ -184,7 +183,7 @@ impl DiskAccount {
         Some(UnlinkedFiles { usage: used + (below - hidden) + open.usage, ..open })
     }
 
-    /// What the machine may have: at least what it came with.
+    /// The machine's limit: at least its initial size.
     fn most(&self, limit: DiskLimit) -> DiskLimit {
         let Some(below) = self.below().map(|layer| layer.all()) else { return limit };
         let (bytes, files) = (limit.bytes, limit.files);

@@ -1,12 +1,12 @@
-//! The thread that looks at the disk of every machine with a limit, and ends one that passed it.
+//! The thread that measures the disk use of every machine with a limit, and kills a machine that
+//! exceeds it.
 //!
 //!   a look takes long ─► the machine's next one comes later; others do not wait for it
 //!   the file system fills by more than a machine has left ─► it is looked at soon all the same
 //!
-//! A runaway is ended about half a second after it passed its limit. It can make a look take long,
-//! with as many files as it may have, so the time between two looks must not be what protects the
-//! host: what it writes meanwhile shows in the file system's free space, which costs nothing to
-//! ask for.
+//! A runaway machine is killed about half a second after it exceeded its limit. It can make a
+//! measurement slow, with as many files as it may have, so the interval must not be what protects
+//! the host: its writes show in the file system's free space, which costs nothing to read.
 //!
 //! Files behind descriptors in flight cannot be counted. A machine may have such descriptors, but
 //! while it has, the file system must not fill by more than the machine may still write: those
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time between two looks at a machine, at least.
+/// Minimum time between two measurements of a machine.
 const PERIOD: Duration = Duration::from_millis(500);
 /// How often to see whether a look is due.
 const TICK: Duration = Duration::from_millis(100);
@@ -43,9 +43,9 @@ struct Watched {
     account: Arc<DiskAccount>,
     looks: u64,
     last: Option<LastLook>,
-    /// How things stood when it was first watched.
+    /// Free space when it was first watched.
     first: DiskRoom,
-    /// How things stood before it had the descriptors in flight that it has now.
+    /// Free space before it had its current descriptors in flight.
     unhidden: Option<DiskRoom>,
 }
 
@@ -63,7 +63,7 @@ impl DiskRoom {
     }
 }
 
-/// What the last look at a machine took and left.
+/// Duration and result of a machine's last measurement.
 #[derive(Debug, Clone, Copy)]
 struct LastLook {
     ended: Instant,

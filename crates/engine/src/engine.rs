@@ -26,7 +26,7 @@ use stasis_spawner::protocol::{LaunchSpec, NetworkLink};
 use stasis_store::{Collected, Image, Store};
 use stasis_sys::{mount, probe, process};
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -47,13 +47,13 @@ pub struct EngineConfig {
     pub walls: WallsConfig,
 }
 
-/// Outside descriptors of a tree: what they are, and their numbers inside.
+/// Outside descriptors of a tree: their targets, and their numbers inside.
 pub struct OutsideFds {
     pub fds: Vec<OwnedFd>,
     pub numbers: Vec<i32>,
 }
 
-/// How much stands ready before anybody asks.
+/// Sizes of the pools of prepared resources.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PreparedCounts {
     /// Sandboxes without a process.
@@ -156,8 +156,8 @@ impl Engine {
         self.capture_source(tree, SourceFate::Ends, "", None)
     }
 
-    /// Runs in a thread of its own: whatever happens, when that ends the kernel lets go of
-    /// everything it traced.
+    /// Runs in its own thread: when that ends, for whatever reason, the kernel releases everything
+    /// it traced.
     fn capture_source(
         &self,
         tree: &Tree,
@@ -165,15 +165,15 @@ impl Engine {
         owner: &str,
         share: Option<ShareState>,
     ) -> Result<Captured> {
-        // before it takes a turn: what it waits for may be another capture
+        // before it enters the queue: it may wait for another capture
         tree.wait_saved()?;
-        let _turn = self.captures.take(owner);
+        let turn = self.captures.take(owner);
         let faults = fault::owner();
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("stasis-capture".into());
             let capture = move || {
                 fault::adopt(faults);
-                capture::capture(tree, &self.store, source, share)
+                capture::capture(tree, &self.store, source, share, turn)
             };
             let thread = thread.spawn_scoped(scope, capture).doing(|| "start a thread".into())?;
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -206,11 +206,12 @@ impl Engine {
         image: &Image,
         outside: Vec<OwnedFd>,
         link: NetworkLink,
+        trusted: &[BorrowedFd],
     ) -> Result<(Tree, OwnedFd)> {
         let _restoring = self.walls.restoring();
         let template = self.template_for(image);
         let ground = self.ground_for(image, &template)?;
-        let packets = ground.walls.open_network(link)?;
+        let packets = ground.walls.open_network(link, trusted)?;
         Ok((self.restore_on(ground, image, &template, outside, None)?, packets))
     }
 
@@ -317,8 +318,8 @@ impl Engine {
         flatten::flatten(&self.store, image)
     }
 
-    /// Removes what neither an image in `keep` needs nor anybody uses. `keep` is asked once the
-    /// collection has begun, so that what is recorded meanwhile is safe.
+    /// Removes data that no image in `keep` needs and that is not in use. `keep` is called once the
+    /// collection has begun, so that data recorded meanwhile is safe.
     pub fn collect<E: From<Error>>(
         &self,
         keep: impl FnOnce() -> std::result::Result<HashSet<ImageId>, E>,
@@ -343,7 +344,7 @@ impl Engine {
         self.drop_spares();
     }
 
-    /// Lets go of what was forked, built and read ahead, when memory is short.
+    /// Drops the pools of forked clones, sandboxes and read pages, when memory is short.
     pub fn drop_spares(&self) {
         self.store.forget_pages();
         self.spares.clear();

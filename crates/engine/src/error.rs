@@ -1,5 +1,4 @@
-//! What can go wrong, for three readers: a code for programs, a sentence for people, and the
-//! cause for the log.
+//! Errors, for three readers: a code for programs, a message for people, and the cause for the log.
 
 use stasis_fault::Injected;
 use std::io;
@@ -7,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something the engine does not carry. The tree is left as it was, running.
+    /// State the engine does not support. The tree keeps running unchanged.
     #[error("process {pid}: {what}")]
     Refused { pid: i32, what: String },
     #[error("{doing}: {source}")]
@@ -20,7 +19,7 @@ pub enum Error {
     /// A restored process stopped at a step of its program.
     #[error("restore: {step} failed: {source}")]
     Step { step: String, source: io::Error },
-    /// More than was asked for at most.
+    /// More than the requested maximum.
     #[error("{0}")]
     TooLarge(String),
     #[error("the process tree has ended")]
@@ -62,7 +61,7 @@ impl Error {
             || matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether the system failed, as opposed to what was read.
+    /// Whether the system failed, as opposed to the data being invalid.
     pub fn is_io(&self) -> bool {
         matches!(self, Error::Io { .. } | Error::Store(stasis_store::Error::Io { .. }))
     }
@@ -73,18 +72,9 @@ impl Error {
 }
 
 impl From<Injected> for Error {
-    fn from(Injected { name, source }: Injected) -> Error {
-        Error::Io { doing: format!("pass {name}"), source }
+    fn from(injected: Injected) -> Error {
+        Error::Store(injected.into())
     }
 }
 
-/// Adds to an error of the system what was being done.
-pub(crate) trait ErrorContext<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
-}
-
-impl<T> ErrorContext<T> for io::Result<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|source| Error::Io { doing: what(), source })
-    }
-}
+stasis_sys::error_context!(Error);

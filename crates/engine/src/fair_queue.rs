@@ -31,10 +31,10 @@ struct State {
     next: u64,
     /// Counts how often a turn was given.
     served: u64,
-    /// Those who have a turn: whose it is, and since when.
+    /// Active entries: the account, and since when.
     taken: BTreeMap<u64, (String, Instant)>,
     waiting: HashMap<String, VecDeque<Waiter>>,
-    /// When those who wait or have a turn were served last.
+    /// When each waiting or active account was last served.
     last: HashMap<String, u64>,
 }
 

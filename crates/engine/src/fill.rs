@@ -3,7 +3,7 @@
 //!   anonymous memory of a tracked root   read while the template forks, installed from outside
 //!   everything else                      written to a file that the clone reads
 //!
-//! All are verified before anybody sees them.
+//! All pages are verified before they are used.
 
 use crate::error::{ErrorContext, Result};
 use crate::unsaved::UnsavedPages;
@@ -25,7 +25,7 @@ pub struct PageSource<'a> {
 }
 
 impl PageSource<'_> {
-    /// Appends the contents of a run. What comes from a pack is verified.
+    /// Appends the contents of a run. Pages from a pack are verified.
     fn gather(
         &self,
         manifest: &Manifest,
@@ -105,7 +105,8 @@ pub fn while_reading<T>(
     if installs.is_empty() {
         return Ok((something()?, Vec::new()));
     }
-    // what a state adds to its template is wanted again with the next state; much of it is data
+    // pages that a state adds to its template are needed again for the next state; most of them are
+    // data
     const LITTLE: u64 = 8 << 20;
     let size = installs.iter().map(|run| u64::from(run.count) * PAGE).sum::<u64>();
     let read = || -> Result<Vec<u8>> {
@@ -123,8 +124,8 @@ pub fn while_reading<T>(
     })
 }
 
-/// Puts pages in their places in a clone, which gave back what was there. They are protected as the
-/// rest is: the clone may be done with that already.
+/// Installs pages in a clone, which has given back its own. They are protected like the rest, which
+/// the clone may already have protected.
 pub fn install(pid: i32, uffd: &OwnedFd, installs: &[PageRun], pages: &[u8]) -> Result<()> {
     let mut rest = pages;
     for run in installs {

@@ -1,8 +1,8 @@
-//! Rewriting an image so that it stands alone.
+//! Rewrites an image so that it depends on no other pack.
 //!
-//! An image that came out of many captures refers to pages in many packs. Flattening copies them,
-//! verified and in address order, to one new pack: restores read one file again, and the old packs
-//! can go when nobody else refers to them. The content, and so what is restored, is the same.
+//! An image made by many captures refers to pages in many packs. Flattening copies them, verified
+//! and in address order, to one new pack: restores read one file again, and the old packs can be
+//! removed when nothing else refers to them. The content is unchanged.
 
 use crate::error::Result;
 use stasis_image::model::*;

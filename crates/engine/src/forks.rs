@@ -6,12 +6,12 @@
 //!         takes it
 //!
 //! A fork of a tracked process is tracked from its first moment on, which saves each machine the
-//! work of registering and protecting all of its memory. In return the kernel lets no such fork go
-//! on before somebody took the new userfaultfd. Templates fork when the engine orders it, and it is
-//! taken there. Machines fork when they like, and it is taken here: nobody wants to know what their
-//! children write. A child is let go of, which takes the kernel a while, only when there are many:
-//! by then most have ended or started another program. If a userfaultfd cannot be taken, the fork
-//! waits, and it is tried again; when the engine ends, the kernel lets all go.
+//! work of registering and protecting all of its memory. In return the kernel blocks such a fork
+//! until its new userfaultfd has been taken. Templates fork when the engine orders it, and it is
+//! taken there. Machines fork at any time, and it is taken here: the writes of their children are
+//! not needed. A child is released, which takes the kernel a while, only when there are many: by
+//! then most have ended or started another program. If a userfaultfd cannot be taken, the fork
+//! waits, and the engine tries again; when the engine ends, the kernel releases all.
 
 use crate::error::{ErrorContext, Result};
 use parking_lot::{Mutex, MutexGuard};
@@ -25,9 +25,9 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Children that are not let go of yet.
+/// Children that are not released yet.
 const HELD: usize = 64;
-/// What stands for the end of the watch.
+/// The marker for the end of the watch.
 const OVER: u64 = 0;
 
 /// Ends with its thread.
@@ -61,7 +61,7 @@ impl Forks {
         Ok(Forks { shared, over, thread: Some(thread) })
     }
 
-    /// Takes what the forks of a process hand on, for as long as its userfaultfd is held.
+    /// Takes the userfaultfds of a process's forks, for as long as its own is held.
     pub fn watch(&self, uffd: OwnedFd) -> Result<Arc<OwnedFd>> {
         self.shared.watch(uffd).doing(|| "watch for forks".into())
     }

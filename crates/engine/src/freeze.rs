@@ -5,12 +5,12 @@
 //!        └─────────────────────────┘ until a full look finds neither, or the time is over
 //!
 //! The list is the machine's cgroup, which no task can leave; without one, it is every process of
-//! the host in the machine's pid namespace. A thread that was seized hands that on to what it
-//! forks, which is born stopped. Parents come first, because one that waits for its vfork cannot
-//! stop while its child stands. Right before it is let go, a tree is looked at once more
-//! (`check_whole`). Dropping the value lets everything go on as it was.
+//! the host in the machine's pid namespace. The forks of a seized thread are seized too, and born
+//! stopped. Parents come first, because a parent that waits for its vfork cannot stop while its
+//! child is stopped. Right before it is resumed, a tree is checked once more (`check_whole`).
+//! Dropping the value resumes everything as it was.
 
-mod look;
+mod scan;
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::inject::{InjectionSite, TRACED};
@@ -18,7 +18,7 @@ use crate::jobs;
 use crate::proc::{self, ProcStatus, Stat};
 use crate::rseq;
 use crate::walls::Walls;
-use look::TaskScan;
+use scan::TaskScan;
 use stasis_spawner::layout;
 use stasis_sys::alarm::Alarm;
 use stasis_sys::arch::UserRegs;
@@ -66,8 +66,8 @@ pub struct FrozenThread {
 /// A tree that does not stand still in this time is not captured: a thread waits in a call that
 /// nothing interrupts, or new processes come faster than they can be stopped.
 const LIMIT: Duration = Duration::from_secs(5);
-/// A process that stands still must have told its state by then, all its threads together, files
-/// without a name among it.
+/// A stopped process must have reported its state by then, all its threads together, including
+/// files without a name.
 const TELL_LIMIT: Duration = Duration::from_secs(120);
 /// How long a thread that job control had stopped may take to stop again; it may be killed instead.
 const STAND_LIMIT: Duration = Duration::from_millis(100);
@@ -76,8 +76,8 @@ impl Frozen {
     /// Stops everything of a machine but its init, when no thread is on our own pages: right after
     /// a restore one may still be on its way out.
     ///
-    /// Waits that this interrupts are noted in `restarts`, also those of an attempt that is given
-    /// up: the kernel goes on with them, and the next stop could not tell what they were.
+    /// Waits that this interrupts are recorded in `restarts`, also those of an abandoned attempt:
+    /// the kernel continues them, and the next stop could not tell what they were.
     pub fn stop(walls: &Walls, restarts: &mut Restarts) -> Result<Frozen> {
         let alarm = Alarm::set(LIMIT).doing(|| "set an alarm".into())?;
         loop {
@@ -89,7 +89,7 @@ impl Frozen {
                     }
                 }
                 Ok(None) => {}
-                // somebody ended between being listed and being looked at
+                // a task ended between being listed and being read
                 Err(Error::Io { source, .. }) if is_missing(&source) && !alarm.is_over() => {
                     proc::children(walls.init.pid).map_err(|_| Error::Gone)?;
                 }
@@ -102,7 +102,7 @@ impl Frozen {
         }
     }
 
-    /// Kills everything where it stands. One by one: the end of an init reaches the others only a
+    /// Kills every process at its stop. One by one: the end of an init reaches the others only a
     /// moment later, and they would run until then.
     pub fn end(self) {
         for process in self.processes.iter().filter(|process| process.live.is_some()) {
@@ -111,7 +111,7 @@ impl Frozen {
     }
 
     /// Whether a stop by job control has reached some threads of a process and not yet others. Its
-    /// parent is told, by a signal, when it has reached all.
+    /// parent gets a signal when it has reached all.
     fn is_half_stopped(&self) -> bool {
         let live = self.processes.iter().filter_map(|process| process.live.as_ref());
         live.filter(|live| live.stopped.is_some())
@@ -123,7 +123,7 @@ impl Frozen {
         live.flat_map(|live| &live.threads)
     }
 
-    /// Those of the process that was stopped last.
+    /// The threads of the process that was stopped last.
     fn last_threads(&self) -> impl Iterator<Item = &FrozenThread> {
         let live = self.processes.last().and_then(|process| process.live.as_ref());
         live.into_iter().flat_map(|live| &live.threads)
@@ -134,7 +134,7 @@ impl Frozen {
             .any(|thread| (layout::RESERVED..layout::RESERVED_END).contains(&thread.regs.rip))
     }
 
-    /// Nobody is sent elsewhere by the kernel when it runs for us.
+    /// The kernel diverts no thread while it runs for us.
     fn leave_sequences(&mut self) -> Result<()> {
         for live in self.processes.iter_mut().filter_map(|process| process.live.as_mut()) {
             for thread in &mut live.threads {
@@ -146,7 +146,7 @@ impl Frozen {
         Ok(())
     }
 
-    /// One attempt; `None` when a task that was stopped is gone, or a process got another thread.
+    /// One attempt; `None` if a stopped task has ended, or a process got another thread.
     fn stop_now(walls: &Walls, restarts: &mut Restarts, alarm: &Alarm) -> Result<Option<Frozen>> {
         let mut frozen = Frozen { processes: Vec::new() };
         let mut seen = HashSet::new();
@@ -173,7 +173,7 @@ impl Frozen {
             return Err(Error::Gone);
         }
         if rounds > 1 {
-            // whoever came to another parent meanwhile has it now
+            // a task that was reparented meanwhile has its new parent now
             frozen.processes.iter_mut().try_for_each(FrozenProcess::look_again)?;
         }
         frozen.processes.sort_by_key(|process| process.own_pid);
@@ -188,7 +188,7 @@ impl Frozen {
             self.processes.extend(FrozenProcess::read(pid, None).ok());
             return Ok(false);
         }
-        // whatever fails from here on, the threads seized must be let go
+        // whatever fails from here on, the seized threads must be resumed
         let guard = Threads(seized);
         let live = look_at(pid, &guard.0, sealed)?;
         let process = FrozenProcess::read(pid, Some(live))?;
@@ -223,15 +223,15 @@ fn restless() -> &'static str {
      thread does not leave the engine's own pages"
 }
 
-/// Whether an error says that a process or thread is gone.
+/// Whether an error means that a process or thread has ended.
 pub fn is_missing(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::ECHILD))
 }
 
-/// A thread that stands still, and the signal that had stopped it before we did.
+/// A stopped thread, and the signal that had stopped it before we did.
 type Seized = (i32, Option<i32>);
 
-/// Threads to let go when an error is on its way out.
+/// Threads to resume when an error is returned.
 struct Threads(Vec<Seized>);
 
 impl Drop for Threads {
@@ -251,7 +251,7 @@ fn seize_all(pid: i32, seized: &mut Vec<Seized>, alarm: &Alarm) -> Result<bool> 
         if new.is_empty() {
             return Ok(!seized.is_empty());
         }
-        // all are asked before any is waited for: one that runs stops at once, and leaves its
+        // all are interrupted before any is awaited: a running thread stops at once, and leaves its
         // processor to those that must wake up in order to stop
         let asked: Vec<_> = new.into_iter().map(|tid| (tid, ask(tid))).collect();
         for (tid, asked) in asked {
@@ -317,8 +317,8 @@ fn is_dead(pid: i32, tid: i32) -> bool {
     stat.is_none_or(|stat| matches!(stat.state, 'Z' | 'X'))
 }
 
-/// Seizes a thread and asks it to stop. What it forks is ours from birth and stops by itself, but
-/// for the child of a vfork, for which it waits.
+/// Seizes a thread and requests a stop. Its forks are ours from birth and stop by themselves,
+/// except for the child of a vfork, for which it waits.
 fn ask(tid: i32) -> std::io::Result<()> {
     const BORN_OURS: u64 = ptrace::OPT_TRACEFORK | ptrace::OPT_TRACECLONE;
     match ptrace::seize(tid, BORN_OURS) {
@@ -330,8 +330,9 @@ fn ask(tid: i32) -> std::io::Result<()> {
     }
 }
 
-/// Waits until a thread that was asked stands still; the signal that had stopped it before, if one
-/// had. One that does not stop cannot be let go; it goes with the thread that seized it.
+/// Waits until an interrupted thread has stopped; returns the signal that had stopped it before, if
+/// any. A thread that does not stop cannot be resumed; it is released with the thread that seized
+/// it.
 fn stand(tid: i32, alarm: &Alarm) -> std::io::Result<Option<i32>> {
     let stopped = stop(tid, alarm)?;
     ptrace::set_options(tid, TRACED).map(|()| stopped).inspect_err(|_| {
@@ -352,9 +353,8 @@ fn stop(tid: i32, alarm: &Alarm) -> std::io::Result<Option<i32>> {
     }
 }
 
-/// Lets a thread go on to the stop it was asked for. Any other stop uses up a request that came
-/// before it, so it is asked again, while it stands: one that waits for a thread born stopped
-/// would never come by again.
+/// Lets a thread run to the requested stop. Any other stop uses up an earlier request, so the stop
+/// is requested again meanwhile: a thread that waits for one born stopped would never return here.
 fn on_to_stop(tid: i32, signal: i32) -> std::io::Result<()> {
     ptrace::interrupt(tid)?;
     ptrace::resume(tid, signal)
@@ -402,11 +402,11 @@ fn check_no_trap(pid: i32, status: &ProcStatus) -> Result<()> {
     Ok(())
 }
 
-/// Waits that were interrupted and that the kernel goes on with: call and place, by thread. A
-/// thread interrupted once more is in restart_syscall, which does not say what it continues.
+/// Interrupted waits that the kernel continues: call and place, by thread. A thread interrupted
+/// once more is in restart_syscall, which does not show what it continues.
 pub type Restarts = HashMap<i32, (u64, u64)>;
 
-/// What a system call leaves in its result when the kernel is to go on with it.
+/// The result of a system call that the kernel will continue.
 pub const ERESTART_RESTARTBLOCK: i64 = -516;
 
 fn note_restart(thread: &FrozenThread, restarts: &mut Restarts) {
@@ -453,7 +453,7 @@ const REPORT_EINTR: [i64; 14] = [
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        // what stands still stands again before anybody can look
+        // stopped again before any other code can observe it
         let (stopped, others): (Vec<_>, Vec<_>) =
             self.threads().partition(|thread| thread.stopped.is_some());
         for thread in &stopped {

@@ -1,9 +1,9 @@
 //! Files that were open for writing come back with the inode numbers they had.
 //!
-//! sqlite, for one, takes a database whose number changed for one that was moved, and does not
-//! write to it any more. Such files are laid out in the new tree's own upper directory, before it
-//! is mounted, each with its [`Origin`]; opening them for writing would copy them there anyway.
-//! Where the origin is gone, or of another host, the file stays in the layer and has a new number.
+//! sqlite, for example, takes a database with a changed inode number for a moved one, and no longer
+//! writes to it. Such files are created in the new tree's own upper directory, before it is
+//! mounted, each with its [`Origin`]; opening them for writing would copy them there anyway. If the
+//! origin was removed, or is on another host, the file stays in the layer and has a new number.
 
 use crate::error::{ErrorContext, Result};
 use bstr::ByteSlice;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// Overlayfs's mark for a directory that holds files with origins.
 const IMPURE: &str = "trusted.overlay.impure";
 
-/// What is to be laid out in a new upper directory.
+/// The files to create in a new upper directory.
 pub struct HeldFiles<'a> {
     layer: &'a Path,
     files: Vec<(&'a FileEntry, Origin)>,
@@ -83,12 +83,12 @@ impl HeldFiles<'_> {
             sysfiles::set_xattr(&path, ATTRIBUTE, origin.as_bytes()).doing(doing)?;
             let (parent, _) = trees::split(&entry.path);
             let parent = below::own_name(below.directory(parent).doing(doing)?);
-            // through the link: it stands for the directory
+            // through the link, to the directory
             sysfiles::set_xattr(format!("{parent}/."), IMPURE, b"y").doing(doing)?;
         }
         for dir in self.directories.iter().rev() {
             let mut dir = FileEntry::clone(dir);
-            // what is below shows through: the layer hides the rest itself
+            // lower files show through: the layer itself hides the others
             dir.xattrs.retain(|(name, _)| name != OPAQUE);
             set_attributes(&mut below, &dir)?;
         }

@@ -1,5 +1,5 @@
-//! Mapped files are found again by name, and must be what they were: a library that was replaced
-//! has other code at the addresses a program remembers.
+//! Mapped files are found again by name, and must be unchanged: a replaced library has other code
+//! at the addresses a program remembers.
 //!
 //! A file is the same if its size and time of change are. Looked at as the restored process will
 //! find it: below its machine's root, or, for a template, below the directories it comes from.

@@ -9,7 +9,7 @@
 //!
 //!   its filter   stays in force: it allows every call we make. Only under filters of the program's
 //!                own, which may not, are filters suspended, while a single instruction runs
-//!   its code     is read before use; everybody who could change it stands still
+//!   its code     is read before use; every task that could change it is stopped
 //!   its rseq     names no sequence (`rseq`), so the kernel sends it nowhere
 //!   its stops    count only where we put them, and for the reason we expect
 //!   its time     is bounded: one that does not come back is fetched, or killed
@@ -42,9 +42,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// How long a thread may take to stop when it is fetched back.
 const FETCH_LIMIT: Duration = Duration::from_secs(1);
 
-/// Options of a thread that stands still for us: what it is made to clone is ours.
+/// Options of a stopped thread: its clones are ours.
 pub const TRACED: u64 = ptrace::OPT_TRACECLONE | ptrace::OPT_TRACEFORK | ptrace::OPT_TRACEVFORK;
-/// Those of a copy that we made: if we die it must not run on, as a second one of its kind.
+/// Options of a copy that we made: if we die it must not run as a second instance.
 pub const COPY: u64 = TRACED | ptrace::OPT_EXITKILL;
 
 /// Puts the interpreter into a new program, where restored ones have it.
@@ -73,7 +73,7 @@ pub struct Injector<'a> {
     finished: bool,
 }
 
-/// What ends a call, or a list of calls.
+/// The reason a call, or a list of calls, ended.
 #[derive(Clone, Copy)]
 enum End {
     Step,
@@ -115,7 +115,7 @@ impl<'a> Injector<'a> {
         limit: Duration,
     ) -> Result<Injector<'a>> {
         let doing = || format!("prepare thread {tid}");
-        // nobody runs who could change it from here on
+        // from here on no task runs that could change it
         let intact = site::at(memory, site.instruction).is_some()
             && (!site.interpreter || holds_interpreter(memory));
         if !intact {
@@ -195,7 +195,7 @@ impl<'a> Injector<'a> {
     /// Performs up to 24 calls, whatever their results; at one go where our interpreter is and the
     /// machine's filter is in force.
     pub fn batch(&mut self, calls: &[(i64, [u64; 6])]) -> Result<Vec<i64>> {
-        /// Operations come after what the caller put, results after them.
+        /// Operations follow the caller's data, results follow them.
         const OPS_AT: usize = 1024;
         const RESULTS_AT: usize = SCRATCH_LEN - 8 * 24;
         if !self.site.interpreter || self.site.suspend {
@@ -271,9 +271,9 @@ impl<'a> Injector<'a> {
             .doing(|| format!("inject a call into thread {}", self.tid))
     }
 
-    /// Waits for the end of what was started. A thread that job control had stopped reports that
-    /// once more before it runs, and so does one that stopped for something else a moment before
-    /// it was interrupted; both are sent on by `again`.
+    /// Waits for the end of the started calls. A thread that job control had stopped reports that
+    /// once more before it runs, and so does one that stopped for another reason a moment before it
+    /// was interrupted; `again` resumes both.
     fn wait(&self, again: fn(i32) -> io::Result<()>) -> Result<StopReason> {
         let doing = || format!("wait for thread {}", self.tid);
         loop {
@@ -290,8 +290,8 @@ impl<'a> Injector<'a> {
         }
     }
 
-    /// Gets a thread back that did not come by itself. One that cannot be had is killed: it would
-    /// go on with what we began in its name.
+    /// Recovers a thread that did not return. If that fails, it is killed: it would continue with
+    /// our calls in its name.
     fn fetch(&self) -> Error {
         let fetch = || -> io::Result<StopReason> {
             ptrace::interrupt(self.tid)?;
@@ -385,8 +385,8 @@ impl Drop for Injector<'_> {
     }
 }
 
-/// Kills a traced process and takes its status as its tracer. What does not end in time ends
-/// without us: it has nothing left to do but that.
+/// Kills a traced process and reaps it as its tracer. A process that does not end in time ends
+/// later without us.
 pub fn end(pid: i32) {
     let _ = process::kill(pid, libc::SIGKILL);
     let Ok(alarm) = Alarm::set(LIMIT) else { return };

@@ -1,8 +1,8 @@
-//! A way to a tree's files for whoever keeps it: its root directory as its processes see it, and
-//! the user they run as.
+//! Access to a tree's files for its owner: its root directory as its processes see it, and the user
+//! they run as.
 //!
-//! The directory is a descriptor, so it stays what it was if the tree ends meanwhile; what is
-//! written then is lost with the tree.
+//! The directory is a descriptor, so it stays valid if the tree ends meanwhile; later writes are
+//! lost with the tree.
 
 use crate::disk::DiskAccount;
 use crate::error::{Error, ErrorContext, Result};
@@ -31,7 +31,7 @@ impl TreeAccess {
         let _ = process::pidfd_kill(self.init.as_fd(), libc::SIGKILL);
     }
 
-    /// What the tree may have written, and what it has, where there is a limit; found by walking.
+    /// The tree's disk limit and its usage, where there is a limit; found by walking.
     pub fn disk(&self) -> Option<(DiskLimit, DiskUsage)> {
         let limit = self.disk.limit()?;
         Some((limit, self.disk.usage(limit.files)))

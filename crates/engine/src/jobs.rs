@@ -1,9 +1,9 @@
 //! Loading the registers of processes that come back stopped by job control.
 //!
-//! Such a process stands still on our own pages, where it sent itself the signal. Each of its
-//! threads is made to load its frame, one instruction, and is let go: the kernel stops it again
-//! before it runs, now as the program it is. Filters of the program's own come before that, for all
-//! of its threads at once. If anything fails the tree is ended.
+//! Such a process is stopped on our own pages, where it sent itself the signal. Each of its threads
+//! loads its frame, one instruction, and is resumed: the kernel stops it again before it runs, now
+//! as the program it is. The program's own filters are installed before that, for all of its
+//! threads at once. If anything fails, the tree is ended.
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::inject;
@@ -44,7 +44,7 @@ fn numbers(init: i32) -> Result<HashMap<i32, i32>> {
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Nobody who could continue it runs yet.
+/// No process that could continue it runs yet.
 fn await_stop(tid: i32) -> Result<()> {
     if stands_within(tid, PATIENCE) {
         return Ok(());
@@ -68,8 +68,8 @@ pub fn stands_within(tid: i32, patience: Duration) -> bool {
     }
 }
 
-/// The machine's filter allows what is done here; the program's own may not, and is suspended. The
-/// kernel sends such a thread nowhere: its rseq area was registered, and so emptied, just before.
+/// The machine's filter allows these calls; the program's own may not, and is suspended. The kernel
+/// does not divert such a thread: its rseq area was registered, and so cleared, just before.
 fn load_one(tid: i32, thread: &StoppedThread, alarm: &Alarm) -> std::io::Result<()> {
     let through = if thread.own_filters { ptrace::OPT_SUSPEND_SECCOMP } else { 0 };
     ptrace::seize(tid, through).or_else(|_| ptrace::seize(tid, 0))?;

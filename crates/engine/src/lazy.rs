@@ -1,13 +1,13 @@
 //! Memory filled on demand.
 //!
-//! A large image answers before all of its memory is there. Large mappings start empty and are
-//! registered with a userfaultfd; one thread per restored tree fills what is touched at once and
-//! the rest behind it, then lets go, and from then on the memory is like any other.
+//! A large image answers before all of its memory is read. Large mappings start empty and are
+//! registered with a userfaultfd; one thread per restored tree fills touched pages at once and the
+//! rest in the background. Then it releases the userfaultfd, and the memory is like any other.
 //!
-//! What the program does to such memory meanwhile is followed exactly: a range given back
-//! (MADV_DONTNEED) reads as zeros, a moved one is filled where it is now, an unmapped one not at
-//! all, and a fork is served as long as it lives. If the engine dies, the descriptor that the
-//! machine's init holds keeps faults waiting until the init, too, is gone.
+//! The program's changes to such memory are followed exactly: a range given back (MADV_DONTNEED)
+//! reads as zeros, a moved range is filled at its new address, an unmapped one not at all, and a
+//! fork is served as long as it lives. If the engine dies, the descriptor that the machine's init
+//! holds keeps faults waiting until the init has ended, too.
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::fill::FillPack;
@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 const AROUND: u64 = 8;
 const MOST_AROUND: u64 = 512;
 const AHEAD: u64 = 64;
-/// How long nothing was asked for before the rest is filled: whoever waits comes first.
+/// Quiet time before the rest is filled: faults come first.
 const QUIET: Duration = Duration::from_millis(1);
-/// The same at the start, where the restore goes on and the program is about to ask.
+/// The same at the start, while the restore continues and the program is about to fault.
 const HEAD_START: Duration = Duration::from_millis(25);
 
 /// Ranges the program wanted in huge pages, which arrive as small ones.
@@ -72,9 +72,9 @@ pub struct BackgroundFill {
 }
 
 impl BackgroundFill {
-    /// Starts filling. `runs` refer to `packs`; `release` makes whoever else holds the
-    /// userfaultfd let go of it. If a page cannot be had, the machine behind `init` is ended: it
-    /// would wait for it for ever, or find zeros instead.
+    /// Starts filling. `runs` refer to `packs`; `release` makes every other holder of the
+    /// userfaultfd close it. If a page cannot be read, the machine behind `init` is killed: it
+    /// would wait for ever, or read zeros instead.
     pub fn start(
         init: OwnedFd,
         uffd: OwnedFd,
@@ -121,9 +121,9 @@ struct Space {
     uffd: OwnedFd,
     /// Pages still to come, by first page.
     missing: BTreeMap<u64, PageRun>,
-    /// Where filling ahead goes on.
+    /// The position of the background fill.
     next: u64,
-    /// Pages given for the last fault, and where the next one would go on.
+    /// Pages installed for the last fault, and where the next one would continue.
     window: u64,
     expected: u64,
 }
@@ -131,7 +131,7 @@ struct Space {
 struct Filler {
     packs: Vec<FillPack>,
     spaces: Vec<Space>,
-    /// When something was asked for last.
+    /// The time of the last fault.
     asked: Instant,
 }
 
@@ -152,8 +152,7 @@ impl Filler {
         Ok(())
     }
 
-    /// One round for one address space: everything asked for, then a piece ahead. False when it
-    /// is complete.
+    /// One round for one address space: all faults, then a piece ahead. False when it is complete.
     fn serve(&mut self, index: usize) -> Result<bool> {
         let space = &mut self.spaces[index];
         let patience = if self.asked.elapsed() < QUIET { 1 } else { 0 };
@@ -174,8 +173,8 @@ impl Filler {
             return Ok(true);
         }
         if space.missing.is_empty() {
-            // the last descriptor closes: the kernel unregisters whatever is left, wherever the
-            // program moved or grew it, and wakes whoever waits
+            // the last descriptor closes: the kernel unregisters all remaining ranges, wherever the
+            // program moved or grew them, and wakes all waiting threads
             return Ok(false);
         }
         space.fill_ahead(&self.packs)?;
@@ -213,7 +212,7 @@ impl Space {
         Ok(None)
     }
 
-    /// Removes what is missing between two pages, splitting runs at the edges.
+    /// Removes the missing pages between two pages, splitting runs at the edges.
     fn take(&mut self, first: u64, last: u64) -> Vec<PageRun> {
         let from = self.missing.range(..first).next_back().map_or(first, |(page, _)| *page);
         let touched: Vec<PageRun> = self
@@ -277,7 +276,7 @@ impl Space {
         self.install(wanted, packs)
     }
 
-    /// Reads, verifies and installs pages. What cannot be installed just now is missing again.
+    /// Reads, verifies and installs pages. Pages that cannot be installed now are missing again.
     fn install(&mut self, wanted: Vec<PageRun>, packs: &[FillPack]) -> Result<()> {
         for run in wanted {
             let pack = &packs[run.pack as usize];
@@ -312,7 +311,7 @@ impl Space {
                 }
                 // the program split the mapping since: a piece may not reach over the edge
                 Some(libc::ENOENT) if piece.len() > PAGE_SIZE => most = PAGE_SIZE,
-                // the page is there, or its mapping is gone and an event says or said so
+                // the page exists, or its mapping was removed and an event reports it
                 Some(libc::EEXIST | libc::ENOENT) => {
                     let _ = uffd::wake(uffd, at, PAGE);
                     done += PAGE_SIZE;

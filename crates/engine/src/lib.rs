@@ -32,6 +32,7 @@ mod lazy;
 mod objects;
 mod plan;
 mod proc;
+mod registers;
 mod remains;
 mod restore;
 mod rseq;
@@ -69,7 +70,7 @@ pub use stasis_spawner::protocol::{LaunchSpec, NetworkLink, User};
 pub use stasis_store::Error as StoreError;
 pub use stasis_store::{
     CheckProgress, CheckReport, Collected, Collection, Damage, DamageFinding, Image, PageCounts,
-    Repair, RewrittenPack, Stats, Store, StoreUsage, TempFile,
+    Repair, RewrittenPack, Store, StoreUsage, TempFile,
 };
 pub use tree::Tree;
 pub use unsaved::UnsavedState;

@@ -38,7 +38,7 @@ impl CreatedObjects {
     }
 }
 
-/// Makes all objects and segments of an image. `externals` are what lies outside, by slot.
+/// Creates all objects and segments of an image. `externals` are the outside descriptors, by slot.
 pub fn make(
     store: &Store,
     manifest: &Manifest,

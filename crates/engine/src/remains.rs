@@ -3,8 +3,8 @@
 //!   Tree::kill ── not gone in time ──► remains ── looked at every second ──► gone: dropped
 //!
 //! A killed process stays as long as the kernel is busy with it: a disk that does not answer, much
-//! memory to free, a debugger that holds it. Until it is gone, no other machine may get its user
-//! ids, its cgroup or its directory, so the tree keeps them. Nobody waits for that.
+//! memory to free, a debugger that holds it. Until it has ended, no other machine may get its user
+//! ids, its cgroup or its directory, so the tree keeps them. No caller waits for that.
 
 use crate::tree::Tree;
 use parking_lot::{Mutex, MutexGuard};
@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 struct Remains {
     trees: Vec<Tree>,
-    /// Whether a thread looks at them.
+    /// Whether a thread checks them.
     watched: bool,
 }
 
@@ -51,7 +51,7 @@ fn watch() {
         remains.watched = !remains.trees.is_empty();
         let over = !remains.watched;
         drop(remains);
-        // their directories are removed meanwhile, and nobody waits for the list
+        // their directories are removed meanwhile, without holding the list
         drop::<Vec<Tree>>(gone);
         if over {
             return;

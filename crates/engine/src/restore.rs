@@ -49,18 +49,18 @@ impl Default for Lazy {
     }
 }
 
-/// What kind of host this is, found once.
+/// The kind of this host, determined once.
 #[derive(Clone)]
 pub struct HostFeatures {
     pub rlimits: Vec<(u64, u64)>,
     pub timer_ids: bool,
     pub track: bool,
     pub lazy: Lazy,
-    /// Of the kernel's vdso code.
+    /// The hash of the kernel's vdso code.
     pub vdso_hash: Option<[u8; 32]>,
 }
 
-/// What every restore of an engine has in common.
+/// State shared by all restores of an engine.
 pub struct RestoreContext<'a> {
     pub pages: PageSource<'a>,
     pub host: &'a HostFeatures,
@@ -149,7 +149,7 @@ fn restored_tree(
     })
 }
 
-/// What comes to a clone's memory from outside.
+/// Data installed in a clone's memory from outside.
 struct Given<'a> {
     built: &'a Built,
     lazy: &'a [usize],
@@ -273,7 +273,7 @@ pub fn check_fit(host: &HostFeatures, manifest: &Manifest) -> Result<()> {
     Err(Error::Unfit(format!("this processor lacks {}", lacks.join(", "))))
 }
 
-/// What of a processor's features is needed and not here, by name.
+/// Required processor features that this host lacks, by name.
 fn lacking(here: &CpuNeeds, need: &CpuNeeds) -> Vec<String> {
     let flags = need.flags.iter().filter(|flag| here.flags.binary_search(flag).is_err());
     let state = need.xfeatures & !here.xfeatures;
@@ -283,8 +283,8 @@ fn lacking(here: &CpuNeeds, need: &CpuNeeds) -> Vec<String> {
 
 /// Asks for a time namespace whose clocks continue from the capture.
 fn begin_time<'a>(init: &'a Init, clocks: &Clocks) -> Result<PendingReply<'a>> {
-    /// The coarse clocks are behind by up to a tick, by more here than there perhaps: clocks go on
-    /// a tick later, so that no reading goes back.
+    /// The coarse clocks are behind by up to a tick, perhaps by more here than there: clocks
+    /// continue a tick later, so that no reading goes back.
     const TICK_NS: i64 = 10_000_000;
     let ahead = |then: i64, clock: i32| then + TICK_NS - sysprocess::clock_ns(clock);
     let monotonic = ahead(clocks.monotonic_ns, libc::CLOCK_MONOTONIC);
@@ -346,7 +346,7 @@ fn huge_page_ranges(pid: i32, live: &LiveProcess, lazy: &[usize]) -> Result<Huge
     Ok(HugePageRanges { process, ranges: wanted.map(|vma| (vma.start, vma.end)).collect() })
 }
 
-/// What has to be filled in the mappings that are filled on demand.
+/// Pages to fill in the mappings that are filled on demand.
 fn lazy_runs(
     manifest: &Manifest,
     root: i32,
@@ -366,8 +366,8 @@ fn lazy_runs(
     Ok(runs)
 }
 
-/// Those of its files that a template maps itself, opened below the roots its image's files come
-/// from, and checked. What it inherits was checked when that was mapped.
+/// The files that a template maps itself, opened below the roots of its image's files, and checked.
+/// Inherited mappings were checked when they were made.
 fn mapped_files(
     manifest: &Manifest,
     needed: HashSet<u32>,

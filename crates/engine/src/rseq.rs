@@ -1,11 +1,12 @@
 //! Restartable sequences of threads that stand still.
 //!
-//! A thread names a range of its code (`rseq_cs`). When the kernel lets it run inside that range
-//! after a stop, it sends the thread to an address of the program's choosing and forgets the range.
-//! A thread that runs for us must not be sent anywhere, so we do beforehand what the kernel does at
-//! the thread's next return to its program: a thread inside its range is sent to its handler, and
-//! the range is forgotten in any case. Nothing has to be put back, and an image has it too, where
-//! registering the area again would have made the kernel forget the range without a trace.
+//! A thread names a range of its code (`rseq_cs`). When the kernel resumes it inside that range
+//! after a stop, it diverts the thread to an address of the program's choosing and clears the
+//! range. A thread that runs for us must not be diverted, so we do beforehand what the kernel does
+//! at the thread's next return to its program: a thread inside its range is moved to its handler,
+//! and the range is cleared in any case. Nothing has to be restored afterwards, and the image
+//! contains the result; registering the area again would have made the kernel clear the range
+//! without a trace.
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::freeze::ERESTART_RESTARTBLOCK;
@@ -15,7 +16,7 @@ use stasis_sys::{libc, ptrace};
 
 /// Where `struct rseq` holds the address of a `struct rseq_cs`.
 pub const POINTER_AT: u64 = 8;
-/// What a system call leaves in its result when the kernel is to make it again.
+/// The result of a system call that the kernel will repeat.
 const RESTARTS: std::ops::RangeInclusive<i64> = -514..=-512;
 const TOP: u64 = 1 << 47;
 
@@ -76,12 +77,12 @@ impl Sequence {
         address.wrapping_sub(self.start) < self.len
     }
 
-    /// What the kernel would make of a thread's registers; `None` when it leaves them.
+    /// The kernel's change to a thread's registers; `None` if it leaves them.
     fn leave(&self, regs: &UserRegs) -> Option<UserRegs> {
         let mut regs = *regs;
         let in_call = regs.orig_rax as i64 >= 0;
         let result = regs.rax as i64;
-        // a call that is to be made again is prepared for that before the sequence is looked at
+        // a call to be repeated is set up for that before the sequence is read
         if in_call && (RESTARTS.contains(&result) || result == ERESTART_RESTARTBLOCK) {
             let again = result == ERESTART_RESTARTBLOCK;
             regs.rax = if again { libc::SYS_restart_syscall as u64 } else { regs.orig_rax };

@@ -2,13 +2,12 @@
 //!
 //!   restore ──take──► pool of a template and a root ◄──add── a thread, while nobody waits
 //!
-//! Forking is the longest step of a restore, and needs to know no more than the template, the walls
-//! and the root's pid. A pool is remembered when it is asked for, and filled from the second time
-//! on: machines with files of their own each have a root of their own, which is rarely asked for
-//! again soon. When a pool is found empty it holds twice as many from then on; after a while
-//! without use it is emptied. Images with sockets do without: those are made under pids that a
-//! clone which is already there would have taken. One that has ended is passed over; if none can be
-//! forked, restores fork for themselves.
+//! Forking is the longest step of a restore, and depends only on the template, the sandbox and the
+//! root's pid. A pool is created at its first request, and filled from the second on: machines with
+//! files of their own each have their own root, which is rarely used again soon. An empty pool
+//! doubles its size; an unused one is emptied after a while. Images with sockets do without: those
+//! are made under pids that an existing clone would have taken. An exited clone is skipped; if none
+//! can be forked, restores fork for themselves.
 
 use crate::clone::ProcessClone;
 use crate::error::{ErrorContext, Result};
@@ -25,17 +24,17 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// In one pool: once it is asked for again, and at most.
+/// Size of a pool: at its second request, and at most.
 const FIRST: usize = 2;
 const MOST: usize = 64;
 /// Pools remembered.
 const POOLS: usize = 8;
-/// Quiet time after somebody asked before more are forked, so as not to compete with them.
+/// Quiet time after a request before more are forked, so as not to compete with restores.
 const QUIET: Duration = Duration::from_millis(8);
 /// After this long without use a pool is emptied.
 const LULL: Duration = Duration::from_secs(15);
 
-/// What a spare can be used for.
+/// The key of a spare clone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SpareKey {
     /// The image whose template it is forked from.
@@ -77,7 +76,7 @@ impl<T> Pools<T> {
         one
     }
 
-    /// One that has fewer than wanted, when nobody asked for any just now.
+    /// A pool with fewer clones than wanted, if there was no recent request.
     fn lacking(&self, now: Instant) -> Option<SpareKey> {
         let last = self.0.front()?.asked;
         let lacks = |pool: &&Pool<T>| pool.standing.len() < pool.wanted;
@@ -91,7 +90,7 @@ impl<T> Pools<T> {
         }
     }
 
-    /// Takes out what was not asked for in a while, and pools beyond the last one remembered.
+    /// Removes unused clones, and pools beyond the last one remembered.
     fn thin_out(&mut self, now: Instant) -> Vec<Pool<T>> {
         let fresh = self.0.iter().take(POOLS);
         let kept = fresh.take_while(|pool| now.duration_since(pool.asked) < LULL).count();
@@ -171,7 +170,7 @@ impl SparePool {
         drop(self.shared.remove(|fit| fit.template == template));
     }
 
-    /// Lets go of those around layers that are gone.
+    /// Drops clones around removed layers.
     pub fn forget_layers(&self, layers: &[PathBuf]) {
         let gone = |dir: &String| layers.iter().any(|layer| Path::new(dir) == layer);
         drop(self.shared.remove(|fit| fit.lower.iter().any(gone)));

@@ -128,16 +128,16 @@ impl Init {
         self.begin(request, fds)?.answer()
     }
 
-    /// Asks, and leaves it to the caller when to wait. Nobody else can ask meanwhile.
+    /// Sends a request, and leaves the wait to the caller. No other request can be sent meanwhile.
     pub fn begin(&self, request: &InitRequest, fds: &[BorrowedFd]) -> Result<PendingReply<'_>> {
         ask_init(&self.control, request, fds)
     }
 
-    /// Has the init hold a descriptor beside us, and returns what makes it let go.
+    /// Has the init hold a descriptor beside us, and returns a callback that makes it close it.
     pub fn hold(&self, fd: BorrowedFd) -> Result<impl FnOnce() + Send + 'static> {
         self.ask(&InitRequest::Hold, &[fd])?;
         let control = self.control.clone();
-        // if the machine has ended there is nobody to let go
+        // if the machine has ended, there is nothing to close
         Ok(move || {
             drop(ask_init(&control, &InitRequest::Release, &[]).and_then(PendingReply::answer))
         })

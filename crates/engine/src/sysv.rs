@@ -1,8 +1,8 @@
 //! System V IPC belongs to a namespace and not to a process, so it is read and made by the
 //! thread at work, which enters the machine's for a moment.
 //!
-//! Kept: ids, keys, owners, modes, contents, attachments. Lost: times, the pids of whoever came
-//! last, and SEM_UNDO amounts, which the kernel shows to nobody. Refused: huge pages.
+//! Saved: ids, keys, owners, modes, contents, attachments. Lost: times, the pids of the last users,
+//! and SEM_UNDO amounts, which the kernel does not show. Refused: huge pages.
 
 use crate::error::{ErrorContext, Result};
 use crate::spawner::Init;
@@ -43,7 +43,7 @@ fn within<T>(pid: i32, work: impl FnOnce() -> io::Result<T>) -> Result<T> {
     enter().doing(|| "carry System V IPC".into())
 }
 
-/// Reads what is there, while the machine stands still.
+/// Reads existing objects, while the machine is stopped.
 pub fn read(init: &Init) -> Result<SysvObjects> {
     let rows = |kind: &str| rows(kind, init.ids);
     within(init.pid, || {
@@ -185,12 +185,13 @@ fn same(id: i32, name: &IpcName) -> io::Result<()> {
     if id == name.id {
         return Ok(());
     }
-    Err(io::Error::other(format!("id {} was asked for and {id} given", name.id)))
+    Err(io::Error::other(format!("id {} was requested, but the kernel gave {id}", name.id)))
 }
 
 fn permissions(name: &IpcName, ids: Ids) -> io::Result<Permissions> {
-    let outside =
-        |id: u32| ids.outside(id).ok_or_else(|| io::Error::other("an owner that is nobody"));
+    let outside = |id: u32| {
+        ids.outside(id).ok_or_else(|| io::Error::other("an owner outside the machine's ids"))
+    };
     Ok(Permissions { uid: outside(name.uid)?, gid: outside(name.gid)?, mode: name.mode })
 }
 

@@ -39,7 +39,7 @@ pub struct Template {
     last_plan: Mutex<Option<(ImageId, Arc<MemoryPlan>)>>,
 }
 
-/// What a template's memory is.
+/// The source of a template's memory.
 pub enum TemplateMemory {
     /// The kernel's own mappings, which every process has.
     Blank(Vec<Vma>),
@@ -141,7 +141,7 @@ impl Template {
         plan
     }
 
-    /// Orders a clone, and takes the userfaultfd it inherits. `fds` are what it finds at its start,
+    /// Orders a clone, and takes the userfaultfd it inherits. `fds` are its initial descriptors,
     /// the pid namespace first.
     pub fn clone_process(&self, order: &CloneOrder, fds: &[BorrowedFd]) -> Result<Option<OwnedFd>> {
         let control = self.control.lock();
@@ -185,8 +185,8 @@ impl Drop for Template {
     }
 }
 
-/// The userfaultfd of the clone under way: it goes on when this is taken. None comes if the fork
-/// fails, which the template answers.
+/// The userfaultfd of the new clone, which continues when this is taken. None comes if the fork
+/// fails, which the template reports.
 fn inherited(uffd: &OwnedFd, control: BorrowedFd, end: Instant) -> io::Result<Option<OwnedFd>> {
     wait(&[uffd.as_fd(), control], end)?;
     Ok(match uffd::read_event(uffd.as_fd())? {

@@ -24,7 +24,7 @@ const LITTLE: u64 = 16 << 20;
 #[derive(Default)]
 pub struct TemplatePool(Mutex<HashMap<ImageId, Copies>>);
 
-/// Templates of one image. One that forks is busy, so a burst has several.
+/// Templates of one image. A forking template is busy, so a burst has several.
 struct Copies {
     templates: Vec<Arc<Template>>,
     next: AtomicUsize,
@@ -71,7 +71,7 @@ impl TemplatePool {
         self.line(image, store).into_iter().next()
     }
 
-    /// What a template of an image is best forked from.
+    /// The best template to fork an image's template from.
     pub fn trunk(&self, image: &Image, store: &Store) -> Option<Arc<Template>> {
         let line = self.line(image, store);
         let near = line.iter().find(|template| template.depth < DEEPEST)?;

@@ -1,21 +1,21 @@
 //! Which pages a running tree writes, by write-protection that the kernel lifts by itself.
 //!
-//! A template is registered with a userfaultfd in asynchronous write-protect mode, and hands that
-//! on to its forks (`forks`); only what a clone has beyond its template is registered for itself,
-//! or all of it if it was not forked from such a template. At each capture, in the pause, one walk
-//! of the page tables tells which pages were written since the last and protects them again. Memory
-//! mapped since then is not registered and counts as written; the capture that finds much of it
-//! registers it for the next. A tree whose memory came on demand cannot be registered before it is
-//! all there: its first capture does that, and compares contents. Where the kernel lacks all this
-//! (before 6.7) every capture compares contents.
+//! A template is registered with a userfaultfd in asynchronous write-protect mode, which its forks
+//! inherit (`forks`). Only the memory that a clone has beyond its template is registered
+//! separately, or all of it if it was not forked from such a template. At each capture, in the
+//! pause, one walk of the page tables finds the pages written since the last one and protects them
+//! again. Memory mapped since then is not registered and counts as written; the capture that finds
+//! much of it registers it for the next. A tree whose memory is filled on demand cannot be
+//! registered before it is complete: its first capture does that, and compares contents. Where the
+//! kernel lacks all this (before 6.7) every capture compares contents.
 //!
 //!   new memory ─► registered at its first capture ─┬─ little of it is written ─► stays
 //!                                                  └─ most of it, and it is large ─► let go of
 //!
 //! The first write to a protected page costs a fault, and splits its huge page. A program that
-//! writes large memory over and over would pay that for nothing, because all of it is to be saved
-//! each time. Such memory is let go of and becomes huge pages again. It is registered again after a
-//! capture that finds most of it unchanged.
+//! writes large memory repeatedly would pay that for nothing, because all of it is saved each time.
+//! Such memory is unregistered and becomes huge pages again. It is registered again after a capture
+//! that finds most of it unchanged.
 
 use crate::capture::untracked;
 use crate::error::{ErrorContext, Result};
@@ -34,17 +34,17 @@ const ALL: (u64, u64) = (0, TOP);
 const WRITABLE: u8 = 2;
 /// Pages of a mapping that are worth registering it.
 const WORTH: u64 = 1 << 20;
-/// A mapping is let go of if this much of it, and half of it, was written.
+/// A mapping is unregistered if this much of it, and half of it, was written.
 const REWRITTEN: u64 = 64 << 20;
 
-/// Spans of memory to register: what is or may be written. The many mappings of libraries that
-/// hold no page of the process's own are left out; should one be written to after all, it counts
-/// as written because it is not registered.
+/// Spans of memory to register: memory that is or may be written. The many mappings of libraries
+/// without pages of the process's own are left out; if one is written to, it counts as written
+/// because it is not registered.
 pub fn ranges(vmas: &[Vma], runs: &[PageRun]) -> Vec<(u64, u64)> {
     ranges_of(vmas, runs, |_| true)
 }
 
-/// Those of them in mappings that a template does not hand on as they are.
+/// The spans in mappings that a template does not pass on unchanged.
 pub fn new_ranges(vmas: &[Vma], runs: &[PageRun], plan: &MemoryPlan) -> Vec<(u64, u64)> {
     let is_filled = |vma: &Vma| holds_pages(&plan.fills, vma);
     let is_mapped = |vma: &Vma| plan.mapped.iter().any(|index| vmas[*index].start == vma.start);
@@ -122,24 +122,24 @@ pub struct Tracker {
     complete: bool,
     /// Mappings that are written over and over. They are not registered.
     rewritten: Vec<(u64, u64)>,
-    /// Those of them whose huge pages were split.
+    /// The spans whose huge pages were split.
     split: Vec<(u64, u64)>,
 }
 
 impl Tracker {
-    /// Of a process that is registered, and protected since its image was restored.
+    /// For a process that is registered, and protected since its image was restored.
     pub fn new(uffd: Arc<OwnedFd>) -> Tracker {
         Tracker { registered: true, complete: true, ..Tracker::later(uffd) }
     }
 
-    /// Of a process that is to be registered at its first capture.
+    /// For a process that will be registered at its first capture.
     pub fn later(uffd: Arc<OwnedFd>) -> Tracker {
         let (rewritten, split) = (Vec::new(), Vec::new());
         Tracker { uffd, registered: false, complete: false, rewritten, split }
     }
 
-    /// Registered ranges written since the last call, of a process that stands still; tracking
-    /// starts anew. Pages that are not registered come on top.
+    /// Registered ranges of a stopped process written since the last call; tracking starts anew.
+    /// Unregistered pages come on top.
     pub fn take(&mut self, pid: i32) -> Result<Option<Vec<Region>>> {
         // if anything below fails the protections are half renewed: nothing is known any more
         let complete = std::mem::replace(&mut self.complete, false);
@@ -150,8 +150,8 @@ impl Tracker {
         Ok(complete.then_some(regions))
     }
 
-    /// Registers what may be written, and what else holds pages of the process's own. What is left
-    /// out, or refused, counts as written.
+    /// Registers memory that may be written, and other memory with pages of the process's own.
+    /// Memory that is left out, or refused, counts as written.
     fn register(&mut self, pid: i32) -> Result<()> {
         let maps = proc::parse_maps(&proc::read_text(pid, "maps")?).unwrap_or_default();
         let (writable, rest): (Vec<_>, Vec<_>) =
@@ -170,8 +170,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// Registers mappings of a process that stands still in which many pages are `untracked`, and
-    /// lets go of those that are `written` over and over. All of them count as written this time.
+    /// Registers mappings of a stopped process in which many pages are `untracked`, and unregisters
+    /// those that are `written` repeatedly. All of them count as written this time.
     pub fn adapt(&mut self, pid: i32, written: &[Region], untracked: &[Region]) -> Result<()> {
         if bytes_of(untracked) < WORTH && bytes_of(written) < REWRITTEN {
             return Ok(());
@@ -184,7 +184,7 @@ impl Tracker {
                 self.let_go(range);
             } else if bytes_in(untracked, range) >= WORTH && !overlaps(&self.rewritten, range) {
                 let (uffd, len) = (self.uffd.as_fd(), map.end - map.start);
-                // what is refused counts as written, as before
+                // refused ranges count as written, as before
                 if uffd::register_writes(uffd, map.start, len).is_ok() {
                     protect(pid, range)?;
                 }
@@ -202,7 +202,7 @@ impl Tracker {
     }
 
     /// The written pages of the last `take` are in an image: answers are complete from here on.
-    /// Returns what has lost its huge pages.
+    /// Returns the ranges that lost their huge pages.
     pub fn captured(&mut self, pages: &PageCounts) -> Vec<(u64, u64)> {
         self.complete = true;
         if pages.new * 2 < pages.read {

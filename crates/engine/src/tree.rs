@@ -19,11 +19,11 @@ use stasis_store::{Image, PageCounts};
 use stasis_sys::alarm::Alarm;
 use stasis_sys::pagemap::Region;
 use stasis_sys::{libc, process, ptrace};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A descriptor that leads outside the tree; the engine knows it by what it refers to.
+/// A descriptor that leads outside the tree; the engine identifies it by its open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct External {
     pub slot: u32,
@@ -31,7 +31,7 @@ pub struct External {
     pub inode: u64,
 }
 
-/// A running tree: its walls, its root process, and what the engine remembers between captures.
+/// A running tree: its sandbox, its root process, and the engine's state between captures.
 pub struct Tree {
     /// The root process, in the host's numbering.
     pub(crate) root: i32,
@@ -45,7 +45,7 @@ pub struct Tree {
     pub(crate) memo: Mutex<Memo>,
 }
 
-/// What makes the next capture cheaper; losing it costs time, never correctness.
+/// State that makes the next capture cheaper; losing it costs time, never correctness.
 #[derive(Default)]
 pub(crate) struct Memo {
     pub tracker: Option<Tracker>,
@@ -53,10 +53,9 @@ pub(crate) struct Memo {
     /// The program has memory that a twin shows only afterwards to be missing (emptied in forks,
     /// or shared without being resident), so captures look for it in the pause.
     pub look_closer: bool,
-    /// A file was unmapped while a capture without a twin still looked at it, so captures make
-    /// twins.
+    /// A file was unmapped while a capture without a twin still read it, so captures make twins.
     pub twins_only: bool,
-    /// What the links to the init's namespaces say; empty until they were read.
+    /// The targets of the init's namespace links; empty until they were read.
     pub namespaces: Vec<String>,
     /// Waits that captures interrupted, by thread.
     pub restarts: Restarts,
@@ -73,8 +72,8 @@ impl Tree {
     }
 
     /// Gives a tree that has no way outside one; where its packets come and go.
-    pub fn open_network(&self, link: NetworkLink) -> Result<OwnedFd> {
-        self.walls.open_network(link)
+    pub fn open_network(&self, link: NetworkLink, trusted: &[BorrowedFd]) -> Result<OwnedFd> {
+        self.walls.open_network(link, trusted)
     }
 
     /// Sends a signal to the root process.
@@ -82,8 +81,8 @@ impl Tree {
         process::pidfd_kill(self.root_fd.as_fd(), signal).doing(|| "signal the tree's root".into())
     }
 
-    /// Ends every process of the tree and waits until the last is gone; if the kernel does not end
-    /// it in time, nobody waits any longer, and [`remains`](crate::remains()) counts it.
+    /// Kills every process of the tree and waits until the last has ended; if the kernel does not
+    /// end it in time, [`remains`](crate::remains()) counts it.
     pub fn kill(self) -> Result<()> {
         // freeing 64 GiB takes several seconds
         const LIMIT: Duration = Duration::from_secs(10);
@@ -103,20 +102,20 @@ impl Tree {
         proc::descendants(self.walls.init.pid)
     }
 
-    /// What the tree may use.
+    /// The tree's limits.
     pub fn limits(&self) -> ResourceLimits {
         self.walls.group.limits()
     }
 
-    /// Changes what the tree may use, while it runs. Descriptors are a process's own limit and
-    /// stay as they are.
+    /// Changes the tree's limits while it runs. The descriptor limit belongs to each process and
+    /// stays.
     pub fn set_limits(&self, limits: ResourceLimits) -> Result<()> {
         self.walls.group.set_limits(limits).doing(|| "change a machine's limits".into())?;
         self.walls.disk.set_limit(limits.disk);
         Ok(())
     }
 
-    /// What the tree uses of memory, processor and processes.
+    /// The tree's use of memory, processor and processes.
     pub fn usage(&self) -> CgroupUsage {
         self.walls.group.usage()
     }
@@ -126,7 +125,7 @@ impl Tree {
         self.walls.disk.ended_for()
     }
 
-    /// What the tree's own files take up, those of its image included; found by walking them.
+    /// The size of the tree's own files, including those of its image; found by walking them.
     pub fn disk_usage(&self) -> DiskUsage {
         self.walls.disk.usage(u64::MAX)
     }
@@ -173,8 +172,8 @@ impl Tree {
         changed
     }
 
-    /// Has memory tracked from its next image on that is not yet, and no longer what is written
-    /// over and over.
+    /// Tracks untracked memory from its next image on, and stops tracking memory that is written
+    /// repeatedly.
     pub(crate) fn adapt_tracking(
         &self,
         pid: i32,
@@ -222,7 +221,7 @@ impl Tree {
     }
 }
 
-/// Slots of descriptors that lead outside, by what they refer to.
+/// Slots of outside descriptors, by their open files.
 pub(crate) fn externals(fds: &[OwnedFd]) -> Result<Vec<External>> {
     fds.iter()
         .enumerate()
@@ -272,8 +271,8 @@ pub(crate) fn launch(
 /// A program that is not there by then does not start.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// Lets a program that stopped itself before exec go on, and hides the kernel's vdso from it:
-/// code of a particular kernel build must not become part of an image.
+/// Resumes a program that stopped itself before exec, and hides the kernel's vdso from it: code of
+/// a particular kernel build must not become part of an image.
 fn exec_without_vdso(pid: i32) -> Result<()> {
     let step = || -> std::io::Result<bool> {
         let alarm = Alarm::set(START_LIMIT)?;

@@ -1,10 +1,10 @@
-//! What waits inside a pseudo-terminal, taken out and put back.
+//! Queued data of a pseudo-terminal, removed and restored.
 //!
-//! Nothing in the kernel shows it without taking it, so a capture takes it and puts it back
-//! while everything stands still; a restore only puts it back. Bytes go in with TIOCSTI, which
-//! passes by echo, output processing and flow control, and is done when it returns.
+//! The kernel shows it only by removing it, so a capture removes and restores it while the tree is
+//! stopped; a restore only writes it. Bytes go in with TIOCSTI, which bypasses echo, output
+//! processing and flow control, and is complete when it returns.
 //!
-//! Lost: a pending ^V, and what was typed before anybody ever opened the slave.
+//! Lost: a pending ^V, and data typed before the slave was ever opened.
 
 use stasis_image::model::Terminal;
 use stasis_sys::{fds, libc};

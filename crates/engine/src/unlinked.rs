@@ -1,13 +1,14 @@
 //! Files of a machine that have no name any more and take space for as long as a process has them
 //! open or mapped.
 //!
-//! Processes are looked at while they run. One may hand its files to a child and end before its
-//! turn: so the list is read again until nobody new is in it. A file that several have counts once.
-//! A machine with more descriptors or mappings than are counted in a moment is not counted at all.
+//! Processes are read while they run. A process may hand its files to a child and end before its
+//! turn, so the list is read again until it has no new entries. A file that several processes have
+//! counts once. A machine with more descriptors or mappings than can be counted in a moment is not
+//! counted at all.
 //!
 //! A descriptor in flight, sent through a unix socket and not received yet, is in no process. The
-//! kernel says how many each socket holds and not what they are: those files cannot be counted,
-//! only known of.
+//! kernel reports how many each socket holds, but not which: those files cannot be counted, only
+//! detected.
 
 use crate::proc;
 use stasis_sandbox::Cgroup;
@@ -19,7 +20,7 @@ use std::os::unix::fs::MetadataExt;
 
 /// Descriptors of all processes of a machine together that are counted: some 100 ms.
 const MOST_DESCRIPTORS: usize = 1 << 15;
-/// The same for mappings, which are looked at less often.
+/// The same for mappings, which are read less often.
 const MOST_MAPPINGS: usize = 1 << 20;
 /// How often the list of processes is read again.
 const ROUNDS: usize = 16;
@@ -60,7 +61,7 @@ pub fn usage(init: i32, group: Option<&Cgroup>, places: UnlinkedScope) -> Option
         if fresh.is_empty() {
             break;
         }
-        // the youngest first: whoever hands files on is the last of its line
+        // the youngest first: a process that hands files on is the last of its line
         for pid in fresh.into_iter().rev() {
             found.of_process(pid, places)?;
         }
@@ -76,7 +77,7 @@ fn processes(init: i32, group: Option<&Cgroup>) -> Vec<i32> {
 }
 
 struct Found {
-    /// Of the machine's root.
+    /// The device of the machine's root.
     device: u64,
     inodes: HashSet<u64>,
     files: UnlinkedFiles,
@@ -131,7 +132,7 @@ impl Found {
         Some(())
     }
 
-    /// Counts what a link leads to, if that is such a file; its kind.
+    /// Counts the target of a link, if it is such a file; returns its kind.
     fn look(&mut self, link: &str) -> Option<u32> {
         let stat = fds::stat_of(link).ok()?;
         let kind = stat.st_mode & libc::S_IFMT;

@@ -45,7 +45,7 @@ impl UnsavedState {
 
 /// The memory of one twin, under the name that the state's manifest has for it.
 pub struct TwinMemory {
-    /// Of the process it is a copy of, in the machine's numbering.
+    /// The pid of its source, in the machine's numbering.
     pub pid: i32,
     pub root: PackRoot,
     pub memory: ProcessMemory,
@@ -90,7 +90,7 @@ impl UnsavedPages {
         UnsavedPages { twins, place: Mutex::new(Place::Twins), changed: Condvar::new() }
     }
 
-    /// Whether a pack of the manifest stands for one of the twins.
+    /// Whether a pack of the manifest is one of the twins.
     pub fn has(&self, root: PackRoot) -> bool {
         self.twins.iter().any(|twin| twin.root == root)
     }
@@ -110,7 +110,7 @@ impl UnsavedPages {
     /// The same after the twin could not be read: of one that has ended, pages may be on disk by
     /// now.
     fn read_late(&self, pid: i32, slot: u64, buf: &mut [u8], error: io::Error) -> Result<()> {
-        // looked at and let go of: a guard that lives through a match is still held in its arms
+        // read and released: a guard that lives through a match is still held in its arms
         let is_in_twins = matches!(*self.place.lock(), Place::Twins);
         match is_in_twins {
             true => Err(error).doing(|| "read the memory of a twin".into()),

@@ -1,10 +1,10 @@
-//! What an image says is checked before anything acts on it: a valid checksum means it was not
-//! damaged, not that whoever made it was honest.
+//! Validates an image before anything acts on it: a valid checksum means that it was not damaged,
+//! not that its author was honest.
 //!
-//! Refused here: references to nothing, numbers that would overflow, families that never come
-//! together, mappings over the engine's own pages (a template is outside all walls), and names that
-//! lead out of the directory they are laid out in. What is only wrong for the program itself, such
-//! as a register, is its own affair.
+//! Refused here: dangling references, numbers that would overflow, families that never come
+//! together, mappings over the engine's own pages (a template is outside every sandbox), and names
+//! that lead out of their directory. Data that is wrong only for the program itself, such as a
+//! register, is not checked.
 
 use crate::error::{Error, Result};
 use crate::plan::{HELPER_PID, INNER_HELPER_PID};
@@ -34,7 +34,7 @@ const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
 const STOP_SIGNALS: [i32; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 /// Clocks are subtracted from one another; half of the range leaves room for that.
 const MAX_CLOCK: u64 = 1 << 62;
-/// What the kernel takes for never.
+/// The kernel's value for never.
 const MAX_TIME: u64 = i64::MAX as u64;
 const MAX_SIZE: u64 = 1 << 62;
 /// The kernel's own limit for one name in a directory.
@@ -52,7 +52,7 @@ fn twice<T: std::hash::Hash + Eq>(items: impl IntoIterator<Item = T>) -> Option<
     items.into_iter().find_map(|item| seen.replace(item))
 }
 
-/// What is wrong with an image, for the store that reads it.
+/// The fault of an image, for the store that reads it.
 pub fn check(image: &Manifest) -> std::result::Result<(), String> {
     manifest(image).map_err(|error| match error {
         Error::Unfit(what) => what,
@@ -81,7 +81,7 @@ fn manifest(manifest: &Manifest) -> Result<()> {
     files(manifest)
 }
 
-/// The kernel checks what a filter does; we, that it can be handed over.
+/// The kernel checks a filter's code; we check that it can be passed on.
 fn filters(manifest: &Manifest) -> Result<()> {
     let all = &manifest.meta.filters;
     ensure(all.len() <= MAX_FILTERS, || format!("{} seccomp filters", all.len()))?;
@@ -105,7 +105,7 @@ fn filters(manifest: &Manifest) -> Result<()> {
     Ok(())
 }
 
-/// Numbers are unique, and everybody has a parent who lives and leads up to init.
+/// Numbers are unique, and every process has a live parent and a path up to init.
 fn family(processes: &[Process]) -> Result<()> {
     let threads = processes.iter().filter_map(Process::live).flat_map(|live| &live.threads);
     let zombies = processes.iter().filter(|process| process.live().is_none());
@@ -345,7 +345,7 @@ fn files(manifest: &Manifest) -> Result<()> {
     if let Some(path) = twice(entries.iter().map(|entry| &entry.path)) {
         return Err(Error::Unfit(format!("two files {path:?}")));
     }
-    // what a further name may be given to: not a link, which would lead elsewhere
+    // targets of a further name: not a link, which would lead elsewhere
     let linkable = |entry: &&FileEntry| {
         matches!(
             entry.kind,
@@ -358,7 +358,7 @@ fn files(manifest: &Manifest) -> Result<()> {
     let mut directories = HashSet::new();
     for entry in entries {
         file(manifest, entry, &targets)?;
-        // a parent that is a link would lead whoever lays the files out somewhere else
+        // a parent that is a link would lead the writer of the files elsewhere
         let (parent, _) = trees::split(&entry.path);
         ensure(parent.is_empty() || directories.contains(parent), || {
             format!("a file {:?} outside any directory", entry.path)

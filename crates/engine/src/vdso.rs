@@ -1,9 +1,9 @@
 //! Hiding the vdso from a new program.
 //!
-//! The C library calls into the kernel's vdso by addresses it read from the auxiliary vector. An
-//! image of such a program could come back only on the same kernel build. At exec the entry is
-//! turned into AT_IGNORE, in the program's stack and in what the kernel keeps of it, so the
-//! library uses system calls instead.
+//! The C library calls into the kernel's vdso by addresses from the auxiliary vector. An image of
+//! such a program could be restored only on the same kernel build. At exec the entry is turned into
+//! AT_IGNORE, in the program's stack and in the kernel's copy, so the library uses system calls
+//! instead.
 
 use crate::error::{ErrorContext, Result};
 use crate::inject::{InjectionSite, Injector};

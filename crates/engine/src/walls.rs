@@ -1,9 +1,9 @@
 //! Walls for trees: built on demand, with a few standing ready.
 //!
-//! Making namespaces costs more than forking into them, so after walls for some root were asked
-//! for, a thread builds a few more like them while nobody waits. A burst takes those first and
-//! then waits for its own; the next one finds more. Standing walls hold an init and an empty
-//! directory, nothing else, and fall with the engine.
+//! Creating namespaces costs more than forking into them, so after sandboxes for a root were
+//! requested, a thread builds a few more like them while none is requested. A burst takes those
+//! first and then waits for its own; the next one finds more. A ready sandbox holds an init and an
+//! empty directory, nothing else, and ends with the engine.
 
 use crate::confine::{Confinement, MachineSlot};
 use crate::disk::DiskAccount;
@@ -17,7 +17,7 @@ use stasis_spawner::protocol::{Entrance, InitRequest, NetworkLink, RootSpec, Wal
 use stasis_store::{Keepers, private_dir};
 use stasis_sys::trees;
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -38,8 +38,8 @@ const ROOTS: usize = 2;
 /// over after the first, and few are left when it is not worth waiting for that.
 const QUIET: Duration = Duration::from_millis(15);
 const QUIET_WHEN_FEW: Duration = Duration::from_millis(3);
-/// How long restores have the processors for themselves after walls were last asked for: a burst
-/// asks for all of them first.
+/// Quiet time after the last request, during which restores have the processors for themselves: a
+/// burst requests all sandboxes first.
 const HEAD_START: Duration = Duration::from_millis(60);
 const HEAD_START_EACH: Duration = Duration::from_millis(10);
 
@@ -55,7 +55,7 @@ pub struct Walls {
     /// How a restored process gets into the machine's cgroup.
     pub entrances: Vec<OwnedFd>,
     pub entrance: Entrance,
-    /// Nobody inside can go into other namespaces: the filter refuses every call that would.
+    /// No process inside can enter other namespaces: the filter refuses every call that would.
     pub sealed: bool,
     /// Read by the thread that watches disks.
     pub disk: Arc<DiskAccount>,
@@ -68,14 +68,15 @@ impl Walls {
         self.init.ids
     }
 
-    /// Makes the interface that leads outside; where its packets come and go.
-    pub fn open_network(&self, link: NetworkLink) -> Result<OwnedFd> {
-        self.init.ask(&InitRequest::Network(link), &[])?.pop().ok_or(Error::Gone)
+    /// Makes the interface that leads outside; where its packets come and go. Programs are to trust
+    /// the certificates in two files: those of the host, and those of the machine.
+    pub fn open_network(&self, link: NetworkLink, trusted: &[BorrowedFd]) -> Result<OwnedFd> {
+        self.init.ask(&InitRequest::Network(link), trusted)?.pop().ok_or(Error::Gone)
     }
 }
 
-/// A running tree's own directory; removed with it. What should outlive it is in an image, or an
-/// inode that one needs.
+/// A running tree's own directory; removed with it. Data that must outlive it is in an image, or in
+/// an inode that one needs.
 pub struct RunDir {
     path: PathBuf,
     keepers: Arc<Keepers>,
@@ -94,7 +95,7 @@ pub struct WallsPool {
 }
 
 impl Drop for WallsPool {
-    /// Whoever ends an engine may remove its directories: nothing is built after this.
+    /// After an engine ends, its directories may be removed: nothing is built after this.
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         self.shared.asked.notify_all();
@@ -134,7 +135,7 @@ struct Standing<T = Walls> {
 }
 
 impl<T> Standing<T> {
-    /// Takes out what is there for bursts, when none has come for a while.
+    /// Removes sandboxes kept for bursts, when none has come for a while.
     fn thin_out(&mut self, now: Instant) -> Vec<T> {
         let idle = now.saturating_duration_since(self.asked);
         let most = match idle {
@@ -146,7 +147,7 @@ impl<T> Standing<T> {
         self.walls.split_off(self.walls.len().min(most))
     }
 
-    /// Takes out all; only a few are made again before somebody asks.
+    /// Removes all; only a few are built again before the next request.
     fn empty(&mut self) -> Vec<T> {
         self.wanted = self.wanted.min(READY_FEW);
         std::mem::take(&mut self.walls)
@@ -242,7 +243,7 @@ impl WallsPool {
         drop(gone);
     }
 
-    /// Lets walls go that stand around layers which are gone.
+    /// Drops sandboxes around removed layers.
     pub fn forget(&self, layers: &[PathBuf]) {
         let gone = |dir: &String| layers.iter().any(|layer| Path::new(dir) == layer);
         let mut ready = self.shared.ready();
@@ -319,8 +320,8 @@ impl Shared {
         lacks.map(|standing| standing.lower.clone())
     }
 
-    /// How long to wait until nobody asked for a while, nothing is being restored, and no tree
-    /// stands still for a capture. When few are left, no longer than a restore usually takes.
+    /// The wait until there was no request for a while, nothing is being restored, and no tree is
+    /// stopped for a capture. When few are left, no longer than a restore usually takes.
     fn not_quiet_yet(&self) -> Option<Duration> {
         let ready = self.ready();
         let few = ready.roots.iter().any(|root| 4 * root.walls.len() < root.wanted);
@@ -343,7 +344,7 @@ impl Shared {
     }
 }
 
-/// Builds walls while nobody waits for any, until the pool is gone.
+/// Builds sandboxes while none is requested, until the pool ends.
 fn keep_ready(pool: &Weak<Shared>) {
     while let Some(shared) = pool.upgrade().filter(|shared| !shared.over.load(Ordering::Relaxed)) {
         if let Some(left) = shared.not_quiet_yet() {
@@ -355,7 +356,7 @@ fn keep_ready(pool: &Weak<Shared>) {
                 let built = shared.build(lower.clone(), |_| Ok(()));
                 let Ok(walls) = built.and_then(|walls| walls.init.wait_ready().map(|()| walls))
                 else {
-                    // whoever asks next meets the same error and can report it
+                    // the next request meets the same error and reports it
                     std::thread::sleep(Duration::from_secs(1));
                     continue;
                 };
@@ -374,7 +375,7 @@ fn keep_ready(pool: &Weak<Shared>) {
     }
 }
 
-/// Directories of engines that are gone.
+/// Directories of engines that have exited.
 fn remove_leftovers(run_dir: &Path) {
     for entry in std::fs::read_dir(run_dir).into_iter().flatten().flatten() {
         let name = entry.file_name();

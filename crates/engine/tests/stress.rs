@@ -141,8 +141,8 @@ impl Instants {
     }
 }
 
-/// What an undisturbed run has after each step. It ends before the test begins: programs that never
-/// rest would take the processors from each other.
+/// The state of an undisturbed run after each step. It ends before the test begins: busy programs
+/// would compete for the processors.
 fn digests(mut undisturbed: Program, steps: usize) -> Result<Vec<String>> {
     let mut digests = vec![undisturbed.digest()?];
     for _ in 0..steps {

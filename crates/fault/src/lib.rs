@@ -54,7 +54,7 @@ pub const POINTS: [&str; 31] = [
     "import.image",
 ];
 
-/// Those of machines: before and after what they do is on record, and as a driver comes into each
+/// Points of machines: before and after their changes are recorded, and as a driver enters each
 /// state.
 pub const OF_MACHINES: [&str; 24] = [
     "branch.captured",
@@ -134,7 +134,7 @@ pub fn owner() -> ThreadId {
     OWNER.get().unwrap_or_else(|| std::thread::current().id())
 }
 
-/// Lets this thread meet what was armed for another.
+/// Lets this thread meet faults armed for another.
 pub fn adopt(owner: ThreadId) {
     OWNER.set(Some(owner));
 }
@@ -156,7 +156,7 @@ fn arm_for(name: &str, fault: Fault, thread: Option<ThreadId>) {
     ANY.store(true, Ordering::Relaxed);
 }
 
-/// Disarms what its thread armed.
+/// Disarms its thread's faults.
 pub struct FaultGuard;
 
 impl FaultGuard {
@@ -174,8 +174,8 @@ impl Drop for FaultGuard {
     }
 }
 
-/// `NAME=FAULT[:N]`, separated by commas. What it cannot read it reports: a fault that silently
-/// never happens would make a test pass.
+/// `NAME=FAULT[:N]`, separated by commas. Invalid entries are reported: a fault that silently never
+/// happens would make a test pass.
 fn read_environment() {
     let Ok(text) = std::env::var("STASIS_FAULT") else { return };
     for item in text.split(',').filter(|item| !item.is_empty()) {
@@ -212,7 +212,7 @@ pub fn point(name: &'static str) -> Result<(), Injected> {
     }
 }
 
-/// What is armed for this point and thread, taken away.
+/// Removes and returns the fault armed for this point and thread.
 #[cold]
 fn take(name: &str) -> Option<Fault> {
     debug_assert!(is_point(name), "{name} is in no list of points");

@@ -1,9 +1,9 @@
 //! Commands and expressions in a sandbox.
 //!
 //! A command is an instruction of its machine: it has a number, its output is in the log, and it is
-//! never run twice. The program that runs it goes along as text, so any agent can. A missing
-//! command, a timeout and an exit code are three different answers; what was put out before a
-//! timeout is kept; a child that a command leaves behind is not waited for.
+//! never run twice. Its program is sent as text, so any agent can run it. A missing command, a
+//! timeout and an exit code are three different answers; output before a timeout is kept; children
+//! that a command leaves behind are not waited for.
 
 use crate::Forkd;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Output of one stream that is given back; the end of it, if there was more.
 const CAP: u64 = 4 << 20;
-/// Beyond a command's own timeout, until the machine is asked to stop it.
+/// Extra time beyond a command's own timeout before the machine is interrupted.
 const GRACE: f64 = 10.0;
 const EVAL_SECONDS: f64 = 30.0;
 const MAX_SECONDS: u64 = 24 * 3600;
@@ -35,10 +35,10 @@ pub struct SandboxCommand {
     pub env: BTreeMap<String, String>,
     #[serde(default)]
     pub cwd: Option<String>,
-    /// A terminal of its own; both streams are one then.
+    /// A terminal; both streams are one then.
     #[serde(default)]
     pub tty: bool,
-    /// Start it and come back; it is asked after by its number.
+    /// Start it and return; it is queried by its number.
     #[serde(default)]
     pub background: bool,
     /// Lines as they come.
@@ -57,7 +57,7 @@ pub struct Completed {
     #[serde(default)]
     pub stderr: String,
     pub exit_code: i64,
-    /// Why there is no exit code of the command's own.
+    /// Why the exit code is not the command's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// `timeout`, `not_found` or `not_started`.
@@ -112,13 +112,13 @@ impl SandboxCommand {
     }
 }
 
-/// The program as an instruction; its first line says what it is about.
+/// The program as an instruction; its first line describes it.
 fn exec(language: &dyn Language, about: &str, spec: &Value, seconds: f64) -> Exec {
     let code = language.command(about, spec);
     Exec { code, timeout: Timeout::Seconds(seconds), ..Exec::default() }
 }
 
-/// What the program told.
+/// The program's report.
 fn told(end: &Instruction) -> Option<Value> {
     let shown = &end.outcome.as_ref()?.shown;
     shown.iter().rev().find_map(|one| one.data.get("application/json").cloned())
@@ -144,7 +144,7 @@ impl Forkd {
         Ok((machine, seq))
     }
 
-    /// How a command that was started ended.
+    /// The end of a started command.
     pub fn completed(&self, end: &Instruction) -> Result<Completed> {
         if let Some(answer) = told(end) {
             let answer = serde_json::from_value(answer);
@@ -153,7 +153,7 @@ impl Forkd {
         match end.status {
             Status::Interrupted => Ok(Completed {
                 exit_code: 124,
-                error: Some("TimeoutExpired: the command was ended".into()),
+                error: Some("TimeoutExpired: the command was killed".into()),
                 kind: Some("timeout".into()),
                 ..Completed::default()
             }),
@@ -168,7 +168,7 @@ impl Forkd {
         self.completed(&end)
     }
 
-    /// Starts a command that goes on by itself.
+    /// Starts a background command.
     pub fn background(&self, account: &str, id: &str, command: &SandboxCommand) -> Result<Job> {
         let command = SandboxCommand { background: true, ..command.clone() };
         let (machine, seq) = self.start(account, id, &command)?;
@@ -180,7 +180,7 @@ impl Forkd {
         serde_json::from_value(answer).map_err(|error| Error::new(500, format!("exec: {error}")))
     }
 
-    /// Looks after a command that goes on by itself, and ends it if asked to.
+    /// Queries a background command, and ends it on request.
     pub fn job(&self, account: &str, id: &str, job: &str, kill: bool) -> Result<Job> {
         let machine = self.sandbox(account, id)?;
         let spec = json!({ "job": job, "kill": kill, "cap": CAP });
@@ -216,7 +216,7 @@ impl Forkd {
         Ok((machine, seq))
     }
 
-    /// How code that was started ended.
+    /// The end of started code.
     pub fn evaluated(&self, end: Instruction) -> EvalAnswer {
         let outcome = end.outcome.unwrap_or_default();
         match outcome.error {
@@ -225,7 +225,7 @@ impl Forkd {
                 error: Some(format!("{}: {}", error.name, error.message)),
                 exit_code: 1,
             },
-            // forkd gives the text of every value, also where there is none
+            // forkd returns the text of every value, even if there is none
             None => {
                 let result =
                     Some(outcome.value.unwrap_or_else(|| stasis_agent::default().nothing().into()));
@@ -234,8 +234,8 @@ impl Forkd {
         }
     }
 
-    /// The end of a file in a sandbox, read without running anything there; empty, as long as
-    /// there is no such file.
+    /// The end of a file in a sandbox, read without running anything there; empty while the file
+    /// does not exist.
     pub fn tail(&self, account: &str, id: &str, path: &str, bytes: u64) -> Result<String> {
         let machine = self.sandbox(account, id)?;
         let Ok((info, mut file)) = machine.read_file(path) else { return Ok(String::new()) };

@@ -1,8 +1,7 @@
 //! A failure as forkd's clients read it: a status and a sentence.
 
-use stasis_api::Problem;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Error {
     pub status: u16,
     pub message: String,
@@ -28,34 +27,24 @@ impl Error {
         }
     }
 
-    /// What an agent can do next.
+    /// The agent's next step.
     pub fn hint(&self) -> &'static str {
         match self.status {
-            400 | 422 => "the tool's description says what it takes",
-            403 => "ask the operator of the service for a token that may",
-            404 => "list what there is",
-            _ => "call it again; if it stays so, the log of the service says more",
+            400 | 422 => "see the tool's description for its arguments",
+            403 => "ask the operator of the service for a token with that scope",
+            404 => "list the existing ones",
+            _ => "call it again; if it fails again, see the service's log",
         }
     }
 
-    /// A failure of the host while something was being done.
+    /// A failure of the host while something was being done. forkd has one status for "later".
     pub(crate) fn during(what: &str) -> impl Fn(stasis_machine::Error) -> Error {
         move |error| {
-            let status = match error.problem() {
-                Problem::NotFound => 404,
-                Problem::TooMany | Problem::Unavailable => 503,
-                Problem::Invalid => 400,
-                _ => 500,
+            let status = match error.surface_status() {
+                429 => 503,
+                other => other,
             };
             Error::new(status, format!("{what}: {error}"))
         }
     }
 }
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Error {}

@@ -1,16 +1,16 @@
-//! forkd's words for what machines do: its snapshots are templates and machines that are kept to
-//! be branched, its sandboxes are machines, its workspaces machines with a name.
+//! forkd's terms for machines: its snapshots are templates and machines kept for branching, its
+//! sandboxes are machines, its workspaces named machines.
 //!
 //!   routes ─┐
 //!           ├─► Forkd ─► Host
 //!   tools  ─┘
 //!
-//! Both surfaces are here, HTTP (`routes`) and MCP (`tools`). `server` and `mcp` only carry them:
+//! Both surfaces are here, HTTP (`routes`) and MCP (`tools`). `server` and `mcp` only connect them:
 //! each implements one trait (`Carrier`, `ToolTable`).
 //!
-//! What forkd says of a machine beyond what machines know is in its tags (`forkd.*`). A failure is
-//! a status and a sentence, as its clients expect; statuses are those of the original, also where
-//! another would be better.
+//! forkd's additional data of a machine is in its tags (`forkd.*`). A failure is a status and a
+//! message, as its clients expect; statuses are those of the original, also where another would be
+//! better.
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +42,7 @@ use std::sync::Arc;
 /// Branches under way at once.
 pub const BRANCHES_AT_ONCE: usize = 64;
 
-/// Tags that say what a machine is to forkd.
+/// Tags that mark a machine's role for forkd.
 pub(crate) const KIND: &str = "forkd.kind";
 pub(crate) const TAG: &str = "forkd.tag";
 pub(crate) const FROM: &str = "forkd.from";

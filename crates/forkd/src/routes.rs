@@ -3,8 +3,8 @@
 //!
 //!   request ─► route ─► Carrier::caller ─► Carrier::block ─► Forkd
 //!
-//! The service that carries the routes says who asks, gives each account its turns and follows
-//! instructions (`Carrier`); everything that is forkd's own is here.
+//! The embedding service identifies the caller, queues requests fairly and follows instructions
+//! (`Carrier`); everything specific to forkd is here.
 
 use crate::error::{Error, Result};
 use crate::{
@@ -31,18 +31,17 @@ use std::time::Duration;
 
 type Answer = Result<Response>;
 
-/// What the service does for forkd's routes.
+/// The service's part of forkd's routes.
 pub trait Carrier: Clone + Send + Sync + 'static {
     fn forkd(&self) -> &Forkd;
 
-    /// Who sent a request, from what the service noted with it; refused if they may not use
-    /// machines.
+    /// The caller of a request, as noted by the service; refused without the scope for machines.
     fn caller(&self, noted: &Extensions) -> Result<ForkdCaller>;
 
     /// The longest body in bytes, and how long it may take to come.
     fn body_bounds(&self) -> (usize, Duration);
 
-    /// Does what may block, when it is the caller's turn.
+    /// Runs a blocking job, through the fair queue.
     fn block<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Forkd) -> Result<T> + Send + 'static,
@@ -56,7 +55,7 @@ pub trait Carrier: Clone + Send + Sync + 'static {
     ) -> impl Stream<Item = Result<ForkdEvent>> + Send + 'static;
 }
 
-/// Who uses forkd's surface.
+/// A caller of forkd's surface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForkdCaller {
     pub account: String,
@@ -92,7 +91,7 @@ pub fn routes<S: Carrier>() -> Router<S> {
         .route("/v1/workspaces/{name}/resume", post(resume::<S>))
 }
 
-/// The same for an address of their own, with forkd's metrics.
+/// The same for a separate address, with forkd's metrics.
 pub fn routes_alone<S: Carrier>() -> Router<S> {
     routes().route("/metrics", get(metrics::<S>))
 }
@@ -136,7 +135,7 @@ impl<T: DeserializeOwned, S: Carrier> FromRequest<S> for Body1<T> {
         let (longest, patience) = carrier.body_bounds();
         let read = axum::body::to_bytes(request.into_body(), longest);
         let read = tokio::time::timeout(patience, read).await;
-        let read = read.map_err(|_| Error::new(408, "the body came too slowly"))?;
+        let read = read.map_err(|_| Error::new(408, "the body arrived too slowly"))?;
         let bytes = read.map_err(|_| Error::new(413, "the body is too large"))?;
         serde_json::from_slice(&bytes).map(Body1).map_err(|error| {
             let status = if error.is_data() { 422 } else { 400 };
@@ -145,7 +144,7 @@ impl<T: DeserializeOwned, S: Carrier> FromRequest<S> for Body1<T> {
     }
 }
 
-/// Calls what may block, for an account.
+/// Runs a blocking call for an account.
 async fn call<S: Carrier, T: Send + 'static>(
     carrier: &S,
     caller: ForkdCaller,
@@ -425,7 +424,7 @@ async fn delete_workspace<S: Carrier>(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `diff` means nothing here: a state is always kept by what changed.
+/// `diff` has no effect: a state is always stored as its changes.
 #[derive(Debug, Deserialize)]
 struct Suspend {}
 

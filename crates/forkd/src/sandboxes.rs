@@ -35,7 +35,7 @@ fn one() -> i64 {
 }
 
 impl Spawn {
-    /// What each may use: never more than the snapshot.
+    /// The limits of each: never more than the snapshot's.
     fn limits(&self, most: Option<u64>) -> Limits {
         let asked = self.memory_limit_mib.map(|mib| mib.max(LEAST_MEMORY));
         let memory_mb = asked.map(|mib| most.map_or(mib, |most| mib.min(most)));
@@ -116,7 +116,7 @@ impl Forkd {
         Ok(())
     }
 
-    /// Children of one snapshot are many of a kind: each draws numbers of its own.
+    /// Children of one snapshot are reseeded, so that their random numbers differ.
     fn make_from_snapshot(
         &self,
         snapshot: &Arc<Machine>,
@@ -144,7 +144,7 @@ impl Forkd {
             .collect()
     }
 
-    /// How many snapshots were made of each sandbox.
+    /// Number of snapshots made of each sandbox.
     fn branches(&self, account: &str) -> BTreeMap<String, u32> {
         let mut counts = BTreeMap::new();
         for from in self.of_kind(account, SNAPSHOT).iter().filter_map(|one| tag(one, FROM)) {
@@ -164,7 +164,7 @@ impl Forkd {
         self.host.remove(&machine).map_err(Error::during("kill"))
     }
 
-    /// Wakes a sandbox and says what is in it.
+    /// Wakes a sandbox and describes its contents.
     pub fn ping(&self, account: &str, id: &str) -> Result<Ping> {
         let machine = self.sandbox(account, id)?;
         self.host.wake(&machine).map_err(Error::during("ping"))?;
@@ -184,11 +184,8 @@ impl Forkd {
 
 /// An unguessable name in forkd's form.
 fn fresh_id() -> Name {
-    let mut bytes = [0; 8];
-    // an id without them could be guessed
-    getrandom::fill(&mut bytes).expect("the kernel has randomness");
     let now = stasis_api::Timestamp::now().as_second();
-    let text = format!("sb-{now:x}-{:016x}", u64::from_ne_bytes(bytes));
+    let text = format!("sb-{now:x}-{:016x}", u64::from_ne_bytes(stasis_machine::random()));
     text.parse().expect("letters, digits and dashes are a name")
 }
 

@@ -60,7 +60,7 @@ pub enum SnapshotMode {
 }
 
 impl SandboxBranchRequest {
-    /// Which way was asked for; all are the same here but for what is told.
+    /// The requested mode; all are the same here except for the reported data.
     fn mode(&self) -> Result<SnapshotMode> {
         let flags = [self.measure_diff, self.diff, self.live];
         let set = flags.iter().filter(|flag| **flag).count();
@@ -79,14 +79,14 @@ impl SandboxBranchRequest {
     }
 }
 
-/// What a tag stands for.
+/// The target of a tag.
 pub(crate) enum SnapshotSource {
     Template(String),
     Machine(Arc<Machine>),
 }
 
 impl Forkd {
-    /// All snapshots, by tag. What an account made hides a template of the same name.
+    /// All snapshots, by tag. An account's own hides a template of the same name.
     pub fn list_snapshots(&self, account: &str) -> Result<Vec<SnapshotInfo>> {
         let templates = self.host.templates().map_err(Error::during("list"))?;
         let mut all = std::collections::BTreeMap::new();
@@ -116,8 +116,8 @@ impl Forkd {
             .then(|| SnapshotSource::Template(wanted.to_owned()))
     }
 
-    /// Makes a snapshot from a template or a recipe. Kernels and root file systems of virtual
-    /// machines mean nothing here, and paths of a client's are not opened.
+    /// Creates a snapshot from a template or a recipe. Kernels and root file systems of virtual
+    /// machines are not supported, and paths of a client are not opened.
     pub fn create_snapshot(
         &self,
         caller: &ForkdCaller,
@@ -126,7 +126,7 @@ impl Forkd {
         let account = caller.account.as_str();
         // a recipe is built, which is the templates' right
         if ask.rootfs.contains('\n') && !caller.may_build {
-            let said = "the token does not have the scope `templates`, which a recipe needs";
+            let said = "the token lacks the scope `templates`, which a recipe requires";
             return Err(Error::new(403, said));
         }
         check_tag(&ask.tag)?;
@@ -256,7 +256,7 @@ impl Forkd {
         found
     }
 
-    /// A snapshot that stands on no other; here every one does, so this is another name.
+    /// A snapshot without a parent; here every one is, so this is another name.
     pub fn compact(&self, account: &str, wanted: &str, to: &str) -> Result<SnapshotInfo> {
         check_tag(wanted)?;
         check_tag(to)?;
@@ -305,8 +305,8 @@ impl Forkd {
         Ok(made)
     }
 
-    /// Keeps a sandbox's state under a tag. The snapshot, and whether the caller did not want to
-    /// wait for it, which nobody has to.
+    /// Stores a sandbox's state under a tag. Returns the snapshot, and whether the caller did not
+    /// want to wait for it, which is never necessary.
     pub fn branch(
         &self,
         account: &str,

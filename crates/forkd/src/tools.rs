@@ -1,8 +1,8 @@
 //! The eleven tools of forkd's MCP server, with its names and arguments, over the same code as
 //! forkd's routes.
 //!
-//! Different from there: what went wrong is said in words instead of a status alone, a call that is
-//! given up interrupts what it ran, and waiting for text reads the file without running anything.
+//! Differences: errors have a message and not only a status, a cancelled call interrupts its code,
+//! and waiting for text reads the file without running anything.
 
 use crate::error::{Error, Result};
 use crate::{
@@ -17,16 +17,16 @@ use stasis_machine::Machine;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the server says of itself to agents.
+/// The server's description for agents.
 pub const INSTRUCTIONS: &str = "\
 list_snapshots shows states to start from; spawn_sandboxes starts sandboxes from one. Run commands \
 with exec_command and Python with eval_code: a sandbox keeps its state between calls. \
 branch_sandbox keeps that state as a snapshot, from which more sandboxes can start.";
 
-/// Bytes of a file's end that text is looked for in, and characters of it that are shown.
+/// Bytes of a file's end that are searched for text, and characters of it that are shown.
 const TAIL: u64 = 4096;
 const EXCERPT: usize = 256;
-/// Bounds of how often a file is looked at, and for how long.
+/// Bounds of the polling interval of a file, and of the wait.
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(10);
 const MAX_WAIT: f64 = 24.0 * 3600.0;
@@ -38,16 +38,16 @@ struct Nothing {}
 struct SnapshotInput {
     /// A name for the snapshot.
     tag: String,
-    /// Not used here: there is no kernel to choose.
+    /// Ignored: there is no kernel to choose.
     kernel: String,
     /// A template's name, or a recipe for one as TOML.
     rootfs: String,
-    /// Not used here.
+    /// Ignored.
     #[serde(default)]
     rw: bool,
-    /// Not used here.
+    /// Ignored.
     tap: Option<String>,
-    /// Not waited for here: a snapshot is ready when this returns.
+    /// Ignored: a snapshot is ready when this returns.
     #[serde(default = "ten")]
     boot_wait_secs: i64,
 }
@@ -56,19 +56,19 @@ struct SnapshotInput {
 struct SpawnSandboxes {
     /// The snapshot to start from.
     snapshot_tag: String,
-    /// How many sandboxes.
+    /// Number of sandboxes.
     #[serde(default = "one")]
     n: i64,
     /// Every sandbox has a network of its own here.
     #[serde(default)]
     per_child_netns: bool,
-    /// Memory each may use, in MiB.
+    /// Memory limit of each, in MiB.
     #[serde(default = "quarter")]
     memory_limit_mib: u64,
-    /// Not used here: sandboxes are ready when this returns.
+    /// Ignored: sandboxes are ready when this returns.
     #[serde(default)]
     prewarm: bool,
-    /// Not used here: a fork is always live.
+    /// Ignored: a fork is always live.
     #[serde(default)]
     live_fork: bool,
 }
@@ -83,9 +83,9 @@ struct OneSandbox {
 struct ExecCommand {
     /// The sandbox's id.
     sandbox_id: String,
-    /// The program and its arguments; no shell is in between.
+    /// The program and its arguments; no shell is used.
     args: Vec<String>,
-    /// Seconds after which the command is ended.
+    /// Seconds after which the command is killed.
     #[serde(default = "thirty")]
     timeout_secs: u64,
 }
@@ -94,25 +94,25 @@ struct ExecCommand {
 struct EvalCode {
     /// The sandbox's id.
     sandbox_id: String,
-    /// Python code for the sandbox's session, which remembers.
+    /// Python code for the sandbox's session, which keeps its variables.
     code: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct BranchSandbox {
-    /// The sandbox whose state is kept. It goes on.
+    /// The sandbox whose state is kept. It keeps running.
     sandbox_id: String,
-    /// A name for the snapshot; one is made up if absent.
+    /// A name for the snapshot; generated if absent.
     tag: Option<String>,
-    /// Tell how much changed.
+    /// Report how much changed.
     #[serde(default)]
     diff: bool,
-    /// Tell how much changed.
+    /// Report how much changed.
     #[serde(default)]
     measure_diff: bool,
     /// `full`, `diff` or `live`; all keep the same state here.
     mode: Option<String>,
-    /// Whether to wait until the snapshot can be used; it can at once here.
+    /// Whether to wait until the snapshot is usable; here it always is.
     #[serde(default = "yes")]
     wait: bool,
 }
@@ -121,14 +121,14 @@ struct BranchSandbox {
 struct WaitForText {
     /// The sandbox's id.
     sandbox_id: String,
-    /// The file to look into.
+    /// The file to read.
     path: String,
     /// The text to wait for, in the last 4096 bytes of the file.
     marker: String,
-    /// Seconds to wait at most.
+    /// Maximum wait in seconds.
     #[serde(default = "minute")]
     timeout_secs: f64,
-    /// Milliseconds between two looks.
+    /// Milliseconds between two reads.
     #[serde(default = "often")]
     poll_interval_ms: u64,
 }
@@ -171,11 +171,11 @@ struct Killed {
 struct WaitAnswer {
     found: bool,
     elapsed_ms: u64,
-    /// The end of what was read last.
+    /// The end of the last read.
     last_excerpt: String,
 }
 
-/// How a tool is shown.
+/// The listing of a tool.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolText {
     pub name: &'static str,
@@ -184,7 +184,7 @@ pub struct ToolText {
     pub effect: ToolEffect,
 }
 
-/// What a call does to what is there.
+/// The effect of a call on existing data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolEffect {
     Reads,
@@ -193,8 +193,7 @@ pub enum ToolEffect {
     Destroys,
 }
 
-/// What a look found: the answer, or what to answer if nobody waits any longer and when to look
-/// again.
+/// The result of a read: the answer, or the answer at the timeout and the time of the next read.
 pub enum Look<O> {
     Over(O),
     Again(O, Duration),
@@ -202,12 +201,12 @@ pub enum Look<O> {
 
 /// An instruction that was begun: its machine, and its number there.
 pub type Started = (Arc<Machine>, u64);
-/// What a tool does with its arguments; it may block.
+/// The action of a tool; it may block.
 pub type ToolWork<I, O> = fn(&Forkd, &ForkdCaller, I) -> Result<O>;
 /// A look for something, given when the first look was.
 pub type ToolLook<I, O> = fn(&Forkd, &ForkdCaller, &I, Instant) -> Result<Look<O>>;
 
-/// Where the tools are entered: the server that offers them runs what they do.
+/// The table of tools: the server that offers them runs their actions.
 pub trait ToolTable {
     /// A tool that does something which may block.
     fn does<I, O>(&mut self, text: ToolText, work: ToolWork<I, O>)
@@ -215,7 +214,7 @@ pub trait ToolTable {
         I: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + Send + 'static;
 
-    /// A tool that runs an instruction: how it is started, and what its end means.
+    /// A tool that runs an instruction: its start, and the meaning of its end.
     fn runs<I, O>(
         &mut self,
         text: ToolText,
@@ -225,7 +224,7 @@ pub trait ToolTable {
         I: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + Send + 'static;
 
-    /// A tool that looks again and again.
+    /// A tool that polls.
     fn looks<I, O>(&mut self, text: ToolText, look: ToolLook<I, O>)
     where
         I: DeserializeOwned + JsonSchema + Send + Sync + 'static,
@@ -251,9 +250,9 @@ const fn text(
 fn snapshots(table: &mut impl ToolTable) {
     use ToolEffect::{Adds, Reads};
     let list = "Lists snapshots: states that sandboxes can start from.";
-    let create = "Makes a snapshot from a template. spawn_sandboxes starts sandboxes from it.";
+    let create = "Creates a snapshot from a template. spawn_sandboxes starts sandboxes from it.";
     let branch = "Keeps a sandbox's state as a snapshot, from which more sandboxes can start. The \
-                  sandbox goes on.";
+                  sandbox keeps running.";
     table.does(text("list_snapshots", "List snapshots", Reads, list), list_snapshots);
     table.does(text("create_snapshot", "Create a snapshot", Adds, create), create_snapshot);
     table.does(text("branch_sandbox", "Branch a sandbox", Adds, branch), branch_sandbox);
@@ -261,14 +260,14 @@ fn snapshots(table: &mut impl ToolTable) {
 
 fn sandboxes(table: &mut impl ToolTable) {
     use ToolEffect::{Adds, Destroys, Reads, Sets};
-    let spawn = "Starts sandboxes from a snapshot, each with that state and on its own from there.";
-    let list = "Lists the sandboxes there are.";
-    let get = "Tells about one sandbox.";
-    let kill = "Ends a sandbox and forgets its state for good. Snapshots of it stay.";
-    let ping = "Wakes a sandbox and says what is in it.";
+    let spawn = "Starts independent sandboxes from a snapshot's state.";
+    let list = "Lists all sandboxes.";
+    let get = "Shows one sandbox.";
+    let kill = "Deletes a sandbox and its state. Its snapshots stay.";
+    let ping = "Wakes a sandbox and describes its contents.";
     table.does(text("spawn_sandboxes", "Spawn sandboxes", Adds, spawn), spawn_sandboxes);
     table.does(text("list_sandboxes", "List sandboxes", Reads, list), list_sandboxes);
-    table.does(text("get_sandbox", "Look at a sandbox", Reads, get), get_sandbox);
+    table.does(text("get_sandbox", "Inspect a sandbox", Reads, get), get_sandbox);
     table.does(text("kill_sandbox", "Kill a sandbox", Destroys, kill), kill_sandbox);
     table.does(text("ping_sandbox", "Ping a sandbox", Sets, ping), ping_sandbox);
 }
@@ -277,8 +276,8 @@ fn inside(table: &mut impl ToolTable) {
     use ToolEffect::{Adds, Reads};
     let exec =
         "Runs a command in a sandbox, without a shell, and returns its output and exit code.";
-    let eval = "Runs Python code in a sandbox's session, which remembers, and returns the last \
-                expression's value.";
+    let eval = "Runs Python code in a sandbox's session, which keeps its variables, and \
+                returns the last expression's value.";
     let wait = "Waits until a file in a sandbox contains a text.";
     let completed = |forkd: &Forkd, end: Instruction| forkd.completed(&end);
     let evaluated = |forkd: &Forkd, end: Instruction| Ok(forkd.evaluated(end));
@@ -340,7 +339,7 @@ fn ping_sandbox(forkd: &Forkd, caller: &ForkdCaller, input: OneSandbox) -> Resul
     forkd.ping(&caller.account, &input.sandbox_id)
 }
 
-/// As forkd's server asks: `diff` counts only where no mode is named.
+/// Like forkd's server: `diff` counts only without a mode.
 fn branch_sandbox(
     forkd: &Forkd,
     caller: &ForkdCaller,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SnapshotInfo {
     pub tag: String,
-    /// Where it is kept; a name here, not a path.
+    /// Its location; a name here, not a path.
     pub dir: String,
     pub created_at_unix: u64,
     pub status: String,
@@ -34,7 +34,7 @@ pub struct SandboxInfo {
     pub id: String,
     pub snapshot_tag: String,
     pub netns: Option<String>,
-    /// There is no way in by address; commands go through the service.
+    /// A placeholder: sandboxes have no address; commands go through the service.
     pub guest_addr: String,
     pub created_at_unix: u64,
     pub pid: Option<u32>,

@@ -1,5 +1,5 @@
-//! Workspaces: sandboxes with a name that can be put aside and taken up again. Nothing is lost on
-//! the way: a suspended one is a machine out of memory, with the state it had.
+//! Workspaces: named sandboxes that can be suspended and resumed. Nothing is lost: a suspended one
+//! is a swapped-out machine with its state.
 
 use crate::error::{Error, Result};
 use crate::sandboxes::{SANDBOX, Spawn};
@@ -68,7 +68,7 @@ impl Forkd {
         if tag(&machine, SUSPENDED).is_some() {
             return Err(Error::new(400, format!("workspace {name} is not running")));
         }
-        // saved first: if that fails it goes on as it was
+        // saved first: if that fails, it continues unchanged
         self.host.swap(&machine).map_err(Error::during("suspend"))?;
         self.mark(&machine, true)?;
         Ok(Forkd::view(&machine))

@@ -1,4 +1,4 @@
-//! The beginning of a file that carries a machine: what it is, and what follows.
+//! The head of a machine's export file: its description, and the parts that follow.
 //!
 //! ```text
 //!   magic ─ length of the head ─ its digest ─ head ─ images ─ packs ─ files ─ the caller's own
@@ -6,29 +6,29 @@
 //!                                              └─ about (the caller's), names and lengths
 //! ```
 //!
-//! The digest covers the head, and the head names every part by its own digest: whoever knows the
-//! digest of the head knows that of everything. Nothing is decoded before it was verified, and no
-//! length is believed before it was compared with a limit.
+//! The digest covers the head, and the head names every part by its own digest, so the head's
+//! digest identifies everything. Nothing is decoded before it was verified, and no length is used
+//! before it was compared with a limit.
 
 use crate::{ImageId, MAX_IMAGE_LEN, PackRoot};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 
 pub const BUNDLE_MAGIC: &[u8; 16] = b"stasis machine 2";
-/// What every generation begins with.
+/// The first bytes of every version.
 const KIN: usize = 15;
 /// The longest head: the log of a machine is in it.
 pub const MAX_HEAD_LEN: u64 = 256 << 20;
 /// Parts of each kind.
 const MAX_PARTS: usize = 200_000;
-/// All images together: what they say is in memory while they are taken in.
+/// All images together: their contents are in memory during an import.
 const MAX_IMAGES_LEN: u64 = 4 << 30;
 const MAX_PACK_LEN: u64 = 1 << 40;
 const MAX_FILE_LEN: u64 = 1 << 40;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleHead {
-    /// What the caller says about the machine.
+    /// The caller's description of the machine.
     pub about: Vec<u8>,
     /// Each with its length in bytes, in the order they follow.
     pub images: Vec<(ImageId, u64)>,
@@ -138,7 +138,7 @@ impl BundleHead {
     }
 }
 
-/// A head with its digest, whatever it says.
+/// A head with its digest, of any content.
 pub(crate) fn sealed(head: &[u8]) -> Vec<u8> {
     let mut bytes = BUNDLE_MAGIC.to_vec();
     bytes.extend_from_slice(&(head.len() as u64).to_le_bytes());
@@ -206,7 +206,7 @@ mod tests {
             BundleHead { images, ..sample() },
         ];
         for head in long {
-            // nobody writes such a file, and nobody believes one
+            // no writer produces such a file, and no reader accepts one
             assert_eq!(head.encode().expect_err("long").code(), "bundle.limit");
             let bytes = sealed(&postcard::to_stdvec(&head).expect("small"));
             assert_eq!(BundleHead::read(&mut &bytes[..]).expect_err("long").code(), "bundle.limit");

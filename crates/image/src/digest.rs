@@ -83,7 +83,7 @@ digest! {
     ImageId
 }
 digest! {
-    /// Names an inode whose number files have: the digest of what overlayfs notes about it.
+    /// Names an inode whose number files have: the digest of overlayfs's record of it.
     OriginId
 }
 digest! {

@@ -1,7 +1,7 @@
 //! Why an image or a pack was refused: one enum per file kind, each with a stable code.
 //!
-//! The code is for programs and never changes; the message is for people and says what is wrong
-//! with which part.
+//! The code is for programs and never changes; the message is for people and names the part and its
+//! fault.
 
 use std::io;
 
@@ -43,7 +43,9 @@ pub enum ImageError {
     SectionDuplicate { kind: SectionKind },
     #[error("section `{kind}` is missing")]
     SectionMissing { kind: SectionKind },
-    #[error("section `{kind}` begins at byte {offset}, inside what ends at byte {free}")]
+    #[error(
+        "section `{kind}` begins at byte {offset}, before the previous section's end at byte {free}"
+    )]
     SectionOverlap { kind: SectionKind, offset: u64, free: u64 },
     #[error("section `{kind}` begins at byte {offset}, leaving a gap from byte {free}")]
     SectionGap { kind: SectionKind, offset: u64, free: u64 },
@@ -126,7 +128,7 @@ pub enum PackError {
     Dropped { slot: u64 },
     #[error("page {slot} of the pack does not match its checksum")]
     Page { slot: u64 },
-    #[error("{count} pages from page {slot} on were asked of a pack with {pages}")]
+    #[error("{count} pages from page {slot} on were requested of a pack with {pages}")]
     Range { slot: u64, count: u64, pages: u64 },
     #[error("{len} bytes are not whole pages")]
     Unaligned { len: usize },

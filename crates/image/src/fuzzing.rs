@@ -1,5 +1,5 @@
-//! Entry points for the fuzz targets: any bytes in, no panic, and an oracle
-//! that whatever was accepted is consistent.
+//! Entry points for the fuzz targets: any bytes in, no panic, and an oracle that accepted data is
+//! consistent.
 //!
 //! Checksums would stop nearly every mutation at the door. So each input is tried twice: as it is,
 //! and with its checksums made right, as someone with write access to the store would do.
@@ -165,7 +165,7 @@ fn check_pack(data: &[u8]) {
     }
 }
 
-/// What is intact stays itself in either form.
+/// Intact data is the same in either form.
 fn check_rewritten(reader: &PackReader<&[u8]>) {
     for form in [PackForm::Plain, PackForm::Cold] {
         let mut out = std::io::Cursor::new(Vec::new());
@@ -185,7 +185,7 @@ fn check_rewritten(reader: &PackReader<&[u8]>) {
     }
 }
 
-/// Makes the checksums of an image right, wherever its table leads.
+/// Corrects the checksums of an image, wherever its table leads.
 fn reseal_image(data: &mut [u8]) -> Option<()> {
     data.get_mut(..8)?.copy_from_slice(&MAGIC);
     data.get_mut(8..10)?.copy_from_slice(&FORMAT.to_le_bytes());
@@ -205,7 +205,7 @@ fn reseal_image(data: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Makes the checksums of header, index and footer right, but not those of the pages.
+/// Corrects the checksums of header, index and footer, but not those of the pages.
 fn reseal_pack(data: &mut [u8]) -> Option<()> {
     seal(data.get_mut(..PAGE_SIZE)?, HEADER_CHECKSUM_AT);
     let footer_at = data.len().checked_sub(FOOTER_LEN)?;
@@ -216,8 +216,8 @@ fn reseal_pack(data: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Makes the checksums of a cold pack right, those of its frames too, but not those of pages. Its
-/// frames have the size this program gives them.
+/// Corrects the checksums of a cold pack and its frames, but not those of pages. Its frames have
+/// this program's size.
 fn reseal_cold(data: &mut [u8]) -> Option<()> {
     seal(data.get_mut(..COLD_HEADER_LEN)?, COLD_HEADER_LEN - HASH_LEN);
     let footer_at = data.len().checked_sub(COLD_FOOTER_LEN)?;

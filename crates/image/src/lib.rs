@@ -1,4 +1,4 @@
-//! The image format: what a captured process tree is on disk, as pure bytes.
+//! The image format: a captured process tree on disk, as pure bytes.
 //!
 //! ```text
 //!     image file (container)                      pack files (pack)
@@ -10,13 +10,12 @@
 //!     small, one per checkpoint                   large, shared between images
 //! ```
 //!
-//! An image says what there was: processes, descriptors, mappings. The contents of memory are in
-//! packs, addressed by their hash, so that a checkpoint stores only what its parents do not have.
+//! An image describes processes, descriptors and mappings. The contents of memory are in packs,
+//! addressed by their hash, so that a checkpoint stores only pages that its parents lack.
 //!
-//! Nothing is parsed before its checksum was verified, no length is believed before it was
-//! compared with a limit and with the file, and what is not understood is refused by name. The
-//! checksums find damage; they are not a signature, and whoever can write to the store can write
-//! a valid image.
+//! Nothing is parsed before its checksum was verified, no length is used before it was compared
+//! with a limit and with the file, and unknown data is refused by name. The checksums find damage;
+//! they are not a signature: any user who can write to the store can write a valid image.
 #![forbid(unsafe_code)]
 
 mod bundle;

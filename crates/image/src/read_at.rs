@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Something that can be read at any offset without a cursor, hence from several threads at once.
+/// A source that can be read at any offset without a cursor, hence from several threads at once.
 pub trait ReadAt {
     /// Fills `buf` with the bytes from `offset` on; ending early is `UnexpectedEof`.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;

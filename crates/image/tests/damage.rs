@@ -56,7 +56,7 @@ fn every_flipped_bit_of_a_cold_or_partial_pack_is_detected() {
     let fill: Vec<u8> = (0..40).collect();
     let cold = sample_rewritten(&fill, PackForm::Cold, &[2, 39]);
     let partial = sample_rewritten(&[1, 2], PackForm::Plain, &[1]);
-    // what lies in a hole is nobody's
+    // a hole's contents do not matter
     let hole = 2 * PAGE_SIZE..3 * PAGE_SIZE;
     for (mut bytes, apart) in [(cold, 0..0), (partial, hole)] {
         verify_pack(&bytes, None).unwrap();

@@ -1,13 +1,13 @@
 //! All requests to a machine.
 //!
-//!   at once   under the machine's lock, by the caller    submit, cancel, interrupt (`submit.rs`),
-//!                                                        follow (`follow.rs`), remove (`leave.rs`)
-//!   in turn   by the driver, between two instructions    every [`Action`]
+//!   at once   under the machine's lock, by the caller  submit, cancel, interrupt (`submit.rs`),
+//!                                                      follow (`follow.rs`), remove (`removal.rs`)
+//!   in turn   by the driver, between two instructions  every [`Action`]
 //!
 //! An action contains the reply channel to its caller. A dropped reply is an answer too, so no
 //! caller waits for a dead driver. A machine that is being removed refuses everything.
 
-use crate::early::EarlyRestore;
+use crate::early_restore::EarlyRestore;
 use crate::error::{Error, Result};
 use crate::history::BranchOrigin;
 use crate::machine::Machine;
@@ -17,42 +17,43 @@ use stasis_api::{Adopted, Usage};
 use stasis_protocol::Variable;
 use std::sync::{Arc, mpsc};
 
-/// What is asked in turn.
+/// A request that the driver executes in turn.
 pub(crate) enum Action {
     Wake(ReplySender<()>),
     SwapOut(ReplySender<()>),
-    /// Save what is not saved.
+    /// Save unsaved changes.
     Checkpoint(ReplySender<()>),
-    /// An image of the state now, and the instruction it is the state after.
+    /// An image of the current state, and the instruction it follows.
     Image(ReplySender<(PinnedImage, Option<u64>)>),
     /// The same for a branch, which need not wait until the state is on disk.
     State(ReplySender<(BranchOrigin, Option<u64>)>),
-    /// The state the machine started from could not be saved: it is at an older one of its source.
+    /// The state the machine started from could not be saved, so the machine is at an older state
+    /// of its source.
     StartLost(String),
-    /// To the state after an instruction, or to the beginning.
+    /// Return to the state after an instruction, or to the beginning.
     RollBack(Option<u64>, ReplySender<()>),
     Undo(EarlyStep, ReplySender<()>),
     Redo(EarlyStep, ReplySender<()>),
     Variables(ReplySender<Vec<Variable>>),
-    /// Names that could stand in the code at the character.
+    /// Completions of the code at this character.
     Complete(String, usize, ReplySender<(usize, Vec<String>)>),
     Usage(ReplySender<Usage>),
     /// Proportional and private memory, in KiB.
     Memory(ReplySender<(u64, u64)>),
-    /// Enforce the limits that are on record now.
+    /// Enforce the currently recorded limits.
     Limit(ReplySender<()>),
-    /// Take over variables and files of another state.
+    /// Copy variables and files from another state.
     Adopt(Arc<AdoptPayload>, ReplySender<Adopted>),
-    /// Let go of memory and of all that waits: the host ends.
+    /// Release memory and answer every waiting caller: the host is closing.
     Discard(ReplySender<()>),
 }
 
 /// How far to undo or redo.
 #[derive(Debug, Clone, Copy)]
 pub struct Steps {
-    /// How many instructions.
+    /// Number of instructions.
     pub n: usize,
-    /// Whether to take those along that share a state with them.
+    /// Whether to include the instructions that share a state with them.
     pub grouped: bool,
 }
 
@@ -68,7 +69,7 @@ pub(crate) struct EarlyStep {
     pub ahead: Option<EarlyRestore>,
 }
 
-/// The way back to the caller.
+/// The reply channel to the caller.
 pub(crate) struct ReplySender<T>(mpsc::Sender<Result<T>>);
 
 impl<T> ReplySender<T> {
@@ -78,13 +79,13 @@ impl<T> ReplySender<T> {
     }
 
     pub fn give(self, answer: Result<T>) {
-        // the caller may have gone away
+        // the caller may have stopped waiting
         let _ = self.0.send(answer);
     }
 }
 
 impl Machine {
-    /// Asks for something in turn, and waits for the answer.
+    /// Submits an action and waits for the answer.
     pub(crate) fn request<T>(
         self: &Arc<Self>,
         action: impl FnOnce(ReplySender<T>) -> Action,
@@ -94,8 +95,8 @@ impl Machine {
         self.answer(&answers)
     }
 
-    /// The state for a branch: the one being saved, if there is one, or one that is asked for in
-    /// turn. Which of the two is decided under the lock, so that none that comes is missed.
+    /// The state for a branch: the one being saved, if any, else one requested in turn. The choice
+    /// is made under the lock, so that no offered state is missed.
     pub(crate) fn request_state(self: &Arc<Self>) -> Result<(BranchOrigin, Option<u64>)> {
         let (reply, answers) = mpsc::channel();
         let mut work = self.work();
@@ -112,18 +113,18 @@ impl Machine {
         self.answer(&answers)
     }
 
-    /// Waits for what was asked in turn.
+    /// Waits for the answer to an action.
     fn answer<T>(&self, answers: &mpsc::Receiver<Result<T>>) -> Result<T> {
         let failed = || Error::Broken {
             machine: self.name().to_string(),
             what: "the driver failed before it answered".into(),
         };
         let answered = answers.recv().unwrap_or_else(|_| Err(failed()));
-        // whatever failed then failed for this reason
+        // any failure has this cause
         answered.map_err(|error| if self.is_removed() { self.removed() } else { error })
     }
 
-    /// Asks for something in turn.
+    /// Submits an action.
     pub(crate) fn post(self: &Arc<Self>, action: Action) -> Result<()> {
         let mut work = self.work();
         if !work.state().accepts() {

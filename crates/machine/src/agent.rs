@@ -10,31 +10,32 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Where the agent lies in a root.
+/// The agent's directory in a root.
 pub(crate) const AGENT_DIR: &str = "/opt/stasis/agent";
-/// Files of an agent, and bytes in each.
+/// Maximum number of files of an agent, and of bytes in each.
 const MOST: usize = 1000;
 const LONGEST: u64 = 4 << 20;
 
-/// Paths below the agent's directory, in order, and what the files hold.
+/// Paths below the agent's directory, in order, with their contents.
 pub(crate) type AgentFiles = Vec<(String, String)>;
 
-/// The agent that this program carries for a language.
+/// The agent built into this program for a language.
 pub(crate) fn own(language: &dyn Language) -> AgentFiles {
     let file = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
     language.files().iter().map(file).collect()
 }
 
-/// What an agent said about itself when its template was built: it may be older than this program.
+/// The agent's capabilities, as reported when its template was built. The agent may be older than
+/// this program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AgentInfo {
     pub generation: u32,
-    /// The kinds of orders it knows; empty, if it did not say.
+    /// The kinds of orders it knows; empty if it did not report them.
     pub orders: Vec<String>,
 }
 
 impl AgentInfo {
-    /// Those of templates that were built before this was noted.
+    /// The defaults of templates built before capabilities were recorded.
     pub fn first() -> AgentInfo {
         AgentInfo { generation: 1, orders: Vec::new() }
     }
@@ -47,7 +48,7 @@ impl AgentInfo {
     }
 }
 
-/// The language of a machine, and the agent in it.
+/// The language of a machine, and its agent.
 #[derive(Debug)]
 pub(crate) struct MachineAgent {
     pub language: &'static dyn Language,
@@ -95,7 +96,7 @@ pub(crate) fn layers(root: &str) -> (Option<&str>, &str) {
     root.rsplit_once('+').map_or((None, root), |(agent, base)| (Some(agent), base))
 }
 
-/// Whether a layer is here.
+/// Whether a layer exists here.
 pub(crate) fn is_here(roots: &Path, name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     name.starts_with("agent-") && name.chars().all(plain) && roots.join(name).is_dir()
@@ -108,8 +109,8 @@ pub(crate) fn is_plain(files: &AgentFiles) -> bool {
     files.len() <= MOST && files.iter().all(|(path, _)| fine(path))
 }
 
-/// Writes an agent below `roots`, once; the name of the directory. Of several that do so at the
-/// same time, one places it and the others find it there.
+/// Writes an agent below `roots`, once, and returns the directory's name. Concurrent callers are
+/// safe: one places it, the others use it.
 pub(crate) fn place(roots: &Path, files: &AgentFiles) -> io::Result<String> {
     let name = name(files);
     let dir = roots.join(&name);
@@ -130,7 +131,7 @@ pub(crate) fn place(roots: &Path, files: &AgentFiles) -> io::Result<String> {
     }
 }
 
-/// The files of a layer that is here; nothing, if they are not those it was named by.
+/// The files of a layer, or nothing if they do not match the layer's name.
 pub(crate) fn read(roots: &Path, layer: &str) -> Option<AgentFiles> {
     let mut files = AgentFiles::new();
     let dir = is_here(roots, layer).then(|| roots.join(layer))?;
@@ -189,7 +190,8 @@ mod tests {
         assert_eq!(left, 1, "nothing but the agent is left");
     }
 
-    /// An agent that says what it knows is asked nothing else; one that does not is an old one.
+    /// An agent that reports its capabilities gets only those orders; an agent that does not is an
+    /// old one.
     #[test]
     fn an_agent_is_asked_what_it_knows() {
         let known = |orders: &[&str]| AgentInfo {

@@ -21,9 +21,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Held in memory before a file is made: most output is short.
+/// Bytes buffered in memory before a file is created: most output is short.
 const HEAD: usize = 256 << 10;
-/// Artifacts of one instruction, and of one machine.
+/// Maximum number of artifacts of one instruction, and of one machine.
 const MOST: usize = 100;
 const MOST_OF_MACHINE: u64 = 10_000;
 const NEW: &str = "new-";
@@ -32,10 +32,10 @@ const NEW: &str = "new-";
 pub(crate) struct ArtifactStore {
     dir: PathBuf,
     next: AtomicU64,
-    /// Shared by those who give a file its name and its record; taken alone while files without
-    /// one go.
+    /// Held shared while a file gets its name and its record, exclusively while unreferenced files
+    /// are removed.
     order: RwLock<()>,
-    /// How many each machine has at most, and their bytes.
+    /// Upper bounds of each machine's artifacts: count and bytes.
     known: Mutex<HashMap<MachineId, Total>>,
 }
 
@@ -71,7 +71,7 @@ impl ArtifactStore {
         self.dir.join(id)
     }
 
-    /// Somewhere for what one instruction may leave, at most `room` bytes in all.
+    /// Space for the artifacts of one instruction, at most `room` bytes in all.
     pub fn parts(&self, room: u64) -> PendingArtifacts {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let base = self.dir.join(format!("{NEW}{number}"));
@@ -80,7 +80,7 @@ impl ArtifactStore {
     }
 }
 
-/// Bytes on their way to an artifact.
+/// The bytes of an artifact being written.
 struct Spool {
     path: PathBuf,
     head: Vec<u8>,
@@ -120,7 +120,7 @@ impl Spool {
         self.file.as_mut().map_or(Ok(()), |file| file.write_all(&head))
     }
 
-    /// Everything in the file.
+    /// Flushes everything to the file.
     fn finish(&mut self) -> io::Result<&File> {
         self.spill()?;
         match (&self.file, self.broken) {
@@ -129,7 +129,7 @@ impl Spool {
         }
     }
 
-    /// Puts it under the name of its contents.
+    /// Renames it to the hash of its contents.
     fn keep(&mut self, dir: &Path) -> io::Result<String> {
         self.finish()?;
         let id = self.hash.finalize().to_hex().to_string();
@@ -146,11 +146,11 @@ impl Drop for Spool {
     }
 }
 
-/// An artifact from elsewhere, without a name yet; gone when it is dropped.
+/// An imported artifact without a name yet; removed when dropped.
 pub(crate) struct Incoming(Spool);
 
 impl ArtifactStore {
-    /// Reads an artifact that a report promised.
+    /// Reads an artifact announced by a report.
     pub fn take_in(&self, hash: [u8; 32], len: u64, from: &mut dyn io::Read) -> Result<Incoming> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut spool = Spool::new(self.dir.join(format!("{NEW}{number}.in")), len);
@@ -173,7 +173,7 @@ impl ArtifactStore {
 }
 
 impl HostInner {
-    /// Gives artifacts their names and has them recorded, with no collection in between.
+    /// Names artifacts and records them, without a collection in between.
     pub fn name_artifacts<T>(
         &self,
         all: Vec<Incoming>,
@@ -189,14 +189,14 @@ impl HostInner {
     }
 }
 
-/// What one instruction may leave as artifacts.
+/// The artifacts of one instruction.
 pub(crate) struct PendingArtifacts {
     base: PathBuf,
     output: Spool,
-    /// The one that pieces arrive of.
+    /// The artifact whose pieces are arriving.
     open: Option<Whole>,
     whole: Vec<Whole>,
-    /// Bytes that all of them together may still have.
+    /// Bytes that all of them together may still use.
     room: u64,
 }
 
@@ -214,7 +214,7 @@ impl PendingArtifacts {
         self.room -= self.output.size - before;
     }
 
-    /// A piece of a value or display, from inside a machine: of any size, name and order.
+    /// A piece of a value or display from inside a machine: size, name and order are untrusted.
     pub fn piece(&mut self, name: String, kind: String, text: &str, last: bool) {
         let same = |open: &Whole| open.name == name && open.kind == kind;
         if !self.open.as_ref().is_some_and(same) {
@@ -238,7 +238,7 @@ impl PendingArtifacts {
 }
 
 impl HostInner {
-    /// Keeps what an instruction left, and writes it down.
+    /// Stores and records an instruction's artifacts.
     fn keep(&self, id: MachineId, seq: u64, parts: Vec<Whole>) -> Vec<Artifact> {
         let artifact_store = &self.artifact_store;
         let _order = artifact_store.order.read();
@@ -271,7 +271,7 @@ impl HostInner {
 }
 
 impl HostInner {
-    /// What a machine may still leave as artifacts.
+    /// Bytes a machine may still use for artifacts.
     pub(crate) fn artifact_room(&self, machine: MachineId, limits: Limits) -> u64 {
         let most = self.settings.max_artifact;
         let limit = limits.disk_mb.map_or(u64::MAX, |mb| mb.saturating_mul(1 << 20));
@@ -280,7 +280,7 @@ impl HostInner {
         let fits = |total: &Total| {
             total.count < MOST_OF_MACHINE && limit.saturating_sub(total.bytes) >= most
         };
-        // artifacts go with what is rolled back: only when there is no room they are counted anew
+        // a rollback frees artifacts, so they are recounted only when the space is used up
         if !fits(total) {
             let all = self.records.artifacts(machine).unwrap_or_default();
             *total = Total::of(all.iter().map(|kept| &kept.artifact));
@@ -293,7 +293,7 @@ impl HostInner {
 }
 
 impl Driver {
-    /// What an instruction left that its record does not hold.
+    /// Data of an instruction that its record does not hold.
     pub(crate) fn artifacts_of(&self, seq: u64, lines: &mut OutputLines) -> Vec<Artifact> {
         let cut = lines.was_cut();
         let Some(parts) = lines.take_parts() else { return Vec::new() };
@@ -302,7 +302,7 @@ impl Driver {
             let (name, kind) = ("output".to_owned(), "text/plain".to_owned());
             whole.insert(0, Whole { name, kind, spool: output });
         }
-        // of what there was no room for at all, nothing is kept
+        // nothing is kept if there was no space at all
         whole.retain(|one| one.spool.size > 0 || !one.spool.cut);
         if whole.is_empty() { Vec::new() } else { self.host.keep(self.machine.id, seq, whole) }
     }
@@ -325,7 +325,7 @@ impl Machine {
 }
 
 impl Host {
-    /// Removes artifacts that no machine has; how many bytes.
+    /// Removes artifacts that no machine references; returns the freed bytes.
     pub(crate) fn collect_artifacts(&self) -> Result<u64> {
         let inner = self.inner();
         let _order = inner.artifact_store.order.write();

@@ -1,4 +1,4 @@
-//! The host's end of the line to an agent: a control socket and two pipes.
+//! The host's end of the connection to an agent: a control socket and two pipes.
 //!
 //! All input is hostile: lines are bounded, reports are parsed strictly, and a peer that breaks the
 //! protocol loses its machine's process, nothing else.
@@ -18,16 +18,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Numbers of the descriptors inside the machine, by slot.
+/// Descriptor numbers inside the machine, by slot.
 pub const NUMBERS: [i32; 4] = [0, 1, 2, 3];
-/// A report longer than this needs room among the large ones.
+/// A report longer than this needs space in the budget for large reports.
 const SHORT: usize = 1 << 20;
-/// Of a report that is skipped, what is kept.
+/// Bytes kept of a skipped report.
 const HEAD: usize = 4 << 10;
-/// How long a large report may wait for room, and take to arrive.
+/// Maximum wait of a large report for space, and maximum time to arrive.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Room in a pipe of a machine, while few machines have so much, and how many may: the kernel
-/// counts all of them against one user's budget, 64 MiB unless told otherwise.
+/// Size of a machine's pipe while few machines have one so large, and the number that may. The
+/// kernel counts all pipes against one user's budget, 64 MiB by default.
 const PIPE_SIZE: u64 = 256 << 10;
 const WIDE_PIPES: usize = 64;
 
@@ -36,28 +36,31 @@ pub struct AgentConnection {
     stdout: File,
     stderr: File,
     received: Vec<u8>,
-    /// How much of `received` is known to hold no end of a line.
+    /// Length of the prefix of `received` that has no newline.
     looked_at: usize,
-    /// Orders that were sent and not answered yet.
+    /// Orders sent and not answered yet.
     owed: u32,
     long: Long,
-    /// Whether the agent has said that it is awake; it does so once.
+    /// Whether the agent has reported that it is awake; it does so once.
     woken: bool,
-    /// Counts among those with wide pipes.
+    /// The machine came back in the middle of an instruction: what another thread was sending when
+    /// it was saved comes without its beginning.
+    goes_on: bool,
+    /// Counted among the connections with wide pipes.
     _wide: Option<Wide>,
 }
 
-/// What is under way of a report that is not short.
+/// State of a long report that is arriving.
 enum Long {
     No,
-    /// It is not read until there is room.
+    /// Not read until there is space.
     Waits(Instant),
     Has(ReportPermit, Instant),
-    /// The rest of it is not kept; why.
+    /// The rest is discarded, for this reason.
     Skipped(&'static str),
 }
 
-/// What was read from one descriptor.
+/// Data read from one descriptor.
 pub enum ReadOutcome {
     Bytes(usize),
     Nothing,
@@ -65,7 +68,7 @@ pub enum ReadOutcome {
 }
 
 impl AgentConnection {
-    /// A new line, and the machine's ends of it, by slot.
+    /// Creates a connection; returns it and the machine's ends, by slot.
     pub fn open() -> Result<(AgentConnection, Vec<OwnedFd>)> {
         let make = || -> io::Result<(AgentConnection, Vec<OwnedFd>)> {
             let (control, theirs) = UnixStream::pair()?;
@@ -83,6 +86,7 @@ impl AgentConnection {
                 owed: 0,
                 long: Long::No,
                 woken: false,
+                goes_on: false,
                 _wide: wide,
             };
             Ok((line, vec![null.into(), out, err, theirs.into()]))
@@ -100,7 +104,7 @@ impl AgentConnection {
     pub fn send(&mut self, order: &Order) -> Result<()> {
         let mut text = serde_json::to_vec(order).map_err(io::Error::other).doing(talking)?;
         text.push(b'\n');
-        self.owed += u32::from(!matches!(order, Order::Input { .. } | Order::Fetched { .. }));
+        self.owed += u32::from(has_answer(order));
         let mut rest = text.as_slice();
         while !rest.is_empty() {
             match self.control.write(rest) {
@@ -126,24 +130,24 @@ impl AgentConnection {
         Err(io::Error::from(io::ErrorKind::TimedOut)).doing(talking)
     }
 
-    /// Whether the control socket is to be left alone for a moment.
+    /// Whether to leave the control socket unread for a moment.
     pub fn is_stalled(&self) -> bool {
         matches!(self.long, Long::Waits(_))
     }
 
-    /// Whether a long report is under way, which is looked after even when nothing comes.
+    /// Whether a long report is arriving, which needs attention even when no data comes.
     pub fn is_long(&self) -> bool {
         matches!(self.long, Long::Waits(_) | Long::Has(..))
     }
 
-    /// Everything received is handled: its memory is free for others.
+    /// All received data is handled: releases its memory.
     pub fn settle(&mut self) {
         if self.received.len() <= SHORT && matches!(self.long, Long::Has(..)) {
             self.long = Long::No;
         }
     }
 
-    /// Reads what the control socket has; `End` when the agent is gone.
+    /// Reads available data from the control socket; `End` when the agent has closed it.
     pub fn listen(&mut self) -> Result<ReadOutcome> {
         if !self.has_room() {
             return Ok(ReadOutcome::Nothing);
@@ -161,7 +165,7 @@ impl AgentConnection {
         }
     }
 
-    /// Whether more may be read. A report that grows long needs room, and has to come in time.
+    /// Whether more may be read. A long report needs space and has a deadline.
     fn has_room(&mut self) -> bool {
         let now = Instant::now();
         match self.long {
@@ -193,7 +197,7 @@ impl AgentConnection {
         }
     }
 
-    /// Keeps the beginning of the report under way, and nothing else.
+    /// Keeps only the beginning of the arriving report.
     fn skip(&mut self, why: &'static str) {
         self.received.truncate(HEAD);
         self.received.shrink_to_fit();
@@ -201,7 +205,7 @@ impl AgentConnection {
         self.long = Long::Skipped(why);
     }
 
-    /// The next whole report among what was read.
+    /// The next complete report in the received data.
     pub fn report(&mut self) -> Result<Option<Report>> {
         while let Some(line) = self.next_line() {
             let skipped = match self.long {
@@ -209,14 +213,18 @@ impl AgentConnection {
                 _ => None,
             };
             let report = match skipped {
-                None => Report::parse(&line).map_err(|strange| broken(&strange.to_string()))?,
+                None => match Report::parse(&line) {
+                    Ok(report) => report,
+                    Err(_) if self.goes_on && !self.woken => continue,
+                    Err(strange) => return Err(broken(&strange.to_string())),
+                },
                 Some(why) => {
                     self.long = Long::No;
                     let lost = || broken(&format!("it sent a report that had {why}"));
                     Report::cut(&line, why).ok_or_else(lost)?
                 }
             };
-            // said once; what repeats it only wants to be remembered
+            // reported once; repetitions are ignored
             let again = matches!(report, Report::Awake { .. }) && self.woken;
             self.woken |= matches!(report, Report::Awake { .. });
             if again {
@@ -230,13 +238,24 @@ impl AgentConnection {
         Ok(None)
     }
 
-    /// Whether every order that was sent was answered. A tree may be captured only then: its agent
-    /// would come back in the middle of an order whose rest is lost.
+    /// Whether every order was answered. A tree may be captured only then: otherwise its agent
+    /// would resume in the middle of an order whose rest is lost.
     pub fn is_answered(&self) -> bool {
         self.owed == 0
     }
 
-    /// The next line, without its end. What a long one took is given back with it.
+    /// How many orders were sent and not answered.
+    pub fn owed(&self) -> u32 {
+        self.owed
+    }
+
+    /// The machine came back in the middle of an instruction, whose end is yet to come.
+    pub fn owes_end(&mut self) {
+        self.owed += 1;
+        self.goes_on = true;
+    }
+
+    /// The next line, without its newline. The budget of a long line is returned with it.
     fn next_line(&mut self) -> Option<Vec<u8>> {
         let found = self.received[self.looked_at..].iter().position(|byte| *byte == b'\n');
         let Some(end) = found.map(|at| at + self.looked_at) else {
@@ -259,7 +278,12 @@ impl AgentConnection {
     }
 }
 
-/// Every order has exactly one of these.
+/// Orders that bring something to an instruction that waits for it are not answered.
+fn has_answer(order: &Order) -> bool {
+    !matches!(order, Order::Input { .. } | Order::Fetched { .. } | Order::Tool { .. })
+}
+
+/// Every order is answered by exactly one of these.
 fn is_answer(report: &Report) -> bool {
     match report {
         Report::Awake { .. }
@@ -272,6 +296,7 @@ fn is_answer(report: &Report) -> bool {
         | Report::Display { .. }
         | Report::Part { .. }
         | Report::Fetch { .. }
+        | Report::Tool { .. }
         | Report::Input { .. } => false,
     }
 }
@@ -297,18 +322,18 @@ fn read_output(pipe: &mut File, buffer: &mut [u8]) -> Result<ReadOutcome> {
     }
 }
 
-/// A pipe for output: our end does not block, theirs does.
+/// A pipe for output: our end is non-blocking, theirs blocks.
 fn output_pipe(wide: bool) -> io::Result<(File, OwnedFd)> {
     let (read, write) = fds::pipe(libc::O_CLOEXEC)?;
     fds::fcntl(read.as_fd(), libc::F_SETFL, libc::O_NONBLOCK as u64)?;
     if wide {
-        // more room means fewer switches; without it things are only slower
+        // a larger pipe means fewer switches; without it output is only slower
         let _ = fds::fcntl(write.as_fd(), libc::F_SETPIPE_SZ, PIPE_SIZE);
     }
     Ok((read.into(), write))
 }
 
-/// One of the machines whose pipes are wide.
+/// A connection with wide pipes.
 struct Wide;
 
 static WIDE: AtomicUsize = AtomicUsize::new(0);

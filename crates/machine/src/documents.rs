@@ -1,11 +1,12 @@
-//! Stores what surfaces keep for an account. The surface decides what it means.
+//! Documents: values that API surfaces store for an account. The surface interprets them.
 
 use crate::error::Result;
 use crate::host::Host;
 use stasis_records::DocumentChange;
 
 impl Host {
-    /// Makes changes of an account's documents, all or none. They survive the end of this process.
+    /// Applies changes to an account's documents, all or none. They survive the end of this
+    /// process.
     pub fn change_documents(&self, account: &str, changes: Vec<DocumentChange>) -> Result<()> {
         Ok(self.inner().records.change_documents(account, changes)?)
     }

@@ -8,7 +8,8 @@
 //! get an error, and the machine is swapped out.
 
 use crate::action::{Action, ReplySender};
-use crate::early::EarlyRestore;
+use crate::early_restore::EarlyRestore;
+use crate::endings::Endings;
 use crate::error::{ErrorContext, Result};
 use crate::history::BranchOrigin;
 use crate::host::HostInner;
@@ -18,6 +19,7 @@ use crate::machine::Machine;
 use crate::queue::{NextStep, QueueConditions};
 use crate::state::{MachineState, StateEvent};
 use crate::threads;
+use crate::tools::InstructionTools;
 use crate::traffic::LastRequestWindow;
 use stasis_api::{Instruction, Status, Stream};
 use stasis_engine::fault;
@@ -25,7 +27,6 @@ use stasis_protocol::Report;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub struct Driver {
@@ -35,35 +36,28 @@ pub struct Driver {
     pub(crate) wakeup: File,
     /// Output that came while no instruction ran; it belongs to the next one.
     pub(crate) early: Vec<(Stream, Vec<u8>)>,
-    /// What the next receipt should tell.
+    /// A note for the next receipt.
     pub(crate) notes: Vec<String>,
-    /// The instruction under way, as far as it is known before its end.
+    /// The running instruction, as far as known before its end.
     pub(crate) under_way: Option<Instruction>,
-    /// What the instruction left that its record does not hold.
+    /// Data of the instruction that its record does not hold.
     pub(crate) artifacts: Vec<stasis_api::Artifact>,
     /// Modules and files the host fetched for it.
     pub(crate) imports: InstructionImports,
-    /// How the instruction was recorded to have ended.
+    /// Calls of tools that it makes.
+    pub(crate) tools: InstructionTools,
+    /// The recorded end of the instruction.
     pub(crate) ended: Status,
-    /// How long it ran, if it did.
+    /// Its run time, if it ran.
     pub(crate) runtime: Option<Duration>,
     pub(crate) asked: LastRequestWindow,
-    /// What a rollback will need, and what one left behind.
+    /// Data that a rollback needs, and trees that earlier ones left.
     pub(crate) ahead: Option<EarlyRestore>,
-    pub(crate) ending: Option<JoinHandle<()>>,
-    /// Who wants to branch from the state that is about to be saved.
+    pub(crate) endings: Endings,
+    /// Callers waiting to branch from the state about to be saved.
     pub(crate) wants_state: Option<ReplySender<(BranchOrigin, Option<u64>)>>,
     /// Whether an undo may be carried out while the machine is saved.
     pub(crate) yields: bool,
-}
-
-impl Drop for Driver {
-    /// What it ended is gone when it is.
-    fn drop(&mut self) {
-        if let Some(ending) = self.ending.take() {
-            let _ = ending.join();
-        }
-    }
 }
 
 impl Driver {
@@ -79,11 +73,12 @@ impl Driver {
             under_way: None,
             artifacts: Vec::new(),
             imports: InstructionImports::default(),
+            tools: InstructionTools::default(),
             ended: Status::Lost,
             runtime: None,
             asked: LastRequestWindow::default(),
             ahead: None,
-            ending: None,
+            endings: Endings::default(),
             wants_state: None,
             yields: false,
         };
@@ -117,7 +112,8 @@ impl Driver {
         }
     }
 
-    /// What to do; nothing more, when the machine leaves, or is out of memory and nothing waits.
+    /// The next step; none when the machine is being removed, or is out of memory with an empty
+    /// queue.
     fn next(&mut self) -> Option<NextStep<Action>> {
         let now = Instant::now();
         let crowded = self.host.traffic.is_crowded(now);
@@ -135,18 +131,22 @@ impl Driver {
             return self.next();
         }
         let next = match state.accepts() {
+            true if work.suspended => {
+                let request = work.queue.take_request_if(|_| true);
+                request.map_or(NextStep::Wait(None), NextStep::Request)
+            }
             true => work.queue.next(now, QueueConditions { live: self.live.is_some(), crowded }),
             false => NextStep::Wait(None),
         };
         match &next {
             NextStep::Wait(_) if self.live.is_none() => {
-                // under the same lock: what is asked from now on starts another driver
+                // under the same lock: a later request starts another driver
                 work.set_driver(None);
                 drop(work);
                 self.machine.tell();
                 return None;
             }
-            // before another thread looks: it waits or runs, and is never neither
+            // before another thread looks: the instruction always counts as waiting or as running
             NextStep::Run(seq) => {
                 work.step(StateEvent::Take(*seq));
             }
@@ -155,7 +155,7 @@ impl Driver {
         Some(next)
     }
 
-    /// Does one thing that was asked for.
+    /// Executes one action.
     fn act(&mut self, action: Action) {
         match action {
             Action::Wake(reply) => reply.give(self.wake()),
@@ -181,23 +181,23 @@ impl Driver {
         }
     }
 
-    /// Something happens to the machine; whether it can, in the state it is in.
+    /// Applies an event to the machine's state; whether the state allows it.
     pub(crate) fn step(&self, event: StateEvent) -> bool {
         let state = self.machine.work().step(event);
         self.passed(state);
         state.is_some()
     }
 
-    /// Where tests make a driver fail, in any state.
+    /// Fault point for tests, in any state.
     pub(crate) fn passed(&self, state: Option<MachineState>) {
         let _ = state.map(|state| fault::point(state.point()));
     }
 
-    /// The machine is back at its last checkpoint, and what waits goes on from there.
+    /// Rolls the machine back to its last checkpoint; the queue continues from there.
     fn after_panic(&mut self) {
         const WHY: &str = "an internal error";
-        tracing::error!(machine = %self.machine.name(), "driver failed; its machine falls back");
-        // not to be asked anything: what it says may be what the driver failed on
+        tracing::error!(machine = %self.machine.name(), "driver failed; its machine rolls back");
+        // the agent is not queried: its answer may be the reason the driver failed
         self.live = None;
         self.wants_state = None;
         self.yields = false;
@@ -220,8 +220,8 @@ impl Driver {
         }
     }
 
-    /// Not even that: everybody who waits is answered, and the machine is out of memory. What the
-    /// records say is settled as after a crash, if they can be written.
+    /// The last resort: answers every waiting caller and drops the machine from memory. The records
+    /// are settled as after a crash, if they can be written.
     fn give_up(&mut self) {
         const WHY: &str = "an internal error ended this before it was saved";
         self.live = None;
@@ -244,7 +244,7 @@ impl Driver {
         self.machine.tell();
     }
 
-    /// Waits; the machine may say something or end meanwhile.
+    /// Waits; the machine may send data or exit meanwhile.
     fn idle(&mut self, until: Option<Instant>) {
         let Some(live) = &mut self.live else { return };
         let events = match live.wait(&self.wakeup, until) {
@@ -265,7 +265,7 @@ impl Driver {
         }
     }
 
-    /// What the agent made new when the machine came into memory.
+    /// State that the agent renewed when the machine entered memory.
     pub(crate) fn note_fresh(&mut self, changed: &[String]) {
         if !changed.is_empty() {
             self.notes.push(format!("made fresh: {}", changed.join(", ")));

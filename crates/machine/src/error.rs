@@ -2,6 +2,7 @@
 
 use crate::files::FileError;
 use stasis_api::Problem;
+use stasis_secrets::SecretError;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -19,6 +20,9 @@ pub enum Error {
     Shared { what: &'static str, machine: String, asked: usize, taken: usize },
     #[error("{}", too_far(what, *has))]
     TooFar { what: &'static str, has: usize },
+    /// The request is in order, and the machine is not in a state for it.
+    #[error("{0}")]
+    State(String),
     #[error("machine `{machine}` has no artifact {id:?}")]
     NoArtifact { machine: String, id: String },
     #[error("`{place}` has no file `/{path}`")]
@@ -29,16 +33,29 @@ pub enum Error {
     NoTemplate(String),
     #[error("no policy is named `{0}`")]
     NoPolicy(String),
+    #[error("no approval has the number {0}")]
+    NoApproval(u64),
+    #[error("approval {0} cannot be answered: it is {word}", word = .1.word())]
+    ApprovalOver(u64, stasis_api::ToolCallState),
     #[error("policy `{0}` is used by {1} machines")]
     PolicyInUse(String, u64),
-    #[error("policy `{0}` is the one that the service holds all machines to")]
+    #[error("policy `{0}` is the service's own, which applies to all machines")]
     PolicyOfHost(String),
+    #[error("policy `{policy}` refuses {what}: {reason}")]
+    PolicyRefuses { policy: String, what: String, reason: String },
     #[error("the policy cannot be read: {0}")]
     BadPolicy(#[from] stasis_policy::document::PolicyFault),
+    #[error(transparent)]
+    Secret(#[from] stasis_secrets::SecretError),
     #[error("template `{0}` is used by {1} machines")]
     TemplateInUse(String, u64),
     #[error("{0}")]
     Invalid(String),
+    /// The request has its documented form; only a closer look at its content finds the fault.
+    #[error("{0}")]
+    Unusable(String),
+    #[error("{0} of a branch cannot be more than its machine's")]
+    WiderLimit(&'static str),
     #[error(transparent)]
     OutOfRange(#[from] stasis_api::OutOfRange),
     #[error("this host cannot run the machine: {0}")]
@@ -98,10 +115,20 @@ impl Error {
             Error::Waiting(_) => "machine.busy",
             Error::NoTemplate(_) => "template.not_found",
             Error::NoPolicy(_) => "policy.not_found",
+            Error::NoApproval(_) => "approval.not_found",
+            Error::ApprovalOver(..) => "approval.over",
             Error::PolicyInUse(..) | Error::PolicyOfHost(_) => "policy.in_use",
+            Error::PolicyRefuses { .. } => "policy.refused",
             Error::BadPolicy(_) => "policy.invalid",
+            Error::Secret(SecretError::NotFound(_)) => "secret.not_found",
+            Error::Secret(SecretError::NoKey(_) | SecretError::KeyFile { .. }) => "secret.no_key",
+            Error::Secret(SecretError::NotOpened(_)) => "secret.not_opened",
+            Error::Secret(_) => "secret.invalid",
             Error::TemplateInUse(..) => "template.in_use",
-            Error::Invalid(_) | Error::TooFar { .. } => "request.invalid",
+            Error::Invalid(_) | Error::Unusable(_) => "request.invalid",
+            Error::WiderLimit(_) => "branch.limit",
+            Error::TooFar { .. } => "history.too_far",
+            Error::State(_) => "machine.state",
             Error::OutOfRange(_) => stasis_api::OutOfRange::CODE,
             Error::Unfit(_) => "import.unfit",
             Error::Bundle(error) => error.code(),
@@ -128,13 +155,17 @@ impl Error {
             | Error::NoArtifact { .. }
             | Error::NoFile { .. }
             | Error::NoPolicy(_)
+            | Error::Secret(SecretError::NotFound(_))
+            | Error::NoApproval(_)
             | Error::NoTemplate(_) => Problem::NotFound,
+            Error::Secret(
+                SecretError::NoKey(_) | SecretError::KeyFile { .. } | SecretError::NotOpened(_),
+            ) => Problem::Conflict,
             Error::File { fault, .. } => fault.problem(),
-            Error::Invalid(_)
-            | Error::TooFar { .. }
-            | Error::OutOfRange(_)
-            | Error::BadPolicy(_)
-            | Error::Bundle(_) => Problem::Invalid,
+            Error::Invalid(_) | Error::OutOfRange(_) => Problem::Invalid,
+            Error::Unusable(_) | Error::BadPolicy(_) | Error::Secret(_) | Error::Bundle(_) => {
+                Problem::Unprocessable
+            }
             // what its code holds stands against it: nothing of ours is broken
             Error::Unfit(_) | Error::Engine(stasis_engine::Error::Refused { .. }) => {
                 Problem::Conflict
@@ -142,16 +173,33 @@ impl Error {
             Error::Unsupported(..) => Problem::Unsupported,
             Error::QueueFull(..) | Error::OverQuota { .. } => Problem::TooMany,
             Error::Waiting(_) | Error::Shared { .. } => Problem::Conflict,
-            Error::PolicyInUse(..) | Error::PolicyOfHost(_) => Problem::Conflict,
+            Error::TooFar { .. } | Error::State(_) | Error::WiderLimit(_) => Problem::Conflict,
+            Error::PolicyInUse(..) | Error::PolicyOfHost(_) | Error::ApprovalOver(..) => {
+                Problem::Conflict
+            }
+            Error::PolicyRefuses { .. } => Problem::Forbidden,
             Error::Engine(stasis_engine::Error::TooLarge(_)) => Problem::TooLarge,
             Error::Removed(_) | Error::InUse(_) | Error::TemplateInUse(..) => Problem::Conflict,
-            // its own code did that
+            // caused by its own code
             Error::Ended(_) | Error::Engine(stasis_engine::Error::Gone) => Problem::Conflict,
             Error::Records(
                 stasis_records::Error::NameTaken(_) | stasis_records::Error::Removed(_),
             ) => Problem::Conflict,
             Error::Records(stasis_records::Error::NoTemplate(_)) => Problem::NotFound,
             _ => Problem::Internal,
+        }
+    }
+
+    /// The status on another product's surface. Its clients know few, and take the others for a
+    /// failure of the service.
+    pub fn surface_status(&self) -> u16 {
+        match self.problem() {
+            known @ (Problem::NotFound
+            | Problem::TooMany
+            | Problem::Unavailable
+            | Problem::Invalid) => known.status(),
+            Problem::Unprocessable => Problem::Invalid.status(),
+            _ => Problem::Internal.status(),
         }
     }
 
@@ -173,6 +221,7 @@ impl Error {
             Error::TooFar { .. } => {
                 "`stasis history` lists the instructions; retention drops old states"
             }
+            Error::State(_) => "`stasis tree` shows a machine's ancestors and branches",
             Error::NoArtifact { .. } => "the result of an instruction names its artifacts",
             Error::NoFile { .. } => "list a directory of that state to see its files",
             Error::Waiting(_) => "wait for them to finish, or cancel them",
@@ -181,12 +230,17 @@ impl Error {
             Error::NoPolicy(_) => {
                 "`stasis policy ls` lists the policies; `stasis policy set` adds one"
             }
+            Error::NoApproval(_) => "`stasis approvals` lists the calls that wait",
+            Error::ApprovalOver(..) => "a call is answered once: `stasis approvals --all`",
             Error::PolicyInUse(..) => "give those machines another network, or remove them",
             Error::PolicyOfHost(_) => "remove the setting `policy` of the service first",
+            Error::PolicyRefuses { .. } => "use another template, or have the policy changed",
             Error::BadPolicy(_) => "`stasis policy check FILE` checks a file without a service",
-            Error::Invalid(_) | Error::OutOfRange(_) => {
+            Error::Secret(error) => secret_hint(error),
+            Error::Invalid(_) | Error::Unusable(_) | Error::OutOfRange(_) => {
                 "/docs of a service shows the fields of each request"
             }
+            Error::WiderLimit(_) => "raise the limit of the machine first, or leave this one out",
             Error::Unfit(_) => "import it on a host like the one that exported it",
             Error::Bundle(error) => error.hint(),
             Error::Unsupported(..) => "`stasis doctor` reports what is missing and how to fix it",
@@ -219,13 +273,17 @@ fn too_far(what: &str, has: usize) -> String {
     }
 }
 
-/// Adds to an error of the system what was being done.
-pub(crate) trait ErrorContext<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
-}
+stasis_sys::error_context!(Error);
 
-impl<T> ErrorContext<T> for std::io::Result<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|source| Error::Io { doing: what(), source })
+fn secret_hint(error: &SecretError) -> &'static str {
+    match error {
+        SecretError::NotFound(_) => "`stasis secret ls` lists the secrets",
+        SecretError::NoKey(_) | SecretError::KeyFile { .. } => {
+            "set STASIS_SECRET_KEY for the service, or give it a home directory to keep a key in"
+        }
+        SecretError::NotOpened(_) => {
+            "start the service with the key it had, or set the secret anew"
+        }
+        _ => "`stasis secret set --help` shows what a secret has",
     }
 }

@@ -20,17 +20,17 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Events that are kept.
+/// Number of events kept.
 const KEPT: usize = 10_000;
-/// Above what any process gives out without writing it down.
+/// Larger than the number of ids a process can assign without recording them.
 const LEAP: u64 = 1_000_000;
-/// How often what is new is written down.
+/// Interval between writes of new events.
 const OFTEN: Duration = Duration::from_millis(200);
 
-/// An event, and who may hear of it.
+/// An event, and the account that may see it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Entry {
-    /// None: everybody.
+    /// None: every account.
     account: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     tags: BTreeMap<String, String>,
@@ -40,9 +40,9 @@ struct Entry {
 struct Log {
     kept: VecDeque<Arc<Entry>>,
     next: u64,
-    /// The highest number that is no longer kept.
+    /// The highest id no longer kept.
     gone: u64,
-    /// The highest number that is in the records.
+    /// The highest id in the records.
     written: u64,
     counts: HashMap<EventKind, u64>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct EventLog {
     changed: event_listener::Event,
 }
 
-/// Which events a listener wants.
+/// The events a follower subscribes to.
 #[derive(Debug, Clone, Default)]
 pub struct EventSelector {
     pub account: String,
@@ -61,16 +61,16 @@ pub struct EventSelector {
     pub kind: Option<String>,
 }
 
-/// What is new for a follower.
+/// New events for a follower.
 pub struct EventBatch {
     pub events: Vec<Event>,
-    /// Where to go on.
+    /// The id to continue from.
     pub after: u64,
     /// Whether events were missed because they are no longer kept.
     pub missed: bool,
 }
 
-/// New events of all machines, for callers that give each account its part.
+/// New events of all machines, for callers that distribute them to accounts.
 pub struct AllEvents {
     /// Account, machine, and what happened there.
     pub happened: Vec<(String, Name, EventKind)>,
@@ -78,7 +78,7 @@ pub struct AllEvents {
     pub missed: bool,
 }
 
-/// What an event is about, besides its kind.
+/// Details of an event besides its kind.
 #[derive(Default)]
 pub(crate) struct EventDetail {
     pub seq: Option<u64>,
@@ -91,7 +91,7 @@ impl EventLog {
     pub fn open(store: &Records) -> Result<EventLog> {
         let mut kept = VecDeque::new();
         for batch in store.events()? {
-            // a batch that cannot be read is one that is missing
+            // an unreadable batch counts as missing
             let batch: Vec<Entry> = serde_json::from_str(&batch).unwrap_or_default();
             kept.extend(batch.into_iter().map(Arc::new));
         }
@@ -160,7 +160,7 @@ impl EventLog {
         AllEvents { happened: new.filter_map(one).collect(), after, missed }
     }
 
-    /// Writes down what is not yet.
+    /// Records new events.
     pub fn write(&self, store: &Records) {
         let (new, gone) = {
             let mut log = self.log();
@@ -193,12 +193,12 @@ impl Entry {
 }
 
 impl Host {
-    /// Events after a number that a listener wants, at most `most`.
+    /// Events after an id that match a filter, at most `most`.
     pub fn events_after(&self, after: u64, wanted: &EventSelector, most: usize) -> EventBatch {
         self.inner().events.after(after, wanted, most)
     }
 
-    /// What happened on any machine after a number, of at most `most` events.
+    /// Events of all machines after an id, at most `most`.
     pub fn happened_after(&self, after: u64, most: usize) -> AllEvents {
         self.inner().events.everywhere(after, most)
     }
@@ -208,19 +208,19 @@ impl Host {
         self.inner().events.log().next - 1
     }
 
-    /// Wakes up when there is a new event.
+    /// Wakes up on a new event.
     pub fn next_event(&self) -> EventListener {
         self.inner().events.changed.listen()
     }
 
-    /// How often each kind happened since the start.
+    /// Number of events of each kind since the start.
     pub fn event_counts(&self) -> Vec<(EventKind, u64)> {
         self.inner().events.log().counts.iter().map(|(kind, count)| (*kind, *count)).collect()
     }
 }
 
 impl HostInner {
-    /// An event that everybody may hear of.
+    /// An event visible to every account.
     pub fn tell_all(&self, kind: EventKind, about: String) {
         let about = EventDetail { about: Some(about), ..EventDetail::default() };
         self.events.tell(None, BTreeMap::new(), None, kind, about);
@@ -252,7 +252,7 @@ impl Machine {
     }
 }
 
-/// Writes events down several times a second, until the host is gone.
+/// Records events several times a second, until the host closes.
 pub(crate) fn keep_writing(inner: &Arc<HostInner>) -> Result<()> {
     let weak = Arc::downgrade(inner);
     let thread = std::thread::Builder::new().name("stasis-events".into());

@@ -2,30 +2,35 @@
 
 use crate::imports::FetchResult;
 use crate::large;
+use crate::tools::FoundToolAnswer;
 use stasis_api::{Chunk, Data, Shown};
 
-/// Output of the instruction that runs now.
+/// Output of the running instruction.
 #[derive(Debug, Default)]
 pub struct OutputFeed {
     pub seq: u64,
     pub chunks: Vec<Chunk>,
     pub shown: Vec<Shown>,
-    /// How many chunks are in the records already.
+    /// Number of chunks already in the records.
     pub saved: usize,
-    /// Whether the code may ask for a line of input, and whether it waits for one.
+    /// Whether the code may request a line of input, and whether it waits for one.
     pub may_ask: bool,
     pub asks: bool,
-    /// The line that was given, or the end of input, on its way to the code.
+    /// The given line, or the end of input, not yet delivered to the code.
     pub input: Option<Option<String>>,
-    /// Fetched modules and files on their way to the code.
+    /// Fetched modules and files, not yet delivered to the code.
     pub fetched: Option<FetchResult>,
+    /// The answer to a request about tools, on its way to the code.
+    pub tool: Option<FoundToolAnswer>,
+    /// A call whose answer by a person is on record.
+    pub answered: Option<u64>,
     shown_bytes: usize,
     room: large::DisplayBytes,
 }
 
-/// Everything shown by one instruction, at most.
+/// Maximum size of one instruction's displays.
 const MAX_SHOWN: usize = 16 << 20;
-/// What each display takes besides its contents.
+/// Overhead of each display besides its contents.
 const EACH: usize = 200;
 
 impl OutputFeed {
@@ -33,7 +38,7 @@ impl OutputFeed {
         OutputFeed { seq, ..OutputFeed::default() }
     }
 
-    /// Adds something shown; what exceeds the bound is replaced by a word about it.
+    /// Adds a display; one that exceeds the bound is replaced by a note.
     pub fn show(&mut self, account: &str, data: Data) {
         let bytes: usize = data.values().map(|value| value.to_string().len() + EACH).sum();
         let after = self.chunks.len() as u64;

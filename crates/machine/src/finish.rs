@@ -1,4 +1,4 @@
-//! The end of an instruction: what is recorded and reported to followers.
+//! The end of an instruction: its record, and the report to followers.
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use stasis_records::FinishedInstruction;
 use std::time::{Duration, Instant};
 
 impl Driver {
-    /// The instruction under way is over, on record or not: its followers look.
+    /// The running instruction is over, recorded or not: wakes its followers.
     pub(crate) fn is_over(&self, seq: u64) {
         let state = self.machine.work().step(StateEvent::Over);
         self.machine.tell();
@@ -22,8 +22,8 @@ impl Driver {
         self.passed(state);
     }
 
-    /// The records cannot be written: the instruction stays as running there, until the next start
-    /// of the service says of it that it is lost.
+    /// The records cannot be written: the instruction stays recorded as running, until the next
+    /// start of the service marks it as lost.
     pub(crate) fn not_recorded(&self, seq: u64, error: &Error) {
         if self.machine.is_removed() {
             return;
@@ -61,12 +61,12 @@ impl Driver {
         }
         {
             let mut work = self.machine.work();
-            // not what it took: while it waited, nothing was done that could be lost
+            // run time only: nothing could be lost while it waited
             let exact = self.machine.is_exact(exec);
             work.queue.ran(Instant::now(), run.min(started.elapsed()), exact);
             work.last_ran = Some(seq);
         }
-        // recorded before the checkpoint: an answer that is not known must not be durable
+        // recorded before the checkpoint: an unrecorded answer must not be durable
         self.record(seq, status, outcome.clone(), lines.count(), None)?;
         if self.machine.durability(exec) == Durability::Local {
             let failed = self.checkpoint().err().map(|error| error.to_string());
@@ -85,6 +85,7 @@ impl Driver {
         started: Instant,
         outputs: u64,
     ) -> Result<()> {
+        self.close_calls();
         let fall = self.fall_back(why, Some(seq));
         let failure = Failure {
             name: fall.code.to_owned(),
@@ -98,13 +99,13 @@ impl Driver {
         Ok(())
     }
 
-    /// The machine could not be brought into memory: nothing ran, nothing changed.
+    /// The machine could not enter memory: nothing ran, nothing changed.
     pub(crate) fn finish_unstarted(&mut self, seq: u64, error: &Error, outputs: u64) -> Result<()> {
         let outcome = Outcome { error: Some(failure_of(error)), ..Outcome::default() };
         self.record(seq, Status::Cancelled, outcome, outputs, None)
     }
 
-    /// Does something to the machine's state as an instruction of its log, between two others.
+    /// Changes the machine's state as an instruction of its log, between two others.
     pub(crate) fn note<T>(
         &mut self,
         code: String,
@@ -145,7 +146,7 @@ impl Driver {
         recorded.and(value)
     }
 
-    /// What was lost since the last instruction ended, which is told once.
+    /// The loss since the last instruction ended; reported once.
     fn lost(&self) -> Option<String> {
         self.machine.work().lost.take()
     }
@@ -186,7 +187,7 @@ impl Driver {
     }
 }
 
-/// An instruction as its record has it after its end.
+/// An instruction as recorded after its end.
 fn over(own: Instruction, end: FinishedInstruction) -> Instruction {
     // the records keep milliseconds
     let whole = |at: Timestamp| Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);

@@ -9,18 +9,18 @@ use event_listener::{EventListener, Listener};
 use stasis_api::{Chunk, Instruction};
 use std::sync::Arc;
 
-/// What a follower of an instruction gets.
+/// An event for a follower.
 pub enum FollowUpdate {
     /// New lines of output.
     Chunks(Vec<Chunk>),
-    /// It is over; all output was given.
+    /// It is over; all output was delivered.
     Over(Box<Instruction>),
-    /// Nothing yet: wait for this, then ask again.
+    /// Nothing yet: wait for this, then call again.
     Wait(EventListener),
 }
 
 impl Machine {
-    /// What an instruction has put out since chunk `from`, or how it ended.
+    /// Output of an instruction from chunk `from` on, or its end.
     pub fn follow(&self, seq: u64, from: u64) -> Result<FollowUpdate> {
         match self.follow_here(seq, from)? {
             Some(progress) => Ok(progress),
@@ -28,8 +28,7 @@ impl Machine {
         }
     }
 
-    /// The same, as far as it is known without the records: while an instruction waits or runs,
-    /// and right after its end.
+    /// The same from memory alone: while an instruction waits or runs, and right after its end.
     pub fn follow_here(&self, seq: u64, from: u64) -> Result<Option<FollowUpdate>> {
         let listener = self.listen();
         let work = self.work();
@@ -80,7 +79,7 @@ impl Machine {
     /// Waits for an instruction's end.
     pub fn wait(&self, seq: u64) -> Result<Instruction> {
         loop {
-            // all output was seen: only the end is waited for
+            // all output was delivered: waits only for the end
             match self.follow(seq, u64::MAX)? {
                 FollowUpdate::Over(instruction) => return Ok(*instruction),
                 FollowUpdate::Wait(listener) => listener.wait(),
@@ -97,7 +96,7 @@ impl Machine {
         }
     }
 
-    /// One instruction, with what holds of its state now.
+    /// One instruction, with the current durability of its state.
     pub fn instruction(&self, seq: u64) -> Result<Instruction> {
         let missing = || match self.is_removed() {
             true => self.removed(),
@@ -113,7 +112,7 @@ impl Machine {
         Ok(list.into_iter().map(|instruction| self.up_to_date(instruction)).collect())
     }
 
-    /// A receipt says what was durable when it was written; by now more may be.
+    /// A receipt reports the durability at the time it was written; update it to the current one.
     fn up_to_date(&self, mut instruction: Instruction) -> Instruction {
         if let Some(receipt) = &mut instruction.receipt
             && receipt.intact
@@ -127,7 +126,7 @@ impl Machine {
         instruction
     }
 
-    /// Waits until nothing runs or waits and all is saved: for measurements and a stop.
+    /// Waits until the queue is empty and everything is saved: for benchmarks and shutdown.
     pub fn settle(self: &Arc<Self>) -> Result<()> {
         loop {
             let listener = self.listen();

@@ -11,27 +11,27 @@ use crate::machine::Machine;
 use crate::observe::ObservedEvent;
 use crate::pinned::PinnedImage;
 use crate::steps::{self, Step};
-use stasis_api::{EventKind, Name, Network, Parent, Timestamp};
+use stasis_api::{Durability, EventKind, Name, Network, Parent, Timestamp};
 use stasis_engine::{UnsavedState, fault};
 use stasis_protocol::{Order, Report, Variable};
-use stasis_records::{Checkpoint, HeldImage, NewRecord};
+use stasis_records::{Checkpoint, HeldImage, NewRecord, SyncTime};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Branches made by one call.
+/// Maximum number of branches per call.
 pub const MAX_BRANCHES: usize = 1000;
 
-/// What branches should be like.
+/// Options of new branches.
 #[derive(Debug, Clone, Default)]
 pub struct Branch {
-    /// The checkpoint to start from; the state now, if absent.
+    /// The checkpoint to start from; the current state if absent.
     pub seq: Option<u64>,
     pub names: Vec<Option<Name>>,
     /// Added to the parent's.
     pub tags: BTreeMap<String, String>,
-    /// Seed the program's own generators anew.
+    /// Reseed the program's own generators.
     pub reseed: bool,
-    /// What they may reach; what the source may, if absent.
+    /// Their network; the source's if absent.
     pub network: Option<Network>,
 }
 
@@ -48,7 +48,7 @@ impl Host {
         Ok(self.inner().records.checkpoints(machine.id)?)
     }
 
-    /// Names a checkpoint, or takes its name away.
+    /// Sets or removes the label of a checkpoint.
     pub fn label(&self, machine: &Arc<Machine>, seq: u64, label: Option<&str>) -> Result<()> {
         if label.is_some_and(|label| label.is_empty() || label.len() > 200) {
             return Err(Error::Invalid("a label has 1 to 200 bytes".into()));
@@ -60,26 +60,26 @@ impl Host {
         })
     }
 
-    /// Takes a machine back to the state after `seq`; to its beginning for `None`. What came after
-    /// stays in the log, marked.
+    /// Returns a machine to the state after `seq`, or to its beginning for `None`. Later
+    /// instructions stay in the log, marked.
     pub fn roll_back(&self, machine: &Arc<Machine>, seq: Option<u64>) -> Result<()> {
         machine.request(|reply| Action::RollBack(seq, reply))
     }
 
-    /// Takes the last instructions back that are not undone yet.
+    /// Undoes the last instructions that are not undone yet.
     pub fn undo(&self, machine: &Arc<Machine>, steps: Steps) -> Result<()> {
         let ahead = machine.is_next().then(|| machine.restore_before(steps.n)).flatten();
         machine.request(|reply| Action::Undo(EarlyStep { steps, ahead }, reply))
     }
 
-    /// Goes forward again over what was undone, as long as nothing new ran.
+    /// Redoes undone instructions, as long as nothing new ran.
     pub fn redo(&self, machine: &Arc<Machine>, steps: Steps) -> Result<()> {
         let ahead = machine.is_next().then(|| machine.restore_after(steps.n)).flatten();
         machine.request(|reply| Action::Redo(EarlyStep { steps, ahead }, reply))
     }
 
-    /// Makes machines that start from another's state. The source is not disturbed beyond the
-    /// moment a checkpoint of it takes.
+    /// Creates machines that start from another machine's state. The source is disturbed only for
+    /// the moment of a checkpoint.
     pub fn branch(&self, source: &Arc<Machine>, branch: Branch) -> Result<Vec<Arc<Machine>>> {
         if branch.names.is_empty() || branch.names.len() > MAX_BRANCHES {
             return Err(Error::Invalid(format!("one call creates 1 to {MAX_BRANCHES} branches")));
@@ -131,7 +131,7 @@ impl Host {
         machine.request(Action::Variables)
     }
 
-    /// Names that could stand at `cursor`, and where they begin; both count characters.
+    /// Completions at `cursor`, and where they begin; both count characters.
     pub fn complete(
         &self,
         machine: &Arc<Machine>,
@@ -142,8 +142,8 @@ impl Host {
     }
 }
 
-/// Does something with the state after an instruction. If that is the one the machine is in, it may
-/// not be saved yet: the caller waits for that instead of being told there is none.
+/// Uses the state after an instruction. If the machine is in that state and it is not saved yet,
+/// the caller waits until it is.
 fn saved_if_last<T>(machine: &Arc<Machine>, seq: u64, with: impl Fn() -> Result<T>) -> Result<T> {
     let unsaved = {
         let work = machine.work();
@@ -176,25 +176,25 @@ fn no_checkpoint(machine: &Arc<Machine>, seq: u64) -> Error {
 }
 
 impl Driver {
-    /// Saves what is not saved yet.
+    /// Saves unsaved state.
     pub(crate) fn checkpoint_now(&mut self) -> Result<()> {
         self.machine.settled();
         let saved = self.machine.work().queue.is_saved();
         if saved { Ok(()) } else { self.checkpoint() }
     }
 
-    /// An image of the state now, and the instruction it is the state after.
+    /// An image of the current state, and the instruction it follows.
     pub(crate) fn current_image(&mut self) -> Result<(PinnedImage, Option<u64>)> {
         self.checkpoint_now()?;
         let (image, seq) = {
             let record = self.machine.record();
             (record.head_image, record.head_seq)
         };
-        // on record until the machine goes
+        // stays recorded until the machine is removed
         Ok((self.host.hold(image, || self.machine.removed())?, seq))
     }
 
-    /// The same for a branch: it is answered before the state is on disk, if that takes long.
+    /// The same for a branch: answers before the state is on disk, if saving takes long.
     pub(crate) fn current_state(&mut self, reply: ReplySender<(BranchOrigin, Option<u64>)>) {
         self.wants_state = Some(reply);
         let saved = self.current_image();
@@ -203,7 +203,7 @@ impl Driver {
         }
     }
 
-    /// While the state to be left is saved, the one before it is brought into memory.
+    /// Restores the earlier state while the current one is saved.
     pub(crate) fn undo(&mut self, EarlyStep { steps, ahead }: EarlyStep) -> Result<()> {
         self.machine.settled();
         self.ahead = ahead.or_else(|| self.machine.restore_before(steps.n));
@@ -216,13 +216,11 @@ impl Driver {
         undone
     }
 
-    /// The machine must be where an undo or a rollback left it.
+    /// The machine must be at the state that an undo or a rollback produced.
     pub(crate) fn redo(&mut self, EarlyStep { steps, ahead }: EarlyStep) -> Result<()> {
         let was_live = self.live.is_some();
-        // what an undo left may still be on its way to the disk
-        if let Some(ending) = self.ending.take() {
-            let _ = ending.join();
-        }
+        // the state that an undo left may still be on its way to disk
+        self.endings.wait_saved();
         self.ahead = ahead.or_else(|| self.machine.restore_after(steps.n));
         let redone = self.checkpoint_now().and_then(|()| {
             let to = self.redone_state(steps)?;
@@ -232,8 +230,7 @@ impl Driver {
         redone
     }
 
-    /// Brings a machine that was in memory into it again. If that fails, the next instruction
-    /// meets it.
+    /// Brings a machine back that was in memory. If that fails, the next instruction reports it.
     pub(crate) fn come_back(&mut self, wanted: bool) {
         if wanted && self.ensure_live().and_then(|()| self.answered()).is_err() {
             self.let_go();
@@ -241,7 +238,7 @@ impl Driver {
         self.ahead = None;
     }
 
-    /// The state an undo leads to.
+    /// The target state of an undo.
     pub(crate) fn undone_state(&self, steps: Steps) -> Result<Option<u64>> {
         let id = self.machine.id;
         let ran = self.host.records.ran(id, None, steps.n as u64 + 1)?;
@@ -259,7 +256,7 @@ impl Driver {
         }
     }
 
-    /// The state a redo leads to.
+    /// The target state of a redo.
     fn redone_state(&self, steps: Steps) -> Result<Checkpoint> {
         let id = self.machine.id;
         let undone = self.host.records.undone(id)?;
@@ -285,15 +282,15 @@ impl Driver {
         Error::Shared { what, machine: self.machine.name().to_string(), asked, taken }
     }
 
-    /// What is left is saved first, so that it can be redone; if that is refused, it is lost with
-    /// its reason.
+    /// Saves the left state first, so that it can be redone. If the capture is refused, that state
+    /// is lost, with the reason.
     pub(crate) fn roll_back(&mut self, seq: Option<u64>) -> Result<()> {
         if let Err(error) = self.checkpoint_now() {
             tracing::warn!(machine = %self.machine.name(), %error, "not to be redone");
         }
         let image = self.state_image(seq)?;
         fault::point("rollback.decided")?;
-        let recorded = self.host.records.roll_back(self.machine.id, &image, seq);
+        let recorded = self.host.records.roll_back(self.machine.id, &image, seq, self.sync_time());
         self.is_kept(recorded, seq)?;
         self.go_to(&image, seq, EventKind::MachineRolledBack)
     }
@@ -313,9 +310,17 @@ impl Driver {
         let missing = || no_checkpoint(&self.machine, to.seq);
         let image = self.host.hold(to.image, missing)?;
         fault::point("rollback.decided")?;
-        let recorded = self.host.records.redo(self.machine.id, &image, to.seq);
+        let recorded = self.host.records.redo(self.machine.id, &image, to.seq, self.sync_time());
         self.is_kept(recorded, Some(to.seq))?;
         self.go_to(&image, Some(to.seq), EventKind::MachineRedone)
+    }
+
+    /// Of going back and forward: behind the answer, unless answers are to be on disk.
+    pub(crate) fn sync_time(&self) -> SyncTime {
+        match self.machine.record().made.durability {
+            Durability::Local => SyncTime::First,
+            _ => SyncTime::Behind,
+        }
     }
 
     pub(crate) fn is_kept(
@@ -331,8 +336,8 @@ impl Driver {
         }
     }
 
-    /// The records say that the machine is in another state: so it is. Not before they do: what is
-    /// refused leaves the machine as it is.
+    /// The records now name another state, so the machine moves to it. Not before: a refused
+    /// request leaves the machine unchanged.
     pub(crate) fn go_to(
         &mut self,
         image: &PinnedImage,
@@ -361,7 +366,7 @@ impl Driver {
         })
     }
 
-    /// Names that could stand in the code at a character, and where they begin.
+    /// Completions of the code at a character, and where they begin.
     pub(crate) fn complete(&mut self, code: String, cursor: usize) -> Result<(usize, Vec<String>)> {
         self.query(&Order::Complete { code, cursor }, |report| match report {
             Report::Complete { start, names } => Some((start, names)),
@@ -369,7 +374,7 @@ impl Driver {
         })
     }
 
-    /// Asks the agent something that is no instruction; the machine is woken for it.
+    /// Sends the agent an order that is not an instruction; wakes the machine.
     pub(crate) fn query<T>(
         &mut self,
         order: &Order,
@@ -380,7 +385,7 @@ impl Driver {
         let Some(live) = &mut self.live else { return Err(self.broken("it is not in memory")) };
         let answer = live.ask(order, wanted);
         if answer.is_err() {
-            // a half-read answer must not be taken for that of the next order
+            // a half-read answer must not be taken for the next order's
             self.fall_back_between("its agent did not answer");
         }
         answer

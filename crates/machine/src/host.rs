@@ -13,6 +13,7 @@ use crate::policies;
 use crate::quota::Accounts;
 use crate::recover::STOPPED;
 use crate::registry::MachineRegistry;
+use crate::secrets;
 use crate::settings::{DataDirs, Settings};
 use crate::standby_pool::{self, StandbyPool};
 use crate::template::template_limits;
@@ -22,21 +23,26 @@ use crate::unsaved::{StartCell, UnsavedStart};
 use crate::warm::{self, TemplateWarmer};
 use parking_lot::{Mutex, RwLock};
 use stasis_api::{EventKind, Limits, Name, NewMachine, Ranged, Timestamp, Update};
-use stasis_egress::PolicyBook;
+use stasis_egress::{Interception, PolicyBook};
 use stasis_engine::{Engine, EngineConfig, FairQueue, Lazy, WallsConfig};
 use stasis_policy::creation;
 use stasis_policy::limits::{self, LimitBounds};
 use stasis_records::{MachineRecord, NewRecord, Records};
+use stasis_secrets::SecretBook;
 use stasis_template::ModuleStore;
+use stasis_tools::ToolHub;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 pub struct Host {
     inner: Arc<HostInner>,
     machines: RwLock<MachineRegistry>,
-    /// Held by the one who exchanges names, so that memory has them in the order of the records.
+    /// Held while names are exchanged, so that memory applies exchanges in the order of the
+    /// records.
     promoting: Mutex<()>,
     /// Threads that prepare things in advance.
     ahead: Vec<JoinHandle<()>>,
@@ -44,26 +50,39 @@ pub struct Host {
     _lock: File,
 }
 
-/// Programs that parse code at a time.
+/// Maximum number of concurrent parser processes.
 const PARSERS: usize = 2;
-/// Imports that are fetched at a time.
+/// Maximum number of concurrent imports.
 const FETCHES: usize = 4;
+/// Tools that are called at a time.
+const CALLS: usize = 32;
 
 pub(crate) struct HostInner {
     pub settings: Settings,
     pub dirs: DataDirs,
     pub standby: StandbyPool,
     pub engine: Engine,
-    /// Machines on their way into memory, fairly between accounts.
+    /// Machines entering memory, fairly between accounts.
     pub restores: FairQueue,
-    /// Code that is parsed outside of machines, whose memory no machine pays for.
+    /// Code being parsed outside machines, in memory that no machine pays for.
     pub parsers: FairQueue,
-    /// Imports that are fetched for machines.
+    /// Imports being fetched for machines.
     pub fetches: FairQueue,
     pub modules: ModuleStore,
+    /// Calls of tools.
+    pub calls: FairQueue,
+    pub tools: ToolHub,
+    /// The host closes: instructions that wait for a person are left to the next one.
+    pub closing: AtomicBool,
     pub policies: Arc<PolicyBook>,
     /// Held while policies change.
     pub changing_policies: Mutex<()>,
+    pub secrets: Arc<SecretBook>,
+    /// Held while secrets change.
+    pub changing_secrets: Mutex<()>,
+    pub interception: Arc<Interception>,
+    /// The certificates of all authorities that the host trusts, as text.
+    pub roots_file: Arc<OwnedFd>,
     pub records: Records,
     pub traffic: Traffic,
     pub artifact_store: ArtifactStore,
@@ -72,12 +91,12 @@ pub(crate) struct HostInner {
     /// Held by imports of roots that no template names yet.
     pub importing: RwLock<()>,
     pub warm: TemplateWarmer,
-    /// Who watches the way of instructions.
+    /// The observer of instructions.
     pub observer: OnceLock<Arc<dyn Observer>>,
 }
 
 impl Host {
-    /// Opens a data directory, which one process at a time may use.
+    /// Opens a data directory. Only one process at a time may use it.
     pub fn open(settings: Settings) -> Result<Host> {
         threads::prepare().doing(|| "start a thread".into())?;
         let dirs = DataDirs::below(&settings.data_dir);
@@ -94,7 +113,9 @@ impl Host {
         let (artifact_store, events) =
             (ArtifactStore::open(dirs.artifacts.clone())?, EventLog::open(&records)?);
         let policies = policies::load(&records, settings.policy.clone())?;
+        let (secrets, interception, roots_file) = secrets::load(&records, &settings)?;
         let modules = ModuleStore::new(dirs.cache.join("modules"), settings.registries.clone());
+        let tools = ToolHub::new(settings.tools.clone()).doing(|| "start a thread".into())?;
         let inner = Arc::new(HostInner {
             settings,
             dirs,
@@ -104,7 +125,14 @@ impl Host {
             parsers: FairQueue::new(PARSERS),
             fetches: FairQueue::new(FETCHES),
             modules,
+            calls: FairQueue::new(CALLS),
+            tools,
+            closing: AtomicBool::new(false),
             policies,
+            secrets,
+            changing_secrets: Mutex::default(),
+            interception,
+            roots_file,
             changing_policies: Mutex::default(),
             records,
             traffic: Traffic::default(),
@@ -124,7 +152,7 @@ impl Host {
         Ok(host)
     }
 
-    /// Has the way of instructions watched from now on. The first who watches stays.
+    /// Sets the observer of instructions. The first one stays.
     pub fn observe(&self, observer: Arc<dyn Observer>) {
         let _ = self.inner.observer.set(observer);
     }
@@ -133,8 +161,10 @@ impl Host {
         for record in self.inner.records.machines()? {
             self.insert(record);
         }
+        // before anything runs that could make others
+        self.inner.records.settle_calls(Timestamp::now())?;
         for machine in self.machines() {
-            // one whose records cannot be read must not keep the others away
+            // a machine whose records are unreadable must not block the others
             if let Err(error) = machine.recover(STOPPED) {
                 tracing::error!(machine = %machine.name(), %error, "not recovered");
                 machine.work().pinned = Some(error.to_string());
@@ -159,7 +189,7 @@ impl Host {
         self.machines.write()
     }
 
-    /// Makes a machine. Its process starts with its first instruction.
+    /// Creates a machine. Its process starts with its first instruction.
     pub fn create(&self, account: &str, new: NewMachine) -> Result<Arc<Machine>> {
         let asked = Limits { memory_mb: new.memory_mb, ..Limits::default() };
         let asked = new.limits.or(asked);
@@ -171,6 +201,7 @@ impl Host {
         let own = template_limits(&found);
         let limits = limits::granted(asked, own, &self.inner.bounds(account));
         let (template, image) = (found.template, found.image);
+        self.inner.may_create(account, (&template.name, &limits), &network)?;
         let no_template = || Error::NoTemplate(template.name.clone());
         let image = self.inner.hold(image, no_template)?;
         let record = NewRecord {
@@ -195,7 +226,16 @@ impl Host {
         Ok(self.announce(self.insert(record)))
     }
 
-    /// All or none: a taken name leaves nothing behind.
+    /// Creates a machine for one piece of work, after which its creator removes it. It is saved
+    /// only if a client requests it or memory is short. A service that starts again has it as it
+    /// began.
+    pub fn create_temporary(&self, account: &str, new: NewMachine) -> Result<Arc<Machine>> {
+        let machine = self.create(account, new)?;
+        machine.work().queue.stop_saving();
+        Ok(machine)
+    }
+
+    /// All or none: a taken name creates nothing.
     pub(crate) fn add_all(
         &self,
         records: Vec<NewRecord>,
@@ -224,7 +264,7 @@ impl Host {
         machine
     }
 
-    /// Makes a machine known that is recorded.
+    /// Adds a recorded machine to memory.
     pub(crate) fn insert(&self, record: MachineRecord) -> Arc<Machine> {
         self.insert_with(record, StartCell::default())
     }
@@ -236,15 +276,15 @@ impl Host {
         machine
     }
 
-    /// A machine of an account. Those of others do not exist for it.
+    /// A machine of an account. Machines of other accounts do not exist for it.
     pub fn machine_of(&self, account: &str, name: &str) -> Result<Arc<Machine>> {
         let own = |name: Name| self.read().get(account, &name).cloned();
         let found = name.parse().ok().and_then(own).filter(|machine| !machine.is_removed());
         found.ok_or_else(|| Error::NoMachine(name.to_owned()))
     }
 
-    /// The oldest machine of that name, whichever account has it: for programs that own the host,
-    /// never for what a client asks.
+    /// The oldest machine of that name in any account: for programs that own the host, never for
+    /// client requests.
     pub fn machine(&self, name: &str) -> Result<Arc<Machine>> {
         let found = name.parse().ok().and_then(|name: Name| self.read().any(&name).cloned());
         let found = found.filter(|machine| !machine.is_removed());
@@ -258,10 +298,10 @@ impl Host {
         all
     }
 
-    /// Changes what can be changed on a machine.
+    /// Changes a machine's settings.
     pub fn update(&self, machine: &Arc<Machine>, update: Update) -> Result<()> {
         let bounds = self.inner.bounds(&machine.account());
-        // only one who changes the same machine waits for this
+        // only callers that change the same machine wait for this
         let _changing = machine.changing();
         let given = update.network.as_ref();
         given.map_or(Ok(()), |network| self.inner.check_network(network))?;
@@ -281,7 +321,7 @@ impl Host {
         machine.request(Action::Limit)
     }
 
-    /// Ends and forgets a machine. Its images go with the next collection.
+    /// Ends and removes a machine. The next collection removes its images.
     pub fn remove(&self, machine: &Arc<Machine>) -> Result<()> {
         machine.leave()?;
         self.inner.records.delete(machine.id).inspect_err(|_| machine.stay())?;
@@ -293,7 +333,7 @@ impl Host {
         Ok(())
     }
 
-    /// Moves a machine out of memory; an instruction that runs is waited for.
+    /// Moves a machine out of memory, after its running instruction.
     pub fn swap(&self, machine: &Arc<Machine>) -> Result<()> {
         machine.request(Action::SwapOut)
     }
@@ -303,7 +343,7 @@ impl Host {
         machine.request(Action::Wake)
     }
 
-    /// Removes machines whose time is over; how many.
+    /// Removes expired machines; returns how many.
     pub fn expire(&self, now: Timestamp) -> Result<usize> {
         let over = |machine: &Arc<Machine>| {
             machine.record().made.expires_at.is_some_and(|expires| expires <= now)
@@ -316,10 +356,11 @@ impl Host {
         Ok(removed)
     }
 
-    /// Saves every machine and lets its memory go: what a good end of the process does. Machines
-    /// that cannot be saved are named.
+    /// Saves every machine and frees its memory, for an orderly shutdown. Returns the machines that
+    /// could not be saved.
     pub fn close(&self) -> Vec<(Name, Error)> {
-        // one on its way into memory has a driver
+        self.inner.closing.store(true, Ordering::Relaxed);
+        // a machine entering memory has a driver
         let awake = |machine: &Arc<Machine>| {
             let work = machine.work();
             work.state().takes_memory() || work.has_driver()
@@ -332,7 +373,7 @@ impl Host {
                 .collect();
             let done = swaps.into_iter().filter_map(|swap| swap.join().ok());
             let failed = done.filter_map(|(name, result)| Some((name, result.err()?))).collect();
-            // those that never came into memory start from states that are on disk by now
+            // machines that never entered memory start from states that are on disk by now
             self.machines().iter().for_each(|machine| machine.settled());
             self.inner.events.write(&self.inner.records);
             failed
@@ -341,9 +382,10 @@ impl Host {
 }
 
 impl Drop for Host {
-    /// Drivers hold the engine; without a host they must not. What is not saved by then is lost, as
-    /// if the process had been killed: `close` saves first.
+    /// Drivers hold the engine and must not outlive the host. Unsaved state is lost, as if the
+    /// process had been killed: `close` saves first.
     fn drop(&mut self) {
+        self.inner.closing.store(true, Ordering::Relaxed);
         for machine in self.machines() {
             if machine.work().has_driver() {
                 let _ = machine.interrupt();
@@ -360,20 +402,20 @@ impl Drop for Host {
 }
 
 impl HostInner {
-    /// What machines of an account may be given.
+    /// Limits that an account's machines may have.
     fn bounds(&self, account: &str) -> LimitBounds {
         let Settings { limits: default, most: host, .. } = self.settings;
         LimitBounds { default, host, account: self.quota_of(account).as_limits() }
     }
 
-    /// The name a template goes by; its digest, if it is gone.
+    /// The name of a template, or its digest if it was removed.
     pub fn template_name(&self, digest: &str) -> String {
         let found = self.records.template(digest).ok().flatten();
         found.map_or_else(|| digest.to_owned(), |record| record.template.name)
     }
 }
 
-/// A record with the changes a client asks for, if they are within their ranges.
+/// A record with a client's changes, if they are in range.
 fn updated(made: &NewRecord, update: &Update, bounds: &LimitBounds) -> Result<NewRecord> {
     let mut made = made.clone();
     let Update { tags, limits, durability, checkpoints, network, expires_at, retention } =
@@ -404,12 +446,13 @@ pub(crate) fn check(
 }
 
 pub(crate) fn fresh_name() -> Name {
-    let mut bytes = [0; 16];
-    random(&mut bytes);
-    Name::from_random(&bytes)
+    Name::from_random(&random())
 }
 
-/// Fills with unguessable bytes.
-pub(crate) fn random(bytes: &mut [u8]) {
-    getrandom::fill(bytes).expect("the kernel has randomness");
+/// Unguessable bytes.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // without them an id could be guessed
+    getrandom::fill(&mut bytes).expect("the kernel has randomness");
+    bytes
 }

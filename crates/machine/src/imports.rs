@@ -3,10 +3,10 @@
 //!   agent ── Fetch ──► driver ── policy? ──► a thread of its own ──► module store, parser
 //!         ◄─ Fetched ──       ◄─ wake-up ──
 //!
-//! The machine's code can send any request, so an instruction has one under way at a time, and only
-//! so many. It gets bytes only of modules that an answer to the same instruction named. A fetch
-//! that is still under way when its instruction ends is dropped when it arrives. The timeout of the
-//! instruction runs on, and an interrupt ends it while it waits.
+//! The machine's code can send any request, so an instruction has one request under way at a time,
+//! and a bounded number of them. It gets bytes only of modules that an answer to the same
+//! instruction named. A fetch that is still under way when its instruction ends is dropped when it
+//! arrives. The instruction's timeout keeps running, and an interrupt ends the wait.
 
 use crate::driver::Driver;
 use crate::error::Result as HostResult;
@@ -18,32 +18,33 @@ use base64::prelude::BASE64_STANDARD;
 use stasis_api::{ImportedModule, RefusedAccess};
 use stasis_policy::decide::Access;
 use stasis_policy::modules::ImportSource;
+use stasis_policy::v8::V8Policies;
 use stasis_protocol::{FetchAnswer, FetchRequest, Order, PreparedCode, PreparedModule};
 use stasis_template::PinnedModule;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Requests of one instruction: pieces of 1 MiB, modules and files.
+/// Maximum requests of one instruction: pieces of 1 MiB, modules and files.
 const MOST: u32 = 4000;
-/// Characters of a refused name in its event.
+/// Maximum characters of a refused name in its event.
 const LONGEST_TOLD: usize = 200;
-/// Modules that one receipt names.
+/// Maximum modules named in one receipt.
 const MOST_NAMED: usize = 1000;
 
 /// Fetches of the running instruction.
 #[derive(Debug, Default)]
 pub(crate) struct InstructionImports {
     asked: u32,
-    /// A refusal was reported; one instruction reports one.
+    /// Whether a refusal was reported; one instruction reports one.
     told_refusal: bool,
-    /// The request that is not answered yet.
+    /// The unanswered request.
     waits_for: Option<u64>,
-    /// Hashes of the blobs that answers named.
+    /// Hashes of the blobs named in answers.
     granted: HashSet<String>,
     pub modules: Vec<ImportedModule>,
 }
 
-/// The answer to a request, on its way from the thread that fetched it.
+/// The answer to a request, from the thread that fetched it.
 #[derive(Debug)]
 pub(crate) struct FetchResult {
     id: u64,
@@ -63,8 +64,8 @@ fn refused(message: impl ToString) -> FetchAnswer {
 }
 
 impl Driver {
-    /// Takes a request up. A second one while the first is under way is not from the agent, which
-    /// waits, and has no answer.
+    /// Accepts a request. A second one while the first is under way does not come from the agent,
+    /// which waits, and gets no answer.
     pub(crate) fn fetch(&mut self, seq: u64, id: u64, what: FetchRequest) {
         if self.imports.waits_for.is_some() {
             return;
@@ -108,7 +109,11 @@ impl Driver {
         }
         let explained = decision.explain();
         let Some(policy) = explained.policy else { return Err(explained.reason) };
-        let said = format!("policy `{policy}` refuses the import: {}", explained.reason);
+        let said = match self.machine.v8_policies() {
+            // in mcp-v8's words
+            Some((name, _)) if name == policy => V8Policies::import_denial(source, specifier),
+            _ => format!("policy `{policy}` refuses the import: {}", explained.reason),
+        };
         if !std::mem::replace(&mut self.imports.told_refusal, true) {
             let access = specifier.chars().take(LONGEST_TOLD).collect::<String>();
             self.machine.tell_refused(RefusedAccess {
@@ -123,7 +128,7 @@ impl Driver {
         Err(said)
     }
 
-    /// Passes an answer that has come on to the code.
+    /// Delivers an available answer to the code.
     pub(crate) fn pass_fetched(&mut self, seq: u64) -> HostResult<()> {
         let come = self.machine.work().feed.as_mut().and_then(|feed| feed.fetched.take());
         let Some(FetchResult { id, answer, granted, modules }) = come else { return Ok(()) };
@@ -147,7 +152,7 @@ impl Driver {
 }
 
 impl Machine {
-    /// Leaves an answer for the driver, if the instruction is still under way.
+    /// Stores an answer for the driver, if the instruction is still running.
     fn take_fetched(&self, seq: u64, result: FetchResult) {
         let mut work = self.work();
         if let Some(feed) = work.feed.as_mut().filter(|feed| feed.seq == seq) {
@@ -157,7 +162,7 @@ impl Machine {
     }
 }
 
-/// Fetches something, in turn with other accounts.
+/// Fetches a module or file, fairly between accounts.
 fn fetched(
     host: &Arc<HostInner>,
     machine: &Arc<Machine>,
@@ -190,7 +195,7 @@ fn fetched(
             let made = programs.and_then(|dir| machine.language().prepare_file(dir, &text));
             let unreadable = || PreparedModule {
                 code: PreparedCode::Refused {
-                    message: "the file could not be read as TypeScript".into(),
+                    message: "the types of the file could not be removed".into(),
                     line: 1,
                     column: 1,
                 },

@@ -1,10 +1,10 @@
-//! A line of input for an instruction that asks for one.
+//! A line of input for an instruction that requests one.
 //!
 //!   agent ── Input ──► driver ── prompt, as a line of output ──► the client
 //!         ◄─ Input ──         ◄─ the line it typed ─────────────
 //!
-//! Only instructions submitted with `input` may ask, and the client that submitted them answers.
-//! An instruction that waits for a line can be interrupted, and its timeout runs on.
+//! Only instructions submitted with `input` may request a line, and the client that submitted them
+//! answers. An instruction that waits for a line can be interrupted, and its timeout keeps running.
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -12,11 +12,12 @@ use crate::lines::OutputLines;
 use crate::machine::Machine;
 use stasis_protocol::Order;
 
-/// The longest line, in characters: as long as a terminal's.
+/// The longest line, in characters: a terminal's limit.
 const LONGEST: usize = 4096;
 
 impl Machine {
-    /// Gives a line, or the end of input, to the instruction that waits for one. Whether it did.
+    /// Gives a line, or the end of input, to the instruction that waits for one. Whether one
+    /// waited.
     pub fn give_input(&self, seq: u64, line: Option<String>) -> Result<bool> {
         if line.as_ref().is_some_and(|line| line.chars().count() > LONGEST) {
             return Err(Error::Invalid(format!(
@@ -34,8 +35,8 @@ impl Machine {
 }
 
 impl Driver {
-    /// Shows a prompt to followers; the next line that is given is for it. One prompt at a time:
-    /// a machine that sends more of them cannot fill the output.
+    /// Shows a prompt to followers; the next given line answers it. One prompt at a time, so a
+    /// machine cannot fill the output with prompts.
     pub(crate) fn ask_for_input(&mut self, prompt: String, lines: &mut OutputLines) {
         let asks = match &mut self.machine.work().feed {
             Some(feed) if feed.may_ask => !std::mem::replace(&mut feed.asks, true),
@@ -46,7 +47,7 @@ impl Driver {
         }
     }
 
-    /// Passes a line that was given on to the code.
+    /// Delivers a given line to the code.
     pub(crate) fn pass_input(&mut self, seq: u64) -> Result<()> {
         let given = self.machine.work().feed.as_mut().and_then(|feed| feed.input.take());
         let (Some(line), Some(live)) = (given, &mut self.live) else { return Ok(()) };

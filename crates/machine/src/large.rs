@@ -6,15 +6,15 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Long reports that are read at once.
+/// Long reports read at once.
 const REPORTS: usize = 2;
-/// Displays of instructions that run, of one account and of all.
+/// Maximum bytes of running instructions' displays, of one account and of all.
 const SHOWN_OF_ACCOUNT: usize = 32 << 20;
 const SHOWN: usize = 96 << 20;
 
 static READ: AtomicUsize = AtomicUsize::new(0);
 
-/// Room for one long report.
+/// Space for one long report.
 pub struct ReportPermit(());
 
 pub fn take() -> Option<ReportPermit> {
@@ -42,7 +42,7 @@ pub struct DisplayBytes {
 }
 
 impl DisplayBytes {
-    /// Whether so many bytes more fit.
+    /// Whether this many more bytes fit.
     pub fn grow(&mut self, account: &str, bytes: usize) -> bool {
         let mut kept = kept();
         let kept = kept.get_or_insert_default();

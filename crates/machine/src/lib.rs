@@ -1,4 +1,5 @@
-//! Machines: their life, from creation over instructions and checkpoints to swap and removal.
+//! Machines: their lifecycle, from creation through instructions and checkpoints to swap and
+//! removal.
 //!
 //!   Host ─┬─ Machine ── queue ──► driver ──► live: tree + line ──► agent
 //!         ├─ Machine    state       │
@@ -10,18 +11,21 @@
 //! descriptor, only records and an image.
 //!
 //! If this process is killed, every tree ends with it. Every accepted instruction is in the
-//! records; the next `Host::open` records how each interrupted one ended (`recover.rs`).
+//! records; the next `Host::open` records the end of each interrupted one (`recover.rs`).
 
 #![forbid(unsafe_code)]
 
 mod action;
 mod agent;
+mod approvals;
 mod artifacts;
-mod behind;
+mod background_save;
 mod connection;
 mod documents;
 mod driver;
-mod early;
+mod early_restore;
+mod effects;
+mod endings;
 mod error;
 mod events;
 mod feed;
@@ -33,7 +37,7 @@ mod host;
 mod imports;
 mod input;
 mod large;
-mod leave;
+mod lent_tools;
 mod life;
 mod limits;
 mod lines;
@@ -43,6 +47,7 @@ mod machine;
 mod network;
 mod observe;
 mod outcome;
+mod park;
 mod pinned;
 mod policies;
 mod pressure;
@@ -50,7 +55,9 @@ mod queue;
 mod quota;
 mod recover;
 mod registry;
+mod removal;
 mod run;
+mod secrets;
 mod settings;
 mod standby_pool;
 mod state;
@@ -59,6 +66,7 @@ mod submit;
 mod template;
 mod threads;
 mod tokens;
+mod tools;
 mod traffic;
 mod travel;
 mod unsaved;
@@ -74,20 +82,22 @@ pub use events::{AllEvents, EventBatch, EventSelector};
 pub use files::{FileError, Upload, Watch};
 pub use follow::FollowUpdate;
 pub use history::{Branch, MAX_BRANCHES};
-pub use host::Host;
+pub use host::{Host, random};
 pub use lock::is_process_ending;
 pub use machine::Machine;
 pub use observe::{ObservedEvent, Observer, TraceContext};
 pub use quota::QuotaUsage;
 pub use settings::{DataDirs, Settings};
-pub use stasis_engine::{Stats, remains};
+pub use stasis_engine::remains;
 pub use stasis_policy::modules::ImportRule;
 pub use stasis_policy::quota::Quota;
 pub use stasis_protocol::Variable;
 pub use stasis_records::{
     Checkpoint, DocumentChange, MachineId, TokenRecord, forbid_records_on_this_thread,
 };
+pub use stasis_secrets::KeySource;
+pub use stasis_sys::error_context;
+pub use stasis_tools::{ConfigFault, ServerTransport, ToolInfo, ToolServer};
 pub use template::DEFAULT as DEFAULT_TEMPLATE;
 pub use threads::{JobAborted, block, hand_over};
 pub use travel::{AdoptSelection, BranchPlan, BranchResult, Explore, Export, StateRef};
-pub use upkeep::{CheckSummary, DamageReport, Freed};

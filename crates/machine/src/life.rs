@@ -1,6 +1,6 @@
-//! What a driver does with a machine in memory: save it, swap it out, roll it back.
+//! Saves a machine in memory, swaps it out, and rolls it back.
 
-use crate::behind::Capture;
+use crate::background_save::Capture;
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::limits::ExitCause;
@@ -21,7 +21,7 @@ const PAGE: u64 = 4096;
 pub struct StateLoss {
     /// A stable name for programs.
     pub code: &'static str,
-    /// What happened, where the machine is now, and what is gone.
+    /// The cause, the machine's current state, and the lost instructions.
     pub words: String,
 }
 
@@ -36,15 +36,15 @@ pub(crate) fn end(live: LiveMachine, machine: &Machine) {
 }
 
 impl Driver {
-    /// Saves the state after the last instruction that ran, with what was done to files since.
+    /// Saves the state after the last instruction that ran, including later changes to files.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         let files = self.machine.work().files.clone();
-        // until it is noted as saved: what changes afterwards must be noted as unsaved
+        // held until it is marked as saved: later changes must be marked as unsaved
         let _still = files.as_ref().map(|files| files.still());
         self.save()
     }
 
-    /// Saves the state and lets the memory go.
+    /// Saves the state and frees the memory.
     pub(crate) fn swap_out(&mut self) -> Result<()> {
         if self.live.is_none() {
             return Ok(());
@@ -79,11 +79,11 @@ impl Driver {
         let (image, seq) = (PinnedImage(captured.image), self.last_ran());
         let head = self.machine.record().head_seq;
         match seq.filter(|_| seq != head) {
-            // nothing ran since: it is the same state, but for files and what a wake made fresh
+            // nothing ran since: the same state, except for files and what a wake renewed
             None => self.host.records.replace_head(self.machine.id, &image, seq)?,
             Some(seq) => {
-                // a page counts whether or not another machine has the same: what an account is
-                // told must not depend on what others keep
+                // a page counts even if another machine has the same one: reported sizes must not
+                // depend on other accounts
                 let pages = captured.pages.new + captured.pages.elsewhere;
                 let (at, bytes) = (Timestamp::now(), pages * PAGE);
                 let new = NewCheckpoint { seq, at, bytes };
@@ -95,8 +95,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the tree without saving; what was not saved is gone.
+    /// Ends the tree without saving; unsaved state is lost.
     pub(crate) fn let_go(&mut self) {
+        self.endings.wait();
         if let Some(live) = self.part() {
             end(live, &self.machine);
         }
@@ -107,14 +108,12 @@ impl Driver {
         let Some(live) = self.part() else { return };
         let machine = self.machine.clone();
         let thread = std::thread::Builder::new().name("stasis-end".into());
-        // one that cannot be started has dropped the tree, which ends it as well
-        self.ending = thread.spawn(move || end(live, &machine)).ok();
+        // if the thread cannot be started, the tree was dropped, which ends it too
+        self.endings.add(thread.spawn(move || end(live, &machine)).ok());
     }
 
     fn part(&mut self) -> Option<LiveMachine> {
-        if let Some(ending) = self.ending.take() {
-            let _ = ending.join();
-        }
+        self.endings.wait_saved();
         let live = self.live.take();
         let state = self.machine.work().step(StateEvent::Out);
         self.machine.tell();
@@ -155,7 +154,7 @@ impl Driver {
         })
     }
 
-    /// Waits until the agent has answered whatever was sent to it.
+    /// Waits until the agent has answered every order.
     pub(crate) fn answered(&mut self) -> Result<()> {
         let Some(live) = &mut self.live else { return Ok(()) };
         for one in live.settle()? {
@@ -173,8 +172,8 @@ impl Driver {
         Error::Broken { machine: self.machine.name().to_string(), what: what.to_owned() }
     }
 
-    /// The tree is gone or has to go: the machine is at its last checkpoint again. `during` is the
-    /// instruction that ran.
+    /// The tree has exited or must be killed: the machine returns to its last checkpoint. `during`
+    /// is the instruction that ran.
     pub(crate) fn fall_back(&mut self, why: &str, during: Option<u64>) -> StateLoss {
         let cause = match &self.live {
             Some(live) => ExitCause::of(&live.tree),
@@ -192,7 +191,7 @@ impl Driver {
         let lost = self.ran_between(head, until);
         if !lost.is_empty() {
             let numbers: Vec<String> = lost.iter().map(u64::to_string).collect();
-            words += &format!("; what instruction {} did is gone, too", numbers.join(", "));
+            words += &format!("; the effects of instruction {} are lost, too", numbers.join(", "));
         }
         for seq in lost {
             let _ = self.mark_lost(seq, &words);
@@ -210,7 +209,7 @@ impl Driver {
         StateLoss { code: cause.code, words }
     }
 
-    /// The same while no instruction runs whose receipt could say so: the next one's does.
+    /// The same while no instruction runs: the next receipt reports it.
     pub(crate) fn fall_back_between(&mut self, why: &str) {
         let words = self.fall_back(why, None).words;
         self.machine.work().lost = Some(words);
@@ -238,7 +237,7 @@ impl Driver {
 }
 
 impl crate::machine::Machine {
-    /// Writes down that what an instruction did is gone.
+    /// Records that an instruction's effects are lost.
     pub(crate) fn record_lost(&self, old: stasis_api::Instruction, words: &str) -> Result<()> {
         self.record_end(old, Status::Lost, words)
     }

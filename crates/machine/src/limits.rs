@@ -10,11 +10,11 @@ use stasis_engine::{DiskExcess, DiskLimit, Tree};
 use stasis_records::MachineRecord;
 use std::sync::Arc;
 
-/// Files a machine may have for each MiB it may write, and at least.
+/// Files a machine may have per MiB of its disk limit, and at least.
 const FILES_PER_MB: u64 = 64;
 const LEAST_FILES: u64 = 10_000;
 
-/// What the engine enforces. What is absent has no limit.
+/// The limits the engine enforces. Absent ones have no limit.
 pub fn in_engine(limits: Limits) -> stasis_engine::ResourceLimits {
     let disk = |mb: u64| DiskLimit {
         bytes: mb << 20,
@@ -29,7 +29,7 @@ pub fn in_engine(limits: Limits) -> stasis_engine::ResourceLimits {
     }
 }
 
-/// Why a tree ended: a code for programs, and words if they are known better than by who saw it.
+/// Why a tree ended: a code for programs, and a message if the default one is less precise.
 pub struct ExitCause {
     pub code: &'static str,
     pub words: Option<String>,
@@ -69,7 +69,7 @@ impl ExitCause {
 }
 
 impl Host {
-    /// What a machine uses now; nothing of memory and processor when it is swapped out.
+    /// Current usage of a machine; no memory and processor time while it is swapped out.
     pub fn usage(&self, machine: &Arc<Machine>) -> Result<Usage> {
         machine.request(Action::Usage)
     }
@@ -81,7 +81,7 @@ impl Host {
     }
 }
 
-/// Gives a tree its machine's limits, where they are not everybody's: it is born with those.
+/// Applies a machine's limits to its tree, where they differ from the defaults it was created with.
 pub fn apply(host: &HostInner, record: &MachineRecord, tree: &Tree) -> Result<()> {
     let own = record.made.limits.or(host.settings.limits);
     match own == host.settings.limits {
@@ -91,7 +91,7 @@ pub fn apply(host: &HostInner, record: &MachineRecord, tree: &Tree) -> Result<()
 }
 
 impl Driver {
-    /// Gives the tree the limits that its machine has by now.
+    /// Applies the machine's current limits to its tree.
     pub(crate) fn apply_limits(&self) -> Result<()> {
         let own = self.machine.record().made.limits.or(self.host.settings.limits);
         match &self.live {

@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 
 /// A line longer than this becomes several.
 const LONGEST: usize = 64 << 10;
-/// How much of the end is kept when output is cut.
+/// Bytes kept of the end when output is cut.
 const TAIL: usize = 16 << 10;
 
-/// Output of one instruction on its way to chunks.
+/// Output of one instruction, before it is split into chunks.
 pub struct OutputLines {
     partial: [Vec<u8>; 2],
     next: u64,
@@ -22,9 +22,9 @@ pub struct OutputLines {
     tail: VecDeque<(Stream, String)>,
     tail_bytes: usize,
     cut: u64,
-    /// What is missing in the end.
+    /// Number of bytes missing from the end.
     gone: u64,
-    /// Where all of it goes, however much.
+    /// Receives everything, without a bound.
     parts: Option<PendingArtifacts>,
 }
 
@@ -35,12 +35,12 @@ impl OutputLines {
         OutputLines { partial, next: 0, room, tail, tail_bytes: 0, cut: 0, gone: 0, parts: None }
     }
 
-    /// Also keeps what is cut.
+    /// Also stores the cut part.
     pub fn keeping(room: usize, parts: PendingArtifacts) -> OutputLines {
         OutputLines { parts: Some(parts), ..OutputLines::new(room) }
     }
 
-    /// What came besides lines.
+    /// Displays and prompts, in order with the lines.
     pub fn parts(&mut self) -> Option<&mut PendingArtifacts> {
         self.parts.as_mut()
     }
@@ -54,12 +54,12 @@ impl OutputLines {
         self.gone > 0
     }
 
-    /// How many chunks there are.
+    /// Number of chunks.
     pub fn count(&self) -> u64 {
         self.next
     }
 
-    /// Takes bytes in; whole lines come out.
+    /// Adds bytes; returns complete lines.
     pub fn take(&mut self, stream: Stream, bytes: &[u8]) -> Vec<Chunk> {
         if let Some(parts) = &mut self.parts {
             parts.output(bytes);
@@ -78,28 +78,34 @@ impl OutputLines {
         chunks
     }
 
-    /// The code asks for a line of input: what it has printed before, then the prompt. Never cut,
-    /// because without it the code would wait for ever.
+    /// The code requests a line of input: flushes its earlier output, then the prompt. Never cut,
+    /// because the code would otherwise wait for ever.
     pub fn prompt(&mut self, prompt: String) -> Vec<Chunk> {
-        let mut chunks = Vec::new();
-        for stream in [Stream::Stdout, Stream::Stderr] {
-            if !self.partial[stream as usize].is_empty() {
-                self.end_line(stream, &mut chunks);
-            }
-        }
+        let mut chunks = self.end_partial();
         self.room = self.room.saturating_sub(prompt.len() + 1);
         chunks.push(Chunk { prompt: true, ..self.number(Stream::Stdout, prompt) });
         chunks
     }
 
-    /// The instruction is over: lines without an end, the mark, and the last lines.
-    pub fn finish(&mut self) -> Vec<Chunk> {
+    /// Output that did not end with a line break, as lines.
+    pub fn end_partial(&mut self) -> Vec<Chunk> {
         let mut chunks = Vec::new();
         for stream in [Stream::Stdout, Stream::Stderr] {
             if !self.partial[stream as usize].is_empty() {
                 self.end_line(stream, &mut chunks);
             }
         }
+        chunks
+    }
+
+    /// An earlier process had this many chunks.
+    pub fn go_on_from(&mut self, count: u64) {
+        self.next = count;
+    }
+
+    /// The instruction is over: lines without an end, the mark, and the last lines.
+    pub fn finish(&mut self) -> Vec<Chunk> {
+        let mut chunks = self.end_partial();
         let kept: u64 = self.tail.iter().map(|(_, line)| line.len() as u64 + 1).sum();
         self.gone = self.cut - kept;
         if self.gone > 0 {

@@ -1,4 +1,4 @@
-//! A machine in memory: its process tree and the line to its agent.
+//! A machine in memory: its process tree and the connection to its agent.
 
 use crate::connection::{AgentConnection, ReadOutcome};
 use crate::error::{Error, ErrorContext, Result};
@@ -12,45 +12,45 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// The longest an agent may take to answer anything but an instruction.
+/// Maximum time for an agent to answer anything but an instruction.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a machine with a long report under way is left alone.
+/// Pause before a machine with a long report under way is read again.
 const STALLED: Duration = Duration::from_millis(20);
 
-/// Reads that empty both pipes of what they held before the first: one read takes 256 KiB, and the
-/// program inside can make a pipe hold up to 1 MiB.
+/// Number of reads that empty both pipes of their contents at the first read: one read takes 256
+/// KiB, and the program inside can enlarge a pipe to 1 MiB.
 const READS_OF_REST: usize = 8;
 
 pub struct LiveMachine {
     pub tree: Tree,
     pub line: AgentConnection,
-    /// Its way outside, if it has one.
+    /// Its network, if it has one.
     pub _egress: Option<Egress>,
-    /// Its agent has answered since it came into memory.
+    /// Its agent has answered since the machine entered memory.
     pub awake: bool,
 }
 
-/// What came from a machine.
+/// Data from a machine.
 pub enum AgentEvent {
     Stdout(Vec<u8>),
     Stderr(Vec<u8>),
     Report(Report),
-    /// The agent is gone, or breaks the rules.
+    /// The agent has exited, or broke the protocol.
     Gone(String),
 }
 
 impl LiveMachine {
-    /// Waits until the machine says something, the driver is woken, or the time has come.
+    /// Waits until the machine sends data, the driver is woken, or the deadline passes.
     pub fn wait(&mut self, wakeup: &File, until: Option<Instant>) -> Result<Vec<AgentEvent>> {
         self.line.settle();
         let (stalled, long) = (self.line.is_stalled(), self.line.is_long());
         let [control, stdout, stderr] = self.line.descriptors();
-        // one that has to wait for room is looked at again soon, and not before
+        // a machine that waits for space is read again soon, not before
         let control = if stalled { wakeup.as_fd() } else { control };
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = if long { Some(left.unwrap_or(STALLED).min(STALLED)) } else { left };
-        // rounded up: a wait that ends early is one that is made twice
+        // rounded up: a wait that ends early would be repeated
         let ms = left.map_or(-1, |left| left.as_micros().div_ceil(1000).min(60_000) as i32);
         let polled = fds::poll_many(&[wakeup.as_fd(), control, stdout, stderr], ms);
         let ready = polled.map_err(|source| Error::Io { doing: "wait".into(), source })?;
@@ -69,7 +69,7 @@ impl LiveMachine {
         if !out && !err {
             return Ok(());
         }
-        // what was put out before an error may have come between two looks: it is told first
+        // output written before an error may have arrived between two reads: report it first
         let out = out || err;
         let mut buffer = vec![0; 256 << 10];
         if out && let ReadOutcome::Bytes(read) = self.line.read_stdout(&mut buffer)? {
@@ -103,12 +103,17 @@ impl LiveMachine {
         events.extend(gone.map(AgentEvent::Gone));
     }
 
-    /// Waits until every order that was sent is answered. Returns the events that came meanwhile.
+    /// Waits until every order is answered. Returns the events that arrived meanwhile.
     pub fn settle(&mut self) -> Result<Vec<AgentEvent>> {
+        self.settle_within(0)
+    }
+
+    /// The same, but for so many orders.
+    pub fn settle_within(&mut self, owed: u32) -> Result<Vec<AgentEvent>> {
         let mut all = Vec::new();
         let end = Instant::now() + PATIENCE;
         let no_wakeup = no_wakeup()?;
-        while !self.line.is_answered() {
+        while self.line.owed() > owed {
             if Instant::now() >= end {
                 return Err(gone("its agent does not answer"));
             }
@@ -128,7 +133,7 @@ impl LiveMachine {
         Ok(host.engine.capture_for(&self.tree, owner)?)
     }
 
-    /// The same. If there is much to write, `share` is given the state before that is done.
+    /// The same. If there is much to write, `share` gets the state before the writing.
     pub fn capture_sharing(
         &self,
         host: &HostInner,
@@ -139,14 +144,22 @@ impl LiveMachine {
         Ok(host.engine.capture_sharing(&self.tree, owner, share)?)
     }
 
-    /// No order may be on its way when a machine is captured.
-    fn check_answered(&self) -> Result<()> {
-        let answered = self.line.is_answered();
-        if answered { Ok(()) } else { Err(gone("its agent has yet to answer")) }
+    /// An image of the tree while its agent waits for the answer to a call.
+    pub fn capture_waiting(&self, host: &HostInner, owner: &str) -> Result<Captured> {
+        match self.line.owed() {
+            1 => Ok(host.engine.capture_for(&self.tree, owner)?),
+            _ => Err(gone("its agent has yet to answer")),
+        }
     }
 
-    /// Whatever output is in the pipes now. A process that goes on writing has no say in how long
-    /// that takes: what comes later belongs to the next instruction.
+    /// No order may be pending when a machine is captured.
+    fn check_answered(&self) -> Result<()> {
+        let answered = self.line.is_answered();
+        if answered { Ok(()) } else { Err(gone("its agent has not answered yet")) }
+    }
+
+    /// The current contents of the output pipes. A process that keeps writing does not prolong
+    /// this: later output belongs to the next instruction.
     pub fn rest(&mut self) -> Result<Vec<AgentEvent>> {
         let mut all = Vec::new();
         for _ in 0..READS_OF_REST {
@@ -159,7 +172,7 @@ impl LiveMachine {
         Ok(all)
     }
 
-    /// Sends an order and waits for the report that `wanted` picks.
+    /// Sends an order and waits for the report that `wanted` selects.
     pub fn ask<T>(&mut self, order: &Order, wanted: impl Fn(Report) -> Option<T>) -> Result<T> {
         self.line.send(order)?;
         self.expect(wanted)

@@ -12,9 +12,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// A lock that was let go of can be held a moment longer by a child that is just being started.
+/// A child being started can hold a released lock a moment longer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a process may take to end that was killed.
+/// Maximum time for a killed process to end.
 const LAST_WORDS: Duration = Duration::from_secs(60);
 /// A process whose end has begun (linux/sched.h).
 const PF_EXITING: u64 = 4;
@@ -38,7 +38,7 @@ pub fn take(dirs: &DataDirs) -> Result<File> {
     Ok(lock)
 }
 
-/// Whether the holder of a lock is about to be gone.
+/// Whether the holder of a lock is about to exit.
 fn is_ending(lock: &File) -> bool {
     let Ok(inode) = lock.metadata().map(|about| about.ino()) else { return false };
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -67,8 +67,8 @@ fn is_killed(status: &str) -> bool {
     status.lines().filter_map(pending).any(|set| set & (1 << (libc::SIGKILL - 1)) != 0)
 }
 
-/// Who has a lock on an inode: `1: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF`. One who waits has
-/// an arrow behind the number.
+/// The holder of a lock on an inode: `1: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF`. A waiting
+/// process has an arrow after the number.
 fn holder(locks: &str, inode: u64) -> Option<i32> {
     let fits = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -79,7 +79,7 @@ fn holder(locks: &str, inode: u64) -> Option<i32> {
     locks.lines().find_map(fits)
 }
 
-/// The flags of a process: the seventh word behind its name, which may have blanks and brackets.
+/// The flags of a process: the seventh word after its name, which may contain blanks and brackets.
 fn flags(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok()
 }
@@ -116,7 +116,7 @@ mod tests {
         let pid = child.id() as i32;
         assert!(!is_process_ending(pid));
         child.kill().expect("killed");
-        // it stays in the table of processes until it is waited for
+        // it stays in the process table until it is reaped
         let start = Instant::now();
         while !is_process_ending(pid) {
             assert!(start.elapsed() < LAST_WORDS);

@@ -23,13 +23,15 @@ pub struct Machine {
     pub(crate) host: Arc<HostInner>,
     record: Mutex<MachineRecord>,
     work: Mutex<Work>,
-    /// Held by the one who changes its settings.
+    /// Held while its settings are changed.
     changing: Mutex<()>,
-    /// Told whenever something happened that a follower may wait for.
+    /// Notified of every change that a follower may wait for.
     changed: Event,
     pub(crate) spoken: OnceLock<MachineAgent>,
-    /// The state it starts from, while that is not on record.
+    /// The state it starts from, until that is recorded.
     pub(crate) start: StartCell,
+    /// A lent set of servers whose tools its code calls.
+    pub(crate) tool_set: Mutex<Option<String>>,
 }
 
 impl Machine {
@@ -44,6 +46,7 @@ impl Machine {
             changed: Event::new(),
             spoken: OnceLock::new(),
             start,
+            tool_set: Mutex::default(),
         }
     }
 
@@ -64,12 +67,12 @@ impl Machine {
         self.record().made.name.clone()
     }
 
-    /// How long the last checkpoint held the machine up.
+    /// Pause of the machine during the last checkpoint.
     pub fn last_pause(&self) -> Duration {
         self.work().pause
     }
 
-    /// Whose it is.
+    /// Its account.
     pub fn account(&self) -> String {
         self.record().made.account.clone()
     }
@@ -89,14 +92,14 @@ impl Machine {
         record.head_seq.map(|seq| Address { machine: record.made.name.clone(), seq: Some(seq) })
     }
 
-    /// Since when it is in memory with nothing to do.
+    /// Since when it is idle in memory.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let work = self.work();
         let idle = work.state().is_in_memory() && work.pending() == 0;
         idle.then(|| work.queue.idle_since())
     }
 
-    /// When it was used last, as far as this process knows.
+    /// Its last use, as far as this process knows.
     pub(crate) fn used_at(&self) -> Instant {
         self.work().queue.idle_since()
     }
@@ -133,7 +136,7 @@ impl Machine {
         }
     }
 
-    /// Where a branch came from, by the name that has now.
+    /// The source of a branch, by its current name.
     fn parent(&self, made: &NewRecord) -> Option<Parent> {
         let mut parent = made.parent.clone()?;
         let now = made.parent_id.and_then(|id| self.host.records.machine_name(id).ok().flatten());
@@ -154,7 +157,7 @@ impl Machine {
         exec.checkpoints.unwrap_or(self.record().made.checkpoints) == Checkpoints::Exact
     }
 
-    /// The durability an instruction asks for.
+    /// The durability requested for an instruction.
     pub(crate) fn durability(&self, exec: &Exec) -> Durability {
         exec.durability.unwrap_or(self.record().made.durability)
     }

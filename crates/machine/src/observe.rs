@@ -16,14 +16,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest cause that is kept: a `traceparent` of today has 55 bytes.
+/// Maximum length of a cause: today's `traceparent` has 55 bytes.
 const LONGEST: usize = 128;
 
 pub trait Observer: Send + Sync + fmt::Debug {
     fn see(&self, machine: MachineId, moment: ObservedEvent<'_>);
 }
 
-/// What happens to a machine. There is a number where it can be another than the one taken up.
+/// A phase of a machine's work. It has a number where that can differ from the instruction taken
+/// up.
 #[derive(Debug)]
 pub enum ObservedEvent<'a> {
     Queued {
@@ -37,25 +38,24 @@ pub enum ObservedEvent<'a> {
     Awake,
     /// The code was sent to the machine.
     Running,
-    /// What was taken up is over, but not yet recorded.
+    /// The instruction that was taken up is over, but not yet recorded.
     Ran,
     Ended {
         seq: u64,
         status: Status,
-        /// Absent if it never ran, or if this is not the first that is told of its end.
+        /// Absent if it never ran, or if its end was reported before.
         runtime: Option<Duration>,
     },
     Saving,
-    /// The state after all that ran up to now is on disk.
+    /// The state after everything that ran so far is on disk.
     Saved,
     NotSaved,
-    /// What was not saved never will be.
+    /// Unsaved state is lost.
     RolledBack,
     Removed,
 }
 
-/// What an instruction comes from, in words that only the observer understands, such as a
-/// `traceparent`.
+/// The cause of an instruction, opaque to all but the observer, such as a `traceparent`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext(Arc<str>);
 
@@ -64,7 +64,7 @@ thread_local! {
 }
 
 impl TraceContext {
-    /// From outside: too long a one is none.
+    /// Untrusted: an overlong one is dropped.
     pub fn new(text: &str) -> Option<TraceContext> {
         (text.len() <= LONGEST).then(|| TraceContext(text.into()))
     }
@@ -73,7 +73,7 @@ impl TraceContext {
         &self.0
     }
 
-    /// Whatever `act` submits on this thread comes from `cause`.
+    /// Instructions that `act` submits on this thread have this cause.
     pub fn of<T>(cause: Option<TraceContext>, act: impl FnOnce() -> T) -> T {
         struct Before(Option<TraceContext>);
         impl Drop for Before {
@@ -93,7 +93,7 @@ impl Machine {
         }
     }
 
-    /// An instruction has its number and waits.
+    /// An instruction has a number and waits.
     pub(crate) fn observe_queued(&self, seq: u64, name: &Name, account: &str) {
         if let Some(observer) = self.host.observer.get() {
             CAUSE.with_borrow(|cause| {
@@ -104,7 +104,7 @@ impl Machine {
     }
 }
 
-/// Why a machine comes into memory, in a word.
+/// The reason a machine enters memory, as a word.
 pub(crate) fn word(reason: Reason) -> &'static str {
     match reason {
         Reason::New => "new",

@@ -25,7 +25,7 @@ pub fn outcome_of(done: Done) -> Outcome {
     }
 }
 
-/// An error of ours as an instruction's.
+/// Converts an error of ours to an instruction's.
 pub fn failure_of(error: &Error) -> Failure {
     Failure {
         name: error.code().to_owned(),
@@ -34,14 +34,14 @@ pub fn failure_of(error: &Error) -> Failure {
     }
 }
 
-/// What a machine says is bounded before it is kept.
+/// Bounds a machine's report before it is stored.
 fn bounded(names: Vec<String>) -> Vec<String> {
     const NAMES: usize = 100;
     const LONGEST: usize = 1000;
     names.into_iter().filter(|name| name.len() <= LONGEST).take(NAMES).collect()
 }
 
-/// Says why an instruction was interrupted.
+/// The message for an interrupted instruction.
 pub fn explain(outcome: &mut Outcome, timeout: Option<Duration>, language: &dyn Language) {
     let Some(error) = &mut outcome.error else { return };
     let words = match timeout {

@@ -16,8 +16,8 @@ impl HeldImage for PinnedImage {
 }
 
 impl HostInner {
-    /// Holds an image that a record named a moment ago. The record may have been given up and the
-    /// image collected since: `gone` says what is missing then.
+    /// Holds an image that a record just named. The record may have been removed and the image
+    /// collected since; `gone` then says what is missing.
     pub fn hold(&self, id: ImageId, gone: impl FnOnce() -> Error) -> Result<PinnedImage> {
         match self.engine.store().hold(id) {
             Err(error) if error.is_missing() => Err(gone()),
@@ -25,8 +25,8 @@ impl HostInner {
         }
     }
 
-    /// A held image, checked, to be looked into: what was captured is no more to be trusted than
-    /// what is read.
+    /// A held image, validated before it is read: a captured image is as untrusted as an imported
+    /// one.
     pub fn look_into(&self, held: &PinnedImage) -> Result<Image> {
         Ok(self.engine.store().image(held.0.id)?)
     }
@@ -38,7 +38,7 @@ pub(crate) mod tests {
     use stasis_api::{TemplateInfo, Timestamp};
     use stasis_records::{Records, TemplateRecord};
 
-    /// An image in name only, for tests of records.
+    /// An image id without an image, for tests of records.
     pub struct NamedImage(pub ImageId);
 
     impl HeldImage for NamedImage {
@@ -47,12 +47,12 @@ pub(crate) mod tests {
         }
     }
 
-    /// The id of an image that there is not.
+    /// The id of an image that does not exist.
     pub fn image(name: &str) -> ImageId {
         ImageId(*blake3::hash(name.as_bytes()).as_bytes())
     }
 
-    /// Records a template that machines of a test may stand on.
+    /// Records a template for machines of a test.
     pub fn add_template(store: &Records, digest: &str) {
         let template = TemplateInfo {
             name: digest.into(),

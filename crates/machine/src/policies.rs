@@ -10,19 +10,20 @@ use crate::events::EventDetail;
 use crate::host::{Host, HostInner};
 use crate::machine::Machine;
 use stasis_api::{
-    EventKind, ExplainQuery, Explanation, Name, PolicyDocument, PolicyInfo, RefusedAccess,
-    Timestamp,
+    EventKind, ExplainQuery, Explanation, Limits, Name, Network, PolicyDocument, PolicyInfo,
+    RefusedAccess, Timestamp,
 };
 use stasis_egress::{PolicyBook, RefusalSink};
-use stasis_policy::decide::{Access, Decision, Subject, decide};
-use stasis_policy::document::{AccessRequest, Policy};
-use stasis_records::Records;
+use stasis_policy::decide::{Access, Decision, Denial, Identity, Subject, decide};
+use stasis_policy::document::Policy;
+use stasis_policy::request::AccessRequest;
+use stasis_records::{MachineRecord, Records};
 use std::sync::Arc;
 
 /// Policies of a host.
 const MOST: usize = 1000;
 
-/// Reads what is recorded. A policy that cannot be read allows nothing.
+/// Reads the recorded policies. An unreadable policy allows nothing.
 pub(crate) fn load(records: &Records, host: Option<Name>) -> Result<Arc<PolicyBook>> {
     let book = PolicyBook::new(host);
     for info in records.policies()? {
@@ -30,7 +31,7 @@ pub(crate) fn load(records: &Records, host: Option<Name>) -> Result<Arc<PolicyBo
             Ok(policy) => book.put(policy),
             Err(fault) => {
                 tracing::error!(policy = %info.name, %fault, "a policy cannot be read");
-                book.put(Policy::nothing(info.name));
+                book.put(Policy::unreadable(info.name, &info.document));
             }
         }
     }
@@ -59,6 +60,26 @@ impl Host {
         Ok(info)
     }
 
+    /// Puts a policy in force that is not on record: one of a surface, which does so again after a
+    /// restart. Until then, machines that are held to it reach nothing.
+    pub fn lend_policy(&self, policy: Policy) {
+        self.inner().policies.put(policy);
+    }
+
+    pub fn end_lent_policy(&self, name: &Name) {
+        self.inner().policies.remove(name);
+    }
+
+    /// A policy that is in force.
+    pub fn policy_in_force(&self, name: &Name) -> Option<Arc<Policy>> {
+        self.inner().policies.get(name)
+    }
+
+    /// Whether a policy is in force.
+    pub fn has_policy(&self, name: &Name) -> bool {
+        self.inner().policies.has(name)
+    }
+
     /// All policies, by name.
     pub fn policies(&self) -> Result<Vec<PolicyInfo>> {
         Ok(self.inner().records.policies()?)
@@ -84,23 +105,70 @@ impl Host {
         Ok(())
     }
 
-    /// What a machine's policies answer to a request.
+    /// The answer of a machine's policies to a request.
     pub fn explain(&self, machine: &Machine, query: &ExplainQuery) -> Result<Explanation> {
         Ok(machine.decide(&AccessRequest::of(query)?.access()).explain())
     }
 }
 
 impl HostInner {
-    fn decide(&self, network: &stasis_api::Network, access: &Access<'_>) -> Decision {
-        let levels = self.policies.levels(network);
-        decide(&Subject { network, levels: &levels, imports: self.settings.imports }, access)
+    /// A machine as policies know it.
+    pub(crate) fn identity(&self, record: &MachineRecord) -> Result<Identity> {
+        let found = self.records.template(&record.made.template)?;
+        let digest = || record.made.template.clone();
+        Ok(Identity {
+            account: record.made.account.clone(),
+            template: found.map_or_else(digest, |found| found.template.name),
+            machine: record.made.name.to_string(),
+        })
+    }
+
+    /// Whether an account may create a machine from a template.
+    pub(crate) fn may_create(
+        &self,
+        account: &str,
+        (template, limits): (&str, &Limits),
+        network: &Network,
+    ) -> Result<()> {
+        let machine = String::new();
+        let who = Identity { account: account.to_owned(), template: template.to_owned(), machine };
+        let levels = self.policies.levels(&who, network);
+        let imports = self.settings.imports;
+        let subject = Subject { who: &who, network, levels: &levels, imports };
+        let decision = decide(&subject, &Access::Create { template, limits });
+        if decision.is_allowed() {
+            return Ok(());
+        }
+        let explained = decision.explain();
+        Err(Error::PolicyRefuses {
+            policy: explained.policy.unwrap_or_default(),
+            what: format!("a machine from template `{template}`"),
+            reason: explained.reason,
+        })
+    }
+
+    fn decide(&self, record: &MachineRecord, access: &Access<'_>) -> Decision {
+        let Ok(who) = self.identity(record) else {
+            return Decision::Deny(Denial::Unidentified, None);
+        };
+        let network = &record.made.network;
+        let levels = self.policies.levels(&who, network);
+        let imports = self.settings.imports;
+        decide(&Subject { who: &who, network, levels: &levels, imports }, access)
     }
 }
 
 impl Machine {
+    /// The policies that the machine is held to; none, if its template cannot be read.
+    pub(crate) fn policy_levels(&self) -> Vec<Arc<Policy>> {
+        let record = self.record().clone();
+        let who = self.host.identity(&record);
+        who.map(|who| self.host.policies.levels(&who, &record.made.network)).unwrap_or_default()
+    }
+
     pub(crate) fn decide(&self, access: &Access<'_>) -> Decision {
-        let network = self.record().made.network.clone();
-        self.host.decide(&network, access)
+        let record = self.record().clone();
+        self.host.decide(&record, access)
     }
 
     pub(crate) fn tell_refused(&self, refused: RefusedAccess) {
@@ -112,7 +180,7 @@ impl Machine {
         );
     }
 
-    /// Makes events of what the machine's egress refuses.
+    /// Turns refusals of the machine's egress into events.
     pub(crate) fn refusal_sink(self: &Arc<Self>) -> RefusalSink {
         let machine = Arc::downgrade(self);
         Box::new(move |refused| {

@@ -14,9 +14,9 @@ use stasis_engine::PreparedCounts;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Machines that leave in one round: each takes a moment, and others may free memory meanwhile.
+/// Machines swapped out per round: each takes a moment, and others may free memory meanwhile.
 const ROUND: usize = 32;
-/// Of the host's memory, what is kept free unless the settings say otherwise.
+/// Share of the host's memory to keep free by default.
 const SHARE: u64 = 20;
 
 /// The host's memory, in bytes.
@@ -45,7 +45,7 @@ impl Memory {
     }
 }
 
-/// The memory, the processors and the processes of this host, as limits of one machine.
+/// The host's memory, processors and processes, as limits of one machine.
 pub fn of_host() -> Limits {
     let pids = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok();
     let pids = pids.and_then(|text| text.trim().parse().ok());
@@ -55,7 +55,8 @@ pub fn of_host() -> Limits {
 }
 
 impl Host {
-    /// Resources prepared ahead of requests, by kind. Under pressure they go before any machine.
+    /// Pools of prepared resources, by kind. Under pressure they are dropped before any machine is
+    /// swapped out.
     pub fn prepared(&self) -> [(&'static str, usize); 4] {
         let PreparedCounts { sandboxes, processes, templates } = self.inner().engine.prepared();
         [
@@ -66,7 +67,7 @@ impl Host {
         ]
     }
 
-    /// Makes room when memory is short; how many machines left.
+    /// Frees memory when it is short; returns how many machines were swapped out.
     pub fn relieve(&self) -> Result<usize> {
         let keep_free = self.inner().settings.keep_free;
         let short = || Memory::now().is_some_and(|memory| memory.is_short(keep_free));
@@ -81,7 +82,7 @@ impl Host {
             if !short() {
                 break;
             }
-            // one that cannot be saved says why in its own state
+            // a machine that cannot be saved shows the reason in its own state
             if self.swap(&machine).is_ok() {
                 left += 1;
                 tracing::info!(machine = %machine.name(), "swapped out: memory is short");

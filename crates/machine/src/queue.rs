@@ -5,12 +5,12 @@
 //!   are grouped, when nothing comes right after it; it gives way for a while when many machines
 //!   are asked at once; idleness leads out of memory
 //!
-//! No I/O and no clock of its own: the driver tells the time and acts on the answer.
+//! No I/O and no clock of its own: the driver passes the time in and acts on the answer.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// What the rules need to know.
+/// Inputs of the rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     pub settle: Duration,
@@ -19,20 +19,20 @@ pub struct Rules {
     pub max_queue: usize,
 }
 
-/// What to do now.
+/// The next step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NextStep<W> {
     Request(W),
-    /// Run the first instruction of the queue, which this takes out.
+    /// Run the first instruction of the queue, which is removed from it.
     Run(u64),
     /// Save the state after `seq`.
     Checkpoint,
     SwapOut,
-    /// Nothing until then, or until something is asked.
+    /// Wait until then, or until a request.
     Wait(Option<Instant>),
 }
 
-/// How things stand around a queue.
+/// The surroundings of a queue.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueConditions {
     /// The machine is in memory.
@@ -49,7 +49,9 @@ pub struct Queue<W> {
     /// Work since the last checkpoint.
     unsaved: Option<Unsaved>,
     idle_since: Instant,
-    /// Not before then, after a checkpoint or swap that was refused.
+    /// Whether the machine is saved and swapped out without a request.
+    saves: bool,
+    /// No attempt before this time, after a refused checkpoint or swap.
     retry: Option<Instant>,
 }
 
@@ -57,7 +59,7 @@ pub struct Queue<W> {
 struct Waiting {
     seq: u64,
     exact: bool,
-    /// Whether it may run. Those behind it wait for it.
+    /// Whether it may run. Later ones wait for it.
     on_record: bool,
 }
 
@@ -65,19 +67,19 @@ struct Waiting {
 struct Unsaved {
     /// It needs a state of its own.
     exact: bool,
-    /// When the first of it was done.
+    /// When the first unsaved work was done.
     since: Instant,
     quiet_since: Instant,
     work: Duration,
 }
 
-/// A refused checkpoint is tried again after this long, or after the next instruction.
+/// A refused checkpoint is retried after this time, or after the next instruction.
 const RETRY: Duration = Duration::from_secs(60);
-/// How long a checkpoint gives way to others, whether its machine is asked again meanwhile or not,
-/// and how much more work may be at risk for that.
+/// How long a checkpoint is postponed in favour of other machines, and how much more work may be
+/// unsaved meanwhile.
 const GIVE_WAY: Duration = Duration::from_secs(2);
 const MORE_RISK: Duration = Duration::from_millis(500);
-/// How often a checkpoint that gives way looks whether it still must.
+/// How often a postponed checkpoint is reconsidered.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl<W> Queue<W> {
@@ -88,12 +90,18 @@ impl<W> Queue<W> {
             waiting: VecDeque::new(),
             unsaved: None,
             idle_since: now,
+            saves: true,
             retry: None,
         }
     }
 
-    /// Keeps a place for an instruction that is being recorded, and may need a state of its own;
-    /// whether there was room.
+    /// From now on the machine is saved and swapped out only on request.
+    pub fn stop_saving(&mut self) {
+        self.saves = false;
+    }
+
+    /// Reserves a slot for an instruction that is being recorded, and may need a state of its own;
+    /// whether there was one.
     pub fn reserve(&mut self, seq: u64, exact: bool) -> bool {
         let room = self.waiting.len() < self.rules.max_queue;
         if room {
@@ -102,8 +110,8 @@ impl<W> Queue<W> {
         room
     }
 
-    /// An instruction is on record: it runs when those before it are over. One without a place
-    /// gets the last.
+    /// An instruction is recorded: it runs after the ones before it. Without a reserved slot it
+    /// goes last.
     pub fn offer(&mut self, seq: u64, exact: bool) {
         match self.waiting.iter_mut().find(|own| own.seq == seq) {
             Some(own) => own.on_record = true,
@@ -111,22 +119,22 @@ impl<W> Queue<W> {
         }
     }
 
-    /// Gives up the place of an instruction that was not recorded.
+    /// Releases the slot of an instruction that was not recorded.
     pub fn withdraw(&mut self, seq: u64) {
         self.waiting.retain(|own| own.seq != seq);
     }
 
-    /// Puts back what was taken out, before everything else.
+    /// Puts a removed request back at the front.
     pub fn request_first(&mut self, request: W) {
         self.requests.push_front(request);
     }
 
-    /// Takes out what is asked first, if it is what is wanted.
+    /// Removes the first request if it matches.
     pub fn take_request_if(&mut self, wanted: impl FnOnce(&W) -> bool) -> Option<W> {
         self.requests.pop_front_if(|first| wanted(first))
     }
 
-    /// Whether an instruction waits, on record or about to be.
+    /// Whether an instruction waits, recorded or about to be.
     pub fn has(&self, seq: u64) -> bool {
         self.waiting.iter().any(|own| own.seq == seq)
     }
@@ -139,7 +147,7 @@ impl<W> Queue<W> {
         !self.requests.is_empty()
     }
 
-    /// Removes what will not be done any more.
+    /// Removes requests that will not run.
     pub fn drop_requests(&mut self) -> VecDeque<W> {
         std::mem::take(&mut self.requests)
     }
@@ -152,13 +160,13 @@ impl<W> Queue<W> {
         self.idle_since
     }
 
-    /// Takes an instruction out before it ran; whether it was there, on record.
+    /// Removes an instruction before it ran; whether it was in the queue and recorded.
     pub fn cancel(&mut self, seq: u64) -> bool {
         let at = self.waiting.iter().position(|own| own.seq == seq && own.on_record);
         at.and_then(|at| self.waiting.remove(at)).is_some()
     }
 
-    /// Takes all that wait and are on record.
+    /// Removes all waiting and recorded instructions.
     pub fn cancel_all(&mut self) -> Vec<u64> {
         let (taken, kept) = self.waiting.iter().partition(|own| own.on_record);
         self.waiting = kept;
@@ -174,7 +182,7 @@ impl<W> Queue<W> {
         self.retry = None;
     }
 
-    /// Something was done to the machine from outside, which is to be saved.
+    /// The machine was changed from outside and must be saved.
     pub fn touched(&mut self, now: Instant) {
         self.unsaved = Some(self.unsaved_with(now, Duration::ZERO));
         self.used(now);
@@ -192,7 +200,7 @@ impl<W> Queue<W> {
         self.idle_since = now;
     }
 
-    /// The state is saved, or is again one that is.
+    /// The state is saved, or the machine is back at a saved one.
     pub fn saved(&mut self) {
         self.unsaved = None;
     }
@@ -206,7 +214,7 @@ impl<W> Queue<W> {
         self.retry = Some(now + RETRY);
     }
 
-    /// What to do.
+    /// The next step.
     pub fn next(
         &mut self,
         now: Instant,
@@ -215,7 +223,7 @@ impl<W> Queue<W> {
         if let Some(request) = self.requests.pop_front() {
             return NextStep::Request(request);
         }
-        let may_save = live && self.retry.is_none_or(|retry| retry <= now);
+        let may_save = live && self.saves && self.retry.is_none_or(|retry| retry <= now);
         let goes_first =
             |unsaved: Unsaved| self.parts(unsaved) || self.is_risky(unsaved, now, crowded);
         if may_save && self.unsaved.is_some_and(goes_first) {
@@ -239,12 +247,12 @@ impl<W> Queue<W> {
         }
     }
 
-    /// Whether the next instruction must not share a state with what is unsaved.
+    /// Whether the next instruction must not share a state with unsaved work.
     fn parts(&self, unsaved: Unsaved) -> bool {
         self.waiting.front().is_some_and(|next| next.exact || unsaved.exact)
     }
 
-    /// Whether so much is unsaved that it is saved before anything else.
+    /// Whether so much is unsaved that saving comes first.
     fn is_risky(&self, unsaved: Unsaved, now: Instant, crowded: bool) -> bool {
         match crowded {
             false => unsaved.work >= self.rules.at_risk,
@@ -257,8 +265,11 @@ impl<W> Queue<W> {
 
     /// When the next automatic step is due.
     fn due(&self) -> Option<Instant> {
+        if !self.saves {
+            return None;
+        }
         let due = match self.unsaved {
-            // nothing is gained by waiting: the next instruction would have to
+            // waiting would gain nothing: the next instruction would wait as well
             Some(unsaved) if unsaved.exact => Some(unsaved.quiet_since),
             Some(unsaved) => Some(unsaved.quiet_since + self.rules.settle),
             None => self.rules.idle_swap.map(|idle| self.idle_since + idle),
@@ -268,219 +279,4 @@ impl<W> Queue<W> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const RULES: Rules = Rules {
-        settle: Duration::from_millis(5),
-        at_risk: Duration::from_millis(25),
-        idle_swap: Some(Duration::from_secs(600)),
-        max_queue: 8,
-    };
-
-    const LIVE: QueueConditions = QueueConditions { live: true, crowded: false };
-
-    fn queue(now: Instant) -> Queue<&'static str> {
-        Queue::new(RULES, now)
-    }
-
-    #[test]
-    fn a_checkpoint_follows_when_it_is_quiet() {
-        let now = Instant::now();
-        let mut queue = queue(now);
-        queue.ran(now, Duration::from_millis(1), false);
-        assert_eq!(queue.next(now, LIVE), NextStep::Wait(Some(now + RULES.settle)));
-        assert_eq!(queue.next(now + RULES.settle, LIVE), NextStep::Checkpoint);
-        queue.saved();
-        let idle = RULES.idle_swap.expect("a time");
-        assert_eq!(queue.next(now + RULES.settle, LIVE), NextStep::Wait(Some(now + idle)));
-        assert_eq!(queue.next(now + idle, LIVE), NextStep::SwapOut);
-    }
-
-    #[test]
-    fn much_work_is_saved_before_the_next_instruction() {
-        let now = Instant::now();
-        let mut queue = queue(now);
-        queue.ran(now, Duration::from_millis(20), false);
-        queue.offer(1, false);
-        assert_eq!(queue.next(now, LIVE), NextStep::Run(1));
-        queue.ran(now, Duration::from_millis(20), false);
-        queue.offer(2, false);
-        assert_eq!(queue.next(now, LIVE), NextStep::Checkpoint);
-    }
-
-    #[test]
-    fn a_refusal_does_not_stop_the_queue() {
-        let now = Instant::now();
-        let mut queue = queue(now);
-        queue.ran(now, Duration::from_secs(1), false);
-        assert_eq!(queue.next(now, LIVE), NextStep::Checkpoint);
-        queue.refused(now);
-        queue.offer(1, false);
-        assert_eq!(queue.next(now, LIVE), NextStep::Run(1));
-        assert_eq!(queue.next(now, LIVE), NextStep::Wait(Some(now + RETRY)));
-    }
-
-    #[test]
-    fn a_checkpoint_gives_way_to_a_crowd_but_not_for_ever() {
-        let now = Instant::now();
-        let crowd = QueueConditions { live: true, crowded: true };
-        let mut queue = queue(now);
-        queue.ran(now, Duration::from_millis(30), false);
-        let due = now + RULES.settle;
-        assert_eq!(queue.next(due, crowd), NextStep::Wait(Some(due + LOOK_AGAIN)));
-        assert_eq!(queue.next(due, LIVE), NextStep::Checkpoint);
-        assert_eq!(queue.next(due + GIVE_WAY, crowd), NextStep::Checkpoint);
-        // a client waits for this machine, too, and is served first: but not again and again
-        queue.offer(1, false);
-        queue.offer(2, false);
-        assert_eq!(queue.next(due, crowd), NextStep::Run(1));
-        queue.ran(due, Duration::from_millis(1), false);
-        assert_eq!(queue.next(now + GIVE_WAY, crowd), NextStep::Checkpoint);
-        queue.saved();
-        queue.ran(due, MORE_RISK + RULES.at_risk, false);
-        assert_eq!(queue.next(due, crowd), NextStep::Checkpoint);
-    }
-
-    #[test]
-    fn an_exact_instruction_shares_its_state_with_no_other() {
-        let now = Instant::now();
-        let mut queue = queue(now);
-        // after one that needs its own, whatever comes
-        queue.ran(now, Duration::ZERO, true);
-        assert_eq!(queue.next(now, LIVE), NextStep::Checkpoint);
-        queue.offer(1, false);
-        assert_eq!(queue.next(now, LIVE), NextStep::Checkpoint);
-        queue.saved();
-        assert_eq!(queue.next(now, LIVE), NextStep::Run(1));
-        // before one that needs its own, whatever was
-        queue.ran(now, Duration::ZERO, false);
-        queue.offer(2, true);
-        assert_eq!(queue.next(now, LIVE), NextStep::Checkpoint);
-        // also in a crowd, where what nobody waits for gives way
-        let crowd = QueueConditions { live: true, crowded: true };
-        assert_eq!(queue.next(now, crowd), NextStep::Checkpoint);
-        queue.saved();
-        assert_eq!(queue.next(now, crowd), NextStep::Run(2));
-        queue.touched(now);
-        queue.offer(3, true);
-        assert_eq!(queue.next(now, LIVE), NextStep::Checkpoint);
-    }
-
-    #[test]
-    fn an_instruction_that_is_not_on_record_holds_up_those_behind_it() {
-        let now = Instant::now();
-        let mut queue = queue(now);
-        assert!((0..3).all(|seq| queue.reserve(seq, true)));
-        queue.offer(1, true);
-        assert_eq!(queue.next(now, LIVE), NextStep::Wait(None));
-        assert!(!queue.cancel(0), "it may yet run");
-        queue.offer(0, true);
-        assert_eq!(queue.next(now, LIVE), NextStep::Run(0));
-        assert_eq!(queue.next(now, LIVE), NextStep::Run(1));
-        queue.withdraw(2);
-        assert_eq!(queue.waiting(), 0);
-    }
-
-    #[derive(Debug, Clone)]
-    enum Step {
-        Reserve(bool),
-        Offer(u64),
-        Withdraw(u64),
-        Cancel(u64),
-        Request,
-        Ran(u16, bool),
-        Touched,
-        Saved,
-        Refused,
-        Next(u16, QueueConditions),
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            any::<bool>().prop_map(Step::Reserve),
-            any::<bool>().prop_map(Step::Reserve),
-            (0u64..40).prop_map(Step::Offer),
-            (0u64..40).prop_map(Step::Offer),
-            (0u64..40).prop_map(Step::Withdraw),
-            (0u64..40).prop_map(Step::Cancel),
-            Just(Step::Request),
-            (0u16..50, any::<bool>()).prop_map(|(ms, exact)| Step::Ran(ms, exact)),
-            Just(Step::Touched),
-            Just(Step::Saved),
-            Just(Step::Refused),
-            (0u16..2000, any::<(bool, bool)>()).prop_map(|(ms, (live, crowded))| Step::Next(
-                ms,
-                QueueConditions { live, crowded }
-            )),
-        ]
-    }
-
-    proptest! {
-        /// Against a list: every instruction that is on record runs once, in order, or was
-        /// cancelled; a machine with unsaved work never leaves memory; a wait is never over
-        /// already.
-        #[test]
-        fn nothing_is_lost_or_run_twice(steps in prop::collection::vec(step(), 0..200)) {
-            let mut now = Instant::now();
-            let mut queue = Queue::new(RULES, now);
-            // in order, with whether each is on record
-            let mut model: VecDeque<(u64, bool)> = VecDeque::new();
-            let mut seq = 0;
-            for step in steps {
-                match step {
-                    Step::Reserve(exact) => {
-                        let room = queue.reserve(seq, exact);
-                        prop_assert_eq!(room, model.len() < RULES.max_queue);
-                        if room { model.push_back((seq, false)); }
-                        seq += 1;
-                    }
-                    Step::Offer(seq) => {
-                        if let Some(own) = model.iter_mut().find(|own| own.0 == seq) {
-                            own.1 = true;
-                            queue.offer(seq, true);
-                        }
-                    }
-                    Step::Withdraw(seq) => {
-                        model.retain(|own| own.0 != seq);
-                        queue.withdraw(seq);
-                    }
-                    Step::Cancel(seq) => {
-                        let there = model.contains(&(seq, true));
-                        model.retain(|own| *own != (seq, true));
-                        prop_assert_eq!(queue.cancel(seq), there);
-                    }
-                    Step::Request => queue.request("swap"),
-                    Step::Ran(ms, exact) => {
-                        queue.ran(now, Duration::from_millis(ms.into()), exact);
-                    },
-                    Step::Touched => queue.touched(now),
-                    Step::Saved => queue.saved(),
-                    Step::Refused => queue.refused(now),
-                    Step::Next(ms, around) => {
-                        now += Duration::from_millis(ms.into());
-                        let live = around.live;
-                        match queue.next(now, around) {
-                            NextStep::Run(seq) => {
-                                prop_assert_eq!(Some((seq, true)), model.pop_front());
-                            }
-                            NextStep::SwapOut => {
-                                prop_assert!(live && queue.is_saved() && model.is_empty());
-                            }
-                            NextStep::Checkpoint => prop_assert!(live && !queue.is_saved()),
-                            NextStep::Wait(until) => {
-                                prop_assert!(model.front().is_none_or(|first| !first.1));
-                                prop_assert!(until.is_none_or(|until| until > now));
-                            }
-                            NextStep::Request(_) => {}
-                        }
-                    }
-                }
-            }
-            let on_record = model.iter().filter(|own| own.1).map(|own| own.0);
-            prop_assert_eq!(queue.cancel_all(), on_record.collect::<Vec<_>>());
-            prop_assert_eq!(queue.waiting(), model.iter().filter(|own| !own.1).count());
-        }
-    }
-}
+mod tests;

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// What an account has.
+/// Resources of an account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QuotaUsage {
     pub machines: u64,
@@ -39,16 +39,16 @@ pub(crate) struct Accounts(Mutex<HashMap<String, Arc<Account>>>);
 #[derive(Default)]
 pub(crate) struct Account {
     members: Mutex<Members>,
-    /// Those that have had something to do since it was last asked.
+    /// Machines with work since the last query.
     busy: Mutex<Members>,
     turn: Mutex<()>,
     /// Machines that were admitted and are being recorded.
     coming: AtomicU64,
-    /// What machines in memory may still take while a lower limit is on its way to them, in MB.
+    /// Memory in MB that machines in memory may still use until a lower limit takes effect.
     held: Mutex<Vec<(i64, u64)>>,
 }
 
-/// A machine counts with this much memory as long as this lives, whatever its record says.
+/// Counts a machine with this much memory until dropped, regardless of its record.
 pub(crate) struct MemoryReservation {
     account: Arc<Account>,
     machine: i64,
@@ -71,7 +71,7 @@ impl Drop for MemoryReservation {
     }
 }
 
-/// Machines that count as long as this lives, until they are members themselves.
+/// Counts machines until dropped or until they are members themselves.
 pub(crate) struct ExpectedMachines {
     account: Arc<Account>,
     count: u64,
@@ -108,8 +108,7 @@ impl Account {
         self.members.lock().values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Instructions that run or wait, and bytes of code that wait, if this machine is about to
-    /// have one.
+    /// Instructions that run or wait, and bytes of waiting code, if this machine gets another one.
     fn pending_with(&self, machine: &Arc<Machine>) -> (u64, u64) {
         let mut busy = self.busy.lock();
         let (mut pending, mut code) = (0, 0);
@@ -127,7 +126,7 @@ impl Account {
         (pending, code)
     }
 
-    /// What machines in memory, or on their way there, may take; but for one.
+    /// Memory limits of machines in memory or entering it, except one.
     fn memory_mb(&self, but: Option<&Machine>) -> u64 {
         let others =
             self.machines().into_iter().filter(|own| but.is_none_or(|but| own.id != but.id));
@@ -140,19 +139,19 @@ impl Account {
         there.map(most).sum()
     }
 
-    /// Moves machines that do nothing out of memory, without waiting for it.
+    /// Swaps out idle machines, without waiting.
     fn make_room(&self) {
         for machine in self.machines() {
             let idle = machine.state() == State::Ready && machine.pending() == 0;
             if idle {
-                // one that leaves for good makes room as well
+                // a machine that is being removed frees memory as well
                 let _ = machine.post(Action::SwapOut(ReplySender::discarded()));
             }
         }
     }
 }
 
-/// Whether a machine is in memory, or on its way there.
+/// Whether a machine is in memory or entering it.
 fn is_there(machine: &Machine) -> bool {
     let work = machine.work();
     work.state().takes_memory() || work.pending() > 0
@@ -163,8 +162,8 @@ impl HostInner {
         self.settings.quota.of(account)
     }
 
-    /// Looks at an account and adds to what it has, one at a time where there is a bound: two who
-    /// look at the same time would both fit. What takes long, such as a record, comes afterwards.
+    /// Reads an account's usage and adds to it, one caller at a time where there is a bound: two
+    /// concurrent callers would both fit. Slow work, such as recording, follows afterwards.
     pub(crate) fn in_turn<T>(&self, name: &str, add: impl FnOnce() -> Result<T>) -> Result<T> {
         let account = self.accounts.of(name);
         let bounded = self.quota_of(name).is_bounded();
@@ -172,8 +171,8 @@ impl HostInner {
         add()
     }
 
-    /// Lets an account make this many machines more, if it may. They count until what this gives
-    /// is dropped, which is when they are there or were not recorded.
+    /// Admits this many new machines to an account, if its quota allows. They count until the
+    /// returned value is dropped, when they exist or were not recorded.
     pub(crate) fn expect_machines(&self, name: &str, count: usize) -> Result<ExpectedMachines> {
         self.in_turn(name, || {
             self.admit_machines(name, count)?;
@@ -183,7 +182,7 @@ impl HostInner {
         })
     }
 
-    /// Whether an account may make this many machines more.
+    /// Whether an account may create this many more machines.
     pub(crate) fn admit_machines(&self, name: &str, count: usize) -> Result<()> {
         let quota = self.quota_of(name);
         if quota.machines.is_some() {
@@ -199,7 +198,7 @@ impl HostInner {
         Ok(())
     }
 
-    /// Whether a machine may be given something to do.
+    /// Whether a machine may get more work.
     pub(crate) fn admit(&self, machine: &Arc<Machine>) -> Result<()> {
         let name = machine.account();
         let quota = self.quota_of(&name);
@@ -212,7 +211,7 @@ impl HostInner {
         self.admit_memory(machine)
     }
 
-    /// Whether a machine may come into memory, unless it is there.
+    /// Whether a machine may enter memory, unless it is there.
     pub(crate) fn admit_memory(&self, machine: &Machine) -> Result<()> {
         let name = machine.account();
         if self.quota_of(&name).memory_mb.is_none() || is_there(machine) {
@@ -221,9 +220,9 @@ impl HostInner {
         self.fits_memory(&name, machine, machine.memory_mb().unwrap_or(0))
     }
 
-    /// Whether a machine's memory limit may become another one. One that is out of memory may have
-    /// any: it is looked at when it comes back. The machine counts with the higher of the two
-    /// limits until what this gives is dropped, which is when the new one is in force.
+    /// Whether a machine's memory limit may change. A machine out of memory may have any limit: it
+    /// is checked when the machine returns. The machine counts with the higher of the two limits
+    /// until the returned value is dropped, when the new one is in force.
     pub(crate) fn admit_memory_change(
         &self,
         machine: &Machine,
@@ -238,7 +237,7 @@ impl HostInner {
         Ok(MemoryReservation::new(self.accounts.of(&name), machine.id.0, old.max(new)))
     }
 
-    /// Whether a machine with this memory fits beside the account's others that are in memory.
+    /// Whether a machine with this memory fits beside the account's other machines in memory.
     fn fits_memory(&self, name: &str, machine: &Machine, own: u64) -> Result<()> {
         let account = self.accounts.of(name);
         let used = account.memory_mb(Some(machine));
@@ -252,7 +251,7 @@ fn over_quota(account: &str, OverQuota { what, used, most }: OverQuota) -> Error
 }
 
 impl Host {
-    /// What an account has, but for its disk.
+    /// An account's usage, without its disk.
     pub fn used(&self, account: &str) -> QuotaUsage {
         let account = self.inner().accounts.of(account);
         let machines = account.machines();
@@ -263,7 +262,7 @@ impl Host {
         }
     }
 
-    /// Whether an account may give one of its machines something to do.
+    /// Whether an account may give one of its machines work.
     pub fn admit(&self, machine: &Arc<Machine>) -> Result<()> {
         self.inner().admit(machine)
     }

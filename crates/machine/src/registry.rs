@@ -13,13 +13,13 @@ impl MachineRegistry {
         self.0.get(account)?.get(name)
     }
 
-    /// The oldest machine of that name, whichever account has it.
+    /// The oldest machine of that name in any account.
     pub fn any(&self, name: &Name) -> Option<&Arc<Machine>> {
         let named = self.0.values().filter_map(|names| names.get(name));
         named.min_by_key(|machine| machine.id)
     }
 
-    /// Under the name its record has now.
+    /// Under its recorded name.
     pub fn insert(&mut self, machine: &Arc<Machine>) {
         let names = self.0.entry(machine.account()).or_default();
         names.insert(machine.name(), machine.clone());
@@ -34,7 +34,7 @@ impl MachineRegistry {
         }
     }
 
-    /// Whether that machine is found by its name.
+    /// Whether a lookup of its name finds that machine.
     pub fn has(&self, machine: &Machine) -> bool {
         let found = self.get(&machine.account(), &machine.name());
         found.is_some_and(|own| own.id == machine.id)

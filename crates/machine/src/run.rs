@@ -6,43 +6,48 @@
 //! it.
 
 use crate::driver::Driver;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lines::OutputLines;
 use crate::live::AgentEvent;
 use crate::observe::ObservedEvent;
+use crate::state::StateEvent;
+use crate::tools::InstructionTools;
 use stasis_api::{Chunk, EventKind, Exec, Instruction, Status, Stream, Timeout, Timestamp};
 use stasis_engine::fault;
 use stasis_protocol::{Done, Order, PreparedCode, Report};
+use stasis_records::ParkedMachine;
 use stasis_sys::libc;
 use std::time::{Duration, Instant};
 
-/// Interrupts that are sent before the tree is ended, and the least time between two: one that
-/// comes while the agent is about to start the code is not heeded.
+/// Interrupts sent before the tree is killed, and the minimum time between two: an interrupt that
+/// arrives while the agent is about to start the code is ignored.
 const INTERRUPTS: u32 = 3;
 const REMIND: Duration = Duration::from_secs(1);
-/// How long an agent that comes into memory may take before it is interrupted all the same.
+/// Maximum time for an agent entering memory before it is interrupted anyway.
 const WAKING: Duration = Duration::from_secs(5);
 /// Output is written to the records in batches of at most this many lines.
 const BATCH: usize = 512;
 
-/// How a run ended, as seen from outside.
+/// The end of a run, as observed from outside.
 pub(crate) enum RunEnd {
     Done(Done),
-    /// The tree is gone or was ended: why.
+    /// The tree exited or was killed, and why.
     Crashed(String),
+    /// The service ends, and the instruction waits on: the next one takes it up.
+    Parked,
 }
 
-/// An interrupt on its way.
+/// A pending interrupt.
 pub(crate) struct Interrupt {
-    /// When the last signal was sent, and how many were.
+    /// Time of the last signal, and the number sent.
     at: Instant,
     sent: u32,
-    /// The timeout it was sent for; none if a client asked for it.
+    /// The timeout it was sent for; none if a client requested it.
     pub timeout: Option<Duration>,
 }
 
 impl Driver {
-    /// Runs one instruction to its end, whichever that is.
+    /// Runs one instruction to its end.
     pub(crate) fn instruction(&mut self, seq: u64) {
         let started = Instant::now();
         let waiting = self.machine.work().execs.remove(&seq);
@@ -57,19 +62,28 @@ impl Driver {
         let mut lines = OutputLines::keeping(room, self.host.artifact_store.parts(most));
         self.artifacts.clear();
         self.imports = Default::default();
+        self.tools = Default::default();
         self.runtime = None;
         let host = self.host.clone();
         host.traffic.ask(&mut self.asked, started);
-        let arrival = self.live.is_none().then(|| host.traffic.arrive());
-        self.machine.event_at(EventKind::InstructionStarted, Some(seq));
+        let parked = self.machine.work().parked.take_if(|parked| parked.seq == seq);
+        let comes = self.live.is_none() && parked.is_none();
+        let arrival = comes.then(|| host.traffic.arrive());
+        if parked.is_none() {
+            self.machine.event_at(EventKind::InstructionStarted, Some(seq));
+        }
         self.machine.observe(ObservedEvent::TakenUp(seq));
-        let ended = self.run_code(seq, &exec, &mut lines);
+        let ended = match &parked {
+            None => self.run_code(seq, &exec, &mut lines),
+            Some(parked) => self.run_parked(parked, &exec, &mut lines),
+        };
         drop(arrival);
         self.machine.observe(ObservedEvent::Ran);
         let result = match ended {
             Ok((RunEnd::Done(done), interrupt)) => {
                 self.finish_done(seq, &exec, done, interrupt, &mut lines, started)
             }
+            Ok((RunEnd::Parked, _)) => return self.leave_parked(),
             Ok((RunEnd::Crashed(why), _)) => {
                 self.push(lines.finish());
                 self.artifacts = self.artifacts_of(seq, &mut lines);
@@ -77,6 +91,7 @@ impl Driver {
             }
             Err(error) => self.finish_unstarted(seq, &error, lines.count()),
         };
+        self.close_calls();
         if let Err(error) = result {
             self.not_recorded(seq, &error);
         }
@@ -109,7 +124,7 @@ impl Driver {
         }
     }
 
-    /// What to send instead of code that the agent could not parse.
+    /// The converted form of code that the agent could not parse.
     fn prepare(&self, exec: &Exec, ended: &(RunEnd, Option<Interrupt>)) -> Option<PreparedCode> {
         match ended {
             (RunEnd::Done(done), None) if done.unparsed => {
@@ -135,6 +150,7 @@ impl Driver {
             max_whole: self.host.settings.max_artifact,
             input: exec.input,
             fetch: true,
+            tools: true,
             prepared,
         });
         if let Some(live) = &mut self.live
@@ -143,16 +159,19 @@ impl Driver {
             return Ok((RunEnd::Crashed(error.to_string()), None));
         }
         self.machine.observe(ObservedEvent::Running);
-        let limit = match exec.timeout {
+        self.listen(seq, self.time_limit(exec), lines)
+    }
+
+    fn time_limit(&self, exec: &Exec) -> Option<Duration> {
+        match exec.timeout {
             Timeout::Default => self.host.settings.timeout,
             Timeout::Seconds(seconds) => Duration::try_from_secs_f64(seconds).ok(),
             Timeout::Never => None,
-        };
-        self.listen(seq, limit, lines)
+        }
     }
 
-    /// Listens until the instruction is over. An interrupt waits until the agent is awake: it
-    /// would not hear it.
+    /// Reads events until the instruction is over. An interrupt waits until the agent is awake,
+    /// because it would be ignored before.
     fn listen(
         &mut self,
         seq: u64,
@@ -160,26 +179,23 @@ impl Driver {
         lines: &mut OutputLines,
     ) -> Result<(RunEnd, Option<Interrupt>)> {
         let begun = Instant::now();
-        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        self.tools.begun = Some(begun);
         let mut interrupt: Option<Interrupt> = None;
         loop {
-            let Some(live) = &mut self.live else {
-                return Ok((RunEnd::Crashed("its process ended".into()), interrupt));
-            };
+            let deadline = self.deadline(limit);
             let wake = match &interrupt {
-                None if !live.awake && begun.elapsed() < WAKING => Some(begun + WAKING),
+                None if self.is_deaf(begun) => Some(begun + WAKING),
+                None if self.tools.waiting.is_some() => self.parked_until(),
                 None => deadline,
                 Some(last) => Some(last.at + REMIND),
             };
-            let events = match live.wait(&self.wakeup, wake) {
-                Ok(events) => events,
-                Err(error) => return Ok((RunEnd::Crashed(error.to_string()), interrupt)),
+            let end = match self.hear(wake) {
+                Ok(events) => self.digest(seq, events, lines),
+                Err(why) => Some(RunEnd::Crashed(why)),
             };
-            if let Some(end) = self.digest(seq, events, lines) {
+            let end = end.or_else(|| self.pass_answers(seq).err().map(crashed));
+            if let Some(end) = end.or_else(|| self.tend_waiting(seq, lines)) {
                 return Ok((end, interrupt));
-            }
-            if let Err(error) = self.pass_input(seq).and_then(|()| self.pass_fetched(seq)) {
-                return Ok((RunEnd::Crashed(error.to_string()), interrupt));
             }
             let (asked, removed) = {
                 let work = self.machine.work();
@@ -188,11 +204,17 @@ impl Driver {
             if removed {
                 return Ok((RunEnd::Crashed("the machine was removed".into()), interrupt));
             }
+            if asked && self.leaves_parked() {
+                return Ok((RunEnd::Parked, interrupt));
+            }
             let now = Instant::now();
-            let deaf = self.live.as_ref().is_some_and(|live| !live.awake) && now < begun + WAKING;
+            let deaf = self.is_deaf(begun);
             let timed_out = deadline.is_some_and(|deadline| now >= deadline);
             match interrupt.as_mut() {
                 None if (asked || timed_out) && !deaf => {
+                    if let Err(error) = self.abandon_call() {
+                        return Ok((crashed(error), interrupt));
+                    }
                     self.signal();
                     let timeout = limit.filter(|_| !asked);
                     interrupt = Some(Interrupt { at: now, sent: 1, timeout });
@@ -202,12 +224,75 @@ impl Driver {
                     (last.at, last.sent) = (now, last.sent + 1);
                 }
                 Some(last) if now >= last.at + REMIND => {
-                    let why = "it did not heed an interrupt and was ended".to_owned();
+                    let why = "it ignored an interrupt and was killed".to_owned();
                     return Ok((RunEnd::Crashed(why), interrupt));
                 }
                 _ => {}
             }
         }
+    }
+
+    /// When the time is up. An instruction does not run while it waits for a person.
+    fn deadline(&self, limit: Option<Duration>) -> Option<Instant> {
+        let left = limit?.saturating_sub(self.tools.ran());
+        if self.tools.waiting.is_some() { None } else { Instant::now().checked_add(left) }
+    }
+
+    /// Waits for the machine, or for a wake-up if it is parked. Fails with why it crashed.
+    fn hear(&mut self, wake: Option<Instant>) -> std::result::Result<Vec<AgentEvent>, String> {
+        match &mut self.live {
+            Some(live) => live.wait(&self.wakeup, wake).map_err(|error| error.to_string()),
+            None if self.tools.parked.is_some() => {
+                self.wait_out(wake);
+                Ok(Vec::new())
+            }
+            None => Err("its process ended".into()),
+        }
+    }
+
+    /// Whether the agent is on its way into memory, where it would not hear an interrupt.
+    fn is_deaf(&self, begun: Instant) -> bool {
+        self.live.as_ref().is_some_and(|live| !live.awake) && begun.elapsed() < WAKING
+    }
+
+    /// Goes on with an instruction that an earlier process left waiting for a person.
+    fn run_parked(
+        &mut self,
+        parked: &ParkedMachine,
+        exec: &Exec,
+        lines: &mut OutputLines,
+    ) -> Result<(RunEnd, Option<Interrupt>)> {
+        if let Some(own) = &mut self.under_way {
+            let known = self.host.records.instruction(self.machine.id, parked.seq)?;
+            own.status = Status::Running;
+            own.started_at = known.and_then(|known| known.started_at);
+        }
+        match self.take_up_parked(parked) {
+            Ok(ran) => self.tools.ran_before = ran,
+            Err(error) => return Ok((RunEnd::Crashed(error.to_string()), None)),
+        }
+        let chunks = self.machine.work().feed.as_ref().map_or(0, |feed| feed.chunks.len());
+        lines.go_on_from(chunks as u64);
+        self.listen(parked.seq, self.time_limit(exec), lines)
+    }
+
+    /// The service ends while the instruction is parked: it stays on record as running.
+    fn leave_parked(&mut self) {
+        self.tools = InstructionTools::default();
+        let state = {
+            let mut work = self.machine.work();
+            work.suspended = true;
+            work.step(StateEvent::Over)
+        };
+        self.passed(state);
+        self.machine.tell();
+    }
+
+    /// Passes on what has come for the code.
+    fn pass_answers(&mut self, seq: u64) -> Result<()> {
+        self.pass_input(seq)?;
+        self.pass_fetched(seq)?;
+        self.pass_tool(seq)
     }
 
     fn signal(&self) {
@@ -241,6 +326,9 @@ impl Driver {
                 }
                 AgentEvent::Report(Report::Fetch { seq: own, id, what }) if own == seq => {
                     self.fetch(seq, id, what);
+                }
+                AgentEvent::Report(Report::Tool { seq: own, id, what }) if own == seq => {
+                    self.tool(seq, id, what);
                 }
                 AgentEvent::Report(Report::Part { seq: own, name, kind, text, last })
                     if own == seq =>
@@ -277,8 +365,8 @@ impl Driver {
         }
     }
 
-    /// Writes output down that is not yet.
-    fn save_output(&self) {
+    /// Records new output.
+    pub(crate) fn save_output(&self) {
         let Some((seq, batch)) = self.unsaved_output() else { return };
         if let Err(error) = self.host.records.output(self.machine.id, seq, batch)
             && !self.machine.is_removed()
@@ -287,7 +375,7 @@ impl Driver {
         }
     }
 
-    /// Output that is not recorded yet, of the running instruction; the caller records it.
+    /// Unrecorded output of the running instruction; the caller records it.
     pub(crate) fn unsaved_output(&self) -> Option<(u64, Vec<Chunk>)> {
         let mut work = self.machine.work();
         let feed = work.feed.as_mut()?;
@@ -297,7 +385,11 @@ impl Driver {
     }
 }
 
-/// An instruction that is taken up, as far as it is known.
+fn crashed(error: Error) -> RunEnd {
+    RunEnd::Crashed(error.to_string())
+}
+
+/// An instruction that was taken up, as far as known.
 pub(crate) fn begun(seq: u64, code: String, queued_at: Timestamp) -> Instruction {
     Instruction {
         seq,

@@ -3,61 +3,70 @@
 use stasis_api::{Limits, Name, Network, Retention};
 use stasis_policy::modules::ImportRule;
 use stasis_policy::quota::Quota;
+use stasis_secrets::KeySource;
 use stasis_template::Registries;
+use stasis_tools::ToolServer;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Everything the host keeps is below this directory.
+    /// The data directory: everything the host stores is below it.
     pub data_dir: PathBuf,
     /// The spawner's program file.
     pub spawner: PathBuf,
-    /// How long a machine may be idle before it leaves memory; never, if absent.
+    /// Idle time before a machine leaves memory; never, if absent.
     pub idle_swap: Option<Duration>,
-    /// How long an instruction may run unless it says otherwise.
+    /// Default timeout of an instruction.
     pub timeout: Option<Duration>,
-    /// What machines may use unless they or their template say otherwise.
+    /// Default limits of machines, where neither they nor their template set them.
     pub limits: Limits,
-    /// What one machine may use at most: what the host has, unless told otherwise.
+    /// Upper bounds of one machine's limits; by default the host's resources.
     pub most: Limits,
-    /// Output of one instruction that is kept.
+    /// Stored output of one instruction.
     pub max_output: usize,
-    /// Value and data of one instruction that are kept.
+    /// Stored value and data of one instruction.
     pub max_result: u64,
-    /// Of what is too large for that, what is kept beside the result of one instruction.
+    /// Maximum artifacts of one instruction: the data too large for its result.
     pub max_artifact: u64,
-    /// What each account may have; the first one, which runs the service, has no quota.
+    /// Quotas of each account; the first account, which runs the service, has none.
     pub quota: Quota,
-    /// Instructions that may wait on one machine.
+    /// Maximum waiting instructions of one machine.
     pub max_queue: usize,
-    /// Quiet time after an instruction before its checkpoint begins, so that instructions that
-    /// follow each other at once do not wait for one.
+    /// Quiet time after an instruction before its checkpoint begins, so that rapid instructions do
+    /// not wait for one.
     pub settle: Duration,
     /// Memory of the host to keep free, in bytes; a share of it, if absent.
     pub keep_free: Option<u64>,
-    /// How long unused data stays on disk before it is compressed; for ever, if absent.
+    /// Unused time before data on disk is compressed; never, if absent.
     pub cold_after: Option<Duration>,
-    /// Work done since the last checkpoint beyond which the next instruction waits for one: what
-    /// a crash may cost at most.
+    /// Unsaved work beyond which the next instruction waits for a checkpoint: the maximum that a
+    /// crash can cost.
     pub at_risk: Duration,
-    /// Which checkpoints are kept on machines that have no rule of their own.
+    /// Retention of machines without a rule of their own.
     pub retention: Retention,
-    /// What machines may reach that do not say.
+    /// Network of machines created without the option.
     pub network: Network,
-    /// The policy that every machine with a network is held to, besides its own.
+    /// The policy of every machine with a network, besides its own.
     pub policy: Option<Name>,
     /// Imports that the host serves to machines without a network.
     pub imports: ImportRule,
-    /// Where packages come from that machines import.
+    /// Registries of packages that machines import.
     pub registries: Registries,
-    /// The file that names the host's resolvers, which machines with a network ask.
+    /// Servers whose tools machines call.
+    pub tools: Vec<ToolServer>,
+    /// The file that names the host's resolvers, which machines with a network use.
     pub resolv_conf: PathBuf,
+    /// Where the key of secrets is.
+    pub secret_key: KeySource,
+    /// The authorities that servers outside are checked against, in a file; those that the host
+    /// trusts, if absent.
+    pub trusted_roots: Option<PathBuf>,
 }
 
 impl Settings {
-    /// Processors of a machine by default: three quarters of the host's, and
-    /// at least one, so that one machine that is busy leaves some for the service.
+    /// Default processors of a machine: three quarters of the host's, and at least one, so that one
+    /// busy machine leaves some for the service.
     pub fn default_cpus() -> f64 {
         let all = std::thread::available_parallelism().map_or(1, |count| count.get());
         (all as f64 * 0.75).max(1.0)
@@ -90,7 +99,10 @@ impl Settings {
             policy: None,
             imports: ImportRule::default(),
             registries: Registries::of_environment(),
+            tools: Vec::new(),
             resolv_conf: "/etc/resolv.conf".into(),
+            secret_key: KeySource::of_process(),
+            trusted_roots: None,
         }
     }
 }
@@ -107,7 +119,7 @@ pub struct DataDirs {
     pub roots: PathBuf,
     /// Downloads of template builds and machines' imports.
     pub cache: PathBuf,
-    /// What is too large for results.
+    /// Artifacts: data too large for results.
     pub artifacts: PathBuf,
 }
 

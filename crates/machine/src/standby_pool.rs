@@ -2,9 +2,9 @@
 //!
 //!   new machine ──take──► pool of its template ◄──add── a thread, while no restore waits
 //!
-//! A new machine's first order tells its tree the machine's name. A pool starts small, doubles when
-//! it is found empty, so that it is ready for the next burst, and shrinks after a lull. A tree that
-//! ended in the pool (memory ran out) is skipped; if none can be made, machines start without.
+//! The first order to a new machine's tree contains the machine's name. A pool starts small,
+//! doubles when it runs empty, and shrinks after a lull. A tree that ended in the pool (memory ran
+//! out) is skipped; if none can be made, machines start without.
 
 use crate::host::HostInner;
 use crate::wake::{RestoredTree, restore};
@@ -16,18 +16,18 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// In one pool: at first, and at most.
+/// Initial and maximum size of a pool.
 const FIRST: usize = 2;
 const MOST: usize = 64;
 /// Templates with a pool.
 const POOLS: usize = 4;
-/// Quiet time after one was taken before more are made, so as not to compete with new machines.
+/// Quiet time after a tree was taken before more are made, so as not to compete with new machines.
 const QUIET: Duration = Duration::from_millis(10);
-/// After this long without use a pool goes back to few, and later to none.
+/// Unused time after which a pool shrinks to few trees, and later to none.
 const LULL: Duration = Duration::from_secs(20);
 const LONG_LULL: Duration = Duration::from_secs(300);
 
-/// What stands ready, and what is wanted: pure, so that it can be tested without trees.
+/// Ready and wanted trees of each pool: pure, so that it can be tested without trees.
 struct Pools<T>(HashMap<ImageId, Pool<T>>);
 
 struct Pool<T> {
@@ -51,7 +51,7 @@ impl<T> Pools<T> {
         pool.standing.pop()
     }
 
-    /// Forgets the pool that was asked longest ago when there are as many as there may be.
+    /// Drops the least recently used pool when there are too many.
     fn make_room(&mut self) {
         let oldest = self.0.iter().min_by_key(|(_, pool)| pool.asked);
         if self.0.len() >= POOLS
@@ -75,7 +75,7 @@ impl<T> Pools<T> {
         }
     }
 
-    /// Takes out trees that were not needed for a while.
+    /// Removes trees that were not needed for a while.
     fn thin_out(&mut self, now: Instant) -> Vec<T> {
         let mut gone = Vec::new();
         for pool in self.0.values_mut() {
@@ -109,7 +109,7 @@ impl StandbyPool {
         self.pools.lock()
     }
 
-    /// A tree of this image that stands ready, if one does.
+    /// A ready tree of this image, if any.
     pub fn take(&self, image: ImageId) -> Option<RestoredTree> {
         let mut taken = self.pools().take(image, Instant::now());
         while let Some(dead) = taken.take_if(|made| !made.tree.is_alive()) {
@@ -120,27 +120,27 @@ impl StandbyPool {
         taken
     }
 
-    /// How many stand ready.
+    /// Number of ready trees.
     pub fn standing(&self) -> usize {
         self.pools().0.values().map(|pool| pool.standing.len()).sum()
     }
 
-    /// Lets go of what stands around an image that is no template any more.
+    /// Drops the pool of an image that is no longer a template.
     pub fn forget(&self, image: ImageId) {
         let gone = self.pools().0.remove(&image);
         drop(gone);
     }
 
-    /// Lets go of all that stands. Pools fill again when they are asked.
+    /// Drops all pools. They fill again on the next request.
     pub fn clear(&self) {
         let gone = std::mem::take(&mut self.pools().0);
         drop(gone);
     }
 
-    /// Ends everything that stands; nothing is made after this.
+    /// Ends all trees; none is made afterwards.
     pub fn end(&self) {
         {
-            // not between the thread's last look and its wait, which would then be a long one
+            // not between the thread's last check and its wait, which would then be a long one
             let _pools = self.pools();
             self.over.store(true, Ordering::Relaxed);
         }
@@ -149,14 +149,14 @@ impl StandbyPool {
     }
 }
 
-/// The thread that makes trees ready; it ends with `StandbyPool::end`.
+/// The thread that fills the pools; it ends with `StandbyPool::end`.
 pub fn start(host: &Arc<HostInner>) -> std::io::Result<JoinHandle<()>> {
     let host = Arc::downgrade(host);
     std::thread::Builder::new().name("stasis-standby".into()).spawn(move || keep_ready(&host))
 }
 
 fn keep_ready(host: &Weak<HostInner>) {
-    /// After a failure, which the next restore meets and reports.
+    /// Pause after a failure, which the next restore meets and reports.
     const AFTER_FAILURE: Duration = Duration::from_secs(5);
     const LOOK: Duration = Duration::from_secs(5);
     const LATER: Duration = Duration::from_millis(20);
@@ -189,8 +189,8 @@ fn keep_ready(host: &Weak<HostInner>) {
 }
 
 impl HostInner {
-    /// Whether a tree may be made ahead: not from a template that is not there yet, and not while
-    /// many machines are on their way into memory.
+    /// Whether a tree may be made ahead: not from a template that does not exist yet, and not while
+    /// many machines are entering memory.
     fn may_stand(&self, image: ImageId) -> bool {
         self.warm.is_parked(image) && !self.traffic.is_arriving()
     }

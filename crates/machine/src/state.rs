@@ -16,41 +16,42 @@
 //! only `stay` leads out of. [`crate::work::Work`] keeps the state under the machine's lock; only
 //! the driver and the call that removes the machine change it.
 
-/// What a machine does. The number is that of the instruction under way.
+/// A machine's activity. The number is that of the current instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MachineState {
     /// Records and an image; nothing in memory.
     Swapped,
-    /// On its way into memory, for a request.
+    /// Entering memory, for a request.
     Waking,
     /// In memory; nothing runs.
     Ready,
     /// In memory; an image is being made.
     Saving,
-    /// On its way into memory, for an instruction.
+    /// Entering memory, for an instruction.
     Starting(u64),
     /// In memory; an instruction runs.
     Running(u64),
     /// In memory; an image with an instruction's effects is made before its end is reported.
     Storing(u64),
-    /// Out of memory; the end of an instruction is being recorded.
+    /// Out of memory; the end of an instruction is being recorded, or a call of it waits for a
+    /// person.
     Ending(u64),
-    /// It was decided that the machine goes ([`crate::leave`]).
+    /// Its removal was decided ([`crate::removal`]).
     Leaving,
 }
 
-/// What happens to a machine.
+/// An event of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateEvent {
-    /// The queue gave out an instruction.
+    /// The queue released an instruction.
     Take(u64),
     Wake,
-    /// Its tree and its files are there.
+    /// Its tree and its files exist.
     Awake,
     Save,
-    /// The image is made, or was refused.
+    /// The image exists, or was refused.
     Saved,
-    /// Its tree is gone: swapped out, rolled back, ended or lost.
+    /// Its tree has ended: swapped out, rolled back, killed or lost.
     Out,
     /// The end of the instruction is recorded, or never will be.
     Over,
@@ -60,8 +61,8 @@ pub enum StateEvent {
 }
 
 impl MachineState {
-    /// Where an event leads; `None` where it cannot happen. Ends are never refused: whatever went
-    /// wrong before, a driver can leave memory, end an instruction and give up a save.
+    /// The next state, or `None` where the event cannot happen. Ends are never refused: whatever
+    /// failed before, a driver can leave memory, end an instruction and abandon a save.
     pub fn after(self, event: StateEvent) -> Option<MachineState> {
         use MachineState::*;
         Some(match (self, event) {
@@ -73,7 +74,7 @@ impl MachineState {
             (Swapped, StateEvent::Take(seq)) => Starting(seq),
             (Ready, StateEvent::Take(seq)) => Running(seq),
             (Swapped, StateEvent::Wake) => Waking,
-            (Starting(seq), StateEvent::Wake) => Starting(seq),
+            (Starting(seq) | Ending(seq), StateEvent::Wake) => Starting(seq),
             (Waking, StateEvent::Awake) => Ready,
             (Starting(seq), StateEvent::Awake) => Running(seq),
             (Ready, StateEvent::Save) => Saving,
@@ -98,7 +99,7 @@ impl MachineState {
         })
     }
 
-    /// The instruction under way.
+    /// The current instruction.
     pub fn instruction(self) -> Option<u64> {
         match self {
             MachineState::Starting(seq) | MachineState::Running(seq) => Some(seq),
@@ -111,7 +112,7 @@ impl MachineState {
         }
     }
 
-    /// Whether anything can still be asked of the machine.
+    /// Whether the machine still accepts requests.
     pub fn accepts(self) -> bool {
         self != MachineState::Leaving
     }
@@ -126,12 +127,12 @@ impl MachineState {
         )
     }
 
-    /// Whether it takes memory now or in a moment.
+    /// Whether it uses memory now or is about to.
     pub fn takes_memory(self) -> bool {
         self != MachineState::Swapped
     }
 
-    /// As clients see it.
+    /// The state shown to clients.
     pub fn shown(self) -> stasis_api::State {
         match self {
             _ if self.instruction().is_some() => stasis_api::State::Running,
@@ -140,7 +141,7 @@ impl MachineState {
         }
     }
 
-    /// The failure point a driver passes when it comes into this state.
+    /// The fault point a driver passes when it enters this state.
     pub fn point(self) -> &'static str {
         match self {
             MachineState::Swapped => "state.swapped",
@@ -189,7 +190,7 @@ mod tests {
         state.point().trim_start_matches("state.")
     }
 
-    /// The table as ARCHITECTURE.md has it.
+    /// The table in ARCHITECTURE.md.
     fn table() -> String {
         let row = |cells: Vec<&str>| format!("| {} |\n", cells.join(" | "));
         let head = std::iter::once("state").chain(EVENTS.map(|(name, _)| name)).collect();
@@ -227,8 +228,8 @@ mod tests {
     }
 
     proptest! {
-        /// An instruction, once taken, stays under way until it is over, whatever happens; nothing
-        /// runs in a machine that leaves; memory is entered only over `awake`.
+        /// An instruction, once taken, stays current until it is over; nothing runs in a machine
+        /// that is leaving; memory is entered only through `awake`.
         #[test]
         fn an_instruction_is_never_lost(events in prop::collection::vec(event(), 0..200)) {
             let mut state = MachineState::Swapped;
@@ -252,8 +253,8 @@ mod tests {
             }
         }
 
-        /// From everywhere a driver that failed comes to a state from which the machine can be
-        /// used: out of memory, with nothing under way.
+        /// From every state, a failed driver reaches one in which the machine is usable: out of
+        /// memory, with no current instruction.
         #[test]
         fn a_failed_driver_leads_back(events in prop::collection::vec(event(), 0..50)) {
             let mut state = MachineState::Swapped;

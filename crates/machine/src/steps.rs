@@ -1,5 +1,4 @@
-//! Where undo and redo lead: a pure decision over instructions and states, so that it can be
-//! tested without machines.
+//! Targets of undo and redo: a pure decision over instructions and states, tested without machines.
 //!
 //!   ran      0   1   2   3   4        undo 1 from 4 ─► state 3
 //!   states   0   1           4        undo 1 from 4 where 2, 3 and 4 share a state ─► refused
@@ -7,22 +6,22 @@
 //!
 //! An instruction is undone or redone with its whole state, or not at all.
 
-/// Where a step leads.
+/// The target of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// To the state after this instruction; to the beginning for `None`.
     To(Option<u64>),
-    /// The state wanted was never kept. The nearest one beyond takes more instructions along.
+    /// The wanted state was never kept. The nearest one beyond includes more instructions.
     Shared(Option<u64>),
-    /// The state after this instruction was kept once, and is not any more.
+    /// The state after this instruction was kept once, but was removed.
     Freed(u64),
-    /// There are only so many instructions.
+    /// There are only this many instructions.
     Only(usize),
 }
 
 /// `n` instructions back. `ran` has the instructions whose effects are in the state, newest first,
-/// at least `n + 1` if there are as many; `states` the ones that are kept, in order; `freed` is the
-/// newest one that is not kept any more.
+/// at least `n + 1` if there are as many; `states` the kept ones, in order; `freed` is the newest
+/// one that was removed.
 pub fn back(ran: &[u64], states: &[u64], freed: Option<u64>, n: usize) -> Step {
     if ran.len() < n || ran.is_empty() {
         return Step::Only(ran.len());
@@ -36,7 +35,7 @@ pub fn back(ran: &[u64], states: &[u64], freed: Option<u64>, n: usize) -> Step {
 }
 
 /// `n` instructions forward. `undone` has the instructions that can be redone, `states` the states
-/// beyond the present one, both in order.
+/// after the current one, both in order.
 pub fn forward(undone: &[u64], states: &[u64], n: usize) -> Step {
     let Some(wanted) = n.checked_sub(1).and_then(|at| undone.get(at)).copied() else {
         return Step::Only(undone.len());
@@ -72,8 +71,8 @@ mod tests {
     }
 
     proptest! {
-        /// Where every instruction has its state, `n` back and `n` forward is where it began, and
-        /// each takes exactly `n`.
+        /// If every instruction has its state, `n` back and `n` forward returns to the start, and
+        /// each step covers exactly `n`.
         #[test]
         fn forward_undoes_back(
             all in prop::collection::btree_set(0u64..1000, 1..50),
@@ -95,7 +94,7 @@ mod tests {
             prop_assert_eq!(forward(&undone, &undone, n), Step::To(all.last().copied()));
         }
 
-        /// Whatever was kept, no step claims to be exact that is not.
+        /// Whichever states were kept, no step claims to be exact if it is not.
         #[test]
         fn a_step_is_exact_or_says_so(
             all in prop::collection::btree_set(0u64..100, 1..30),

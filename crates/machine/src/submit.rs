@@ -2,14 +2,14 @@
 //!
 //!   submit ─► quota ─► number and place in the queue ─► on record ─► driver woken
 //!
-//! The number, the place and the order of the records are decided under the machine's lock, which
-//! is free again while the record is written. Until it is, the driver takes neither this
-//! instruction nor one behind it. If the record fails, the place and the number are given up.
+//! The number, the slot and the order of the records are decided under the machine's lock, which is
+//! released while the record is written. Until it is written, the driver takes neither this
+//! instruction nor a later one. If recording fails, slot and number are released.
 
 use crate::driver::Driver;
 use crate::error::{Error, ErrorContext, Result};
-use crate::leave::NOT_RUN;
 use crate::machine::Machine;
+use crate::removal::NOT_RUN;
 use crate::state::StateEvent;
 use crate::work::{WaitingExec, Work};
 use stasis_api::{Checkpoints, EventKind, Exec, Status, Timestamp};
@@ -17,11 +17,11 @@ use stasis_records::{NewInstruction, PendingChange};
 use stasis_sys::{fds, libc};
 use std::sync::Arc;
 
-/// The longest code an instruction may have.
+/// Maximum length of an instruction's code.
 const MAX_CODE: usize = 16 << 20;
 
 impl Machine {
-    /// Accepts an instruction; its number. It runs when those before it are over.
+    /// Accepts an instruction; returns its number. It runs after the ones before it.
     pub fn submit(self: &Arc<Self>, exec: Exec) -> Result<u64> {
         if exec.code.len() > MAX_CODE {
             return Err(Error::Invalid(format!("code is at most {MAX_CODE} bytes")));
@@ -52,7 +52,7 @@ impl Machine {
         }
     }
 
-    /// Gives an instruction its number and its place in the queue, and sends it to be recorded.
+    /// Gives an instruction its number and its slot in the queue, and sends it to be recorded.
     fn reserve(self: &Arc<Self>, exec: Exec) -> Result<(u64, PendingChange<Option<u64>>)> {
         let mut work = self.work();
         if !work.state().accepts() {
@@ -71,7 +71,7 @@ impl Machine {
         Ok((seq, self.host.records.accept(self.id, NewInstruction { seq, exec, status, at })))
     }
 
-    /// Has an instruction that is on record run in its turn; its number.
+    /// Lets a recorded instruction run in turn; returns its number.
     fn queue_up(self: &Arc<Self>, seq: u64) -> Result<u64> {
         let mut work = self.work();
         if !work.state().accepts() {
@@ -86,7 +86,7 @@ impl Machine {
             self.end_unstarted(seq, "nothing could be started to run it")?;
             return Err(error);
         }
-        // its place says whether it needs a state of its own
+        // its slot says whether it needs a state of its own
         work.queue.offer(seq, true);
         let made = self.record().made.clone();
         // before the driver can see it, and before it can report that it started
@@ -95,8 +95,8 @@ impl Machine {
         Ok(seq)
     }
 
-    /// Takes the place of an instruction away that was not recorded, and its number, unless a later
-    /// one was given out.
+    /// Releases the slot of an instruction that was not recorded, and its number, unless a later
+    /// one was assigned.
     fn withdraw(&self, seq: u64) {
         let mut work = self.work();
         work.withdraw(seq);
@@ -108,13 +108,13 @@ impl Machine {
         self.tell();
     }
 
-    /// The number an instruction with the same idempotency key already has.
+    /// The number of an earlier instruction with the same idempotency key.
     fn accepted_before(&self, exec: &Exec) -> Result<Option<u64>> {
         let Some(key) = &exec.idempotency_key else { return Ok(None) };
         Ok(self.host.records.instruction_with_key(self.id, key)?)
     }
 
-    /// Writes an instruction down that its driver carries out itself, at once; its number.
+    /// Records an instruction that its driver executes itself, at once; returns its number.
     pub(crate) fn begin_note(&self, code: String, at: Timestamp) -> Result<u64> {
         let exec = Exec { code, ..Exec::default() };
         let (seq, accepted) = {
@@ -137,7 +137,7 @@ impl Machine {
         Ok(seq)
     }
 
-    /// Takes an instruction that was accepted by an earlier process.
+    /// Takes over an instruction accepted by an earlier process.
     pub(crate) fn requeue(self: &Arc<Self>, seq: u64, waiting: WaitingExec) -> Result<()> {
         let mut work = self.work();
         self.ensure_driver(&mut work)?;
@@ -159,12 +159,12 @@ impl Machine {
         Ok(())
     }
 
-    /// Interrupts what runs; its state is kept. Whether something ran.
+    /// Interrupts the running instruction; its state is kept. Whether one ran.
     pub fn interrupt(self: &Arc<Self>) -> Result<bool> {
         Ok(self.work().interrupt(None))
     }
 
-    /// Takes an instruction that waits out of the queue; whether it still waited.
+    /// Removes a waiting instruction from the queue; whether it still waited.
     pub fn cancel(self: &Arc<Self>, seq: u64) -> Result<bool> {
         let waited = {
             let mut work = self.work();
@@ -180,8 +180,8 @@ impl Machine {
         Ok(waited)
     }
 
-    /// Ends one instruction and no other, whether it waits or runs; the state is kept. Whether it
-    /// did either.
+    /// Ends only this instruction, whether it waits or runs; the state is kept. Whether it did
+    /// either.
     pub fn stop(self: &Arc<Self>, seq: u64) -> Result<bool> {
         Ok(self.cancel(seq)? || self.work().interrupt(Some(seq)))
     }
@@ -192,10 +192,9 @@ impl Machine {
             work.interrupt(None);
             work.cancel_all()
         };
-        // each of them gets its end, whatever becomes of the others
-        let ends = waiting
-            .into_iter()
-            .map(|seq| self.end_unstarted(seq, "another instruction came first"));
+        // each of them gets its end, whatever happens to the others
+        let ends =
+            waiting.into_iter().map(|seq| self.end_unstarted(seq, "another instruction ran first"));
         ends.collect::<Vec<_>>().into_iter().collect()
     }
 
@@ -209,7 +208,7 @@ impl Machine {
         recorded
     }
 
-    /// The ends of these are on no record, and their followers get that as an error.
+    /// The ends of these could not be recorded, and their followers get an error.
     pub(crate) fn leave_unrecorded(&self, all: impl IntoIterator<Item = u64>, words: &str) {
         let mut work = self.work();
         work.unrecorded.extend(all.into_iter().map(|seq| (seq, words.to_owned())));

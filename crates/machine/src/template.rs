@@ -19,9 +19,9 @@ use stasis_records::{HeldImage, TemplateRecord};
 use stasis_template::{Progress, Recipe, Root, Size};
 use std::time::Duration;
 
-/// The name machines get their template by when none is given.
+/// The default template's name.
 pub const DEFAULT: &str = stasis_agent::DEFAULT_NAME;
-/// The longest a start or a recipe's warm-up code may take.
+/// Maximum time of a start, and of a recipe's warm-up code.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Host {
@@ -29,7 +29,7 @@ impl Host {
     pub fn template(&self, name: Option<&str>) -> Result<TemplateRecord> {
         let name = name.unwrap_or(DEFAULT);
         let found = self.inner().records.template(name)?;
-        // one whose image an earlier program wrote in another form has to be built again
+        // a template whose image an earlier program wrote in another format must be rebuilt
         let form = stasis_engine::SectionKind::form();
         let found = found.filter(|record| record.details["form"] == form.as_str());
         found.ok_or_else(|| Error::NoTemplate(name.to_owned()))
@@ -40,7 +40,7 @@ impl Host {
         Ok(all.into_iter().map(|record| record.template).collect())
     }
 
-    /// Builds a template, or finds that it is there.
+    /// Builds a template, unless it exists.
     pub fn build_template(&self, recipe: &Recipe, progress: &dyn Progress) -> Result<TemplateInfo> {
         let inner = self.inner();
         let (roots, cache) = (&inner.dirs.roots, &inner.dirs.cache);
@@ -80,7 +80,7 @@ impl Host {
         Ok(template)
     }
 
-    /// Forgets templates whose name a new one took and on which no machine stands.
+    /// Removes templates whose name was reused and that no machine uses.
     fn retire_older(&self, new: &TemplateInfo) -> Result<()> {
         for old in self.templates()? {
             let unused = self.inner().records.template_users(&old.digest)? == 0;
@@ -120,7 +120,7 @@ impl Host {
         Ok((PinnedImage(image), known))
     }
 
-    /// Forgets a template and its root. Refused while machines stand on it.
+    /// Removes a template and its root. Refused while machines use it.
     pub fn remove_template(&self, name: &str) -> Result<()> {
         let inner = self.inner();
         let missing = || Error::NoTemplate(name.to_owned());
@@ -141,8 +141,8 @@ impl Host {
     }
 }
 
-/// What machines of a template may use unless they say otherwise. Templates that were built before
-/// this was noted have it in their recipe.
+/// Default limits of a template's machines. Templates built before this was recorded have them in
+/// their recipe.
 pub(crate) fn template_limits(record: &TemplateRecord) -> Limits {
     match serde_json::from_value(record.details["limits"].clone()) {
         Ok(limits) => limits,
@@ -154,7 +154,7 @@ pub(crate) fn template_limits(record: &TemplateRecord) -> Limits {
 
 fn limits_of(recipe: &Recipe) -> Limits {
     let own = &recipe.limits;
-    // rounded up: a limit of some bytes is not none
+    // rounded up: a limit of a few bytes is not zero
     let mb = |size: Size| size.0.div_ceil(1 << 20);
     Limits {
         memory_mb: own.memory.map(mb),
@@ -169,7 +169,7 @@ fn language(recipe: &Recipe) -> Result<&'static dyn Language> {
     stasis_agent::language(&recipe.language).ok_or_else(unknown)
 }
 
-/// What a new agent says about itself.
+/// A new agent's report about itself.
 fn ready(live: &mut LiveMachine, language: &dyn Language) -> Result<AgentInfo> {
     let (spoken, known) = live.expect_within(PATIENCE, |report| match report {
         Report::Ready { generation, language, orders, .. } => {
@@ -183,7 +183,8 @@ fn ready(live: &mut LiveMachine, language: &dyn Language) -> Result<AgentInfo> {
     }
 }
 
-/// Runs the recipe's code in a namespace of its own: what it defines is not the users'.
+/// Runs the recipe's code in a namespace of its own, so that its definitions are not visible to
+/// users.
 fn warm_up(live: &mut LiveMachine, language: &dyn Language, code: &str) -> Result<()> {
     let code = language.aside(code);
     let order = Order::Exec(ExecOrder {
@@ -193,6 +194,7 @@ fn warm_up(live: &mut LiveMachine, language: &dyn Language, code: &str) -> Resul
         max_whole: 0,
         input: false,
         fetch: false,
+        tools: false,
         prepared: None,
     });
     live.line.send(&order)?;

@@ -17,23 +17,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
-/// As many as tokio has for the same purpose.
+/// The default of tokio's blocking pool.
 const MOST_WORKERS: usize = 512;
-/// A worker that had nothing to do for this long ends.
+/// Idle time after which a worker ends.
 const IDLE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread to start, and where to say whether it did.
+/// A thread to start, and the channel for the result.
 struct Start {
     name: &'static str,
     run: Job,
     started: mpsc::Sender<io::Result<()>>,
 }
 
-/// A job did not come to its end.
+/// A job did not finish.
 #[derive(Debug, thiserror::Error)]
-#[error("the job broke off")]
+#[error("the job failed")]
 pub struct JobAborted;
 
 struct Threads {
@@ -69,27 +69,27 @@ pub(crate) fn prepare() -> io::Result<()> {
             let _ = started.send(thread.map(drop));
         }
     })?;
-    // two at once: the one that comes second lets its starter go
+    // two at once: the second one drops its starter
     let _ = THREADS.set(Threads { starter, workers: Mutex::default(), news: Condvar::new() });
     Ok(())
 }
 
-/// Opening a host has prepared them; others that use them are not restricted.
+/// Opening a host has started it; other users are not restricted.
 fn threads() -> &'static Threads {
     prepare().expect("the first thread starts");
     THREADS.get().expect("prepared")
 }
 
-/// Starts a thread with the engine's rights, on behalf of any thread.
+/// Starts a thread with the engine's privileges, on behalf of any thread.
 pub(crate) fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let (started, answer) = mpsc::channel();
-    let gone = || io::Error::other("the starter of threads is gone");
+    let gone = || io::Error::other("the thread that starts threads has exited");
     let start = Start { name, run: Box::new(run), started };
     threads().starter.send(start).map_err(|_| gone())?;
     answer.recv().map_err(|_| gone())?
 }
 
-/// Does what may block, or needs the engine's rights, on a thread that has them.
+/// Runs a job that may block, or needs the engine's privileges, on a thread that has them.
 pub async fn block<T: Send + 'static>(
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JobAborted> {
@@ -98,7 +98,7 @@ pub async fn block<T: Send + 'static>(
     told.await.map_err(|_| JobAborted)
 }
 
-/// The same for a job whose end nobody waits for.
+/// The same for a job without a waiting caller.
 pub fn hand_over(job: impl FnOnce() + Send + 'static) {
     give(Box::new(job));
 }
@@ -119,7 +119,7 @@ fn give(job: Job) {
         let mut workers = all.lock();
         workers.all -= 1;
         if workers.all == 0 {
-            // no worker is left: the callers that wait get an error
+            // no worker is left: waiting callers get an error
             workers.jobs.clear();
         }
     }
@@ -128,12 +128,12 @@ fn give(job: Job) {
 fn work() {
     while let Some(job) = next() {
         if catch_unwind(AssertUnwindSafe(job)).is_err() {
-            tracing::error!("a job broke off");
+            tracing::error!("a job failed");
         }
     }
 }
 
-/// The next job; nothing when there was none for long.
+/// The next job; none after a long idle time.
 fn next() -> Option<Job> {
     let all = threads();
     let mut workers = all.lock();

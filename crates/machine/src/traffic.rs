@@ -7,9 +7,9 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// On their way into memory, from this many on: one wake more or less must not hold up checkpoints.
+/// Machines entering memory, from this many on: a single wake must not delay checkpoints.
 const ARRIVING: usize = 4;
-/// Asked within the last one or two windows, from this many on.
+/// Machines used within the last one or two windows, from this many on.
 const ASKED: u64 = 8;
 const WINDOW: Duration = Duration::from_millis(100);
 
@@ -19,7 +19,7 @@ pub struct Traffic {
     asked: Mutex<Windows>,
 }
 
-/// How many machines were asked in this window and in the one before it.
+/// Number of machines used in this window and in the one before.
 #[derive(Default)]
 struct Windows {
     number: u64,
@@ -27,11 +27,11 @@ struct Windows {
     before: u64,
 }
 
-/// In which window a machine was asked last, so that it counts once in each.
+/// The window in which a machine was last used, so that it counts once in each.
 #[derive(Default)]
 pub struct LastRequestWindow(Option<u64>);
 
-/// A machine on its way, until this is dropped.
+/// Counts a machine as entering memory until dropped.
 pub struct ArrivalGuard<'a>(&'a Traffic);
 
 impl Default for Traffic {
@@ -47,7 +47,7 @@ impl Traffic {
         ArrivalGuard(self)
     }
 
-    /// A machine was given something to do.
+    /// A machine got work.
     pub fn ask(&self, last: &mut LastRequestWindow, now: Instant) {
         let mut windows = self.windows(now);
         if last.0.replace(windows.number) != Some(windows.number) {
@@ -55,7 +55,7 @@ impl Traffic {
         }
     }
 
-    /// Whether many machines are on their way into memory.
+    /// Whether many machines are entering memory.
     pub fn is_arriving(&self) -> bool {
         self.arriving.load(Ordering::Relaxed) >= ARRIVING
     }
@@ -66,7 +66,7 @@ impl Traffic {
         self.is_arriving() || windows.now.max(windows.before) >= ASKED
     }
 
-    /// The windows as they are now.
+    /// The current windows.
     fn windows(&self, now: Instant) -> MutexGuard<'_, Windows> {
         let number =
             (now.saturating_duration_since(self.begun).as_millis() / WINDOW.as_millis()) as u64;

@@ -7,7 +7,7 @@
 //!   retain ─── which checkpoints stay            explore ─ candidates, scored, the best kept
 //!   export, import ─ a machine as one file
 //!
-//! None of it slows an instruction down.
+//! None of them delays an instruction.
 
 mod adopt;
 mod base;

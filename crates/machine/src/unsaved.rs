@@ -3,11 +3,11 @@
 //!   source: capture ─► state in memory ─────► written ─► on record
 //!                        └─► branch: answered, runs ... ─► on record with the image ─► saves
 //!
-//! A branch of a machine with much to save does not wait for the disk: it starts from the copy that
-//! the source's capture is written from. Until that has an image, the record of the branch names an
-//! older state of its source, nothing of the branch is saved, and no image of it is given out. If
-//! the process is killed meanwhile, or the state cannot be written, the branch is in that older
-//! state, and the next contact with it is told.
+//! A branch of a machine with much to save does not wait for the disk: it starts from the twin that
+//! the source's capture is written from. Until the image exists, the record of the branch names an
+//! older state of its source, nothing of the branch is saved, and no image of it is available. If
+//! the process is killed meanwhile, or the state cannot be written, the branch is at that older
+//! state, and the next receipt reports it.
 
 use crate::action::Action;
 use crate::driver::Driver;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// A state that a machine's driver is saving, for branches.
 pub(crate) struct SharedState {
     pub state: UnsavedState,
-    /// The instruction it is the state after.
+    /// The instruction it follows.
     pub seq: Option<u64>,
     /// Whether a branch starts from it.
     pub taken: bool,
@@ -41,16 +41,16 @@ impl SharedState {
     }
 }
 
-/// The start of a branch while it is not on disk.
+/// The first state of a branch, while it is not on disk.
 #[derive(Clone)]
 pub(crate) struct UnsavedStart {
     pub state: UnsavedState,
-    /// The state of its source that is on record for it meanwhile.
+    /// The recorded state of its source meanwhile.
     pub older: Parent,
     pub older_image: ImageId,
 }
 
-/// How a machine that starts from an unsaved state stands.
+/// The status of a machine that starts from an unsaved state.
 #[derive(Default)]
 pub(crate) struct StartCell {
     start: Mutex<Option<UnsavedStart>>,
@@ -63,8 +63,8 @@ impl StartCell {
     }
 }
 
-/// Whether a branch may start from a state that is not saved: one that shares memory with others,
-/// or has to be on disk, waits.
+/// Whether a branch may start from an unsaved state: a branch that shares memory with others, or
+/// must be on disk, waits.
 pub(crate) fn may_start_unsaved(made: &NewRecord, branch: &Branch) -> bool {
     let closed = branch.network.as_ref().unwrap_or(&made.network).is_none();
     branch.names.len() == 1 && closed && made.durability != Durability::Local
@@ -78,7 +78,7 @@ impl Host {
         lost.map_or(Ok(()), |what| Err(Error::Broken { machine: machine.name().to_string(), what }))
     }
 
-    /// Makes a branch of a state that is being saved, and sees to its record when it is.
+    /// Creates a branch of a state that is being saved, and updates its record afterwards.
     pub(crate) fn add_unsaved(
         &self,
         new: NewRecord,
@@ -92,7 +92,7 @@ impl Host {
         let held = self.inner().hold(older_image, || source.removed())?;
         let older = Parent { machine: source.name(), seq };
         let mut record = self.inner().records.branch_unsaved(new, older.clone(), &held)?;
-        // no image has this name: whoever does not ask for the state first gets none
+        // no image has this name, so code that does not first wait for the state finds none
         (record.start_image, record.head_image) = (state.id(), state.id());
         let machine = self.announce_unsaved(record, UnsavedStart { state, older, older_image });
         let own = machine.clone();
@@ -104,7 +104,7 @@ impl Host {
 }
 
 impl Work {
-    /// The state being saved, if it is that of `seq`, or the one now.
+    /// The state being saved, if it is that of `seq`, or the current one.
     pub(crate) fn take_shared(&mut self, seq: Option<u64>) -> Option<(UnsavedState, Option<u64>)> {
         if !self.state().accepts() {
             return None;
@@ -117,7 +117,7 @@ impl Work {
 }
 
 impl Machine {
-    /// Its work, when no branch depends on a capture of this machine that is being written.
+    /// Its work, once no branch depends on a running capture of this machine.
     pub(crate) fn without_needy_branches(&self) -> MutexGuard<'_, Work> {
         loop {
             let work = self.work();
@@ -128,12 +128,12 @@ impl Machine {
         }
     }
 
-    /// Its start, while that is not on record.
+    /// Its first state, while that is not recorded.
     pub(crate) fn unsaved_start(&self) -> Option<UnsavedState> {
         self.start.start.lock().as_ref().map(|start| start.state.clone())
     }
 
-    /// Waits until the state it started from is on disk and on record, or lost.
+    /// Waits until its first state is on disk and recorded, or lost.
     pub(crate) fn settled(&self) {
         let mut start = self.start.start.lock();
         while start.is_some() {
@@ -141,7 +141,7 @@ impl Machine {
         }
     }
 
-    /// Waits for the state it started from, and puts it on record.
+    /// Waits for its first state, and records it.
     fn settle_start(self: Arc<Machine>) {
         let Some(start) = self.start.start.lock().clone() else { return };
         let saved = start.state.saved().map_err(Into::into).and_then(|image| {
@@ -163,7 +163,7 @@ impl Machine {
         self.tell();
     }
 
-    /// The machine is in the older state of its source that is on record for it.
+    /// The machine is at the recorded older state of its source.
     fn lose_start(self: &Arc<Machine>, start: &UnsavedStart, why: &str) {
         tracing::error!(machine = %self.name(), why, "the state of a branch was not saved");
         {
@@ -187,7 +187,7 @@ pub(crate) fn lost_words(why: &str, older: &Parent) -> String {
 }
 
 impl Driver {
-    /// The machine leaves memory for the older state that its record names by now.
+    /// The machine leaves memory for the older state in its record.
     pub(crate) fn start_lost(&mut self, words: &str) {
         let told = self.fall_back(words, None).words;
         let all = if told.starts_with(words) { told } else { format!("{words}; {told}") };
@@ -195,16 +195,16 @@ impl Driver {
     }
 }
 
-/// Restores a state that may not be on disk, for an owner.
+/// Restores a state that may not be on disk, for an account.
 pub(crate) fn restore(host: &HostInner, state: &UnsavedState, owner: &str) -> Result<RestoredTree> {
     let one = |ends| host.engine.restore_unsaved(state, ends);
     let (line, tree) = crate::wake::in_turn(host, owner, one)?;
-    Ok(RestoredTree { tree, line })
+    Ok(RestoredTree::new(tree, line))
 }
 
 impl Host {
-    /// The state that branches start from, and the instruction it is the state after. It is held
-    /// until the branches are recorded: the source may go meanwhile, and a collection come.
+    /// The state that branches start from, and the instruction it follows. It is held until the
+    /// branches are recorded: the source may be removed meanwhile, and a collection may run.
     pub(crate) fn origin(
         &self,
         source: &Arc<Machine>,

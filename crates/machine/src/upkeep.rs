@@ -1,53 +1,31 @@
 //! Maintenance of the store: collection, checks, statistics.
 
 use crate::agent;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::Host;
-use serde::Serialize;
+use stasis_api::{StoreChecked, StoreFinding, StoreFreed, StoreStats};
 use stasis_engine::ImageId;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// Packs compressed in one round, so that it does not take a processor for long.
+/// Packs compressed per round, so that a round does not occupy a processor for long.
 const COLD_ROUND: usize = 8;
 /// The same for states that are stored as differences.
 const THIN_ROUND: Duration = Duration::from_millis(250);
 
-/// What a collection freed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Freed {
-    pub images: u64,
-    pub packs: u64,
-    pub layers: u64,
-    pub bytes: u64,
-}
-
-/// What a check found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CheckSummary {
-    /// Whether all was looked at.
-    pub complete: bool,
-    pub findings: Vec<DamageReport>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DamageReport {
-    /// A stable name for programs.
-    pub code: String,
-    pub what: String,
-    /// Machines and templates that need what is damaged.
-    pub affects: Vec<String>,
-    pub repaired: bool,
-}
-
 impl Host {
     /// Frees what no machine, checkpoint or template needs.
-    pub fn collect(&self) -> Result<Freed> {
+    pub fn collect(&self) -> Result<StoreFreed> {
         let inner = self.inner();
-        let freed = inner.engine.collect(|| inner.images_in_use())?;
+        let freed = inner.engine.collect(|| {
+            let keep = inner.images_in_use()?;
+            // after a crash the records must not name what is removed now
+            inner.records.sync()?;
+            Ok::<_, Error>(keep)
+        })?;
         let beside = self.collect_artifacts()? + self.collect_roots()? + self.shrink_records();
-        Ok(Freed {
+        Ok(StoreFreed {
             images: freed.images,
             packs: freed.packs,
             layers: freed.layers.len() as u64,
@@ -55,8 +33,8 @@ impl Host {
         })
     }
 
-    /// How many bytes the records' file lost. On a full disk there may be no room for a smaller one
-    /// beside it: what was freed so far is freed all the same.
+    /// Bytes by which the records' file shrank. On a full disk there may be no space for a smaller
+    /// copy: the data freed so far stays freed.
     fn shrink_records(&self) -> u64 {
         self.inner().records.shrink().unwrap_or_else(|error| {
             tracing::warn!(%error, "the records' file stays as large as it is");
@@ -64,7 +42,7 @@ impl Host {
         })
     }
 
-    /// Removes roots that came with machines which were not taken in after all; how many bytes.
+    /// Removes roots of imports that failed; returns the freed bytes.
     fn collect_roots(&self) -> Result<u64> {
         let inner = self.inner();
         let Some(_alone) = inner.importing.try_write() else { return Ok(0) };
@@ -81,8 +59,8 @@ impl Host {
         Ok(freed)
     }
 
-    /// Compresses a few of the packs that no template, and no machine used of late, stands on; the
-    /// space freed. Old checkpoints keep theirs compressed.
+    /// Compresses a few packs that no template and no recently used machine needs; returns the
+    /// freed space. Packs of old checkpoints stay compressed.
     pub fn compress_cold(&self) -> Result<u64> {
         let inner = self.inner();
         let Some(age) = inner.settings.cold_after else { return Ok(0) };
@@ -94,8 +72,8 @@ impl Host {
         Ok(inner.engine.store().compress_cold(&hot, age, COLD_ROUND)?)
     }
 
-    /// Stores states that are older than `age` as differences to the states before them, for a
-    /// moment; the space freed. Those that machines are in, and templates, stay fast to read.
+    /// Stores states older than `age` as differences to their predecessors, for a limited time;
+    /// returns the freed space. Current states of machines and templates stay fast to read.
     pub fn thin_states(&self, age: Duration) -> Result<u64> {
         let inner = self.inner();
         let heads = self.machines().into_iter().map(|machine| machine.record().head_image);
@@ -107,7 +85,7 @@ impl Host {
 
     /// Reads all data in use and lists the damage. With `repair`, damaged
     /// pages are replaced by intact copies.
-    pub fn check_store(&self, repair: bool) -> Result<CheckSummary> {
+    pub fn check_store(&self, repair: bool) -> Result<StoreChecked> {
         let inner = self.inner();
         let keep = inner.images_in_use()?;
         let repair = match repair {
@@ -116,26 +94,26 @@ impl Host {
         };
         let store = inner.engine.store();
         let checked = store.check(&keep, repair, |_| ControlFlow::Continue(()))?;
-        // what was given up meanwhile may have been collected, which is no damage
+        // data removed meanwhile may have been collected, which is not damage
         let now = inner.images_in_use()?;
         let concerns = |one: &&stasis_engine::DamageFinding| {
             one.images.is_empty() || one.images.iter().any(|id| now.contains(id))
         };
         let findings = checked.findings.iter().filter(concerns);
-        let mut findings: Vec<DamageReport> = findings.map(|one| self.name(one)).collect();
+        let mut findings: Vec<StoreFinding> = findings.map(|one| self.name(one)).collect();
         if let Some(said) = inner.records.check()? {
-            findings.push(DamageReport {
+            findings.push(StoreFinding {
                 code: "store.database".into(),
                 what: format!("the records: {said}"),
                 affects: Vec::new(),
                 repaired: false,
             });
         }
-        Ok(CheckSummary { complete: checked.complete, findings })
+        Ok(StoreChecked { complete: checked.complete, findings })
     }
 
     /// A finding in terms of machines.
-    fn name(&self, finding: &stasis_engine::DamageFinding) -> DamageReport {
+    fn name(&self, finding: &stasis_engine::DamageFinding) -> StoreFinding {
         let images: HashSet<ImageId> = finding.images.iter().copied().collect();
         let needs = |machine: &std::sync::Arc<crate::Machine>| {
             let head = machine.record().head_image;
@@ -150,15 +128,15 @@ impl Host {
             .chain(templates.map(|record| format!("template {}", record.template.name)))
             .collect();
         let (code, what) = (finding.code().to_owned(), finding.to_string());
-        DamageReport { code, what, affects, repaired: finding.repaired }
+        StoreFinding { code, what, affects, repaired: finding.repaired }
     }
 
-    pub fn store_stats(&self) -> Result<stasis_engine::Stats> {
+    pub fn store_stats(&self) -> Result<StoreStats> {
         let (inner, mut keep) = (self.inner(), HashSet::new());
         loop {
             let before = std::mem::replace(&mut keep, inner.images_in_use()?);
             match inner.engine.store().stats(&keep) {
-                // one of them may have been given up and collected meanwhile
+                // one of them may have been removed and collected meanwhile
                 Err(_) if keep != before => {}
                 counted => return Ok(counted?),
             }

@@ -13,32 +13,91 @@ use crate::files::MachineFiles;
 use crate::host::HostInner;
 use crate::limits;
 use crate::live::LiveMachine;
-use crate::network::{LINK, carry};
+use crate::network::{Grants, LINK, carry};
 use crate::observe::{ObservedEvent, word};
 use crate::state::StateEvent;
 use crate::unsaved;
-use stasis_api::EventKind;
+use stasis_api::{EventKind, Limits, Network};
 use stasis_egress::{Egress, RefusalSink};
-use stasis_engine::{ImageId, Tree, fault};
+use stasis_engine::{Image, ImageId, Tree, fault};
 use stasis_protocol::{Order, Reason, Wake};
 use stasis_records::MachineRecord;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A machine's process and the line to its agent, before the agent is told anything.
+/// A machine's process and the connection to its agent.
 pub struct RestoredTree {
     pub tree: Tree,
     pub line: AgentConnection,
+    /// The first order, if it was sent.
+    pub told: Option<FirstOrder>,
 }
 
-/// Restores an image for an owner.
+impl RestoredTree {
+    pub fn new(tree: Tree, line: AgentConnection) -> RestoredTree {
+        RestoredTree { tree, line, told: None }
+    }
+
+    /// Applies the machine's limits and sends the agent its first order, unless that was done.
+    pub fn tell(
+        &mut self,
+        host: &HostInner,
+        record: &MachineRecord,
+        first: FirstOrder,
+    ) -> Result<()> {
+        if self.told.is_none() {
+            limits::apply(host, record, &self.tree)?;
+            self.line.send(&Order::Wake(first.wake.clone()))?;
+            self.told = Some(first);
+        }
+        Ok(())
+    }
+}
+
+/// The first order to a machine's agent, and the settings of its tree at that moment.
+pub struct FirstOrder {
+    wake: Wake,
+    limits: Limits,
+    network: Network,
+}
+
+impl FirstOrder {
+    pub fn of(record: &MachineRecord, reason: Reason, granted: &Grants) -> FirstOrder {
+        let fresh = matches!(reason, Reason::New | Reason::Branch);
+        let wake = Wake {
+            reason,
+            machine: record.made.name.to_string(),
+            entropy: entropy(),
+            reseed: reason == Reason::New || (fresh && record.made.reseed),
+            env: if fresh { granted.fresh(&record.made.env) } else { Default::default() },
+            defaults: granted.variables.clone(),
+        };
+        FirstOrder { wake, limits: record.made.limits, network: record.made.network.clone() }
+    }
+
+    /// Whether a tree that was given the one is as if it was given the other.
+    fn is_like(&self, other: &FirstOrder) -> bool {
+        let wake = Wake { entropy: self.wake.entropy.clone(), ..other.wake.clone() };
+        self.wake == wake && self.limits == other.limits && self.network == other.network
+    }
+}
+
+/// Restores an image for an account.
 pub fn restore(host: &HostInner, image: ImageId, owner: &str) -> Result<RestoredTree> {
-    let image = host.image(image)?;
-    let (line, tree) = in_turn(host, owner, |ends| host.engine.restore(&image, ends))?;
-    Ok(RestoredTree { tree, line })
+    restore_image(host, &host.image(image)?, owner)
 }
 
-/// Restores with a new line to the agent, in turn.
+/// The same for a tree that takes the place of one in memory.
+pub fn restore_at_once(host: &HostInner, image: ImageId, owner: &str) -> Result<RestoredTree> {
+    restore_image(host, &host.image_at_once(image)?, owner)
+}
+
+fn restore_image(host: &HostInner, image: &Image, owner: &str) -> Result<RestoredTree> {
+    let (line, tree) = in_turn(host, owner, |ends| host.engine.restore(image, ends))?;
+    Ok(RestoredTree::new(tree, line))
+}
+
+/// Restores with a new connection to the agent, in turn.
 pub(crate) fn in_turn<T>(
     host: &HostInner,
     owner: &str,
@@ -49,8 +108,8 @@ pub(crate) fn in_turn<T>(
     Ok((line, one(ends)?))
 }
 
-/// Brings a machine into memory from its newest image, of which a tree may be `ready`, gives it
-/// its limits, and tells its agent.
+/// Brings a machine into memory from its newest image, or from a `ready` tree of it, applies its
+/// limits, and sends the agent its first order.
 pub fn wake(
     host: &HostInner,
     record: &MachineRecord,
@@ -58,53 +117,50 @@ pub fn wake(
     ready: Option<RestoredTree>,
     refused: RefusalSink,
 ) -> Result<LiveMachine> {
-    let (RestoredTree { tree, line }, egress) = connect(host, record, ready, refused)?;
-    limits::apply(host, record, &tree)?;
-    let mut live = LiveMachine { tree, line, _egress: egress, awake: false };
-    let fresh = matches!(reason, Reason::New | Reason::Branch);
-    live.line.send(&Order::Wake(Wake {
-        reason,
-        machine: record.made.name.to_string(),
-        entropy: entropy(),
-        reseed: reason == Reason::New || (fresh && record.made.reseed),
-        env: if fresh { record.made.env.clone() } else { Default::default() },
-    }))?;
-    Ok(live)
+    let granted = Grants::of(host, record)?;
+    let first = FirstOrder::of(record, reason, &granted);
+    // the machine's settings may have changed since it was told
+    let fits = |ready: &RestoredTree| ready.told.as_ref().is_none_or(|told| told.is_like(&first));
+    let ready = ready.filter(fits);
+    let (mut made, egress) = connect(host, record, ready, refused, &granted)?;
+    made.tell(host, record, first)?;
+    Ok(LiveMachine { tree: made.tree, line: made.line, _egress: egress, awake: false })
 }
 
-/// The tree, with the network its machine has.
+/// The tree, with its machine's network.
 fn connect(
     host: &HostInner,
     record: &MachineRecord,
     ready: Option<RestoredTree>,
     refused: RefusalSink,
+    granted: &Grants,
 ) -> Result<(RestoredTree, Option<Egress>)> {
     let owner = &record.made.account;
+    let trusted = granted.trusted();
     match (record.made.network.is_none(), ready) {
         (true, Some(standby)) => Ok((standby, None)),
         (true, None) => Ok((restore(host, record.head_image, owner)?, None)),
         (false, Some(standby)) => {
-            let packets = standby.tree.open_network(LINK)?;
-            Ok((standby, Some(carry(host, record, refused, packets)?)))
+            let packets = standby.tree.open_network(LINK, &trusted)?;
+            Ok((standby, Some(carry(host, record, refused, granted, packets)?)))
         }
         (false, None) => {
             let image = host.image(record.head_image)?;
-            let open = |ends| host.engine.restore_open(&image, ends, LINK);
+            let open = |ends| host.engine.restore_open(&image, ends, LINK, &trusted);
             let (line, (tree, packets)) = in_turn(host, owner, open)?;
-            Ok((RestoredTree { tree, line }, Some(carry(host, record, refused, packets)?)))
+            let egress = carry(host, record, refused, granted, packets)?;
+            Ok((RestoredTree::new(tree, line), Some(egress)))
         }
     }
 }
 
 /// 32 fresh bytes, in hex.
 fn entropy() -> String {
-    let mut bytes = [0u8; 32];
-    crate::host::random(&mut bytes);
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(crate::host::random::<32>())
 }
 
 impl Driver {
-    /// Brings the machine into memory, if it is not, and waits until its agent has answered.
+    /// Brings the machine into memory if necessary, and waits until its agent has answered.
     pub(crate) fn wake(&mut self) -> Result<()> {
         if self.live.is_some() {
             return Ok(());
@@ -117,7 +173,7 @@ impl Driver {
         self.answered().inspect_err(|_| self.let_go())
     }
 
-    /// Brings the machine into memory, if it is not.
+    /// Brings the machine into memory if necessary.
     pub(crate) fn ensure_live(&mut self) -> Result<()> {
         if self.live.is_some() {
             return Ok(());
@@ -129,7 +185,7 @@ impl Driver {
     }
 
     fn come_in(&mut self) -> Result<()> {
-        // before the record, which names the image as soon as there is one
+        // before the record, which names the image as soon as it exists
         let unsaved = self.machine.unsaved_start();
         let record = self.machine.record().clone();
         let reason = self.reason(&record);
@@ -162,8 +218,8 @@ impl Driver {
         }
     }
 
-    /// Lets others at the machine's files, from now until it leaves memory.
-    fn open_files(&self, files: Arc<MachineFiles>) -> Result<()> {
+    /// Opens the machine's files to other callers until it leaves memory.
+    pub(crate) fn open_files(&self, files: Arc<MachineFiles>) -> Result<()> {
         let state = {
             let mut work = self.machine.work();
             let state = work.step(StateEvent::Awake).filter(|state| state.is_in_memory());

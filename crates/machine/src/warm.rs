@@ -4,10 +4,10 @@
 //!                       ├─ nobody asked yet ─► restored from its files alone, at once
 //!                       └─ asked before ────► waits until the thread here has parked it
 //!
-//! The first one at a service that has just started does not wait for a template to be built. Those
-//! behind it do, so that they share one copy, and meet damage before they run. What many branches
-//! start from is parked for as long as it is used. If parking fails, the next one is the first
-//! again, and meets what is wrong.
+//! The first restore after a service start does not wait for a template to be parked. Later ones
+//! do, so that they share one copy, and find damage before they run. The common state of many
+//! branches is parked while it is used. If parking fails, the next restore counts as the first
+//! again, and reports the error.
 
 use crate::error::Result;
 use crate::host::HostInner;
@@ -19,13 +19,13 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the first one has the processors for itself, unless others come.
+/// Delay before parking after the first restore, unless others follow.
 const QUIET: Duration = Duration::from_millis(150);
 /// States that branches started from: how many are held, and for how long after their last use.
 const BRANCHED: usize = 4;
 const LULL: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_secs(5);
-/// How long one waits for others to park what it starts from; it then starts without.
+/// Maximum wait for a parked image; the restore then continues without.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
@@ -34,19 +34,19 @@ pub struct TemplateWarmer {
     changed: Condvar,
 }
 
-/// What is parked and what is to be: pure, so that it can be tested without processes.
+/// Parked and requested images: pure, so that it can be tested without processes.
 struct All<T> {
     images: HashMap<ImageId, State<T>>,
     over: bool,
 }
 
 enum State<T> {
-    /// It was requested; it is parked from then on.
+    /// It was requested, and stays parked.
     Wanted(Instant),
     Parking,
     Parked {
         image: T,
-        /// When it was last used, if it is held only for a while.
+        /// Its last use, if it is held only for a while.
         used: Option<Instant>,
     },
 }
@@ -63,7 +63,7 @@ impl<T> All<T> {
         self.images.iter().find(|(_, state)| is_due(state)).map(|(id, _)| *id)
     }
 
-    /// When there is something to do next.
+    /// The time of the next step.
     fn next(&self, now: Instant) -> Duration {
         let wanted = self.images.values().filter_map(|state| match state {
             State::Wanted(from) => Some(from.saturating_duration_since(now)),
@@ -72,7 +72,7 @@ impl<T> All<T> {
         wanted.min().unwrap_or(LOOK)
     }
 
-    /// Takes out what was held for branches and is not used any more, or is one too many.
+    /// Removes images held for branches that are unused or too many.
     fn thin_out(&mut self, now: Instant) -> Vec<ImageId> {
         let held = |(id, state): (&ImageId, &State<T>)| match state {
             State::Parked { used: Some(used), .. } => Some((*used, *id)),
@@ -112,7 +112,7 @@ impl TemplateWarmer {
         self.parked(id).is_some()
     }
 
-    /// Says that an image is in use, and waits until it is parked unless nobody said so before.
+    /// Marks an image as in use, and waits until it is parked, except for the first caller.
     fn want(&self, id: ImageId) {
         let mut all = self.all();
         let end = Instant::now() + PATIENCE;
@@ -139,7 +139,16 @@ impl TemplateWarmer {
         }
     }
 
-    /// Notes how parking ended.
+    /// Says that an image is in use, and does not wait.
+    fn note(&self, id: ImageId) {
+        let mut all = self.all();
+        if !all.over && !all.images.contains_key(&id) {
+            all.images.insert(id, State::Wanted(Instant::now() + QUIET));
+            self.changed.notify_all();
+        }
+    }
+
+    /// Records the result of parking.
     fn ended(&self, id: ImageId, parked: Option<State<Image>>) {
         let mut all = self.all();
         match parked {
@@ -156,7 +165,7 @@ impl TemplateWarmer {
 }
 
 impl HostInner {
-    /// An image. What it began with is parked, or will be.
+    /// An image whose first template is parked, or will be.
     pub fn image(&self, id: ImageId) -> Result<Image> {
         if let Some(image) = self.warm.parked(id) {
             return Ok(image);
@@ -166,8 +175,19 @@ impl HostInner {
         Ok(image)
     }
 
-    /// Holds a state that many branches are about to start from. They start without, only slower,
-    /// if that cannot be done.
+    /// The same without waiting until that is parked: for a tree that takes the place of one in
+    /// memory, so that there is no more memory without a template than before.
+    pub fn image_at_once(&self, id: ImageId) -> Result<Image> {
+        if let Some(image) = self.warm.parked(id) {
+            return Ok(image);
+        }
+        let image = self.engine.store().image(id)?;
+        self.warm.note(image.manifest.meta.origin.unwrap_or(image.id));
+        Ok(image)
+    }
+
+    /// Parks a state that many branches are about to start from. If that fails, they start without
+    /// it, only slower.
     pub fn park_for_branches(&self, id: ImageId, branches: usize) {
         let parked = self.image(id).and_then(|image| {
             if !self.warm.is_parked(image.id) {
@@ -182,7 +202,7 @@ impl HostInner {
         }
     }
 
-    /// Lets go of the states that branches started from, when memory is short.
+    /// Drops the states of branches when memory is short.
     pub fn cool_branched(&self) {
         let held = |state: &State<Image>| matches!(state, State::Parked { used: Some(_), .. });
         let gone: Vec<ImageId> = {
@@ -197,7 +217,7 @@ impl HostInner {
         }
     }
 
-    /// Lets go of an image that is no template any more.
+    /// Drops an image that is no longer a template.
     pub fn cool_down(&self, id: ImageId) {
         self.warm.all().images.remove(&id);
         self.engine.evict(id);
@@ -238,7 +258,7 @@ fn keep_warm(host: &Weak<HostInner>) {
 }
 
 fn park(host: &HostInner, id: ImageId) {
-    // waiting threads are notified in any case, and this thread is ready for the next one
+    // waiting threads are notified in any case, and this thread continues
     let parked = catch_unwind(AssertUnwindSafe(|| {
         fault::point("warm.parking")?;
         let image = host.engine.store().read_image(id)?;
@@ -271,6 +291,20 @@ mod tests {
         assert_eq!(all.due(now + QUIET), Some(id(1)));
         all.images.insert(id(1), State::Parking);
         assert_eq!(all.due(now + QUIET), None);
+    }
+
+    /// An undo must not wait for a template that is being built, or about to be.
+    #[test]
+    fn an_image_is_noted_without_a_wait() {
+        let warmer = TemplateWarmer::default();
+        warmer.note(id(1));
+        assert!(matches!(warmer.all().images.get(&id(1)), Some(State::Wanted(_))));
+        warmer.all().images.insert(id(2), State::Parking);
+        warmer.note(id(2));
+        assert!(matches!(warmer.all().images.get(&id(2)), Some(State::Parking)));
+        warmer.end();
+        warmer.note(id(3));
+        assert!(!warmer.all().images.contains_key(&id(3)), "nothing is begun after the end");
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Machine {
         self.work().execs.values().map(|one| one.exec.code.len() as u64).sum()
     }
 
-    /// The memory it may use, if that has a bound.
+    /// Its memory limit, if any.
     pub fn memory_mb(&self) -> Option<u64> {
         self.record().made.limits.or(self.host.settings.limits).memory_mb
     }

@@ -8,6 +8,7 @@ use crate::settings::Settings;
 use crate::state::{MachineState, StateEvent};
 use crate::unsaved::SharedState;
 use stasis_api::{Chunk, Exec, Instruction, Timestamp};
+use stasis_records::ParkedMachine;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,29 +18,33 @@ use std::time::{Duration, Instant};
 pub(crate) struct Work {
     state: MachineState,
     pub queue: Queue<Action>,
-    /// Instructions that wait, in full.
+    /// Waiting instructions, in full.
     pub execs: HashMap<u64, WaitingExec>,
     /// The running instruction, for its followers.
     pub feed: Option<OutputFeed>,
-    /// The instruction that ended last, so that its followers need not read the records.
+    /// The last finished instruction, so that its followers need not read the records.
     pub ended: Option<LastEnd>,
-    /// The running instruction is to be interrupted.
+    /// The running instruction must be interrupted.
     pub interrupt: bool,
-    /// Instructions whose end is on no record, and why.
+    /// An instruction that an earlier process left waiting for a person.
+    pub parked: Option<ParkedMachine>,
+    /// The service ends while an instruction waits for a person: no other runs before that one.
+    pub suspended: bool,
+    /// Instructions whose end could not be recorded, and why.
     pub unrecorded: HashMap<u64, String>,
     /// The last instruction whose effects are in memory or, swapped out, in the image.
     pub last_ran: Option<u64>,
-    /// The way to its files while it is in memory.
+    /// Access to its files while it is in memory.
     pub files: Option<Arc<MachineFiles>>,
     /// Why the last checkpoint was refused.
     pub pinned: Option<String>,
-    /// What was lost with the machine's memory since the last instruction ended, and why.
+    /// State lost with the machine's memory since the last instruction ended, and why.
     pub lost: Option<String>,
-    /// How often what was in memory was given up for an earlier state.
+    /// How often the state in memory was dropped for an earlier one.
     pub falls: u64,
-    /// The next wake is one to an earlier state.
+    /// The next wake is a rollback.
     pub rolled_back: bool,
-    /// How long the last checkpoint held the machine up.
+    /// Pause of the machine during the last checkpoint.
     pub pause: Duration,
     /// The state being saved, from which branches may start.
     pub shared: Option<SharedState>,
@@ -47,10 +52,10 @@ pub(crate) struct Work {
     wakeup: Option<File>,
 }
 
-/// Output is kept in memory after an instruction's end up to this many bytes.
+/// Maximum bytes of output kept in memory after an instruction's end.
 const KEPT_OUTPUT: usize = 64 << 10;
 
-/// An instruction that ended, as it is on record.
+/// A finished instruction, as recorded.
 pub(crate) struct LastEnd {
     pub instruction: Instruction,
     /// Its output, if that is short.
@@ -79,6 +84,8 @@ impl Work {
             feed: None,
             ended: None,
             interrupt: false,
+            parked: None,
+            suspended: false,
             unrecorded: HashMap::new(),
             last_ran: head,
             files: None,
@@ -96,8 +103,8 @@ impl Work {
         self.state
     }
 
-    /// Moves the machine to its next state, with what every state promises. `None`, and nothing
-    /// happens, where the event is impossible.
+    /// Moves the machine to its next state, with the invariants of every state. `None`, and no
+    /// change, where the event is impossible.
     pub fn step(&mut self, event: StateEvent) -> Option<MachineState> {
         let before = self.state;
         self.state = before.after(event)?;
@@ -109,7 +116,7 @@ impl Work {
             self.interrupt = false;
         }
         if event == StateEvent::Out {
-            // nothing of it is unsaved, because it was saved or is lost
+            // nothing of it is unsaved: it was saved or is lost
             self.files = None;
             self.ended = None;
             self.queue.saved();
@@ -117,7 +124,7 @@ impl Work {
         Some(self.state)
     }
 
-    /// The instruction under way is over: nothing is added to its output.
+    /// The running instruction is over: nothing is added to its output.
     fn close_feed(&mut self) {
         let (Some(feed), Some(ended)) = (self.feed.take(), &mut self.ended) else { return };
         let bytes: usize = feed.chunks.iter().map(|chunk| chunk.data.len()).sum();
@@ -131,22 +138,23 @@ impl Work {
         self.queue.waiting() + usize::from(self.state.instruction().is_some())
     }
 
-    /// Takes away all instructions that wait and are on record: none of them will run.
+    /// Removes all waiting and recorded instructions: none of them will run.
     pub fn cancel_all(&mut self) -> Vec<u64> {
         let cancelled = self.queue.cancel_all();
         cancelled.iter().for_each(|seq| drop(self.execs.remove(seq)));
         cancelled
     }
 
-    /// Gives up the place of an instruction that is on no record.
+    /// Releases the slot of an instruction that was not recorded.
     pub fn withdraw(&mut self, seq: u64) {
         self.queue.withdraw(seq);
         self.execs.remove(&seq);
-        // those behind it may run now
+        // the ones after it may run now
         self.wake_driver();
     }
 
-    /// Has the instruction under way interrupted, if it is this one; any, for `None`. Whether.
+    /// Requests an interrupt of the running instruction, if it is this one; of any, for `None`.
+    /// Whether there was one.
     pub fn interrupt(&mut self, seq: Option<u64>) -> bool {
         let own = self.state.instruction();
         let found = own.is_some() && (seq.is_none() || seq == own);
@@ -157,8 +165,8 @@ impl Work {
         found
     }
 
-    /// Notes that the machine in memory was changed from outside: a checkpoint follows. Without a
-    /// machine in memory there is nothing to be saved.
+    /// Marks the machine in memory as changed from outside: a checkpoint follows. Without a machine
+    /// in memory there is nothing to save.
     pub fn touched(&mut self) {
         if self.state.is_in_memory() {
             self.queue.touched(Instant::now());
@@ -170,12 +178,12 @@ impl Work {
         self.wakeup.is_some()
     }
 
-    /// Gives the machine a driver, or takes it away.
+    /// Sets or clears the machine's driver.
     pub fn set_driver(&mut self, wakeup: Option<File>) {
         self.wakeup = wakeup;
     }
 
-    /// An eventfd can always be written to once more, so this fails only without a driver.
+    /// An eventfd always accepts another write, so this fails only without a driver.
     pub fn wake_driver(&self) -> bool {
         self.wakeup.as_ref().is_some_and(|wakeup| signal(wakeup).is_ok())
     }
@@ -183,13 +191,13 @@ impl Work {
 
 fn signal(mut wakeup: &File) -> io::Result<()> {
     match wakeup.write_all(&1u64.to_ne_bytes()) {
-        // the driver has not looked for a long time: it will find it rung
+        // the driver has not read it for a long time: it will see the wake-up
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
         other => other,
     }
 }
 
-/// A wake-up is written, and silenced by reading.
+/// A wake-up is written, and cleared by reading.
 pub(crate) fn silence(mut wakeup: &File) {
     let mut count = [0; 8];
     let _ = wakeup.read(&mut count);

@@ -1,7 +1,7 @@
 //! Everybody who waits for a machine gets an answer: while it is removed, when its driver hangs or
 //! fails, and when a template cannot be parked.
 //!
-//! Failure points are armed for whoever comes by, so the tests of this program take turns.
+//! Failure points are armed for any thread, so the tests of this program run one at a time.
 
 use stasis_api::{Durability, Exec, Status};
 use stasis_engine::fault::{Fault, arm_for_all};
@@ -23,7 +23,7 @@ fn branch() -> Branch {
     Branch { names: vec![None], ..Branch::default() }
 }
 
-/// Arms a point so that whoever comes by stays there until `go`.
+/// Arms a point so that the next thread waits there until `go`.
 fn stop_at(point: &str) -> (Arc<AtomicBool>, mpsc::Receiver<()>) {
     let go = Arc::new(AtomicBool::new(false));
     let (tell, told) = mpsc::channel();
@@ -41,8 +41,8 @@ fn stop_at(point: &str) -> (Arc<AtomicBool>, mpsc::Receiver<()>) {
     (go, told)
 }
 
-/// A machine whose driver hangs is removed all the same, whoever waits for it is told so, and what
-/// the driver does when it comes to itself changes nothing.
+/// A machine whose driver hangs is removed anyway, its waiters get an error, and the driver's later
+/// actions change nothing.
 #[test]
 fn a_machine_whose_driver_hangs_can_be_removed() {
     let _alone = alone();
@@ -88,7 +88,7 @@ fn a_machine_whose_driver_hangs_can_be_removed() {
     assert_eq!(bed.host.machines().len(), 1);
 }
 
-/// What is asked after a removal was decided is refused, and nothing is left of the machine.
+/// Requests after a decided removal are refused, and nothing is left of the machine.
 #[test]
 fn a_removal_is_decided_once() {
     let _alone = alone();
@@ -149,9 +149,9 @@ fn a_branch_has_its_image_or_is_refused() {
     assert!(bed.host.check_store(false).expect("check").findings.is_empty());
 }
 
-/// The driver fails while it does something: those who wait are told, and the machine goes on.
+/// The driver fails during an action: its waiters get an error, and the machine continues.
 #[test]
-fn a_driver_that_fails_leaves_nobody_waiting() {
+fn a_failing_driver_answers_all_waiters() {
     let _alone = alone();
     let bed = TestHost::start();
     let machine = bed.machine();
@@ -174,7 +174,7 @@ fn submit(machine: &Arc<Machine>, code: &str) -> u64 {
     machine.submit(Exec { code: code.into(), ..Exec::default() }).expect("accepted")
 }
 
-/// What a call gives, which must come.
+/// The result of a call, which must arrive.
 fn within<T: Send + 'static>(
     machine: &Arc<Machine>,
     call: impl FnOnce(&stasis_machine::Host, &Arc<Machine>) -> T + Send + 'static,
@@ -186,9 +186,9 @@ fn within<T: Send + 'static>(
     told.recv_timeout(PATIENCE).expect("an answer")
 }
 
-/// Those who wait for a template that cannot be parked start without it.
+/// Restores that wait for a template that cannot be parked start without it.
 #[test]
-fn a_template_that_cannot_be_parked_delays_nobody_for_ever() {
+fn a_template_that_cannot_be_parked_delays_no_restore_for_ever() {
     let _alone = alone();
     arm_for_all("warm.parking", Fault::Call(Arc::new(|| panic!("a bug that a test made"))));
     let bed = TestHost::start();

@@ -54,7 +54,8 @@ const ATTEMPTS: &[&str] = &[
     "require('node:fs').writeSync(3, '{\"type\":\"done\",\"seq\":999,\"runtime_ms\":1}\\n'); 1",
 ];
 
-/// Code that takes what it can get; it has time to.
+/// Code that takes what it can get; it has time to. Threads that it started go on, and may use up
+/// the machine's memory only while a later instruction runs.
 const FLOODS: &[&str] = &[
     "const { Worker } = require('node:worker_threads'); for (let n = 0; n < 300; n++) \
      new Worker('while (true) {}', { eval: true }).on('error', () => {}); 1",
@@ -68,10 +69,21 @@ fn bad_code_costs_at_most_its_instruction() {
     let bed = TestHost::of(LANGUAGE);
     let other = machine(&bed);
     run(&other, "let mine = 0");
-    let floods = FLOODS.iter().map(|code| (code, 4.0));
-    for (code, seconds) in ATTEMPTS.iter().map(|code| (code, 1.0)).chain(floods) {
+    for code in ATTEMPTS {
         let one = machine(&bed);
-        let end = attempt(&one, (*code).to_owned(), seconds);
+        let end = attempt(&one, (*code).to_owned(), 1.0);
+        check(code, &end, &one, &other);
+        bed.host.remove(&one).expect("remove");
+    }
+    for code in FLOODS {
+        let one = machine(&bed);
+        let end = attempt(&one, (*code).to_owned(), 4.0);
+        let later = run(&one, "20 + 22");
+        if later.status != Status::Done {
+            let lost = later.receipt.as_ref().and_then(|receipt| receipt.lost.as_deref());
+            assert!(lost.is_some_and(|why| !why.is_empty()), "{code}: {later:?}");
+            bed.host.roll_back(&one, None).expect("back to its beginning");
+        }
         check(code, &end, &one, &other);
         bed.host.remove(&one).expect("remove");
     }

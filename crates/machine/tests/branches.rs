@@ -1,5 +1,5 @@
 //! Branches under strain: many at once, consistent in memory, files and processes, after their
-//! ancestors are gone, deep, and killed half-way. `STASIS_SOAK=1` does more of each.
+//! ancestors were removed, deep, and killed half-way. `STASIS_SOAK=1` does more of each.
 
 use stasis_api::{Durability, Exec, Name, NewMachine, Timeout, Vary};
 use stasis_machine::{AdoptSelection, Branch, BranchPlan, Export, Host, Machine};
@@ -49,7 +49,7 @@ fn values(bed: &TestHost, source: &Arc<Machine>, codes: Vec<String>) -> Vec<Stri
     values
 }
 
-/// What they have in common is there once, however much it is.
+/// Shared data exists once, however large it is.
 #[test]
 fn branches_share_what_their_source_made() {
     const MIB: usize = 64;
@@ -180,8 +180,8 @@ fn a_line_of_sixty_four() {
     assert_eq!(value(&machine, "sum(seen)"), "2080");
 }
 
-/// What a worker does, and where in it it is killed. First those whose order matters most: before
-/// and after something is on record.
+/// A worker's actions, and where it is killed. First the points whose order matters most: before
+/// and after a record.
 const STEPS: [(&str, &str); 14] = [
     ("branch", "branch.captured"),
     ("branch", "branch.recorded"),
@@ -304,7 +304,7 @@ impl Worker {
     /// Killed at a point of what it does, or at none.
     fn start(dir: &Path, step: &str, point: &str) -> Worker {
         let mut command = Command::new(std::env::current_exe().expect("this test"));
-        command.args(["--exact", "worker", "--nocapture", "--ignored"]);
+        command.args(["--exact", "branches::worker", "--nocapture", "--ignored"]);
         command.env("WORKER_DIR", dir).env("WORKER_STEP", step).env("WORKER_POINT", point);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a worker");

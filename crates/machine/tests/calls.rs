@@ -1,5 +1,5 @@
 //! Random sequences of calls from several threads on the same few machines of a real host, by seed:
-//! whatever their order, no failure is ours, nobody waits for ever, and what is on record is there.
+//! in any order, no failure is internal, no call waits for ever, and recorded data exists.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 const LANGUAGE: &str = "javascript";
 
-/// A registry of npm's kind on this host; it notes what it is asked for.
+/// An npm registry on this host; it records its requests.
 struct Registry {
     address: String,
     asked: Arc<Mutex<Vec<String>>>,
@@ -133,7 +133,7 @@ fn answer(mut client: TcpStream, contents: &HashMap<String, Vec<u8>>, asked: &Mu
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
     asked.lock().expect("a lock").push(path.clone());
     if path == "/silent" {
-        // whoever waits for this one is interrupted
+        // the waiter of this one is interrupted
         std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_secs(30));
             drop(client);
@@ -206,7 +206,7 @@ fn packages_are_imported_without_a_network() {
     ] {
         assert_eq!(value(&machine, code), shown, "{code}");
     }
-    // only JSR's list and archive were asked for: the others are known
+    // only JSR's list and archive were requested: the others are known
     assert_eq!(registry.asked(), asked + 2, "{:?}", registry.asked.lock());
     // what was imported is the machine's, whatever happens to the registry, and in its branches
     let name = machine.name().to_string();
@@ -253,7 +253,7 @@ fn imports_follow_the_policy_and_hashes() {
         let refused = refusal(&machine, &format!("await import('{name}')"));
         assert!(refused.contains(why), "{name}: {refused}");
     }
-    // where nobody listens for it, an import says so
+    // without a listener, an import reports it
     let code = "let late; setTimeout(() => import('npm:alpha').catch((error) => { late = error }), \
                 50); 1";
     run(&machine, code);

@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 const LANGUAGE: &str = "javascript";
 
-fn bed() -> TestHost {
+pub fn bed() -> TestHost {
     TestHost::of(LANGUAGE)
 }
 
-fn machine(bed: &TestHost) -> Arc<Machine> {
+pub fn machine(bed: &TestHost) -> Arc<Machine> {
     let new = NewMachine { template: Some(LANGUAGE.into()), ..NewMachine::default() };
     bed.host.create("test", new).expect("make a machine")
 }
 
-/// What an instruction's error says, with its frames.
-fn traceback(end: &Instruction) -> String {
+/// An instruction's error, with its frames.
+pub fn traceback(end: &Instruction) -> String {
     let outcome = end.outcome.clone().expect("an outcome");
     outcome.error.expect("an error").traceback
 }
@@ -87,7 +87,7 @@ fn errors_show_the_frames_of_user_code() {
     assert_eq!(traceback(&end), "Uncaught { odd: 1 }\n");
     let end = run(&machine, "process.exit(3)");
     assert_eq!((end.status, error_name(&end)), (Status::Failed, "SystemExit"));
-    // what nobody catches in a callback is told, and ends nothing
+    // an uncaught error in a callback is printed, and ends nothing
     let code = "setTimeout(() => { throw new Error('in a timer') }, 1); \
                 await new Promise((done) => setTimeout(done, 50)); 'on'";
     let end = run(&machine, code);
@@ -167,8 +167,8 @@ fn a_timeout_keeps_the_state() {
     }
 }
 
-/// What an instruction left behind runs on between instructions; an interrupt of the next one ends
-/// it where it keeps that from starting.
+/// Leftovers of an instruction keep running between instructions; an interrupt of the next one ends
+/// them if they keep it from starting.
 #[test]
 fn a_callback_that_never_ends_does_not_take_the_machine() {
     let bed = bed();
@@ -201,7 +201,7 @@ fn a_wake_hook_that_never_ends_does_not_take_the_machine() {
 
 /// Timers, promises, closures, suspended generators, open files, child processes.
 #[test]
-fn what_waits_survives_swap() {
+fn waiting_work_survives_a_swap() {
     let bed = bed();
     let machine = machine(&bed);
     run(
@@ -277,7 +277,7 @@ fn machines_and_branches_differ_in_randomness() {
 }
 
 #[test]
-fn what_was_saved_survives_the_host() {
+fn saved_state_survives_the_host() {
     let bed = bed();
     let machine = machine(&bed);
     let name = machine.name().to_string();
@@ -291,7 +291,7 @@ fn what_was_saved_survives_the_host() {
 
 /// Each of these ends the process; the machine is back at its checkpoint by the next instruction.
 #[test]
-fn what_kills_the_process_costs_one_instruction() {
+fn killing_the_process_costs_one_instruction() {
     let bed = bed();
     let machine = machine(&bed);
     let durability = Some(Durability::Local);
@@ -361,7 +361,7 @@ fn variables_are_adopted_from_a_branch() {
     assert_eq!(value(&machine, "tool()"), "1");
 }
 
-/// What user code replaces, it replaces for itself: the agent goes on.
+/// User code replaces globals only for itself: the agent continues.
 #[test]
 fn an_agent_that_user_code_tries_to_break_answers() {
     let bed = bed();

@@ -99,10 +99,10 @@ fn an_interrupt_keeps_the_state_and_a_waiting_one_is_cancelled() {
     assert_eq!(end.outcome.expect("an outcome").value.as_deref(), Some("6"));
 }
 
-/// Whoever asks finds it waiting or running, however far its driver has come, and an interrupt is
-/// heard although the agent may not even be awake.
+/// Every query finds it waiting or running, however far its driver has come, and an interrupt takes
+/// effect although the agent may not be awake yet.
 #[test]
-fn what_was_accepted_can_be_ended_at_any_moment() {
+fn accepted_instructions_can_be_ended_at_any_moment() {
     let bed = TestHost::start();
     let machine = bed.machine();
     run(&machine, "m = 5");
@@ -123,7 +123,7 @@ fn what_was_accepted_can_be_ended_at_any_moment() {
 
 /// Each of these ends the process; the machine is back at its checkpoint by the next instruction.
 #[test]
-fn what_kills_the_process_costs_one_instruction() {
+fn killing_the_process_costs_one_instruction() {
     let bed = TestHost::start();
     let machine = bed.machine();
     let keep = Exec {
@@ -195,7 +195,7 @@ fn idle_machines_leave_memory_by_themselves() {
 }
 
 #[test]
-fn what_was_saved_survives_the_host() {
+fn saved_state_survives_the_host() {
     let bed = TestHost::start();
     let machine = bed.machine();
     let name = machine.name().to_string();
@@ -275,9 +275,9 @@ fn a_removed_machine_is_gone() {
     assert_eq!(value(&bed.machine(), "1 + 1"), "2");
 }
 
-/// A shell that leaves something behind is gone, and with it the leader of the session.
+/// A shell that leaves a process behind has exited, and with it the session's leader.
 #[test]
-fn what_a_command_leaves_behind_comes_back() {
+fn children_of_a_command_are_restored() {
     let bed = TestHost::start();
     let machine = bed.machine();
     run(&machine, "!(sleep 600 & sleep 601 &)\n!sh -c 'sleep 602 & sleep 603 &'");

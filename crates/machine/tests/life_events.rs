@@ -186,7 +186,7 @@ impl Lives {
 }
 
 #[test]
-fn what_no_snapshot_of_v8_holds_survives_every_event() {
+fn state_beyond_v8_snapshots_survives_every_event() {
     let mut lives = Lives::begin();
     lives.step("the beginning");
     lives.each(|machine, _| lives.bed.host.swap(machine).expect("swap"));
@@ -258,7 +258,7 @@ fn kill_own() -> ! {
 }
 
 #[test]
-fn what_no_snapshot_of_v8_holds_survives_kill_9() {
+fn state_beyond_v8_snapshots_survives_kill_9() {
     let data = stasis_testbed::data_dir_of(LANGUAGE);
     let host = Arc::new(stasis_testbed::open(data.path()));
     for (index, (what, setup, _)) in PROGRAMS.iter().enumerate() {
@@ -272,7 +272,8 @@ fn what_no_snapshot_of_v8_holds_survives_kill_9() {
     for round in 0..2 {
         let own = std::env::current_exe().expect("a program");
         let mut victim = Command::new(own);
-        let done = victim.args(["victim", "--exact"]).env(VICTIM, data.path()).output();
+        let done =
+            victim.args(["life_events::victim", "--exact"]).env(VICTIM, data.path()).output();
         let done = done.expect("it runs");
         let signal = std::os::unix::process::ExitStatusExt::signal(&done.status);
         assert_eq!(signal, Some(9), "{round}: {}", String::from_utf8_lossy(&done.stdout));

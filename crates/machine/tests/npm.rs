@@ -1,4 +1,4 @@
-//! npm in templates and machines. The registry that npm uses is asked, as when Node is fetched.
+//! npm in templates and machines. npm's registry is used, as for fetching Node.
 
 use stasis_api::NewMachine;
 use stasis_template::{NoProgress, Recipe};

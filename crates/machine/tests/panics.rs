@@ -1,7 +1,7 @@
 //! A driver that panics, in each state a machine can be in: everybody who waits is answered, and
 //! the machine and the service go on.
 //!
-//! Failure points are armed for whoever comes by, so the tests of this program take turns.
+//! Failure points are armed for any thread, so the tests of this program run one at a time.
 
 use stasis_api::{Durability, Exec, Update};
 use stasis_engine::fault::{Fault, arm_for_all};
@@ -20,7 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Makes whoever comes by these points panic there, once each; how many have.
+/// Makes the next threads at these points panic, once each; returns how many have.
 fn panic_at(points: &[&str]) -> Arc<AtomicUsize> {
     let met = Arc::new(AtomicUsize::new(0));
     for point in points {
@@ -41,7 +41,7 @@ fn local(code: &str) -> Exec {
 
 type Call = Box<dyn FnOnce(&Arc<Host>, &Arc<Machine>) + Send>;
 
-/// What is asked of a machine by many at once. Together they bring it into every state.
+/// Concurrent requests to a machine. Together they bring it into every state.
 fn calls() -> Vec<(&'static str, Call)> {
     fn run(code: &'static str) -> Call {
         Box::new(move |_, machine| {
@@ -108,7 +108,7 @@ fn machine(bed: &TestHost) -> Arc<Machine> {
 }
 
 #[test]
-fn a_driver_that_panics_in_any_state_leaves_nobody_waiting() {
+fn a_driver_that_panics_in_any_state_answers_all_waiters() {
     let _alone = alone();
     let bed = TestHost::start();
     let other = machine(&bed);
@@ -161,10 +161,10 @@ fn a_driver_that_panics_while_its_machine_leaves() {
     }
 }
 
-/// What is done about a panic panics, too: all that waits is answered, and the machine is at its
-/// last checkpoint.
+/// The handling of a panic panics, too: all waiters are answered, and the machine is at its last
+/// checkpoint.
 #[test]
-fn a_driver_that_panics_twice_leaves_nobody_waiting() {
+fn a_driver_that_panics_twice_answers_all_waiters() {
     let _alone = alone();
     let bed = TestHost::start();
     for first in ["state.running", "state.storing", "state.starting"] {

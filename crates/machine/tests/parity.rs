@@ -47,7 +47,7 @@ fn keep(machine: &Arc<Machine>, code: &str) -> Instruction {
     end
 }
 
-/// What a program that must succeed prints.
+/// The output of a program that must succeed.
 fn printed(machine: &Arc<Machine>, code: &str) -> String {
     let end = run(machine, code);
     assert_eq!(end.status, Status::Done, "{code}: {:?}", end.outcome);

@@ -1,4 +1,4 @@
-//! Undo and redo take exactly as many instructions as they were told to; random sessions are in
+//! Undo and redo cover exactly the requested number of instructions; random sessions are in
 //! `sessions`.
 
 use stasis_api::{Checkpoints, Exec, NewMachine};
@@ -30,7 +30,7 @@ fn undo_takes_one_instruction_back() {
     bed.host.redo(&machine, Steps { n: 4, grouped: false }).expect("redo all");
     assert_eq!(x().as_deref(), Some("5"));
     let refused = bed.host.redo(&machine, Steps::default()).expect_err("there is nothing");
-    assert_eq!(refused.code(), "request.invalid");
+    assert_eq!(refused.code(), "history.too_far");
     bed.host.undo(&machine, Steps { n: 2, grouped: false }).expect("undo two");
     run(&machine, "x = 'new'");
     let refused = bed.host.redo(&machine, Steps::default()).expect_err("something new ran");
@@ -67,7 +67,7 @@ fn undo_of_grouped_instructions_is_announced() {
     assert_eq!(stasis_testbed::value(&machine, "x"), "4");
 }
 
-/// The state an instruction has just left is there for whoever asks, before it was saved by itself.
+/// The state right after an instruction is available on request, before it was saved by itself.
 #[test]
 fn the_last_state_is_there_at_once() {
     let minute = std::time::Duration::from_secs(60);

@@ -44,7 +44,7 @@ fn a_crowd_is_made_used_swapped_and_used_again() {
     each(&|n| assert_eq!(value(&machines[n], "mine"), n.to_string()));
 }
 
-/// What leaves the cgroups' and the disk's limits is told, and costs one instruction.
+/// Exceeding the limits of cgroups and disk is reported, and costs one instruction.
 #[test]
 fn more_memory_or_disk_than_allowed() {
     let bed = TestHost::start();

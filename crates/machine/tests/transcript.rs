@@ -178,7 +178,7 @@ struct Worker(Child);
 impl Worker {
     fn start(session: &Session, dir: &Path, name: &str) -> Worker {
         let mut command = Command::new(std::env::current_exe().expect("this test"));
-        command.args(["--exact", "worker", "--nocapture", "--ignored"]);
+        command.args(["--exact", "transcript::worker", "--nocapture", "--ignored"]);
         command.env("WORKER_DIR", dir).env("WORKER_MACHINE", name);
         command.env("WORKER_LANGUAGE", session.language);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -219,6 +219,6 @@ fn worker() {
         let index: usize = index.parse().expect("a number");
         println!("ANSWER {}", ask(&machine, codes[index]));
     }
-    // until it is killed, or nobody is there any more to do so
+    // until it is killed, or its parent has exited
     let _ = std::io::stdin().read_line(&mut line);
 }

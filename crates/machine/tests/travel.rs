@@ -88,7 +88,7 @@ fn lineage_survives_removed_ancestors_and_exchanged_names() {
 }
 
 #[test]
-fn a_machine_is_told_that_it_went_back() {
+fn a_machine_is_notified_of_a_rollback() {
     let bed = TestHost::start();
     let machine = bed.machine();
     let hook = "import stasis\nseen = []\n\
@@ -344,7 +344,7 @@ fn checkpoints_are_freed_by_rule_and_what_is_reachable_stays() {
     assert_eq!(value(&machine, "n"), "4");
     bed.host.undo(&machine, Steps::default()).expect("undo");
     bed.host.undo(&machine, Steps::default()).expect("to where the branch began");
-    // the state before that is gone: undo does not jump over it
+    // the state before that was removed: undo does not skip it
     let refused = bed.host.undo(&machine, Steps::default()).expect_err("freed");
     assert!(matches!(refused, Error::NoCheckpoint { seq: 2, .. }), "{refused}");
     bed.host.roll_back(&machine, Some(1)).expect("to the label");
@@ -439,7 +439,7 @@ fn damaged_and_hostile_files_are_refused_and_leave_nothing() {
     assert_eq!(value(&taken, "x"), "1");
 }
 
-/// A file whose description was changed by somebody who knows how to make its digest right.
+/// A file whose description was changed by an attacker who can correct its digest.
 fn resealed(file: &[u8], change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
     let mut rest = file;
     let mut head = stasis_engine::BundleHead::read(&mut rest).expect("a head");
@@ -532,7 +532,7 @@ fn calls_into_a_vdso(manifest: &mut stasis_engine::fuzzing::model::Manifest) {
 }
 
 #[test]
-fn what_does_not_fit_this_host_is_refused_by_name_and_leaves_nothing() {
+fn an_unfit_machine_is_refused_by_name_and_leaves_nothing() {
     use stasis_engine::fuzzing::{model::Manifest, with_images};
     let bed = TestHost::start();
     let machine = bed.machine();
@@ -550,7 +550,7 @@ fn what_does_not_fit_this_host_is_refused_by_name_and_leaves_nothing() {
         (with_images(&good, &flags), "this processor lacks zz_amx, zz_zbb"),
         (with_images(&good, &state), "this processor lacks extended state component 62"),
         (with_images(&good, &calls_into_a_vdso), "calls into the vdso of 9.9.9-elsewhere"),
-        (resealed(&good, form), "its images have the form 9.9.9 of Stasis"),
+        (resealed(&good, form), "its images have format 9.9.9 of Stasis"),
         (older, "another format: it starts with \"stasis machine 1\""),
     ];
     for (file, reason) in unfit {
@@ -569,7 +569,7 @@ fn what_does_not_fit_this_host_is_refused_by_name_and_leaves_nothing() {
 
 /// Identity, clocks and the hook, in every branch; `STASIS_SOAK=1` makes a thousand of them.
 #[test]
-fn a_branch_is_told_who_it_is_and_what_time_it_is() {
+fn a_branch_gets_its_name_and_the_time() {
     let bed = TestHost::start();
     let machine = bed.machine();
     keep(

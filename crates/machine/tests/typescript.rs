@@ -1,25 +1,10 @@
 //! TypeScript and `import` on JavaScript machines.
 
-use stasis_api::{Instruction, NewMachine, Status};
+use crate::javascript::{bed, machine, traceback};
+use stasis_api::Status;
 use stasis_machine::Machine;
-use stasis_testbed::{TestHost, error_name, lines, run, value};
+use stasis_testbed::{error_name, lines, run, value};
 use std::sync::Arc;
-
-const LANGUAGE: &str = "javascript";
-
-fn bed() -> TestHost {
-    TestHost::of(LANGUAGE)
-}
-
-fn machine(bed: &TestHost) -> Arc<Machine> {
-    let new = NewMachine { template: Some(LANGUAGE.into()), ..NewMachine::default() };
-    bed.host.create("test", new).expect("make a machine")
-}
-
-fn traceback(end: &Instruction) -> String {
-    let outcome = end.outcome.clone().expect("an outcome");
-    outcome.error.expect("an error").traceback
-}
 
 /// Instructions in order, and what they show.
 fn transcript(machine: &Arc<Machine>, steps: &[(&str, &str)]) {

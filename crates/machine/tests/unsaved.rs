@@ -100,7 +100,7 @@ fn a_branch_of_an_unsaved_state_needs_no_disk_and_has_all_of_it() {
     assert_eq!(lost_of(&twig), "");
 }
 
-/// It is asked for while the source stands still, and answered as soon as that goes on.
+/// It is requested while the source is stopped, and answered as soon as the source continues.
 #[test]
 fn a_branch_that_comes_during_the_pause_does_not_wait_for_the_disk() {
     let _alone = alone();
@@ -181,7 +181,7 @@ fn a_collection_meanwhile_takes_nothing() {
     assert!(bed.host.check_store(false).expect("check").findings.is_empty());
 }
 
-/// The disk is full, say: the branch is told, and is at the last state of its source that was kept.
+/// For example a full disk: the branch reports it, and is at the last kept state of its source.
 #[test]
 fn a_branch_whose_state_cannot_be_saved_says_so() {
     let _alone = alone();
@@ -282,7 +282,7 @@ fn killed_before_a_state_is_saved_its_branch_says_so() {
             let twig = host.machine("twig").expect("a branch");
             assert!(lost_of(&twig).contains("was not saved"), "{}", lost_of(&twig));
             assert_eq!(twig.instruction(0).expect("an instruction").status, Status::Lost);
-            // also to those who come after another start
+            // also after another start
             drop((twig, machine, host));
             let host = open(dir.path());
             let twig = host.machine("twig").expect("a branch");

@@ -1,4 +1,4 @@
-//! What a host does by itself: room in memory, room on disk, trees that stand ready.
+//! A host's own maintenance: memory, disk space, pools of ready trees.
 
 use stasis_api::{Exec, State, Status, Timeout};
 use stasis_machine::Branch;
@@ -24,7 +24,7 @@ fn when_memory_is_short_idle_machines_leave_it_and_busy_ones_stay() {
 }
 
 #[test]
-fn with_enough_memory_nobody_has_to_leave() {
+fn with_enough_memory_no_machine_is_swapped_out() {
     let bed = TestHost::with(|settings| settings.keep_free = Some(0));
     let machine = bed.machine();
     run(&machine, "1");
@@ -33,7 +33,7 @@ fn with_enough_memory_nobody_has_to_leave() {
 }
 
 #[test]
-fn what_nobody_uses_is_compressed_and_comes_back_as_it_was() {
+fn unused_data_is_compressed_and_restored_unchanged() {
     let bed = TestHost::with(|settings| settings.cold_after = Some(Duration::ZERO));
     let machine = bed.machine();
     run(&machine, "import hashlib\ntext = b'the same again ' * 400_000");
@@ -53,7 +53,7 @@ fn what_nobody_uses_is_compressed_and_comes_back_as_it_was() {
 }
 
 #[test]
-fn trees_that_stand_ready_belong_to_nobody_and_differ() {
+fn ready_trees_have_no_owner_and_differ() {
     let bed = TestHost::start();
     run(&bed.machine(), "1");
     // time for some to stand ready; without them the check holds as well

@@ -1,4 +1,4 @@
-//! What a tool answers: text for people and models, the same as data, and images.
+//! The answer of a tool: text for people and models, the same as data, and images.
 
 use crate::error::Error;
 use crate::output::RunOutput;
@@ -7,7 +7,7 @@ use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde::Serialize;
 use stasis_api::{Data, Outcome};
 
-/// Images of one result, and bytes of base64 in all of them.
+/// Maximum images of one result, and bytes of base64 in all of them.
 const MAX_IMAGES: usize = 16;
 const MAX_IMAGE_BYTES: usize = 12 << 20;
 const IMAGE_KINDS: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -34,7 +34,7 @@ impl<T> Answer<T> {
 
 impl<T: Serialize> Answer<T> {
     pub fn into_result(self) -> CallToolResult {
-        // text first: a client that shows one item shows what happened
+        // text first: a client that shows one item shows the outcome
         let mut content = vec![ContentBlock::text(self.text)];
         let images = self.images.into_iter();
         content.extend(images.map(|image| ContentBlock::image(image.base64, image.kind)));
@@ -48,7 +48,7 @@ impl<T: Serialize> Answer<T> {
 }
 
 impl Answer<RunOutput> {
-    /// An instruction that is over, as a result.
+    /// A finished instruction, as a result.
     pub fn ran(ran: RunOutput, images: Vec<Base64Image>) -> Answer<RunOutput> {
         let failed = ran.error.is_some() || ran.status != "done";
         let text = ran.text();
@@ -56,8 +56,8 @@ impl Answer<RunOutput> {
     }
 }
 
-/// A call that failed before or beside an instruction. It has no structured content: that would
-/// not be what the tool's output schema says.
+/// A call that failed before or beside an instruction. It has no structured content, because that
+/// would not match the tool's output schema.
 pub fn failure(error: &Error) -> CallToolResult {
     let body = error.body();
     let hint = body.hint.as_deref().map(|hint| format!("\n{hint}")).unwrap_or_default();
@@ -71,7 +71,7 @@ pub fn failure(error: &Error) -> CallToolResult {
     result
 }
 
-/// The pictures of an outcome, those shown on the way first, and how many did not fit.
+/// The images of an outcome, displayed ones first, and the number that did not fit.
 pub fn images(outcome: &Outcome) -> (Vec<Base64Image>, usize) {
     let shown = outcome.shown.iter().map(|shown| &shown.data);
     let all = shown.chain(&outcome.data).filter_map(image);

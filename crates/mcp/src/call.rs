@@ -1,9 +1,10 @@
-//! One call of a tool: who calls, on which host, and how code is run for it.
+//! One tool call: its caller, its host, and how it runs code.
 //!
-//! Code runs on the machine's own time. A call follows it, tells the client what it prints, and
-//! when the client gives up, interrupts it: the state is kept, and the log says what happened.
+//! Code runs independently of the call. The call follows it, reports its output to the client, and
+//! interrupts it when the client cancels: the state is kept, and the log records the interrupt.
 
 use crate::answer::{Answer, failure, images};
+use crate::approve::ApprovalAsker;
 use crate::call_limiter::CallLimiter;
 use crate::changes::Changes;
 use crate::error::{Error, Result};
@@ -26,14 +27,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Live output in one notification, in characters.
+/// Maximum characters of live output in one notification.
 const MAX_MESSAGE: usize = 4000;
-/// Between two notifications of one call, so that a chatty program does not flood its client.
+/// Minimum time between two notifications of one call, so that frequent output does not flood the
+/// client.
 const BREATH: Duration = Duration::from_millis(20);
-/// Between two looks whether an instruction that was stopped has ended.
+/// Polling interval for the end of an interrupted instruction.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// How long the caller is kept waiting before a call goes on as a task.
+/// Time before a call continues as a task.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
@@ -46,27 +48,29 @@ pub struct CallContext {
     pub account: String,
     /// Whether the caller may build templates.
     pub may_build: bool,
-    /// The tool that is called.
+    /// Whether the caller's user may answer calls of tools that wait for a person.
+    pub may_approve: bool,
+    /// The called tool.
     pub name: String,
     pub tools: ToolSet,
     pub changes: Arc<Changes>,
     pub limiter: CallLimiter,
     pub context: RequestContext<RoleServer>,
-    /// What the client answered to questions of an earlier round, and what it was given to keep.
+    /// The client's replies to an earlier round, and the state it was given to keep.
     pub inputs: InputResponses,
     pub state: Option<String>,
-    /// Whether the caller wants a task at once.
+    /// Whether the caller requests a task at once.
     pub as_task: bool,
 }
 
-/// What a tool wants to be run.
+/// The code a tool wants to run.
 pub struct InstructionRequest {
     /// A new machine, if none is named.
     pub machine: Option<String>,
     /// The template of the new machine; the default if absent.
     pub template: Option<String>,
     pub exec: Exec,
-    /// Code that depends on the machine's language takes the place of the code in `exec`.
+    /// Code that depends on the machine's language replaces the code in `exec`.
     pub write: Option<CodeWriter>,
     pub task: TaskFrom,
 }
@@ -74,12 +78,12 @@ pub struct InstructionRequest {
 /// Writes an instruction's code in a language.
 pub type CodeWriter = Box<dyn FnOnce(&dyn Language) -> Result<String> + Send>;
 
-/// When a call becomes a task, for clients that know tasks.
+/// When a call becomes a task, for clients that support tasks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TaskFrom {
-    /// Before it has begun; clients that know no tasks cannot call it.
+    /// At once; clients without tasks cannot call it.
     Start,
-    /// When it lasts.
+    /// When it takes long.
     Patience,
 }
 
@@ -101,8 +105,8 @@ impl InstructionRequest {
 }
 
 impl CallContext {
-    /// A machine of the caller's. Those of others are not there. `machine@seq` is the machine too,
-    /// as long as that is the state it is in.
+    /// A machine of the caller. Other accounts' machines do not exist for it. `machine@seq` also
+    /// names the machine, if it is in that state.
     pub fn machine(&self, name: &str) -> Result<Arc<Machine>> {
         let (machine, seq) = self.state(name)?;
         match seq {
@@ -114,7 +118,7 @@ impl CallContext {
         }
     }
 
-    /// A machine of the caller's, and the state that `machine@seq` names.
+    /// A machine of the caller, and the state that `machine@seq` names.
     pub fn state(&self, name: &str) -> Result<(Arc<Machine>, Option<u64>)> {
         let address = name.parse::<Address>().ok();
         let seq = address.as_ref().and_then(|address| address.seq);
@@ -128,7 +132,7 @@ impl CallContext {
         all.filter(|machine| machine.account() == self.account)
     }
 
-    /// The machine named, or a new one of the template.
+    /// The named machine, or a new one from the template.
     fn machine_or_new(&self, name: Option<&str>, template: Option<String>) -> Result<Arc<Machine>> {
         match name {
             Some(name) => self.machine(name),
@@ -136,13 +140,13 @@ impl CallContext {
         }
     }
 
-    /// A new machine; of the default template, if none is named.
+    /// A new machine, from the default template if none is named.
     pub fn new_machine(&self, template: Option<String>) -> Result<Arc<Machine>> {
         let new = NewMachine { template, ..NewMachine::default() };
         Ok(self.host.create(&self.account, new)?)
     }
 
-    /// Runs blocking work on a thread for that, once the caller has a permit.
+    /// Runs blocking work on its own thread, once the caller has a permit.
     pub async fn block<T: Send + 'static>(
         &self,
         work: impl FnOnce(&CallContext) -> Result<T> + Send + 'static,
@@ -158,28 +162,28 @@ impl CallContext {
         done.map_err(|error| Error::Unfinished(error.to_string()))?
     }
 
-    /// What instructions of this call come from: what the call says itself, or else the request
-    /// it came with.
+    /// The trace context of this call's instructions: the call's own, or else that of its request.
     fn cause(&self) -> Option<TraceContext> {
         let said = self.context.meta.get_traceparent().and_then(TraceContext::new);
         said.or_else(|| self.context.extensions.get::<Parts>()?.extensions.get().cloned())
     }
 
-    /// Whether the request stands alone: a task may be its answer, and nothing may be asked while
-    /// it waits. Its own words count: a session may have been opened with any.
+    /// Whether the request is without a session: a task may be its answer, and it cannot be asked
+    /// anything while it waits. The request decides, because a session may have been opened with
+    /// any revision.
     pub fn is_stateless(&self) -> bool {
         let version = self.context.meta.protocol_version();
         version.is_some_and(|version| !version.has_initialize())
     }
 
-    /// Whether the caller knows what a task is. Clients declare the extension in sessions too,
-    /// where it means nothing: those ask for a task in words of their own.
+    /// Whether the caller supports tasks. Clients also declare the extension in sessions, where it
+    /// has no meaning: there they request a task explicitly.
     pub fn knows_tasks(&self) -> bool {
         self.is_stateless()
             && self.context.client_capabilities().is_some_and(|can| can.supports_tasks())
     }
 
-    /// Runs code for a tool, to its end or until it goes on as a task.
+    /// Runs code for a tool, to its end or until it continues as a task.
     pub async fn start(&self, tool: &'static str, wanted: InstructionRequest) -> ToolReply {
         let tasks = self.as_task || self.knows_tasks();
         let at_once = self.as_task || wanted.task == TaskFrom::Start;
@@ -206,7 +210,7 @@ impl CallContext {
         Ok(self.tools.finish(tool, ended)?.into())
     }
 
-    /// Accepts an instruction.
+    /// Submits an instruction.
     pub async fn submit(&self, wanted: InstructionRequest) -> Result<(Arc<Machine>, u64)> {
         self.block(move |call| {
             let machine = call.machine_or_new(wanted.machine.as_deref(), wanted.template)?;
@@ -220,17 +224,17 @@ impl CallContext {
         .await
     }
 
-    /// Starts an instruction and follows it to its end, which comes soon if the caller gives up.
+    /// Starts an instruction and follows it to its end, which comes soon if the caller cancels.
     pub async fn run_to_end(
         &self,
         start: impl FnOnce(&CallContext) -> Result<(Arc<Machine>, u64)> + Send + 'static,
     ) -> Result<Instruction> {
         let (machine, seq) = self.block(start).await?;
         let end = self.follow(&machine, seq, None).await?;
-        end.map(|(end, _)| end).ok_or_else(|| Error::Unfinished("it goes on".into()))
+        end.map(|(end, _)| end).ok_or_else(|| Error::Unfinished("it is still running".into()))
     }
 
-    /// The end of an instruction and all it printed; nothing, if it runs longer than `until`.
+    /// The end of an instruction and all its output; none, if it runs longer than `until`.
     async fn follow(
         &self,
         machine: &Arc<Machine>,
@@ -238,6 +242,7 @@ impl CallContext {
         until: Option<Instant>,
     ) -> Result<Option<(Instruction, Vec<Chunk>)>> {
         let mut chunks: Vec<Chunk> = Vec::new();
+        let mut asker = ApprovalAsker::new(self, machine, seq);
         loop {
             let (own, from) = (machine.clone(), chunks.len() as u64);
             match self.block(move |_| Ok(own.follow(seq, from)?)).await? {
@@ -258,12 +263,13 @@ impl CallContext {
                     () = change => {}
                     () = self.context.ct.cancelled() => {}
                     () = sleep_until(until) => {}
+                    () = asker.look() => {}
                 },
             }
         }
     }
 
-    /// Tells the client what was printed, if it asked for that and still listens.
+    /// Sends output to the client, if it requested that and still listens.
     async fn report(&self, lines: usize, new: &[Chunk]) {
         let Some(token) = self.context.meta.get_progress_token() else { return };
         if self.context.ct.is_cancelled() {
@@ -287,7 +293,7 @@ async fn sleep_until(until: Option<Instant>) {
     }
 }
 
-/// An instruction that is over, with the pictures it made.
+/// A finished instruction, with its images.
 pub fn ran(machine: &Arc<Machine>, end: &Instruction, chunks: &[Chunk]) -> Answer<RunOutput> {
     let outcome = end.outcome.clone().unwrap_or_default();
     let (images, left_out) = images(&outcome);

@@ -16,7 +16,7 @@ type Waiting = Pin<Box<dyn Future<Output = std::result::Result<CallPermit, Strin
 pub struct CallLimiter(Option<Arc<dyn Fn(String) -> Waiting + Send + Sync>>);
 
 impl CallLimiter {
-    /// `take` waits for a permit for an account, or says why there is none.
+    /// `take` waits for a permit for an account, or returns why there is none.
     pub fn new<F, T>(take: impl Fn(String) -> F + Send + Sync + 'static) -> CallLimiter
     where
         F: Future<Output = std::result::Result<T, String>> + Send + 'static,

@@ -1,5 +1,5 @@
-//! What changed on the host, for clients that want to be told: machines that came, went or did
-//! something. One task follows the host's events while there are listeners.
+//! Changes on the host, for subscribed clients: machines created, removed or changed. One task
+//! follows the host's events while there are listeners.
 //!
 //!   events of the host ──► one change per machine and moment ──► listeners
 
@@ -11,28 +11,29 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
-/// Between two looks, so that machines in a hurry are told of once and not a thousand times.
+/// Interval between reads, so that rapid changes of a machine are reported once.
 const BREATH: Duration = Duration::from_millis(100);
 /// How often it checks for listeners while nothing happens.
 const SELDOM: Duration = Duration::from_secs(5);
-/// Events of one look.
+/// Maximum events per read.
 const MOST: usize = 10_000;
-/// Changes that wait for a slow listener; one that misses some is told that all may have changed.
+/// Queued changes for a slow listener; if it misses some, it is notified that everything may have
+/// changed.
 const BACKLOG: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ResourceChange {
-    /// Machines of an account came or went.
+    /// Machines of an account were created or removed.
     List(String),
-    /// Something happened on a machine.
+    /// A machine changed.
     Machine {
         account: String,
         name: Name,
     },
-    /// There are other tools, or other prompts.
+    /// The lists of tools or prompts changed.
     Tools,
     Prompts,
-    /// It is not known what changed.
+    /// The change is unknown.
     Anything,
 }
 
@@ -67,7 +68,7 @@ impl Changes {
     async fn watch(self: Arc<Self>, mut after: u64) {
         while !self.is_done() {
             let Some(host) = self.host.upgrade() else { continue };
-            // before the look, so that events after it wake this task
+            // before the read, so that later events wake this task
             let next = host.next_event();
             let news = host.happened_after(after, MOST);
             drop(host);
@@ -104,7 +105,7 @@ impl EarlyReceiver {
     }
 }
 
-/// Each change once. Lists come first: a machine that is new is in them.
+/// Each change once. Lists come first, because they contain new machines.
 fn changes(news: AllEvents) -> BTreeSet<ResourceChange> {
     let one = |(account, name, kind): (String, Name, EventKind)| match kind {
         EventKind::MachineCreated | EventKind::MachineRemoved => ResourceChange::List(account),

@@ -1,4 +1,4 @@
-//! Suggestions for what is being typed: names of machines in addresses of resources.
+//! Completions: names of machines in resource addresses.
 
 use crate::call::CallContext;
 use rmcp::model::{CompleteRequestParams, CompleteResult, CompletionInfo, Reference};

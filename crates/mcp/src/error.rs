@@ -1,4 +1,4 @@
-//! What can go wrong with a call, and with a connection.
+//! Errors of a call, and of a connection.
 
 use stasis_api::ErrorBody;
 
@@ -7,15 +7,15 @@ use stasis_api::ErrorBody;
 pub enum Error {
     #[error(transparent)]
     Machine(#[from] stasis_machine::Error),
-    /// What forkd's clients are told.
+    /// An error for forkd's clients.
     #[error(transparent)]
     Forkd(#[from] stasis_forkd::Error),
     #[error("{0}")]
     Invalid(String),
-    /// There are too many who wait for their turn.
+    /// Too many calls are waiting.
     #[error("{0}")]
     Busy(String),
-    /// A thread that worked for a call ended without an answer.
+    /// A thread of a call ended without an answer.
     #[error("the call did not finish: {0}")]
     Unfinished(String),
     #[error("{doing}: {source}")]
@@ -40,7 +40,7 @@ impl Error {
         }
     }
 
-    /// What an agent can do next: in the words of tools, where the host speaks of commands.
+    /// The agent's next step: in terms of tools, where the host's hint names commands.
     pub fn hint(&self) -> String {
         use stasis_machine::Error as Machine;
         match self {

@@ -1,5 +1,5 @@
-//! Files of machines, as tools and as resources: read in pieces that an agent can take, written
-//! whole, listed by page. What is read here never runs anything in the machine.
+//! Files of machines, as tools and as resources: read in pieces, written whole, listed by page.
+//! Reading runs nothing in the machine.
 
 use crate::answer::{Answer, Base64Image};
 use crate::call::CallContext;
@@ -16,13 +16,13 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// Bytes of a file in one answer, unless fewer are asked for.
+/// Maximum bytes of a file in one answer.
 const MAX_READ: u64 = 256 << 10;
-/// Bytes of a picture that is shown as one.
+/// Maximum bytes of an image that is shown as one.
 const MAX_PICTURE: u64 = 4 << 20;
-/// Bytes of a file as a resource.
+/// Maximum bytes of a file as a resource.
 pub const MAX_RESOURCE: u64 = 8 << 20;
-/// Entries of a directory in one answer.
+/// Maximum entries of a directory in one answer.
 const PAGE: u64 = 200;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -155,22 +155,22 @@ pub fn tools() -> Vec<ToolEntry> {
     ]
 }
 
-/// A machine's name, and `machine@seq` of what is on disk.
+/// A machine's name, and `machine@seq` of its state on disk.
 fn now(machine: &Arc<Machine>) -> (String, Option<String>) {
     let now = output::MachineOutput::from(machine.describe());
     (now.name, now.address)
 }
 
-/// What does not stand for itself in an address: all but letters, digits and these.
+/// Characters that are escaped in an address: all but letters, digits and these.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Where a file can be read.
+/// The address of a file as a resource.
 pub fn uri(machine: &str, path: &str) -> String {
     format!("stasis://machine/{machine}/file{}", utf8_percent_encode(path, ESCAPED))
 }
 
-/// Reads at most so many bytes from an open file.
+/// Reads at most this many bytes from an open file.
 pub fn bytes(file: &File, from: u64, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut file = file;
@@ -180,7 +180,7 @@ pub fn bytes(file: &File, from: u64, limit: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Pictures that clients show.
+/// Image types that clients show.
 pub fn picture(path: &str) -> Option<&'static str> {
     let (_, kind) = path.rsplit_once('.')?;
     match kind.to_ascii_lowercase().as_str() {
@@ -237,7 +237,7 @@ fn read(call: &CallContext, input: ReadFile) -> Result<Answer<ReadOutput>> {
     Ok(Answer::new(data, text))
 }
 
-/// The entries of a directory, in place of the contents of a file.
+/// The entries of a directory, instead of a file's contents.
 fn read_directory(machine: &Arc<Machine>, path: &str) -> Result<Answer<ReadOutput>> {
     let info = machine.file(path)?;
     let found = machine.list_files(path, None, Some(PAGE))?;
@@ -263,7 +263,7 @@ fn lines(path: &str, files: &[FileOutput], more: Option<String>) -> String {
     crate::text::cut(&lines.join("\n"), crate::text::MAX_TEXT, "the structured result")
 }
 
-/// Bytes as text, if they are. The piece ends between two characters.
+/// Bytes as text, if they are valid. The piece ends between two characters.
 fn text_or_base64(read: &mut Vec<u8>, from: u64, size: u64) -> (Encoding, String) {
     if let Err(error) = std::str::from_utf8(read) {
         let split = error.error_len().is_none() && from + (read.len() as u64) < size;

@@ -1,6 +1,6 @@
-//! What the protocol's conformance suite calls by name: tools, prompts and resources that exist
-//! for it alone, behind the same endpoint and through the same code as ours. No user sees them:
-//! they are there only if `McpOptions::conformance` is set, which nothing but a test does.
+//! Fixtures that the protocol's conformance suite calls by name: tools, prompts and resources for
+//! it alone, behind the same endpoint and code as ours. No user sees them: they exist only if
+//! `McpOptions::conformance` is set, which only a test does.
 
 mod jobs;
 mod plain;
@@ -29,7 +29,7 @@ pub static TOOLS: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| {
     groups.into_iter().flatten().collect()
 });
 
-/// A tool that takes what `schema` says.
+/// A tool with the arguments of `schema`.
 fn tool_with(name: &'static str, about: &'static str, schema: Value) -> Tool {
     Tool::new(name, about, object(schema))
 }
@@ -46,7 +46,7 @@ fn said(text: impl Into<String>) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(text)])
 }
 
-/// A form for the user; the schema has these properties, all needed.
+/// A form for the user; its schema has these properties, all required.
 fn form(message: &str, properties: Value) -> Option<ElicitRequestParams> {
     let needed: Vec<_> = properties.as_object()?.keys().cloned().collect();
     let schema = json!({ "type": "object", "properties": properties, "required": needed });

@@ -1,7 +1,7 @@
-//! The two tools of foreverVM's MCP server, as its users' prompts know them.
+//! The two tools of foreverVM's MCP server, under the names that its users' prompts contain.
 //!
-//! Different from there: a plot comes with its text, an error is an error of the result, and an
-//! unknown REPL is an answer at once.
+//! Differences: a plot comes with its text, an error is an error of the result, and an unknown REPL
+//! is answered at once.
 
 use crate::answer::Answer;
 use crate::call::{CallContext, InstructionRequest};
@@ -14,16 +14,20 @@ use rmcp::model::JsonObject;
 use stasis_api::Exec;
 use std::sync::LazyLock;
 
+/// The tools' names, which foreverVM's clients know.
+const CREATE: &str = "create-python-repl";
+pub const RUN: &str = "run-python-in-repl";
+
 pub static TOOLS: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| {
     let create = ToolDescription {
-        name: "create-python-repl",
+        name: CREATE,
         title: "Create a Python REPL",
         about: "Creates a Python REPL that keeps its state. Returns its id for \
                 run-python-in-repl.",
         effect: Effect::Adds,
     };
     let run = ToolDescription {
-        name: "run-python-in-repl",
+        name: RUN,
         title: "Run Python in a REPL",
         about: "Runs Python code in the REPL with the id that create-python-repl returned. \
                 Variables, imports and files of earlier calls persist.",
@@ -32,9 +36,9 @@ pub static TOOLS: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| {
     vec![create.does(create_repl), run.runs(run_in_repl, in_their_words)]
 });
 
-/// Refuses arguments in the way of foreverVM's server: with an error of the protocol.
+/// Refuses arguments like foreverVM's server: with a protocol error.
 pub fn check(name: &str, arguments: &JsonObject) -> std::result::Result<(), ErrorData> {
-    if name != "run-python-in-repl" {
+    if name != RUN {
         return Ok(());
     }
     let parsed = serde_json::from_value::<ForeverRun>(arguments.clone().into());
@@ -48,7 +52,7 @@ fn create_repl(call: &CallContext, _: NoArguments) -> Result<Answer<ForeverRepl>
 }
 
 fn run_in_repl(input: ForeverRun) -> Result<InstructionRequest> {
-    let exec = Exec { code: input.python_code, ..Exec::default() };
+    let exec = Exec { code: input.code, ..Exec::default() };
     Ok(InstructionRequest::new(Some(input.repl_id), exec))
 }
 

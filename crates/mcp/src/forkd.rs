@@ -1,5 +1,5 @@
-//! How this server offers forkd's tools (`stasis_forkd::tools`): turns, giving up, and results in
-//! the form of forkd's server.
+//! Offers forkd's tools (`stasis_forkd::tools`): fair queue, cancellation, and results in the form
+//! of forkd's server.
 
 use crate::answer::failure;
 use crate::call::CallContext;
@@ -108,7 +108,7 @@ fn face(text: ToolText) -> ToolDescription {
     ToolDescription { name: text.name, title: text.title, about: text.about, effect }
 }
 
-/// A result as forkd's server gives it: JSON as text, one text for each item of a list.
+/// A result in the form of forkd's server: JSON as text, one text per list item.
 fn said<T: Serialize>(done: Result<T>) -> CallToolResult {
     let data = match done {
         Ok(data) => serde_json::to_value(data).unwrap_or_default(),

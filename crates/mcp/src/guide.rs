@@ -1,4 +1,4 @@
-//! Words for agents: the server's instructions, and a prompt that teaches to work with machines.
+//! Texts for agents: the server's instructions, and a prompt that explains machines.
 
 use rmcp::ErrorData;
 use rmcp::model::Role;

@@ -1,16 +1,16 @@
-//! Streamable HTTP at `/mcp`, with the tools that the path or the header `x-stasis-tools` names.
+//! Streamable HTTP at `/mcp`, with the tool set named by the path or the header `x-stasis-tools`.
 //!
 //!   request ──► account ──► the account's own service ──► sessions (old clients), or none (new)
 //!
-//! Each account has its own sessions, so that a session's id is worth nothing to another. A Host
-//! or an Origin that is not on the lists is refused: a web page must not reach a local service.
+//! Each account has its own sessions, so a session's id is useless to another account. A Host or
+//! Origin that is not allowed is refused: a web page must not reach a local service.
 
 use crate::call_limiter::CallLimiter;
 use crate::changes::{Changes, EarlyReceiver};
 use crate::server::Server;
 use crate::sessions::Sessions;
 use crate::sets::ToolSet;
-use crate::words::ToolTexts;
+use crate::tool_texts::ToolTexts;
 use crate::{legacy, sse};
 use axum::Router;
 use axum::body::Body;
@@ -29,42 +29,44 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The header that names a set of tools.
+/// The header that selects a tool set.
 const TOOLS: &str = "x-stasis-tools";
 
 /// The caller of a request. The service that checked the token puts it into the extensions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct McpCaller {
     pub name: String,
-    /// Whether this token may build templates. One that may not has sessions of its own.
+    /// Whether this token may build templates. Tokens that may not have separate sessions.
     pub may_build: bool,
+    /// Whether its user may answer calls of tools that wait for a person.
+    pub may_approve: bool,
 }
 
 impl Default for McpCaller {
     fn default() -> McpCaller {
-        McpCaller { name: "root".to_owned(), may_build: true }
+        McpCaller { name: "root".to_owned(), may_build: true, may_approve: true }
     }
 }
 
 #[derive(Debug, Clone)]
 pub struct McpOptions {
-    /// Names this service is reached by, with or without a port.
+    /// Host names of this service, with or without a port.
     pub hosts: Vec<String>,
     /// Web origins that may call it, such as `https://app.example.com:443`; none, if empty.
     pub origins: Vec<String>,
-    /// Sessions of one account and tool set. Clients of revision 2026-07-28 need none.
+    /// Maximum sessions of one account and tool set. Clients of revision 2026-07-28 need none.
     pub max_sessions: usize,
-    /// How long a session may be silent, which includes a call that prints nothing.
+    /// Maximum silence of a session, including a call without output.
     pub session_idle: Duration,
-    /// Bytes of one request.
+    /// Maximum bytes of one request.
     pub max_body: usize,
-    /// Whose requests those are that come without an account; refused, if absent.
+    /// The account of requests without one; refused, if absent.
     pub anonymous: Option<McpCaller>,
-    /// Serves what the protocol's conformance suite calls, beside our tools: for tests only.
+    /// Also serves the fixtures of the conformance suite: for tests only.
     pub conformance: bool,
-    /// Instructions and descriptions in place of ours.
+    /// Instructions and descriptions that replace ours.
     pub words: Arc<ToolTexts>,
-    /// How work that blocks is shared between accounts.
+    /// Sharing of blocking work between accounts.
     pub limiter: CallLimiter,
 }
 
@@ -85,7 +87,7 @@ impl Default for McpOptions {
 }
 
 impl McpOptions {
-    /// Whose request it is, if that is known.
+    /// The account of a request, if known.
     pub fn account(&self, extensions: &Extensions) -> Option<McpCaller> {
         extensions.get::<McpCaller>().cloned().or_else(|| self.anonymous.clone())
     }
@@ -93,7 +95,7 @@ impl McpOptions {
 
 type Service = StreamableHttpService<Server, Sessions>;
 
-/// Where MCP is served, and what all of it shares.
+/// The MCP endpoint and its shared state.
 pub struct McpRoutes {
     host: Arc<Host>,
     forkd: Forkd,
@@ -107,7 +109,7 @@ pub struct McpRoutes {
 /// A tool set, an account, and the id of a setup.
 type OwnedKey = (ToolSet, McpCaller, Option<String>);
 
-/// What one account has of a tool set.
+/// State of one account for a tool set.
 #[derive(Clone)]
 struct Owned {
     service: Service,
@@ -163,7 +165,7 @@ async fn handle(
     };
     let ends = request.method() == Method::DELETE;
     let mut answer = owned.service.handle(request).await.map(Body::new);
-    // clients take anything but 200 and 204 for a failure, and say so
+    // clients treat anything but 200 and 204 as a failure
     if ends && answer.status() == StatusCode::ACCEPTED {
         *answer.status_mut() = StatusCode::NO_CONTENT;
     }
@@ -175,7 +177,7 @@ fn of_earlier_revision(headers: &HeaderMap) -> bool {
         && headers.contains_key("mcp-session-id")
 }
 
-/// The request, with a name of ours if it is one about tasks.
+/// The request, renamed to a method of ours if it is about tasks.
 async fn marked(
     request: Request<Body>,
     max_body: usize,
@@ -194,7 +196,8 @@ async fn marked(
     Ok(Request::from_parts(parts, Body::from(message.to_string())))
 }
 
-/// Whether a page of this service itself asks: of the host it asks for, which is checked next.
+/// Whether the request comes from a page of this service itself: of the requested host, which is
+/// checked next.
 fn is_own_page(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let (Some(origin), Some(host)) = (text(header::ORIGIN), text(header::HOST)) else {
@@ -204,7 +207,7 @@ fn is_own_page(headers: &HeaderMap) -> bool {
     of("http://") || of("https://")
 }
 
-/// Whether a request may end up as a new session.
+/// Whether a request may create a session.
 fn opens_session(request: &Request<Body>) -> bool {
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let stateless = header("mcp-protocol-version").is_some_and(|version| version >= "2026-07-28");
@@ -212,7 +215,7 @@ fn opens_session(request: &Request<Body>) -> bool {
 }
 
 impl McpRoutes {
-    /// The tools a path or a header names; ours, if neither does.
+    /// The tool set named by a path or header; ours by default.
     pub fn choose(
         &self,
         by_path: Option<ToolSet>,
@@ -269,7 +272,7 @@ impl McpRoutes {
         }
     }
 
-    /// The setup that a request names, which only mcp-v8's tools have.
+    /// The setup named by a request; only mcp-v8's tools have one.
     pub async fn setup(
         &self,
         tools: ToolSet,
@@ -285,8 +288,8 @@ impl McpRoutes {
         read.map(|setup| Some(Arc::new(setup))).map_err(|error| error.message)
     }
 
-    /// What an account has of a tool set and a setup. One whose setup is gone can still be used by
-    /// those who have it open.
+    /// The state of an account for a tool set and a setup. A removed setup stays usable for
+    /// connections that have it open.
     async fn owned(
         &self,
         tools: ToolSet,
@@ -311,7 +314,7 @@ impl McpRoutes {
             .with_allowed_hosts(self.options.hosts.clone())
             .with_allowed_origins(self.options.origins.clone())
             .with_max_request_body_bytes(self.options.max_body)
-            // an empty list must mean nobody, not everybody
+            // an empty list must mean none, not all
             .enforce_origin_validation();
         let service =
             StreamableHttpService::new(move || Ok(server.for_client()), sessions.clone(), config);
@@ -322,5 +325,5 @@ impl McpRoutes {
 fn no_such_set(name: &str) -> String {
     let names: Vec<_> = ToolSet::PUBLIC.iter().map(|(name, _)| *name).collect();
     let shown = crate::text::first_line(name, 40);
-    format!("there are no tools `{shown}`; there are {}", names.join(", "))
+    format!("there is no tool set `{shown}`; the sets are {}", names.join(", "))
 }

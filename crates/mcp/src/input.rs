@@ -1,4 +1,4 @@
-//! What tools are called with. Unknown arguments are refused: a misspelt one is better noticed.
+//! Arguments of tools. Unknown ones are refused, so that misspelt ones are noticed.
 
 use crate::lenient;
 use schemars::JsonSchema;
@@ -148,7 +148,7 @@ pub struct Redo {
     /// The machine's name.
     #[serde(alias = "machine_name", alias = "machine_id", alias = "name")]
     pub machine: String,
-    /// How many instructions; 1 if absent.
+    /// Number of instructions; 1 if absent.
     #[serde(default, alias = "count", deserialize_with = "lenient::number")]
     pub n: Option<u64>,
 }
@@ -189,7 +189,7 @@ pub struct BranchMachine {
 pub struct ForeverRun {
     /// Python code to run.
     #[serde(rename = "pythonCode")]
-    pub python_code: String,
+    pub code: String,
     /// The REPL's id from `create-python-repl`.
     #[serde(rename = "replId")]
     pub repl_id: String,

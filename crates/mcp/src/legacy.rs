@@ -1,5 +1,5 @@
-//! Tasks as revision 2025-11-25 has them. The library knows those of 2026-07-28, so requests of
-//! the earlier kind get a name of ours on their way in, and come back here:
+//! Tasks of revision 2025-11-25. The library supports those of 2026-07-28, so earlier requests are
+//! renamed on their way in, and handled here:
 //!
 //!   tools/call with `task` ──► stasis/2025-11-25/tools/call ──► { task }
 //!   tasks/get, tasks/result, tasks/list, tasks/cancel ──► the machine's records
@@ -20,20 +20,20 @@ use stasis_machine::{FollowUpdate, Machine};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The revision that has tasks of this kind, and the mark of its requests.
+/// The revision with this kind of tasks, and the mark of its requests.
 pub const REVISION: &str = "2025-11-25";
 const MARK: &str = "stasis/2025-11-25/";
 const METHODS: [&str; 5] =
     ["tools/list", "tasks/get", "tasks/result", "tasks/list", "tasks/cancel"];
 const RELATED: &str = "io.modelcontextprotocol/related-task";
-/// Tasks on one page of the list.
+/// Maximum tasks on one page of the list.
 const PAGE: usize = 100;
-/// How long a cancelled instruction may take to stop before the client is answered.
+/// Maximum time for a cancelled instruction to stop before the client is answered.
 const STOPPING: Duration = Duration::from_secs(30);
 
 pub type LegacyAnswer = std::result::Result<Value, ErrorData>;
 
-/// Whether a message may have to be marked: a look at its bytes.
+/// Whether a message may need to be marked, judged by its bytes.
 pub fn may_concern(body: &[u8]) -> bool {
     let has = |word: &[u8]| body.windows(word.len()).any(|own| own == word);
     has(b"\"tasks/") || has(b"\"task\"") || has(b"\"tools/list\"")
@@ -50,7 +50,7 @@ pub fn mark(message: &mut Value) -> bool {
     ours
 }
 
-/// The answer to `initialize`, with tasks among the server's abilities.
+/// The answer to `initialize`, with tasks among the server's capabilities.
 pub fn with_tasks(message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
     let JsonRpcMessage::Response(JsonRpcResponse {
         result: ServerResult::InitializeResult(result),
@@ -72,7 +72,7 @@ pub fn with_tasks(message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
     )
 }
 
-/// A task in the words of this revision.
+/// A task in the form of this revision.
 pub fn task(task: &Task) -> Value {
     json!({
         "taskId": task.task_id,
@@ -85,7 +85,7 @@ pub fn task(task: &Task) -> Value {
     })
 }
 
-/// Answers a request that was marked; nothing, if it was not.
+/// Answers a marked request; nothing, if it is not marked.
 pub async fn answer(
     server: &Server,
     request: &CustomRequest,
@@ -99,7 +99,7 @@ pub async fn answer(
         return Some(v8_tasks::answer(&call, mode, method, id).await);
     }
     Some(match method {
-        "tools/list" => Ok(list_tools(server)),
+        "tools/list" => Ok(list_tools(server).await),
         "tools/call" => start(server, call, params).await,
         "tasks/get" => in_block(&call, move |call| get(call, &id)).await,
         "tasks/list" => in_block(&call, move |call| list(call, params["cursor"].as_str())).await,
@@ -122,7 +122,7 @@ fn may_be_task(entry: &ToolEntry) -> bool {
     entry.finish.is_some() || entry.tool.name == v8::RUN_JS
 }
 
-fn list_tools(server: &Server) -> Value {
+async fn list_tools(server: &Server) -> Value {
     let one = |entry: &ToolEntry| {
         let mut tool = serde_json::to_value(server.shown(entry)).unwrap_or_default();
         if may_be_task(entry) {
@@ -130,7 +130,7 @@ fn list_tools(server: &Server) -> Value {
         }
         tool
     };
-    let stubs = server.setup.as_deref().map(v8::stubs).unwrap_or_default();
+    let stubs = v8::stubs(server).await;
     let stubs = stubs.iter().map(|stub| serde_json::to_value(stub).unwrap_or_default());
     json!({ "tools": server.tools.entries().map(one).chain(stubs).collect::<Vec<_>>() })
 }
@@ -143,7 +143,7 @@ async fn start(server: &Server, mut call: CallContext, mut params: Value) -> Leg
     let request: CallToolRequestParams = serde_json::from_value(params).map_err(odd)?;
     let entry = server.tools.find(&request.name).filter(|entry| may_be_task(entry));
     let Some(entry) = entry else {
-        let words = "this tool is not one that can be a task";
+        let words = "this tool cannot run as a task";
         return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, words, None));
     };
     call.as_task = true;
@@ -156,7 +156,7 @@ async fn start(server: &Server, mut call: CallContext, mut params: Value) -> Leg
             }
             Ok(json!({ "task": task(&made.task) }))
         }
-        // there is no task: it could not even be started
+        // there is no task: it could not be started
         CallToolResponse::Complete(refused) => {
             let text = refused.content.first().and_then(|content| content.as_text());
             let words = text.map(|text| text.text.clone()).unwrap_or_default();
@@ -180,8 +180,8 @@ fn get(call: &CallContext, id: &str) -> LegacyAnswer {
     find(call, id).map(|(_, _, found)| task(&found))
 }
 
-/// The instructions of the caller's machines, the newest of each first; the cursor is the last one
-/// seen.
+/// The instructions of the caller's machines, newest first for each; the cursor is the last one
+/// listed.
 fn list(call: &CallContext, cursor: Option<&str>) -> LegacyAnswer {
     let Some(runner) = call.tools.runner() else { return Ok(json!({ "tasks": [] })) };
     let broken = |error: stasis_machine::Error| tasks::broken(&Error::from(error));
@@ -228,7 +228,7 @@ async fn cancel(call: &CallContext, id: String) -> LegacyAnswer {
     in_block(call, move |call| get(call, &id)).await
 }
 
-/// Waits for an instruction's end without any say in it.
+/// Waits for an instruction's end without influencing it.
 async fn wait(
     call: &CallContext,
     machine: &Arc<Machine>,
@@ -248,13 +248,14 @@ async fn wait(
     }
 }
 
-/// The result of the call a task was made from, once it is over.
+/// The result of a task's call, once it has finished.
 async fn result(call: &CallContext, id: String) -> LegacyAnswer {
     let text = id.clone();
     let found = call.block(move |call| Ok(find(call, &text))).await;
     let (parsed, machine, _) = found.map_err(|error| tasks::broken(&error))??;
     let end = wait(call, &machine, parsed.seq).await?;
-    let end = end.ok_or_else(|| ErrorData::internal_error("nobody waits any more", None))?;
+    let end =
+        end.ok_or_else(|| ErrorData::internal_error("the caller has stopped waiting", None))?;
     in_block(call, move |call| {
         let chunks = machine.outputs(parsed.seq, 0);
         let chunks = chunks.map_err(|error| tasks::broken(&error.into()))?;
@@ -264,7 +265,7 @@ async fn result(call: &CallContext, id: String) -> LegacyAnswer {
     .await
 }
 
-/// A result as this revision has it, with the task it is of.
+/// A result in the form of this revision, with its task.
 pub fn with_task(result: &CallToolResult, id: &str) -> Value {
     let mut result = serde_json::to_value(result).unwrap_or_default();
     if let Some(result) = result.as_object_mut() {

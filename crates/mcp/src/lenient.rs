@@ -1,5 +1,5 @@
-//! What models send that is not quite what the schema says, where the meaning is plain: one text
-//! for a list, a number in quotes. Schemas keep naming the one right form.
+//! Lenient parsing of models' arguments where the meaning is clear: one string for a list, a number
+//! in quotes. Schemas keep naming the one correct form.
 
 use serde::{Deserialize, Deserializer};
 

@@ -5,18 +5,18 @@
 //!   client ──► sse ───┴► server ──► tools, resources, guide ──► calls ──► Host
 //!   client ──► proxy ──► http, of a service elsewhere or behind a unix socket
 //!
-//! State between calls is the machine's name in the arguments, never the connection. What goes
-//! wrong on a machine is a result that says so; only a request that cannot be understood is an
-//! error of the protocol.
+//! The only state between calls is the machine's name in the arguments, never the connection. An
+//! error on a machine is a result; only a request that cannot be parsed is a protocol error.
 
 #![forbid(unsafe_code)]
 
 mod answer;
-mod ask;
+mod approve;
 mod call;
 mod call_limiter;
 mod changes;
 mod complete;
+mod confirm;
 mod error;
 mod files;
 mod fixtures;
@@ -40,15 +40,15 @@ mod sse;
 mod table;
 mod tasks;
 mod text;
+mod tool_texts;
 mod tools;
 mod travel;
 mod v8;
 mod v8_tasks;
-mod words;
 
 pub use call_limiter::{CallLimiter, CallPermit};
 pub use error::{Error, Result};
 pub use http::{McpCaller, McpOptions, router};
 pub use proxy::{Upstream, proxy, proxy_streams};
 pub use sets::ToolSet;
-pub use words::ToolTexts;
+pub use tool_texts::ToolTexts;

@@ -1,4 +1,5 @@
-//! Streams of news for clients of revision 2026-07-28: what a filter asks for, until they hang up.
+//! Notification streams for clients of revision 2026-07-28: the changes that a filter selects,
+//! until they disconnect.
 
 use crate::changes::ResourceChange;
 use crate::resources::machine_of;
@@ -6,7 +7,7 @@ use rmcp::service::SubscriptionContext;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Tells of changes until the client has enough.
+/// Reports changes until the client disconnects.
 pub async fn listen(
     mut news: Receiver<ResourceChange>,
     account: &str,
@@ -18,7 +19,7 @@ pub async fn listen(
             () = context.cancelled() => return,
         };
         let told = match change {
-            // what was missed is not known: everything may be new
+            // the missed changes are unknown: everything may have changed
             Ok(ResourceChange::Anything) | Err(RecvError::Lagged(_)) => tell_all(context).await,
             Ok(change) => tell(&change, account, context).await,
             Err(RecvError::Closed) => return,

@@ -1,5 +1,5 @@
-//! Subscriptions of clients of earlier revisions: resources it subscribed to, and tasks it
-//! started. Notes live as long as its session.
+//! Subscriptions of clients of earlier revisions: resources they subscribed to, and tasks they
+//! started. Kept as long as the session.
 
 use crate::changes::{Changes, ResourceChange};
 use crate::resources::machine_of;
@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Resources and tasks in the notes of one session.
+/// Maximum resources and tasks of one session.
 const MAX_NOTES: usize = 1000;
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub struct Notes(Mutex<Noted>);
 #[derive(Default)]
 struct Noted {
     uris: HashSet<String>,
-    /// With the status that was last told.
+    /// With the last reported status.
     tasks: HashMap<String, TaskStatus>,
     opened: Option<V8Settings>,
 }
@@ -36,7 +36,7 @@ impl Notes {
         self.0.lock()
     }
 
-    /// Keeps what the connection set when it was opened.
+    /// Keeps the settings from when the connection was opened.
     pub fn open_with(&self, settings: V8Settings) {
         self.noted().opened = Some(settings);
     }
@@ -45,7 +45,7 @@ impl Notes {
         self.noted().opened.clone()
     }
 
-    /// Whether there was room.
+    /// Whether there was space.
     pub fn subscribe(&self, uri: &str) -> bool {
         let mut noted = self.noted();
         let room = noted.uris.len() < MAX_NOTES;
@@ -59,7 +59,7 @@ impl Notes {
         self.noted().uris.remove(uri);
     }
 
-    /// One task too many is not told of; it can still be asked about.
+    /// A task past the bound is not reported; its status can still be queried.
     pub fn task(&self, id: &str, status: TaskStatus) {
         let mut noted = self.noted();
         if noted.tasks.len() < MAX_NOTES {
@@ -78,7 +78,7 @@ impl Notes {
         all.into_iter().filter(wanted).collect()
     }
 
-    /// Whether a task's status is news. One that is over is forgotten.
+    /// Whether a task's status changed. A finished one is removed.
     fn is_news(&self, id: &str, status: TaskStatus) -> bool {
         let mut noted = self.noted();
         let before = noted.tasks.get(id).copied();
@@ -91,7 +91,7 @@ impl Notes {
     }
 }
 
-/// The notes of all sessions of one account, by session.
+/// The subscriptions of all sessions of one account, by session.
 #[derive(Default)]
 pub struct Notebook(Mutex<HashMap<String, Arc<Notes>>>);
 
@@ -108,7 +108,7 @@ impl Notebook {
         self.all().remove(session);
     }
 
-    /// Those of the session a request belongs to.
+    /// Those of a request's session.
     pub fn of(&self, context: &RequestContext<RoleServer>) -> Option<Arc<Notes>> {
         let parts = context.extensions.get::<Parts>()?;
         let session = parts.headers.get("mcp-session-id")?.to_str().ok()?;
@@ -116,7 +116,7 @@ impl Notebook {
     }
 }
 
-/// Notifications for one session, as long as it takes them.
+/// Notifications for one session, as long as it reads them.
 pub fn news(server: Server, notes: Arc<Notes>) -> impl Stream<Item = ServerNotification> + Send {
     let changes: &Arc<Changes> = &server.changes;
     let start = (changes.listen(), server, notes);
@@ -133,7 +133,7 @@ pub fn news(server: Server, notes: Arc<Notes>) -> impl Stream<Item = ServerNotif
     batches.flatten()
 }
 
-/// What to tell of a change; of everything, if it is not known what changed.
+/// The notifications for a change; all of them, if the change is unknown.
 async fn batch(
     change: Option<ResourceChange>,
     server: &Server,

@@ -1,4 +1,4 @@
-//! What tools give back as data. Fields only ever join.
+//! Results of tools as data. Fields are only ever added.
 
 use crate::text::{MAX_TEXT, cut, first_line};
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use stasis_api::{Chunk, Data, Instruction, Receipt, Stream};
 use std::collections::BTreeMap;
 
-/// How a note begins that says what a wake made fresh.
+/// Prefix of a note about what a wake renewed.
 const FRESH: &str = "made fresh: ";
 
 /// How an instruction ended.
@@ -58,7 +58,7 @@ pub struct StateOutput {
 
 impl From<&Receipt> for StateOutput {
     fn from(receipt: &Receipt) -> StateOutput {
-        // which generators were seeded anew is of no use to an agent
+        // reseeded generators are of no use to an agent
         StateOutput {
             intact: receipt.intact,
             durable: receipt.durable.as_ref().map(ToString::to_string),
@@ -69,7 +69,7 @@ impl From<&Receipt> for StateOutput {
 }
 
 impl RunOutput {
-    /// `pictures`: how many come with it, and how many were left out.
+    /// `pictures`: the number included, and the number omitted.
     pub fn new(
         machine: &str,
         end: &Instruction,
@@ -102,7 +102,7 @@ impl RunOutput {
         }
     }
 
-    /// The same for reading.
+    /// The same as text.
     pub fn text(&self) -> String {
         let mut parts = Vec::new();
         let mut part = |title: &str, text: &str| {
@@ -130,7 +130,7 @@ impl RunOutput {
             line += &format!(", {} images", self.images);
         }
         if let Some(receipt) = &self.receipt {
-            line += if receipt.intact { ", state kept" } else { ", state went back" };
+            line += if receipt.intact { ", state kept" } else { ", state rolled back" };
             let words = receipt.lost.iter().chain(&receipt.notes);
             words.for_each(|words| line += &format!("; {words}"));
         }
@@ -138,22 +138,23 @@ impl RunOutput {
     }
 }
 
-/// Why a chart is not among the images, and what to do about it.
+/// Why a chart has no image, and what to do about it.
 fn undrawn<'a>(mut shown: impl Iterator<Item = &'a Data>) -> Option<String> {
     let needs = |data: &Data| {
         let is = |start: &str| data.keys().any(|kind| kind.starts_with(start));
         match () {
             () if data.contains_key("image/png") => None,
-            () if is("application/vnd.plotly") => {
-                Some("a Plotly chart of this kind has no image here; draw it with matplotlib")
-            }
+            () if is("application/vnd.plotly") => Some(
+                "a Plotly chart of this kind has no image here; draw it with matplotlib".to_owned(),
+            ),
             () if is("application/vnd.vega") => {
-                Some("a Vega chart has no image here; install vl-convert-python to get one")
+                let package = stasis_agent::VEGA_PACKAGE;
+                Some(format!("a Vega chart has no image here; install {package} to get one"))
             }
             () => None,
         }
     };
-    shown.find_map(needs).map(str::to_owned)
+    shown.find_map(needs)
 }
 
 /// The lines of one stream, as text.
@@ -162,7 +163,7 @@ pub fn stream(chunks: &[Chunk], stream: Stream) -> String {
     own.map(|chunk| chunk.data.as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// The name an enum's value has on the wire.
+/// The serialised name of an enum's value.
 pub fn word(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).ok();
     value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
@@ -305,7 +306,7 @@ pub struct PastInstruction {
     pub error: Option<String>,
 }
 
-/// Characters of code, value and error in a history.
+/// Maximum characters of code, value and error in a history.
 const MAX_PAST: usize = 2000;
 
 impl PastInstruction {
@@ -381,14 +382,14 @@ pub struct TemplateOutput {
     pub version: String,
 }
 
-/// A REPL, in foreverVM's words.
+/// A REPL, in foreverVM's form.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ForeverRepl {
     pub repl_id: String,
 }
 
-/// A result, in foreverVM's words.
+/// A result, in foreverVM's form.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ForeverRan {

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use stasis_agent::Language;
 
-/// Packages of one call.
+/// Maximum packages of one call.
 const MAX_PACKAGES: usize = 100;
 
 /// Code that installs packages; its value is the exit code of the installer.

@@ -1,12 +1,12 @@
-//! Standard streams in front of a service: each line of JSON-RPC becomes a POST, and what comes
-//! back, as JSON or as an event stream, becomes lines.
+//! Standard streams in front of a service: each line of JSON-RPC becomes a POST, and the response,
+//! JSON or an event stream, becomes lines.
 //!
 //!   stdin ──► line ──► POST ──► service        several at a time, so that a long call holds
 //!   stdout ◄── lines ◄── JSON or events        nobody up; news come by a stream of their own
 //!
 //! A message that cannot be delivered is answered with an error, so that no client waits for ever.
-//! A service that was started again does not know the client's session: it is greeted once more in
-//! the client's name.
+//! A restarted service does not know the client's session: the proxy repeats the initialization for
+//! the client.
 
 mod events;
 mod upstream;
@@ -25,11 +25,11 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWr
 use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Bytes of one line in, and of one message out.
+/// Maximum bytes of one line in, and of one message out.
 const MAX_LINE: u64 = 64 << 20;
-/// For answers that are still on their way when the client has closed its end.
+/// Time for pending answers after the client has closed its end.
 const GRACE: Duration = Duration::from_secs(5);
-/// Before a stream of news that broke off is opened again.
+/// Delay before a broken notification stream is reopened.
 const AGAIN: Duration = Duration::from_secs(1);
 const SESSION: &str = "mcp-session-id";
 /// The first revision without sessions.
@@ -93,26 +93,26 @@ struct Wire<W> {
     known: Lock<Known>,
 }
 
-/// What was learnt on the way.
+/// State learnt from the messages.
 #[derive(Default)]
 struct Known {
     session: Option<String>,
     version: Option<String>,
-    /// How the client greeted the service.
+    /// The client's `initialize` request.
     greeting: Option<Value>,
-    /// Requests without an answer yet, by their ids as text.
+    /// Unanswered requests, by their ids as text.
     open: HashMap<String, AbortHandle>,
-    /// The stream of news.
+    /// The notification stream.
     news: Option<AbortHandle>,
-    /// Whether the client ever asked for resources.
+    /// Whether the client ever requested resources.
     has_resources: bool,
-    /// Whether the client has closed its end, and waits for answers only.
+    /// Whether the client has closed its end, and only waits for answers.
     is_leaving: bool,
 }
 
 impl Known {
-    /// Whether a message is for this client. News that it never asked for, or that come when it is
-    /// about to leave, meet clients that have stopped reading and call that a fault of ours.
+    /// Whether a message is for this client. Clients that have stopped reading report unrequested
+    /// or late notifications as an error of the server.
     fn wants(&self, message: &Value) -> bool {
         match message["method"].as_str() {
             Some("notifications/resources/list_changed") => self.has_resources && !self.is_leaving,
@@ -127,7 +127,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
         self.known.lock()
     }
 
-    /// Sends one message on its way. The first one is waited for: it settles how to go on.
+    /// Forwards one message. The first one is awaited, because it selects the revision.
     async fn take(self: &Arc<Self>, line: Vec<u8>, tasks: &mut JoinSet<()>) {
         let message: Value = match serde_json::from_slice(&line) {
             Ok(message) => message,
@@ -149,7 +149,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
             wire.deliver(message).await;
             return self.listen(tasks);
         }
-        // held, so that a quick answer finds the entry it takes away
+        // held, so that a quick answer finds the entry it removes
         let mut known = self.known();
         let task = tasks.spawn(async move { wire.deliver(message).await });
         if let Some(id) = id {
@@ -157,7 +157,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
         }
     }
 
-    /// Without a session a request is cancelled by hanging up, and only so.
+    /// Without a session a request is cancelled by closing its connection, and only so.
     fn cancels(&self, message: &Value) -> bool {
         let mut known = self.known();
         if message["method"] != "notifications/cancelled" || known.session.is_some() {
@@ -217,7 +217,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
         all
     }
 
-    /// Greets a service that does not know the client's session. Whether there was one.
+    /// Initializes a session with a service that does not know the client's. Whether there was one.
     async fn greet_again(&self, message: &Value) -> Sent<bool> {
         let greeting = {
             let mut known = self.known();
@@ -235,7 +235,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
         Ok(true)
     }
 
-    /// Follows the news of a session, if the service gave one.
+    /// Follows the notifications of a session, if the service created one.
     fn listen(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         let wire = self.clone();
         let mut known = self.known();
@@ -256,7 +256,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
         }
     }
 
-    /// An answer in one piece. What is no JSON-RPC becomes an error of it.
+    /// A complete answer. One that is not JSON-RPC becomes a JSON-RPC error.
     async fn whole(&self, message: &Value, response: Response) -> Sent<()> {
         let status = response.status();
         let body = upstream::read(response, MAX_LINE as usize).await?;
@@ -289,7 +289,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
         Ok(())
     }
 
-    /// The answer to `initialize` says which revision the session speaks.
+    /// The answer to `initialize` contains the session's revision.
     fn learn(&self, message: &Value) {
         let version = message["result"]["protocolVersion"].as_str();
         if let Some(version) = version {
@@ -303,7 +303,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
         }
         let mut output = self.output.lock().await;
         let line = format!("{message}\n");
-        // a client that no longer reads has gone: standard input says so next
+        // a client that no longer reads has exited: standard input ends next
         let _ = output.write_all(line.as_bytes()).await;
         let _ = output.flush().await;
     }
@@ -319,7 +319,7 @@ fn header(response: &Response, name: &str) -> Option<String> {
     response.headers().get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// What revision 2026-07-28 wants to see beside the body.
+/// Headers that revision 2026-07-28 requires beside the body.
 fn routing_headers(message: &Value) -> Vec<(&'static str, &str)> {
     let Some(method) = message["method"].as_str() else { return Vec::new() };
     let params = &message["params"];

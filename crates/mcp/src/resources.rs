@@ -1,4 +1,4 @@
-//! What can be read without a tool: machines, what was run on them, and whole results.
+//! Resources: machines, their instructions, and full results.
 //!
 //!   stasis://machine/{name}                      its description
 //!   stasis://machine/{name}/transcript           everything that was run, with output
@@ -21,9 +21,9 @@ use std::fmt::Write;
 use std::fs::File;
 use std::sync::Arc;
 
-/// Machines on one page of the list.
+/// Maximum machines on one page of the list.
 const PAGE: usize = 100;
-/// Instructions in a transcript, and characters of it.
+/// Maximum instructions in a transcript, and characters of it.
 const MAX_INSTRUCTIONS: u64 = 1000;
 const MAX_TRANSCRIPT: usize = 2_000_000;
 
@@ -69,11 +69,11 @@ pub fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-/// The caller's machines, a page at a time; the cursor is the name of the last one seen.
+/// The caller's machines, one page at a time; the cursor is the last name listed.
 pub fn list(call: &CallContext, cursor: Option<&str>) -> Result<ListResourcesResult> {
     let names = call.machines().map(|machine| machine.name().to_string());
     let mut names: Vec<_> = names.collect();
-    // by name: a list that others change meanwhile still has every other machine once
+    // by name: a list that changes meanwhile still has every other machine once
     names.sort();
     let after = |name: &&String| cursor.is_none_or(|cursor| name.as_str() > cursor);
     let mut page: Vec<_> = names.iter().filter(after).take(PAGE + 1).collect();
@@ -98,7 +98,7 @@ fn resources(name: &str) -> [Resource; 2] {
     ]
 }
 
-/// The machine a resource is about.
+/// The machine of a resource.
 pub fn machine_of(uri: &str) -> Option<&str> {
     parse(uri).map(|(name, _)| name)
 }
@@ -131,7 +131,7 @@ fn parse(uri: &str) -> Option<(&str, Part)> {
     Some((name, part))
 }
 
-/// A path as it is, from the way it is written in an address.
+/// Decodes a path from an address.
 fn decoded(path: &str) -> Option<Cow<'_, str>> {
     let is_escape = |rest: &str| {
         rest.get(..2).is_some_and(|two| two.bytes().all(|byte| byte.is_ascii_hexdigit()))
@@ -151,7 +151,7 @@ fn artifact(machine: &Arc<Machine>, id: &str, uri: &str) -> Result<ResourceConte
     contents(&file, artifact.size, Some(&artifact.kind), uri)
 }
 
-/// Bytes as text, if they are, and as base64 otherwise; nothing that is too long.
+/// Bytes as text if they are valid, otherwise as base64; refused if too long.
 fn contents(file: &File, size: u64, kind: Option<&str>, uri: &str) -> Result<ResourceContents> {
     if size > files::MAX_RESOURCE {
         let words =
@@ -187,7 +187,7 @@ fn whole(machine: &Arc<Machine>, seq: u64) -> Result<String> {
     Ok(json(&Whole { instruction, output: machine.outputs(seq, 0)? }))
 }
 
-/// The last instructions of a machine, oldest first, as they could be read aloud.
+/// The last instructions of a machine, oldest first, as readable text.
 fn transcript(machine: &Arc<Machine>) -> Result<String> {
     let now = machine.describe();
     let from = now.instructions.saturating_sub(MAX_INSTRUCTIONS);

@@ -1,4 +1,4 @@
-//! The server as the protocol's library wants it: what each request means.
+//! The server for the protocol's library: the handler of each request.
 
 use crate::call::CallContext;
 use crate::call_limiter::CallLimiter;
@@ -8,9 +8,9 @@ use crate::http::McpCaller;
 use crate::notes::{Notebook, Notes};
 use crate::sets::ToolSet;
 use crate::table::ToolEntry;
-use crate::words::ToolTexts;
+use crate::tool_texts::ToolTexts;
 use crate::{
-    ask, complete, fixtures, forevervm, guide, legacy, listen, resources, tasks, v8, v8_tasks,
+    complete, confirm, fixtures, forevervm, guide, legacy, listen, resources, tasks, v8, v8_tasks,
 };
 use rmcp::model::*;
 use rmcp::service::{RequestContext, SubscriptionContext};
@@ -20,7 +20,7 @@ use stasis_machine::{Host, Machine};
 use stasis_mcpv8::{V8, V8Setup};
 use std::sync::Arc;
 
-/// What one account sees.
+/// The view of one account.
 #[derive(Clone)]
 pub struct Server {
     pub host: Arc<Host>,
@@ -30,12 +30,12 @@ pub struct Server {
     pub tools: ToolSet,
     pub changes: Arc<Changes>,
     pub words: Arc<ToolTexts>,
-    /// What the process in front was started with.
+    /// The setup of the front process.
     pub setup: Option<Arc<V8Setup>>,
     pub limiter: CallLimiter,
     /// Subscriptions of this account's sessions.
     pub notebook: Arc<Notebook>,
-    /// The same of the one client there is, where it has no session by name.
+    /// The same for the only client, if it has no named session.
     pub notes: Option<Arc<Notes>>,
     pub early: EarlyReceiver,
 }
@@ -51,7 +51,7 @@ impl Server {
         self.host.machine_of(&self.account.name, name).ok()
     }
 
-    /// The notes of the client that asks.
+    /// The subscriptions of the requesting client.
     pub fn notes(&self, context: &RequestContext<RoleServer>) -> Option<Arc<Notes>> {
         self.notes.clone().or_else(|| self.notebook.of(context))
     }
@@ -68,9 +68,9 @@ impl Server {
         }
     }
 
-    /// Everything a client is shown: the set, and the stubs of a setup.
-    pub fn shown_tools(&self) -> Vec<Tool> {
-        let stubs = self.setup.as_deref().map(v8::stubs).unwrap_or_default();
+    /// All listed tools: the set, and the stubs of a setup.
+    pub async fn shown_tools(&self) -> Vec<Tool> {
+        let stubs = v8::stubs(self).await;
         self.tools.entries().map(|entry| self.shown(entry)).chain(stubs).collect()
     }
 
@@ -87,6 +87,7 @@ impl Server {
             opened: self.notes(&context).and_then(|notes| notes.opened()),
             account: self.account.name.clone(),
             may_build: self.account.may_build,
+            may_approve: self.account.may_approve,
             name: String::new(),
             tools: self.tools,
             changes: self.changes.clone(),
@@ -98,7 +99,7 @@ impl Server {
         }
     }
 
-    /// An unknown tool. Clients of other servers expect a result that says so.
+    /// An unknown tool. Clients of other servers expect a result that reports it.
     fn unknown(&self, name: &str) -> std::result::Result<CallToolResponse, ErrorData> {
         let shown: String = name.chars().take(80).collect();
         let words = format!("Unknown tool: {shown}");
@@ -122,7 +123,7 @@ fn in_protocol(error: &Error) -> ErrorData {
     }
 }
 
-/// A task with its result, of whichever tools.
+/// A task with its result, of any tool set.
 fn detailed(call: &CallContext, id: &str) -> std::result::Result<DetailedTask, ErrorData> {
     match call.tools.v8_mode() {
         Some(mode) => v8_tasks::detailed(call, mode, id),
@@ -134,7 +135,7 @@ fn answer<T>(result: Result<T>) -> std::result::Result<T, ErrorData> {
     result.map_err(|error| in_protocol(&error))
 }
 
-/// The error, with the resource it is about.
+/// The error, with its resource.
 fn about(mut error: ErrorData, uri: &str) -> ErrorData {
     let mut data = error.data.take().unwrap_or_else(|| serde_json::json!({}));
     data["uri"] = crate::text::cut(uri, 1000, "the request").into();
@@ -154,7 +155,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.shown_tools()))
+        Ok(ListToolsResult::with_all_items(self.shown_tools().await))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -167,7 +168,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> std::result::Result<CallToolResponse, ErrorData> {
         let Some(entry) = self.tools.find(&request.name) else {
-            let stub = self.setup.as_deref().and_then(|setup| v8::stub(setup, &request.name));
+            let stub = v8::stub(self, &request.name, request.arguments.as_ref());
             return stub.map_or_else(|| self.unknown(&request.name), |answer| Ok(answer.into()));
         };
         let arguments = request.arguments.unwrap_or_default();
@@ -179,7 +180,7 @@ impl ServerHandler for Server {
         call.inputs = request.input_responses.unwrap_or_default();
         call.state = request.request_state;
         if let Some(question) = entry.question
-            && let Some(instead) = ask::ask(&call, question(&arguments)).await?
+            && let Some(instead) = confirm::ask(&call, question(&arguments)).await?
         {
             return instead;
         }
@@ -287,7 +288,7 @@ impl ServerHandler for Server {
         answer(self.call(context).block(find).await)?.map(GetTaskResult::new)
     }
 
-    /// Instructions ask for nothing while they run: there is nothing to answer.
+    /// Instructions request nothing while they run: there is nothing to answer.
     async fn update_task(
         &self,
         request: UpdateTaskParams,

@@ -1,5 +1,5 @@
-//! Sessions of clients of earlier revisions: the library's, with the subscriptions
-//! of, and its stream of news.
+//! Sessions of clients of earlier revisions: the library's, with our subscriptions and a
+//! notification stream.
 
 use crate::legacy;
 use crate::notes::news;
@@ -17,7 +17,7 @@ use rmcp::transport::streamable_http_server::session::{
 use stasis_mcpv8::V8Settings;
 use tokio::sync::mpsc;
 
-/// Messages that wait for a client to read them.
+/// Queued messages for a client.
 const BACKLOG: usize = 16;
 
 type Result<T> = std::result::Result<T, LocalSessionManagerError>;
@@ -36,7 +36,7 @@ impl Sessions {
         self.inner.sessions.read().await.len()
     }
 
-    /// A session's own stream, with news of the host in it.
+    /// A session's own stream, with notifications of the host.
     fn with_news(
         &self,
         id: &SessionId,

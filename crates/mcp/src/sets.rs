@@ -1,4 +1,4 @@
-//! Sets of tools: an agent sees only what it needs, under names it knows.
+//! Tool sets: each agent sees only the tools it needs, under names it knows.
 
 use crate::answer::Answer;
 use crate::output::RunOutput;
@@ -22,32 +22,32 @@ const MOST_USED: [&str; 10] = [
     "explore",
 ];
 
-/// Which tools a client sees.
+/// The tools a client sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ToolSet {
-    /// Those of ours that most work needs: what an agent reads of them is in its way otherwise.
+    /// The tools for most work: others would only use up the agent's context.
     #[default]
     Stasis,
-    /// All of ours.
+    /// All of our tools.
     All,
-    /// The two of foreverVM's server.
+    /// The two tools of foreverVM's server.
     ForeverVm,
-    /// The eleven of forkd's server.
+    /// The eleven tools of forkd's server.
     Forkd,
-    /// Those of mcp-v8's server with sessions and heaps.
+    /// The tools of mcp-v8's server with sessions and heaps.
     V8,
-    /// Those of mcp-v8's server without state.
+    /// The tools of mcp-v8's server without state.
     V8Stateless,
-    /// Those of mcp-v8's server with file trees.
+    /// The tools of mcp-v8's server with file trees.
     V8Files,
-    /// Those of mcp-v8's server with heaps and file trees: all of them.
+    /// The tools of mcp-v8's server with heaps and file trees: all of them.
     V8HeapAndFiles,
-    /// Ours, and what the protocol's conformance suite calls: for tests only.
+    /// Our tools, and the fixtures of the conformance suite: for tests only.
     Conformance,
 }
 
 impl ToolSet {
-    /// Those clients can name, in a path, a header or a flag.
+    /// The sets that clients can name, in a path, a header or a flag.
     pub const PUBLIC: [(&str, ToolSet); 8] = [
         ("stasis", ToolSet::Stasis),
         ("all", ToolSet::All),
@@ -63,7 +63,7 @@ impl ToolSet {
         ToolSet::PUBLIC.iter().find(|(own, _)| *own == name).map(|(_, tools)| *tools)
     }
 
-    /// What a client is shown.
+    /// The listed tools.
     pub fn entries(self) -> impl Iterator<Item = &'static ToolEntry> {
         self.callable().filter(move |entry| match (self, self.v8_mode()) {
             (ToolSet::Stasis, _) => MOST_USED.contains(&entry.tool.name.as_ref()),
@@ -72,7 +72,7 @@ impl ToolSet {
         })
     }
 
-    /// What a client may call: one that knows of more tools than it is shown may use them.
+    /// The callable tools: a client may call more tools than are listed.
     fn callable(self) -> impl Iterator<Item = &'static ToolEntry> {
         let (own, more): (&'static [ToolEntry], &'static [ToolEntry]) = match self {
             ToolSet::Stasis | ToolSet::All => (&tools::TOOLS, &[]),
@@ -91,7 +91,7 @@ impl ToolSet {
         self.callable().find(|entry| entry.tool.name == name)
     }
 
-    /// What a tool makes of an instruction that is over.
+    /// The tool's result for a finished instruction.
     pub fn finish(
         self,
         tool: &str,
@@ -103,7 +103,7 @@ impl ToolSet {
         }
     }
 
-    /// Whose words an operator replaces.
+    /// The set whose texts an operator can replace.
     pub fn name(self) -> &'static str {
         match self {
             ToolSet::Stasis | ToolSet::All | ToolSet::Conformance => "stasis",
@@ -116,12 +116,12 @@ impl ToolSet {
         }
     }
 
-    /// The tool that runs code: instructions that are found in a machine's log count as its. None,
-    /// if nothing of this set can be a task.
+    /// The tool that runs code: instructions found in a machine's log count as its calls. None, if
+    /// nothing of this set can be a task.
     pub fn runner(self) -> Option<&'static str> {
         match self {
             ToolSet::Stasis | ToolSet::All | ToolSet::Conformance => Some("run_code"),
-            ToolSet::ForeverVm => Some("run-python-in-repl"),
+            ToolSet::ForeverVm => Some(crate::forevervm::RUN),
             ToolSet::Forkd
             | ToolSet::V8
             | ToolSet::V8Stateless
@@ -134,8 +134,8 @@ impl ToolSet {
         self == ToolSet::Conformance
     }
 
-    /// Whether it stands in for another project's server, which has only tools, and answers a call
-    /// of an unknown one with a result.
+    /// Whether it emulates another project's server, which has only tools, and answers a call of an
+    /// unknown one with a result.
     pub fn is_foreign(self) -> bool {
         matches!(self, ToolSet::ForeverVm | ToolSet::Forkd)
     }
@@ -162,7 +162,7 @@ impl ToolSet {
         }
     }
 
-    /// The name its clients know the server by.
+    /// The server name its clients expect.
     pub fn implementation(self) -> Implementation {
         let version = env!("CARGO_PKG_VERSION");
         if self.v8_mode().is_some() {
@@ -177,7 +177,7 @@ impl ToolSet {
         }
     }
 
-    // logging is left to the suite: the protocol gives it up
+    // logging is only for the suite: the protocol deprecates it
     #[expect(deprecated)]
     pub fn abilities(self) -> ServerCapabilities {
         let all = ServerCapabilities::builder().enable_tools().enable_prompts().enable_resources();
@@ -205,7 +205,7 @@ impl ToolSet {
 mod tests {
     use super::*;
 
-    /// JSON has a token for about three and a half characters.
+    /// JSON has about three and a half characters per token.
     const CHARACTERS_PER_TOKEN: f64 = 3.5;
 
     #[test]

@@ -1,10 +1,10 @@
-//! The first transport over HTTP, which older clients still speak: one stream of events down, and
-//! messages up by POST to an address that the stream's first event names.
+//! The first HTTP transport, for older clients: one event stream down, and messages up by POST to
+//! an address that the stream's first event names.
 //!
 //!   GET /sse ──► endpoint, message, message, ...     the session lives as long as this stream
 //!   POST /sse/messages?session_id=... ──► 202        whose answer comes down the stream
 //!
-//! A client that hangs up has given up: what it ran is interrupted, and the state is kept.
+//! A client that disconnects cancels its calls: the code is interrupted, and the state is kept.
 
 use crate::http::{McpCaller, McpRoutes};
 use crate::legacy;
@@ -34,14 +34,14 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Messages that wait in either direction.
+/// Queued messages in either direction.
 const BACKLOG: usize = 16;
-/// How long a message may wait for a session that is busy.
+/// Maximum wait of a message for a busy session.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Messages in one batch, which revision 2025-03-26 has.
+/// Maximum messages in one batch, which revision 2025-03-26 has.
 const MAX_BATCH: usize = 100;
 
-/// Where messages of open streams go.
+/// The senders of open streams.
 #[derive(Default)]
 pub struct SseSenders(Mutex<HashMap<String, Post>>);
 
@@ -107,7 +107,7 @@ async fn open(
     Sse::new(events).keep_alive(keep_alive).into_response()
 }
 
-/// One stream, and all that ends with it.
+/// One stream, and everything that ends with it.
 struct Session {
     id: String,
     posts: Arc<SseSenders>,
@@ -263,7 +263,7 @@ fn message(mut message: Value) -> Result<ClientJsonRpcMessage, Odd> {
     serde_json::from_value(message).map_err(|_| Odd(-32600, "not a message of this protocol"))
 }
 
-/// Why a body is none: a code of JSON-RPC, and words.
+/// Why a body is invalid: a JSON-RPC code and a message.
 struct Odd(i32, &'static str);
 
 impl IntoResponse for Odd {

@@ -1,4 +1,4 @@
-//! A table of tools: what each is called, takes and gives, and what it does.
+//! A table of tools: name, arguments, results and action of each.
 
 use crate::answer::{Answer, failure};
 use crate::call::{CallContext, InstructionRequest};
@@ -12,33 +12,33 @@ use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::pin::Pin;
 
-/// What the protocol gets for a call.
+/// The protocol's result of a call.
 pub type ToolReply = std::result::Result<CallToolResponse, ErrorData>;
 type Work = Pin<Box<dyn Future<Output = ToolReply> + Send>>;
 type Run = Box<dyn Fn(CallContext, JsonObject) -> Work + Send + Sync>;
-/// How the end of an instruction becomes the tool's result.
+/// Converts the end of an instruction to the tool's result.
 pub type Finish =
     Box<dyn Fn(Answer<RunOutput>) -> std::result::Result<CallToolResult, ErrorData> + Send + Sync>;
 
 pub struct ToolEntry {
     pub tool: Tool,
     pub run: Run,
-    /// For tools whose calls are instructions, which may go on as tasks.
+    /// For tools whose calls are instructions, which may continue as tasks.
     pub finish: Option<Finish>,
-    /// What the user is asked before it is done, if the client can ask.
+    /// The question to the user before the action, if the client can ask.
     pub question: Option<fn(&JsonObject) -> String>,
 }
 
-/// What a client may expect of a tool before it asks its user.
+/// A tool's effect, shown to clients before they ask their user.
 #[derive(Clone, Copy)]
 pub enum Effect {
     /// Changes nothing.
     Reads,
-    /// Adds something; nothing there before is lost.
+    /// Adds something; existing data is kept.
     Adds,
-    /// Changes what can be set again; twice is the same as once.
+    /// Changes settings; idempotent.
     Sets,
-    /// May take away what was there.
+    /// May remove existing data.
     Destroys,
 }
 
@@ -55,7 +55,7 @@ impl Effect {
     }
 }
 
-/// How a tool is shown.
+/// The listing of a tool.
 pub struct ToolDescription {
     pub name: &'static str,
     pub title: &'static str,
@@ -71,7 +71,7 @@ impl ToolDescription {
         tool.with_input_schema::<I>().with_output_schema::<O>()
     }
 
-    /// A tool that runs code: what to run, and what its end means.
+    /// A tool that runs code: the code, and the meaning of its end.
     pub fn runs<I, O>(
         self,
         wanted: fn(I) -> Result<InstructionRequest>,
@@ -97,7 +97,7 @@ impl ToolDescription {
         ToolEntry { tool, run, finish, question: None }
     }
 
-    /// A tool that does something with the host, which may block.
+    /// A tool that acts on the host, which may block.
     pub fn does<I, O>(self, work: fn(&CallContext, I) -> Result<Answer<O>>) -> ToolEntry
     where
         I: DeserializeOwned + JsonSchema + Send + 'static,
@@ -118,7 +118,7 @@ impl ToolDescription {
 }
 
 impl ToolEntry {
-    /// A tool that answers in whatever way it likes.
+    /// A tool with a handler of its own.
     pub fn free<F>(
         tool: Tool,
         run: impl Fn(CallContext, JsonObject) -> F + Send + Sync + 'static,
@@ -132,8 +132,8 @@ impl ToolEntry {
         ToolEntry { tool, run: Box::new(run), finish: None, question: None }
     }
 
-    /// The tool without what its answers look like, which few clients read and every agent pays
-    /// for, and without the dialect of its schema, which is the protocol's own.
+    /// The tool without its output schema, which few clients read and every agent pays for, and
+    /// without the schema's dialect, which is the protocol's default.
     pub fn short(&self) -> Tool {
         let mut tool = self.tool.clone();
         tool.output_schema = None;
@@ -143,7 +143,7 @@ impl ToolEntry {
         tool
     }
 
-    /// The same tool, done only after a yes of the user's where the client can ask.
+    /// The same tool, run only after the user's confirmation where the client can ask.
     pub fn asks(self, question: fn(&JsonObject) -> String) -> ToolEntry {
         ToolEntry { question: Some(question), ..self }
     }

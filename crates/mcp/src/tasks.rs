@@ -1,6 +1,6 @@
-//! Tasks: calls that go on while the client does something else. A task is an instruction of a
-//! machine, and its id says which one, so that it is known for as long as the machine is, also to
-//! a service that was started later.
+//! Tasks: calls that continue while the client does something else. A task is an instruction of a
+//! machine, and its id names the instruction, so it stays valid as long as the machine exists, also
+//! after a restart of the service.
 //!
 //!   run_code:lab@7  ──►  tool, machine, seq  ──►  the machine's records
 
@@ -13,7 +13,7 @@ use stasis_api::{Instruction, Status};
 use stasis_machine::Machine;
 use std::sync::Arc;
 
-/// How often clients should ask.
+/// Suggested polling interval.
 const POLL_MS: u64 = 500;
 
 /// The parts of a task's id.
@@ -40,7 +40,7 @@ impl std::fmt::Display for TaskId {
     }
 }
 
-/// A task no caller of this account may know.
+/// A task that does not exist for this account.
 pub fn unknown(id: &str) -> ErrorData {
     ErrorData::invalid_params(format!("there is no task `{}`", first_line(id, 200)), None)
 }
@@ -56,7 +56,7 @@ pub fn open(tool: &str, machine: &Arc<Machine>, seq: u64) -> Result<Task> {
     Ok(task(&id, &machine.instruction(seq)?))
 }
 
-/// What an instruction is as a task.
+/// The status of an instruction as a task.
 pub fn task(id: &TaskId, instruction: &Instruction) -> Task {
     let times = [instruction.finished_at, instruction.started_at];
     let updated = times.into_iter().flatten().next().unwrap_or(instruction.queued_at);
@@ -73,7 +73,7 @@ fn status(instruction: &Instruction) -> (TaskStatus, &'static str) {
         (Status::Queued, _) => (TaskStatus::Working, "waits for the instructions before it"),
         (Status::Running, _) => (TaskStatus::Working, "runs"),
         (Status::Cancelled, _) => (TaskStatus::Cancelled, "was cancelled before it ran"),
-        // an instruction that ran into its timeout has a result that says so
+        // an instruction that reached its timeout has a result that reports it
         (Status::Interrupted, Some(name)) if is_interrupt(name) => {
             (TaskStatus::Cancelled, "was interrupted; the machine's state is kept")
         }
@@ -88,7 +88,7 @@ fn is_interrupt(name: &str) -> bool {
     stasis_agent::LANGUAGES.iter().any(|language| language.interrupts()[0] == name)
 }
 
-/// The instruction a task is, if it is the caller's and a tool that makes tasks is named.
+/// The instruction of a task, if it belongs to the caller and the id names a tool that makes tasks.
 pub fn find(call: &CallContext, id: &TaskId) -> Option<(Arc<Machine>, Instruction)> {
     call.tools.find(&id.tool).filter(|entry| entry.finish.is_some())?;
     let machine = call.machine(&id.machine).ok()?;
@@ -130,7 +130,7 @@ fn object(value: &impl serde::Serialize) -> JsonObject {
     }
 }
 
-/// Ends a task's instruction, whether it waits or runs; one that is over stays as it is.
+/// Ends a task's instruction, whether it waits or runs; a finished one is unchanged.
 pub async fn cancel(call: &CallContext, id: &str) -> std::result::Result<(), ErrorData> {
     let text = id.to_owned();
     let found = call.block(move |call| {

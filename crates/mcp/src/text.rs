@@ -1,10 +1,10 @@
-//! Text of a size that an agent can read: what is too long loses its middle, with a mark.
+//! Text of a readable size: the middle of a long text is replaced by a mark.
 
-/// Characters of one piece of text in a result.
+/// Maximum characters of one text in a result.
 pub const MAX_TEXT: usize = 30_000;
 
-/// The text, or its beginning and its end with a mark between that says how much is missing and
-/// where it is whole.
+/// The text, or its beginning and end with a mark in between that gives the omitted length and the
+/// address of the full text.
 pub fn cut(text: &str, max: usize, whole: &str) -> String {
     let count = text.chars().count();
     if count <= max {
@@ -16,7 +16,7 @@ pub fn cut(text: &str, max: usize, whole: &str) -> String {
     format!("{}{mark}{}", &text[..at(head)], &text[at(count - tail)..])
 }
 
-/// The first line, and not too much of it.
+/// The first line, shortened.
 pub fn first_line(text: &str, max: usize) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let short: String = line.chars().take(max).collect();

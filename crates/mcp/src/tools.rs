@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// Machines and instructions in one answer.
+/// Maximum machines and instructions in one answer.
 const MAX_LIST: usize = 1000;
 /// Packages come over a network.
 const INSTALL_TIMEOUT: f64 = 600.0;
@@ -65,7 +65,7 @@ fn code() -> Vec<ToolEntry> {
             "install_packages",
             "Install packages",
             Effect::Adds,
-            "Installs packages on a machine, with pip or npm as its language has it. They stay \
+            "Installs packages on a machine, with pip or npm, depending on its language. They stay \
              installed.",
         )
         .runs(install_packages, by_exit_code),
@@ -152,7 +152,7 @@ fn history() -> Vec<ToolEntry> {
             "redo",
             "Redo",
             Effect::Adds,
-            "Redoes what was undone, as long as nothing new ran on the machine.",
+            "Redoes undone instructions, as long as nothing new ran on the machine.",
         )
         .does(redo),
         face(
@@ -174,7 +174,7 @@ fn history() -> Vec<ToolEntry> {
     ]
 }
 
-/// How long an instruction may run.
+/// Default timeout of an instruction.
 pub fn timeout(seconds: Option<f64>) -> Result<Timeout> {
     let Some(seconds) = seconds else { return Ok(Timeout::Default) };
     if seconds > 0.0 && Duration::try_from_secs_f64(seconds).is_ok() {
@@ -233,7 +233,7 @@ fn install_packages(input: InstallPackages) -> Result<InstructionRequest> {
     Ok(InstructionRequest::written(Some(input.machine), timeout, write))
 }
 
-/// A command that says it failed has failed.
+/// A command with a failing exit code counts as failed.
 fn by_exit_code(mut answer: Answer<RunOutput>) -> Answer<RunOutput> {
     let fine = answer.data.value.as_deref().is_none_or(|code| code == "0");
     answer.failed |= !fine;
@@ -310,7 +310,7 @@ fn list(call: &CallContext, input: ListMachines) -> Result<Answer<MachinesOutput
 fn inspect(call: &CallContext, input: OneMachine) -> Result<Answer<output::MachineOutput>> {
     let machine = call.machine(&input.machine)?;
     let mut answer = described(&machine);
-    // a machine that runs something answers questions about its use only when that is over
+    // a busy machine reports its usage only after its instruction
     if !answer.data.pending && answer.data.state == "ready" {
         answer.data.usage = Some(call.host.usage(&machine)?.into());
     }
@@ -397,7 +397,7 @@ fn redo(call: &CallContext, input: Redo) -> Result<Answer<ActionOutput>> {
     let (machine, _) = call.state(&input.machine)?;
     let steps = steps(input.n)?;
     call.host.redo(&machine, steps)?;
-    Ok(done(&machine, true, "is back at what was undone"))
+    Ok(done(&machine, true, "has redone the undone instructions"))
 }
 
 fn steps(n: Option<u64>) -> Result<Steps> {

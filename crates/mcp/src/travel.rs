@@ -1,4 +1,4 @@
-//! Tools for a machine's past and its branches: try ways, look at what differs, take what is good.
+//! Tools for a machine's history and its branches: explore, compare, adopt.
 
 use crate::answer::Answer;
 use crate::call::CallContext;
@@ -13,9 +13,9 @@ use stasis_api::{Address, Timeout, Vary};
 use stasis_machine::{AdoptSelection, Explore, StateRef};
 use std::collections::BTreeMap;
 
-/// Candidates of one call.
+/// Maximum candidates of one call.
 const MAX_CANDIDATES: usize = 64;
-/// Differences of one kind in one answer.
+/// Maximum differences of one kind in one answer.
 const MAX_DIFFERENCES: usize = 200;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -189,7 +189,7 @@ fn timeout(seconds: Option<f64>) -> Result<Timeout> {
     crate::tools::timeout(seconds)
 }
 
-/// A state of the caller's, by its address.
+/// A state of the caller, by its address.
 fn place(call: &CallContext, text: &str) -> Result<StateRef> {
     let parsed: std::result::Result<Address, _> = text.parse();
     let odd =
@@ -291,7 +291,7 @@ fn compare(call: &CallContext, input: CompareInput) -> Result<Answer<CompareOutp
     Ok(Answer::new(data, text))
 }
 
-/// Not more than an agent can read.
+/// Limits the list to a readable length.
 fn some(mut all: Vec<VariableDiff>, what: &str, missing: &mut Vec<String>) -> Vec<VariableDiff> {
     if all.len() > MAX_DIFFERENCES {
         missing.push(format!("{} more {what} differ", all.len() - MAX_DIFFERENCES));

@@ -1,9 +1,10 @@
-//! How this server offers mcp-v8's tools and texts (`stasis_mcpv8`): turns, waiting, giving up, and
-//! results in the form of mcp-v8's server.
+//! Offers mcp-v8's tools and texts (`stasis_mcpv8`): fair queue, waiting, cancellation, and results
+//! in the form of mcp-v8's server.
 
 use crate::answer::failure;
 use crate::call::CallContext;
 use crate::error::Result;
+use crate::server::Server;
 use crate::table::{ToolEntry, ToolReply};
 use crate::v8_tasks;
 use axum::http::request::Parts;
@@ -24,10 +25,10 @@ use std::time::Duration;
 
 /// The tool whose calls can be tasks.
 pub const RUN_JS: &str = "run_js";
-/// How long the caller is kept waiting before a call goes on as a task.
+/// Time before a call continues as a task.
 const PATIENCE: Duration = Duration::from_secs(1);
 const SKILLS: &str = "io.modelcontextprotocol/skills";
-/// How long clients may keep what they know of skills: a setup never changes.
+/// Cache time of skills for clients: a setup never changes.
 const FRESH_MS: u64 = 300_000;
 
 pub static STATELESS: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| entries(V8Mode::Stateless));
@@ -41,13 +42,13 @@ fn entries(mode: V8Mode) -> Vec<ToolEntry> {
     all.map(|tool| entry(Arc::new(tool), mode)).collect()
 }
 
-/// Whether a client sees a tool that it can call.
+/// Whether a callable tool is listed.
 pub fn is_shown(name: &str, mode: V8Mode) -> bool {
     stasis_mcpv8::tools().iter().any(|tool| tool.name == name && tool.is_shown(mode))
 }
 
 fn entry(tool: Arc<V8Tool>, mode: V8Mode) -> ToolEntry {
-    let shown = Tool::new(tool.name, tool.about, tool.schema(mode));
+    let shown = Tool::new(tool.name, tool.about(mode), tool.schema(mode));
     ToolEntry::free(shown, move |call: CallContext, arguments: JsonObject| {
         let tool = tool.clone();
         async move { run(tool, mode, call, arguments).await }
@@ -89,8 +90,8 @@ async fn run(
     }
 }
 
-/// Waits until an execution is over: soon, if the caller gives up, and not for longer than its
-/// patience, if it has one. Whether it is over.
+/// Waits until an execution has finished: briefly if the caller cancels, and at most for its time
+/// limit, if it has one. Whether it has finished.
 async fn ended(
     call: &CallContext,
     own: &V8Call,
@@ -111,15 +112,15 @@ async fn ended(
     };
     if gave_up {
         let (v8, account, id) = (own.v8.clone(), own.account.clone(), id.to_owned());
-        // one that is over meanwhile cannot be cancelled
+        // an execution that finished meanwhile cannot be cancelled
         let _ = call.block(move |_| Ok(v8.cancel(&account, &id))).await?;
         open.over().await;
     }
     Ok(true)
 }
 
-/// Settings from when the connection was opened, and those of the request. A client that names no
-/// session has that of its connection.
+/// Settings from when the connection was opened, and those of the request. Without a session name,
+/// the connection is the session.
 pub fn settings(call: &CallContext, mode: V8Mode) -> V8Settings {
     let parts = call.context.extensions.get::<Parts>();
     let now = parts.map(|parts| V8Settings::of(&parts.headers)).unwrap_or_default();
@@ -148,7 +149,7 @@ pub fn rendered(result: V8Result) -> CallToolResult {
     }
 }
 
-/// A tool in the words of a setup.
+/// A tool with the texts of a setup.
 pub fn described(setup: &V8Setup, mut tool: Tool) -> Tool {
     if let Some(words) = setup.run_js_description.as_ref().filter(|_| tool.name == RUN_JS) {
         tool.description = Some(words.clone().into());
@@ -156,23 +157,23 @@ pub fn described(setup: &V8Setup, mut tool: Tool) -> Tool {
     tool
 }
 
-/// The stubs of a setup, as tools.
-pub fn stubs(setup: &V8Setup) -> Vec<Tool> {
-    let empty = || {
-        let schema = json!({ "type": "object", "properties": {} });
-        schema.as_object().cloned().unwrap_or_default()
-    };
-    let tool = |stub: V8Stub| Tool::new(stub.name, stub.about, empty());
-    setup.stubs().into_iter().map(tool).collect()
+/// The stubs of a setup, as tools. Waits for its upstream servers, which list theirs.
+pub async fn stubs(server: &Server) -> Vec<Tool> {
+    let Some(setup) = server.setup.clone() else { return Vec::new() };
+    let (v8, account) = (server.v8.clone(), server.account.name.clone());
+    let stubs = stasis_machine::block(move || v8.stubs(&account, &setup)).await;
+    let tool = |stub: V8Stub| Tool::new(stub.name, stub.about, stub.schema);
+    stubs.unwrap_or_default().into_iter().map(tool).collect()
 }
 
-/// The answer of a stub: how to do it with code.
-pub fn stub(setup: &V8Setup, name: &str) -> Option<CallToolResult> {
-    let found = setup.stubs().into_iter().find(|stub| stub.name == name)?;
-    Some(CallToolResult::success(vec![ContentBlock::text(found.answer)]))
+/// The answer of a stub: how to do it from code.
+pub fn stub(server: &Server, name: &str, given: Option<&JsonObject>) -> Option<CallToolResult> {
+    let none = JsonObject::new();
+    let found = server.v8.stub(server.setup.as_deref()?, name, given.unwrap_or(&none))?;
+    Some(CallToolResult::success(vec![ContentBlock::text(found)]))
 }
 
-/// The abilities of a server, with skills if a setup has any.
+/// The capabilities of a server, with skills if a setup has any.
 pub fn with_skills(mut all: ServerCapabilities, setup: Option<&V8Setup>) -> ServerCapabilities {
     if setup.is_some_and(|setup| !setup.skills.is_empty()) {
         let extensions = all.extensions.get_or_insert_default();
@@ -181,7 +182,7 @@ pub fn with_skills(mut all: ServerCapabilities, setup: Option<&V8Setup>) -> Serv
     all
 }
 
-/// Answers a request about skills; nothing, if it is another, or there are none.
+/// Answers a request about skills; nothing, if it is another one, or there are none.
 pub fn skills_answer(
     setup: Option<&V8Setup>,
     request: &CustomRequest,

@@ -1,10 +1,10 @@
-//! Tasks of mcp-v8's tools: a call of `run_js` that lasts. Its id names the execution, so it is
-//! known for as long as that is, also to a service that was started later.
+//! Tasks of mcp-v8's tools: a long call of `run_js`. Its id names the execution, so it stays valid
+//! as long as the execution is kept, also after a restart of the service.
 //!
 //!   run_js:<execution> ──► the execution's status, and what `run_js` would have answered
 //!
-//! Cancelling a task cancels its execution. A run that fails is a task that is completed: its
-//! result says what went wrong.
+//! Cancelling a task cancels its execution. A failed run is a completed task: its result contains
+//! the error.
 
 use crate::call::CallContext;
 use crate::legacy::{self, LegacyAnswer, in_block};
@@ -19,12 +19,12 @@ use serde_json::{Value, json};
 use stasis_mcpv8::{ExecutionInfo, ExecutionSummary, V8Call, V8Mode};
 use std::time::Duration;
 
-/// How often clients should ask.
+/// Suggested polling interval.
 const POLL_MS: u64 = 500;
-/// How long a cancelled run may take to stop before the client is answered.
+/// Maximum time for a cancelled run to stop before the client is answered.
 const STOPPING: Duration = Duration::from_secs(30);
 
-/// The execution a task is.
+/// The execution of a task.
 fn execution(id: &str) -> Option<&str> {
     id.strip_prefix(RUN_JS)?.strip_prefix(':')
 }
@@ -51,7 +51,7 @@ pub async fn open(call: &CallContext, id: String) -> ToolReply {
     Ok(CreateTaskResult::new(task(&info)).into())
 }
 
-/// What `run_js` answers for an execution that is over.
+/// The answer of `run_js` for a finished execution.
 pub fn result(own: &V8Call, id: &str) -> CallToolResult {
     rendered(match own.settings.mode.has_sessions() {
         true => stasis_mcpv8::started(id),
@@ -95,7 +95,7 @@ fn object(value: &impl serde::Serialize) -> JsonObject {
     }
 }
 
-/// Cancels a task's run; one that is over stays as it is.
+/// Cancels a task's run; a finished one is unchanged.
 pub async fn cancel(call: &CallContext, id: &str) -> std::result::Result<(), ErrorData> {
     let own = id.to_owned();
     let done = call.block(move |call| {
@@ -104,7 +104,7 @@ pub async fn cancel(call: &CallContext, id: &str) -> std::result::Result<(), Err
             Err(error) => return Ok(Err(error)),
         };
         if !info.is_over() {
-            // it may be over meanwhile
+            // it may have finished meanwhile
             let _ = call.v8.cancel(&call.account, &info.execution_id);
         }
         Ok(Ok(()))
@@ -112,7 +112,7 @@ pub async fn cancel(call: &CallContext, id: &str) -> std::result::Result<(), Err
     done.await.map_err(|error| broken(&error))?
 }
 
-/// Waits for the end of a task's run, unless the caller gives up.
+/// Waits for the end of a task's run, unless the caller cancels.
 async fn over(call: &CallContext, id: &str) {
     let open = execution(id).and_then(|own| call.v8.open_execution(&call.account, own));
     if let Some(open) = open {
@@ -123,7 +123,7 @@ async fn over(call: &CallContext, id: &str) {
     }
 }
 
-/// The same requests in the words of revision 2025-11-25.
+/// The same requests in the form of revision 2025-11-25.
 pub async fn answer(call: &CallContext, mode: V8Mode, method: &str, id: String) -> LegacyAnswer {
     let own = id.clone();
     let get = move |call: &CallContext| info(call, &own).map(|info| legacy::task(&task(&info)));
@@ -148,7 +148,7 @@ pub async fn answer(call: &CallContext, mode: V8Mode, method: &str, id: String) 
     }
 }
 
-/// The runs that are not over.
+/// The unfinished runs.
 fn list(call: &CallContext) -> LegacyAnswer {
     let all = call.v8.executions(&call.account);
     let all = all.map_err(|error| ErrorData::internal_error(error.message, None))?;
@@ -158,7 +158,7 @@ fn list(call: &CallContext) -> LegacyAnswer {
     Ok(json!({ "tasks": tasks.map(|info| legacy::task(&task(&info))).collect::<Vec<_>>() }))
 }
 
-/// The result of the call a task was made from.
+/// The result of a task's call.
 fn whole(call: &CallContext, mode: V8Mode, id: &str) -> LegacyAnswer {
     let info = info(call, id)?;
     let result = result(&as_caller(call, mode), &info.execution_id);

@@ -3,9 +3,7 @@
 //!
 //! Needs Node and the suite, which dev/setup.sh prepares and `STASIS_TEST_MCP` points to.
 
-mod common;
-
-use common::Service;
+use crate::common::Service;
 use futures_util::StreamExt;
 use serde_json::Value;
 use stasis_mcp::McpOptions;
@@ -48,7 +46,7 @@ async fn suite(service: &Service, out: &Path, options: &[&str]) -> BTreeMap<Stri
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let ran = tokio::time::timeout(common::PATIENCE, ran).await.expect("an end in time");
+    let ran = tokio::time::timeout(crate::common::PATIENCE, ran).await.expect("an end in time");
     let said = ran.expect("Node runs");
     let checks = read(out);
     assert!(!checks.is_empty(), "no scenario ran: {}", String::from_utf8_lossy(&said.stdout));
@@ -65,7 +63,7 @@ fn read(out: &Path) -> BTreeMap<String, Vec<Value>> {
     scenarios.filter_map(one).collect()
 }
 
-/// What failed, in words. A warning is a failure too: the suite gives it for what should be.
+/// The failures as messages. A warning is a failure too: the suite gives it for recommendations.
 fn complaints(all: &BTreeMap<String, Vec<Value>>) -> Vec<String> {
     let mut words = Vec::new();
     for (scenario, checks) in all {
@@ -83,7 +81,7 @@ fn passed(all: &BTreeMap<String, Vec<Value>>) -> usize {
     all.values().flatten().filter(|check| check["status"] == "SUCCESS").count()
 }
 
-/// What the suite is asked to run, and how many checks it has at least.
+/// The suite's scenarios, and their minimum number of checks.
 type Run = (&'static str, Vec<&'static str>, usize);
 
 /// How often a run that failed is repeated.
@@ -115,8 +113,8 @@ async fn all_scenarios_pass() {
     let first = async |run: Run| (run.clone(), one(run, 0).await);
     let first = futures_util::stream::iter(runs()).map(first).buffer_unordered(4);
     for (run, mut bad) in first.collect::<Vec<_>>().await {
-        // the suite has clocks of its own, some of which give a server 200 ms: what was too late
-        // on a host with other things to do is asked for again, alone
+        // the suite has its own deadlines, some of 200 ms: checks that were too late on a busy host
+        // are repeated alone
         for turn in 1..=TURNS {
             if bad.is_empty() {
                 break;

@@ -1,8 +1,6 @@
 //! forkd's tools: what the published server's own test does not reach.
 
-mod common;
-
-use common::{Client, Service, text};
+use crate::common::{Client, Service, text};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -119,7 +117,7 @@ async fn a_call_that_is_given_up_interrupts() {
     let machine = service.bed.host.machine(&id).expect("the machine");
     let (caller, status) = (client.clone(), || machine.instruction(0).map(|one| one.status));
     let calling = tokio::spawn(async move { drop(caller.send(&message).await) });
-    let patience = Instant::now() + common::PATIENCE;
+    let patience = Instant::now() + crate::common::PATIENCE;
     while machine.outputs(0, 0).map_or(true, |lines| lines.is_empty()) {
         assert!(Instant::now() < patience, "it never ran");
         tokio::time::sleep(Duration::from_millis(10)).await;

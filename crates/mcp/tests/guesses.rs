@@ -1,8 +1,6 @@
-//! What models send that is not quite what the schemas say, and what they are shown.
+//! Models' arguments that differ from the schemas, and the tools they are shown.
 
-mod common;
-
-use common::{Service, text};
+use crate::common::{Service, text};
 use serde_json::{Value, json};
 
 fn names(listed: &Value) -> Vec<&str> {

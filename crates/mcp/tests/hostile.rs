@@ -1,9 +1,7 @@
-//! Input that no honest client sends: it is refused in words or answered with an error, and costs
-//! nobody else anything.
+//! Input that no honest client sends: it is refused with a message or answered with an error, and
+//! affects no other client.
 
-mod common;
-
-use common::{Client, Events, PATIENCE, Service, text};
+use crate::common::{Client, Events, PATIENCE, Service, text};
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use hyper::StatusCode;
@@ -85,7 +83,7 @@ fn wrong_types() -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_message_is_refused() {
+async fn malformed_messages_are_refused() {
     let service = Service::start().await;
     let session = service.session("/mcp", "root").await;
     let mut events = service.client().listen("/sse").await;
@@ -104,7 +102,7 @@ async fn what_is_no_message_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_makes_no_sense_is_answered() {
+async fn malformed_requests_are_answered() {
     let service = Service::start().await;
     let session = service.session("/mcp", "root").await;
     for client in [session, service.client()] {
@@ -121,7 +119,7 @@ async fn what_makes_no_sense_is_answered() {
             assert_eq!(result["isError"], true, "{tool} {shown}: {result}");
             assert!(text(&result).starts_with("error["), "{tool} {shown}: {result}");
         }
-        // answers nobody asked for, and news about nothing
+        // unrequested answers, and notifications about nothing
         for message in [
             json!({ "jsonrpc": "2.0", "id": 99, "result": {} }),
             json!({ "jsonrpc": "2.0", "id": 99, "error": { "code": 1, "message": "x" } }),
@@ -240,7 +238,7 @@ impl Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_read_holds_up_nobody() {
+async fn a_client_that_does_not_read_delays_no_other() {
     let service = Service::start().await;
     let other = service.session("/mcp", "root").await;
     let code = "for n in range(20000): print('x' * 100, flush=True)\nkept = n";
@@ -251,7 +249,7 @@ async fn who_does_not_read_holds_up_nobody() {
         other.call("create_machine", json!({ "name": name })).await;
         let params = json!({ "name": "run_code", "_meta": { "progressToken": n },
             "arguments": { "machine": name, "code": code, "timeout_seconds": 600 } });
-        // the answer begins, and nobody reads on
+        // the answer begins, and is not read to its end
         open.push(client.send(&client.message(50, "tools/call", params)).await);
     }
     let ended = async |name: &str| {
@@ -287,7 +285,7 @@ async fn a_thousand_sessions_are_enough() {
     let opened: Vec<_> = stream::iter(0..1100).map(open).buffer_unordered(16).collect().await;
     let (good, bad): (Vec<_>, Vec<_>) =
         opened.into_iter().partition(|reply| reply.status == StatusCode::OK);
-    // those that were asked for at the same moment may be a few more
+    // simultaneous requests may be a few more
     assert!((1000..1016).contains(&good.len()), "{} sessions", good.len());
     assert!(bad.iter().all(|reply| reply.status == StatusCode::SERVICE_UNAVAILABLE));
     // neither others, nor what needs no session, nor the account itself once some have ended
@@ -303,7 +301,7 @@ async fn a_thousand_sessions_are_enough() {
     assert_eq!(open(0).await.status, StatusCode::OK);
 }
 
-/// Work that blocks waits for the account's turn, as whoever serves says.
+/// Blocking work waits for the account's permit, as the embedding service decides.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_wait_for_their_turn() {
     let free = std::sync::Arc::new(tokio::sync::Semaphore::new(1));

@@ -1,8 +1,6 @@
 //! Tasks, as both revisions that have them see them.
 
-mod common;
-
-use common::{Client, PATIENCE, Service};
+use crate::common::{Client, PATIENCE, Service};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -76,7 +74,7 @@ async fn calls_that_last_become_tasks() {
     let kept = service.client().run("lab", "kept").await;
     assert_eq!(kept["structuredContent"]["value"], "1", "{kept}");
 
-    // a call that is over before its caller was told of a task has none
+    // a call that ends before its caller learns of a task has none
     let late = json!({ "machine": "lab", "code": ENDLESS, "timeout_seconds": 1.5 });
     let mut end = client.call("run_code", late).await;
     if let Some(id) = end["taskId"].as_str() {

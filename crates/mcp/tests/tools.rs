@@ -1,8 +1,6 @@
 //! The tools as a client sees them, over both kinds of revisions.
 
-mod common;
-
-use common::{NEW, PATIENCE, Service, text};
+use crate::common::{NEW, PATIENCE, Service, text};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -18,7 +16,7 @@ fn snapshot(name: &str, value: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_listed() {
+async fn listed_tools() {
     let service = Service::start().await;
     let client = service.session("/mcp", "root").await;
     snapshot("stasis.json", client.request("tools/list", json!({})).await.result());

@@ -1,8 +1,6 @@
 //! The older transport, sets of tools by header, questions to the user, and news.
 
-mod common;
-
-use common::{Client, Events, OLD, Service};
+use crate::common::{Client, Events, OLD, Service};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -70,7 +68,7 @@ async fn events_down_and_posts_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_hangs_up_has_given_up() {
+async fn a_disconnect_cancels_the_call() {
     let service = Service::start().await;
     let mut sse = Sse::open(&service, "/sse", "2024-11-05").await;
     sse.call("create_machine", json!({ "name": "left" })).await;
@@ -84,7 +82,7 @@ async fn who_hangs_up_has_given_up() {
     drop(sse);
     let machine = service.bed.host.machine("left").expect("the machine");
     let waiting = tokio::task::spawn_blocking(move || machine.wait(0).expect("an end"));
-    let end = tokio::time::timeout(common::PATIENCE, waiting).await.expect("in time");
+    let end = tokio::time::timeout(crate::common::PATIENCE, waiting).await.expect("in time");
     assert_eq!(end.expect("no panic").status, stasis_api::Status::Interrupted);
     assert_eq!(service.client().run("left", "x").await["structuredContent"]["value"], "1");
 }
@@ -107,7 +105,7 @@ async fn a_header_chooses_the_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_user_is_asked_before_a_machine_goes() {
+async fn the_user_confirms_before_a_machine_is_deleted() {
     let service = Service::start().await;
     let client = service.able(json!({ "elicitation": {} }));
     client.call("create_machine", json!({ "name": "lab" })).await;

@@ -1,8 +1,6 @@
 //! mcp-v8's tools, over sessions, without sessions, and over the older transport.
 
-mod common;
-
-use common::{Client, Service};
+use crate::common::{Client, Service};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
 //! mcp-v8's tools with what a process in front was started with, and calls that go on as tasks.
 
-mod common;
-
-use common::{Client, PATIENCE, Service};
+use crate::common::{Client, PATIENCE, Service};
 use serde_json::{Value, json};
 use stasis_mcpv8::{SkillFile, V8, V8Setup, V8Skill, WasmModule};
 use std::time::Duration;
@@ -47,6 +45,7 @@ fn setup(service: &Service) -> &'static str {
         wasm: vec![module("counter", COUNTER), module("needy", NEEDY)],
         stub_prefix: Some("runjs__".into()),
         skills: vec![skill],
+        ..V8Setup::default()
     };
     let (id, kept) = v8.put_setup("root", setup.clone()).expect("a setup");
     assert_eq!(
@@ -114,7 +113,7 @@ async fn modules_by_flag_work_with_heaps_and_have_stubs() {
     let stub = client.call("runjs__wasm__counter", json!({})).await;
     let text = stub["content"][0]["text"].as_str().expect("words");
     assert!(text.contains("run_js") && text.contains("counter"), "{stub}");
-    // those who were not started with them have none
+    // processes started without them have none
     let plain = Client { path: "/mcp/v8-heap-fs", ..service.client() };
     assert_eq!(
         plain.request("tools/list", json!({})).await.result()["tools"]
@@ -129,6 +128,38 @@ async fn modules_by_flag_work_with_heaps_and_have_stubs() {
         let reply = odd.post(odd.message(1, "tools/list", json!({}))).await;
         assert_eq!(reply.status, 400, "{}", reply.body);
     }
+}
+
+/// mcp-v8's own configuration decides about imports, and only for those who run the service.
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_of_a_setup_decide() {
+    let service = Service::of("javascript").await;
+    let text = "package mcp.modules\nallow if startswith(input.url_parsed.path, \"/lodash\")";
+    let policies = json!({ "modules": { "policies": [
+        { "modules": [{ "name": "modules.rego", "text": text }] }
+    ] } });
+    let setup = V8Setup { policies: Some(policies), ..V8Setup::default() };
+    let id = tokio::task::block_in_place(|| {
+        let v8 = V8::new(service.bed.host.clone());
+        let strange = v8.put_setup("other", setup.clone()).expect_err("another account");
+        assert_eq!(strange.status, 403);
+        let odd = json!({ "printing": { "policies": [] } });
+        let odd = v8.put_setup("root", V8Setup { policies: Some(odd), ..V8Setup::default() });
+        assert_eq!(odd.expect_err("no such category").status, 400);
+        v8.put_setup("root", setup).expect("a setup").0
+    });
+    let extra = vec![("x-mcp-v8-setup", &*Box::leak(id.into_boxed_str()))];
+    let client = Client { path: "/mcp/v8-stateless", extra, ..service.client() };
+    let code = "await import('npm:left-pad').catch((error) => console.log(error.message)); \
+                console.log(typeof fetch)";
+    let output = said(&client.call("run_js", json!({ "code": code })).await)["output"].clone();
+    let output = output.as_str().expect("output");
+    assert!(
+        output.contains("Module import denied by policy: 'https://esm.sh/left-pad'"),
+        "{output}"
+    );
+    // no policy mentions requests
+    assert!(output.ends_with("undefined"), "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,6 @@
-//! What a client cannot do, and what happens when it gives up.
+//! Limits of a client, and the effect of a cancellation.
 
-mod common;
-
-use common::{Client, PATIENCE, Service, text};
+use crate::common::{Client, PATIENCE, Service, text};
 use http_body_util::BodyExt;
 use hyper::StatusCode;
 use hyper::body::Incoming;

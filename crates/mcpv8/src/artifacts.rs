@@ -1,10 +1,10 @@
-//! Artifacts: what code keeps with `artifact(key, mime, bytes)`. Each account has its own keys; the
-//! same key again replaces what it had.
+//! Artifacts: bytes that code stores with `artifact(key, mime, bytes)`. Each account has its own
+//! keys; storing a key again replaces its artifact.
 //!
 //!   machine: /tmp/.mcp-v8/index, 0, 1, … ─► <data>/mcp-v8/<hash of account and key> and a record
 //!
-//! The machine's files are the code's own words: every size, key and type is checked again here.
-//! Artifacts that fail a check are left out.
+//! The machine's files are untrusted: every size, key and type is checked here. Artifacts that fail
+//! a check are omitted.
 
 use crate::V8;
 use crate::documents::{ARTIFACT, put};
@@ -24,7 +24,7 @@ const LONGEST_KEY: usize = 256;
 const LONGEST_MIME: usize = 128;
 const LARGEST: u64 = 16 << 20;
 const LONGEST_INDEX: u64 = 256 << 10;
-/// Artifacts of one run, and bytes of all artifacts of an account.
+/// Maximum artifacts of one run, and bytes of all artifacts of an account.
 const MOST_OF_RUN: usize = 100;
 const MOST_BYTES: u64 = 1 << 30;
 
@@ -38,7 +38,7 @@ pub struct ArtifactMeta {
     pub execution_id: Option<String>,
 }
 
-/// An artifact's bytes, in the form they are shown to a model.
+/// An artifact's bytes, in the form shown to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArtifactPayload {
     Image { base64: String },
@@ -90,7 +90,7 @@ impl Emitted {
 }
 
 impl V8 {
-    /// Keeps what a run emitted; what there is of it, and the changes that record it.
+    /// Stores the artifacts of a run; returns them, and the changes that record them.
     pub(crate) fn take_artifacts(
         &self,
         account: &str,
@@ -131,7 +131,7 @@ impl V8 {
         self.host.data_dir().join("mcp-v8").join(hash.to_hex().as_str())
     }
 
-    /// Writes an artifact whole or not at all.
+    /// Writes an artifact, all or nothing.
     fn store(&self, account: &str, key: &str, content: &[u8]) -> Result<()> {
         let path = self.artifact_path(account, key);
         let failed = |error: std::io::Error| {
@@ -162,7 +162,7 @@ impl V8 {
     }
 }
 
-/// A file of a machine, if it is there and no longer than allowed.
+/// A file of a machine, if it exists and is within the limit.
 fn bytes(machine: &Arc<Machine>, path: &str, most: u64) -> Option<Vec<u8>> {
     let (info, file) = machine.read_file(path).ok()?;
     if info.size > most {

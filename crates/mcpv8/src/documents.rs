@@ -1,5 +1,5 @@
-//! The documents this surface keeps in the records, by kind. A document that cannot be read is an
-//! error that names it.
+//! Documents of this surface in the records, by kind. A document that cannot be read is an error
+//! that names it.
 
 use crate::V8;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use stasis_machine::DocumentChange;
 pub const EXECUTION: &str = "v8.execution";
 /// Output of finished executions, by id.
 pub const OUTPUT: &str = "v8.output";
-/// Executions that are not over, with what it takes to follow them.
+/// Unfinished executions, with the data needed to follow them.
 pub const RUNNING: &str = "v8.running";
 pub const HEAP: &str = "v8.heap";
 pub const SESSION: &str = "v8.session";

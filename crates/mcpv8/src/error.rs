@@ -1,8 +1,7 @@
-//! A failure as mcp-v8's clients read it: a sentence, and a status for those who use HTTP.
+//! A failure in mcp-v8's form: a message, and a status for HTTP.
 
-use stasis_api::Problem;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Error {
     pub status: u16,
     pub message: String,
@@ -26,26 +25,11 @@ impl Error {
 
 impl From<stasis_machine::Error> for Error {
     fn from(error: stasis_machine::Error) -> Error {
-        let status = match error.problem() {
-            Problem::NotFound => 404,
-            Problem::TooMany => 429,
-            Problem::Unavailable => 503,
-            Problem::Invalid => 400,
-            _ => 500,
-        };
         let hint = error.hint();
         let message = match hint.is_empty() {
             true => error.to_string(),
             false => format!("{error}; {hint}"),
         };
-        Error::new(status, message)
+        Error::new(error.surface_status(), message)
     }
 }
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Error {}

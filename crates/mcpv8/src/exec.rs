@@ -36,7 +36,7 @@ impl ExecBody {
     pub fn of(kind: Option<&str>, bytes: &[u8], query: &ExecQuery) -> Result<ExecBody> {
         match kind.map(str::to_ascii_lowercase) {
             Some(kind) if kind.contains("multipart") => {
-                Err(Error::new(415, "multipart bodies are not taken: send JSON or the script"))
+                Err(Error::new(415, "multipart bodies are not supported: send JSON or the script"))
             }
             Some(kind) if !kind.contains("json") => {
                 let code = String::from_utf8(bytes.to_vec());

@@ -1,7 +1,7 @@
-//! Executions as clients see them: their status, their output, cancelling and waiting.
+//! Executions as clients see them: status, output, cancellation and waiting.
 //!
-//! An execution that is not over is read from its machine, one that is over from the records. The
-//! newest 10,000 of an account are kept.
+//! An execution that is not over is read from its machine, one that is over from the records. At
+//! least the newest 10,000 of an account are kept.
 
 use crate::V8;
 use crate::artifacts::ArtifactMeta;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::watch;
 
-/// Executions of an account that are kept.
+/// Executions of an account that are kept, at least.
 pub(crate) const KEPT: u64 = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub struct ExecutionSummary {
     pub completed_at: Option<String>,
 }
 
-/// How far an execution is.
+/// The progress of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub(crate) enum Stage {
     Waiting,
@@ -75,39 +75,39 @@ pub(crate) enum Stage {
     Over,
 }
 
-/// What a run's thread does, for the words of one that does not get on.
+/// The current step of a run's thread, for the error of a run that hangs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunStep {
     Finding,
     LayingOut,
     Running,
     Saving,
-    Leaving,
 }
 
 impl RunStep {
     pub fn words(self) -> &'static str {
         match self {
-            RunStep::Finding => "its machine was being made ready",
-            RunStep::LayingOut => "its files were being laid out",
+            RunStep::Finding => "its machine was being prepared",
+            RunStep::LayingOut => "its files were being written",
             RunStep::Running => "its code ran",
             RunStep::Saving => "its state was being saved",
-            RunStep::Leaving => "its machine was being left as it was",
         }
     }
 }
 
-/// An execution that is not over.
+/// An unfinished execution.
 pub(crate) struct RunningExecution {
     pub account: String,
     pub run: Run,
     pub info: ExecutionInfo,
     pub place: Mutex<Option<(Arc<Machine>, u64)>>,
     pub is_cancelled: AtomicBool,
+    /// Whether its machine's first state has the program that runs code.
+    pub is_resident: AtomicBool,
     pub stage: watch::Sender<Stage>,
-    /// When its turn came, and what is done for it now.
+    /// When it started, and its current step.
     step: Mutex<Option<(Instant, RunStep)>>,
-    /// Whether one thread records its end.
+    /// Whether a thread is recording its end.
     is_claimed: AtomicBool,
 }
 
@@ -119,35 +119,36 @@ impl RunningExecution {
             info,
             place: Mutex::default(),
             is_cancelled: AtomicBool::new(false),
+            is_resident: AtomicBool::new(false),
             stage: watch::Sender::new(Stage::Waiting),
             step: Mutex::default(),
             is_claimed: AtomicBool::new(false),
         }
     }
 
-    /// Notes what is done for it from now on.
+    /// Sets its current step.
     pub fn now(&self, step: RunStep) {
         let mut own = self.step.lock();
         let began = own.map_or_else(Instant::now, |(began, _)| began);
         *own = Some((began, step));
     }
 
-    /// Since when its turn is, and what is done for it; nothing, while it waits.
+    /// Since when it runs, and its current step; none while it waits.
     pub fn step(&self) -> Option<(Instant, RunStep)> {
         *self.step.lock()
     }
 
-    /// Lets the caller record its end, which one thread may.
+    /// Lets the caller record its end; only one thread may.
     pub fn claim(&self) -> bool {
         !self.is_claimed.swap(true, Ordering::SeqCst)
     }
 
-    /// The caller could not record it after all.
+    /// The caller could not record it.
     pub fn release(&self) {
         self.is_claimed.store(false, Ordering::SeqCst);
     }
 
-    /// Where it runs, from now on.
+    /// Sets the machine it runs on.
     pub fn placed(&self, machine: &Arc<Machine>, seq: u64) {
         *self.place.lock() = Some((machine.clone(), seq));
         self.stage.send_replace(Stage::Placed);
@@ -177,37 +178,28 @@ impl OpenExecution {
         self.reached(Stage::Over).await;
     }
 
-    /// Its machine and number as soon as it has them; none, if it ended without.
+    /// Its machine and number, as soon as known; none, if it ended before.
     pub async fn place(&self) -> Option<(Arc<Machine>, u64)> {
         self.reached(Stage::Placed).await;
         self.0.place.lock().clone()
     }
 
     async fn reached(&self, stage: Stage) {
-        // the sender is in `self`: it cannot be gone
+        // the sender is in `self`, so it still exists
         let _ = self.0.stage.subscribe().wait_for(|now| *now >= stage).await;
     }
 }
 
 /// An id in the form of a random UUID. It begins with the time, so that ids sort by age.
 pub(crate) fn fresh_id() -> String {
-    let mut bytes = [0; 16];
-    // an id without randomness could be guessed
-    getrandom::fill(&mut bytes).expect("the kernel has randomness");
+    let mut bytes: [u8; 16] = stasis_machine::random();
     let now = Timestamp::now().as_millisecond().unsigned_abs().to_be_bytes();
     bytes[..6].copy_from_slice(&now[2..]);
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    let hex = hex(&bytes);
+    let hex = hex::encode(bytes);
     let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
     parts.join("-")
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 impl V8 {
@@ -228,16 +220,16 @@ impl V8 {
         found.ok_or_else(|| Error::missing(format!("Execution '{}' not found", shown(id))))
     }
 
-    /// All executions of an account that are kept, oldest first.
+    /// All kept executions of an account, oldest first.
     pub fn executions(&self, account: &str) -> Result<Vec<ExecutionSummary>> {
         let all = self.read_all(account, EXECUTION, "")?;
         Ok(all.into_iter().map(|(_, one)| one).collect())
     }
 
-    /// A page of what an execution printed. One that is not known has printed nothing.
+    /// A page of an execution's output. An unknown execution has none.
     pub fn output(&self, account: &str, id: &str, wanted: &PageRequest) -> Result<OutputPage> {
         if let Some(own) = self.running(account, id) {
-            // its machine may go while it is asked: then the records know
+            // its machine may be removed meanwhile: then the records have it
             if let Ok(text) = own.output() {
                 return Ok(page(id, &own.info.status, &text, wanted));
             }
@@ -250,7 +242,7 @@ impl V8 {
         Ok(page(id, &status, &self.whole_output(account, id)?, wanted))
     }
 
-    /// Everything an execution that is over printed.
+    /// All output of a finished execution.
     pub fn whole_output(&self, account: &str, id: &str) -> Result<String> {
         Ok(self.host.document(account, OUTPUT, id)?.unwrap_or_default())
     }
@@ -275,7 +267,7 @@ impl V8 {
         Ok(())
     }
 
-    /// An execution to wait for; none, if it is over.
+    /// An execution to wait for; none, if it has finished.
     pub fn open_execution(&self, account: &str, id: &str) -> Option<OpenExecution> {
         self.running(account, id).map(OpenExecution)
     }

@@ -1,8 +1,9 @@
-//! The routes for file trees and their labels: `/api/fs/*`. Failures are `{"error": ...}` with 400,
-//! or 404 for a label that is looked up; a push that is rejected is a 409.
+//! The routes of file trees and their labels: `/api/fs/*`. Failures are `{"error": ...}` with 400,
+//! or 404 for an unknown label; a rejected push is a 409.
 
 use crate::error::{Error, Result};
 use crate::fs_tools::NO_FS;
+use crate::label_use::LabelUse;
 use crate::routes::{RouteAnswer, call, ok, parsed, read};
 use crate::settings::V8Settings;
 use crate::{FsLabel, FsMerge, FsPush, FsReset, V8, V8Caller, V8Carrier};
@@ -32,7 +33,7 @@ fn allowed(headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// A failure with the status that mcp-v8's document has for it.
+/// A failure with the status in mcp-v8's document.
 fn documented(error: Error) -> Error {
     match error.status < 500 {
         true => Error::invalid(error.message),
@@ -40,17 +41,21 @@ fn documented(error: Error) -> Error {
     }
 }
 
-/// Reads a body and does what it asks for.
-async fn posted<S: V8Carrier, T: DeserializeOwned + Send + 'static>(
+/// Parses a body and executes its request.
+async fn posted<S: V8Carrier, T: DeserializeOwned + LabelUse + Send + 'static>(
     carrier: S,
     caller: V8Caller,
     request: Request,
     work: impl FnOnce(&V8, &str, T) -> Result<Value> + Send + 'static,
 ) -> Result<Value> {
     allowed(request.headers())?;
-    let wanted = parsed(&read(&carrier, request.into_body()).await?)?;
-    let done = call(&carrier, caller, move |v8, account| work(v8, account, wanted)).await;
-    done.map_err(documented)
+    let setup = V8Settings::of(request.headers()).setup;
+    let wanted: T = parsed(&read(&carrier, request.into_body()).await?)?;
+    let done = call(&carrier, caller, move |v8, account| {
+        v8.permit(account, setup.as_deref(), &wanted)?;
+        work(v8, account, wanted)
+    });
+    done.await.map_err(documented)
 }
 
 async fn labels<S: V8Carrier>(

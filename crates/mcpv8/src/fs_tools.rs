@@ -1,7 +1,8 @@
-//! The tools for file trees and their labels: `fs_*`. In a mode without a file store they can be
-//! called, and answer that there is none.
+//! The tools of file trees and their labels: `fs_*`. In a mode without a file store they answer
+//! that there is none.
 
 use crate::error::Result;
+use crate::label_use::LabelUse;
 use crate::tools::{Arguments, Nothing, Reply, answer, parse, plain};
 use crate::{FsLabel, FsMerge, FsPush, FsReset, V8, V8Answer, V8Call, V8Result};
 use schemars::JsonSchema;
@@ -17,14 +18,14 @@ pub const PULL: &str = "The tree a label names.";
 pub const LABEL: &str = "Creates a label for a tree, or points it at another one.";
 pub const LOG: &str = "Where a label was, oldest first.";
 pub const PUSH: &str = "Advances a label to a tree. Rejected if the label is not at `expected`; \
-    without it the label must be new. `force` moves it all the same.";
+    without it the label must be new. `force` moves it anyway.";
 pub const RESET: &str = "Points a label back at a tree of its log.";
 pub const MERGE: &str = "Merges two trees by path and, in texts, by line; the merged tree, or the \
     conflicts.";
 
 #[derive(Deserialize, JsonSchema)]
 pub struct OfLabel {
-    label: String,
+    pub(crate) label: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -34,7 +35,7 @@ pub struct LogOf {
     limit: Option<u64>,
 }
 
-fn with<T: DeserializeOwned>(
+fn with<T: DeserializeOwned + LabelUse>(
     call: &V8Call,
     arguments: Arguments,
     work: impl FnOnce(&V8, &str, T) -> Result<Value>,
@@ -42,8 +43,10 @@ fn with<T: DeserializeOwned>(
     if !call.settings.mode.keeps_files() {
         return Ok(V8Answer::Over(V8Result::failed(plain(NO_FS))));
     }
-    let asked = parse(arguments)?;
-    Ok(answer(work(&call.v8, &call.account, asked), plain))
+    let asked: T = parse(arguments)?;
+    let setup = call.settings.setup.as_deref();
+    let permitted = call.v8.permit(&call.account, setup, &asked);
+    Ok(answer(permitted.and_then(|()| work(&call.v8, &call.account, asked)), plain))
 }
 
 pub fn ls(call: &V8Call, arguments: Arguments) -> Reply {

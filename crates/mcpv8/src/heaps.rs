@@ -1,13 +1,14 @@
-//! Heaps and sessions: keys of 64 hexadecimal digits that name states, their tags, and the lines of
-//! states that sessions are.
+//! Heaps and sessions: keys of 64 hexadecimal digits that name states, their tags, and sessions as
+//! sequences of states.
 //!
-//! A heap exists as long as its machine keeps the checkpoint. A key that names nothing is an error,
-//! never a fresh heap.
+//! A heap exists as long as its machine keeps the checkpoint. An unknown key is an error, never a
+//! fresh heap.
 
+use crate::V8;
 use crate::documents::{ENTRY, HEAP, SESSION, put};
 use crate::error::{Error, Result};
 use crate::executions::shown;
-use crate::{V8, executions};
+use crate::trees::is_id;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use stasis_api::Timestamp;
@@ -15,11 +16,11 @@ use stasis_machine::{DocumentChange, Machine};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The longest name of a session, in bytes.
+/// Maximum length of a session's name, in bytes.
 const LONGEST_SESSION: usize = 256;
 const MOST_TAGS: usize = 64;
 const LONGEST_TAG: usize = 1024;
-/// Fields of a session's log that can be selected.
+/// Selectable fields of a session's log.
 const FIELDS: [&str; 6] = ["index", "input_heap", "output_heap", "output_fs", "code", "timestamp"];
 
 pub type HeapTags = BTreeMap<String, String>;
@@ -28,14 +29,17 @@ pub type HeapTags = BTreeMap<String, String>;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Heap {
     pub machine: String,
-    /// The machine's number: a name can go to another machine.
+    /// The machine's number: a name can move to another machine.
     pub number: i64,
     pub seq: u64,
     #[serde(default)]
     pub tags: HeapTags,
+    /// The version of the program that runs code, if the state has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
 }
 
-/// How far a session is.
+/// The position of a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SessionHead {
     entries: u64,
@@ -44,7 +48,7 @@ pub(crate) struct SessionHead {
     pub fs: Option<String>,
 }
 
-/// A run of a session that completed.
+/// A completed run of a session.
 pub(crate) struct SessionStep<'a> {
     pub session: &'a str,
     pub input: Option<String>,
@@ -65,17 +69,19 @@ pub struct SessionEntry {
 }
 
 pub(crate) fn fresh_key() -> String {
-    let mut bytes = [0; 32];
-    // a key without randomness could be that of another heap
-    getrandom::fill(&mut bytes).expect("the kernel has randomness");
-    executions::hex(&bytes)
+    hex::encode(stasis_machine::random::<32>())
+}
+
+/// The name of a session for a client that gave none.
+pub fn fresh_session() -> String {
+    crate::executions::fresh_id()
 }
 
 fn check_key(key: &str) -> Result<()> {
-    match key.len() == 64 && key.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    match is_id(key) {
         true => Ok(()),
         false => {
-            Err(Error::invalid(format!("'{}' is no heap: keys have 64 hex digits", shown(key))))
+            Err(Error::invalid(format!("'{}' is not a heap: keys have 64 hex digits", shown(key))))
         }
     }
 }
@@ -111,7 +117,7 @@ impl V8 {
         found.ok_or_else(|| Error::missing(format!("heap '{key}' not found")))
     }
 
-    /// The machine that has a heap's state.
+    /// The machine of a heap.
     pub(crate) fn heap_machine(&self, account: &str, heap: &Heap) -> Result<Arc<Machine>> {
         let found = self.host.machine_of(account, &heap.machine).ok();
         let found = found.filter(|machine| machine.number() == heap.number);
@@ -130,7 +136,7 @@ impl V8 {
         self.put_heap(account, key, &heap)
     }
 
-    /// Removes the tags with these names; all, if none is named.
+    /// Removes these tags; all, if none is named.
     pub fn delete_heap_tags(&self, account: &str, key: &str, names: Option<&str>) -> Result<()> {
         let mut heap = self.heap(account, key)?;
         match names {
@@ -161,7 +167,7 @@ impl V8 {
         Ok(all.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Where a session is; nowhere, if it has no entries.
+    /// The latest entry of a session; none, if it is empty.
     pub(crate) fn session(&self, account: &str, session: &str) -> Result<Option<SessionHead>> {
         self.read(account, SESSION, session)
     }
@@ -171,7 +177,7 @@ impl V8 {
         Ok(all.into_iter().map(|(_, entry)| entry).collect())
     }
 
-    /// The same with some fields only; unknown names are left out.
+    /// The same with selected fields; unknown names are ignored.
     pub fn session_fields(
         &self,
         account: &str,
@@ -207,7 +213,7 @@ impl V8 {
             code: code.to_owned(),
             timestamp: Timestamp::now().to_string(),
         };
-        // a run in a mode that keeps only one of them leaves the other where it was
+        // a run in a mode that keeps only one of them leaves the other unchanged
         let (heap, fs) = (heap.or(before.heap), fs.or(before.fs));
         let now = SessionHead { entries: before.entries + 1, heap, fs };
         Ok(vec![
@@ -216,8 +222,8 @@ impl V8 {
         ])
     }
 
-    /// Begins a session with the latest heap and files of another. One that has entries stays as
-    /// it is.
+    /// Starts a session with the latest heap and files of another. A session with entries is
+    /// unchanged.
     pub fn fork_session(&self, account: &str, from: &str, to: &str) -> Result<()> {
         check_session(from)?;
         check_session(to)?;

@@ -1,4 +1,4 @@
-//! Labels: names for file trees that move, each with a log of where it was.
+//! Labels: movable names of file trees, each with a log of its earlier trees.
 //!
 //! A label changes only under one lock, and with its log in one transaction, so a push that expects
 //! another tree than the current one is rejected and no update is lost. The newest 100 entries of
@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 const LONGEST_NAME: usize = 256;
 const LONGEST_MESSAGE: usize = 4096;
 const MOST_LABELS: usize = 1000;
-/// Entries of a label's log.
+/// Maximum entries of a label's log.
 const KEPT_STEPS: u64 = 100;
 /// Executions whose trees are kept.
 const KEPT_EXECUTIONS: usize = 1000;
@@ -29,7 +29,7 @@ const KEPT_EXECUTIONS: usize = 1000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Label {
     ca_id: String,
-    /// Entries its log has had.
+    /// Total entries of its log so far.
     steps: u64,
 }
 
@@ -48,7 +48,7 @@ struct LabelStep {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct FsLabel {
     pub name: String,
-    /// The tree it shall name.
+    /// The tree to name.
     pub ca_id: String,
     pub message: Option<String>,
 }
@@ -57,9 +57,9 @@ pub struct FsLabel {
 pub struct FsPush {
     pub ca_id: String,
     pub label: Option<String>,
-    /// The tree the label names now. Without it the label must be new.
+    /// The tree that the label currently names. Without it the label must be new.
     pub expected: Option<String>,
-    /// Moves the label wherever it is.
+    /// Moves the label regardless of its current tree.
     pub force: Option<bool>,
     /// Moves no label.
     pub detach: Option<bool>,
@@ -69,9 +69,9 @@ pub struct FsPush {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct FsReset {
     pub label: String,
-    /// A tree the label named before.
+    /// An earlier tree of the label.
     pub ca_id: String,
-    /// Takes also a tree that its log does not have.
+    /// Also accepts a tree that is not in its log.
     pub allow_unlogged: Option<bool>,
     pub message: Option<String>,
 }
@@ -81,7 +81,7 @@ fn check_label(name: &str) -> Result<()> {
     match plain && !name.chars().any(char::is_control) {
         true => Ok(()),
         false => Err(Error::invalid(format!(
-            "a label has 1 to {LONGEST_NAME} bytes, no control characters, and is no tree's id"
+            "a label has 1 to {LONGEST_NAME} bytes, no control characters, and is not a tree's id"
         ))),
     }
 }
@@ -101,7 +101,7 @@ fn unknown(label: &str) -> Error {
     Error::missing(format!("unknown label: {}", shown(label)))
 }
 
-/// A change of a label that was checked.
+/// A validated change of a label.
 struct LabelMove<'a> {
     label: &'a str,
     to: String,
@@ -115,7 +115,7 @@ impl V8 {
         self.read(account, LABEL, label)
     }
 
-    /// The tree that an id or a label names; none, if there is no such label.
+    /// The tree named by an id or a label; none, if there is no such label.
     pub(crate) fn named_tree(&self, account: &str, name: &str) -> Result<Option<String>> {
         match is_id(name) {
             true => self.tree_id(account, name).map(Some),
@@ -159,7 +159,7 @@ impl V8 {
         Ok(json!({ "label": name, "ca_id": to }))
     }
 
-    /// Advances a label if it is where the caller thinks.
+    /// Advances a label if it names the expected tree.
     pub fn fs_push(&self, account: &str, wanted: FsPush) -> Result<Value> {
         check_message(wanted.message.as_ref())?;
         let to = self.tree_id(account, &wanted.ca_id)?;
@@ -191,7 +191,7 @@ impl V8 {
         Ok(json!({ "status": "advanced", "label": label, "ca_id": to }))
     }
 
-    /// Points a label at a tree that it named before.
+    /// Points a label back at an earlier tree.
     pub fn fs_reset(&self, account: &str, wanted: FsReset) -> Result<Value> {
         let FsReset { label, ca_id, allow_unlogged, message } = wanted;
         check_message(message.as_ref())?;
@@ -201,7 +201,7 @@ impl V8 {
         let log = self.label_steps(account, &label)?;
         if !allow_unlogged.unwrap_or(false) && !log.iter().any(|step| step.to == to) {
             return Err(Error::invalid(format!(
-                "{to} is not in the log of '{}'; pass allow_unlogged to take it all the same",
+                "{to} is not in the log of '{}'; pass allow_unlogged to use it anyway",
                 shown(&label)
             )));
         }
@@ -231,7 +231,7 @@ impl V8 {
         Ok(self.host.change_documents(account, changes)?)
     }
 
-    /// Trees that something names.
+    /// Trees that are referenced.
     pub(crate) fn named_trees(&self, account: &str) -> Result<BTreeSet<String>> {
         let labels = self.read_all::<Label>(account, LABEL, "")?;
         let steps = self.read_all::<LabelStep>(account, LABEL_STEP, "")?;

@@ -1,19 +1,20 @@
 //! mcp-v8's surface over machines: its executions are instructions of JavaScript machines, its
-//! heaps are states (`machine@seq`) under keys of 64 hexadecimal digits, its sessions are lines of
-//! such states. Its file trees are lists of contents, kept beside the machines.
+//! heaps are states (`machine@seq`) under keys of 64 hexadecimal digits, its sessions are sequences
+//! of such states. Its file trees are lists of contents, stored beside the machines.
 //!
 //!   routes ─┐                      ┌─► a new machine, removed after the run      (stateless, fs)
 //!           ├─► V8 ─► queue ─► run ┼─► the machine that is at the heap's state    (heap, heap+fs)
 //!   tools  ─┘                      └─► a branch of the heap's state               (heap, heap+fs)
 //!
-//! Where files are kept, /work of the machine is a tree before the run and read as one after it.
+//! With a file store, a tree is written to /work of the machine before the run and read back after
+//! it.
 //!
-//! Both surfaces are here, HTTP (`routes`) and MCP (`tools`); `server` and `mcp` only carry them.
+//! Both surfaces are here, HTTP (`routes`) and MCP (`tools`); `server` and `mcp` only connect them.
 //!
-//! A run is recorded before it is answered, with everything that is needed to follow it, so that a
-//! service that was killed ends it after its next start (`recover.rs`). A run that fails leaves the
-//! state it began from as it was: its machine goes back to it, or is removed if it was new. How a
-//! run ended, its output, its heap and the entry in its session's log are one transaction.
+//! A run is recorded before it is answered, with everything needed to follow it, so that a killed
+//! service ends it after its next start (`recover.rs`). A failed run does not change the state it
+//! started from: its machine rolls back, or is removed if it was new. The end of a run, its output,
+//! its heap and the entry in its session's log are one transaction.
 
 #![forbid(unsafe_code)]
 
@@ -25,9 +26,11 @@ mod executions;
 mod fs_routes;
 mod fs_tools;
 mod heaps;
+mod label_use;
 mod labels;
 mod merge;
 mod mode;
+mod outside;
 mod pages;
 mod policy;
 mod queue;
@@ -42,6 +45,7 @@ mod skills;
 mod texts;
 mod tools;
 mod trees;
+mod upstream;
 mod verdict;
 mod wasm;
 mod watch;
@@ -50,7 +54,7 @@ mod work;
 pub use artifacts::{ArtifactMeta, ArtifactPayload};
 pub use error::{Error, Result};
 pub use executions::{ExecutionInfo, ExecutionSummary, OpenExecution};
-pub use heaps::{HeapTags, SessionEntry};
+pub use heaps::{HeapTags, SessionEntry, fresh_session};
 pub use labels::{FsLabel, FsPush, FsReset};
 pub use merge::FsMerge;
 pub use mode::V8Mode;
@@ -69,10 +73,11 @@ pub use wasm::{DEFAULT_MEMORY as DEFAULT_WASM_MEMORY, WasmModule};
 use executions::RunningExecution;
 use parking_lot::{Mutex, RwLock};
 use queue::RunQueue;
+use stasis_api::Name;
 use stasis_machine::Host;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// The template of the machines that run code.
@@ -87,32 +92,36 @@ pub struct V8 {
 
 pub(crate) struct Shared {
     pub(crate) queue: Mutex<RunQueue>,
-    /// Runs that are not over, by account and id.
+    /// Unfinished runs, by account and id.
     pub(crate) running: Mutex<HashMap<(String, String), Arc<RunningExecution>>>,
-    /// Ends that the records could not take, by account and id.
+    /// Ends that could not be recorded, by account and id.
     pub(crate) unrecorded: Mutex<HashMap<(String, String), ExecutionInfo>>,
-    /// Whether a thread looks after runs that do not end.
+    /// Whether a thread watches runs that do not end.
     pub(crate) is_watched: AtomicBool,
-    /// How long everything around a run's code may take.
+    /// Maximum time for everything around a run's code.
     pub(crate) grace: Duration,
+    /// Runs that ended in this process.
+    pub(crate) ends: AtomicU64,
     /// Held while setups are kept and removed.
     pub(crate) setups: Mutex<()>,
+    /// Policies of setups that are in force, oldest first.
+    pub(crate) policies: Mutex<VecDeque<Name>>,
     /// Held while a label is read and moved.
     pub(crate) labels: Mutex<()>,
-    /// Held for reading from when a tree's contents are kept until it is on record, for writing
-    /// while those that nothing names are removed.
+    /// Held for reading from the time a tree's contents are stored until it is recorded, for
+    /// writing while unreferenced contents are removed.
     pub(crate) trees: RwLock<()>,
-    /// Bytes of file trees, by account, as far as they were counted.
+    /// Bytes of file trees by account, as counted so far.
     pub(crate) tree_bytes: Mutex<HashMap<String, u64>>,
 }
 
 impl V8 {
-    /// Follows what an earlier process left behind; new runs wait until that is known.
+    /// Follows the runs of an earlier process; new runs wait until those are known.
     pub fn new(host: Arc<Host>) -> V8 {
         V8::with_grace(host, watch::GRACE)
     }
 
-    /// The same, with the time that everything around a run's code may take.
+    /// The same, with a maximum time for everything around a run's code.
     pub fn with_grace(host: Arc<Host>, grace: Duration) -> V8 {
         let shared = Shared {
             queue: Mutex::default(),
@@ -120,7 +129,9 @@ impl V8 {
             unrecorded: Mutex::default(),
             is_watched: AtomicBool::new(false),
             grace,
+            ends: AtomicU64::new(0),
             setups: Mutex::default(),
+            policies: Mutex::default(),
             labels: Mutex::default(),
             trees: RwLock::default(),
             tree_bytes: Mutex::default(),

@@ -1,9 +1,8 @@
-//! Merges two file trees that came from one: path by path, and line by line where both sides
-//! changed a text.
+//! Merges two file trees with a common base: by path, and by line where both sides changed a text.
 //!
-//! Paths that cannot be merged are conflicts, and then there is no result; with `prefer` that side
-//! wins them. The trees are the clients' own doing: texts are compared line by line only up to
-//! bounds, and beyond them differ as a whole.
+//! Paths that cannot be merged are conflicts, and then there is no result; with `prefer`, that side
+//! wins them. The trees are untrusted: texts are merged by line only up to bounds, and conflict as
+//! a whole beyond them.
 
 use crate::V8;
 use crate::error::{Error, Result};
@@ -14,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// A text that is merged by lines, and the lines of all of them in one merge.
+/// Maximum size of a text merged by lines, and of the lines of all texts in one merge.
 const LONGEST_TEXT: u64 = 128 << 10;
 const MOST_LINES: usize = 4000;
 const ALL_LINES: usize = 50_000;
-/// Conflicts that are told, and bytes of their texts.
+/// Maximum reported conflicts, and bytes of their texts.
 const MOST_CONFLICTS: usize = 1000;
 const ALL_TEXT: usize = 2 << 20;
 const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -65,7 +64,7 @@ struct Three<'a> {
 }
 
 impl<'a> Three<'a> {
-    /// What both sides agree on, if they do.
+    /// The version both sides agree on, if any.
     fn agreed(&self) -> Option<Option<&'a TreeEntry>> {
         match self {
             Three { ours, theirs, .. } if ours == theirs => Some(*ours),
@@ -88,13 +87,13 @@ impl<'a> Three<'a> {
     }
 }
 
-/// The end of a merge of one text.
+/// The result of merging one text.
 enum MergedText {
     Clean(String),
     Conflict(Box<Conflict>),
 }
 
-/// A merge under way.
+/// A merge in progress.
 struct Merge<'a> {
     v8: &'a V8,
     account: &'a str,
@@ -235,7 +234,7 @@ impl Merge<'_> {
         }
     }
 
-    /// A side's text; empty, if the file is not there. None, if it is no text or too long.
+    /// A side's text; empty, if the file does not exist. None, if it is not text or too long.
     fn text(&self, entry: Option<&TreeEntry>) -> Result<Option<String>> {
         match entry {
             None => Ok(Some(String::new())),

@@ -1,21 +1,21 @@
-//! The four modes of mcp-v8: which state is kept between runs.
+//! The four modes of mcp-v8: the state kept between runs.
 
 use serde::{Deserialize, Serialize};
 
 /// The state kept between runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum V8Mode {
-    /// Nothing: every run has a machine of its own.
+    /// None: every run has a new machine.
     #[serde(rename = "stateless")]
     Stateless,
     /// The whole machine: globals, timers, files, processes.
     #[default]
     #[serde(rename = "heap")]
     Heap,
-    /// The files below /work: every run has a machine of its own, with the files of the last.
+    /// The files below /work: every run has a new machine, with the files of the last one.
     #[serde(rename = "fs")]
     Files,
-    /// The whole machine, and the files below /work under an id of their own.
+    /// The whole machine, and the files below /work under their own id.
     #[serde(rename = "heap+fs")]
     HeapAndFiles,
 }

@@ -2,17 +2,17 @@
 //!
 //! Lines count from 1. An offset of 0 means 1, and is answered as 1, so that a client that starts
 //! at 0 sees every line once. A page of lines that is not the last one ends with a newline, so that
-//! pages can be put together; bytes are given as they are.
+//! pages can be concatenated; bytes are returned as they are.
 
 use serde::{Deserialize, Serialize};
 
 const LINES: u64 = 100;
 const BYTES: u64 = 4096;
-/// The most lines and bytes of one page.
+/// Maximum lines and bytes of one page.
 const MOST_LINES: u64 = 100_000;
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Which part of the output is wanted. With `byte_offset`, bytes.
+/// The requested part of the output. With `byte_offset`, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct PageRequest {
     pub line_offset: Option<u64>,
@@ -79,8 +79,8 @@ fn by_lines(text: &str, wanted: &PageRequest) -> (usize, usize) {
     (at(first - 1), at((first - 1).saturating_add(limit)))
 }
 
-/// Bytes from an offset on. Both ends are moved back to the beginning of a character, so that every
-/// page is text and no byte is given twice; a page holds at least one character.
+/// Bytes from an offset on. Both ends are moved back to a character boundary, so that every page is
+/// text and no byte is returned twice; a page holds at least one character.
 fn by_bytes(text: &str, offset: u64, limit: u64) -> (usize, usize) {
     let bound = |at: u64| text.floor_char_boundary(usize::try_from(at).unwrap_or(usize::MAX));
     let start = bound(offset.min(text.len() as u64));

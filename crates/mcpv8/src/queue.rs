@@ -1,13 +1,13 @@
-//! Which run begins next. Pure: it knows no machine and no clock.
+//! The next run to start. Pure: no machine and no clock.
 //!
-//! Accounts take turns: the one with the fewest runs under way is next. Runs of one session follow
-//! each other, each on the state the last one left. Runs of different sessions run at once.
+//! Accounts share fairly: the one with the fewest running runs is next. Runs of one session follow
+//! each other, each on the state of the last one. Runs of different sessions run in parallel.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Runs under way at once, of all accounts.
+/// Maximum concurrent runs of all accounts.
 const MOST_RUNNING: usize = 64;
-/// Runs of one account that wait.
+/// Maximum waiting runs of one account.
 const MOST_WAITING: usize = 1000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,21 +27,21 @@ impl WaitingRun {
 pub struct RunQueue {
     is_open: bool,
     waiting: BTreeMap<String, VecDeque<WaitingRun>>,
-    /// Runs under way, by account and id.
+    /// Running runs, by account and id.
     running: BTreeMap<String, HashSet<String>>,
-    /// Sessions with a run under way, and which.
+    /// Sessions with a running run, and which.
     sessions: HashMap<(String, String), String>,
-    /// Machines, by number, with a run under way.
+    /// Machines with a running run, by number.
     machines: HashSet<i64>,
 }
 
 impl RunQueue {
-    /// Nothing begins before this.
+    /// Nothing starts before this time.
     pub fn open(&mut self) {
         self.is_open = true;
     }
 
-    /// Whether there was room.
+    /// Whether there was space.
     pub fn push(&mut self, run: WaitingRun) -> bool {
         let own = self.waiting.entry(run.account.clone()).or_default();
         let room = own.len() < MOST_WAITING;
@@ -51,7 +51,7 @@ impl RunQueue {
         room
     }
 
-    /// The run that begins now. It counts as under way until `ended`.
+    /// The run that starts now. It counts as running until `ended`.
     pub fn next(&mut self) -> Option<WaitingRun> {
         if !self.is_open || self.running.values().map(HashSet::len).sum::<usize>() >= MOST_RUNNING {
             return None;
@@ -72,13 +72,13 @@ impl RunQueue {
         Some(run)
     }
 
-    /// A run that began without waiting, because an earlier process had begun it.
+    /// A run that an earlier process had started.
     pub fn began(&mut self, run: &WaitingRun) {
         self.running.entry(run.account.clone()).or_default().insert(run.id.clone());
         self.sessions.extend(run.line().map(|line| (line, run.id.clone())));
     }
 
-    /// A run's turn is over. Of one that was over before, nothing is left that could end again.
+    /// A run has ended. Calling this again has no effect.
     pub fn ended(&mut self, run: &WaitingRun) {
         if let Some(own) = self.running.get_mut(&run.account) {
             own.remove(&run.id);
@@ -93,7 +93,7 @@ impl RunQueue {
         }
     }
 
-    /// Takes a run out that has not begun. Whether it was there.
+    /// Removes a run that has not started. Whether it existed.
     pub fn withdraw(&mut self, account: &str, id: &str) -> bool {
         let Some(own) = self.waiting.get_mut(account) else { return false };
         let before = own.len();
@@ -101,7 +101,7 @@ impl RunQueue {
         before != own.len()
     }
 
-    /// Takes a machine for one run. Whether it was free.
+    /// Reserves a machine for one run. Whether it was free.
     pub fn take_machine(&mut self, number: i64) -> bool {
         self.machines.insert(number)
     }
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(queue.next(), None);
     }
 
-    /// One that was given up ends again when its thread gets on.
+    /// An abandoned run ends again when its thread continues.
     #[test]
     fn a_turn_ends_once() {
         let mut queue = RunQueue::default();

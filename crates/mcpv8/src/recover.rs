@@ -1,5 +1,5 @@
 //! Recovery after a kill: each unfinished run is followed to its end on
-//! its machine, or reported as failed if it had not begun there.
+//! its machine, or reported as failed if it had not begun there or its machine was temporary.
 
 use crate::V8;
 use crate::documents::RUNNING;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 impl V8 {
     pub(crate) fn recover(&self) {
         let left = self.host.documents_of_kind(RUNNING).unwrap_or_else(|error| {
-            tracing::error!(%error, "cannot read which runs were not over");
+            tracing::error!(%error, "cannot read the unfinished runs");
             Vec::new()
         });
         for (account, id) in left {
             if let Err(error) = self.resume(&account, &id) {
-                tracing::error!(%error, account, id, "a run cannot be followed");
+                tracing::error!(%error, account, id, "cannot follow a run");
             }
         }
         self.shared.queue.lock().open();
@@ -26,7 +26,7 @@ impl V8 {
     }
 
     fn resume(&self, account: &str, id: &str) -> Result<()> {
-        // a run of this process is known here before it is on record, and until it is not
+        // a run of this process is in memory before it is recorded, and until its record is removed
         if self.running(account, id).is_some() {
             return Ok(());
         }
@@ -42,7 +42,7 @@ impl V8 {
         self.shared.running.lock().insert(key, own.clone());
         let Some((machine, seq, origin)) = place else {
             self.remove_made_for(account, id);
-            let said = "the service ended before this run began; run it again";
+            let said = "the service ended before this run did; run it again";
             self.settle(&own, None, Err(Error::new(503, said)));
             return Ok(());
         };
@@ -53,7 +53,7 @@ impl V8 {
         Ok(())
     }
 
-    /// Removes the machine that was made for a run which never got to it.
+    /// Removes a machine that was created for a run but never used.
     fn remove_made_for(&self, account: &str, id: &str) {
         let is_its = |machine: &Arc<Machine>| {
             machine.account() == account
@@ -79,6 +79,9 @@ impl V8 {
         own.placed(machine, seq);
         own.now(RunStep::Running);
         self.keep_watch();
+        if let Err(error) = self.tools_before(&own.account, own.run.tools.as_deref(), machine) {
+            tracing::warn!(%error, machine = %machine.name(), "a run has no upstream servers");
+        }
         let end = machine.wait(seq).map_err(Error::from);
         self.settle(own, Some((machine, origin)), end);
         if taken {

@@ -2,8 +2,8 @@
 //!
 //!   request ─► not from a page of elsewhere ─► V8Carrier::caller ─► V8Carrier::block ─► V8
 //!
-//! A web page can send a POST to an address of its visitor's without asking, so a request whose
-//! origin is not this service is refused before its body is read.
+//! A web page can send a POST to any address without permission, so a request from another origin
+//! is refused before its body is read.
 
 use crate::error::{Error, Result};
 use crate::exec::{ExecBody, ExecQuery};
@@ -31,27 +31,26 @@ use std::time::Duration;
 
 pub(crate) type RouteAnswer = Result<Response>;
 
-/// The longest a request may wait for its execution.
+/// Maximum wait of a request for its execution.
 const LONGEST_WAIT: f64 = 300.0;
 
 /// Services behind these routes.
 pub trait V8Carrier: Clone + Send + Sync + 'static {
     fn v8(&self) -> &V8;
 
-    /// Who sent a request, from what the service noted with it; refused if they may not use
-    /// machines.
+    /// The caller of a request, as noted by the service; refused without the scope for machines.
     fn v8_caller(&self, noted: &Extensions) -> Result<V8Caller>;
 
-    /// The longest body in bytes, and how long it may take to come.
+    /// Maximum length of a body in bytes, and time for it to arrive.
     fn v8_body_bounds(&self) -> (usize, Duration);
 
-    /// Does what may block, when it is the caller's turn.
+    /// Runs a blocking job, through the fair queue.
     fn v8_block<T: Send + 'static>(
         &self,
         job: impl FnOnce(&V8) -> Result<T> + Send + 'static,
     ) -> impl Future<Output = Result<T>> + Send;
 
-    /// The output of an instruction as it comes.
+    /// The output of an instruction as it arrives.
     fn v8_follow(
         &self,
         machine: Arc<Machine>,
@@ -59,7 +58,7 @@ pub trait V8Carrier: Clone + Send + Sync + 'static {
     ) -> impl Stream<Item = Result<V8Event>> + Send + 'static;
 }
 
-/// Whose executions, heaps and sessions a request is about.
+/// The account of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct V8Caller {
     pub account: String,
@@ -95,7 +94,7 @@ pub fn routes<S: V8Carrier>() -> Router<S> {
         .merge(crate::setup_routes::routes())
 }
 
-/// Whether a path is one of these, whose clients read failures in another form.
+/// Whether a path is one of these, whose clients expect another form of failures.
 pub fn is_own_path(path: &str) -> bool {
     path.starts_with("/api/") || path == "/api-doc/openapi.json" || path == "/llms.txt"
 }
@@ -117,7 +116,7 @@ impl<S: V8Carrier> FromRequestParts<S> for V8Caller {
     }
 }
 
-/// Refuses what a page of another site sends.
+/// Refuses requests of other sites' pages.
 fn check_page(headers: &HeaderMap) -> Result<()> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let own = |origin: &str| {
@@ -133,7 +132,7 @@ fn check_page(headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// Calls what may block, for an account.
+/// Runs a blocking call for an account.
 pub(crate) async fn call<S: V8Carrier, T: Send + 'static>(
     carrier: &S,
     caller: V8Caller,
@@ -149,7 +148,7 @@ pub(crate) fn ok(value: Value) -> RouteAnswer {
 pub(crate) async fn read<S: V8Carrier>(carrier: &S, body: Body) -> Result<Bytes> {
     let (longest, patience) = carrier.v8_body_bounds();
     let read = tokio::time::timeout(patience, axum::body::to_bytes(body, longest)).await;
-    let read = read.map_err(|_| Error::new(408, "the body came too slowly"))?;
+    let read = read.map_err(|_| Error::new(408, "the body arrived too slowly"))?;
     read.map_err(|_| Error::invalid("the body is too large, or broke off"))
 }
 
@@ -158,7 +157,8 @@ pub(crate) fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 }
 
 async fn guide() -> Response {
-    ([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], GUIDE).into_response()
+    let kind = (header::CONTENT_TYPE, "text/markdown; charset=utf-8");
+    ([kind, (header::X_CONTENT_TYPE_OPTIONS, "nosniff")], GUIDE).into_response()
 }
 
 async fn version() -> Json<Value> {
@@ -174,7 +174,7 @@ async fn cli_index() -> Json<Value> {
 }
 
 async fn cli_download() -> Error {
-    Error::missing("there is no client program here; any HTTP client will do")
+    Error::missing("there is no client program to download; use any HTTP client")
 }
 
 async fn exec<S: V8Carrier>(
@@ -203,7 +203,7 @@ async fn exec<S: V8Carrier>(
     Ok((StatusCode::ACCEPTED, Json(json!({ "execution_id": id }))).into_response())
 }
 
-/// An execution and its output, if it is over within a time.
+/// An execution and its output, if it finishes within a time.
 async fn ended<S: V8Carrier>(
     carrier: &S,
     caller: &V8Caller,
@@ -244,7 +244,7 @@ async fn output<S: V8Carrier>(
     ok(json!(page))
 }
 
-/// Lines as they come, then the execution, one JSON object on each line.
+/// Lines as they arrive, then the execution, one JSON object per line.
 async fn stream_output<S: V8Carrier>(
     State(carrier): State<S>,
     caller: V8Caller,
@@ -285,7 +285,7 @@ fn line_of(event: Result<V8Event>) -> String {
         Ok(V8Event::Lines(chunks)) => {
             chunks.iter().map(|chunk| json!({ "data": chunk.data }).to_string() + "\n").collect()
         }
-        // its machine may be gone already; the execution that follows says how it ended
+        // its machine may be removed already; the execution that follows has its end
         Ok(V8Event::Over) | Err(_) => String::new(),
     }
 }

@@ -1,13 +1,80 @@
 // Runs one piece of code as an ES module of its own, and waits until the event loop has nothing
-// left of it. Called by one instruction with the code, whether files are kept and the WebAssembly
-// modules there are, and with nothing else in its scope.
-async (source, keepsFiles, modules) => {
+// left of it. Called by one instruction with the code, whether files are kept, the WebAssembly
+// modules there are and the categories of its policies, and with nothing else in its scope. The
+// first run leaves this function in the session's state, so that later runs send only its arguments.
+async function run(source, keepsFiles, modules, policies) {
   const { getBuiltinModule, cwd } = process;
   const fs = getBuiltinModule('node:fs');
   const { setTimeout, setImmediate } = getBuiltinModule('node:timers');
+  const { pathToFileURL } = getBuiltinModule('node:url');
   const MARK = Symbol.for('mcp-v8');
   const EMITTED = '/tmp/.mcp-v8';
   const MODULES = '/tmp/.mcp-v8-wasm';
+
+  const add = (name, value) => {
+    Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
+  };
+
+  // Takes an operation through the policies and hooks of its category. The host says whether it is
+  // executed, with which input and how often, and what its output is. If there are no hooks behind
+  // it, the result of `execute` is the result; otherwise it makes an output of its result.
+  const through = async (category, input, execute) => {
+    const effects = globalThis[Symbol.for('stasis.effects')];
+    let step = effects.begin(category, input);
+    for (;;) {
+      if (step.kind === 'output') return { output: step.output };
+      if (step.last) return { result: await execute(step.input, false) };
+      let output;
+      let failure;
+      try {
+        output = await execute(step.input, true);
+      } catch (error) {
+        failure = { error };
+      }
+      try {
+        step = effects.end(step.call, output, failure && String(failure.error?.message ?? failure.error));
+      } catch (error) {
+        throw failure === undefined ? error : failure.error;
+      }
+    }
+  };
+
+  // `fetch` under policies: redirects are not followed
+  const addFetch = () => {
+    const real = globalThis.fetch;
+    const parsed = (text) => {
+      const { protocol, hostname, port, pathname, search } = new URL(text);
+      const [scheme, query] = [protocol.slice(0, -1), search.slice(1)];
+      return { scheme, host: hostname, port: port === '' ? null : Number(port), path: pathname, query };
+    };
+    const whole = async (response) => {
+      const { status, statusText, url, redirected } = response;
+      const body = Buffer.from(await response.arrayBuffer()).toString('base64');
+      const headers = Object.fromEntries(response.headers);
+      return { status, statusText, headers, url, redirected, body, bodyEncoding: 'base64' };
+    };
+    add('fetch', async (resource, init) => {
+      const request = new Request(resource, { ...init, redirect: 'manual' });
+      const { url, method, signal } = request;
+      const headers = Object.fromEntries(request.headers);
+      const input = { operation: 'fetch', url, method, headers, url_parsed: parsed(url) };
+      const bytes = request.body === null ? undefined : await request.arrayBuffer();
+      const { result, output } = await through('fetch', input, async (effective, isSeen) => {
+        const hasBody = !['GET', 'HEAD'].includes(effective.method);
+        const body = hasBody ? bytes : undefined;
+        const options = { method: effective.method, headers: effective.headers, body, signal, redirect: 'manual' };
+        const response = await real(effective.url, options);
+        return isSeen ? whole(response) : response;
+      });
+      if (result !== undefined) return result;
+      const { status = 200, statusText = '', headers: own = {}, body = '', bodyEncoding } = output;
+      const content = bodyEncoding === 'base64' ? Buffer.from(body, 'base64') : String(body);
+      const isEmpty = [101, 204, 205, 304].includes(status);
+      const answer = new Response(isEmpty ? null : content, { status, statusText, headers: own });
+      Object.defineProperty(answer, 'url', { value: output.url ?? url });
+      return answer;
+    });
+  };
 
   // mcp-v8's own ways to other programs: all of their output, when they have ended
   const addPrograms = () => {
@@ -24,8 +91,22 @@ async (source, keepsFiles, modules) => {
         done({ code, success: code === 0, stdout: Buffer.concat(said.stdout), stderr: Buffer.concat(said.stderr) });
       });
     });
+    const gated = async (operation, program, words, options) => {
+      if (policies === null) return ended(program, words, options);
+      const { cwd, env } = options ?? {};
+      const input = { operation, command: program, args: words, cwd, env };
+      const { result, output } = await through('subprocess', input, async (effective, isSeen) => {
+        const { command, args = [], cwd, env } = effective;
+        const end = await ended(String(command), args.map(String), { ...options, cwd, env });
+        if (!isSeen) return end;
+        return { ...end, stdout: end.stdout.toString(), stderr: end.stderr.toString() };
+      });
+      if (result !== undefined) return result;
+      const { code = 0, stdout = '', stderr = '' } = output;
+      return { code, success: code === 0, stdout: Buffer.from(stdout), stderr: Buffer.from(stderr) };
+    };
     const exec = async (command, options) => {
-      const end = await ended('/bin/sh', ['-c', String(command)], options);
+      const end = await gated('exec', '/bin/sh', ['-c', String(command)], options);
       const encoding = options?.encoding ?? 'utf8';
       const text = (bytes) => (encoding === 'buffer' ? new Uint8Array(bytes) : bytes.toString(encoding));
       return { ...end, stdout: text(end.stdout), stderr: text(end.stderr) };
@@ -39,15 +120,14 @@ async (source, keepsFiles, modules) => {
         this.#of = [String(program), (options.args ?? []).map(String), options];
       }
       async output() {
-        const end = await ended(...this.#of);
+        const end = await gated('command_output', ...this.#of);
         return { ...end, stdout: new Uint8Array(end.stdout), stderr: new Uint8Array(end.stderr) };
       }
       spawn = missing('spawn');
       outputSync = missing('outputSync');
     }
-    for (const [name, value] of [['child_process', { exec }], ['Deno', { Command }]]) {
-      Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
-    }
+    add('child_process', { exec });
+    add('Deno', { Command });
   };
 
   // once for each line of states: what this surface adds to Node's globals
@@ -85,7 +165,12 @@ async (source, keepsFiles, modules) => {
       fs.writeFileSync(`${EMITTED}/${number}`, view);
       fs.appendFileSync(`${EMITTED}/index`, `${JSON.stringify({ number, key, mime })}\n`);
     };
-    addPrograms();
+    // with policies, what they do not mention is not there
+    const has = (category) => policies === null || policies.includes(category);
+    if (has('subprocess')) addPrograms();
+    if (!has('fetch')) delete globalThis.fetch;
+    else if (policies !== null) addFetch();
+    if (!has('websocket')) delete globalThis.WebSocket;
     Object.defineProperty(globalThis, MARK, { value: state });
     return state;
   };
@@ -107,7 +192,47 @@ async (source, keepsFiles, modules) => {
       return { write, close: async () => (await opened).close() };
     };
     const value = { ...promises, createWriteStream, promises };
-    Object.defineProperty(globalThis, 'fs', { value, configurable: true, writable: true });
+    add('fs', policies?.includes('filesystem') ? gatedFiles(value) : value);
+  };
+
+  // the same under policies: each call is asked about first
+  const gatedFiles = (own) => {
+    const gate = async (operation, input, act) => {
+      const { result } = await through('filesystem', { operation, ...input }, act);
+      return result;
+    };
+    const read = (options) => ((typeof options === 'string' ? options : options?.encoding) ? 'utf8' : 'buffer');
+    const written = (data) => (ArrayBuffer.isView(data) ? 'buffer' : 'utf8');
+    const of = (operation, name = operation) => (path, ...rest) =>
+      gate(operation, { path: String(path) }, (at) => own[name](at.path, ...rest));
+    const deep = (operation, name = operation) => (path, options) =>
+      gate(operation, { path: String(path), recursive: options?.recursive === true },
+        (at) => own[name](at.path, options));
+    const both = (name) => (path, destination) =>
+      gate(name, { path: String(path), destination: String(destination) },
+        (at) => own[name](at.path, at.destination));
+    const writes = (name) => (path, data, options) =>
+      gate(name, { path: String(path), encoding: written(data) }, (at) => own[name](at.path, data, options));
+    const promises = {
+      readFile: (path, options) =>
+        gate('readFile', { path: String(path), encoding: read(options) }, (at) => own.readFile(at.path, options)),
+      writeFile: writes('writeFile'),
+      appendFile: writes('appendFile'),
+      mkdir: deep('mkdir'),
+      rm: deep('rm'),
+      rmdir: deep('rm', 'rmdir'),
+      unlink: deep('rm', 'unlink'),
+      rename: both('rename'),
+      copyFile: both('copyFile'),
+      symlink: both('symlink'),
+    };
+    for (const name of ['readdir', 'stat', 'lstat', 'readlink', 'exists']) promises[name] = of(name);
+    const createWriteStream = (path, options) => {
+      const opened = gate('writeFile', { path: String(path) }, (at) => own.createWriteStream(at.path, options));
+      const write = async (data) => (await opened).write(data);
+      return { write, close: async () => (await opened).close() };
+    };
+    return { ...promises, createWriteStream, promises };
   };
 
   // Compiled and, if they need nothing, instantiated once for each line of states: what an instance
@@ -125,38 +250,46 @@ async (source, keepsFiles, modules) => {
     }
   };
 
-  const load = async (path, text) => {
-    fs.writeFileSync(path, text);
+  // The module under way is served from memory, under the address of a file.
+  const addSources = () => {
+    const sources = new Map();
+    const resolve = (name, context, next) =>
+      sources.has(name) ? { url: name, format: 'module', shortCircuit: true } : next(name, context);
+    const load = (url, context, next) =>
+      sources.has(url) ? { source: sources.get(url), format: 'module', shortCircuit: true } : next(url, context);
+    getBuiltinModule('node:module').registerHooks({ resolve, load });
+    return sources;
+  };
+
+  const load = async (url) => {
+    const sources = (state.sources ??= addSources());
+    sources.set(url, source);
     try {
-      await import(path);
+      await import(url);
     } finally {
-      fs.rmSync(path, { force: true });
+      sources.delete(url);
     }
   };
 
-  // Types are removed when V8 cannot parse the code: then nothing of it has run. Code without types
-  // comes back unchanged, and its own error counts.
-  const plain = (error, path) => {
-    if (!(error instanceof SyntaxError)) throw error;
+  // Only V8's parser, or the host's, reports an error of syntax without a place in the module.
+  const isUnparsed = (error, url) => {
+    if (!(error instanceof SyntaxError)) return false;
     const frames = String(error.stack).split('\n').filter((line) => line.startsWith('    at '));
-    if (frames.some((frame) => frame.includes(`${path}:`))) throw error;
-    const { stripTypeScriptTypes } = getBuiltinModule('node:module');
-    const warn = process.emitWarning;
-    process.emitWarning = () => {};
-    let text;
+    return !frames.some((frame) => frame.includes(`${url}:`));
+  };
+
+  // Code that V8 cannot parse may have types: nothing of it has run. The host removes them from a
+  // file of TypeScript. If it cannot either, V8's error counts.
+  const loadTyped = async (path, error) => {
+    const { href } = pathToFileURL(path);
+    fs.writeFileSync(path, source);
     try {
-      text = stripTypeScriptTypes(source);
-    } catch {
-      try {
-        text = stripTypeScriptTypes(source, { mode: 'transform' });
-      } catch {
-        throw error;
-      }
+      await import(href);
+    } catch (other) {
+      throw isUnparsed(other, href) ? error : other;
     } finally {
-      process.emitWarning = warn;
+      fs.rmSync(path, { force: true });
     }
-    if (text === source) throw error;
-    return text;
   };
 
   const waiting = () => {
@@ -166,7 +299,9 @@ async (source, keepsFiles, modules) => {
   };
 
   const state = globalThis[MARK] ?? furnish();
-  if (keepsFiles && !state.hasFiles) {
+  if (state.run !== run) Object.defineProperty(state, 'run', { value: run, configurable: true });
+  const hasFiles = policies === null ? keepsFiles : policies.includes('filesystem');
+  if ((hasFiles || keepsFiles) && !state.hasFiles) {
     state.hasFiles = true;
     addFiles();
   }
@@ -181,11 +316,13 @@ async (source, keepsFiles, modules) => {
   const note = (error) => (uncaught ??= { error });
   process.on('uncaughtException', note);
   try {
-    const name = `${cwd()}/main_${state.runs++}`;
+    const path = `${cwd()}/main_${state.runs++}`;
+    const { href } = pathToFileURL(`${path}.mjs`);
     try {
-      await load(`${name}.mjs`, source);
+      await load(href);
     } catch (error) {
-      await load(`${name}.ts.mjs`, plain(error, `${name}.mjs`));
+      if (!isUnparsed(error, href)) throw error;
+      await loadTyped(`${path}.mts`, error);
     }
     await new Promise((done) => setImmediate(done));
     for (let pause = 1; uncaught === undefined && isBusy(); pause = Math.min(2 * pause, 20)) {

@@ -1,10 +1,10 @@
-//! One run: from the request to the machine, and to the machine's answer (`settle.rs`).
+//! One run: from the request to the machine, and to its answer (`settle.rs`).
 //!
 //!   request ─► checked, recorded ─► queue ─► machine ─► end
 
 use crate::documents::{EXECUTION, RUNNING, put};
 use crate::error::{Error, Result};
-use crate::executions::{ExecutionInfo, RunStep, RunningExecution, fresh_id, hex};
+use crate::executions::{ExecutionInfo, RunStep, RunningExecution, fresh_id};
 use crate::heaps::{Heap, HeapTags, check_session, check_tags};
 use crate::policy::{PolicyQuestion, permit};
 use crate::queue::WaitingRun;
@@ -12,16 +12,21 @@ use crate::wasm::{RunModule, WasmModule};
 use crate::{TEMPLATE, V8, V8Mode};
 use serde::{Deserialize, Serialize};
 use stasis_api::{
-    Checkpoints, Durability, Exec, Instruction, Limits, Name, NewMachine, Retention, Status,
-    Timeout, Timestamp, Update,
+    Checkpoints, Durability, Exec, Instruction, Limits, Name, Network, NewMachine, Retention,
+    Status, Timeout, Timestamp, Update,
 };
 use stasis_machine::{Branch, Machine};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 
 /// The program that runs code as a module.
 const PROGRAM: &str = include_str!("run.js");
+/// Its version. A state that has it from an earlier run needs only a call.
+static PROGRAM_ID: LazyLock<String> =
+    LazyLock::new(|| blake3::hash(PROGRAM.as_bytes()).to_hex()[..16].to_owned());
+/// The program in such a state.
+const RESIDENT: &str = "globalThis[Symbol.for('mcp-v8')].run";
 const DEFAULT_SECONDS: i64 = 30;
 const MOST_SECONDS: i64 = 3600;
 /// Code and its quoted form must fit into one instruction.
@@ -31,7 +36,7 @@ const NODE_MB: u64 = 128;
 const MOST_MB: u64 = 1 << 20;
 /// The tag of a machine: the execution it was made for.
 pub(crate) const MADE_FOR: &str = "mcp-v8";
-/// How long a machine of one run may outlive it, if the service is killed.
+/// Maximum lifetime of a run's machine after the run, if the service is killed.
 const LEFT_OVER: i64 = 2 * MOST_SECONDS;
 
 /// A client's request to run code.
@@ -52,7 +57,7 @@ pub struct V8RunRequest {
     pub setup: Option<String>,
 }
 
-/// A run that was accepted.
+/// An accepted run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub code: String,
@@ -68,6 +73,15 @@ pub(crate) struct Run {
     pub tags: Option<HeapTags>,
     #[serde(default)]
     pub modules: Vec<RunModule>,
+    /// The setup whose policies it is held to, and the network of its machine.
+    #[serde(default)]
+    pub policies: Option<(String, Network)>,
+    /// The categories of these policies.
+    #[serde(default)]
+    pub categories: Option<Vec<String>>,
+    /// The set of upstream servers whose tools its code calls.
+    #[serde(default)]
+    pub tools: Option<String>,
 }
 
 /// The record of an unfinished run.
@@ -86,7 +100,7 @@ pub(crate) struct RecordedPlace {
 /// The state of a run's machine before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum RunOrigin {
-    /// Nothing: it was made for this run.
+    /// None: it was created for this run.
     Made,
     /// In the state after this instruction.
     At(u64),
@@ -106,7 +120,7 @@ impl V8RunRequest {
             (code, None) => code.unwrap_or_default(),
         };
         if code.len() > LONGEST_CODE {
-            return Err(Error::new(413, format!("code is at most {LONGEST_CODE} bytes")));
+            return Err(Error::invalid(format!("code is at most {LONGEST_CODE} bytes")));
         }
         let seconds = self.execution_timeout_secs.unwrap_or(DEFAULT_SECONDS);
         if !(1..=MOST_SECONDS).contains(&seconds) {
@@ -134,34 +148,64 @@ impl V8RunRequest {
         }
         let memory_mb = self.heap_memory_max_mb.map(|mb| mb + NODE_MB);
         let session = session.filter(|_| mode.has_sessions());
-        let modules = Vec::new();
-        Ok(Run { code, repl, mode, heap, fs, session, memory_mb, seconds, tags, modules })
+        Ok(Run {
+            code,
+            repl,
+            mode,
+            heap,
+            fs,
+            session,
+            memory_mb,
+            seconds,
+            tags,
+            modules: Vec::new(),
+            policies: None,
+            categories: None,
+            tools: None,
+        })
     }
 }
 
 impl Run {
-    fn exec(&self) -> Exec {
+    /// `is_resident`: the machine's state has the program.
+    fn exec(&self, is_resident: bool) -> Exec {
         let code = match self.repl {
             true => self.code.clone(),
-            false => self.program(&self.code),
+            false => self.program(&self.code, is_resident),
         };
         let durability = self.mode.keeps_heap().then_some(Durability::Local);
         let timeout = Timeout::Seconds(self.seconds as f64);
         Exec { code, timeout, durability, ..Exec::default() }
     }
 
-    /// What makes the machine ready for code that is not run by the program itself.
-    fn prelude(&self) -> Option<Exec> {
+    /// Prepares the machine for code that the program does not run itself.
+    fn prelude(&self, is_resident: bool) -> Option<Exec> {
         let timeout = Timeout::Seconds(self.seconds as f64);
-        let code = || Exec { code: self.program(""), timeout, ..Exec::default() };
-        (self.repl && !self.modules.is_empty()).then(code)
+        let code = || Exec { code: self.program("", is_resident), timeout, ..Exec::default() };
+        (self.repl && self.needs_program()).then(code)
     }
 
-    fn program(&self, code: &str) -> String {
+    /// The program that the state after this run has, if it began with this one.
+    pub(crate) fn program_after(&self, is_resident: bool) -> Option<String> {
+        let runs_it = !self.repl || self.needs_program();
+        (runs_it || is_resident).then(|| PROGRAM_ID.clone())
+    }
+
+    /// Whether the program must run before code that it does not run itself.
+    fn needs_program(&self) -> bool {
+        !self.modules.is_empty() || self.categories.is_some()
+    }
+
+    fn program(&self, code: &str, is_resident: bool) -> String {
         let quoted = serde_json::to_string(code).unwrap_or_default();
         let modules = serde_json::to_string(&self.modules).unwrap_or_default();
         let files = self.mode.keeps_files();
-        format!("await (\n{PROGRAM})({quoted}, {files}, {modules}); undefined")
+        let policies = serde_json::to_string(&self.categories).unwrap_or_default();
+        let arguments = format!("{quoted}, {files}, {modules}, {policies}");
+        match is_resident {
+            true => format!("await {RESIDENT}({arguments}); undefined"),
+            false => format!("await (\n{PROGRAM})({arguments}); undefined"),
+        }
     }
 
     fn new_machine(&self, id: &str) -> NewMachine {
@@ -172,8 +216,9 @@ impl Run {
             tags: made_for(id),
             limits: Limits { memory_mb: self.memory_mb, ..Limits::default() },
             template: Some(TEMPLATE.to_owned()),
+            network: self.policies.as_ref().map(|(_, network)| network.clone()),
             checkpoints: if keeps { Checkpoints::Exact } else { Checkpoints::Grouped },
-            // a heap's key is good for as long as its machine is there
+            // a heap's key is valid as long as its machine exists
             retention: keeps.then(Retention::default),
             expires_at: if keeps { None } else { Timestamp::from_second(soon).ok() },
             ..NewMachine::default()
@@ -186,13 +231,11 @@ fn made_for(id: &str) -> BTreeMap<String, String> {
 }
 
 fn fresh_name() -> Name {
-    let mut bytes = [0; 10];
-    getrandom::fill(&mut bytes).expect("the kernel has randomness");
-    let text = format!("v8-{}", hex(&bytes));
+    let text = format!("v8-{}", hex::encode(stasis_machine::random::<10>()));
     text.parse().expect("letters, digits and dashes are a name")
 }
 
-/// Ends a run's turn, also if the thread that carries it out panics.
+/// Ends a run, also if its thread panics.
 pub(crate) struct Turn<'a> {
     v8: &'a V8,
     run: &'a WaitingRun,
@@ -200,7 +243,7 @@ pub(crate) struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // still here only if its thread broke off
+        // still here only if its thread panicked
         if let Some(own) = self.v8.running(&self.run.account, &self.run.id) {
             self.v8.give_up(&own, "an internal error ended the run");
         }
@@ -210,13 +253,16 @@ impl Drop for Turn<'_> {
 }
 
 impl V8 {
-    /// Accepts a run; its execution's id.
+    /// Accepts a run; returns its execution's id.
     pub fn run(&self, account: &str, request: V8RunRequest) -> Result<String> {
         let setup = request.setup.clone();
         let mut run = request.check()?;
         if let Some(setup) = setup {
-            let modules = self.setup(account, &setup)?.wasm;
-            run.modules = modules.iter().map(WasmModule::of_run).collect();
+            let own = self.setup(account, &setup)?;
+            run.modules = own.wasm.iter().map(WasmModule::of_run).collect();
+            run.categories = own.categories();
+            run.policies = own.network()?.map(|network| (setup, network));
+            run.tools = own.private;
         }
         if let Some(key) = &run.heap {
             let heap = self.heap(account, key)?;
@@ -232,7 +278,8 @@ impl V8 {
         let changes = vec![put(EXECUTION, &id, &info)?, put(RUNNING, &id, &recorded)?];
         let key = (account.to_owned(), id.clone());
         let own = Arc::new(RunningExecution::new(account, run.clone(), info));
-        // known before it is on record: what is on record alone is an earlier process's
+        // in memory before it is recorded: a run that is only recorded belongs to an earlier
+        // process
         self.shared.running.lock().insert(key.clone(), own.clone());
         if let Err(error) = self.host.change_documents(account, changes) {
             self.shared.running.lock().remove(&key);
@@ -250,7 +297,7 @@ impl V8 {
         Ok(id)
     }
 
-    /// Begins runs as long as there is room for them.
+    /// Starts runs while there are free slots.
     pub(crate) fn start_waiting(&self) {
         loop {
             let Some(run) = self.shared.queue.lock().next() else { return };
@@ -290,24 +337,30 @@ impl V8 {
         own.now(RunStep::LayingOut);
         self.files_before(own, machine)?;
         self.modules_before(own, machine)?;
+        self.tools_before(&own.account, own.run.tools.as_deref(), machine)?;
         own.now(RunStep::Running);
-        if let Some(prelude) = own.run.prelude() {
+        let is_resident = own.is_resident.load(Ordering::Relaxed);
+        if let Some(prelude) = own.run.prelude(is_resident) {
             let ready = machine.wait(machine.submit(prelude)?)?;
             if ready.status != Status::Done {
                 return Ok(ready);
             }
         }
-        let seq = machine.submit(own.run.exec())?;
+        let seq = machine.submit(own.run.exec(is_resident))?;
         let state = Heap {
             machine: machine.name().to_string(),
             number: machine.number(),
             seq,
             tags: HeapTags::new(),
+            program: None,
         };
-        let place = Some(RecordedPlace { state, origin });
-        let recorded = RecordedRun { run: own.run.clone(), place };
-        let change = put(RUNNING, &own.info.execution_id, &recorded)?;
-        self.host.change_documents(&own.account, vec![change])?;
+        if own.run.mode.keeps_heap() {
+            // a temporary machine does not outlive this process, so its run is not followed
+            let place = Some(RecordedPlace { state, origin });
+            let recorded = RecordedRun { run: own.run.clone(), place };
+            let change = put(RUNNING, &own.info.execution_id, &recorded)?;
+            self.host.change_documents(&own.account, vec![change])?;
+        }
         own.placed(machine, seq);
         if own.is_cancelled.load(Ordering::SeqCst) {
             machine.stop(seq)?;
@@ -315,7 +368,7 @@ impl V8 {
         Ok(machine.wait(seq)?)
     }
 
-    /// The heap a run starts from: the one it names, or its session's.
+    /// The heap a run starts from: the named one, or its session's.
     pub(crate) fn input(&self, own: &RunningExecution) -> Result<Option<String>> {
         match (&own.run.heap, &own.run.session) {
             (Some(heap), _) => Ok(Some(heap.clone())),
@@ -326,18 +379,28 @@ impl V8 {
         }
     }
 
-    /// A machine in the state a run starts from, taken for this run.
+    /// A machine in the run's first state, reserved for it.
     fn machine_for(&self, own: &RunningExecution) -> Result<(Arc<Machine>, RunOrigin)> {
+        let network = match &own.run.policies {
+            Some((setup, _)) => self.network_of(&own.account, setup)?,
+            None => None,
+        };
         let Some(key) = self.input(own)? else {
             let new = own.run.new_machine(&own.info.execution_id);
-            let machine = self.host.create(&own.account, new)?;
+            let machine = match own.run.mode.keeps_heap() {
+                true => self.host.create(&own.account, new)?,
+                false => self.host.create_temporary(&own.account, new)?,
+            };
             self.shared.queue.lock().take_machine(machine.number());
             return Ok((machine, RunOrigin::Made));
         };
         let heap = self.heap(&own.account, &key)?;
+        let is_resident = heap.program.as_ref() == Some(&*PROGRAM_ID);
+        own.is_resident.store(is_resident, Ordering::Relaxed);
         let source = self.heap_machine(&own.account, &heap)?;
+        self.has_network(&source, network.as_ref())?;
         let number = source.number();
-        // files that are laid out are part of the machine: it could not go back without them
+        // the written files are part of the machine: it could not roll back without them
         if own.run.fs.is_none() && self.shared.queue.lock().take_machine(number) {
             if source.is_at(heap.seq) && source.pending() == 0 {
                 return Ok((source, RunOrigin::At(heap.seq)));
@@ -356,10 +419,13 @@ impl V8 {
         Ok((machine, RunOrigin::Made))
     }
 
-    /// Sets a machine's memory, if a run asks for another amount than it has.
+    /// Sets a machine's memory, if the run requests another amount.
     fn resize(&self, machine: &Arc<Machine>, memory_mb: Option<u64>) -> Result<()> {
+        if memory_mb.is_none() {
+            return Ok(());
+        }
         let now = machine.describe().limits;
-        if memory_mb.is_none() || memory_mb == now.memory_mb {
+        if memory_mb == now.memory_mb {
             return Ok(());
         }
         let limits = Some(Limits { memory_mb, ..now });
@@ -378,6 +444,8 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(status(V8RunRequest { code: text("1"), file: text("/x"), ..run() }), 400);
         assert_eq!(status(V8RunRequest { file: text("/etc/passwd"), ..run() }), 403);
+        let long = Some(" ".repeat(LONGEST_CODE + 1));
+        assert_eq!(status(V8RunRequest { code: long, ..run() }), 400);
         assert_eq!(status(V8RunRequest { execution_timeout_secs: Some(0), ..run() }), 400);
         assert_eq!(status(V8RunRequest { execution_timeout_secs: Some(3601), ..run() }), 400);
         assert_eq!(status(V8RunRequest { heap_memory_max_mb: Some(u64::MAX), ..run() }), 400);

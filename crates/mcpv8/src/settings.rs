@@ -1,17 +1,17 @@
 //! Settings of a connection for its runs, in headers. `stasis mcp-v8` sends them for its flags;
-//! clients may.
+//! other clients may, too.
 
 use crate::{V8Mode, V8RunRequest};
 use axum::http::HeaderMap;
 
 /// The session, chosen by the client.
 pub const SESSION: &str = "x-mcp-session-id";
-/// The time limit and the memory of runs that name none.
+/// Time limit and memory of runs that do not set them.
 pub const TIMEOUT: &str = "x-mcp-v8-execution-timeout";
 pub const MEMORY: &str = "x-mcp-v8-heap-memory-max";
-/// The state kept between runs that come over HTTP, which has one path for all modes.
+/// The mode of runs over HTTP, which has one path for all modes.
 pub const MODE: &str = "x-mcp-v8-mode";
-/// The id of the setup that the process in front was started with.
+/// The id of the front process's setup.
 pub const SETUP: &str = "x-mcp-v8-setup";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct V8Settings {
 }
 
 impl V8Settings {
-    /// Those of a request. A header that makes no sense is as if it were not there.
+    /// The settings of a request. Invalid headers are ignored.
     pub fn of(headers: &HeaderMap) -> V8Settings {
         let text = |name: &str| {
             let value = headers.get(name)?.to_str().ok()?.trim();
@@ -40,13 +40,13 @@ impl V8Settings {
         }
     }
 
-    /// Whether a request may use file trees: they belong to the account, so only a connection that
-    /// chose a mode without them may not.
+    /// Whether a request may use file trees: they belong to the account, so only a connection in a
+    /// mode without them may not.
     pub fn allows_files(headers: &HeaderMap) -> bool {
         !headers.contains_key(MODE) || V8Settings::of(headers).mode.keeps_files()
     }
 
-    /// A request with these for what it leaves open. Its session is not: REST names its own.
+    /// Fills in the omitted settings of a request, except the session: REST names its own.
     pub fn fill(&self, request: V8RunRequest) -> V8RunRequest {
         V8RunRequest {
             execution_timeout_secs: request.execution_timeout_secs.or(self.seconds),

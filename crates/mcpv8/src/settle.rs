@@ -1,10 +1,11 @@
-//! The end of a run: what is recorded, and what becomes of its machine.
+//! The end of a run: its record, and the reset of its machine.
 //!
-//!   end ─► claimed by one thread ─► one transaction ─► machine kept, rolled back or removed
+//!   end ─► claimed by one thread ─► one transaction ─► answered ─► machine kept, rolled back or
+//!           │                                                      removed
 //!           └─ whoever comes second (a worker that was given up, `watch.rs`) only tidies up
 //!
-//! Every run gets an end. If the transaction fails, a shorter one that only says so is tried; if
-//! that fails too, this process says it until the next start of the service settles the record.
+//! Every run gets an end. If the transaction fails, a shorter one that reports it is tried; if that
+//! fails too, this process reports it until the next start of the service settles the record.
 
 use crate::documents::{EXECUTION, HEAP, OUTPUT, RUNNING, put};
 use crate::error::Result;
@@ -16,12 +17,15 @@ use crate::{V8, V8Mode};
 use stasis_api::{Instruction, Timestamp};
 use stasis_machine::{DocumentChange, Machine};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-/// Ends that could not be recorded and are remembered here.
+/// Ends that could not be recorded, kept in memory.
 const MOST_UNRECORDED: usize = 1000;
+/// Ends between two looks for executions that are too old to keep.
+const PRUNE_EVERY: u64 = 256;
 
 impl V8 {
-    /// Records how a run ended, and leaves its machine as the next run needs it.
+    /// Records the end of a run, and resets its machine for the next one.
     pub(crate) fn settle(
         &self,
         own: &Arc<RunningExecution>,
@@ -31,18 +35,18 @@ impl V8 {
         own.now(RunStep::Saving);
         let kept = self.recorded(own, place.map(|(machine, _)| machine), &end);
         let kept = kept.unwrap_or_else(|error| {
-            tracing::error!(%error, id = own.info.execution_id, "a run's end is not on record");
+            tracing::error!(%error, id = own.info.execution_id, "cannot record the end of a run");
             self.give_up(own, &format!("the run ended, but that could not be recorded: {error}"));
             false
         });
+        // its callers do not wait for the machine; the next run of its session and its slot do
+        self.is_over(own);
         if let Some((machine, origin)) = place {
-            own.now(RunStep::Leaving);
             self.leave(machine, origin, kept, own.run.mode);
         }
-        self.is_over(own);
     }
 
-    /// Ends a run without what it did, unless another thread has recorded its end already.
+    /// Ends a run without its effects, unless another thread has recorded its end already.
     pub(crate) fn give_up(&self, own: &Arc<RunningExecution>, words: &str) {
         if own.claim() {
             let mut info = own.info.clone();
@@ -61,7 +65,7 @@ impl V8 {
             Ok(self.host.change_documents(&own.account, vec![put, over])?)
         });
         if let Err(error) = recorded {
-            tracing::error!(%error, id, "a run's end is on no record");
+            tracing::error!(%error, id, "the end of a run is not recorded");
             let mut unrecorded = self.shared.unrecorded.lock();
             if unrecorded.len() < MOST_UNRECORDED {
                 unrecorded.insert((own.account.clone(), id), info);
@@ -69,7 +73,7 @@ impl V8 {
         }
     }
 
-    /// Those who wait for it are told.
+    /// Notifies its waiters.
     fn is_over(&self, own: &RunningExecution) {
         let key = (own.account.clone(), own.info.execution_id.clone());
         self.shared.running.lock().remove(&key);
@@ -93,7 +97,7 @@ impl V8 {
         let mut changes = Vec::new();
         let mut info = own.info.clone();
         if let (Some(machine), Ok(end)) = (machine, end) {
-            // a machine that somebody removes meanwhile takes its output along
+            // if the machine is removed meanwhile, its output is lost
             let output = joined(&machine.outputs(end.seq, 0).unwrap_or_default());
             changes.push(DocumentChange::Put { kind: OUTPUT, key: id.clone(), value: output });
             if end.status.has_run() {
@@ -102,7 +106,7 @@ impl V8 {
                         changes.extend(added);
                         info.artifacts = emitted;
                     }
-                    Err(error) => tracing::error!(%error, id, "a run's artifacts are not kept"),
+                    Err(error) => tracing::error!(%error, id, "cannot keep a run's artifacts"),
                 }
             }
             if verdict.status == "completed" {
@@ -120,14 +124,21 @@ impl V8 {
         info.completed_at = Some(Timestamp::now().to_string());
         changes.push(put(EXECUTION, id, &info)?);
         changes.push(DocumentChange::Remove { kind: RUNNING, key: id.clone() });
-        changes.push(DocumentChange::KeepLast { kind: EXECUTION, count: KEPT });
-        changes.push(DocumentChange::KeepLast { kind: OUTPUT, count: KEPT });
+        changes.extend(self.prunes());
         if !own.claim() {
-            // it was given up meanwhile, and its callers were told so
+            // it was abandoned meanwhile, and its callers were informed
             return Ok(false);
         }
         self.host.change_documents(&own.account, changes).inspect_err(|_| own.release())?;
         Ok(info.heap.is_some())
+    }
+
+    /// The changes that remove old executions: with the first end of this process, and then seldom,
+    /// because finding the oldest one to keep reads all that are kept.
+    fn prunes(&self) -> Vec<DocumentChange> {
+        let ends = self.shared.ends.fetch_add(1, Ordering::Relaxed);
+        let kinds = [EXECUTION, OUTPUT].into_iter().filter(|_| ends.is_multiple_of(PRUNE_EVERY));
+        kinds.map(|kind| DocumentChange::KeepLast { kind, count: KEPT }).collect()
     }
 
     /// A key for the state after an instruction, an id for its files, and what records them.
@@ -145,7 +156,9 @@ impl V8 {
             self.host.place(machine, Some(seq))?;
             let (name, number) = (machine.name().to_string(), machine.number());
             let tags = tags.clone().unwrap_or_default();
-            changes.push(put(HEAP, key, &Heap { machine: name, number, seq, tags })?);
+            let program = own.run.program_after(own.is_resident.load(Ordering::Relaxed));
+            let heap = Heap { machine: name, number, seq, tags, program };
+            changes.push(put(HEAP, key, &heap)?);
         }
         if let Some(session) = session {
             let (input, heap, fs) = (self.input(own)?, heap.clone(), fs.clone());
@@ -155,7 +168,7 @@ impl V8 {
         Ok((heap, fs, changes))
     }
 
-    /// A machine whose new state has a key stays in it. Any other goes back to where it was.
+    /// A machine whose new state has a key stays in it. Any other rolls back.
     fn leave(&self, machine: &Arc<Machine>, origin: RunOrigin, is_kept: bool, mode: V8Mode) {
         let done = match origin {
             _ if is_kept && mode.keeps_heap() => Ok(()),
@@ -165,7 +178,7 @@ impl V8 {
         };
         if let Err(error) = done {
             // the next run from its heap starts from a branch of the recorded state
-            tracing::warn!(%error, machine = %machine.name(), "a machine stays as a run left it");
+            tracing::warn!(%error, machine = %machine.name(), "cannot reset a machine after a run");
         }
     }
 }

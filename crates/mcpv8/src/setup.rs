@@ -1,13 +1,13 @@
-//! Setups: what a front process was started with and its clients see beyond the tools. Texts,
-//! WebAssembly modules and skills.
+//! Setups: the flags of a front process that its clients see beyond the tools. Texts, WebAssembly
+//! modules and skills.
 //!
 //!   front: reads files as its user ─► POST /api/setup/files (bytes) ─► their hash
 //!                                  └─► POST /api/setup (the list)   ─► checked here ─► id
 //!   every request of its clients has the id in a header (`settings.rs`)
 //!
-//! The service follows no path of a client: it gets bytes, in bounded requests. Setups belong to an
-//! account and are named by their content, so the same flags have the same id and survive a
-//! restart. An account has 32 setups and 256 MiB of files; the oldest go first.
+//! The service follows no path of a client: it receives bytes, in bounded requests. Setups belong
+//! to an account and are named by their content, so the same flags have the same id and survive a
+//! restart. An account has 32 setups and 256 MiB of files; the oldest are removed first.
 
 use crate::V8;
 use crate::error::{Error, Result};
@@ -16,6 +16,8 @@ use crate::skills::{MOST_SKILLS, V8Skill};
 use crate::trees::is_id;
 use crate::wasm::{MOST_MODULES, WasmModule};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use stasis_machine::ToolServer;
 use std::collections::BTreeSet;
 use std::fs::{self, DirEntry};
 use std::io::Write;
@@ -24,7 +26,7 @@ use std::time::{Duration, SystemTime};
 
 const MOST_SETUPS: usize = 32;
 const MOST_BYTES: u64 = 256 << 20;
-/// A file that no setup names is kept for this long: its setup may be on its way.
+/// An unreferenced file is kept for this long: its setup may still arrive.
 const FRESH: Duration = Duration::from_secs(600);
 const LONGEST_TEXT: usize = 64 << 10;
 const LONGEST_PREFIX: usize = 32;
@@ -32,25 +34,40 @@ const LONGEST_PREFIX: usize = 32;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct V8Setup {
-    /// In place of ours.
+    /// Replace ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_js_description: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wasm: Vec<WasmModule>,
-    /// What the names of stubs begin with; without it there are none.
+    /// Prefix of the stubs' names; without it there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stub_prefix: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<V8Skill>,
+    /// `--policies-json` with the text of its files in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policies: Option<serde_json::Value>,
+    /// Upstream MCP servers, as a front sends them. Kept sealed, under the name in `private`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<ToolServer>,
+    /// Prefix of the names of their stubs; without it there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_stub_prefix: Option<String>,
+    /// Made here: names of the servers, and of the sealed part.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub server_names: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private: Option<String>,
 }
 
-/// A tool that only says how to do something with `run_js`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A tool that only explains how to do something with `run_js`.
+#[derive(Debug, Clone, PartialEq)]
 pub struct V8Stub {
     pub name: String,
     pub about: String,
+    pub schema: Map<String, Value>,
     pub answer: String,
 }
 
@@ -59,11 +76,13 @@ impl V8Setup {
         *self == V8Setup::default()
     }
 
-    pub fn stubs(&self) -> Vec<V8Stub> {
+    /// The stubs of WebAssembly modules.
+    pub(crate) fn wasm_stubs(&self) -> Vec<V8Stub> {
         let Some(prefix) = &self.stub_prefix else { return Vec::new() };
         let stub = |module: &WasmModule| V8Stub {
             name: format!("{prefix}wasm__{}", module.name),
             about: format!("[Not called itself: use run_js.] {}", module.about()),
+            schema: empty(),
             answer: format!(
                 "This module is used from code. Call run_js with, for example:\n\n{}\n\n{}",
                 module.example(),
@@ -96,14 +115,22 @@ impl V8Setup {
             return Err(Error::invalid("two WebAssembly modules or skills have the same name"));
         }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        match &self.stub_prefix {
-            Some(prefix) if prefix.len() > LONGEST_PREFIX || !prefix.chars().all(is_plain) => {
-                let said = format!("a stub's prefix has up to {LONGEST_PREFIX} letters, digits, _");
-                Err(Error::invalid(said))
-            }
-            _ => Ok(()),
+        let is_odd =
+            |prefix: &String| prefix.len() > LONGEST_PREFIX || !prefix.chars().all(is_plain);
+        if [&self.stub_prefix, &self.mcp_stub_prefix].into_iter().flatten().any(is_odd) {
+            let said = format!("a stub's prefix has up to {LONGEST_PREFIX} letters, digits, _");
+            return Err(Error::invalid(said));
+        }
+        match self.private.is_some() || !self.server_names.is_empty() {
+            true => Err(Error::invalid("`private` and `server_names` are not sent")),
+            false => Ok(()),
         }
     }
+}
+
+fn empty() -> Map<String, Value> {
+    let schema = json!({ "type": "object", "properties": {} });
+    schema.as_object().cloned().unwrap_or_default()
 }
 
 fn failed(doing: &str) -> impl FnOnce(std::io::Error) -> Error {
@@ -112,7 +139,7 @@ fn failed(doing: &str) -> impl FnOnce(std::io::Error) -> Error {
 
 fn missing(id: &str) -> Error {
     Error::missing(format!(
-        "setup '{}' is not here; start `stasis mcp-v8` again, which sends it",
+        "setup '{}' does not exist; restart `stasis mcp-v8`, which sends it",
         shown(id)
     ))
 }
@@ -123,7 +150,7 @@ impl V8 {
         self.host.data_dir().join("mcp-v8-setups").join(hash.as_str())
     }
 
-    /// Keeps a file for a setup; its hash.
+    /// Stores a file for a setup; returns its hash.
     pub fn put_setup_file(&self, account: &str, bytes: &[u8]) -> Result<String> {
         let dir = self.setups_of(account).join("files");
         let id = blake3::hash(bytes).to_hex().to_string();
@@ -136,7 +163,7 @@ impl V8 {
     pub fn setup_file(&self, account: &str, id: &str) -> Result<Vec<u8>> {
         let path = is_id(id).then(|| self.setups_of(account).join("files").join(id));
         let bytes = path.and_then(|path| fs::read(path).ok()).ok_or_else(|| {
-            Error::missing(format!("file '{}' of a setup is not here; send it first", shown(id)))
+            Error::missing(format!("file '{}' of a setup is missing; send it first", shown(id)))
         })?;
         match blake3::hash(&bytes).to_hex().as_str() == id {
             true => Ok(bytes),
@@ -144,9 +171,10 @@ impl V8 {
         }
     }
 
-    /// Checks a setup and keeps it; its id.
+    /// Validates and stores a setup; returns its id.
     pub fn put_setup(&self, account: &str, setup: V8Setup) -> Result<(String, V8Setup)> {
         setup.check_sizes()?;
+        setup.policies.as_ref().map(|own| self.check_policies(account, own)).transpose()?;
         let read = |id: &str| self.setup_file(account, id);
         let wasm = setup.wasm.into_iter().map(|one| {
             let bytes = read(&one.file)?;
@@ -155,7 +183,10 @@ impl V8 {
         let wasm = wasm.collect::<Result<_>>()?;
         let skills =
             setup.skills.into_iter().map(|one| one.checked(read)).collect::<Result<_>>()?;
-        let setup = V8Setup { wasm, skills, ..setup };
+        let private = self.keep_servers(account, &setup.mcp_servers)?;
+        let server_names = setup.mcp_servers.iter().map(|one| one.name.clone()).collect();
+        let mcp_servers = Vec::new();
+        let setup = V8Setup { wasm, skills, private, server_names, mcp_servers, ..setup };
         let text = serde_json::to_vec(&setup)
             .map_err(|error| Error::new(500, format!("cannot write a setup: {error}")))?;
         let id = blake3::hash(&text).to_hex().to_string();
@@ -163,6 +194,23 @@ impl V8 {
         write(&self.setups_of(account).join("lists"), &id, &text)?;
         self.thin_setups(account, 0)?;
         Ok((id, setup))
+    }
+
+    /// The file with the sealed part of a setup.
+    pub(crate) fn private_path(&self, account: &str, name: &str) -> Option<PathBuf> {
+        is_id(name).then(|| self.setups_of(account).join("private").join(name))
+    }
+
+    /// Stores a sealed part. The newest are kept: a setup has one, and is written after it.
+    pub(crate) fn write_private(&self, account: &str, name: &str, sealed: &[u8]) -> Result<()> {
+        let dir = self.setups_of(account).join("private");
+        let _alone = self.shared.setups.lock();
+        write(&dir, name, sealed)?;
+        let all = by_age(&dir);
+        for (_, oldest) in all.iter().take(all.len().saturating_sub(MOST_SETUPS + 1)) {
+            let _ = fs::remove_file(oldest.path());
+        }
+        Ok(())
     }
 
     pub fn setup(&self, account: &str, id: &str) -> Result<V8Setup> {
@@ -173,7 +221,7 @@ impl V8 {
         parsed.ok_or_else(|| Error::new(500, format!("setup '{id}' is damaged")))
     }
 
-    /// Removes what is one too many, and makes room for more bytes. The caller is alone.
+    /// Removes setups past the maximum, and frees space for more bytes. The caller holds the lock.
     fn thin_setups(&self, account: &str, more: u64) -> Result<()> {
         let dir = self.setups_of(account);
         let mut lists = by_age(&dir.join("lists"));
@@ -200,7 +248,7 @@ impl V8 {
         }
         match bytes + more <= MOST_BYTES {
             true => Ok(()),
-            false => Err(Error::new(507, "the account's setups have no room left (256 MiB)")),
+            false => Err(Error::new(507, "the account's setups use all of their 256 MiB")),
         }
     }
 }
@@ -217,7 +265,7 @@ fn by_age(dir: &Path) -> Vec<(Duration, DirEntry)> {
     all
 }
 
-/// Writes a file whole, also if it is there: it counts as new again.
+/// Writes a file, even if it exists: its age starts anew.
 fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     fs::create_dir_all(dir).map_err(failed("make the directory"))?;
     let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed("write a file"))?;

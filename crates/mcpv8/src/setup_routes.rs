@@ -1,4 +1,4 @@
-//! Routes by which a process in front sends what it was started with.
+//! Routes by which a front process sends its setup.
 
 use crate::routes::{RouteAnswer, call, ok, parsed, read};
 use crate::{V8Caller, V8Carrier, V8Setup};

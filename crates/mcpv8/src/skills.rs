@@ -1,14 +1,14 @@
-//! Skills that a front process was started with, as the extension `io.modelcontextprotocol/skills`
-//! has them: a directory with a SKILL.md, whose files are resources with digests.
+//! Skills of a front process, as in the extension `io.modelcontextprotocol/skills`: a directory
+//! with a SKILL.md, whose files are resources with digests.
 
 use crate::error::{Error, Result};
-use crate::executions::{hex, shown};
+use crate::executions::shown;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 
-/// Bounds of one skill, which every host of the extension takes, and skills of one setup.
+/// Bounds of one skill, which every host of the extension accepts, and of the skills of one setup.
 pub const MOST_FILES: usize = 512;
 pub const MOST_BYTES: u64 = 16 << 20;
 pub const MOST_SKILLS: usize = 100;
@@ -16,13 +16,13 @@ const LONGEST_HEAD: usize = 64 << 10;
 const LONGEST_PATH: usize = 1024;
 const FIRST: &str = "SKILL.md";
 
-/// A skill as it was sent, with what was found in it.
+/// A received skill, with the data found in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct V8Skill {
     /// The path of its directory; its last part is the skill's name.
     pub path: String,
     pub files: Vec<SkillFile>,
-    /// Found here, whatever a client says.
+    /// Determined here, whatever a client sends.
     #[serde(default)]
     pub frontmatter: Map<String, Value>,
 }
@@ -33,7 +33,7 @@ pub struct SkillFile {
     pub path: String,
     /// The hash of its bytes, which were sent before.
     pub file: String,
-    /// Found here.
+    /// Determined here.
     #[serde(default)]
     pub digest: String,
     #[serde(default)]
@@ -41,11 +41,11 @@ pub struct SkillFile {
 }
 
 impl V8Skill {
-    /// The same with what its files say.
+    /// The same with the data in its files.
     pub(crate) fn checked(mut self, read: impl Fn(&str) -> Result<Vec<u8>>) -> Result<V8Skill> {
         let wrong = |what: &str| Error::invalid(format!("skill '{}': {what}", shown(&self.path)));
         if !is_path(&self.path) || self.files.iter().any(|file| !is_path(&file.path)) {
-            return Err(wrong("a path is not one of parts without . and .."));
+            return Err(wrong("a path must not contain . or .."));
         }
         let paths: BTreeSet<&str> = self.files.iter().map(|file| &*file.path).collect();
         if paths.len() != self.files.len() || paths.len() > MOST_FILES {
@@ -58,7 +58,7 @@ impl V8Skill {
             let content = read(&file.file)?;
             bytes += content.len() as u64;
             file.size = content.len() as u64;
-            file.digest = format!("sha256:{}", hex(&Sha256::digest(&content)));
+            file.digest = format!("sha256:{}", hex::encode(Sha256::digest(&content)));
             if file.path == FIRST {
                 head = Some(frontmatter(&content).map_err(|what| wrong(&what))?);
             }
@@ -71,7 +71,9 @@ impl V8Skill {
         let is_named = self.path.rsplit('/').next() == Some(name);
         let is_described = head.get("description").is_some_and(Value::is_string);
         if !is_named || !is_described {
-            return Err(wrong("SKILL.md has a description, and the name of its directory"));
+            return Err(wrong(
+                "SKILL.md must have a description, and its directory's name as `name`",
+            ));
         }
         self.files = files;
         self.frontmatter = head;
@@ -86,7 +88,7 @@ impl V8Skill {
         format!("skill://{}/{file}", self.path)
     }
 
-    /// Its entry, as `skills/list` and `skills/get` give it.
+    /// Its entry in `skills/list` and `skills/get`.
     pub fn entry(&self) -> Value {
         let one = |file: &SkillFile| {
             let SkillFile { path, digest, size, .. } = file;
@@ -96,7 +98,7 @@ impl V8Skill {
         json!({ "uri": self.uri(), "frontmatter": self.frontmatter, "resources": resources })
     }
 
-    /// Its name and what it is for.
+    /// Its name and description.
     pub fn words(&self) -> (&str, &str) {
         let text = |key| self.frontmatter.get(key).and_then(Value::as_str).unwrap_or_default();
         (text("name"), text("description"))
@@ -140,7 +142,7 @@ fn frontmatter(content: &[u8]) -> std::result::Result<Map<String, Value>, String
         Some(&rest[..end])
     });
     let head = head.filter(|head| head.len() <= LONGEST_HEAD);
-    let head = head.ok_or("SKILL.md does not begin with YAML between lines of ---")?;
+    let head = head.ok_or("SKILL.md does not begin with YAML front matter between `---` lines")?;
     let parsed: std::result::Result<Value, _> = serde_saphyr::from_str(head);
     match parsed {
         Ok(Value::Object(map)) => Ok(map),

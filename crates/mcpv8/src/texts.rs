@@ -1,5 +1,4 @@
-//! Texts for clients of this surface: instructions, the four resources, and the document of its
-//! routes.
+//! Texts of this surface: instructions, the four resources, and the document of its routes.
 
 use crate::V8Mode;
 use crate::tools::tools;
@@ -46,6 +45,31 @@ pub fn instructions(mode: V8Mode) -> &'static str {
     }
 }
 
+/// What a run keeps and answers in a mode.
+pub(crate) fn run_js_state(mode: V8Mode) -> &'static str {
+    match mode {
+        V8Mode::Stateless => {
+            "Every run is fresh: nothing persists between runs. The answer has the output."
+        }
+        V8Mode::Heap => {
+            "globalThis, timers, WebAssembly, files and processes persist from run to run of a \
+             session; top-level names do not (repl: true keeps them). The answer has an \
+             execution_id, for get_execution and get_execution_output."
+        }
+        V8Mode::Files => {
+            "Files below /work persist from run to run of a session, under the id `fs`; \
+             variables and other files do not. The answer has an execution_id, for get_execution \
+             and get_execution_output."
+        }
+        V8Mode::HeapAndFiles => {
+            "globalThis, timers, WebAssembly, files and processes persist from run to run of a \
+             session, and files below /work also under the id `fs`; top-level names do not \
+             (repl: true keeps them). The answer has an execution_id, for get_execution and \
+             get_execution_output."
+        }
+    }
+}
+
 /// A resource's text; none, if there is no such resource.
 pub fn read_resource(uri: &str, mode: V8Mode) -> Option<(&'static str, String)> {
     let found = RESOURCES.iter().find(|one| one.uri == uri)?;
@@ -61,12 +85,12 @@ fn tool_list(mode: V8Mode) -> Value {
     let shown = tools().into_iter().filter(|tool| tool.is_shown(mode));
     let one = |tool: crate::V8Tool| {
         let schema = tool.schema(mode);
-        json!({ "name": tool.name, "description": tool.about, "input_schema": schema })
+        json!({ "name": tool.name, "description": tool.about(mode), "input_schema": schema })
     };
     json!({ "mode": mode.name(), "tools": shown.map(one).collect::<Vec<_>>() })
 }
 
-/// A route of the document: method, path, operation, what it does, and its answers.
+/// A route of the document: method, path, operation, description and responses.
 type Route =
     (&'static str, &'static str, &'static str, &'static str, &'static [(u16, &'static str)]);
 
@@ -289,7 +313,7 @@ fn body(operation: &str) -> Option<Value> {
     }
 }
 
-/// A body of texts that must and that may be there, and of switches.
+/// A body with required and optional texts, and flags.
 fn body_of(required: &[&str], more: &[&str], switches: &[&str]) -> Value {
     let text = |nullable: bool| json!({ "type": "string", "nullable": nullable });
     let mut fields = Map::new();

@@ -1,8 +1,7 @@
-//! mcp-v8's tools: names, arguments and answers as its clients know them.
+//! mcp-v8's tools: its names, arguments and answers.
 //!
-//! An answer is one JSON object as text. A tool that fails says so in that object, under the name
-//! its clients look at, and is marked as an error as well. Arguments that cannot be read are errors
-//! of the protocol.
+//! An answer is one JSON object as text. A failing tool reports it in that object, under the name
+//! its clients expect, and is marked as an error as well. Invalid arguments are protocol errors.
 
 use crate::artifacts::{ArtifactMeta, ArtifactPayload};
 use crate::error::{Error, Result};
@@ -16,15 +15,15 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// Bytes of artifacts in one answer.
+/// Maximum bytes of artifacts in one answer.
 const MOST_INLINE: u64 = 8 << 20;
 const NO_SESSION: &str = "no session ID available (send X-MCP-Session-Id header)";
 
 pub(crate) type Arguments = Map<String, Value>;
-/// An error is that of the arguments.
+/// The error is about the arguments.
 pub(crate) type Reply = std::result::Result<V8Answer, String>;
 
-/// Who calls a tool, and how.
+/// The caller of a tool, and its connection.
 #[derive(Clone)]
 pub struct V8Call {
     pub v8: V8,
@@ -35,9 +34,9 @@ pub struct V8Call {
 /// The result of a call.
 pub enum V8Answer {
     Over(V8Result),
-    /// The answer is that of `started`, whether this execution is over or not.
+    /// The answer is that of `started`, whether this execution has finished or not.
     Started(String),
-    /// The answer is that of `finished`, when this execution is over.
+    /// The answer is that of `finished`, when this execution has finished.
     Wait(String),
 }
 
@@ -58,7 +57,7 @@ impl V8Result {
     }
 }
 
-/// Where a tool is shown.
+/// The modes that list a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ShownIn {
     Everywhere,
@@ -71,7 +70,7 @@ type Work = fn(&V8Call, Arguments) -> Reply;
 
 pub struct V8Tool {
     pub name: &'static str,
-    pub about: &'static str,
+    about: &'static str,
     shown_in: ShownIn,
     schema: fn() -> Value,
     work: Work,
@@ -92,6 +91,14 @@ impl V8Tool {
         mode.has_sessions() || self.is_shown(mode)
     }
 
+    /// Its description for models.
+    pub fn about(&self, mode: V8Mode) -> String {
+        match self.name {
+            RUN_JS_NAME => format!("{} {}", self.about, crate::texts::run_js_state(mode)),
+            _ => self.about.to_owned(),
+        }
+    }
+
     pub fn schema(&self, mode: V8Mode) -> Arguments {
         let Value::Object(mut schema) = (self.schema)() else { return Arguments::new() };
         schema.remove("$schema");
@@ -108,7 +115,7 @@ impl V8Tool {
         schema
     }
 
-    /// Calls it; an error is that of its arguments.
+    /// Calls it; an error is about its arguments.
     pub fn call(&self, call: &V8Call, arguments: Arguments) -> Reply {
         (self.work)(call, arguments)
     }
@@ -193,7 +200,7 @@ pub(crate) fn parse<T: DeserializeOwned>(arguments: Arguments) -> std::result::R
     serde_json::from_value(Value::Object(arguments)).map_err(|error| error.to_string())
 }
 
-/// An answer with its failure in the form of the tool.
+/// An answer with its failure in the tool's form.
 pub(crate) fn answer(done: Result<Value>, failure: fn(&str) -> Value) -> V8Answer {
     V8Answer::Over(match done {
         Ok(text) => V8Result::ok(text),
@@ -239,17 +246,12 @@ pub fn tools() -> Vec<V8Tool> {
 
 const RUN_JS_NAME: &str = "run_js";
 const RUN_JS: &str = "Runs JavaScript or TypeScript as an ES module in Node 24. Top-level await \
-    and import work. console.log prints; the value of the last expression is not printed. With \
-    heaps: globalThis, timers, WebAssembly, files and processes persist from run to run, \
-    top-level names do not (repl: true keeps them). With a file store: files below /work persist \
-    from run to run, under the id `fs`. With either, the answer has an execution_id, for \
-    get_execution and get_execution_output. Without, every run is fresh, and the answer has the \
-    output.";
+    and import work. console.log prints; the value of the last expression is not printed.";
 const GET_EXECUTION: &str = "Status, error, heap and artifacts of an execution.";
-const OUTPUT: &str = "A page of what an execution printed, by lines or by bytes.";
+const OUTPUT: &str = "A page of an execution's output, by lines or by bytes.";
 const CANCEL: &str = "Ends an execution. The state it began from is kept.";
 const LIST_EXECUTIONS: &str = "Executions, oldest first.";
-const GET_ARTIFACT: &str = "What code kept with artifact(key, mime, bytes).";
+const GET_ARTIFACT: &str = "An artifact that code stored with artifact(key, mime, bytes).";
 const LIST_ARTIFACTS: &str = "Artifacts, by key.";
 const LIST_SESSIONS: &str = "Names of sessions.";
 const SNAPSHOTS: &str = "The runs of this connection's session with their heaps, oldest first.";

@@ -1,14 +1,14 @@
-//! File trees: immutable, named by their content, each account's own.
+//! File trees: immutable, named by their content, separate for each account.
 //!
 //!   <data>/mcp-v8-trees/<hash of account>/<hash of content>    files, and lists of files
 //!
-//! A tree is a list of paths below /work. Its id is the hash of that list, so the same files have
-//! the same id. Directories are implicit. Everything that is read is checked against its name: a
-//! damaged file is an error, never other content.
+//! A tree is a list of paths below /work. Its id is the hash of that list, so identical files have
+//! the same id. Directories are implicit. All data read is checked against its name: a damaged file
+//! is an error, never other content.
 //!
-//! An account has 2 GiB. If that is not enough, trees that nothing names are removed first: a tree
-//! is named by a label or its log, by the latest entry of a session, by a run that is not over, or
-//! by one of the newest 1,000 executions.
+//! An account has 2 GiB. If that is used up, unreferenced trees are removed first. A tree is
+//! referenced by a label or its log, by the latest entry of a session, by an unfinished run, or by
+//! one of the newest 1,000 executions.
 
 use crate::V8;
 use crate::error::{Error, Result};
@@ -19,10 +19,10 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-/// Files and links of one tree, and bytes of all of its files.
+/// Maximum files and links of one tree, and bytes of all of its files.
 pub(crate) const MOST_ENTRIES: usize = 10_000;
 pub(crate) const LARGEST_TREE: u64 = 256 << 20;
-/// Bytes of a path below /work.
+/// Maximum bytes of a path below /work.
 pub(crate) const LONGEST_PATH: usize = 1024;
 const LONGEST_LIST: u64 = 32 << 20;
 const MOST_BYTES: u64 = 2 << 30;
@@ -43,7 +43,7 @@ pub(crate) enum TreeEntry {
 }
 
 impl TreeEntry {
-    /// What names its content in an answer.
+    /// The content's name in an answer.
     pub fn content(&self) -> &str {
         match self {
             TreeEntry::File { blob, .. } => blob,
@@ -70,7 +70,7 @@ impl WorkTree {
         self.0.values().map(size).fold(0, u64::saturating_add)
     }
 
-    /// Whether it is within bounds, and every path is one that a machine can have.
+    /// Whether it is within bounds, and every path is possible in a machine.
     pub fn check(&self) -> Result<()> {
         if self.0.len() > MOST_ENTRIES || self.bytes() > LARGEST_TREE {
             return Err(too_large());
@@ -85,7 +85,7 @@ impl WorkTree {
         }
     }
 
-    /// Files and links that other entries have as a directory, with those entries.
+    /// Files and links that other entries use as a directory, with those entries.
     pub fn clashes(&self) -> Vec<(String, String)> {
         let above = |path: &str| {
             let mut parents = path.match_indices('/').map(|(at, _)| &path[..at]);
@@ -112,7 +112,9 @@ pub(crate) fn is_id(text: &str) -> bool {
 fn check_id(id: &str) -> Result<String> {
     match is_id(id) {
         true => Ok(id.to_ascii_lowercase()),
-        false => Err(Error::invalid(format!("'{}' is no tree: ids have 64 hex digits", shown(id)))),
+        false => {
+            Err(Error::invalid(format!("'{}' is not a tree: ids have 64 hex digits", shown(id))))
+        }
     }
 }
 
@@ -143,7 +145,7 @@ impl V8 {
         let file = File::open(self.trees_of(account).join(&id)).map_err(|_| missing(&id))?;
         let read = file.take(LONGEST_LIST).read_to_end(&mut text);
         read.map_err(failed("read a tree"))?;
-        // a file that is no list is the content of one, which is nobody's business here
+        // a file that is not a list is the content of one, which is not accessible here
         let tree: WorkTree = serde_json::from_slice(&text).map_err(|_| missing(&id))?;
         match blake3::hash(&text).to_hex().as_str() == id && tree.check().is_ok() {
             true => Ok(tree),
@@ -151,7 +153,7 @@ impl V8 {
         }
     }
 
-    /// Keeps a tree whose contents are kept already.
+    /// Stores a tree whose contents are stored already.
     pub(crate) fn put_tree(&self, account: &str, tree: &WorkTree) -> Result<String> {
         tree.check()?;
         self.put_bytes(account, &tree.text()?)
@@ -161,7 +163,7 @@ impl V8 {
         self.put_content(account, bytes).map(|(id, _)| id)
     }
 
-    /// Keeps content as it is read; its id and its length.
+    /// Stores content as it is read; returns its id and its length.
     pub(crate) fn put_content(&self, account: &str, mut from: impl Read) -> Result<(String, u64)> {
         let dir = self.trees_of(account);
         fs::create_dir_all(&dir).map_err(failed("make the directory"))?;
@@ -170,12 +172,12 @@ impl V8 {
         let mut file = tempfile::NamedTempFile::new_in(&dir).map_err(failed("write a file"))?;
         let mut piece = vec![0; PIECE];
         loop {
-            let read = from.read(&mut piece).map_err(failed("read what goes into a file"))?;
+            let read = from.read(&mut piece).map_err(failed("read the contents of a file"))?;
             if read == 0 {
                 break;
             }
             room = room.checked_sub(read as u64).ok_or_else(|| {
-                Error::new(507, "the account's file trees have no room left (2 GiB)")
+                Error::new(507, "the account's file trees use all of their 2 GiB")
             })?;
             hash.update(&piece[..read]);
             size += read as u64;
@@ -191,7 +193,7 @@ impl V8 {
         Ok((id, size))
     }
 
-    /// Gives the content of a file piece by piece, and fails at the end if it is damaged.
+    /// Reads the content of a file in pieces, and fails at the end if it is damaged.
     pub(crate) fn read_content(
         &self,
         account: &str,
@@ -227,8 +229,8 @@ impl V8 {
         Ok(bytes)
     }
 
-    /// Removes what nothing names, if the account's room is more than half used. Nothing is being
-    /// kept meanwhile.
+    /// Removes unreferenced content, if the account's space is more than half used. Nothing is
+    /// stored meanwhile.
     pub(crate) fn make_room(&self, account: &str) -> Result<()> {
         if self.tree_bytes(account)? <= MOST_BYTES / 2 {
             return Ok(());

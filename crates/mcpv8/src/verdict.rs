@@ -1,11 +1,11 @@
-//! How a run ended, in mcp-v8's words.
+//! The end of a run, in mcp-v8's terms.
 
 use crate::error::{Error, Result};
 use crate::executions::RunningExecution;
 use stasis_api::{Instruction, Status};
 use std::sync::atomic::Ordering;
 
-/// How a run ended.
+/// The end of a run.
 pub struct RunVerdict {
     pub status: &'static str,
     pub error: Option<String>,

@@ -1,25 +1,25 @@
-//! WebAssembly modules that a front process was started with.
+//! WebAssembly modules of a front process.
 //!
-//! A module is validated here before a machine sees it, and what it declares must fit its limit:
-//! each memory and each table, its own or imported, as it is at the start. What it takes later is
-//! bounded by the memory of the machine.
+//! A module is validated here before a machine sees it, and its declarations must fit its limit:
+//! each memory and each table, its own or imported, at its initial size. Later growth is bounded by
+//! the machine's memory.
 
 use crate::error::{Error, Result};
 use crate::executions::shown;
 use serde::{Deserialize, Serialize};
 use wasmparser::{ExternalKind, MemoryType, Parser, Payload, TableType, TypeRef, Validator};
 
-/// The limit of a module that names none.
+/// The default limit of a module.
 pub const DEFAULT_MEMORY: u64 = 16 << 20;
-/// Modules of one setup.
+/// Maximum modules of one setup.
 pub(crate) const MOST_MODULES: usize = 64;
 const LONGEST_NAME: usize = 64;
 const PAGE: u64 = 64 << 10;
-/// Bytes that an entry of a table takes.
+/// Bytes of a table entry.
 const TABLE_ENTRY: u64 = 8;
-/// Exports and imports that are listed.
+/// Maximum listed exports and imports.
 const MOST_LISTED: usize = 200;
-/// Names that are something else in a machine.
+/// Reserved names in a machine.
 const TAKEN: [&str; 10] = [
     "artifact",
     "child_process",
@@ -51,7 +51,7 @@ pub struct WasmModule {
     pub max_memory_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Found here, whatever a client says.
+    /// Determined here, whatever a client sends.
     #[serde(default)]
     pub size: u64,
     #[serde(default)]
@@ -61,7 +61,7 @@ pub struct WasmModule {
 }
 
 impl WasmModule {
-    /// The same with what its bytes say.
+    /// The same with the data in its bytes.
     pub(crate) fn checked(self, bytes: &[u8]) -> Result<WasmModule> {
         check_name(&self.name)?;
         if self.max_memory_bytes == 0 {
@@ -80,7 +80,7 @@ impl WasmModule {
         RunModule { name: self.name.clone(), file: self.file.clone(), size: self.size }
     }
 
-    /// What the module is, for the description of its stub.
+    /// The module's description, for its stub.
     pub(crate) fn about(&self) -> String {
         let name = &self.name;
         let exports = self.exports.join(", ");
@@ -116,21 +116,21 @@ fn check_name(name: &str) -> Result<()> {
     match is_name && name.len() <= LONGEST_NAME && !TAKEN.contains(&name) {
         true => Ok(()),
         false => Err(Error::invalid(format!(
-            "'{}' is no name for a WebAssembly module: it has up to {LONGEST_NAME} letters, \
-             digits, _ or $, begins with no digit, and is no global of ours",
+            "'{}' is not a valid name for a WebAssembly module: a name has up to {LONGEST_NAME} \
+             letters, digits, _ or $, does not begin with a digit, and is not a reserved global",
             shown(name)
         ))),
     }
 }
 
-/// What a module gives and needs.
+/// A module's exports and imports.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct WasmShape {
     exports: Vec<String>,
     imports: Vec<String>,
 }
 
-/// Validates a module; an error says what is wrong with it.
+/// Validates a module; the error names the fault.
 fn shape(bytes: &[u8], most: u64) -> std::result::Result<WasmShape, String> {
     let odd = |error: wasmparser::BinaryReaderError| format!("it is not valid: {error}");
     Validator::new().validate_all(bytes).map_err(odd)?;

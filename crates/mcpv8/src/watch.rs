@@ -1,10 +1,10 @@
-//! The watch over runs: one that does not come to its end in time is given one.
+//! The watchdog of runs: ends a run that does not end in time.
 //!
 //!   run under way ─► its time limit and a grace are over ─► recorded as failed, its turn ended
 //!
-//! Everything a run waits for has a deadline of its own: its code, a restore, a capture, an agent.
-//! This is for what none of them covers. The thread of such a run tidies up if it ever gets on; the
-//! session starts from where it was before the run.
+//! Everything a run waits for has its own deadline: its code, a restore, a capture, an agent. This
+//! covers everything else. The thread of such a run cleans up if it ever continues; the session
+//! starts from its state before the run.
 
 use crate::V8;
 use crate::executions::RunningExecution;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long everything around a run's code may take.
+/// Maximum time for everything around a run's code.
 pub(crate) const GRACE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(250);
 
 impl V8 {
-    /// Has runs watched as long as there are any.
+    /// Watches runs as long as there are any.
     pub(crate) fn keep_watch(&self) {
         if !self.shared.is_watched.swap(true, Ordering::SeqCst) {
             let v8 = self.clone();
@@ -32,7 +32,7 @@ impl V8 {
             let all: Vec<_> = self.shared.running.lock().values().cloned().collect();
             if all.is_empty() {
                 self.shared.is_watched.store(false, Ordering::SeqCst);
-                // one that came since the look found a watch and began none
+                // a run that started since the check found a watchdog and started none
                 let is_idle = self.shared.running.lock().is_empty();
                 if is_idle || self.shared.is_watched.swap(true, Ordering::SeqCst) {
                     return;
@@ -50,7 +50,7 @@ impl V8 {
     fn end_overdue(&self, own: &Arc<RunningExecution>) {
         let id = &own.info.execution_id;
         let step = own.step().map_or("it waited", |(_, step)| step.words());
-        tracing::error!(id, step, "a run did not end in time and is given up");
+        tracing::error!(id, step, "abandoning a run that did not end in time");
         let limit = self.shared.grace.as_secs();
         self.give_up(own, &format!(
             "the run did not end within {limit} s of its time limit, while {step}; nothing of it \
@@ -62,7 +62,7 @@ impl V8 {
         self.start_waiting();
         let place = own.place.lock().clone();
         if let Some((machine, seq)) = place {
-            // whatever of it can still be stopped
+            // stops whatever can still be stopped
             stasis_machine::hand_over(move || drop(machine.stop(seq)));
         }
     }

@@ -1,8 +1,8 @@
-//! The files of a run: a tree is laid out below /work of its machine before it, and read from there
+//! The files of a run: a tree is written below /work of its machine before the run, and read back
 //! after it.
 //!
-//! The machine's files are the code's own doing: their number, sizes and names are bounded here,
-//! and only regular files and links are taken. Links are kept as links and never followed.
+//! The machine's files are untrusted: their number, sizes and names are bounded here, and only
+//! regular files and links are accepted. Links are kept as links and never followed.
 
 use crate::V8;
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 const WORK: &str = "/work";
-/// Where the program finds modules by their hash.
+/// The directory of modules by hash.
 const MODULES: &str = "/tmp/.mcp-v8-wasm";
 
 /// Names in a directory, page by page.
@@ -34,21 +34,21 @@ fn names(machine: &Arc<Machine>, dir: &str, most: usize) -> Result<Vec<FileInfo>
     }
 }
 
-/// Templates that were built before there were file trees have no such directory.
+/// Templates built before there were file trees have no such directory.
 fn check_work(machine: &Arc<Machine>) -> Result<()> {
     match machine.file(WORK).is_ok_and(|info| info.kind == FileKind::Directory) {
         true => Ok(()),
         false => Err(Error::new(
             503,
-            "machines of this template have no /work: build it again with `stasis template build \
-             javascript`",
+            "machines of this template have no /work: remove it with `stasis template rm \
+             javascript` and restart the service, which builds it again",
         )),
     }
 }
 
 impl V8 {
-    /// Lays out the files a run starts from: those it names, else those of its heap, which are
-    /// there, else its session's.
+    /// Writes the files a run starts from: the named ones, else those of its heap, which exist,
+    /// else its session's.
     pub(crate) fn files_before(
         &self,
         own: &RunningExecution,
@@ -100,8 +100,7 @@ impl V8 {
         Ok(())
     }
 
-    /// Puts the WebAssembly modules of a run where its program looks for them, unless they are
-    /// there.
+    /// Writes the WebAssembly modules of a run to the directory of its program, unless they exist.
     pub(crate) fn modules_before(
         &self,
         own: &RunningExecution,
@@ -120,7 +119,7 @@ impl V8 {
         Ok(())
     }
 
-    /// Keeps the files below /work as a tree; its id.
+    /// Stores the files below /work as a tree; returns its id.
     pub(crate) fn capture(&self, account: &str, machine: &Arc<Machine>) -> Result<String> {
         let mut tree = WorkTree::default();
         let mut dirs = vec![WORK.to_owned()];
@@ -162,7 +161,7 @@ impl V8 {
             return Err(too_large());
         }
         let Ok((_, file)) = machine.read_file(&info.path) else { return Ok(None) };
-        // one that grows while it is read ends somewhere
+        // a file that grows while it is read is cut at a bound
         let (blob, size) = self.put_content(account, file.take(info.size))?;
         let mode = u32::from_str_radix(&info.mode, 8).unwrap_or(0);
         Ok(Some(TreeEntry::File { blob, size, executable: mode & 0o100 != 0 }))

@@ -4,7 +4,7 @@
 use stasis_fault::{Fault, arm_for_all};
 use stasis_mcpv8::{ExecutionInfo, V8, V8Mode, V8RunRequest};
 use stasis_testbed::{TestHost, until};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 const ACCOUNT: &str = "test";
@@ -13,7 +13,7 @@ const HANGS: Duration = Duration::from_secs(20);
 
 struct Bed {
     v8: V8,
-    _bed: TestHost,
+    bed: TestHost,
 }
 
 impl Bed {
@@ -44,7 +44,7 @@ fn of(code: &str, mode: V8Mode) -> V8RunRequest {
 #[test]
 fn every_run_gets_an_end() {
     let bed = TestHost::of("javascript");
-    let bed = Bed { v8: V8::with_grace(bed.host.clone(), GRACE), _bed: bed };
+    let bed = Bed { v8: V8::with_grace(bed.host.clone(), GRACE), bed };
     let (first, _) = bed.session("globalThis.n = 1");
     assert_eq!(first.status, "completed", "{first:?}");
 
@@ -70,6 +70,21 @@ fn every_run_gets_an_end() {
     assert_eq!(broken.status, "failed");
     assert!(broken.error.expect("an error").contains("internal error"));
     assert_eq!(bed.run(branch).0.status, "completed");
+
+    // a stateless run is answered while its machine still ends, and was never saved
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let hold = move || drop(released.lock().map(|gate| gate.recv_timeout(HANGS)));
+    arm_for_all("state.leaving", Fault::Call(Arc::new(hold)));
+    let before = bed.bed.host.machines().len();
+    let busy = "const end = Date.now() + 200; while (Date.now() < end); console.log(1)";
+    let (stateless, printed) = bed.run(of(busy, V8Mode::Stateless));
+    assert_eq!((&*stateless.status, &*printed), ("completed", "1"));
+    let all = bed.bed.host.machines();
+    assert_eq!(all.len(), before + 1, "the machine is not removed yet");
+    assert_eq!(all[0].describe().checkpoint, None);
+    release.send(()).expect("the machine's driver waits");
+    until("the machine is removed", || bed.bed.host.machines().len() == before);
 
     // the records take neither its end nor that it could not be recorded
     let refuse = || (0..2).for_each(|_| arm_for_all("records.commit", Fault::Error));

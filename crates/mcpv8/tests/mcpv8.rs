@@ -132,8 +132,8 @@ fn stateless_runs_are_modules_on_machines_of_their_own() {
     assert!(info.error.is_some_and(|error| error.starts_with("Error: late")));
     let (info, printed) = bed.run(V8RunRequest { repl: true, ..code_of("const a = 2; a * 21") });
     assert_eq!((info.result.as_deref(), &*printed), (Some("42"), ""));
-    let left = bed.bed.host.machines();
-    assert_eq!(left.len(), 1, "only the run with state left a machine");
+    // machines of the others are removed after their answers
+    until("only the run with state left a machine", || bed.bed.host.machines().len() == 1);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_failed_run_loses_nothing_and_heaps_are_states() {
     }
     let (_, printed) = bed.session("s", "console.log(++n)");
     assert_eq!(printed, "2");
-    // the first heap is what it was, and can be used by anybody of the account as often as wanted
+    // the first heap is unchanged, and usable by any client of the account, any number of times
     for _ in 0..2 {
         let (info, printed) =
             bed.run(V8RunRequest { heap: Some(heap.clone()), ..code_of("console.log(++n)") });
@@ -192,7 +192,7 @@ fn a_failed_run_loses_nothing_and_heaps_are_states() {
 }
 
 #[test]
-fn what_no_v8_snapshot_holds_stays_in_a_session() {
+fn state_beyond_v8_snapshots_persists_in_a_session() {
     let bed = Bed::start();
     let wasm = "const bytes = new Uint8Array([0,97,115,109,1,0,0,0,1,5,1,96,0,1,127,3,2,1,0,7,5,1,\
                 1,102,0,0,10,6,1,4,0,65,42,11]);\n\
@@ -208,6 +208,26 @@ fn what_no_v8_snapshot_holds_stays_in_a_session() {
                  console.log(wasm.exports.f(), gen.next().value, text, ticks > 0)";
     let (info, printed) = bed.session("s", check);
     assert_eq!((info.error, &*printed), (None, "42 2 file true"));
+    // the first run left its program in the state, and the second one only called it
+    let machine = bed.bed.host.machines().pop().expect("the session's machine");
+    let code = |seq| machine.instruction(seq).expect("an instruction").code;
+    assert!(code(0).starts_with("await (\n// Runs one piece of code"), "{}", code(0));
+    assert!(code(1).starts_with("await globalThis[Symbol.for('mcp-v8')].run("), "{}", code(1));
+}
+
+/// Runs at a REPL's prompt leave no program; the module after them brings it.
+#[test]
+fn a_state_without_the_program_gets_it() {
+    let bed = Bed::start();
+    let run = |code: &str, repl| {
+        let session = Some("s".into());
+        bed.run(V8RunRequest { session, repl, ..code_of(code) })
+    };
+    assert_eq!(run("let a = 1; a", true).0.status, "completed");
+    assert_eq!(run("a += 1; console.log(a)", true).1, "2");
+    assert_eq!(run("globalThis.b = 5; console.log(typeof a)", false).1, "number");
+    assert_eq!(run("console.log(a, b)", true).1, "2 5");
+    assert_eq!(run("console.log(b)", false).1, "5");
 }
 
 #[test]
@@ -296,8 +316,8 @@ fn everything_is_there_after_a_crash() {
     assert_eq!(bed.v8.session_log(ACCOUNT, "s").expect("a log").len(), 2);
 }
 
-/// What a kill leaves between the moment a machine is made for a run and the one its instruction is
-/// submitted.
+/// The state after a kill between the creation of a run's machine and the submission of its
+/// instruction.
 #[test]
 fn a_run_that_never_began_leaves_no_machine() {
     let bed = Bed::start();

@@ -30,7 +30,11 @@ const WASM: &str = "mcpv8/src/wasm.rs";
 const ENVIRONMENT: &str = "mcpv8/tests/environment.rs";
 const SETUP: &str = "mcp/tests/v8_setup.rs";
 const CLI_SETUP: &str = "cli/tests/mcp_v8_setup.rs";
+const CLI_TOOLS: &str = "cli/tests/mcp_v8_tools.rs";
+const UPSTREAM: &str = "machine/tests/upstream.rs";
 
+const POLICIES: &str = "mcpv8/tests/policies.rs";
+const POLICY: &str = "policy/src/v8/tests.rs";
 const STATELESS: Row = Works(MCP, "stateless_runs_answer_with_their_output");
 const SESSION: Row = Works(MCP, "a_connection_is_a_session_and_a_named_one_outlives_it");
 const OFFICIAL: Row = Works(CLI, "the_official_client_over_both_transports");
@@ -41,6 +45,8 @@ const POLLED: Row = Works(HTTP, "runs_by_polling_waiting_and_streaming");
 const REFUSED: Row = Works(HTTP, "refusals");
 const TASKS: Row = Works(SETUP, "runs_that_last_are_tasks_and_a_cancelled_task_stops_its_run");
 const MODULE_STUBS: Row = Works(SETUP, "modules_by_flag_work_with_heaps_and_have_stubs");
+
+const SERVERS: Row = Works(CLI_TOOLS, "upstream_servers_and_stub_tools");
 
 const SURFACE: &[(&str, &str, Row)] = &[
     ("1.1", "stdio", OFFICIAL),
@@ -159,7 +165,7 @@ const SURFACE: &[(&str, &str, Row)] = &[
         ),
     ),
     ("1.9", "stubs of WebAssembly modules", MODULE_STUBS),
-    ("1.9", "stubs of upstream servers", Missing),
+    ("1.9", "stubs of upstream servers", SERVERS),
     ("2", "GET /, /llms.txt, /docs", OFFICIAL),
     ("2", "GET /api/version", Works(TEXTS, "operations_have_the_names_generated_clients_use")),
     ("2", "POST /api/exec", POLLED),
@@ -200,30 +206,57 @@ const SURFACE: &[(&str, &str, Row)] = &[
             "runs_by_polling_waiting_and_streaming",
         ),
     ),
-    ("5", "what code finds", Works(ENVIRONMENT, "what_code_finds")),
+    ("5", "what code finds", Works(ENVIRONMENT, "the_environment_of_code")),
     ("5.1", "an uncaught error fails the run, with its stack", MODULES),
     ("5.6", "artifacts outlive their run", Works(CORE, "artifacts_outlive_their_run")),
     ("5.6", "files persist", Works(FILES, "files_persist_and_globals_do_not")),
     ("5.6", "child_process, Deno.Command", Works(CORE, "programs_end_with_their_output")),
-    ("5.6", "mcp: there with upstream servers", Missing),
+    ("4.4", "OAuth for upstream servers", Works(UPSTREAM, "a_person_allows_a_server_in_a_browser")),
+    (
+        "4.4",
+        "all servers connect at start-up",
+        Works(CLI_TOOLS, "servers_that_cannot_be_used_stop_the_program"),
+    ),
+    (
+        "4.4",
+        "the list of tools is never refreshed",
+        Differs("it follows changes", UPSTREAM, "streamable_http"),
+    ),
+    ("5.6", "mcp.servers, mcp.listTools, mcp.callTool", SERVERS),
     (
         "5.7",
         "no WebAssembly with heaps",
         Differs(
             "instances persist in a session",
             CORE,
-            "what_no_v8_snapshot_holds_stays_in_a_session",
+            "state_beyond_v8_snapshots_persists_in_a_session",
         ),
     ),
+    ("4.1", "remote OPA", Works(POLICIES, "a_remote_server_decides_about_files")),
+    ("4.1", "mode, empty lists", Works(POLICY, "modes_follow_the_specification")),
+    (
+        "4.2",
+        "fetch, tools, modules",
+        Works(POLICY, "documented_policies_give_the_documented_answers"),
+    ),
+    ("4.2", "websocket, http2", Works(POLICY, "websockets_and_http2_have_their_own_documents")),
+    ("4.2", "filesystem", Works(POLICIES, "a_remote_server_decides_about_files")),
+    ("4.2", "subprocess", Works(POLICIES, "programs_ask_and_hooks_see_their_output")),
+    ("4.2", "fs_snapshot, modules", Works(POLICIES, "imports_and_labels_ask_their_categories")),
+    ("4.2", "run_js_file reads files", Missing),
+    ("4.2", "mcp_headers", Missing),
     ("5.7", "WebAssembly modules by flag", Works(CLI_SETUP, "modules_skills_and_texts_by_flag")),
     ("5.7", "limits on declared memories and tables", Works(WASM, "what_is_declared_must_fit")),
     ("5.8", "time limits", ENDED),
-    ("5.8", "files are bounded", Works(FILES, "what_code_leaves_is_bounded")),
+    ("5.8", "files are bounded", Works(FILES, "leftovers_of_code_are_bounded")),
     ("7.1", "JWKS", Works(CLI_SETUP, "tokens_are_checked_with_a_key_set")),
     ("13", "both kinds of client at one path", Works(SETUP, "skills_and_texts_of_a_setup")),
     ("13", "skills", Works(SETUP, "skills_and_texts_of_a_setup")),
     ("13", "tasks", TASKS),
-    ("13", "hooks", Missing),
+    ("13", "hooks: pre", Works(POLICIES, "scripts_rewrite_deny_and_run_out_of_time")),
+    ("13", "hooks: stack", Works(POLICIES, "programs_ask_and_hooks_see_their_output")),
+    ("13", "hooks: a script in the operation's place", Works(POLICIES, "a_script_is_the_network")),
+    ("13", "hooks: post", Works(POLICY, "rego_hooks_rewrite_deny_and_abstain")),
 ];
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a machine may be made with: tags and environment variables.
+//! Checks of a new machine's tags and environment variables.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ const MAX_TAG: usize = 1024;
 const MAX_ENV: usize = 1000;
 const MAX_ENV_BYTES: usize = 128 << 10;
 
-/// What is wrong with what a machine is to be made with, in words.
+/// The fault in the settings of a new machine, as a message.
 pub fn fault(
     tags: &BTreeMap<String, String>,
     env: &BTreeMap<String, String>,

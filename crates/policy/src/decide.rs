@@ -1,33 +1,41 @@
-//! The one decision about what a machine may reach, resolve and import.
+//! The one decision about a machine's accesses.
 //!
-//!   access ─► network? ─► floor ─► every level: host's policy, machine's policy ─► the narrowest
+//!   access ─► network? ─► floor ─► every level: host, account, template, machine ─► the narrowest
 //!
-//! A level is a named policy, and denies what it does not allow. The answer is the narrowest of all
-//! levels, so a policy cannot allow what the one above it does not. Within a policy, `deny` beats
-//! `ask` and `ask` beats `allow`, in whatever order they are written. No policy lifts the floor.
+//! A level is a named policy, and denies everything it does not allow. The answer is the narrowest
+//! of all levels, so a policy cannot allow more than the one above it. Within a policy, `deny`
+//! beats `ask` and `ask` beats `allow`, in any order. No policy lifts the floor.
 
-use crate::document::{Policy, PolicyRule, RuleLists};
+use crate::document::Policy;
+use crate::http::HttpRequest;
 use crate::modules::{self, ImportRefusal, ImportRule, ImportSource};
-use crate::pattern::{ModulePattern, NetworkPattern, RuleKind, is_private};
 use crate::reach::{self, Protocol, Refusal};
-use stasis_api::{Explanation, Network, PolicyVerdict};
+use serde_json::Value;
+use stasis_api::{Explanation, Limits, Network, PolicyVerdict};
 use std::fmt;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-const QUIC: u16 = 443;
+/// A machine, as policies know it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub account: String,
+    pub template: String,
+    pub machine: String,
+}
 
-/// Who asks: a machine with its network, and the policies that it is held to.
+/// The subject: a machine with its network, and its policies.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
+    pub who: &'a Identity,
     pub network: &'a Network,
     pub levels: &'a [Arc<Policy>],
-    /// What the operator allows to machines without a network.
+    /// Imports that the operator allows to machines without a network.
     pub imports: ImportRule,
 }
 
-/// What is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The requested access.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Access<'a> {
     /// The addresses of a name.
     Resolve {
@@ -41,9 +49,34 @@ pub enum Access<'a> {
         /// Whether it is one of the host's own addresses.
         own: bool,
     },
+    /// A request of HTTP, on a connection that was allowed.
+    Request {
+        /// The name in TLS, or the host that the request names.
+        name: Option<&'a str>,
+        address: SocketAddrV4,
+        own: bool,
+        what: HttpRequest<'a>,
+    },
     Import {
         source: ImportSource,
         specifier: &'a str,
+    },
+    /// A secret in a request to a host: a name, or an address as text.
+    Secret {
+        secret: &'a str,
+        host: &'a str,
+        port: u16,
+    },
+    /// A call of a tool.
+    Tool {
+        server: &'a str,
+        tool: &'a str,
+        arguments: &'a Value,
+    },
+    /// A new machine, from a template.
+    Create {
+        template: &'a str,
+        limits: &'a Limits,
     },
 }
 
@@ -65,9 +98,21 @@ pub enum Denial {
     Quic,
     /// The name in TLS is encrypted.
     HiddenName,
-    /// What begins as TLS is none.
+    /// Data that begins as TLS but is not.
     BadHello,
+    /// Rules are about its requests, which cannot be read.
+    Unreadable,
+    /// The record of the machine's template cannot be read, and with it the template's policy.
+    Unidentified,
     Import(ImportRefusal),
+    /// Rego denies it, and says why.
+    Rego(String),
+    /// Rego has no answer.
+    RegoFailed(String),
+    /// A hook denies it, in its words.
+    Hook(String),
+    /// Requests under hooks are made by the function that has them.
+    AroundHooks,
 }
 
 /// The rule of a policy that decides; without a rule, the policy itself does.
@@ -96,7 +141,17 @@ impl fmt::Display for Denial {
             Denial::Quic => out.write_str("QUIC hides its names; clients fall back to TCP"),
             Denial::HiddenName => out.write_str("its name is encrypted (ECH)"),
             Denial::BadHello => out.write_str("it begins like TLS and is none"),
+            Denial::Unreadable => {
+                out.write_str("its rules are about requests, and its requests cannot be read")
+            }
+            Denial::Unidentified => out.write_str("the machine's template cannot be read"),
             Denial::Import(refusal) => refusal.fmt(out),
+            Denial::Rego(reason) => out.write_str(reason),
+            Denial::RegoFailed(why) => write!(out, "Rego has no answer: {why}"),
+            Denial::Hook(said) => out.write_str(said),
+            Denial::AroundHooks => {
+                out.write_str("it goes around the hooks of `fetch`: call the global `fetch`")
+            }
         }
     }
 }
@@ -118,7 +173,7 @@ impl Decision {
     pub fn explain(&self) -> Explanation {
         let (reason, by) = match self {
             Decision::Allow(Some(by)) => ("a rule allows it".to_owned(), Some(by)),
-            Decision::Allow(None) => ("the network is open".to_owned(), None),
+            Decision::Allow(None) => ("no policy is about it".to_owned(), None),
             Decision::Ask(by) => ("a person has to allow it".to_owned(), Some(by)),
             Decision::Deny(denial, by) => (denial.to_string(), by.as_ref()),
         };
@@ -130,7 +185,7 @@ impl Decision {
         }
     }
 
-    /// How narrow it is.
+    /// Its narrowness.
     fn rank(&self) -> u8 {
         match self {
             Decision::Allow(_) => 0,
@@ -142,7 +197,7 @@ impl Decision {
 
 /// Whether a machine may do something.
 pub fn decide(subject: &Subject<'_>, access: &Access<'_>) -> Decision {
-    if let Access::Connect { address, own, .. } = access
+    if let Access::Connect { address, own, .. } | Access::Request { address, own, .. } = access
         && let Some(refusal) = reach::floor(*address, *own)
     {
         return Decision::Deny(Denial::Floor(refusal), None);
@@ -158,78 +213,19 @@ pub fn decide(subject: &Subject<'_>, access: &Access<'_>) -> Decision {
             let verdict = modules::verdict(subject.imports, network, *source);
             verdict.err().map(Denial::Import)
         }
+        // neither needs the network of the machine
+        (_, Access::Tool { .. } | Access::Create { .. }) => None,
         (Network::None, _) => Some(Denial::NoNetwork),
         (Network::Open, _) => None,
     };
     let granted = granted.map_or(Decision::Allow(None), |denial| Decision::Deny(denial, None));
-    let judged = subject.levels.iter().map(|level| level.judge(access));
+    let judged = subject.levels.iter().map(|level| level.judge(subject.who, access));
     // the first of the narrowest
     std::iter::once(granted).chain(judged).reduce(narrower).unwrap_or(Decision::Allow(None))
 }
 
 fn narrower(one: Decision, other: Decision) -> Decision {
-    // what a rule allows says more than that the network is open
+    // a rule is more specific than an open network
     let more = matches!((&one, &other), (Decision::Allow(None), Decision::Allow(_)));
     if other.rank() > one.rank() || more { other } else { one }
-}
-
-impl Policy {
-    fn judge(&self, access: &Access<'_>) -> Decision {
-        match *access {
-            Access::Resolve { name } => {
-                let allowed = self.network.allow.iter().any(|rule| rule.pattern.fits_name(name));
-                // what is left of the name by rules about some ports is worth resolving it
-                let own = |kind, rule: &PolicyRule<NetworkPattern>| match kind {
-                    RuleKind::Allow => rule.pattern.fits_name(name),
-                    RuleKind::Ask => rule.pattern.fits_name(name) && !allowed,
-                    RuleKind::Deny => rule.pattern.fits_name(name) && rule.pattern.is_total(),
-                };
-                self.found("network", &self.network, own, Denial::NotAllowed)
-            }
-            Access::Connect { protocol: Protocol::Udp, address, .. } if address.port() == QUIC => {
-                Decision::Deny(Denial::Quic, Some(self.by(None)))
-            }
-            Access::Connect { name, address, protocol, .. } => {
-                let own = |kind, rule: &PolicyRule<NetworkPattern>| match kind {
-                    RuleKind::Allow => rule.pattern.allows(name, address, protocol),
-                    _ => rule.pattern.covers(name, address, protocol),
-                };
-                let private = is_private(*address.ip());
-                let other = if private { Denial::Private } else { Denial::NotAllowed };
-                self.found("network", &self.network, own, other)
-            }
-            Access::Import { specifier, .. } => {
-                let own = |_, rule: &PolicyRule<ModulePattern>| rule.pattern.fits(specifier);
-                self.found("modules", &self.modules, own, Denial::NotAllowed)
-            }
-        }
-    }
-
-    /// The answer of the first list, from `deny` to `allow`, that has a rule for it.
-    fn found<P>(
-        &self,
-        section: &str,
-        lists: &RuleLists<P>,
-        own: impl Fn(RuleKind, &PolicyRule<P>) -> bool,
-        other: Denial,
-    ) -> Decision {
-        let find = |kind: RuleKind, list: &[PolicyRule<P>]| {
-            let rule = list.iter().find(|rule| own(kind, rule))?;
-            Some(self.by(Some(format!("{section}.{} {:?}", kind.word(), rule.text))))
-        };
-        if let Some(by) = find(RuleKind::Deny, &lists.deny) {
-            return Decision::Deny(Denial::Denied, Some(by));
-        }
-        if let Some(by) = find(RuleKind::Ask, &lists.ask) {
-            return Decision::Ask(by);
-        }
-        match find(RuleKind::Allow, &lists.allow) {
-            Some(by) => Decision::Allow(Some(by)),
-            None => Decision::Deny(other, Some(self.by(None))),
-        }
-    }
-
-    fn by(&self, rule: Option<String>) -> DecidedBy {
-        DecidedBy { policy: self.name.to_string(), rule }
-    }
 }

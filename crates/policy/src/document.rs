@@ -2,30 +2,28 @@
 //!
 //!   text ─► PolicyDocument ─► Policy: rules sorted by their text, ready to decide
 //!
-//! An unknown key, a rule that cannot be read and a document that is too large are errors that say
-//! where the fault is and what to write.
+//! An unknown key, an invalid rule and an oversized document are errors that name the position and
+//! a valid form.
 
-use crate::decide::{Access, Decision, Subject, decide};
-use crate::modules::{ImportRule, ImportSource};
-use crate::pattern::{ModulePattern, NetworkPattern, RuleKind, normal_name};
-use crate::reach::Protocol;
-use stasis_api::{
-    ExplainQuery, Name, Network, PolicyCase, PolicyDocument, PolicyRules, PolicyVerdict,
-};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use crate::glob::Glob;
+use crate::http::{HttpPattern, SecretPattern};
+use crate::pattern::{ModulePattern, NetworkPattern, RuleKind};
+use crate::rego::{self, RegoModule};
+use crate::request::AccessRequest;
+use crate::tools::ToolPattern;
+use crate::v8::V8Policies;
+use stasis_api::{Name, PolicyDocument, PolicyRules, Ranged, TrafficLimits};
+use std::net::SocketAddrV4;
 use std::sync::Arc;
-use url::{Host, Url};
 
-/// The largest document.
-pub const LONGEST: usize = 64 << 10;
+/// The largest document: rules, and Rego as long as it may be.
+pub const LONGEST: usize = (64 << 10) + rego::LONGEST;
 /// Rules in one list, and tests in a document.
 const MOST: usize = 1000;
 const LONGEST_DESCRIPTION: usize = 500;
+const LONGEST_NAME: usize = 256;
 
-/// The address that stands for any public one, where only a name is known.
-const PUBLIC: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-
-/// What is wrong with a policy.
+/// The fault of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyFault(pub String);
 
@@ -52,12 +50,38 @@ pub(crate) struct RuleLists<P> {
     pub deny: Vec<PolicyRule<P>>,
 }
 
+impl<P> Default for RuleLists<P> {
+    fn default() -> RuleLists<P> {
+        RuleLists { allow: Vec::new(), ask: Vec::new(), deny: Vec::new() }
+    }
+}
+
+impl<P> RuleLists<P> {
+    pub fn all(&self) -> impl Iterator<Item = &P> {
+        self.allow.iter().chain(&self.ask).chain(&self.deny).map(|rule| &rule.pattern)
+    }
+
+    /// The rules that do not deny.
+    pub fn granting(&self) -> impl Iterator<Item = &PolicyRule<P>> {
+        self.allow.iter().chain(&self.ask)
+    }
+}
+
 /// A policy that was read and checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub name: Name,
     pub(crate) network: RuleLists<NetworkPattern>,
+    pub(crate) http: RuleLists<HttpPattern>,
+    pub(crate) secrets: RuleLists<SecretPattern>,
+    pub(crate) tools: RuleLists<ToolPattern>,
     pub(crate) modules: RuleLists<ModulePattern>,
+    pub(crate) machines: Option<RuleLists<Glob>>,
+    pub(crate) rego: Option<RegoModule>,
+    pub(crate) v8: Option<V8Policies>,
+    traffic: TrafficLimits,
+    accounts: Vec<String>,
+    templates: Vec<String>,
 }
 
 /// Reads a policy from TOML, or from JSON if it begins with a brace.
@@ -75,30 +99,140 @@ pub fn parse(text: &str) -> Result<PolicyDocument, PolicyFault> {
 impl Policy {
     /// A policy without rules, which allows nothing.
     pub fn nothing(name: Name) -> Policy {
-        let network = RuleLists { allow: Vec::new(), ask: Vec::new(), deny: Vec::new() };
-        let modules = RuleLists { allow: Vec::new(), ask: Vec::new(), deny: Vec::new() };
-        Policy { name, network, modules }
+        Policy {
+            name,
+            network: RuleLists::default(),
+            http: RuleLists::default(),
+            secrets: RuleLists::default(),
+            tools: RuleLists::default(),
+            modules: RuleLists::default(),
+            machines: None,
+            rego: None,
+            v8: None,
+            traffic: TrafficLimits::default(),
+            accounts: Vec::new(),
+            templates: Vec::new(),
+        }
+    }
+
+    /// mcp-v8's policies, as one policy.
+    pub fn of_v8(name: Name, v8: V8Policies) -> Policy {
+        Policy { v8: Some(v8), ..Policy::nothing(name) }
+    }
+
+    /// A policy that allows nothing.
+    pub fn unreadable(name: Name, document: &PolicyDocument) -> Policy {
+        Policy {
+            accounts: document.accounts.clone(),
+            templates: document.templates.clone(),
+            machines: document.machines.as_ref().map(|_| RuleLists::default()),
+            traffic: document.traffic,
+            ..Policy::nothing(name)
+        }
     }
 
     /// Checks a document: its rules and its tests can be read. The tests are not run.
     pub fn compile(name: Name, document: &PolicyDocument) -> Result<Policy, PolicyFault> {
-        let long = |text: &String| text.len() > LONGEST_DESCRIPTION;
-        if document.description.as_ref().is_some_and(long) {
-            let said = format!("a description has at most {LONGEST_DESCRIPTION} bytes");
-            return Err(PolicyFault(said));
-        }
-        if document.test.len() > MOST {
-            return Err(PolicyFault(format!("a policy has at most {MOST} tests")));
-        }
-        let network = lists("network", &document.network, NetworkPattern::parse)?;
+        check_size(document)?;
+        let secrets = lists("secrets", &document.secrets, SecretPattern::parse)?;
+        let tools = lists("tools", &document.tools, |text, _| ToolPattern::parse(text))?;
         let modules = lists("modules", &document.modules, |text, _| ModulePattern::parse(text))?;
+        let machines = document.machines.as_ref();
+        let machines = machines.map(|own| lists("machines", own, template_pattern)).transpose()?;
+        let policy = Policy {
+            network: lists("network", &document.network, NetworkPattern::parse)?,
+            http: lists("http", &document.http, HttpPattern::parse)?,
+            secrets,
+            tools,
+            modules,
+            machines,
+            rego: document.rego.as_deref().map(RegoModule::compile).transpose()?,
+            ..Policy::unreadable(name, document)
+        };
         for (index, case) in document.test.iter().enumerate() {
-            let query = query(case);
-            AccessRequest::of(&query)
+            AccessRequest::of_case(case)
                 .map_err(|fault| PolicyFault(format!("test[{index}]: {fault}")))?;
         }
-        Ok(Policy { name, network, modules })
+        Ok(policy)
     }
+
+    /// mcp-v8's policies, if it is made of these.
+    pub fn v8(&self) -> Option<&V8Policies> {
+        self.v8.as_ref()
+    }
+
+    /// Whether its answer to a request may have to come from a server or a hook.
+    pub fn waits_for_requests(&self) -> bool {
+        let waits = |v8: &V8Policies| ["fetch", "websocket", "http2"].iter().any(|c| v8.waits(c));
+        self.v8.as_ref().is_some_and(waits)
+    }
+
+    /// How much each machine sends and receives.
+    pub fn traffic(&self) -> TrafficLimits {
+        self.traffic
+    }
+
+    /// The accounts whose machines are held to it.
+    pub fn accounts(&self) -> &[String] {
+        &self.accounts
+    }
+
+    /// The templates whose machines are held to it.
+    pub fn templates(&self) -> &[String] {
+        &self.templates
+    }
+
+    /// Whether requests to a host must be read, because a rule concerns their method or path, or a
+    /// secret in them. Secrets that a rule allows without a host are not known here: call `decide`
+    /// for each secret that is bound to the host.
+    pub fn needs_interception(&self, name: Option<&str>, to: SocketAddrV4) -> bool {
+        let mut secrets = self.secrets.granting().map(|rule| &rule.pattern);
+        let rego = |rego: &RegoModule| rego.intercepts(&rego::target(name, to));
+        self.http.all().any(|rule| rule.is_about(name, to))
+            || secrets.any(|rule| rule.is_about(name, to))
+            || self.rego.as_ref().is_some_and(rego)
+            || self.v8.as_ref().is_some_and(V8Policies::reads_requests)
+    }
+}
+
+/// Whether every one of a machine's policies has a rule that allows a secret, for whichever host.
+pub fn grants_secret(levels: &[Arc<Policy>], secret: &str) -> bool {
+    let grants =
+        |level: &Arc<Policy>| level.secrets.allow.iter().any(|rule| rule.pattern.is_for(secret));
+    !levels.is_empty() && levels.iter().all(grants)
+}
+
+/// Whether requests to a host have to be read, by one of a machine's policies.
+pub fn needs_interception(levels: &[Arc<Policy>], name: Option<&str>, to: SocketAddrV4) -> bool {
+    levels.iter().any(|level| level.needs_interception(name, to))
+}
+
+/// The name of a template, with `*` in it.
+fn template_pattern(text: &str, _: RuleKind) -> Result<Glob, String> {
+    match text.is_empty() || text.len() > LONGEST_NAME || text.contains(char::is_whitespace) {
+        true => Err("write the name of a template, such as `slim` or `team-*`".into()),
+        false => Ok(Glob::new(text)),
+    }
+}
+
+fn check_size(document: &PolicyDocument) -> Result<(), PolicyFault> {
+    let long = |text: &String| text.len() > LONGEST_DESCRIPTION;
+    if document.description.as_ref().is_some_and(long) {
+        let said = format!("a description has at most {LONGEST_DESCRIPTION} bytes");
+        return Err(PolicyFault(said));
+    }
+    for (what, list) in [("accounts", &document.accounts), ("templates", &document.templates)] {
+        let odd = |name: &String| name.is_empty() || name.len() > LONGEST_NAME;
+        if list.len() > MOST || list.iter().any(odd) {
+            let said = format!("{what}: at most {MOST} names of at most {LONGEST_NAME} bytes");
+            return Err(PolicyFault(said));
+        }
+    }
+    document.traffic.check().map_err(|fault| PolicyFault(format!("traffic.{fault}")))?;
+    if document.test.len() > MOST {
+        return Err(PolicyFault(format!("a policy has at most {MOST} tests")));
+    }
+    Ok(())
 }
 
 fn lists<P>(
@@ -127,107 +261,10 @@ fn lists<P>(
     })
 }
 
-/// A request that somebody wrote down: of a test, or to explain.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccessRequest {
-    name: Option<String>,
-    address: SocketAddrV4,
-    protocol: Protocol,
-    import: Option<(ImportSource, String)>,
-}
-
-impl AccessRequest {
-    pub fn of(query: &ExplainQuery) -> Result<AccessRequest, PolicyFault> {
-        match (&query.fetch, &query.import) {
-            (Some(url), None) => AccessRequest::fetch(url).map_err(PolicyFault),
-            (None, Some(specifier)) => {
-                let source = ImportSource::of(specifier).ok_or_else(|| {
-                    PolicyFault("`import` is a module: npm:, jsr: or https:".into())
-                })?;
-                let address = SocketAddrV4::new(PUBLIC, 443);
-                let import = Some((source, specifier.clone()));
-                Ok(AccessRequest { name: None, address, protocol: Protocol::Tcp, import })
-            }
-            _ => Err(PolicyFault("write either `fetch` or `import`".into())),
-        }
-    }
-
-    fn fetch(text: &str) -> Result<AccessRequest, String> {
-        let shown: String = text.chars().take(80).collect();
-        let wrong = |said: &str| format!("{shown:?}: {said}");
-        let url = Url::parse(text).map_err(|error| wrong(&format!("not a URL: {error}")))?;
-        let protocol = match url.scheme() {
-            "http" | "https" | "ws" | "wss" | "tcp" => Protocol::Tcp,
-            "udp" => Protocol::Udp,
-            _ => return Err(wrong("the scheme is http, https, ws, wss, tcp or udp")),
-        };
-        let port = url.port_or_known_default().ok_or_else(|| wrong("it needs a port"))?;
-        let host = url.host().ok_or_else(|| wrong("it has no host"))?;
-        let (name, ip) = match host {
-            Host::Ipv6(_) => return Err(wrong("machines have IPv4 only")),
-            Host::Ipv4(ip) => (None, ip),
-            // other schemes are not parsed as far
-            Host::Domain(name) => match name.parse::<Ipv4Addr>() {
-                Ok(ip) => (None, ip),
-                Err(_) => {
-                    let name = normal_name(name).ok_or_else(|| wrong("its host is no name"))?;
-                    (Some(name), PUBLIC)
-                }
-            },
-        };
-        let address = SocketAddrV4::new(ip, port);
-        Ok(AccessRequest { name, address, protocol, import: None })
-    }
-
-    /// What it is about. An address that it does not name is taken to be public, and none of the
-    /// host's own.
-    pub fn access(&self) -> Access<'_> {
-        match &self.import {
-            Some((source, specifier)) => Access::Import { source: *source, specifier },
-            None => Access::Connect {
-                name: self.name.as_deref(),
-                address: self.address,
-                protocol: self.protocol,
-                own: false,
-            },
-        }
-    }
-}
-
-fn query(case: &PolicyCase) -> ExplainQuery {
-    ExplainQuery { fetch: case.fetch.clone(), import: case.import.clone() }
-}
-
-/// A test of a policy that does not hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FailedCase {
-    pub index: usize,
-    pub request: String,
-    pub expected: PolicyVerdict,
-    pub decision: Decision,
-}
-
-/// Runs the tests of a document against its policy alone. How many there are, and which failed.
-pub fn test(document: &PolicyDocument) -> Result<(usize, Vec<FailedCase>), PolicyFault> {
-    let name: Name = "tested".parse().map_err(|_| PolicyFault("no name".into()))?;
-    let policy = Arc::new(Policy::compile(name.clone(), document)?);
-    let (network, levels) = (Network::Policy(name), [policy]);
-    let subject = Subject { network: &network, levels: &levels, imports: ImportRule::Network };
-    let mut failed = Vec::new();
-    for (index, case) in document.test.iter().enumerate() {
-        let query = query(case);
-        let decision = decide(&subject, &AccessRequest::of(&query)?.access());
-        if decision.verdict() != case.expect {
-            let request = query.fetch.or(query.import).unwrap_or_default();
-            failed.push(FailedCase { index, request, expected: case.expect, decision });
-        }
-    }
-    Ok((document.test.len(), failed))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::test;
 
     const WEB: &str = r#"
         description = "packages, and our API"
@@ -286,7 +323,7 @@ mod tests {
                 "network.allow[1]: \"b example\"",
             ),
             ("[modules]\ndeny = [\"react\"]", "modules.deny[0]: \"react\""),
-            ("[[test]]\nexpect = \"allow\"", "test[0]: write either"),
+            ("[[test]]\nexpect = \"allow\"", "test[0]: write one of"),
             ("[[test]]\nfetch = \"ftp://a\"\nexpect = \"allow\"", "test[0]: \"ftp://a\""),
             ("[[test]]\nfetch = \"https://a\"\nexpect = \"maybe\"", "unknown variant"),
         ] {

@@ -1,25 +1,25 @@
-//! What a machine may use.
+//! The limits of a machine.
 //!
 //!   asked for ──► else the template's ──► else the host's default
 //!        └── at most what the host has ──┴── at most what the account may have
 //!
-//! A limit that was asked for beyond the account's quota is not lowered: the machine is refused
-//! where it would take more than the account has (`quota`), which tells the client why.
+//! A requested limit beyond the account's quota is not lowered: the machine is refused where it
+//! would exceed the quota (`quota`), with the reason.
 
 use stasis_api::Limits;
 
-/// What a machine may be given.
+/// The limits a machine may get.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LimitBounds {
-    /// What machines get that ask for nothing.
+    /// Defaults of machines.
     pub default: Limits,
-    /// What the host has.
+    /// The host's resources.
     pub host: Limits,
-    /// What the account may have.
+    /// The account's quota.
     pub account: Limits,
 }
 
-/// The limits of a new machine, to be kept with it; what is absent is the host's default, also
+/// The limits of a new machine, to be recorded with it; an absent one is the host's default, also
 /// when that changes.
 pub fn granted(asked: Limits, template: Limits, bounds: &LimitBounds) -> Limits {
     let given = least(template, bounds.account);
@@ -47,7 +47,7 @@ pub fn wider(asked: &Limits, most: &Limits) -> Option<&'static str> {
     all.into_iter().find(|(_, wider)| *wider).map(|(name, _)| name)
 }
 
-/// Each limit, but at most the other; what has no limit stays without.
+/// Each limit, but at most the other; absent limits stay absent.
 fn least(one: Limits, most: Limits) -> Limits {
     fn pick<T: PartialOrd + Copy>(one: Option<T>, most: Option<T>) -> Option<T> {
         match (one, most) {
@@ -63,7 +63,7 @@ fn least(one: Limits, most: Limits) -> Limits {
     }
 }
 
-/// Where the first is lower than the second, or the second has none.
+/// Where the first is lower than the second, or the second is absent.
 fn below(one: Limits, other: Limits) -> Limits {
     fn pick<T: PartialOrd + Copy>(one: Option<T>, other: Option<T>) -> Option<T> {
         one.filter(|one| other.is_none_or(|other| *one < other))
@@ -118,8 +118,8 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is ever more than the host has; what nobody asked for is within the quota, and
-        /// what somebody asked for is theirs unless the host has less.
+        /// No limit exceeds the host's resources; an omitted limit is within the quota, and a
+        /// requested one is granted unless the host has less.
         #[test]
         fn bounds_hold(
             asked in limits(), template in limits(), default in limits(),

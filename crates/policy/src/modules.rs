@@ -8,7 +8,7 @@
 use stasis_api::Network;
 use std::fmt;
 
-/// Where a module comes from.
+/// The source of a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportSource {
     /// A package of the npm registry.

@@ -1,4 +1,4 @@
-//! What rules match: hosts with ports and a protocol, and modules.
+//! Patterns of rules: hosts with ports and a protocol, and modules.
 //!
 //! ```text
 //!   api.example.com            this name
@@ -8,9 +8,9 @@
 //!   HOST:443,8000-8100/udp     ports, and the protocol
 //! ```
 //!
-//! A rule that says less is read as the narrower thing: without ports, `allow` and `ask` mean TCP
-//! on 80 and 443, and `deny` means everything. A pattern that cannot be read is an error that
-//! quotes it and says what to write.
+//! An incomplete rule has the narrower meaning: without ports, `allow` and `ask` mean TCP on 80 and
+//! 443, and `deny` means everything. An invalid pattern is an error that quotes it and suggests a
+//! valid form.
 
 use crate::reach::{self, Protocol};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -19,7 +19,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 const LONGEST_NAME: usize = 253;
 const LONGEST_LABEL: usize = 63;
 
-/// The word that says what a list of rules does.
+/// The name of a list of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleKind {
     Allow,
@@ -58,14 +58,14 @@ pub struct NetworkPattern {
     protocol: Option<Protocol>,
 }
 
-/// A name in lower case and without a final dot, if it is one that connections can be made to.
+/// A name in lower case and without a final dot, if connections to it are possible.
 pub fn normal_name(text: &str) -> Option<String> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let label =
         |label: &str| !label.is_empty() && label.len() <= LONGEST_LABEL && label.chars().all(plain);
     let whole = !text.is_empty() && text.len() <= LONGEST_NAME && text.split('.').all(label);
-    // `1.2.3.4` is an address, whoever asks for it as a name
+    // `1.2.3.4` is an address, even if requested as a name
     let numeric = text.rsplit('.').next().is_some_and(|last| last.parse::<u64>().is_ok());
     (whole && !numeric).then(|| text.to_ascii_lowercase())
 }
@@ -128,7 +128,7 @@ fn masked(ip: Ipv4Addr, prefix: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(ip) & mask)
 }
 
-/// Whether an address needs a rule of its own.
+/// Whether an address needs an explicit rule.
 pub fn is_private(ip: Ipv4Addr) -> bool {
     reach::PRIVATE.into_iter().any(|(range, prefix)| masked(ip, prefix) == range)
 }
@@ -138,7 +138,7 @@ fn not_a_host(text: &str) -> String {
     let hint = match text {
         ref text if text.contains("://") => "write the host alone, without a scheme or a path",
         ref text if !text.is_ascii() => "write a name with other letters in its `xn--` form",
-        ref text if text.contains('*') => "a `*` stands for the first labels: `*.example.com`",
+        ref text if text.contains('*') => "a `*` must be the first label: `*.example.com`",
         _ => "write a name, `*.` and a name, an IPv4 address, or a range such as 10.1.0.0/16",
     };
     format!("{text:?} is not a host: {hint}")
@@ -196,9 +196,14 @@ impl NetworkPattern {
         host && self.fits_port(to.port(), protocol)
     }
 
-    /// Whether it is about a name, on whatever port.
+    /// Whether it matches a name, on any port.
     pub fn fits_name(&self, name: &str) -> bool {
         self.host.fits_name(name)
+    }
+
+    /// The same, over one protocol.
+    pub(crate) fn over(self, protocol: Protocol) -> NetworkPattern {
+        NetworkPattern { protocol: Some(protocol), ..self }
     }
 
     /// Whether it leaves no port and no protocol out.
@@ -237,7 +242,8 @@ impl ModulePattern {
             None => (text, false),
         };
         let web = name.strip_prefix("https://");
-        // a host that could go on, as in `https://esm.sh*`, would be any host that begins so
+        // a host that could continue, as in `https://esm.sh*`, would match any host with that
+        // prefix
         let cut_host = web.is_some_and(|rest| !rest.contains('/') && (below || rest.is_empty()));
         let package = name.strip_prefix("npm:").or(name.strip_prefix("jsr:"));
         let package_ok = package.is_some_and(|name| below || !name.is_empty());
@@ -254,15 +260,15 @@ impl ModulePattern {
         Ok(ModulePattern { name: name.to_owned(), below })
     }
 
-    /// Whether it is about a module, whatever its version and the path inside its package.
+    /// Whether it matches a module, of any version and path inside its package.
     pub fn fits(&self, specifier: &str) -> bool {
-        let name = package_name(specifier);
+        let name = package_of(specifier);
         if self.below { name.starts_with(&self.name) } else { name == self.name }
     }
 }
 
 /// `npm:@a/b@1/c` is of the package `npm:@a/b`; the name of a web module is all of it.
-fn package_name(specifier: &str) -> String {
+pub(crate) fn package_of(specifier: &str) -> String {
     let Some((scheme @ ("npm" | "jsr"), rest)) = specifier.split_once(':') else {
         return url::Url::parse(specifier).map_or_else(|_| specifier.to_owned(), Into::into);
     };

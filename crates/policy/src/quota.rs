@@ -4,9 +4,9 @@ use stasis_api::Limits;
 
 /// The account that runs the service, which nothing is refused but a queue without end.
 const FIRST: &str = "root";
-/// Instructions of one account that may run or wait, whatever its quota.
+/// Maximum running or waiting instructions of one account, regardless of its quota.
 const PENDING: u64 = 10_000;
-/// Bytes of code of one account that may wait, whatever its quota.
+/// Maximum bytes of waiting code of one account, regardless of its quota.
 const PENDING_CODE: u64 = 128 << 20;
 
 /// Absent means no bound.
@@ -19,7 +19,7 @@ pub struct Quota {
     pub disk_mb: Option<u64>,
 }
 
-/// What there would be too much of.
+/// The exceeded resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverQuota {
     pub what: &'static str,
@@ -28,7 +28,7 @@ pub struct OverQuota {
 }
 
 impl Quota {
-    /// The quota of an account, where this is everybody's.
+    /// An account's quota, from the common one.
     pub fn of(self, account: &str) -> Quota {
         if account == FIRST { Quota::default() } else { self }
     }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is admitted stays within the quota, and whatever fits is admitted.
+        /// Admitted requests stay within the quota, and every request that fits is admitted.
         #[test]
         fn quotas_are_exact(most in 0u64..100, used in 0u64..100, more in 0u64..100) {
             let most_of = Some(most);

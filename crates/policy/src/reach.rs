@@ -1,12 +1,13 @@
-//! The floor: addresses that no machine reaches, whatever its policy, over TCP and UDP alike.
+//! The floor: addresses that no machine reaches, under any policy, over TCP and UDP alike.
 //!
-//! Addresses that belong to the host, to whoever runs the host (metadata services), or to no single
-//! receiver are refused, by name. The caller asks the kernel whether an address is the host's own.
+//! Addresses of the host, of its operator (metadata services), and without a single receiver are
+//! refused, by name. The caller asks the kernel whether an address is the host's own.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Addresses nobody outside has: RFC 7335 keeps them for the two ends of a link inside one host.
+/// Addresses that do not exist outside: RFC 7335 reserves them for the two ends of a link inside
+/// one host.
 pub const RESOLVER: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
 pub const MACHINE: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 2);
 
@@ -21,7 +22,7 @@ pub const PRIVATE: [(Ipv4Addr, u32); 4] = [
     (Ipv4Addr::new(100, 64, 0, 0), 10),
 ];
 
-/// Where clouds tell a host who it is, beside link-local addresses: Alibaba, Azure, Oracle.
+/// Metadata services of clouds, beside link-local addresses: Alibaba, Azure, Oracle.
 const METADATA: [Ipv4Addr; 3] = [
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(168, 63, 129, 16),
@@ -35,11 +36,11 @@ pub enum Refusal {
     Host,
     LinkLocal,
     Metadata,
-    /// Multicast, broadcast, and what is kept for later.
+    /// Multicast, broadcast, and reserved addresses.
     Many,
-    /// The link between machine and host, where there is nothing but the resolver.
+    /// The link between machine and host, which has only the resolver.
     Link,
-    /// No address or no port at all.
+    /// No address or no port.
     Nowhere,
 }
 

@@ -1,9 +1,11 @@
-//! What holds for every policy and every access.
+//! Invariants of every policy and every access.
 
 use proptest::prelude::*;
-use stasis_api::{Name, Network, PolicyDocument, PolicyRules, PolicyVerdict};
-use stasis_policy::decide::{Access, Decision, Subject, decide};
-use stasis_policy::document::Policy;
+use serde_json::{Value, json};
+use stasis_api::{Limits, Name, Network, PolicyDocument, PolicyRules, PolicyVerdict};
+use stasis_policy::decide::{Access, Decision, Identity, Subject, decide};
+use stasis_policy::document::{Policy, needs_interception};
+use stasis_policy::http::HttpRequest;
 use stasis_policy::modules::{ImportRule, ImportSource};
 use stasis_policy::reach::{self, Protocol};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -35,10 +37,50 @@ fn rules() -> impl Strategy<Value = PolicyRules> {
     (list(5), list(2), list(2)).prop_map(|(allow, ask, deny)| PolicyRules { allow, ask, deny })
 }
 
-fn policy(name: &str, network: PolicyRules) -> Arc<Policy> {
-    let modules = PolicyRules { allow: vec!["npm:a".into()], ..PolicyRules::default() };
-    let document = PolicyDocument { network, modules, ..PolicyDocument::default() };
-    Arc::new(Policy::compile(name.parse().expect("a name"), &document).expect("a policy"))
+/// Rules of the other sections.
+fn one_of(texts: &'static [&'static str]) -> impl Strategy<Value = PolicyRules> {
+    let list = |most| {
+        let rule = prop::sample::select(texts.to_vec()).prop_map(str::to_owned);
+        prop::collection::vec(rule, 0..most)
+    };
+    (list(4), list(2), list(2)).prop_map(|(allow, ask, deny)| PolicyRules { allow, ask, deny })
+}
+
+fn document() -> impl Strategy<Value = PolicyDocument> {
+    let http = one_of(&[
+        "a.example",
+        "GET a.example",
+        "GET,POST *.example/v1/*",
+        "DELETE *",
+        "* 0.0.0.0/0:*",
+        "10.0.0.0/8/v1/*",
+        "127.0.0.0/8:*",
+        "b.a.example:22/x",
+    ]);
+    let secrets = one_of(&["*", "KEY", "KEY@a.example", "*@*.example:*", "OTHER@10.0.0.0/8"]);
+    let tools = one_of(&["*", "git.*", "git.make", "git.make repo=a/*", "git.* n=1", "x.y"]);
+    let modules = one_of(&["npm:a", "npm:*", "jsr:@a/b"]);
+    let machines = prop::option::of(one_of(&["*", "python", "py*", "node"]));
+    let all = (rules(), http, secrets, tools, modules, machines);
+    all.prop_map(|(network, http, secrets, tools, modules, machines)| PolicyDocument {
+        network,
+        http,
+        secrets,
+        tools,
+        modules,
+        machines,
+        ..PolicyDocument::default()
+    })
+}
+
+fn lists(document: &mut PolicyDocument) -> Vec<&mut PolicyRules> {
+    let PolicyDocument { network, http, secrets, tools, modules, machines, .. } = document;
+    let own = [network, http, secrets, tools, modules];
+    own.into_iter().chain(machines).collect()
+}
+
+fn policy(name: &str, document: &PolicyDocument) -> Arc<Policy> {
+    Arc::new(Policy::compile(name.parse().expect("a name"), document).expect("a policy"))
 }
 
 fn address() -> impl Strategy<Value = SocketAddrV4> {
@@ -55,6 +97,8 @@ fn address() -> impl Strategy<Value = SocketAddrV4> {
     (ip, port).prop_map(|(ip, port)| SocketAddrV4::new(ip, port))
 }
 
+const LIMITS: Limits = Limits { memory_mb: Some(64), cpus: None, pids: None, disk_mb: None };
+
 #[derive(Debug, Clone)]
 struct Asked {
     name: Option<&'static str>,
@@ -62,13 +106,39 @@ struct Asked {
     udp: bool,
     own: bool,
     kind: u8,
+    method: &'static str,
+    path: &'static str,
+    arguments: Value,
+}
+
+fn request<'a>(method: &'a str, path: &'a str) -> HttpRequest<'a> {
+    HttpRequest { secure: true, method, path, headers: &[], http2: false }
 }
 
 fn asked() -> impl Strategy<Value = Asked> {
     let names = [None, Some("a.example"), Some("b.a.example"), Some("c.example"), Some("x.y")];
     let name = prop::sample::select(names.to_vec());
-    (name, address(), any::<bool>(), any::<bool>(), 0u8..4)
-        .prop_map(|(name, address, udp, own, kind)| Asked { name, address, udp, own, kind })
+    let method = prop::sample::select(vec!["GET", "POST", "DELETE", "get"]);
+    let path = prop::sample::select(vec!["/", "/v1/a", "/v1/../x", "/x", "/v1/%2e%2e/x", ""]);
+    let arguments = prop::sample::select(vec![
+        json!({}),
+        json!({ "repo": "a/b", "n": 1 }),
+        json!({ "repo": ["a/b"], "n": 2 }),
+        Value::Null,
+    ]);
+    let rest = (method, path, arguments);
+    (name, address(), any::<bool>(), any::<bool>(), 0u8..10, rest).prop_map(
+        |(name, address, udp, own, kind, (method, path, arguments))| Asked {
+            name,
+            address,
+            udp,
+            own,
+            kind,
+            method,
+            path,
+            arguments,
+        },
+    )
 }
 
 impl Asked {
@@ -76,6 +146,19 @@ impl Asked {
         match self.kind {
             0 => Access::Resolve { name: self.name.unwrap_or("a.example") },
             1 => Access::Import { source: ImportSource::Npm, specifier: "npm:a@1" },
+            2 | 3 => Access::Request {
+                name: self.name,
+                address: self.address,
+                own: self.own,
+                what: request(self.method, self.path),
+            },
+            4 => Access::Secret {
+                secret: "KEY",
+                host: self.name.unwrap_or("10.0.0.1"),
+                port: self.address.port(),
+            },
+            6 => Access::Create { template: "python", limits: &LIMITS },
+            5 => Access::Tool { server: "git", tool: "make", arguments: &self.arguments },
             _ => Access::Connect {
                 name: self.name,
                 address: self.address,
@@ -87,7 +170,8 @@ impl Asked {
 }
 
 fn answer(network: &Network, levels: &[Arc<Policy>], asked: &Asked) -> Decision {
-    let subject = Subject { network, levels, imports: ImportRule::Network };
+    let who = Identity::default();
+    let subject = Subject { who: &who, network, levels, imports: ImportRule::Network };
     decide(&subject, &asked.access())
 }
 
@@ -99,11 +183,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn no_policy_lifts_the_floor(rules in rules(), asked in asked()) {
-        let levels = [policy("web", rules)];
+    fn no_policy_lifts_the_floor(document in document(), asked in asked()) {
+        let levels = [policy("web", &document)];
         for (network, levels) in [(named("web"), &levels[..]), (Network::Open, &[])] {
             let decision = answer(&network, levels, &asked);
-            if let Access::Connect { address, own, .. } = asked.access()
+            if let Access::Connect { address, own, .. } | Access::Request { address, own, .. }
+                = asked.access()
                 && decision.verdict() != PolicyVerdict::Deny
             {
                 let ip = address.ip();
@@ -115,8 +200,8 @@ proptest! {
     }
 
     #[test]
-    fn a_child_is_never_wider(parent in rules(), child in rules(), asked in asked()) {
-        let (parent, child) = (policy("parent", parent), policy("child", child));
+    fn a_child_is_never_wider(parent in document(), child in document(), asked in asked()) {
+        let (parent, child) = (policy("parent", &parent), policy("child", &child));
         let rank = |decision: Decision| match decision.verdict() {
             PolicyVerdict::Allow => 0,
             PolicyVerdict::Ask => 1,
@@ -131,53 +216,89 @@ proptest! {
         prop_assert!(held >= rank(answer(&Network::Open, &[], &asked)));
         prop_assert!(held >= rank(answer(&named("parent"), &open, &asked)));
         prop_assert!(under >= rank(answer(&Network::Open, &[], &asked)));
+        // nor does the order of levels matter
+        let turned = [both[1].clone(), both[0].clone()];
+        prop_assert_eq!(under, rank(answer(&named("child"), &turned, &asked)));
     }
 
     #[test]
-    fn order_does_not_matter(rules in rules(), asked in asked(), by in 0usize..5) {
-        let mut turned = rules.clone();
-        for list in [&mut turned.allow, &mut turned.ask, &mut turned.deny] {
-            list.reverse();
-            let by = by.min(list.len());
-            list.rotate_left(by);
+    fn order_does_not_matter(document in document(), asked in asked(), by in 0usize..5) {
+        let mut turned = document.clone();
+        for rules in lists(&mut turned) {
+            for list in [&mut rules.allow, &mut rules.ask, &mut rules.deny] {
+                list.reverse();
+                let by = by.min(list.len());
+                list.rotate_left(by);
+            }
         }
-        let (one, other) = (policy("web", rules), policy("web", turned));
+        let (one, other) = (policy("web", &document), policy("web", &turned));
         let network = named("web");
         let answers = [one, other].map(|level| answer(&network, &[level], &asked));
         prop_assert_eq!(&answers[0], &answers[1]);
     }
 
     #[test]
-    fn adding_a_denial_never_widens(rules in rules(), more in rule(), asked in asked()) {
-        let mut narrowed = rules.clone();
-        narrowed.deny.push(more);
-        let [before, after] = [rules, narrowed]
-            .map(|rules| answer(&named("web"), &[policy("web", rules)], &asked));
+    fn adding_a_denial_never_widens(
+        document in document(), more in document(), asked in asked(),
+    ) {
+        let (mut narrowed, mut more) = (document.clone(), more);
+        for (own, more) in lists(&mut narrowed).into_iter().zip(lists(&mut more)) {
+            own.deny.append(&mut more.deny);
+        }
+        let [before, after] = [document, narrowed]
+            .map(|document| answer(&named("web"), &[policy("web", &document)], &asked));
         prop_assert!(!after.is_allowed() || before.is_allowed());
+    }
+
+    /// A request is never allowed on a connection that is not, and where a connection is allowed
+    /// by rules about requests alone, its requests have to be read.
+    #[test]
+    fn requests_and_connections_agree(document in document(), asked in asked()) {
+        let levels = [policy("web", &document)];
+        let (who, network) = (Identity::default(), named("web"));
+        let subject = Subject {
+            who: &who, network: &network, levels: &levels, imports: ImportRule::Network,
+        };
+        let Asked { name, address, own, method, path, .. } = asked;
+        let connect = decide(&subject, &Access::Connect {
+            name, address, protocol: Protocol::Tcp, own,
+        });
+        let what = request(method, path);
+        let request = decide(&subject, &Access::Request { name, address, own, what });
+        prop_assert!(connect.is_allowed() || !request.is_allowed());
+        if connect.is_allowed() && !request.is_allowed() {
+            prop_assert!(needs_interception(&levels, name, address));
+        }
     }
 
     #[test]
     fn a_policy_denies_by_default(asked in asked()) {
         let empty = Policy::compile("web".parse().expect("a name"), &PolicyDocument::default());
         let levels = [Arc::new(empty.expect("a policy"))];
-        prop_assert_eq!(answer(&named("web"), &levels, &asked).verdict(), PolicyVerdict::Deny);
+        let is_made = matches!(asked.access(), Access::Create { .. });
+        if !is_made {
+            prop_assert_eq!(answer(&named("web"), &levels, &asked).verdict(), PolicyVerdict::Deny);
+        }
         // nor is a policy that does not exist one that allows
         prop_assert_eq!(answer(&named("gone"), &levels, &asked).verdict(), PolicyVerdict::Deny);
-        prop_assert_eq!(answer(&Network::None, &[], &asked).verdict(), PolicyVerdict::Deny);
+        if !is_made && !matches!(asked.access(), Access::Tool { .. }) {
+            prop_assert_eq!(answer(&Network::None, &[], &asked).verdict(), PolicyVerdict::Deny);
+        }
     }
 }
 
 #[test]
 fn quic_is_refused_whatever_is_allowed() {
-    let all = PolicyRules { allow: vec!["*:1-65535/udp".into()], ..PolicyRules::default() };
-    let levels = [policy("web", all)];
-    let to = |port| Asked {
-        name: Some("a.example"),
-        address: SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 1), port),
-        udp: true,
-        own: false,
-        kind: 2,
+    let network = PolicyRules { allow: vec!["*:1-65535/udp".into()], ..PolicyRules::default() };
+    let levels = [policy("web", &PolicyDocument { network, ..PolicyDocument::default() })];
+    let (who, network) = (Identity::default(), named("web"));
+    let imports = ImportRule::Network;
+    let subject = Subject { who: &who, network: &network, levels: &levels, imports };
+    let allowed = |port| {
+        let address = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 1), port);
+        let name = Some("a.example");
+        let access = Access::Connect { name, address, protocol: Protocol::Udp, own: false };
+        decide(&subject, &access).is_allowed()
     };
-    assert!(!answer(&named("web"), &levels, &to(443)).is_allowed());
-    assert!(answer(&named("web"), &levels, &to(123)).is_allowed());
+    assert!(!allowed(443) && allowed(123));
 }

@@ -30,7 +30,7 @@ pub enum FetchRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FetchAnswer {
-    /// One file, at the address where it was found.
+    /// One file, at its final address.
     Text {
         url: String,
         form: TextForm,
@@ -38,7 +38,7 @@ pub enum FetchAnswer {
     },
     /// A package with everything it depends on.
     Package {
-        /// The package that was asked for, among `packages`.
+        /// The requested package, among `packages`.
         id: String,
         /// The part of the name after the package: empty, or a path that begins with `/`.
         subpath: String,
@@ -63,7 +63,7 @@ pub enum TextForm {
     Json,
 }
 
-/// Bytes that are asked for in pieces.
+/// Bytes requested in pieces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobRef {
     /// SHA-256, in hex.

@@ -3,19 +3,21 @@
 //!   host ── Order ──► agent        one JSON object per line, both ways, over one stream socket
 //!        ◄─ Report ──
 //!
-//! An agent is frozen into its image and may be older than the host that wakes it, so messages
-//! only grow: a new field has a default, a new kind is sent only to agents whose `Ready` said they
-//! know it. Everything a report says comes from inside a machine and is hostile.
+//! An agent is frozen into its image and may be older than the host that wakes it, so messages are
+//! only extended: a new field has a default, and a new kind is sent only to agents whose `Ready`
+//! lists it. Reports come from inside a machine and are hostile.
 
 #![forbid(unsafe_code)]
 
 mod fetch;
 mod parse;
+mod tool;
 
 pub use fetch::{
     BlobRef, FetchAnswer, FetchRequest, FetchedPackage, PIECE, PreparedModule, TextForm,
 };
 pub use parse::{LONGEST, ReportError};
+pub use tool::{DescribedTool, ToolAnswer, ToolRequest};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,35 +28,38 @@ pub const GENERATION: u32 = 1;
 /// A MIME bundle: text as it is, binary kinds (png, jpeg) in base64, JSON kinds as values.
 pub type Bundle = BTreeMap<String, serde_json::Value>;
 
-/// What the host asks.
+/// Orders of the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Order {
-    /// The machine is back, or new: what changed around it.
+    /// The machine is back, or new: the changes around it.
     Wake(Wake),
     /// Run one instruction.
     Exec(ExecOrder),
     /// Describe the variables of the session.
     Vars,
-    /// Names that could stand at the cursor, which counts characters (not bytes) of the code.
+    /// Completions at the cursor, which counts characters (not bytes) of the code.
     Complete { code: String, cursor: usize },
-    /// Collect garbage and keep what is alive out of later collections: before a template is taken.
+    /// Collect garbage and exclude live objects from later collections: before a template is
+    /// captured.
     Freeze,
     /// Write these variables, pickled (protocol 5), to a file of the machine.
     Save { names: Vec<String>, path: String },
     /// Read variables from such a file into the session.
     Load { path: String },
-    /// The line that an instruction asked for with `Report::Input`; none at the end of input. Has
+    /// The line that an instruction requested with `Report::Input`; none at the end of input. Has
     /// no answer.
     Input { seq: u64, line: Option<String> },
     /// The answer to a `Report::Fetch`. Has no answer itself.
     Fetched { seq: u64, id: u64, answer: FetchAnswer },
+    /// The answer to a `Report::Tool`. Has no answer itself.
+    Tool { seq: u64, id: u64, answer: ToolAnswer },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Wake {
     pub reason: Reason,
-    /// The machine's name, told to the program as `STASIS_MACHINE`.
+    /// The machine's name, which the program sees as `STASIS_MACHINE`.
     pub machine: String,
     /// Fresh entropy, in hex, for generators that must differ from any other machine's.
     pub entropy: String,
@@ -63,6 +68,9 @@ pub struct Wake {
     /// Environment variables to set.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Environment variables to set unless they are set to something else than in the template.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub defaults: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +92,7 @@ pub struct ExecOrder {
     pub code: String,
     /// Values and bundles beyond this many bytes are cut, and say so.
     pub max_bytes: u64,
-    /// What is cut is sent whole beforehand, as `Report::Part`s, if it has at most so many bytes.
+    /// Cut data is sent whole beforehand, as `Report::Part`s, if it has at most this many bytes.
     #[serde(default)]
     pub max_whole: u64,
     /// Whether the instruction may ask for input with `Report::Input`.
@@ -93,24 +101,27 @@ pub struct ExecOrder {
     /// Whether the instruction may have the host fetch something with `Report::Fetch`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fetch: bool,
-    /// What the host made of the code, for an agent that could not parse it (`Done::unparsed`).
+    /// Whether the instruction may use tools with `Report::Tool`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tools: bool,
+    /// The host's conversion of the code, for an agent that could not parse it (`Done::unparsed`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepared: Option<PreparedCode>,
 }
 
-/// What a host makes of code that an agent could not parse.
+/// The host's conversion of code that an agent could not parse.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PreparedCode {
-    /// To be run instead: the same lines, and columns that moved only where `places` say so.
+    /// Run instead: the same lines, and columns that moved only as `places` list.
     Code { code: String, places: Vec<Place> },
     /// It is wrong in this place, whose line and column count from 1.
     Refused { message: String, line: u32, column: u32 },
 }
 
-/// From this column of a line on (`made`, in what runs), up to the next place of the line, columns
-/// are those from `own` on in what the user wrote. If `still`, all of them are `own`. They count
-/// UTF-16 units from 1.
+/// From this column of a line on (`made`, in the converted code), up to the next place of the line,
+/// columns correspond to those from `own` on in the user's text. If `still`, all of them are `own`.
+/// They count UTF-16 units from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub line: u32,
@@ -119,7 +130,7 @@ pub struct Place {
     pub still: bool,
 }
 
-/// What the agent says.
+/// Reports of the agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Report {
@@ -128,21 +139,21 @@ pub enum Report {
         generation: u32,
         language: String,
         version: String,
-        /// The kinds of orders it knows; empty for agents that do not say, which know those of
-        /// the first generation.
+        /// The kinds of orders it knows; empty for agents that do not report them, which know those
+        /// of the first generation.
         #[serde(default)]
         orders: Vec<String>,
     },
-    /// Answer to `Wake`; `changed` says in words what was made fresh.
+    /// Answer to `Wake`; `changed` describes what was renewed.
     Awake {
         generation: u32,
         changed: Vec<String>,
     },
-    /// Something to show, while an instruction runs.
+    /// A display, while an instruction runs.
     Display {
         seq: u64,
         data: Bundle,
-        /// What was left out of `data`, in words.
+        /// A description of the parts omitted from `data`.
         #[serde(default)]
         cut: Option<String>,
     },
@@ -154,9 +165,16 @@ pub enum Report {
     /// The instruction waits for something that `Order::Fetched` brings.
     Fetch {
         seq: u64,
-        /// Counts what the agent asked for; the answer repeats it.
+        /// Counts the agent's requests; the answer repeats it.
         id: u64,
         what: FetchRequest,
+    },
+    /// The instruction waits for tools or the result of one, which `Order::Tool` brings.
+    Tool {
+        seq: u64,
+        /// Counts the requests of the agent; the answer repeats it.
+        id: u64,
+        what: ToolRequest,
     },
     /// A piece of something that is cut elsewhere; pieces of one thing follow each other.
     Part {
@@ -179,7 +197,7 @@ pub enum Report {
         names: Vec<String>,
     },
     Frozen,
-    /// Answer to `Save` and `Load`: what was carried, and what could not be and why.
+    /// Answer to `Save` and `Load`: the transferred variables, and why others failed.
     Carried {
         names: Vec<String>,
         failed: BTreeMap<String, String>,
@@ -197,14 +215,14 @@ pub struct Done {
     pub data: Option<Bundle>,
     #[serde(default)]
     pub error: Option<ExceptionInfo>,
-    /// How it ended; absent from agents that do not say.
+    /// How it ended; absent from agents that do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub how: Option<InstructionEnd>,
     pub runtime_ms: f64,
     /// Variables that were bound, unbound or changed in place, as far as the agent saw.
     #[serde(default)]
     pub touched: Vec<String>,
-    /// What was left out of `value` or `data`, in words.
+    /// A description of the parts omitted from `value` or `data`.
     #[serde(default)]
     pub cut: Option<String>,
     /// The code could not be parsed, so that none of it ran.
@@ -212,13 +230,13 @@ pub struct Done {
     pub unparsed: bool,
 }
 
-/// How an instruction ended.
+/// The end of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstructionEnd {
     Completed,
     Failed,
-    /// By what an interrupt raises, whoever sent it.
+    /// By the exception of an interrupt, from any sender.
     Interrupted,
     /// A word of a newer agent.
     #[serde(other)]
@@ -238,10 +256,11 @@ impl Order {
             Order::Load { .. } => "load",
             Order::Input { .. } => "input",
             Order::Fetched { .. } => "fetched",
+            Order::Tool { .. } => "tool",
         }
     }
 
-    /// The kinds that agents know which do not say what they know.
+    /// The kinds known to agents that do not report them.
     pub const FIRST: [&str; 7] = ["wake", "exec", "vars", "complete", "freeze", "save", "load"];
 }
 
@@ -258,7 +277,7 @@ pub struct ExceptionInfo {
 pub struct Variable {
     pub name: String,
     pub kind: String,
-    /// Shape or length, where there is one.
+    /// Shape or length, if any.
     #[serde(default)]
     pub shape: Option<String>,
     #[serde(default)]

@@ -1,24 +1,24 @@
-//! Reading reports. They come from inside a machine, so their size, the number of values in them
-//! and how deep those lie are bounded before anything is allocated for them.
+//! Parses reports. They come from inside a machine, so their size, number of values and depth are
+//! bounded before anything is allocated for them.
 //!
 //!   bytes ─► looked over: values, depth ─► parsed
 //!               └─ too many ─► the same report without its contents, and a note
 //!
-//! A report that is too large still ends its instruction: `cut` makes one of what its first bytes
-//! say, so that a machine with a huge result keeps its state.
+//! An oversized report still ends its instruction: `cut` builds one from its first bytes, so that a
+//! machine with a huge result keeps its state.
 
-use crate::{Bundle, Done, Report};
+use crate::{Bundle, Done, Report, ToolRequest};
 use std::fmt;
 
-/// Bytes of one report: a value and a bundle of 16 MiB each, and what is around them.
+/// Maximum bytes of one report: a value and a bundle of 16 MiB each, and the rest.
 pub const LONGEST: usize = 34 << 20;
 /// Values of one report, with all that are inside others.
 const VALUES: usize = 200_000;
-/// How deep values lie in others. The parser has a bound of its own, above this one.
+/// Maximum nesting of values. The parser has a bound of its own, above this one.
 const DEEPEST: usize = 100;
-/// Of a report that is cut, what is looked at: kind and number come first.
+/// Bytes read of a cut report: kind and number come first.
 const HEAD: usize = 200;
-/// Words of an agent about what it made fresh.
+/// Maximum length of an agent's description of what it renewed.
 const WORDS: usize = 64;
 const LONGEST_WORD: usize = 500;
 /// Bytes of a prompt; a longer one is cut.
@@ -38,7 +38,7 @@ impl fmt::Display for ReportError {
         match self {
             ReportError::TooMuch(what) => write!(f, "it sent a report with {what}"),
             ReportError::Nonsense(what) => {
-                write!(f, "it sent a report that makes no sense: {what}")
+                write!(f, "it sent a malformed report: {what}")
             }
         }
     }
@@ -55,12 +55,16 @@ impl Report {
         report.map(tidy).map_err(|error| ReportError::Nonsense(error.to_string()))
     }
 
-    /// A report of the same kind without its contents, from the beginning of one that is too
-    /// large; none, if no kind can do without.
+    /// A report of the same kind without its contents, from the beginning of an oversized one;
+    /// none, if the kind needs its contents.
     pub fn cut(line: &[u8], what: &str) -> Option<Report> {
         let head = &line[..line.len().min(HEAD)];
         let head = String::from_utf8_lossy(head);
-        let seq = number(&head)?;
+        let seq = number(&head, "seq")?;
+        if head.starts_with("{\"type\":\"tool\"") {
+            let id = number(&head, "id")?;
+            return Some(Report::Tool { seq, id, what: ToolRequest::Cut(what.to_owned()) });
+        }
         let note = format!("the result was cut: it had {what}");
         if head.starts_with("{\"type\":\"done\"") {
             return Some(Report::Done(Done { seq, cut: Some(note), ..Done::default() }));
@@ -72,14 +76,14 @@ impl Report {
     }
 }
 
-/// The number of an instruction, which comes right after the kind.
-fn number(head: &str) -> Option<u64> {
-    let (_, rest) = head.split_once(",\"seq\":")?;
+/// The number of an instruction or a request, which come right after the kind.
+fn number(head: &str, name: &str) -> Option<u64> {
+    let (_, rest) = head.split_once(&format!(",\"{name}\":"))?;
     let digits = rest.find(|c: char| !c.is_ascii_digit())?;
     rest[..digits].parse().ok()
 }
 
-/// What there is too much of. Counts what separates values: never less than there are.
+/// The excess, if any. Counts separators: never less than the number of values.
 fn look_over(line: &[u8]) -> Option<&'static str> {
     let (mut values, mut depth, mut in_text, mut escaped) = (1_usize, 0_usize, false, false);
     for byte in line {
@@ -103,7 +107,7 @@ fn look_over(line: &[u8]) -> Option<&'static str> {
     (values > VALUES).then_some("more than 200,000 values")
 }
 
-/// What an agent says about itself is for people, and short.
+/// An agent's own description is for people, and short.
 fn tidy(report: Report) -> Report {
     match report {
         Report::Awake { generation, mut changed } => {
@@ -159,6 +163,11 @@ mod tests {
         let done = format!("{{\"type\":\"done\",\"seq\":3,\"touched\":[{}]}}", "[".repeat(200));
         let cut = Report::parse(done.as_bytes());
         assert!(matches!(cut, Ok(Report::Done(Done { seq: 3, cut: Some(_), .. }))), "{cut:?}");
+        let arguments = format!("{{\"x\":{}}}", "[".repeat(100_000));
+        let tool = format!("{{\"type\":\"tool\",\"seq\":3,\"id\":9,\"what\":{arguments}}}");
+        let cut = Report::parse(tool.as_bytes());
+        let is_cut = matches!(cut, Ok(Report::Tool { seq: 3, id: 9, what: ToolRequest::Cut(_) }));
+        assert!(is_cut, "{cut:?}");
         let vars = format!("{{\"type\":\"vars\",\"vars\":[{}]}}", "[".repeat(200));
         assert!(matches!(Report::parse(vars.as_bytes()), Err(ReportError::TooMuch(_))));
     }

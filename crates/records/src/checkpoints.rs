@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::held::HeldImage;
 use crate::instructions::{mark_redone, mark_rolled_back};
 use crate::machines::{image, optional, require, there, time};
-use crate::{MachineId, Records};
+use crate::{MachineId, Records, SyncTime};
 use rusqlite::{Row, params};
 use stasis_api::Timestamp;
 use stasis_image::ImageId;
@@ -15,7 +15,7 @@ pub struct Checkpoint {
     pub seq: u64,
     pub image: ImageId,
     pub at: Timestamp,
-    /// What it added to the store.
+    /// Bytes it added to the store.
     pub bytes: u64,
     pub label: Option<String>,
 }
@@ -29,7 +29,7 @@ pub struct NewCheckpoint {
 }
 
 const COLUMNS: &str = "seq, image, at_ms, bytes, label";
-/// The state a machine is in. Those beyond it were undone, and stay until something new runs.
+/// The state a machine is in. Later ones were undone, and stay until something new runs.
 const HEAD: &str = "(SELECT coalesce(head_seq, -1) FROM machines WHERE id = ?1)";
 
 impl Records {
@@ -62,7 +62,7 @@ impl Records {
     }
 
     /// Records the state after an instruction that was undone before its state was on disk. If
-    /// something new ran since, nobody can want it any more.
+    /// something new ran since, the state is no longer reachable and is dropped.
     pub fn checkpoint_undone(
         &self,
         machine: MachineId,
@@ -82,8 +82,8 @@ impl Records {
         })
     }
 
-    /// A state that belongs to no instruction of its own: a new machine's, or one whose files were
-    /// changed from outside.
+    /// A state without an instruction of its own: a new machine's, or one whose files were changed
+    /// from outside.
     pub fn replace_head(
         &self,
         machine: MachineId,
@@ -102,17 +102,18 @@ impl Records {
         })
     }
 
-    /// Goes back: the head is that of an earlier checkpoint, what came after is marked. Its states
-    /// stay until something new runs, so that they can be redone. A checkpoint that was given up
-    /// meanwhile, or is of another image by now, is missing.
+    /// Rolls back: the head is an earlier checkpoint, and later instructions are marked. Their
+    /// states stay until something new runs, so that they can be redone. A checkpoint that was
+    /// removed meanwhile, or has another image by now, counts as missing.
     pub fn roll_back(
         &self,
         machine: MachineId,
         image: &dyn HeldImage,
         seq: Option<u64>,
+        time: SyncTime,
     ) -> Result<()> {
         let image = image.id();
-        self.write_synced(move |connection| {
+        self.write_at(time, move |connection| {
             require(connection, machine)?;
             if let Some(seq) = seq {
                 require_state(connection, machine, seq, image)?;
@@ -123,9 +124,15 @@ impl Records {
     }
 
     /// Goes forward again to a state that was undone.
-    pub fn redo(&self, machine: MachineId, image: &dyn HeldImage, seq: u64) -> Result<()> {
+    pub fn redo(
+        &self,
+        machine: MachineId,
+        image: &dyn HeldImage,
+        seq: u64,
+        time: SyncTime,
+    ) -> Result<()> {
         let image = image.id();
-        self.write_synced(move |connection| {
+        self.write_at(time, move |connection| {
             require(connection, machine)?;
             require_state(connection, machine, seq, image)?;
             mark_redone(connection, machine, seq)?;
@@ -161,7 +168,7 @@ impl Records {
         })
     }
 
-    /// Names a checkpoint, or takes its name away; whether it is there.
+    /// Sets or removes a checkpoint's label; whether the checkpoint exists.
     pub fn label(&self, machine: MachineId, seq: u64, label: Option<&str>) -> Result<bool> {
         let label = label.map(str::to_owned);
         self.write(move |connection| {
@@ -171,8 +178,8 @@ impl Records {
         })
     }
 
-    /// Forgets checkpoints, except one that is the head by now; their images are freed by the next
-    /// collection. How many were forgotten.
+    /// Removes checkpoints, except the current head; the next collection frees their images.
+    /// Returns how many were removed.
     pub fn free(&self, machine: MachineId, seqs: &[u64]) -> Result<u64> {
         let seqs = seqs.to_vec();
         self.write_synced(move |connection| {
@@ -204,8 +211,7 @@ impl Records {
         })
     }
 
-    /// What somebody found out about a checkpoint, as JSON; whoever reads it sees whether it is
-    /// still true.
+    /// Cached data about a checkpoint, as JSON; the reader checks whether it is still valid.
     pub fn note_changes(&self, machine: MachineId, seq: u64, changes: String) -> Result<()> {
         self.write(move |connection| {
             let sql = "UPDATE checkpoints SET changes = ?3 WHERE machine = ?1 AND seq = ?2";
@@ -214,7 +220,7 @@ impl Records {
         })
     }
 
-    /// What was found out about each checkpoint.
+    /// The cached data of each checkpoint.
     pub fn changes(&self, machine: MachineId) -> Result<Vec<(u64, String)>> {
         let sql = "SELECT seq, changes FROM checkpoints WHERE machine = ?1 AND changes IS NOT NULL";
         self.read(|connection| {
@@ -228,6 +234,7 @@ impl Records {
     /// Every image that a machine refers to, and every image that others and templates do.
     pub fn images_by_owner(&self, machine: MachineId) -> Result<(Vec<ImageId>, Vec<ImageId>)> {
         let own = "SELECT image FROM checkpoints WHERE machine = ?1 \
+                   UNION SELECT image FROM parked WHERE machine = ?1 \
                    UNION SELECT head_image FROM machines WHERE id = ?1 \
                    UNION SELECT start_image FROM machines WHERE id = ?1";
         let others = "WITH others AS (SELECT id, head_image, start_image FROM machines \
@@ -252,7 +259,7 @@ impl Records {
     pub fn images_in_use(&self) -> Result<Vec<ImageId>> {
         let sql = "SELECT image FROM checkpoints UNION SELECT head_image FROM machines \
                    UNION SELECT start_image FROM machines \
-                   UNION SELECT image FROM templates";
+                   UNION SELECT image FROM templates UNION SELECT image FROM parked";
         self.read(|connection| {
             let mut statement = connection.prepare_cached(sql)?;
             let rows = statement.query_and_then([], |row| image(row, 0))?;
@@ -261,7 +268,7 @@ impl Records {
     }
 }
 
-/// Refuses a state that was given up meanwhile, or is of another image by now.
+/// Refuses a state that was removed meanwhile, or has another image by now.
 fn require_state(
     connection: &rusqlite::Connection,
     machine: MachineId,

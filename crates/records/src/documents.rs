@@ -1,8 +1,8 @@
-//! Documents: small texts that a surface keeps for an account, by kind and key. The records know
-//! nothing of their content.
+//! Documents: small texts that a surface stores for an account, by kind and key. The records do not
+//! interpret them.
 //!
-//! All changes of one call take effect together or not at all. Documents of an account never meet
-//! those of another.
+//! All changes of one call take effect together or not at all. Accounts never see each other's
+//! documents.
 
 use crate::Records;
 use crate::error::Result;
@@ -20,7 +20,7 @@ pub enum DocumentChange {
         kind: &'static str,
         key: String,
     },
-    /// Removes all of a kind but those with the greatest keys.
+    /// Removes all documents of a kind except those with the greatest keys.
     KeepLast {
         kind: &'static str,
         count: u64,
@@ -31,7 +31,7 @@ pub enum DocumentChange {
 const AFTER: char = char::MAX;
 
 impl Records {
-    /// Makes changes of an account's documents, all or none.
+    /// Applies changes to an account's documents, all or none.
     pub fn change_documents(&self, account: &str, changes: Vec<DocumentChange>) -> Result<()> {
         let account = account.to_owned();
         self.write(move |connection| {

@@ -1,4 +1,4 @@
-//! What can go wrong with records.
+//! Errors of records.
 
 use stasis_image::ImageId;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ pub enum Error {
     NoTemplate(String),
     #[error("machine number {0} was removed")]
     Removed(i64),
-    #[error("image {0} would be recorded without being held")]
+    #[error("image {0} would be recorded although nothing keeps it in use")]
     NotHeld(ImageId),
-    #[error("no record of {0}")]
+    #[error("there is no record of {0}")]
     Missing(String),
 }
 

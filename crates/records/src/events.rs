@@ -5,7 +5,7 @@ use crate::error::Result;
 use rusqlite::params;
 
 impl Records {
-    /// Adds a batch with the numbers `first` to `last`, and forgets those up to `old`.
+    /// Adds a batch with the numbers `first` to `last`, and removes those up to `old`.
     pub fn log_events(&self, first: u64, last: u64, batch: String, old: u64) -> Result<()> {
         self.write(move |connection| {
             let sql = "INSERT OR REPLACE INTO events (first, last, batch) VALUES (?1, ?2, ?3)";
@@ -17,7 +17,7 @@ impl Records {
         })
     }
 
-    /// All batches that are kept, oldest first.
+    /// All kept batches, oldest first.
     pub fn events(&self) -> Result<Vec<String>> {
         self.read(|connection| {
             let sql = "SELECT batch FROM events ORDER BY first";

@@ -2,8 +2,8 @@
 
 use stasis_image::ImageId;
 
-/// An image in use, which no collection removes. Whatever records an image takes
-/// one of these: a name alone may be that of an image which is gone by then.
+/// An image in use, which no collection removes. Every change that records an image takes one of
+/// these: the image of a bare name may already have been removed.
 pub trait HeldImage {
     fn id(&self) -> ImageId;
 }

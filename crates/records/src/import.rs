@@ -1,4 +1,4 @@
-//! A machine with its past, taken in whole or not at all.
+//! Imports a machine with its history, all or nothing.
 
 use crate::artifacts::add_artifact;
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ pub struct Imported {
 
 impl Records {
     /// Adds a machine with its checkpoints and its log, durably, in one transaction. Every image it
-    /// names is among those that are held.
+    /// names is held.
     pub fn import(&self, new: Imported, held: &[&dyn HeldImage]) -> Result<MachineRecord> {
         let held: HashSet<ImageId> = held.iter().map(|image| image.id()).collect();
         let own = [new.start_image, new.head_image, new.template.image];
@@ -46,6 +46,7 @@ impl Records {
                 head_seq: new.head_seq,
                 freed_seq: None,
                 lost_start: false,
+                lineage: id,
             })
         })
     }

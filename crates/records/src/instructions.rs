@@ -3,8 +3,8 @@
 //!   queued ──► running ──► done, failed, interrupted, lost
 //!      └─────► cancelled
 //!
-//! An instruction is written down as running before the machine sees it. Whatever is found running
-//! when a store is opened was cut off: it is never run again.
+//! An instruction is written down as running before the machine sees it. An instruction
+//! that is still running when the records are opened was cut off: it is never run again.
 
 use crate::error::{Error, Result};
 use crate::machines::{maybe, optional, require, text, there, time, value};
@@ -22,7 +22,7 @@ pub struct NewInstruction {
     pub at: Timestamp,
 }
 
-/// How an instruction ended.
+/// The end of an instruction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedInstruction {
     pub seq: u64,
@@ -127,7 +127,7 @@ impl Records {
         self.read(|connection| with_key(connection, machine, key))
     }
 
-    /// What waited or ran when the store was last closed, with how it was to be run.
+    /// Instructions that waited or ran when the store was last closed, with their options.
     pub fn pending(&self, machine: MachineId) -> Result<Vec<(Instruction, Exec)>> {
         let sql = format!(
             "SELECT {COLUMNS}, exec FROM instructions \
@@ -221,8 +221,8 @@ fn add(connection: &Connection, machine: MachineId, new: NewInstruction) -> Resu
     Ok(())
 }
 
-/// Forgets the states beyond the head: those that were undone. What led to them stays in the log,
-/// rolled back for good (2, where 1 can still be redone).
+/// Removes the states beyond the head, which were undone. Their instructions stay in the log,
+/// rolled back permanently (2, where 1 can still be redone).
 fn drop_undone(connection: &Connection, machine: MachineId) -> Result<()> {
     const HEAD: &str = "(SELECT coalesce(head_seq, -1) FROM machines WHERE id = ?1)";
     let states = format!("DELETE FROM checkpoints WHERE machine = ?1 AND seq > {HEAD}");
@@ -235,7 +235,7 @@ fn drop_undone(connection: &Connection, machine: MachineId) -> Result<()> {
     Ok(())
 }
 
-/// Marks what came after `seq` as undone; from the start on for `None`.
+/// Marks the instructions after `seq` as undone; all of them for `None`.
 pub(crate) fn mark_rolled_back(
     connection: &Connection,
     machine: MachineId,
@@ -250,7 +250,7 @@ pub(crate) fn mark_rolled_back(
     Ok(())
 }
 
-/// Takes the marks away that an undo left, up to `seq`.
+/// Removes the marks of an undo, up to `seq`.
 pub(crate) fn mark_redone(connection: &Connection, machine: MachineId, seq: u64) -> Result<()> {
     connection.execute(
         "UPDATE instructions SET rolled_back = 0 \

@@ -5,20 +5,22 @@
 //!   template ─────────────────► image, root
 //!
 //! One process has a store open at a time. One connection writes (`writer.rs`), a few others read
-//! (`readers.rs`). The changes are named after what happens:
+//! (`readers.rs`). The changes are named after the events of a machine:
 //!
 //!   create, branch, import, update, promote, delete     a machine
 //!   accept, start, output, finish                        an instruction
 //!   checkpoint, replace_head, roll_back, label, free     its states
 //!   set_policy, remove_policy                            a named policy
+//!   add_call, answer_call, start_call, end_call, park    a call of a tool
 //!   change_documents                                     texts that a surface keeps
 //!
-//! A change takes effect whole or not at all. Once it is answered it survives the end of this
+//! A change takes effect as a whole or not at all. Once it is answered it survives the end of this
 //! process, and the end of the host from the next checkpoint on, whose transaction is synced with
-//! all before it. A store written by a newer program is refused; one written by an older program
-//! is brought up to date when it is opened.
+//! all before it. The log is synced right behind an undo, a redo or a rollback (`wal.rs`). A store
+//! written by a newer program is refused; one written by an older program is migrated when it is
+//! opened.
 //!
-//! What is refused here, so that no order of calls can bring it about:
+//! Refused here, so that no order of calls can cause it:
 //!   a write for a machine that was removed; its number is never given to another
 //!   a branch of a machine that is not there, or with a smaller number than its parent
 //!   an image that is recorded while nobody holds it
@@ -26,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod artifacts;
+mod calls;
 mod checkpoints;
 mod documents;
 mod error;
@@ -39,8 +42,10 @@ mod readers;
 mod schema;
 mod templates;
 mod tokens;
+mod wal;
 mod writer;
 
+pub use calls::{CallEnd, CallRecord, NewCall, ParkedMachine};
 pub use checkpoints::{Checkpoint, NewCheckpoint};
 pub use documents::DocumentChange;
 pub use error::{Error, Result};
@@ -51,17 +56,20 @@ pub use machines::{MachineId, MachineRecord, NewRecord};
 pub use readers::forbid_records_on_this_thread;
 pub use templates::TemplateRecord;
 pub use tokens::TokenRecord;
+pub use wal::SyncTime;
 pub use writer::PendingChange;
 
 use readers::ReaderPool;
 use rusqlite::Connection;
 use std::path::Path;
+use wal::LogSync;
 use writer::{RecordsWriter, WriteMode};
 
 pub struct Records {
-    // closed first: the last connection to close tidies up, which one that only reads cannot
+    // closed first: the last connection to close cleans up, which a read-only one cannot
     readers: ReaderPool,
     writer: RecordsWriter,
+    log: LogSync,
 }
 
 impl Records {
@@ -70,10 +78,11 @@ impl Records {
         let file = dir.join("records.db");
         let mut connection = Connection::open(&file)?;
         schema::prepare(&mut connection)?;
-        Ok(Records { readers: ReaderPool::open(&file)?, writer: RecordsWriter::start(connection)? })
+        let (readers, log) = (ReaderPool::open(&file)?, LogSync::start(&file)?);
+        Ok(Records { readers, writer: RecordsWriter::start(connection)?, log })
     }
 
-    /// Makes a change, which survives the end of this process when this returns.
+    /// Applies a change, which survives the end of this process when this returns.
     fn write<T: Send + 'static>(
         &self,
         change: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
@@ -81,13 +90,30 @@ impl Records {
         self.send(WriteMode::Together, change).wait()
     }
 
-    /// Makes a change, which survives the end of the host when this returns, and with it
+    /// Applies a change, which survives the end of the host when this returns, and with it
     /// everything before it.
     fn write_synced<T: Send + 'static>(
         &self,
         change: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.send(WriteMode::Synced, change).wait()
+    }
+
+    /// Makes a change, which survives the end of the host when this returns, or soon after.
+    fn write_at<T: Send + 'static>(
+        &self,
+        time: SyncTime,
+        change: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        match time {
+            SyncTime::First => self.write_synced(change),
+            SyncTime::Behind => self.write(change).inspect(|_| self.log.soon()),
+        }
+    }
+
+    /// Has everything that was answered survive the end of the host.
+    pub fn sync(&self) -> Result<()> {
+        self.log.now().map_err(|error| Error::NotWritten(std::sync::Arc::new(error)))
     }
 
     fn send<T: Send + 'static>(
@@ -103,13 +129,13 @@ impl Records {
         self.readers.read(read)
     }
 
-    /// Writes the file anew when most of it is empty; how many bytes that freed. Changes wait
-    /// meanwhile, for no longer than it takes to write what is left.
+    /// Rewrites the file when most of it is empty; returns the freed bytes. Changes wait meanwhile,
+    /// at most for the time it takes to write the rest.
     pub fn shrink(&self) -> Result<u64> {
         self.send(WriteMode::Alone, shrink).wait()
     }
 
-    /// Whether SQLite finds its own file sound; otherwise what it says.
+    /// Whether SQLite finds its own file sound; otherwise its message.
     pub fn check(&self) -> Result<Option<String>> {
         self.read(|connection| {
             let said: String =

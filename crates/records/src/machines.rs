@@ -10,12 +10,12 @@ use stasis_api::{Checkpoints, Durability, Limits, Name, Network, Parent, Retenti
 use stasis_image::ImageId;
 use std::collections::BTreeMap;
 
-/// A machine's number in the store; names can be taken over, numbers never. Names belong to
-/// accounts: two accounts may each have a machine of the same name.
+/// A machine's number in the store; names can be reused, numbers never. Names belong to accounts:
+/// two accounts may each have a machine of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MachineId(pub i64);
 
-/// What is known of a machine when it is made.
+/// The initial data of a machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewRecord {
     pub name: Name,
@@ -31,7 +31,7 @@ pub struct NewRecord {
     pub checkpoints: Checkpoints,
     pub network: Network,
     pub parent: Option<Parent>,
-    /// The machine it is a branch of, under whatever name that goes by now.
+    /// The machine it is a branch of, under its current name.
     pub parent_id: Option<MachineId>,
     /// Whether its first start seeds the program's generators anew.
     pub reseed: bool,
@@ -51,14 +51,17 @@ pub struct MachineRecord {
     pub head_seq: Option<u64>,
     /// The newest checkpoint that was freed.
     pub freed_seq: Option<u64>,
-    /// The state it started from is not on disk: its parent and its images are those of an older
-    /// state of its source.
+    /// Its first state is not on disk: its parent and its images are those of an older state of its
+    /// source.
     pub lost_start: bool,
+    /// The first machine of its line: itself, or the one that its parents lead back to.
+    pub lineage: MachineId,
 }
 
 const COLUMNS: &str = "id, name, account, template, created_ms, expires_ms, tags, limits, env, \
                        durability, network, next_seq, head_image, head_seq, parent, start_image, \
-                       parent_id, reseed, retention, freed_seq, checkpoints, unsaved_start";
+                       parent_id, reseed, retention, freed_seq, checkpoints, unsaved_start, \
+                       lineage";
 
 impl Records {
     /// Adds a machine that starts from `image`.
@@ -93,8 +96,8 @@ impl Records {
         })
     }
 
-    /// The state that a machine started from is on disk by now. When this returns, that survives
-    /// the end of the host.
+    /// The first state of a machine is on disk by now. When this returns, that survives the end of
+    /// the host.
     pub fn start_saved(&self, id: MachineId, image: &dyn HeldImage) -> Result<()> {
         let image = image.id().to_string();
         self.write_synced(move |connection| {
@@ -126,7 +129,7 @@ impl Records {
         })
     }
 
-    /// Writes what can be changed on a machine.
+    /// Updates a machine's settings.
     pub fn update(&self, id: MachineId, new: NewRecord) -> Result<()> {
         self.write(move |connection| {
             let sql = "UPDATE machines SET tags = ?2, limits = ?3, durability = ?4, \
@@ -160,7 +163,7 @@ impl Records {
         })
     }
 
-    /// What an account's checkpoints added to the store, and its artifacts, in bytes.
+    /// Bytes that an account's checkpoints and artifacts added to the store.
     pub fn disk_of(&self, account: &str) -> Result<u64> {
         let sql = "SELECT (SELECT coalesce(sum(checkpoints.bytes), 0) FROM checkpoints \
                    JOIN machines ON machines.id = checkpoints.machine WHERE account = ?1) + \
@@ -186,7 +189,7 @@ pub(crate) fn there(id: MachineId, changed: usize) -> Result<()> {
     if changed == 0 { Err(Error::Removed(id.0)) } else { Ok(()) }
 }
 
-/// Refuses what is about a machine that is not there.
+/// Refuses a change of a machine that does not exist.
 pub(crate) fn require(connection: &Connection, id: MachineId) -> Result<()> {
     let mut statement = connection.prepare_cached("SELECT 1 FROM machines WHERE id = ?1")?;
     there(id, usize::from(statement.exists([id.0])?))
@@ -200,6 +203,8 @@ fn require_template(connection: &Connection, digest: &str) -> Result<()> {
 
 fn add(connection: &Connection, new: NewRecord, image: ImageId) -> Result<MachineRecord> {
     let id = insert(connection, &new, image)?;
+    let sql = "SELECT coalesce(lineage, id) FROM machines WHERE id = ?1";
+    let lineage = connection.prepare_cached(sql)?.query_row([id.0], |row| row.get(0))?;
     Ok(MachineRecord {
         id,
         made: new,
@@ -209,6 +214,7 @@ fn add(connection: &Connection, new: NewRecord, image: ImageId) -> Result<Machin
         head_seq: None,
         freed_seq: None,
         lost_start: false,
+        lineage: MachineId(lineage),
     })
 }
 
@@ -218,14 +224,15 @@ pub(crate) fn insert(
     image: ImageId,
 ) -> Result<MachineId> {
     match new.parent_id {
-        // which keeps the template, too
+        // which also keeps the template
         Some(parent) => require(connection, parent)?,
         None => require_template(connection, &new.template)?,
     }
     let sql = "INSERT INTO machines (name, account, template, created_ms, expires_ms, tags, \
                limits, env, durability, network, start_image, head_image, parent, parent_id, \
-               reseed, retention, checkpoints) VALUES \
-               (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13, ?14, ?15, ?16)";
+               reseed, retention, checkpoints, lineage) VALUES \
+               (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13, ?14, ?15, ?16, \
+                (SELECT coalesce(lineage, id) FROM machines WHERE id = ?13))";
     let added = connection.prepare_cached(sql)?.execute(params![
         new.name.as_str(),
         new.account,
@@ -281,8 +288,9 @@ fn read(row: &Row<'_>) -> Result<MachineRecord> {
         reseed: row.get(17)?,
         retention: maybe(row, 18)?,
     };
+    let id = MachineId(row.get(0)?);
     Ok(MachineRecord {
-        id: MachineId(row.get(0)?),
+        id,
         made,
         next_seq: row.get::<_, i64>(11)? as u64,
         start_image: image(row, 15)?,
@@ -290,6 +298,7 @@ fn read(row: &Row<'_>) -> Result<MachineRecord> {
         head_seq: row.get::<_, Option<i64>>(13)?.map(|seq| seq as u64),
         freed_seq: row.get::<_, Option<i64>>(19)?.map(|seq| seq as u64),
         lost_start,
+        lineage: row.get::<_, Option<i64>>(22)?.map_or(id, MachineId),
     })
 }
 
@@ -321,7 +330,7 @@ pub(crate) fn time(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// What `optional` gives, as a value of ours.
+/// Converts the result of `optional` to our type.
 pub(crate) fn optional<T>(found: rusqlite::Result<Result<T>>) -> Result<Option<T>> {
     found.optional()?.transpose()
 }

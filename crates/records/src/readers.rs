@@ -24,7 +24,10 @@ pub fn forbid_records_on_this_thread() {
 }
 
 pub(crate) fn check_thread() {
-    debug_assert!(!FORBIDDEN.get(), "records are used on a thread that must not wait for the disk");
+    debug_assert!(
+        !FORBIDDEN.get(),
+        "records were accessed on a thread that must not wait for the disk"
+    );
 }
 
 pub(crate) struct ReaderPool {

@@ -102,8 +102,8 @@ CREATE TABLE events (
     event TEXT NOT NULL
 ) STRICT;
 ",
-    // names can be exchanged, so lineage goes by number; what a checkpoint changed is found when
-    // somebody asks, and kept
+    // names can be exchanged, so lineage uses numbers; the changes of a checkpoint are computed on
+    // request, and cached
     "
 ALTER TABLE machines ADD COLUMN parent_id INTEGER;
 ALTER TABLE machines ADD COLUMN reseed INTEGER NOT NULL DEFAULT 0;
@@ -129,6 +129,8 @@ CREATE TABLE events (
     DOCUMENTS,
     UNSAVED_STARTS,
     POLICIES,
+    LINEAGE,
+    TOOL_CALLS,
 ];
 
 /// No number is given to a second machine, also after the newest was removed, and a branch has a
@@ -193,8 +195,8 @@ CREATE TABLE documents (
 CREATE INDEX documents_kind ON documents (kind);
 ";
 
-/// A branch can be made before the state it starts from is on disk. Until it is, the branch is on
-/// record with an older state of its source, and this says which that is.
+/// A branch can be created before its first state is on disk. Until then it is recorded with an
+/// older state of its source, which this column names.
 const UNSAVED_STARTS: &str = "
 ALTER TABLE machines ADD COLUMN unsaved_start TEXT;
 ";
@@ -206,6 +208,47 @@ CREATE TABLE policies (
     document TEXT NOT NULL,
     changed_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+";
+
+/// The first machine of a line, which placeholders of secrets and certificates belong to: it may
+/// be removed before its branches are.
+const LINEAGE: &str = "
+ALTER TABLE machines ADD COLUMN lineage INTEGER;
+";
+
+/// Calls of tools, and machines whose instruction waits for the answer to one. The image of such a
+/// machine is no checkpoint: nothing but the waiting instruction continues from it.
+const TOOL_CALLS: &str = "
+CREATE TABLE tool_calls (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    machine INTEGER NOT NULL REFERENCES machines ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    request INTEGER NOT NULL,
+    server TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    arguments TEXT NOT NULL,
+    state TEXT NOT NULL,
+    verdict TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    called_ms INTEGER NOT NULL,
+    expires_ms INTEGER,
+    answered_ms INTEGER,
+    answered_by TEXT,
+    note TEXT,
+    finished_ms INTEGER,
+    error TEXT
+) STRICT;
+CREATE INDEX tool_calls_machine ON tool_calls (machine, id DESC);
+CREATE INDEX tool_calls_open ON tool_calls (state) WHERE finished_ms IS NULL;
+CREATE INDEX tool_calls_asked ON tool_calls (id DESC) WHERE verdict = '\"ask\"';
+
+CREATE TABLE parked (
+    machine INTEGER PRIMARY KEY REFERENCES machines ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    call INTEGER NOT NULL,
+    image TEXT NOT NULL,
+    progress TEXT NOT NULL
+) STRICT;
 ";
 
 /// Sets a connection up that only reads.
@@ -228,7 +271,7 @@ pub fn prepare(connection: &mut Connection) -> Result<()> {
     if found > known {
         return Err(Error::Newer { found, known });
     }
-    // a table that is written anew is dropped on the way, which must not take what refers to it
+    // rewriting a table drops it meanwhile, which must not remove the rows that refer to it
     connection.execute_batch("PRAGMA foreign_keys = OFF")?;
     for (index, step) in STEPS.iter().enumerate().skip(found as usize) {
         let transaction = connection.transaction()?;

@@ -1,5 +1,5 @@
-//! Records of templates. A name stands for the newest template built under it; machines keep the
-//! one they were made from.
+//! Records of templates. A name refers to the newest template built under it; machines keep the one
+//! they were created from.
 
 use crate::Records;
 use crate::error::{Error, Result};
@@ -9,13 +9,13 @@ use rusqlite::{Connection, Row, params};
 use stasis_api::TemplateInfo;
 use stasis_image::ImageId;
 
-/// How a template is kept.
+/// The record of a template.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TemplateRecord {
     pub template: TemplateInfo,
     /// The image that `template` names.
     pub image: ImageId,
-    /// Variables its machines start with, the interpreter's path: whatever its builder needs.
+    /// Environment variables, the interpreter's path and other data of its builder.
     pub details: serde_json::Value,
 }
 
@@ -62,12 +62,12 @@ impl Records {
         })
     }
 
-    /// How many machines were made from it.
+    /// Number of machines created from it.
     pub fn template_users(&self, digest: &str) -> Result<u64> {
         self.read(|connection| users(connection, digest))
     }
 
-    /// Forgets a template, unless machines stand on it; how many do.
+    /// Removes a template, unless machines use it; returns how many do.
     pub fn remove_template(&self, digest: &str) -> Result<u64> {
         let digest = digest.to_owned();
         self.write_synced(move |connection| {

@@ -4,8 +4,9 @@
 //!                          ▲                                        │
 //!                          └── requests that come meanwhile wait ───┘ and share the next COMMIT
 //!
-//! A caller that finds the connection free writes what waits, its own request included: alone, it
-//! needs no other thread. What came meanwhile is written by the writer thread, all at once.
+//! A caller that finds the connection free writes all waiting requests, including its own: alone,
+//! it needs no other thread. Requests that arrive meanwhile are written by the writer thread, all
+//! at once.
 //!
 //! Requests take effect in the order in which they were sent. A request that fails is undone alone
 //! and answered with its own error. If the transaction itself fails, because the disk is full or a
@@ -26,7 +27,7 @@ use std::thread::{JoinHandle, ThreadId};
 /// Requests that share one transaction, at most.
 const MOST_TOGETHER: usize = 256;
 
-/// How a request is carried out.
+/// The execution of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteMode {
     /// With others, in a transaction that survives the end of this process.
@@ -37,8 +38,8 @@ pub(crate) enum WriteMode {
     Alone,
 }
 
-/// A change that was sent. It is certain when its answer is there.
-#[must_use = "a change may fail, and is certain only when its answer is there"]
+/// A sent change. It is certain when its answer arrives.
+#[must_use = "a change can fail; wait for its answer"]
 pub struct PendingChange<T> {
     answer: Receiver<Result<T>>,
     /// Until its sender waits for it.
@@ -65,11 +66,11 @@ impl<T> Drop for PendingChange<T> {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the writer broke off")]
+#[error("the writer failed")]
 struct BrokeOff;
 
 #[derive(Debug, thiserror::Error)]
-#[error("SQLite gave the transaction up: {0}")]
+#[error("SQLite aborted the transaction: {0}")]
 struct GivenUp(String);
 
 type Cause = Arc<dyn std::error::Error + Send + Sync>;
@@ -78,14 +79,14 @@ fn broke_off() -> Error {
     Error::NotWritten(Arc::new(BrokeOff))
 }
 
-/// What the writer does with a request, whatever the type of its answer.
+/// The writer's view of a request, whatever the type of its answer.
 trait Request: Send {
     fn how(&self) -> WriteMode;
     /// The thread that sent it, for faults that a test arms.
     fn sender(&self) -> ThreadId;
-    /// Makes the change; if that fails, why.
+    /// Applies the change, or returns the error.
     fn apply(&mut self, connection: &Connection) -> std::result::Result<(), String>;
-    /// Tells the sender how it ended. With a cause, nothing of the transaction was written.
+    /// Sends the result to the caller. With a cause, nothing of the transaction was written.
     fn answer(self: Box<Self>, undone: Option<&Cause>);
 }
 
@@ -126,10 +127,10 @@ where
     }
 }
 
-/// What callers and the writer thread share.
+/// State shared by callers and the writer thread.
 struct Shared {
     queue: Mutex<Queue>,
-    /// Something is left for the writer thread, or it is to end.
+    /// Work remains for the writer thread, or it must end.
     left: Condvar,
     session: Mutex<Session>,
 }
@@ -152,8 +153,8 @@ impl Shared {
         }
     }
 
-    /// Has the writer thread write what waits. Whoever wrote calls this when the connection is free
-    /// again: a request that found it taken would wait for ever otherwise.
+    /// Makes the writer thread write the waiting requests. Every writer calls this when it releases
+    /// the connection: a request that found it busy would otherwise wait for ever.
     fn leave_the_rest(&self) {
         let mut queue = self.queue.lock();
         if !queue.requests.is_empty() && !queue.left {
@@ -169,7 +170,7 @@ impl Shared {
         stasis_fault::adopt(own);
     }
 
-    /// The writer thread: until it is told to end and nothing is left.
+    /// The writer thread: runs until it must end and nothing is left.
     fn serve(&self) {
         loop {
             {
@@ -191,7 +192,7 @@ impl Shared {
 }
 
 impl Queue {
-    /// The next requests that share a transaction; one that needs to be alone is the last of them.
+    /// The next requests that share a transaction; one that must be alone is the last of them.
     fn take_group(&mut self) -> Vec<Box<dyn Request>> {
         let mut group = Vec::new();
         while group.len() < MOST_TOGETHER
@@ -268,7 +269,7 @@ impl Session {
         }
     }
 
-    /// Writes a group in one transaction, then answers everybody.
+    /// Writes a group in one transaction, then answers all callers.
     fn write(&mut self, mut group: Vec<Box<dyn Request>>) {
         let written = catch_unwind(AssertUnwindSafe(|| self.transaction(&mut group)));
         let written = written.unwrap_or_else(|_| Err(Arc::new(BrokeOff)));

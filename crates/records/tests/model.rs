@@ -1,8 +1,7 @@
 //! Records against a model, in orders drawn from seeds.
 //!
-//! What must hold after every step, whatever was refused: a number is given once and grows, a
-//! parent's is smaller than its branch's, a machine that was removed has no new branch, and only
-//! images that somebody held are named.
+//! Invariants after every step, refused or not: a number is assigned once and grows, a parent's is
+//! smaller than its branch's, a removed machine has no new branch, and only held images are named.
 
 mod common;
 
@@ -10,7 +9,9 @@ use common::{start, template};
 use fastrand::Rng;
 use stasis_api::Timestamp;
 use stasis_image::ImageId;
-use stasis_records::{Error, HeldImage, Imported, MachineId, NewCheckpoint, NewRecord, Records};
+use stasis_records::{
+    Error, HeldImage, Imported, MachineId, NewCheckpoint, NewRecord, Records, SyncTime,
+};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use tempfile::TempDir;
@@ -19,7 +20,7 @@ const SEEDS: u64 = 20;
 const STEPS: u64 = 120;
 const IMAGES: u64 = 30;
 
-/// An image that is held, and notes that its name was asked for.
+/// A held image that records queries of its name.
 struct Held<'a>(&'a World, ImageId);
 
 impl HeldImage for Held<'_> {
@@ -71,7 +72,7 @@ impl World {
         ImageId::of(&self.below(IMAGES).to_le_bytes())
     }
 
-    /// Any number, also of a machine that is gone, or that never was.
+    /// Any number, also of a removed machine, or of none.
     fn any(&self) -> MachineId {
         let at = self.below(self.ever.len() as u64 + 1) as usize;
         self.ever.get(at).copied().unwrap_or(MachineId(1_000_000))
@@ -88,7 +89,12 @@ impl World {
                 let (id, image) = (self.any(), self.any_image());
                 let new = NewCheckpoint { seq: self.below(4), at: Timestamp::now(), bytes: 1 };
                 drop(self.records().checkpoint(id, &self.image(image), new));
-                drop(self.records().roll_back(id, &self.image(image), Some(self.below(4))));
+                drop(self.records().roll_back(
+                    id,
+                    &self.image(image),
+                    Some(self.below(4)),
+                    SyncTime::Behind,
+                ));
             }
             _ => {
                 self.records = None;

@@ -7,7 +7,7 @@ use stasis_api::{Chunk, Exec, Limits, Outcome, Receipt, Status, Stream};
 use stasis_image::ImageId;
 use stasis_records::{
     Error, FinishedInstruction, HeldImage, MachineId, MachineRecord, NewCheckpoint, NewInstruction,
-    NewRecord, Records,
+    NewRecord, Records, SyncTime,
 };
 use std::path::Path;
 use tempfile::TempDir;
@@ -97,7 +97,7 @@ fn machines_are_as_they_were_written() {
 }
 
 #[test]
-fn what_was_cut_off_is_found_again() {
+fn unfinished_instructions_are_found_after_reopening() {
     let (dir, store) = store();
     let machine = store.create(record("one"), &START).expect("add");
     for (seq, status) in [(0, Status::Running), (1, Status::Running), (2, Status::Queued)] {
@@ -132,9 +132,9 @@ fn going_back_marks_and_something_new_forgets() {
         finish(&store, &machine, seq);
         checkpoint(&store, &machine, seq);
     }
-    let other = store.roll_back(machine.id, &Image("image 2"), Some(1));
+    let other = store.roll_back(machine.id, &Image("image 2"), Some(1), SyncTime::First);
     assert!(matches!(other, Err(Error::Missing(_))), "that is not the image of this checkpoint");
-    store.roll_back(machine.id, &Image("image 1"), Some(1)).expect("roll back");
+    store.roll_back(machine.id, &Image("image 1"), Some(1), SyncTime::First).expect("roll back");
     let record = store.machine(machine.id).expect("one");
     assert_eq!((record.head_image, record.head_seq), (Image("image 1").id(), Some(1)));
     let marks: Vec<bool> = store
@@ -150,7 +150,7 @@ fn going_back_marks_and_something_new_forgets() {
     assert_eq!(store.checkpoints(machine.id).expect("list").len(), 2);
     assert!(store.checkpoint_at(machine.id, 3).expect("look").is_none());
     assert_eq!(store.undone(machine.id).expect("list"), [2, 3]);
-    store.redo(machine.id, &Image("image 2"), 2).expect("redo");
+    store.redo(machine.id, &Image("image 2"), 2, SyncTime::Behind).expect("redo");
     assert_eq!(store.ran(machine.id, None, 10).expect("list"), [2, 1, 0]);
     assert_eq!(store.undone(machine.id).expect("list"), [3]);
     add(&store, &machine, 4, Status::Running);
@@ -264,8 +264,8 @@ fn nothing_is_written_for_a_machine_that_was_removed() {
         store.output(id, 0, vec![chunk]),
         store.checkpoint(id, &Image("late"), new),
         store.replace_head(id, &Image("late"), None),
-        store.roll_back(id, &Image("image 0"), Some(0)),
-        store.roll_back(id, &START, None),
+        store.roll_back(id, &Image("image 0"), Some(0), SyncTime::First),
+        store.roll_back(id, &START, None, SyncTime::First),
         store.update(id, machine.made.clone()),
         store.promote(id, next.id),
         store.promote(next.id, id),
@@ -280,7 +280,7 @@ fn nothing_is_written_for_a_machine_that_was_removed() {
 }
 
 #[test]
-fn a_template_goes_only_when_nothing_stands_on_it() {
+fn a_template_is_removed_only_when_unused() {
     let (_dir, store) = store();
     let machine = store.create(record("one"), &START).expect("add");
     assert_eq!(store.remove_template("t").expect("refused"), 1);
@@ -290,7 +290,7 @@ fn a_template_goes_only_when_nothing_stands_on_it() {
     assert!(matches!(late, Err(Error::NoTemplate(_))), "{late:?}");
 }
 
-/// What an older program could write: ids used again, and machines that are their own parents.
+/// Records of an older program: reused ids, and machines that are their own parents.
 #[test]
 fn an_older_store_is_healed_and_keeps_what_it_had() {
     let (dir, store) = store();
@@ -309,7 +309,8 @@ fn an_older_store_is_healed_and_keeps_what_it_had() {
     let sql = sql.replacen("machines", "older", 1).replace(" AUTOINCREMENT", "");
     let sql = sql.replace(" CHECK (parent_id < id)", "");
     raw.execute_batch(&format!(
-        "PRAGMA foreign_keys = OFF; DROP TABLE documents; DROP TABLE policies;
+        "PRAGMA foreign_keys = OFF; DROP TABLE documents; DROP TABLE policies; DROP TABLE parked;
+         DROP TABLE tool_calls;
          {sql}; INSERT INTO older SELECT * FROM machines;
          DROP TABLE machines; ALTER TABLE older RENAME TO machines;
          UPDATE machines SET parent_id = id WHERE name = 'one'; PRAGMA user_version = 5;"

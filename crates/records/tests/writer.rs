@@ -65,7 +65,7 @@ fn hold_next_commit() -> (stasis_fault::FaultGuard, mpsc::Sender<()>) {
     let (release, released) = mpsc::channel::<()>();
     let released = Mutex::new(released);
     let wait = move || {
-        // whoever releases it sends nothing
+        // the thread that releases it sends nothing
         let _ = released.lock().expect("a lock").recv();
     };
     (stasis_fault::arm("records.commit", Fault::Call(Arc::new(wait))), release)
@@ -136,7 +136,7 @@ fn a_change_that_fails_does_not_fail_those_beside_it() {
     assert_eq!(records.instructions(id, 0, 10).expect("a log").len(), 2);
 }
 
-/// Nothing of the transaction is there, everybody is told so, and the next change succeeds.
+/// Nothing of the transaction exists, all callers get an error, and the next change succeeds.
 fn fails_whole(fault: Fault) {
     let (_dir, records) = records();
     let id = machine(&records, "m");
@@ -161,9 +161,9 @@ fn a_panic_fails_one_transaction() {
     fails_whole(Fault::Call(Arc::new(|| panic!("on purpose"))));
 }
 
-/// In a thread of its own, whose mounts nobody else sees.
+/// In a separate thread, whose mounts are private.
 #[test]
-fn a_disk_without_room_fails_what_does_not_fit() {
+fn a_full_disk_fails_only_changes_that_do_not_fit() {
     let test = std::thread::spawn(|| {
         let dir = tempfile::tempdir().expect("a directory");
         namespace::unshare(libc::CLONE_NEWNS).expect("a mount namespace of our own");

@@ -1,8 +1,9 @@
-//! Which walls stand. All of them do unless a test takes one away to show what it is for.
+//! The configuration of the sandbox. All layers are on, unless a test switches one off to show its
+//! effect.
 
 use std::path::PathBuf;
 
-/// The walls of an engine's machines.
+/// The sandbox of an engine's machines.
 #[derive(Debug, Clone)]
 pub struct WallsConfig {
     /// Machines have user ids of their own; which ranges are taken is noted in this directory,
@@ -13,7 +14,7 @@ pub struct WallsConfig {
     pub unprivileged: bool,
     pub seccomp: bool,
     pub landlock: bool,
-    /// Cover what `/proc` tells and offers beyond the machine.
+    /// Mask the parts of `/proc` that reach beyond the machine.
     pub masked_proc: bool,
     /// Put machines into cgroups where the host has them.
     pub cgroups: bool,
@@ -50,7 +51,7 @@ impl WallsConfig {
     }
 }
 
-/// How much a machine may use; `None` is no limit.
+/// The limits of a machine; `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceLimits {
     /// Bytes.
@@ -64,7 +65,7 @@ pub struct ResourceLimits {
     pub descriptors: Option<u64>,
 }
 
-/// What the files a machine wrote may take up, beside its root file system.
+/// The size of a machine's written files, beside its root file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskLimit {
     pub bytes: u64,

@@ -1,6 +1,6 @@
-//! What a machine's files take up: its private layer, measured by walking it.
+//! The size of a machine's files: its private layer, measured by walking it.
 //!
-//! A file with several names counts once. What vanishes during the walk is not counted; the
+//! A file with several names counts once. Files that vanish during the walk are not counted; the
 //! machine may be running.
 
 use stasis_sys::trees::{self, WalkEntry};
@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 const BLOCK: u64 = 512;
-/// How often a walk begins again under which directories are moved.
+/// Maximum restarts of a walk in which directories are moved.
 const TRIES: usize = 3;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,13 +42,14 @@ impl Sub for DiskUsage {
     }
 }
 
-/// What one file takes.
+/// The size of one file.
 pub fn of_stat(stat: &libc::stat64) -> DiskUsage {
     DiskUsage { bytes: (stat.st_blocks.max(0) as u64).saturating_mul(BLOCK), files: 1 }
 }
 
-/// Measures everything below `dir`, and gives up (as too much) past `most_files`. `seen` is told
-/// each path, and the directory if it is one. Fails when directories are moved under every try.
+/// Measures everything below `dir`, and stops (as too much) past `most_files`. `seen` is called
+/// with each path, and the directory if it is one. Fails if directories are moved during every
+/// attempt.
 pub fn usage(
     dir: &Path,
     most_files: u64,

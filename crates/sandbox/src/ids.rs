@@ -1,8 +1,8 @@
 //! User and group ids of machines: a range of the host's ids each, used by nothing else.
 //!
 //! An engine takes blocks of ranges, each by a lock on a file that all engines of the host share;
-//! the kernel lets go of the lock with the engine, however that ends. Within a block ranges are
-//! handed out in memory. When no block is left the error says so.
+//! the kernel releases the lock when the engine ends, for whatever reason. Within a block ranges
+//! are assigned in memory. An error reports that no block is left.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fs::{File, TryLockError};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Ids inside a machine: 0 to 65535.
 pub const COUNT: u32 = 1 << 16;
-/// Above what hosts give to users and container engines by custom.
+/// Above the ranges that hosts usually give to users and container engines.
 const FIRST: u32 = 0x1000_0000;
 const BLOCKS: u32 = 96;
 const RANGES_PER_BLOCK: u32 = 256;
@@ -41,7 +41,7 @@ impl Ids {
         (inside < self.count).then(|| self.first + inside)
     }
 
-    /// (inside, outside, count), as the kernel wants a map.
+    /// (inside, outside, count), the kernel's order of a map.
     pub fn map(&self) -> (u32, u32, u32) {
         (0, self.first, self.count)
     }
@@ -120,7 +120,7 @@ fn ranges_of(block: u32) -> impl DoubleEndedIterator<Item = u32> {
     block * RANGES_PER_BLOCK..(block + 1) * RANGES_PER_BLOCK
 }
 
-/// A block that no engine has, and the lock that says it is ours.
+/// A free block, and the lock that makes it ours.
 fn lock_block(dir: &Path, state: &State) -> io::Result<(u32, File)> {
     std::fs::create_dir_all(dir)?;
     // a lock of our own would be given to us again

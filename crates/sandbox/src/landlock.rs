@@ -1,10 +1,10 @@
-//! What Landlock takes away, decided for the version the kernel has.
+//! The Landlock rules, for the kernel's version.
 //!
-//! A machine's files are its own, so there is nothing to forbid among them. What is taken away is
-//! what no machine needs: making device nodes, talking to devices outside `/dev`, signals to
-//! anyone but the machine's own programs, and (with any rule) every change of mounts and tracing
-//! of whoever is outside. Abstract sockets are not scoped: they belong to a network namespace that
-//! is the machine's own, and those that a restore brings back are not made by the machine itself.
+//! A machine's files are its own, so nothing is forbidden among them. Forbidden are actions that no
+//! machine needs: creating device nodes, ioctls on devices outside `/dev`, signals to processes
+//! other than the machine's own programs, and (with any rule) every change of mounts and tracing of
+//! outside processes. Abstract sockets are not scoped: they belong to the machine's own network
+//! namespace, and a restore's sockets are not made by the machine itself.
 
 use stasis_sys::landlock::{
     ACCESS_IOCTL_DEV, ACCESS_MAKE_BLOCK, ACCESS_MAKE_CHAR, ACCESS_REFER, Ruleset, SCOPE_SIGNAL,
@@ -13,7 +13,7 @@ use stasis_sys::landlock::{
 /// The version that knows everything we ask for.
 const NEEDED: u32 = 6;
 
-/// The rules of every machine; `None` where the kernel is too old for them.
+/// The rules of every machine; `None` if the kernel is too old.
 pub fn rules(version: u32) -> Option<Ruleset> {
     (version >= NEEDED).then(|| Ruleset {
         handled_files: ACCESS_MAKE_CHAR | ACCESS_MAKE_BLOCK | ACCESS_IOCTL_DEV | ACCESS_REFER,

@@ -1,14 +1,14 @@
-//! The walls around a machine, as far as they can be decided or built without the machine.
+//! The sandbox of a machine: the parts that can be decided or built without the machine.
 //!
-//!   config    which walls stand, and the limits
-//!   ids       a range of user ids per machine, apart from everyone else's on the host
+//!   config    the layers that are on, and the limits
+//!   ids       a range of user ids per machine, not used by others on the host
 //!   seccomp   the calls a machine may make, each with its reason, compiled to a filter
-//!   landlock  what is taken away beside calls
+//!   landlock  restrictions beside system calls
 //!   cgroup    memory, processor and process limits, changeable while a machine runs
-//!   disk      what a machine's files take up
+//!   disk      the size of a machine's files
 //!
-//! The engine and its spawner put these up; they are listed for readers in SECURITY.md. A wall
-//! that this host cannot have is an error where it was asked for, or is told by `cgroup::Cgroups`.
+//! The engine and its spawner apply these; SECURITY.md lists them for readers. A layer that this
+//! host cannot have is an error where it is requested, or is reported by `cgroup::Cgroups`.
 
 #![forbid(unsafe_code)]
 

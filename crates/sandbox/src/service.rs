@@ -10,8 +10,9 @@
 //! and suspends them, only for a tracer that has none. Nor can Landlock confine them: it forbids
 //! to trace and to mount. A kernel without Landlock leaves that part out.
 //!
-//! All threads share one memory. These walls hold against a thread that is led astray, for example
-//! to another path or program; code that takes a thread over can reach for another one's memory.
+//! All threads share one address space. These restrictions hold against a thread that is tricked,
+//! for example into another path or program; code that takes over a thread can reach another
+//! thread's memory.
 //!
 //! SECURITY.md shows the lists; a test compares the two.
 
@@ -25,7 +26,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Capabilities of the host's root that the whole process gives up, with everything it starts.
+/// Capabilities of the host's root that the whole process drops, with everything it starts.
 #[derive(Debug, Clone, Copy)]
 pub struct DroppedCapabilities {
     pub why: &'static str,
@@ -93,7 +94,7 @@ pub enum ServiceThread {
     Egress { resolv_conf: PathBuf },
 }
 
-/// What both kinds read for randomness and where they throw things away.
+/// Devices that both kinds of threads use for randomness and for discarding.
 const DEVICES: [&str; 2] = ["/dev/urandom", "/dev/null"];
 /// The user and group that own no file.
 const NOBODY: u32 = 65534;
@@ -104,11 +105,11 @@ pub fn restrict_process() -> io::Result<()> {
     let numbers: Vec<u32> = given_up.map(|(_, number)| *number).collect();
     process::give_up_capabilities(&numbers)?;
     process::no_new_privileges()?;
-    // its memory holds tokens: no core file, and nobody traces it who is not the host's root
+    // its memory holds tokens: no core file, and only the host's root may trace it
     process::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0).map(drop)
 }
 
-/// Restricts this thread and those it starts. One that was started by a restricted one is.
+/// Restricts this thread and those it starts. A thread started by a restricted one is restricted.
 pub fn restrict_thread(kind: &ServiceThread) -> io::Result<()> {
     if process::has_no_capabilities()? {
         return Ok(());
@@ -126,7 +127,7 @@ pub fn restrict_thread(kind: &ServiceThread) -> io::Result<()> {
     seccomp::install(filter(kind))
 }
 
-/// What Landlock leaves of the file system; `None` where the kernel has no Landlock.
+/// Landlock's remaining access to the file system; `None` if the kernel has no Landlock.
 fn rules(kind: &ServiceThread, version: u32) -> Option<Ruleset> {
     let handled_files = landlock::all_files(version);
     let mut below: Vec<(String, u64)> =
@@ -150,7 +151,7 @@ fn rules(kind: &ServiceThread, version: u32) -> Option<Ruleset> {
     (handled_files != 0).then_some(Ruleset { handled_files, scoped, below })
 }
 
-/// The machine's filter without what is left out.
+/// The machine's filter without the removed calls.
 fn filter(kind: &ServiceThread) -> &'static [u64] {
     static SERVICE: OnceLock<Vec<u64>> = OnceLock::new();
     static EGRESS: OnceLock<Vec<u64>> = OnceLock::new();
@@ -231,7 +232,7 @@ mod tests {
             assert_eq!(errno(mounted), Some(libc::EPERM));
             assert_eq!(errno(TcpListener::bind("127.0.0.1:0")), Some(libc::ENOSYS));
             Command::new("true").status().expect_err("no program starts");
-            // the walls come with every thread it starts
+            // every thread it starts inherits the restrictions
             std::thread::spawn(|| fs::read("/etc/passwd").expect_err("refused"))
                 .join()
                 .expect("it");
@@ -248,7 +249,7 @@ mod tests {
         let resolv_conf = dir.path().join("resolv.conf");
         let replaced = resolv_conf.clone();
         fs::write(&resolv_conf, "nameserver 127.0.0.53").expect("written");
-        // mode and owner say that nobody but root reads it
+        // mode and owner allow only root to read it
         let secret = dir.path().join("secret");
         fs::write(&secret, "of the host").expect("written");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);

@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Calls that block: at once, and waiting for their turn.
+/// Blocking calls: running at once, and waiting.
 const AT_ONCE: usize = 64;
 const WAITING: usize = 8192;
 
@@ -25,11 +25,11 @@ struct Queue {
     waiting: usize,
     /// By account, in the order of arrival.
     lines: HashMap<String, VecDeque<oneshot::Sender<AccountTurn>>>,
-    /// Accounts that wait, the next first.
+    /// Waiting accounts, the next one first.
     next: VecDeque<String>,
 }
 
-/// One slot, until it is dropped.
+/// One slot, until dropped.
 pub struct AccountTurn(Option<AccountQueue>);
 
 impl AccountQueue {
@@ -51,7 +51,7 @@ impl AccountQueue {
                 return Ok(AccountTurn(Some(self.clone())));
             }
             if queue.waiting >= WAITING {
-                let said = "too many requests wait for their turn";
+                let said = "too many requests are waiting";
                 return Err(HttpFailure::overloaded(said));
             }
             queue.wait(account)
@@ -72,7 +72,7 @@ impl Queue {
         get
     }
 
-    /// The first who waits of the account whose turn it is.
+    /// The first waiting request of the next account.
     fn call(&mut self) -> Option<oneshot::Sender<AccountTurn>> {
         let account = self.next.pop_front()?;
         let line = self.lines.get_mut(&account)?;
@@ -99,7 +99,7 @@ impl Drop for AccountTurn {
             let Some(called) = called else { return };
             match called.send(AccountTurn(Some(all.clone()))) {
                 Ok(()) => return,
-                // they went away: the next one's, without giving the turn back on the way
+                // they were dropped: try the next account, without releasing the slot in between
                 Err(mut unwanted) => drop(unwanted.0.take()),
             }
         }
@@ -138,7 +138,7 @@ mod tests {
             }));
             tokio::task::yield_now().await;
         }
-        // one who does not wait any longer is passed over, and costs the account its turn
+        // a dropped request is skipped, and costs the account its slot
         tasks.remove(1).abort();
         tokio::task::yield_now().await;
         drop(taken.pop());

@@ -1,4 +1,4 @@
-//! What all handlers share.
+//! State shared by all handlers.
 
 use crate::account_queue::AccountQueue;
 use crate::audit::Audit;
@@ -8,6 +8,8 @@ use crate::guard::OriginGuard;
 use crate::instruments::Instruments;
 use crate::jwt::Jwt;
 use crate::keyring::Keyring;
+use axum::Json;
+use stasis_api::Removed;
 use stasis_machine::{Host, Machine, TraceContext};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +33,7 @@ impl RequestOrigin {
         ASKER.scope(self, answering).await
     }
 
-    /// Of the task that calls.
+    /// Those of the calling task.
     pub fn current() -> RequestOrigin {
         ASKER.try_with(RequestOrigin::clone).unwrap_or_default()
     }
@@ -46,9 +48,9 @@ pub struct AppState {
     pub v8: stasis_mcpv8::V8,
     pub keyring: Keyring,
     pub jwt: Option<Arc<Jwt>>,
-    /// Whether clients come by TLS.
+    /// Whether clients connect by TLS.
     pub secure: bool,
-    /// How long a body, or the next piece of one, may take to arrive.
+    /// Maximum time for a body, or the next piece of one, to arrive.
     pub patience: Duration,
     pub guard: OriginGuard,
     pub queue: AccountQueue,
@@ -58,13 +60,13 @@ pub struct AppState {
     pub words: Arc<stasis_mcp::ToolTexts>,
 }
 
-/// How far the service is on its way to its end.
+/// Progress of the shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub enum Phase {
     Serving,
-    /// No new work; what runs may end.
+    /// No new work; running work may finish.
     Stopping,
-    /// All machines are saved: nothing more will come.
+    /// All machines are saved: nothing more will be sent.
     Closed,
 }
 
@@ -84,18 +86,18 @@ impl App {
         *self.phase.borrow()
     }
 
-    /// Returns once the service is that far.
+    /// Returns once the shutdown has reached this point.
     pub async fn reached(&self, phase: Phase) {
-        // the sender is in `self`: it cannot be gone
+        // the sender is in `self`, so it still exists
         let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
     }
 
-    /// A machine of the caller's; those of others are not there.
+    /// A machine of the caller's account; other accounts' machines do not exist for it.
     pub fn machine(&self, caller: &Caller, name: &str) -> Result<Arc<Machine>> {
         Ok(self.host.machine_of(&caller.account, name)?)
     }
 
-    /// Does what may block, in turn, on a thread of its own.
+    /// Runs a blocking job on its own thread, through the fair queue.
     pub async fn block<T, F>(&self, job: F) -> Result<T>
     where
         T: Send + 'static,
@@ -109,8 +111,18 @@ impl App {
             drop(turn);
             done
         });
-        let broke = |_| HttpFailure::internal("service.broken", "a handler broke off");
+        let broke = |_| HttpFailure::internal("service.broken", "a handler failed");
         Ok(done.await.map_err(broke)??)
+    }
+
+    /// Removes what a path names.
+    pub async fn remove_named<F>(&self, name: &str, remove: F) -> Result<Json<Removed>>
+    where
+        F: FnOnce(&Arc<Host>, &str) -> stasis_machine::Result<()> + Send + 'static,
+    {
+        let (name, removed) = (name.to_owned(), name.to_owned());
+        self.block(move |host| remove(host, &name)).await?;
+        Ok(Json(Removed { removed }))
     }
 
     /// Does what may wait for the records. It takes no turn: records answer within moments, and
@@ -120,7 +132,7 @@ impl App {
         T: Send + 'static,
         F: FnOnce() -> stasis_machine::Result<T> + Send + 'static,
     {
-        let broke = |_| HttpFailure::internal("service.broken", "a handler broke off");
+        let broke = |_| HttpFailure::internal("service.broken", "a handler failed");
         Ok(stasis_machine::block(job).await.map_err(broke)??)
     }
 }

@@ -1,4 +1,4 @@
-//! Artifacts of a machine: what was too large for its results.
+//! Artifacts of a machine: data too large for its results.
 
 use crate::app::App;
 use crate::extract::{MachinePath, PathParams};

@@ -14,7 +14,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Characters of a name that a client chose.
+/// Maximum characters of a name chosen by a client.
 const LONGEST: usize = 100;
 
 pub struct Audit {
@@ -31,7 +31,7 @@ pub struct AuditEntry<'a> {
     pub peer: &'a str,
     pub method: &'a str,
     pub path: &'a str,
-    /// What a call of MCP's was about; its path does not say.
+    /// The subject of an MCP call, which its path does not contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct AuditEntry<'a> {
     pub status: u16,
 }
 
-/// A call of a tool, as the audit log knows it.
+/// A tool call, as the audit log records it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolCall {
     pub tool: Option<String>,
@@ -47,7 +47,7 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// What a message asks for, if it calls a tool. Of its arguments only a machine's name is kept.
+    /// The tool call in a message, if it is one. Of its arguments only the machine's name is kept.
     pub fn of(message: &[u8]) -> ToolCall {
         let Ok(message) = serde_json::from_slice::<Value>(message) else {
             return ToolCall::default();

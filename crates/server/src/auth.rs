@@ -9,24 +9,30 @@ use std::sync::Arc;
 /// The account of the private socket and of the first token.
 pub const ROOT: &str = "root";
 
-/// What a token may be allowed.
+/// A token's scopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Machines of its account and all on them.
+    /// The account's machines, and everything on them.
     Machines,
     /// Building and removing templates.
     Templates,
     /// Making and revoking tokens.
     Tokens,
-    /// The host as a whole: its store, its metrics.
+    /// The whole host: its store, its metrics.
     Host,
+    /// Setting and removing secrets of its account.
+    Secrets,
+    /// Answers to calls of tools that wait for a person.
+    Approve,
 }
 
-const WORDS: [(Scope, &str); 4] = [
+const WORDS: [(Scope, &str); 6] = [
     (Scope::Machines, "machines"),
     (Scope::Templates, "templates"),
     (Scope::Tokens, "tokens"),
     (Scope::Host, "host"),
+    (Scope::Secrets, "secrets"),
+    (Scope::Approve, "approve"),
 ];
 
 impl Scope {
@@ -43,7 +49,7 @@ impl Scope {
     }
 }
 
-/// Who a request comes from.
+/// The caller of a request.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub account: String,
@@ -73,7 +79,7 @@ impl Caller {
         let said = format!("the token does not have the scope `{}`; it has {own}", scope.word());
         let failure = HttpFailure::about(Problem::Forbidden, "token.scope", said);
         let all = Scope::all().join(", ");
-        Err(failure.hint(format!("`stasis token new --scope` makes one; scopes are {all}")))
+        Err(failure.hint(format!("`stasis token new --scope` creates one; scopes are {all}")))
     }
 }
 
@@ -87,14 +93,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 
 /// A request without a token.
 pub fn unauthorized() -> HttpFailure {
-    refused("token.unknown", "no token was sent")
-        .hint("send `authorization: Bearer id.secret`; `stasis token new` makes one")
+    refused("token.unknown", "no token was sent").hint(
+        "send `authorization: Bearer id.secret`, or set STASIS_TOKEN; `stasis token new` \
+             creates one",
+    )
 }
 
 /// A token that does not exist, or was revoked.
 pub fn unknown() -> HttpFailure {
-    refused("token.unknown", "the token is not known here")
-        .hint("it was revoked, or is another service's; `stasis token new` makes one")
+    refused("token.unknown", "the token is unknown")
+        .hint("it was revoked, or belongs to another service; `stasis token new` creates one")
 }
 
 pub fn refused(code: &'static str, message: &str) -> FailureWithoutHint {

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use stasis_api::{BranchEnd, BranchLine, BranchRequest, Branches, Name};
+use stasis_api::{BranchEnd, BranchLine, BranchRequest, Branches, Name, Problem};
 use stasis_machine::{Branch, BranchPlan, BranchResult, MAX_BRANCHES, Machine};
 use std::convert::Infallible;
 use std::sync::{Arc, mpsc};
@@ -45,7 +45,7 @@ async fn branch(
         let machines = made.iter().map(|machine| machine.describe()).collect();
         Branches { machines, ends }
     });
-    let broke = |_| HttpFailure::internal("service.broken", "a handler broke off");
+    let broke = |_| HttpFailure::internal("service.broken", "a handler failed");
     Ok(Json(all.await.map_err(broke)?).into_response())
 }
 
@@ -61,15 +61,17 @@ fn varied(request: BranchRequest) -> Result<BranchPlan> {
     Ok(BranchPlan { branch, vary: request.vary, timeout })
 }
 
-/// A name, or none, for each branch that is asked for.
+/// An optional name for each requested branch.
 fn names(request: &BranchRequest) -> Result<Vec<Option<Name>>> {
     let least = request.names.len().max(request.vary.len()).max(1);
     let count = request.count.map_or(least, |count| count as usize);
     if count < request.names.len() {
-        return Err(HttpFailure::invalid("there are more names than branches"));
+        let said = format!("{count} branches cannot have {} names", request.names.len());
+        let failure = HttpFailure::about(Problem::Unprocessable, "branch.names", said);
+        return Err(failure.hint("raise `count`, or send fewer `names`"));
     }
     let mut names: Vec<_> = request.names.iter().cloned().map(Some).collect();
-    // one more than allowed is enough to be refused
+    // one more than allowed is enough for a refusal
     names.resize(count.min(MAX_BRANCHES + 1), None);
     Ok(names)
 }
@@ -86,12 +88,12 @@ fn end(ended: BranchResult) -> BranchEnd {
     }
 }
 
-/// The branches, then each end as it comes.
+/// The branches, then each end as it arrives.
 fn lines(made: Vec<Arc<Machine>>, told: mpsc::Receiver<BranchResult>) -> Response {
     let (tell, lines) = tokio::sync::mpsc::channel::<BranchLine>(64);
     tokio::spawn(stasis_machine::block(move || {
         let machines = made.iter().map(|machine| machine.describe()).collect();
-        // a client that went away ends this; the branches go on
+        // ends when the client disconnects; the branches continue
         let all = std::iter::once(BranchLine::Branches { machines })
             .chain(told.into_iter().map(|ended| BranchLine::End(Box::new(end(ended)))))
             .chain(std::iter::once(BranchLine::Over));

@@ -25,10 +25,10 @@ use tower_service::Service;
 
 const HEAD_IN_TIME: Duration = Duration::from_secs(30);
 const HANDSHAKE_IN_TIME: Duration = Duration::from_secs(10);
-/// How long a client that is sent away may take to read why.
+/// Time for a refused client to read the reason.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long a peer may leave what was sent to it unacknowledged, and how often a silent one is
-/// asked whether it is still there: every stream ends some time after its reader did.
+/// Maximum time a peer may leave data unacknowledged, and the keep-alive interval of a silent one:
+/// every stream ends some time after its reader did.
 const UNTAKEN: Duration = Duration::from_secs(120);
 const ALIVE: Duration = Duration::from_secs(60);
 const BUFFER: usize = 64 << 10;
@@ -37,7 +37,7 @@ const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: applicatio
                     {\"code\":\"service.overloaded\",\"message\":\"too many connections\",\
                     \"hint\":\"ask again after `retry-after`; nothing was begun\"}";
 
-/// Where a request comes from.
+/// The origin of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     Tcp(SocketAddr),
@@ -54,7 +54,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What serving a connection takes.
+/// Everything needed to serve a connection.
 #[derive(Clone)]
 pub struct ConnectionContext {
     pub app: App,
@@ -67,7 +67,7 @@ pub struct ConnectionContext {
 }
 
 impl ConnectionContext {
-    /// Takes connections until the service stops.
+    /// Accepts connections until the service stops.
     pub async fn receive(self, listener: Listener) {
         loop {
             let taken = tokio::select! {
@@ -75,8 +75,8 @@ impl ConnectionContext {
                 () = self.app.reached(Phase::Stopping) => break,
             };
             if let Err(error) = taken {
-                // such as no descriptors left: those without a token give theirs back
-                tracing::warn!(%error, "a connection could not be taken");
+                // for example no descriptors left: connections without a token are closed
+                tracing::warn!(%error, "cannot accept a connection");
                 self.register.make_room();
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -90,7 +90,7 @@ impl ConnectionContext {
         match listener {
             Listener::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                // the task that serves the connection notices a peer that has gone
+                // the task that serves the connection notices a disconnected peer
                 let _ = stream.set_nodelay(true).and_then(|()| bound_silence(&stream));
                 self.admit(stream, Peer::Tcp(address));
             }
@@ -171,7 +171,7 @@ fn bound_silence(stream: &tokio::net::TcpStream) -> std::io::Result<()> {
     socket.set_tcp_keepalive(&probes)
 }
 
-/// A base address that ends in a slash gives paths that begin with two.
+/// A base address that ends in a slash produces paths that begin with two.
 fn straighten(uri: &mut Uri) {
     let Some(rest) = uri.path().strip_prefix("//") else { return };
     let path = format!("/{}", rest.trim_start_matches('/'));

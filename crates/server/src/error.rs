@@ -61,13 +61,4 @@ impl Error {
     }
 }
 
-/// Adds to an error of the system what was being done.
-pub(crate) trait ErrorContext<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
-}
-
-impl<T> ErrorContext<T> for std::io::Result<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|source| Error::Io { doing: what(), source })
-    }
-}
+stasis_machine::error_context!(Error);

@@ -14,7 +14,7 @@ use stasis_machine::EventSelector;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Told at a time.
+/// Maximum events per batch.
 const BATCH: usize = 256;
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -48,7 +48,7 @@ async fn events(
     Ok(Sse::new(told).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// A number without an event, so that a client that is cut off before the first one can resume.
+/// An id without an event, so that a client that is cut off before the first one can resume.
 fn beginning(after: u64) -> sse::Event {
     sse::Event::default().id(after.to_string())
 }
@@ -102,7 +102,7 @@ fn missed(id: u64) -> Event {
         machine: None,
         seq: None,
         status: None,
-        about: Some("events after this one are no longer known: look at what there is".into()),
+        about: Some("events after this one are no longer available: list the current state".into()),
         refused: None,
     }
 }

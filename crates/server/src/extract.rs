@@ -14,7 +14,7 @@ use stasis_machine::Machine;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A JSON body of at most `MAX` bytes. None at all, and `null`, are the same as `{}`.
+/// A JSON body of at most `MAX` bytes. An empty body and `null` are the same as `{}`.
 pub struct Input<T, const MAX: usize>(pub T);
 
 pub type SmallBody<T> = Input<T, SMALL>;
@@ -29,7 +29,7 @@ impl<T: DeserializeOwned + Ranged, const MAX: usize> FromRequest<App> for Input<
         let bytes = bytes.map_err(|_| {
             let said = format!("the body is longer than {MAX} bytes, or broke off");
             let failure = HttpFailure::about(Problem::TooLarge, "request.too_large", said);
-            failure.hint("files of any length can be put: PUT /v1/machine/{name}/file")
+            failure.hint("upload large files with PUT /v1/machine/{name}/file")
         })?;
         let value: T = parse(&bytes)?;
         value.check()?;
@@ -42,7 +42,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         "" | "null" => "{}",
         text => text,
     };
-    // a list could be read as the fields in their order, which nobody means
+    // a list could be parsed as fields in order, which is never intended
     if !text.starts_with('{') {
         return Err(not_json("it is not a JSON object"));
     }
@@ -61,13 +61,14 @@ fn not_json(why: impl std::fmt::Display) -> HttpFailure {
     failure.hint("/docs shows the fields of each route")
 }
 
-/// A body that does not come.
+/// A body that does not arrive.
 pub fn late() -> HttpFailure {
-    let failure = HttpFailure::about(Problem::Invalid, "request.slow", "the body came too slowly");
-    failure.hint("send it again; nothing was done")
+    let failure =
+        HttpFailure::about(Problem::Invalid, "request.slow", "the body arrived too slowly");
+    failure.hint("send it again; nothing was changed")
 }
 
-/// What stands in the query.
+/// The parameters of the query.
 pub struct Params<T>(pub T);
 
 impl<T: DeserializeOwned + Ranged, S: Send + Sync> FromRequestParts<S> for Params<T> {
@@ -84,7 +85,7 @@ impl<T: DeserializeOwned + Ranged, S: Send + Sync> FromRequestParts<S> for Param
     }
 }
 
-/// What stands in the path, by name.
+/// The parameters of the path, by name.
 pub struct PathParams(HashMap<String, String>);
 
 impl PathParams {
@@ -103,7 +104,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathParams {
     }
 }
 
-/// The machine of the path, which is the caller's.
+/// The machine of the path, which must be the caller's.
 pub struct MachinePath(pub Arc<Machine>);
 
 impl FromRequestParts<App> for MachinePath {

@@ -18,7 +18,7 @@ pub struct HttpFailure {
     pub hint: String,
 }
 
-/// A failure that does not say yet what to do about it. Only one that does can be told.
+/// A failure without a hint. Only one with a hint can be sent.
 pub struct FailureWithoutHint {
     problem: Problem,
     code: Cow<'static, str>,
@@ -34,7 +34,7 @@ impl FailureWithoutHint {
 
 pub type Result<T> = std::result::Result<T, HttpFailure>;
 
-/// How long a client waits that was sent away, in seconds.
+/// `retry-after` of a refused client, in seconds.
 const LATER: HeaderValue = HeaderValue::from_static("1");
 
 impl HttpFailure {
@@ -51,22 +51,22 @@ impl HttpFailure {
         failure.hint("/docs shows the fields of each route")
     }
 
-    /// A number that is not in its range.
+    /// A number out of its range.
     pub fn range(message: impl Into<String>) -> HttpFailure {
         let failure = HttpFailure::about(Problem::Invalid, stasis_api::OutOfRange::CODE, message);
-        failure.hint("/docs shows the least and the greatest value of every number")
+        failure.hint("/docs shows the range of every number")
     }
 
     pub fn stopping() -> HttpFailure {
         let failure =
             HttpFailure::about(Problem::Unavailable, "service.stopping", "the service is stopping");
-        failure.hint("ask again when it is back; what was accepted is not lost")
+        failure.hint("retry when it is back; accepted instructions are not lost")
     }
 
-    /// Our own fault.
+    /// A bug of ours.
     pub fn internal(code: &'static str, message: impl Into<String>) -> HttpFailure {
         let failure = HttpFailure::about(Problem::Internal, code, message);
-        failure.hint("ask again; if it stays so, the log of the service says more under this id")
+        failure.hint("retry; if it fails again, see the service's log under this request id")
     }
 
     pub fn overloaded(message: impl Into<String>) -> HttpFailure {
@@ -83,7 +83,7 @@ impl HttpFailure {
         }
     }
 
-    /// As a result of an instruction, for clients that know no other failure.
+    /// As a result of an instruction, for clients that support no other failure.
     pub fn words(&self) -> String {
         format!("{}: {}", self.code, self.message)
     }

@@ -3,15 +3,15 @@
 use crate::failure::HttpFailure;
 use stasis_api::Problem;
 
-/// How alike two names are that may be the same one misspelt, from 0 to 1.
+/// Minimum similarity of a misspelt name, from 0 to 1.
 const ALIKE: f64 = 0.75;
 
-/// The failure for a field that is not known, if that is what serde says.
+/// The failure for an unknown field, if that is serde's error.
 pub fn unknown(said: &str) -> Option<HttpFailure> {
     let (_, rest) = said.split_once("unknown field `")?;
     let (field, known) = rest.split_once("`, ")?;
     let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-    let message = format!("there is no field `{field}` here");
+    let message = format!("there is no field `{field}`");
     let hint = match nearest(field, &known) {
         Some(meant) => format!("`{meant}` is the nearest; there are: {}", known.join(", ")),
         None if known.is_empty() => "nothing can be set here".to_owned(),

@@ -21,7 +21,7 @@ use std::time::Duration;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Bytes that are moved at a time.
+/// Bytes moved at a time.
 const PIECE: usize = 512 << 10;
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
@@ -52,7 +52,7 @@ async fn get(
     Ok(response)
 }
 
-/// A file as an answer, or the part of it that is asked for.
+/// A file as a response, or the requested part of it.
 pub fn send(file: File, size: u64, headers: &HeaderMap) -> Result<Response> {
     let span = wanted(headers, size)?;
     let ByteRange { start, length, whole } = span;
@@ -130,7 +130,7 @@ async fn put(
     Ok(Json(app.block(move |_| upload.finish(how.durability)).await?))
 }
 
-/// Permissions as clients write them.
+/// Permissions in the clients' notation.
 fn permissions(text: &str) -> Result<u32> {
     let octal = text.len() <= 4 && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
     let mode = octal.then(|| u32::from_str_radix(text, 8).ok()).flatten();
@@ -156,7 +156,7 @@ async fn batch(
                 batch.push(bytes);
             }
             Some(Err(_)) => {
-                let said = "the body broke off; no file was made";
+                let said = "the body broke off; no file was written";
                 let failure = HttpFailure::about(Problem::Invalid, "request.cut_off", said);
                 return Err(failure.hint("send it again"));
             }

@@ -11,7 +11,7 @@ pub enum FollowEvent {
     Over(Box<Instruction>),
 }
 
-/// A place in the output of an instruction.
+/// A position in an instruction's output.
 pub struct Follower {
     app: App,
     machine: Arc<Machine>,
@@ -24,7 +24,7 @@ impl Follower {
         Follower { app, machine, seq, next: from }
     }
 
-    /// Only its end is of interest.
+    /// Only its end is needed.
     pub fn of_end(app: App, machine: Arc<Machine>, seq: u64) -> Follower {
         Follower::new(app, machine, seq, u64::MAX)
     }
@@ -41,7 +41,7 @@ impl Follower {
                 FollowUpdate::Wait(listener) => listener,
             };
             tokio::select! {
-                // what ended before the service closed is told, however late this is looked at
+                // an end from before the shutdown is delivered, however late this runs
                 biased;
                 () = wait => {}
                 () = self.app.reached(Phase::Closed) => return Err(HttpFailure::stopping()),
@@ -49,7 +49,7 @@ impl Follower {
         }
     }
 
-    /// How it is now. The records are asked only for what is no longer in memory.
+    /// Its current status. The records are read only if memory no longer has it.
     async fn look(&self) -> Result<FollowUpdate> {
         if let Some(here) = self.machine.follow_here(self.seq, self.next)? {
             return Ok(here);

@@ -11,7 +11,7 @@ pub struct OriginGuard {
 }
 
 impl OriginGuard {
-    /// Loopback, the addresses listened on, and what else is allowed.
+    /// Loopback, the listening addresses, and further allowed names.
     pub fn new(
         listen: impl Iterator<Item = IpAddr>,
         hosts: &[String],
@@ -38,9 +38,9 @@ impl OriginGuard {
     pub fn check(&self, headers: &HeaderMap) -> Result<()> {
         let host = text(headers, header::HOST).unwrap_or_default().to_ascii_lowercase();
         if !self.hosts.iter().any(|own| *own == host || own == without_port(&host)) {
-            let said = format!("this service is not called {host:?}");
+            let said = format!("{host:?} is not a name of this service");
             let failure = HttpFailure::about(Problem::Forbidden, "request.host", said);
-            return Err(failure.hint("`--allow-host` adds names it is called by"));
+            return Err(failure.hint("add a name with `--allow-host`"));
         }
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
         let origin = origin.to_str().unwrap_or_default();
@@ -52,7 +52,7 @@ impl OriginGuard {
         }
         let said = format!("pages of {origin:?} may not use this service");
         let failure = HttpFailure::about(Problem::Forbidden, "request.origin", said);
-        Err(failure.hint("`--allow-origin` adds origins that may"))
+        Err(failure.hint("allow an origin with `--allow-origin`"))
     }
 }
 

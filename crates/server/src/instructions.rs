@@ -18,10 +18,10 @@ use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Instructions on one page, and bytes after which it ends sooner.
+/// Maximum instructions on one page, and bytes after which it ends sooner.
 const PAGE: u64 = 1000;
 const PAGE_BYTES: usize = 32 << 20;
-/// How many are read at a time: few, until it is known that they are short.
+/// Instructions read at a time: few, until they are known to be short.
 const FEW: u64 = 4;
 const MANY: u64 = 250;
 const SHORT: usize = 64 << 10;
@@ -51,7 +51,7 @@ async fn exec(
     let mut exec = request.exec()?;
     if let Some(key) = headers.get("idempotency-key") {
         let key = key.to_str().map_err(|_| HttpFailure::invalid("idempotency-key is not text"))?;
-        // the header counts, but what the body has must be a key as well
+        // the header takes precedence, but the body's key must be valid as well
         let own = exec.idempotency_key.replace(key.to_owned());
         if own.is_some_and(|own| !Exec::is_key(&own)) {
             return Err(HttpFailure::invalid("an idempotency key has 1 to 255 characters"));
@@ -62,7 +62,7 @@ async fn exec(
     Ok(Json(Accepted { instruction_seq, machine: machine.name(), interrupted }))
 }
 
-/// Gives an instruction to a machine; its number.
+/// Submits an instruction to a machine; returns its number.
 pub async fn submit(
     app: &App,
     machine: &Arc<Machine>,
@@ -88,7 +88,7 @@ async fn list(
     Ok(Json(InstructionList { instructions }))
 }
 
-/// As many as were asked for, as long as they are not too large together.
+/// As many as requested, within a byte limit.
 fn page(machine: &Machine, from: u64, limit: u64) -> stasis_machine::Result<Vec<Instruction>> {
     let (mut all, mut bytes, mut step) = (Vec::new(), 0, FEW);
     while (all.len() as u64) < limit && bytes < PAGE_BYTES {

@@ -29,8 +29,8 @@ impl Instruments {
         Ok(Instruments(Arc::new(Inner { metrics: metrics()?, traces: None })))
     }
 
-    /// Counts, and sends spans to `endpoint`, to which the usual path is added, or to where the
-    /// usual variables say; to nobody, if neither names a collector.
+    /// Counts, and sends spans to `endpoint` with the usual path, or to the address in
+    /// OpenTelemetry's variables; sends none if neither names a collector.
     pub fn start(endpoint: Option<&str>) -> Result<Instruments, Error> {
         let metrics = metrics()?;
         let traces = Traces::start(endpoint, &metrics)?;
@@ -41,18 +41,18 @@ impl Instruments {
         &self.0.metrics
     }
 
-    /// A request came. `route` is the pattern, not the path: paths would be labels without end.
+    /// A request arrived. `route` is the pattern, not the path: paths would be unbounded labels.
     pub(crate) fn request(&self, method: &str, route: &str) -> RequestWatch {
         let (method, route) = (method.to_owned(), route.to_owned());
         RequestWatch { own: self.clone(), method, route, start: Instant::now(), span: None }
     }
 
-    /// Sends what waits now. Not for threads that serve: it waits for the collector.
+    /// Flushes queued spans. Not for serving threads: it waits for the collector.
     pub fn flush(&self) {
         self.0.traces.iter().for_each(Traces::flush);
     }
 
-    /// Sends what waits, and ends.
+    /// Flushes queued spans, and ends.
     pub(crate) fn end(&self) {
         self.0.traces.iter().for_each(Traces::end);
     }
@@ -84,18 +84,19 @@ pub struct RequestWatch {
 }
 
 impl RequestWatch {
-    /// It was let in. Others get no span, so that strangers send nothing to a collector.
+    /// It was authorized. Other requests get no span, so that strangers send nothing to a
+    /// collector.
     pub fn admitted(&mut self, request: &Request, account: &str, id: &str) {
         let traces = self.own.0.traces.as_ref();
         self.span = traces.map(|traces| traces.request(request, &self.route, account, id));
     }
 
-    /// What instructions of this request come from.
+    /// The trace context of this request's instructions.
     pub fn cause(&self) -> Option<TraceContext> {
         self.span.as_ref().and_then(RequestSpan::cause)
     }
 
-    /// The head of its answer is there; how long that took, in milliseconds.
+    /// The head of its response is ready; the duration in milliseconds.
     pub fn answered(self, response: &mut Response) -> f64 {
         let took = self.start.elapsed();
         let status = response.status().as_u16();

@@ -29,15 +29,15 @@ pub struct Jwt {
     keys: Arc<TokenKeys>,
 }
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Deserialize)]
 struct Claims {
     #[serde(default)]
     sub: Option<String>,
-    /// Whose machines it reaches; `sub` otherwise.
+    /// The account whose machines it can access; otherwise `sub`.
     #[serde(default)]
     account: Option<String>,
-    /// Words with blanks between, or a list.
+    /// Words separated by spaces, or a list.
     #[serde(default, alias = "scopes", alias = "scp")]
     scope: Option<Scopes>,
 }
@@ -50,12 +50,12 @@ enum Scopes {
 }
 
 impl Jwt {
-    /// With the key set read, if it is a file; one at an address is read soon after.
+    /// Reads the key set, if it is a file; one at an address is read soon after.
     pub async fn open(options: JwtOptions) -> Result<Arc<Jwt>, Error> {
         let keys = match TokenKeys::open(&options.jwks).await {
             Ok(keys) => keys,
             Err(why) if is_address(&options.jwks) => {
-                tracing::warn!(why, "the key set was not read; it is tried again");
+                tracing::warn!(why, "cannot read the key set; retrying");
                 TokenKeys::empty(&options.jwks)
             }
             Err(what) => return Err(Error::Jwks { place: options.jwks, what }),
@@ -63,23 +63,23 @@ impl Jwt {
         Ok(Arc::new(Jwt { options, keys }))
     }
 
-    /// Who gives tokens out.
+    /// The issuer of tokens.
     pub fn issuer(&self) -> &str {
         &self.options.issuer
     }
 
-    /// Reads the key set again and again.
+    /// Reads the key set periodically.
     pub async fn keep_reading(self: Arc<Jwt>) {
         self.keys.clone().keep_reading().await;
     }
 
-    /// Who a token stands for, or why it is refused. Only a token with a good signature is told
-    /// more than that.
+    /// The caller that a token identifies, or the reason of a refusal. Details are given only for a
+    /// token with a valid signature.
     pub fn caller(&self, token: &str) -> Result<Caller, HttpFailure> {
         let header = decode_header(token).map_err(|_| unknown())?;
         let key = self.keys.key(header.kid.as_deref()).ok_or_else(|| {
-            refused("token.unknown", "the token is signed with a key that is not known here")
-                .hint("is it of the issuer that jwt.jwks has the keys of?")
+            refused("token.unknown", "the token is signed with an unknown key")
+                .hint("check that jwt.jwks has the keys of the token's issuer")
         })?;
         let mut validation = Validation::new(header.alg);
         validation.set_issuer(&[&self.options.issuer]);
@@ -89,15 +89,16 @@ impl Jwt {
         let key = fitting_key(&key, header.alg).ok_or_else(signature)?;
         let claims = decode::<Claims>(token, &key, &validation).map_err(|error| why(&error))?;
         as_caller(claims.claims).ok_or_else(|| {
-            refused("token.account", "the token names no account that may be used here")
-                .hint("`sub` or `account` has 1 to 128 printable characters and is not `root`")
+            refused("token.account", "the token names no valid account").hint(
+                "`sub` or `account` must have 1 to 128 printable characters and must not be `root`",
+            )
         })
     }
 }
 
 fn signature() -> HttpFailure {
     refused("token.signature", "the token's signature is wrong")
-        .hint("get a new one from the issuer; it may have been cut or changed on its way")
+        .hint("get a new one from the issuer; it may have been truncated or changed")
 }
 
 /// Why a web token is refused.
@@ -107,10 +108,10 @@ fn why(error: &jsonwebtoken::errors::Error) -> HttpFailure {
         ErrorKind::ExpiredSignature => refused("token.expired", "the token is expired").hint(again),
         ErrorKind::ImmatureSignature => refused("token.early", "the token is not valid yet")
             .hint("wait, or check the clocks of both hosts"),
-        ErrorKind::InvalidIssuer => refused("token.issuer", "the token is of another issuer")
-            .hint("jwt.issuer says which one is taken"),
+        ErrorKind::InvalidIssuer => refused("token.issuer", "the token has another issuer")
+            .hint("jwt.issuer names the accepted issuer"),
         ErrorKind::InvalidAudience => refused("token.audience", "the token is for another service")
-            .hint("jwt.audience says for whom it must be"),
+            .hint("jwt.audience names the accepted audience"),
         ErrorKind::MissingRequiredClaim(claim) => {
             refused("token.claim", &format!("the token has no `{claim}`")).hint(again)
         }
@@ -122,7 +123,7 @@ fn as_caller(claims: Claims) -> Option<Caller> {
     let account = claims.account.or(claims.sub)?;
     let plain = |byte: u8| byte.is_ascii_graphic();
     let good = (1..=LONGEST_ACCOUNT).contains(&account.len()) && account.bytes().all(plain);
-    // the account that runs the service is nobody else's
+    // the service's own account is not available to web tokens
     if !good || account == ROOT {
         return None;
     }

@@ -31,7 +31,7 @@ impl Keyring {
     }
 
     pub fn put(&self, record: &TokenRecord) {
-        // a hash that is none matches nothing
+        // a malformed hash matches nothing
         let Ok(secret) = blake3::Hash::from_hex(&record.secret) else { return };
         let scopes = record.scopes.clone().into();
         let key = Key { secret, account: record.account.clone(), scopes };
@@ -46,7 +46,7 @@ impl Keyring {
         self.tokens.write()
     }
 
-    /// Who a token stands for.
+    /// The caller that a token identifies.
     pub fn caller(&self, token: &str) -> Option<Caller> {
         let (id, secret) = token.split_once('.')?;
         let tokens = self.tokens.read();
@@ -62,15 +62,11 @@ impl Keyring {
 }
 
 /// A fresh token, and what is kept of it.
-pub fn mint(
-    account: &str,
-    name: Option<String>,
-    scopes: Vec<String>,
-) -> std::io::Result<(String, TokenRecord)> {
-    let id = random_hex(8)?;
-    let secret = random_hex(24)?;
+pub fn mint(account: &str, name: Option<String>, scopes: Vec<String>) -> (String, TokenRecord) {
+    let id = random_hex::<8>();
+    let secret = random_hex::<24>();
     let record = record(&id, &secret, account, name, scopes);
-    Ok((format!("{id}.{secret}"), record))
+    (format!("{id}.{secret}"), record)
 }
 
 fn record(
@@ -90,14 +86,12 @@ fn record(
     }
 }
 
-pub fn random_hex(bytes: usize) -> std::io::Result<String> {
-    let mut random = vec![0; bytes];
-    getrandom::fill(&mut random)?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+pub fn random_hex<const BYTES: usize>() -> String {
+    hex::encode(stasis_machine::random::<BYTES>())
 }
 
-/// Ensures that there is a token to log in with: the one that is given, or one made at the first
-/// start and written to a file only its owner reads.
+/// Ensures that a first token exists: the given one, or one created at the first start and written
+/// to a file that only its owner can read.
 pub fn first_token(host: &Host, given: Option<&str>, file: &Path) -> Result<(), Error> {
     if let Some(token) = given {
         let (id, secret) = token.split_once('.').ok_or(Error::RootToken)?;
@@ -112,7 +106,7 @@ pub fn first_token(host: &Host, given: Option<&str>, file: &Path) -> Result<(), 
     }
     let doing = || format!("write {}", file.display());
     let name = Some("made at first start".to_owned());
-    let (token, record) = mint(ROOT, name, Scope::all()).doing(doing)?;
+    let (token, record) = mint(ROOT, name, Scope::all());
     host.set_token(&record)?;
     let new = file.with_extension("new");
     let mut options = std::fs::File::options();
@@ -122,7 +116,7 @@ pub fn first_token(host: &Host, given: Option<&str>, file: &Path) -> Result<(), 
     std::fs::rename(&new, file).doing(doing)
 }
 
-/// Whether it can stand in a header and in a query as it is.
+/// Whether it can be used in a header and in a query unchanged.
 fn is_plain(token: &str) -> bool {
     token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-~".contains(&byte))
 }
@@ -134,7 +128,7 @@ mod tests {
     #[test]
     fn a_token_opens_only_with_its_own_secret() {
         let keyring = Keyring { tokens: RwLock::default() };
-        let (token, record) = mint("me", None, vec!["machines".into()]).expect("a token");
+        let (token, record) = mint("me", None, vec!["machines".into()]);
         keyring.put(&record);
         let caller = keyring.caller(&token).expect("the caller");
         assert_eq!(caller.account, "me");

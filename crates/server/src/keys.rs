@@ -1,7 +1,7 @@
 //! A key set that signatures of web tokens are checked with.
 //!
-//! It is a file or an address, read at start, again every few minutes, and when a token names an
-//! unknown key: at most once in ten seconds, however many such tokens come.
+//! The key set is a file or an address. It is read at start, every few minutes, and when a token
+//! names an unknown key: at most once in ten seconds, however many such tokens arrive.
 
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
@@ -11,24 +11,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often the key set is read, and how often at most.
+/// Interval between reads of the key set, and the minimum interval.
 const OFTEN: Duration = Duration::from_secs(300);
 const SELDOM: Duration = Duration::from_secs(10);
 const IN_TIME: Duration = Duration::from_secs(10);
-/// The longest key set.
+/// Maximum size of a key set.
 const LONGEST: usize = 1 << 20;
 
 pub struct TokenKeys {
     place: String,
     keys: RwLock<JwkSet>,
-    /// It was read just now, and is not again before a while.
+    /// It was read just now, and will not be read again for a while.
     is_resting: AtomicBool,
     unknown: Notify,
     changed: Notify,
 }
 
 impl TokenKeys {
-    /// With the key set read, or why it cannot be.
+    /// The key set, or why it cannot be read.
     pub async fn open(place: &str) -> Result<Arc<TokenKeys>, String> {
         let keys = read(place).await?;
         let own = TokenKeys::empty(place);
@@ -46,13 +46,13 @@ impl TokenKeys {
         })
     }
 
-    /// Reads the key set again and again.
+    /// Reads the key set periodically.
     pub async fn keep_reading(self: Arc<TokenKeys>) {
         loop {
             let _ = tokio::time::timeout(OFTEN, self.unknown.notified()).await;
             match read(&self.place).await {
                 Ok(keys) => *self.keys.write() = keys,
-                Err(why) => tracing::warn!(why, "the key set was not read; the old one stays"),
+                Err(why) => tracing::warn!(why, "cannot read the key set; keeping the old one"),
             }
             self.is_resting.store(true, Ordering::SeqCst);
             self.changed.notify_waiters();
@@ -61,12 +61,12 @@ impl TokenKeys {
         }
     }
 
-    /// The key of that id. If there is none, the set is read again soon.
+    /// The key with that id. If there is none, the set is read again soon.
     pub(crate) fn key(&self, id: Option<&str>) -> Option<Jwk> {
         let keys = self.keys.read();
         let found = match (id, keys.keys.as_slice()) {
             (Some(id), _) => keys.find(id).cloned(),
-            // a set of one key needs no names
+            // a set with one key needs no ids
             (None, [one]) => Some(one.clone()),
             (None, _) => None,
         };
@@ -76,8 +76,8 @@ impl TokenKeys {
         found
     }
 
-    /// Whether a token is signed with a key of the set and is not expired. Issuer, audience and
-    /// claims are not looked at. A key that is new in the set is waited for.
+    /// Whether a token is signed with a key of the set and has not expired. Issuer, audience and
+    /// claims are not checked. Waits for a key that is new in the set.
     pub async fn admits(&self, token: &str) -> bool {
         let Ok(header) = decode_header(token) else { return false };
         let changed = self.changed.notified();
@@ -95,13 +95,13 @@ impl TokenKeys {
     }
 }
 
-/// A key, if it can have made signatures of a kind.
+/// A key, if it fits a kind of signature.
 pub(crate) fn fitting_key(key: &Jwk, algorithm: Algorithm) -> Option<DecodingKey> {
     let fits = algorithms(key).contains(&algorithm);
     DecodingKey::from_jwk(key).ok().filter(|_| fits)
 }
 
-/// Signatures a key may have made. Secrets shared with the issuer are not known here.
+/// Signature kinds of a key. Secrets shared with the issuer are not supported.
 fn algorithms(key: &Jwk) -> &'static [Algorithm] {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     match key.algorithm {
@@ -118,7 +118,7 @@ pub(crate) fn is_address(place: &str) -> bool {
 
 async fn read(place: &str) -> Result<JwkSet, String> {
     let own = place.to_owned();
-    // the service's threads open no such file and connect to nobody
+    // the service's threads open no such file and make no connections
     let text = stasis_machine::block(move || match is_address(&own) {
         true => fetch(&own),
         false => std::fs::read(&own).map_err(|error| error.to_string()),

@@ -14,6 +14,7 @@
 
 mod account_queue;
 mod app;
+mod approvals;
 mod artifacts;
 mod audit;
 mod auth;
@@ -48,6 +49,7 @@ mod policies;
 mod ranges;
 mod repl;
 mod routes;
+mod secrets;
 mod serve;
 mod socket;
 mod store;

@@ -2,7 +2,7 @@
 
 use crate::failure::{HttpFailure, Result};
 
-/// Bodies: code, and everything else.
+/// Maximum size of bodies: code, and everything else.
 pub const CODE: usize = 32 << 20;
 pub const SMALL: usize = 1 << 20;
 /// WebSockets open at once.

@@ -1,4 +1,4 @@
-//! Where the service listens.
+//! Listening addresses of the service.
 
 use crate::error::{Error, ErrorContext};
 use std::fs;
@@ -24,13 +24,13 @@ impl Listen {
     }
 }
 
-/// What is listened on; ports are real ones.
+/// The listening sockets; ports are resolved.
 #[derive(Debug, Clone)]
 pub struct BoundAddresses {
     pub listen: Vec<Listen>,
-    /// Where forkd's routes are alone.
+    /// The address that serves only forkd's routes.
     pub forkd: Option<Listen>,
-    /// Ends the service as a signal would.
+    /// Stops the service, like a signal.
     pub stop: crate::StopHandle,
 }
 
@@ -72,7 +72,7 @@ impl Listener {
     }
 }
 
-/// Takes away the socket of a process that is gone; never anything else.
+/// Removes the socket file of a process that has exited; never anything else.
 fn clear(path: &Path) -> std::io::Result<()> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err() {

@@ -119,7 +119,7 @@ struct Asked {
 }
 
 impl Ranged for Asked {
-    /// The filter that this becomes is checked.
+    /// The resulting filter is checked.
     fn check(&self) -> std::result::Result<(), OutOfRange> {
         Ok(())
     }
@@ -211,7 +211,7 @@ async fn interrupt(MachinePath(machine): MachinePath) -> Result<Json<Interrupted
     Ok(Json(Interrupted { interrupted: machine.interrupt()? }))
 }
 
-/// Does something to a machine, and shows it as it is then.
+/// Acts on a machine, and returns its new description.
 pub async fn act<F>(app: &App, machine: Arc<Machine>, job: F) -> Result<Json<MachineInfo>>
 where
     F: FnOnce(&stasis_machine::Host, &Arc<Machine>) -> stasis_machine::Result<()> + Send + 'static,

@@ -43,7 +43,7 @@ fn limiter(app: &App) -> CallLimiter {
     })
 }
 
-/// The operator's own words for agents, if there is a file of them.
+/// The operator's own texts for agents, if the file exists.
 pub fn words(data: &Path) -> Result<Arc<ToolTexts>, Error> {
     let words = ToolTexts::read(&data.join("mcp.toml"));
     words.map(Arc::new).map_err(|error| Error::Words(error.to_string()))
@@ -57,8 +57,8 @@ async fn name_account(State(app): State<App>, mut request: Request, next: Next) 
         let how = oauth::too_little(&app, headers, path, Scope::Machines);
         return ([(header::WWW_AUTHENTICATE, how)], failure).into_response();
     }
-    let may_build = caller.may(Scope::Templates);
-    request.extensions_mut().insert(McpCaller { name: caller.account, may_build });
+    let (may_build, may_approve) = (caller.may(Scope::Templates), caller.may(Scope::Approve));
+    request.extensions_mut().insert(McpCaller { name: caller.account, may_build, may_approve });
     match whole(&app, request).await {
         Ok((request, call)) => {
             let mut response = next.run(request).await;
@@ -69,14 +69,14 @@ async fn name_account(State(app): State<App>, mut request: Request, next: Next) 
     }
 }
 
-/// The request with all of its body, which has to come in time.
+/// A request with its complete body, which must arrive in time.
 async fn whole(app: &App, request: Request) -> Result<(Request, ToolCall), HttpFailure> {
     let (parts, body) = request.into_parts();
     let read = axum::body::to_bytes(body, McpOptions::default().max_body);
     let bytes = tokio::time::timeout(app.patience, read).await.map_err(|_| late())?;
     let bytes = bytes.map_err(|_| {
         let said = "the body is too long, or broke off";
-        HttpFailure::about(Problem::TooLarge, "request.too_large", said).hint("send less at once")
+        HttpFailure::about(Problem::TooLarge, "request.too_large", said).hint("send a smaller body")
     })?;
     let call = ToolCall::of(&bytes);
     Ok((Request::from_parts(parts, Body::from(bytes)), call))

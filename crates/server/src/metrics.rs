@@ -52,20 +52,20 @@ impl Metrics {
                 &["method", "route", "status"],
             )?,
             latency: HistogramVec::new(
-                timing("http_request_seconds", "From a request to the head of its answer"),
+                timing("http_request_seconds", "Time from a request to the head of its response"),
                 &["method", "route"],
             )?,
             instructions: IntCounter::new("instructions_total", "Instructions accepted")?,
             runtime: Histogram::with_opts(timing(
                 "instruction_seconds",
-                "Run times of instructions, each counted once when it is over",
+                "Run times of instructions, each counted once when it has finished",
             ))?,
             connections: IntGauge::new("connections", "Open connections")?,
             sockets: IntGauge::new("websockets", "Open WebSockets")?,
             machines: IntGaugeVec::new(Opts::new("machines", "Machines by state"), &["state"])?,
             pending: IntGauge::new("instructions_pending", "Instructions that run or wait")?,
             events: IntGaugeVec::new(
-                Opts::new("events_total", "What happened since the start: swaps, checkpoints, ..."),
+                Opts::new("events_total", "Events since the start: swaps, checkpoints, ..."),
                 &["kind"],
             )?,
             resident: IntGauge::new("resident_memory_bytes", "Memory of the service itself")?,
@@ -74,13 +74,16 @@ impl Metrics {
                 "Killed machines that the kernel has not ended after 10 s",
             )?,
             prepared: IntGaugeVec::new(
-                Opts::new("prepared", "What stands ready before anybody asks, by kind"),
+                Opts::new(
+                    "prepared",
+                    "Sandboxes, processes and machines prepared in advance, by kind",
+                ),
                 &["kind"],
             )?,
-            spans_sent: IntCounter::new("trace_spans_sent_total", "Spans a collector took")?,
+            spans_sent: IntCounter::new("trace_spans_sent_total", "Spans accepted by a collector")?,
             spans_dropped: IntCounter::new(
                 "trace_spans_dropped_total",
-                "Spans that were given up because no collector took them in time",
+                "Spans dropped because no collector accepted them in time",
             )?,
         };
         metrics.register()?;
@@ -154,13 +157,13 @@ fn count(app: &App) {
     }
 }
 
-/// Opened when the service starts: its threads open nothing outside of the data directory.
+/// Opened when the service starts, because its threads may open nothing outside the data directory.
 fn statm() -> Option<&'static File> {
     static STATM: OnceLock<Option<File>> = OnceLock::new();
     STATM.get_or_init(|| File::open("/proc/self/statm").ok()).as_ref()
 }
 
-/// Bytes of memory this process has.
+/// Memory of this process, in bytes.
 fn resident() -> Option<i64> {
     const PAGE: i64 = 4096;
     let mut text = [0; 128];

@@ -24,8 +24,7 @@ use std::time::Duration;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 const ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Asked without a token: whether the service lives, documents, and the way to an account that is
-/// not one.
+/// Routes without a token: health, documents, and the account page that is always refused.
 const OPEN: [&str; 7] = [
     "/",
     "/api-doc/openapi.json",
@@ -53,7 +52,7 @@ const FROM_PAGES: [&str; 14] = [
     "x-stasis-tools",
 ];
 const TO_PAGES: [&str; 4] = ["mcp-session-id", "retry-after", "traceparent", "x-request-id"];
-/// Where browsers put a token, because their WebSockets cannot send headers.
+/// The query parameter for tokens, because browsers' WebSockets cannot send headers.
 const IN_QUERY: &str = "_forevervm_jwt";
 
 /// Puts this middleware before the routes, and CORS before it if other origins are allowed.
@@ -91,7 +90,7 @@ async fn watched(app: App, id: String, request: Request, next: Next) -> Response
     let pattern = request.extensions().get::<MatchedPath>();
     let route = pattern.map_or("unknown", MatchedPath::as_str);
     let mut watch = app.instruments.request(method.as_str(), route);
-    // a connection of unknown origin is refused, never taken for the host's own
+    // a connection of unknown origin is refused, never treated as the host's own
     let peer = request.extensions().get::<Peer>().copied();
     let from = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
     let admitted = admit(&app, peer, &request).and_then(|caller| prove(&request, caller));
@@ -128,7 +127,7 @@ async fn watched(app: App, id: String, request: Request, next: Next) -> Response
     response
 }
 
-/// Answers a request that may come in; in a span, if there is a caller and tracing is on.
+/// Answers an authorized request; in a span, if there is a caller and tracing is on.
 async fn answer(
     caller: Option<Caller>,
     id: &str,
@@ -151,13 +150,13 @@ async fn answer(
     origin.scope(next.run(request)).await
 }
 
-/// Things that were read change nothing; a WebSocket may.
+/// Reads change nothing; a WebSocket may.
 fn changes(method: &Method, status: u16) -> bool {
     let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     !reads || status == StatusCode::SWITCHING_PROTOCOLS.as_u16()
 }
 
-/// A caller that is known makes the connection one of its account's.
+/// Assigns the connection to the account of a known caller.
 fn prove(request: &Request, caller: Option<Caller>) -> Result<Option<Caller>> {
     let ticket = request.extensions().get::<Arc<Ticket>>();
     if let (Some(ticket), Some(own)) = (ticket, &caller)
@@ -165,12 +164,12 @@ fn prove(request: &Request, caller: Option<Caller>) -> Result<Option<Caller>> {
     {
         let said = format!("account `{}` has too many connections open", own.account);
         let failure = HttpFailure::about(Problem::TooMany, "account.connections", said);
-        return Err(failure.hint("use connections again, or close those that are not needed"));
+        return Err(failure.hint("reuse connections, or close the ones you do not need"));
     }
     Ok(caller)
 }
 
-/// Whether a request may come in, and whose it is.
+/// Whether a request is authorized, and its caller.
 fn admit(app: &App, peer: Option<Peer>, request: &Request) -> Result<Option<Caller>> {
     if app.phase() > Phase::Serving {
         return Err(HttpFailure::stopping());
@@ -188,7 +187,7 @@ fn admit(app: &App, peer: Option<Peer>, request: &Request) -> Result<Option<Call
     known(app, token.ok_or_else(unauthorized)?).map(Some)
 }
 
-/// Whose token it is: one of ours, or a web token.
+/// The owner of a token: one of ours, or a web token.
 fn known(app: &App, token: &str) -> Result<Caller> {
     if let Some(caller) = app.keyring.caller(token) {
         return Ok(caller);
@@ -199,14 +198,17 @@ fn known(app: &App, token: &str) -> Result<Caller> {
     }
 }
 
-/// Whether the host's own user asks. A request of unknown origin is refused.
+/// Whether the request comes from the host's own user. A request of unknown origin is refused.
 fn is_private(peer: Option<Peer>) -> Result<bool> {
     match peer {
         Some(Peer::Private) => Ok(true),
         Some(Peer::Tcp(_)) => Ok(false),
         None => {
-            let failure =
-                HttpFailure::about(Problem::Forbidden, "request.peer", "it is not known who asks");
+            let failure = HttpFailure::about(
+                Problem::Forbidden,
+                "request.peer",
+                "the client's address is unknown",
+            );
             Err(failure.hint("connect to an address that the service listens on"))
         }
     }
@@ -223,19 +225,19 @@ fn in_query(uri: &Uri) -> Option<&str> {
     pairs.filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == IN_QUERY).map(|(_, v)| v)
 }
 
-/// Whether a browser's WebSocket asks.
+/// Whether the request opens a browser's WebSocket.
 pub fn is_browser(uri: &Uri) -> bool {
     in_query(uri).is_some()
 }
 
-/// The client's own id, if it is a decent one.
+/// The client's own request id, if it is valid.
 fn request_id(headers: &HeaderMap) -> String {
     let plain = |text: &&str| {
         let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         (1..=64).contains(&text.len()) && text.bytes().all(good)
     };
     let given = headers.get(ID).and_then(|id| id.to_str().ok()).filter(plain);
-    given.map_or_else(|| random_hex(8).unwrap_or_default(), str::to_owned)
+    given.map_or_else(random_hex::<8>, str::to_owned)
 }
 
 fn decorate(headers: &mut HeaderMap, id: &str) {

@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use serde_json::json;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-/// What is protected, unless the address says which of ours.
+/// The protected resource, unless the address names one of ours.
 const RESOURCE: &str = "/mcp";
 
 pub fn routes() -> Router<App> {
@@ -19,12 +19,12 @@ pub fn routes() -> Router<App> {
     Router::new().route(WELL_KNOWN, own()).route(&format!("{WELL_KNOWN}/{{*path}}"), own())
 }
 
-/// Whether a path is asked for before there is a token.
+/// Whether a path can be requested without a token.
 pub fn is_open(path: &str) -> bool {
     path.strip_prefix(WELL_KNOWN).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// This service as a client calls it.
+/// This service's address, as the client wrote it.
 fn origin(app: &App, headers: &HeaderMap) -> Option<String> {
     let host = headers.get(header::HOST)?.to_str().ok()?;
     let scheme = if app.secure { "https" } else { "http" };
@@ -46,17 +46,17 @@ async fn metadata(State(app): State<App>, request: Request) -> Response {
     Json(about).into_response()
 }
 
-/// What goes with a refusal: how to be let in.
+/// The header of a refusal, which says how to authenticate.
 pub fn challenge(app: &App, request: &HeaderMap, path: &str) -> HeaderValue {
     let mut parts = vec!["Bearer realm=\"stasis\"".to_owned()];
-    // a client that sent nothing has done nothing wrong
+    // a request without a token is not an error of the client
     let sent = request.contains_key(header::AUTHORIZATION);
     parts.extend(sent.then(|| "error=\"invalid_token\"".to_owned()));
     parts.extend(pointer(app, request, path));
     value(&parts)
 }
 
-/// The same for a token that may not do what it is used for.
+/// The same for a token without the required scope.
 pub fn too_little(app: &App, request: &HeaderMap, path: &str, scope: Scope) -> HeaderValue {
     let mut parts = vec![
         "Bearer realm=\"stasis\"".to_owned(),
@@ -67,7 +67,7 @@ pub fn too_little(app: &App, request: &HeaderMap, path: &str, scope: Scope) -> H
     value(&parts)
 }
 
-/// Where it says who gives tokens out.
+/// The address of the page that names the issuer.
 fn pointer(app: &App, request: &HeaderMap, path: &str) -> Option<String> {
     let origin = app.jwt.as_ref().and_then(|_| origin(app, request))?;
     let own = if path.starts_with(RESOURCE) || path.starts_with("/sse") { path } else { "" };

@@ -6,25 +6,65 @@ use stasis_api::{RANGES, SEQ, ValueRange};
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-/// What keys of objects look like, by type and field.
+/// Patterns of object keys, by type and field.
 const KEYS: [(&str, &str, &str); 2] =
     [("NewMachine", "env", "^[^=\\x00]+$"), ("Vary", "variables", "^[^\\W\\d]\\w*$")];
 
-/// The document, with what holds for every route added to each.
+/// Types of which at least one of two fields is needed, with the least content of each field.
+fn alternatives() -> [(&'static str, Value); 2] {
+    let some = json!({ "type": "array", "minItems": 1 });
+    let none = json!({ "type": "null" });
+    let only = |field: &str, content: Value, other: &str| {
+        let properties = json!({ field: content, other: none });
+        json!({ "required": [field], "properties": properties })
+    };
+    [
+        (
+            "AdoptRequest",
+            json!([
+                { "required": ["variables"], "properties": { "variables": some } },
+                { "required": ["files"], "properties": { "files": some } },
+            ]),
+        ),
+        (
+            "SetSecret",
+            json!([
+                only("value", json!({ "type": "string" }), "oauth"),
+                only("oauth", json!({ "type": "object" }), "value"),
+            ]),
+        ),
+    ]
+}
+
+/// Requests with content that a schema cannot describe. Status 422 means that the request has its
+/// documented form, and that this content cannot be used.
+const CONTENTS: [(&str, &str, &str); 9] = [
+    ("/v1/import", "post", "The file is no export, or is damaged"),
+    ("/v1/machine/{name}/branch", "post", "A variable has a name or value its language lacks"),
+    ("/v1/machine/{name}/explain", "get", "The request to explain cannot be read"),
+    ("/v1/machine/{name}/explore", "post", "A variable has a name or value its language lacks"),
+    ("/v1/machine/{name}/file", "delete", "The path cannot be used"),
+    ("/v1/machine/{name}/file", "get", "The path cannot be used"),
+    ("/v1/machine/{name}/file", "put", "The path cannot be used"),
+    ("/v1/policies/{name}", "put", "The policy has a mistake"),
+    ("/v1/secrets/{name}", "put", "A host, an address or the value cannot be used"),
+];
+
+/// The document, with the common parts added to each route.
 pub fn document() -> Value {
     let (_, api) = routes::all().split_for_parts();
     let mut value = serde_json::to_value(api).unwrap_or_default();
     value["info"] = json!({
         "title": "Stasis",
         "description": "Stateful code machines: each is a process that runs one instruction at \
-                        a time and never forgets.",
+                        a time and keeps its state.",
         "version": env!("CARGO_PKG_VERSION"),
         "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
     });
     value["components"]["securitySchemes"]["token"] = json!({ "type": "http", "scheme": "bearer" });
     value["security"] = json!([{ "token": [] }]);
     let failure = json!({
-        "description": "What went wrong",
+        "description": "The error",
         "content": { "application/json": { "schema": {
             "$ref": "#/components/schemas/ErrorBody"
         }}},
@@ -33,6 +73,14 @@ pub fn document() -> Value {
         operation["responses"]["default"] = failure.clone();
         parameter_ranges(operation);
         json_parameters(operation);
+    }
+    for (path, method, description) in CONTENTS {
+        let mut refusal = failure.clone();
+        refusal["description"] = json!(description);
+        value["paths"][path][method]["responses"]["422"] = refusal;
+    }
+    for (name, any) in alternatives() {
+        value["components"]["schemas"][name]["anyOf"] = any;
     }
     for (name, field, pattern) in KEYS {
         let place = format!("/components/schemas/{name}/properties/{field}");
@@ -49,7 +97,7 @@ pub fn document() -> Value {
     value
 }
 
-/// Numbers in addresses go by their names, which mean the same on every route.
+/// Numbers in paths are identified by name, with the same meaning on every route.
 fn parameter_ranges(operation: &mut Value) {
     let all = operation.get_mut("parameters").and_then(Value::as_array_mut);
     for one in all.into_iter().flatten() {
@@ -64,7 +112,7 @@ fn parameter_ranges(operation: &mut Value) {
     }
 }
 
-/// A parameter that is JSON as text has a type of content instead of a schema.
+/// A parameter that is JSON as text has a content type instead of a schema.
 fn json_parameters(operation: &mut Value) {
     let all = operation.get_mut("parameters").and_then(Value::as_array_mut);
     let objects = all.into_iter().flatten().filter(|one| one["name"] == "tags");
@@ -97,7 +145,7 @@ pub fn text() -> &'static str {
     })
 }
 
-/// The document for people: plain HTML, nothing from elsewhere.
+/// The document for people: plain HTML without external resources.
 pub fn page() -> String {
     let document = document();
     let mut page = String::from(HEAD);
@@ -146,7 +194,7 @@ fn describe(page: &mut String, path: &str, method: &str, operation: &Value) {
     }
 }
 
-/// What goes into its address and headers; the path shows its own.
+/// Its parameters in the query and in headers; the path shows its own.
 fn parameters(page: &mut String, operation: &Value) {
     let all = operation["parameters"].as_array().into_iter().flatten();
     let mut shown = all.filter(|one| one["in"] != "path").peekable();
@@ -170,7 +218,7 @@ fn named(schema: &Value) -> Option<&str> {
     found["$ref"].as_str()?.rsplit('/').next()
 }
 
-/// Text in which code stands between backticks.
+/// Text with code between backticks.
 fn words(text: &str) -> String {
     let parts = text.split('`').enumerate().map(|(index, part)| match index % 2 {
         0 => escape(part),

@@ -15,12 +15,12 @@ use utoipa_axum::routes;
 const FRONT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
 <meta name=\"viewport\" content=\"width=device-width\"><title>Stasis</title><style>\
 body{font:16px/1.5 system-ui,sans-serif}main{max-width:40rem;margin:4rem auto;padding:0 1rem}\
-</style><main><h1>Stasis</h1><p>This service keeps stateful code machines.</p><ul>\
-<li><a href=\"/docs\">/docs</a>: every route, what it takes and gives</li>\
+</style><main><h1>Stasis</h1><p>This service runs stateful code machines.</p><ul>\
+<li><a href=\"/docs\">/docs</a>: every route with its parameters and responses</li>\
 <li><a href=\"/openapi.json\">/openapi.json</a>: the same for programs</li>\
 <li><a href=\"/health\">/health</a>: whether the service is up</li></ul>\
 <p>Everything else needs a token: <code>authorization: Bearer id.secret</code>. \
-<code>stasis token new</code> makes one.</p></main></html>\n";
+<code>stasis token new</code> creates one.</p></main></html>\n";
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -77,5 +77,5 @@ async fn whoami(caller: Caller) -> Json<Whoami> {
 async fn signup() -> HttpFailure {
     let said = "the operator creates the accounts of this service";
     HttpFailure::about(Problem::Forbidden, "account.signup", said)
-        .hint("`stasis token new` makes a token")
+        .hint("`stasis token new` creates a token")
 }

@@ -20,7 +20,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(explain))
 }
 
-/// Policies can be seen by those who create machines with them, or change them.
+/// Callers that create machines, or change policies, can see policies.
 fn may_look(caller: &Caller) -> Result<()> {
     if caller.may(Scope::Host) { Ok(()) } else { caller.need(Scope::Machines) }
 }
@@ -75,10 +75,7 @@ async fn remove(
     segments: PathParams,
 ) -> Result<Json<Removed>> {
     caller.need(Scope::Host)?;
-    let removed = segments.get("name").to_owned();
-    let name = removed.clone();
-    app.block(move |host| host.remove_policy(&name)).await?;
-    Ok(Json(Removed { removed }))
+    app.remove_named(segments.get("name"), |host, name| host.remove_policy(name)).await
 }
 
 /// Explain what a machine's policies answer to a request, and which rule decides. A name is judged

@@ -11,7 +11,7 @@ pub struct ByteRange {
     pub whole: bool,
 }
 
-/// The one range of a request. Several at once, and what is no range, mean the whole.
+/// The one range of a request. Several ranges, and invalid ones, mean the whole file.
 pub fn wanted(headers: &HeaderMap, size: u64) -> Result<ByteRange> {
     let text = headers.get(header::RANGE).and_then(|range| range.to_str().ok());
     let whole = ByteRange { start: 0, length: size, whole: true };
@@ -22,14 +22,16 @@ pub fn wanted(headers: &HeaderMap, size: u64) -> Result<ByteRange> {
         (None, None) => return Ok(whole),
     };
     if start >= end {
-        let said = format!("there are {size} bytes, and none in that range");
+        let said = format!("the file has {size} bytes, none of them in that range");
         let failure = HttpFailure::about(Problem::Range, "request.range", said);
-        return Err(failure.hint("a range begins before the end: `bytes=0-99`, or none at all"));
+        return Err(failure.hint(
+            "a range must start before the end of the file, such as `bytes=0-99`; or leave it out",
+        ));
     }
     Ok(ByteRange { start, length: end - start, whole: false })
 }
 
-/// `bytes=first-last`, each of which may be absent.
+/// `bytes=first-last`; each may be absent.
 fn parse(text: &str) -> Option<(Option<u64>, Option<u64>)> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| match text.trim() {

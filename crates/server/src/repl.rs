@@ -25,18 +25,18 @@ use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// What a connection keeps for reading; most of them are idle.
+/// Read buffer of a connection; most of them are idle.
 const READ_BUFFER: usize = 4 << 10;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(open))
 }
 
-/// Which client it is, as far as its quirks matter.
+/// The kind of client, as far as its quirks matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplClient {
     JavaScript,
-    /// Deaf after a ping, loses an answer that comes at once, keeps 50 lines of output.
+    /// Ignores pings, loses an answer that arrives at once, and buffers 50 lines of output.
     Rust,
     Other,
 }
@@ -66,7 +66,7 @@ async fn open(
     caller.need(Scope::Machines)?;
     let upgrade = upgrade.map_err(|error| {
         let failure = HttpFailure::about(Problem::Invalid, "request.websocket", error.body_text());
-        failure.hint("this address is asked as a WebSocket; POST .../exec runs code over HTTP")
+        failure.hint("this address is a WebSocket; use POST .../exec to run code over HTTP")
     })?;
     room_for_socket(app.instruments.metrics().sockets.get())?;
     let client = client(&headers, &uri);
@@ -83,7 +83,7 @@ async fn open(
         let session = socket::Session::new(app.clone(), machine, client, cause);
         session.run(socket, name).await;
         app.instruments.metrics().sockets.dec();
-        // it counts for its account as long as it is open
+        // counts for its account as long as it is open
         drop(ticket);
     }))
 }

@@ -3,8 +3,8 @@
 use crate::app::App;
 use crate::failure::HttpFailure;
 use crate::{
-    artifacts, branch, events, files, history, instructions, machines, mcp, middleware, pages,
-    policies, repl, store, streams, templates, tokens, transfer, travel, watching,
+    approvals, artifacts, branch, events, files, history, instructions, machines, mcp, middleware,
+    pages, policies, repl, secrets, store, streams, templates, tokens, transfer, travel, watching,
 };
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -41,6 +41,8 @@ pub fn all() -> OpenApiRouter<App> {
         .merge(store::routes())
         .merge(tokens::routes())
         .merge(policies::routes())
+        .merge(secrets::routes())
+        .merge(approvals::routes())
 }
 
 pub fn router(app: App) -> Router {
@@ -57,12 +59,12 @@ pub fn router(app: App) -> Router {
 
 async fn unknown(uri: Uri) -> HttpFailure {
     let said = format!("there is nothing at {:?}", uri.path());
-    HttpFailure::about(Problem::NotFound, "request.route", said).hint("/docs shows what there is")
+    HttpFailure::about(Problem::NotFound, "request.route", said).hint("/docs lists the routes")
 }
 
 async fn not_so(method: Method, uri: Uri) -> Response {
-    let said = format!("{:?} cannot be asked with {method}", uri.path());
+    let said = format!("{:?} does not support {method}", uri.path());
     let failure = HttpFailure::about(Problem::Invalid, "request.method", said);
-    let failure = failure.hint("/docs shows which methods each address knows");
+    let failure = failure.hint("/docs lists the methods of each route");
     (StatusCode::METHOD_NOT_ALLOWED, axum::Json(failure.body())).into_response()
 }

@@ -1,4 +1,4 @@
-//! The life of the service: listen, serve, stop, save.
+//! The lifecycle of the service: listen, serve, stop, save.
 //!
 //!   serving ──signal, linger──► stopping: no new work ──► machines saved ──► closed ──► end
 
@@ -29,41 +29,41 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// How long answers may take after the machines are saved.
+/// Time for responses to finish after the machines are saved.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How often machines whose time is over are looked for.
+/// Interval between checks for expired machines.
 const EXPIRY: Duration = Duration::from_secs(5);
-/// How often checkpoints that no rule keeps are looked for, and the least time between two
+/// Interval between applications of the retention rules, and the minimum interval between
 /// collections because of them.
 const TENDING: Duration = Duration::from_secs(60);
-/// The pause between rounds while there are states to be made small; a round takes a quarter of a
-/// second.
+/// Pause between rounds while states remain to be stored as differences; a round takes a quarter of
+/// a second.
 const THINNING: Duration = Duration::from_secs(1);
-/// How often memory is looked at.
+/// Interval between memory checks.
 const RELIEF: Duration = Duration::from_secs(1);
 const COLLECTING: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone)]
 pub struct Options {
     pub listen: Vec<Listen>,
-    /// Where forkd's routes are served alone, besides among all others.
+    /// The address that serves only forkd's routes, in addition to the main one.
     pub forkd: Option<SocketAddr>,
     /// Certificate chain and key, as PEM files; for TCP.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// End when no client was connected and nothing ran for this long.
+    /// Exit when no client was connected and nothing ran for this long.
     pub linger: Option<Duration>,
-    /// Names the service is called by, besides loopback and the addresses it listens on.
+    /// Host names of the service, besides loopback and its listening addresses.
     pub allowed_hosts: Vec<String>,
-    /// Pages that may use the service from a browser.
+    /// Origins whose pages may use the service from a browser.
     pub allowed_origins: Vec<String>,
-    /// The first token, `id.secret`; one is made otherwise.
+    /// The first token, `id.secret`; generated if absent.
     pub root_token: Option<String>,
     pub max_connections: usize,
-    /// How long a body, or the next piece of a long one, may take to arrive.
+    /// Maximum time for a body, or the next piece of a long one, to arrive.
     pub patience: Duration,
-    /// Tokens of another issuer that are accepted, too.
+    /// Further accepted tokens, of another issuer.
     pub jwt: Option<JwtOptions>,
-    /// What measures requests and machines; counts alone, if absent.
+    /// The instruments for requests and machines; counters only, if absent.
     pub instruments: Option<Instruments>,
 }
 
@@ -85,7 +85,7 @@ impl Default for Options {
     }
 }
 
-/// Ends the service from inside its process.
+/// Stops the service from inside its process.
 #[derive(Debug, Clone)]
 pub struct StopHandle(watch::Sender<Phase>);
 
@@ -101,8 +101,8 @@ impl StopHandle {
     }
 }
 
-/// Serves until SIGTERM, SIGINT or the end of `linger`; then saves every machine. `ready` is
-/// called when connections are taken.
+/// Serves until SIGTERM, SIGINT or the end of `linger`; then saves every machine. `ready` is called
+/// when the service accepts connections.
 pub fn serve(
     host: Arc<Host>,
     options: Options,
@@ -111,7 +111,7 @@ pub fn serve(
     let runtime = restricted_runtime(host.data_dir())?;
     let instruments = options.instruments.clone().map_or_else(Instruments::plain, Ok)?;
     host.observe(Arc::new(instruments.clone()));
-    // what ends with the host ends here, on a thread that may end it
+    // dropped here, on a thread that may end the engine
     let _host = host.clone();
     let done = runtime.block_on(run(host, options, instruments.clone(), ready));
     runtime.shutdown_timeout(FAREWELL);
@@ -119,12 +119,12 @@ pub fn serve(
     done
 }
 
-/// Threads that answer requests. They are restricted before they read anything of a client; jobs
-/// that need more go to the engine's threads ([`stasis_machine::block`]).
+/// Threads that answer requests. They are restricted before they read data of a client; jobs that
+/// need more go to the engine's threads ([`stasis_machine::block`]).
 fn restricted_runtime(data: &Path) -> Result<Runtime, Error> {
     let kind = ServiceThread::Service { data: data.to_owned() };
     let tried = kind.clone();
-    // tried where it can be told
+    // tried once here, where an error can be reported
     let tried = std::thread::spawn(move || restrict_thread(&tried)).join();
     tried
         .unwrap_or_else(|_| Err(std::io::Error::other("the thread failed")))
@@ -142,12 +142,12 @@ fn restricted_runtime(data: &Path) -> Result<Runtime, Error> {
 }
 
 /// Handlers take locks and write to sockets: a few more threads than processors keep the others
-/// going.
+/// running.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(4, |count| count.get().max(4))
 }
 
-/// How many descriptors this process may have.
+/// The descriptor limit of this process.
 fn descriptors() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
@@ -225,8 +225,8 @@ async fn shut_down(
     let app = &connections.app;
     let unsaved = tokio::select! {
         unsaved = close(app.host.clone()) => unsaved,
-        // who signals twice does not want to wait
-        () = signals.next() => vec!["a second signal came".to_owned()],
+        // a second signal skips the wait
+        () = signals.next() => vec!["a second signal arrived".to_owned()],
     };
     app.phase.send_replace(Phase::Closed);
     let all = max_connections as u32;
@@ -318,7 +318,7 @@ async fn lonely(app: &App, linger: Option<Duration>) {
     }
 }
 
-/// Removes machines whose time is over, now and then.
+/// Removes expired machines periodically.
 async fn expire(app: App) {
     loop {
         tokio::select! {
@@ -331,7 +331,7 @@ async fn expire(app: App) {
     }
 }
 
-/// Makes room when the host's memory runs short.
+/// Frees memory when the host runs short.
 async fn relieve(app: App) {
     loop {
         tokio::select! {
@@ -344,8 +344,8 @@ async fn relieve(app: App) {
     }
 }
 
-/// Compresses unused data, forgets checkpoints that no rule keeps, and frees their space now
-/// and then.
+/// Compresses unused data, removes checkpoints that no rule keeps, and frees their space
+/// periodically.
 async fn tend(app: App) {
     let (mut last, mut freed) = (Instant::now(), 0);
     loop {
@@ -370,7 +370,7 @@ async fn tend(app: App) {
     }
 }
 
-/// Stores states that were left a minute ago as differences, a few at a time.
+/// Stores states that machines left a minute ago as differences, a few at a time.
 async fn thin(app: App) {
     let mut pause = TENDING;
     loop {

@@ -24,16 +24,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
-/// Instructions of one connection that may wait; more are left unread.
+/// Maximum waiting instructions of one connection; further ones stay unread.
 const WAITING: usize = 256;
-/// How long a client may take to read.
+/// Maximum time for a client to read.
 const PATIENCE: Duration = Duration::from_secs(120);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// A ping as a message, for clients that cannot see WebSocket pings.
 const PING: &str = r#"{"type":"message","message":"ping","level":"info"}"#;
-/// Messages that a Rust client gets before it has to answer.
+/// Messages sent to a Rust client before it has to answer.
 const BURST: usize = 16;
-/// The time it then gets: a few times what its answer took, within these.
+/// The time it then gets: a multiple of its answer time, within these bounds.
 const BREATH: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
 
 pub struct Session {
@@ -42,19 +42,19 @@ pub struct Session {
     client: ReplClient,
     /// The request that opened it, for traces.
     cause: Option<TraceContext>,
-    /// Instructions sent by this client that are not over, in order.
+    /// Unfinished instructions sent by this client, in order.
     queue: VecDeque<Follower>,
-    /// What is still to be sent.
+    /// Data still to be sent.
     held: VecDeque<ToClient>,
-    /// How much was sent since the client last had to answer, and received while it has to.
+    /// Messages sent since the client last had to answer, and received while it has to.
     loose: usize,
     eager: usize,
-    /// When it was sent the ping that the rest waits for.
+    /// When the ping was sent that the rest waits for.
     asked: Option<Instant>,
     refused: u64,
 }
 
-/// The socket is gone, or its client does not read.
+/// The socket is closed, or its client does not read.
 struct Gone;
 
 type Sent = std::result::Result<(), Gone>;
@@ -122,7 +122,7 @@ impl Session {
         }
     }
 
-    /// What is to be done next.
+    /// The next step.
     async fn turn(&mut self, stream: &mut SplitStream<WebSocket>, ticks: &mut Interval) -> Turn {
         let free = self.asked.is_none();
         if free && !self.held.is_empty() {
@@ -139,14 +139,14 @@ impl Session {
         }
     }
 
-    /// Takes an instruction and acknowledges it.
+    /// Accepts an instruction and acknowledges it.
     async fn receive(&mut self, out: &mut Out, text: &str) -> Sent {
         let (instruction, request_id, cause) = match serde_json::from_str(text) {
             Ok(FromClient::Exec { instruction, request_id, traceparent }) => {
                 (instruction, request_id, traceparent.and_then(|text| TraceContext::new(&text)))
             }
             Err(error) => {
-                let message = format!("this was not understood: {error}");
+                let message = format!("the message was not understood: {error}");
                 return out.send(&ToClient::Message { message, level: "error" }).await;
             }
         };
@@ -176,7 +176,7 @@ impl Session {
         out.raw(Message::Ping(PING.into())).await
     }
 
-    /// The client has read what was sent; its other threads may need a moment more.
+    /// The client has read the data; its other threads may need a moment more.
     async fn answered(&mut self) {
         if let Some(asked) = self.asked.take() {
             sleep((asked.elapsed() * 4).clamp(BREATH.0, BREATH.1)).await;
@@ -194,7 +194,7 @@ impl Session {
         Ok(Follower::new(self.app.clone(), machine, seq, 0))
     }
 
-    /// An instruction that got no number gets one that no instruction will ever have.
+    /// An instruction without a number gets one that no instruction will ever have.
     fn refuse(&mut self, request_id: u64, failure: HttpFailure) {
         let seq = i32::MAX as u64 - self.refused;
         self.refused = (self.refused + 1) % 1_000_000;
@@ -219,7 +219,7 @@ impl Session {
         out.send(&ToClient::Result { instruction_id, result }).await
     }
 
-    /// Much output, as fast as the client can take it.
+    /// Much output, as fast as the client reads it.
     async fn pour(&mut self, out: &mut Out) -> Sent {
         let burst = match self.client {
             ReplClient::Rust => self.held.len().min(BURST - self.loose),
@@ -236,7 +236,7 @@ impl Session {
     }
 }
 
-/// What happens next to the instruction that runs; nothing ever, if there is none.
+/// The next event of the running instruction; pending for ever, if there is none.
 async fn next(queue: &mut VecDeque<Follower>) -> Result<FollowEvent> {
     match queue.front_mut() {
         Some(follower) => follower.next().await,

@@ -16,7 +16,7 @@ use std::time::Duration;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// After this long a head is sent, and then now and then a blank, so that no client gives up.
+/// After this time the head is sent, and then a blank periodically, so that no client times out.
 const QUIET: Duration = Duration::from_secs(60);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
@@ -51,7 +51,7 @@ fn trickle(
             Err(_) => Some((Ok(" ".to_owned()), Some(follower))),
             Ok(end) => {
                 let text = end.and_then(|end| rendered(&end, render));
-                // the head is gone: breaking off is the only way to say that it failed
+                // the head was sent: closing the connection is the only way to report the failure
                 let text = text.map_err(|failure| std::io::Error::other(failure.words()));
                 Some((text, None))
             }
@@ -77,7 +77,7 @@ async fn stream_result(
     Ok(([(header::CONTENT_TYPE, LINES)], Body::from_stream(lines)).into_response())
 }
 
-/// Events until the end; a failure is the last.
+/// Events until the end; a failure is the last one.
 pub fn follow(follower: Follower) -> impl Stream<Item = Result<FollowEvent>> {
     stream::unfold(Some(follower), |follower| async {
         let mut follower = follower?;
@@ -103,7 +103,7 @@ fn lines_of(seq: u64, event: Result<FollowEvent>) -> String {
     lines
 }
 
-/// JSON without a byte above 127: one client decodes each piece that it reads by itself.
+/// JSON without bytes above 127: one client decodes each piece separately.
 fn push_ascii(out: &mut String, json: &str) {
     use std::fmt::Write;
     for c in json.chars() {

@@ -17,14 +17,15 @@ use tokio::sync::mpsc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Lines of progress that wait for a slow reader; others are left out.
+/// Queued lines of progress for a slow reader; others are dropped.
 const LINES: usize = 256;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(get, remove)).routes(routes!(build))
 }
 
-/// Whether a caller may see templates at all: whoever makes machines from them, or builds them.
+/// Whether a caller may see templates: it must be able to create machines from them, or to build
+/// them.
 fn may_look(caller: &Caller) -> Result<()> {
     if caller.may(Scope::Templates) {
         return Ok(());
@@ -32,8 +33,8 @@ fn may_look(caller: &Caller) -> Result<()> {
     caller.need(Scope::Machines)
 }
 
-/// A template as a caller may see it. The environment and the code of a recipe are for those who
-/// may build templates.
+/// A template as a caller may see it. The environment and the code of a recipe require the scope
+/// `templates`.
 fn shown(caller: &Caller, template: TemplateInfo) -> TemplateInfo {
     if caller.may(Scope::Templates) {
         return template;
@@ -53,8 +54,8 @@ async fn list(State(app): State<App>, caller: Caller) -> Result<Json<TemplateLis
     Ok(Json(TemplateList { templates }))
 }
 
-/// Look at a template, by name or digest. Without the scope `templates`, its recipe is shown
-/// without its environment and code.
+/// Show a template, by name or digest. Without the scope `templates`, its recipe is shown without
+/// its environment and code.
 #[utoipa::path(get, path = "/v1/template/{name}", tag = "templates",
     params(("name" = String, Path)), responses((status = 200, body = TemplateInfo)))]
 async fn get(
@@ -77,10 +78,7 @@ async fn remove(
     segments: PathParams,
 ) -> Result<Json<Removed>> {
     caller.need(Scope::Templates)?;
-    let removed = segments.get("name").to_owned();
-    let name = removed.clone();
-    app.block(move |host| host.remove_template(&name)).await?;
-    Ok(Json(Removed { removed }))
+    app.remove_named(segments.get("name"), |host, name| host.remove_template(name)).await
 }
 
 /// Build a template from a recipe. The answer is lines of JSON that report progress; the last line
@@ -105,7 +103,7 @@ async fn build(
             Ok(template) => BuildLine::Template { template: Box::new(template) },
             Err(failure) => BuildLine::Error { error: failure.body() },
         };
-        // a client that left gets nothing; the template is there all the same
+        // a disconnected client gets nothing; the template is built anyway
         let _ = say.send(last).await;
     });
     let lines = stream::unfold(said, |mut said| async {

@@ -54,19 +54,16 @@ async fn create(
     scopes.sort();
     scopes.dedup();
     check(&caller, &account, new.name.as_deref(), &scopes)?;
-    let broke = |error: std::io::Error| {
-        HttpFailure::internal("service.io", format!("random bytes: {error}"))
-    };
-    let (token, record) = mint(&account, new.name, scopes).map_err(broke)?;
+    let (token, record) = mint(&account, new.name, scopes);
     let kept = record.clone();
     let room = app.block(move |host| {
         let own = host.tokens()?.iter().filter(|one| one.account == kept.account).count();
         (own < MOST).then(|| host.set_token(&kept)).transpose()
     });
     if room.await?.is_none() {
-        let said = format!("account `{account}` has {MOST} tokens, and may have no more");
+        let said = format!("account `{account}` has {MOST} tokens, the maximum");
         let failure = HttpFailure::about(Problem::TooMany, "account.over_quota", said);
-        return Err(failure.hint("revoke tokens that are not needed"));
+        return Err(failure.hint("revoke tokens you do not need"));
     }
     app.keyring.put(&record);
     Ok(Json(MadeToken { token, about: view(record) }))
@@ -89,7 +86,7 @@ fn check(caller: &Caller, account: &str, name: Option<&str>, scopes: &[String]) 
     }
     let more = scopes.iter().any(|word| !caller.scopes.contains(word));
     if more || !reaches(caller, account) {
-        let said = "a token can only be given what the caller has itself";
+        let said = "a token cannot have scopes that the caller lacks";
         let failure = HttpFailure::about(Problem::Forbidden, "token.scope", said);
         return Err(failure.hint("leave out scopes and accounts that the caller does not have"));
     }
@@ -111,7 +108,7 @@ async fn revoke(
     if !own {
         let said = format!("there is no token {id:?}");
         let failure = HttpFailure::about(Problem::NotFound, "token.not_found", said);
-        return Err(failure.hint("`stasis token list` shows those there are"));
+        return Err(failure.hint("`stasis token list` lists the tokens"));
     }
     let gone = id.clone();
     app.block(move |host| host.remove_token(&gone)).await?;

@@ -23,11 +23,11 @@ use tokio::sync::mpsc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Pieces on their way, and the size of one.
+/// Pieces in flight, and the size of one.
 const PIECES: usize = 8;
 const PIECE: usize = 256 << 10;
-/// How long the rest of a file may take to arrive that is answered already, as long as it comes. A
-/// machine with its template is hundreds of megabytes, which take a slow client minutes.
+/// Maximum time for the rest of an already answered file to arrive. A machine with its template is
+/// hundreds of megabytes, which take a slow client minutes.
 const REST: Duration = Duration::from_secs(300);
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -38,10 +38,10 @@ pub fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct How {
-    /// With all checkpoints and the log; otherwise only the state now.
+    /// With all checkpoints and the log; otherwise only the current state.
     #[serde(default)]
     history: bool,
-    /// With the files of its template, which another host may not have. The default.
+    /// With the files of its template, which another host may lack. The default.
     #[serde(default = "yes")]
     root: bool,
 }
@@ -74,17 +74,17 @@ async fn export(
             out.send().map_err(failed)
         });
         if let Err(error) = done {
-            // the head may be gone: breaking off is the only way to say that it failed
+            // the head may be sent: closing the connection is the only way to report the failure
             let _ = tell.blocking_send(Err(io::Error::other(error.to_string())));
         }
     }));
     let mut told = told;
-    // what fails before the first byte is told as a failure
+    // an error before the first byte is sent as a failure
     let first = match told.recv().await {
         Some(Ok(piece)) => piece,
         Some(Err(error)) => {
             let failure = HttpFailure::about(Problem::Conflict, "export.failed", error.to_string());
-            return Err(failure.hint("`stasis store check` finds what is damaged"));
+            return Err(failure.hint("`stasis store check` finds the damage"));
         }
         None => Bytes::new(),
     };
@@ -97,7 +97,7 @@ async fn export(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct As {
-    /// Its name here; the one it had, if absent.
+    /// Its name here; its old name, if absent.
     name: Option<Name>,
 }
 
@@ -125,9 +125,9 @@ async fn import(
     let (patience, records) = (app.patience, app.clone());
     let mut feed = tokio::spawn(async move {
         let mut is_read = true;
-        // one that does not come in time is one that broke off
+        // a body that does not arrive in time counts as broken off
         while let Ok(Some(Ok(piece))) = tokio::time::timeout(patience, body.next()).await {
-            // who reads may have seen enough
+            // the reader may have finished early
             is_read = is_read && tell.send(piece).await.is_ok();
         }
     });
@@ -136,10 +136,10 @@ async fn import(
         let taken = app.host.import(&caller.account, wanted.name, &mut from);
         taken.map_err(|error| from.explain(error))
     });
-    let broke = |_| HttpFailure::internal("service.broken", "a handler broke off");
+    let broke = |_| HttpFailure::internal("service.broken", "a handler failed");
     let machine = taken.await.map_err(broke)?;
-    // the file may be understood, or refused, before all of it came; a client that is cut off while
-    // it sends may not hear the answer, and browsers ask again by themselves then
+    // the file may be accepted or refused before all of it arrived; a client that is cut off while
+    // it sends may miss the answer, and browsers then repeat the request
     let _ = tokio::time::timeout(REST, &mut feed).await;
     feed.abort();
     let machine = machine?;
@@ -147,7 +147,7 @@ async fn import(
     Ok(Json(CreatedMachine { machine_name: machine.name.clone(), machine }))
 }
 
-/// What is written goes to a channel, in pieces.
+/// Writes go to a channel, in pieces.
 struct Out {
     tell: mpsc::Sender<io::Result<Bytes>>,
     piece: Vec<u8>,
@@ -178,23 +178,24 @@ impl Write for Out {
     }
 }
 
-/// What comes from a channel is read.
+/// Reads come from a channel.
 struct In {
     told: mpsc::Receiver<Bytes>,
     piece: Bytes,
     bytes: u64,
-    /// Whether more was wanted than came.
+    /// Whether the reader needed more than arrived.
     is_over: bool,
 }
 
 impl In {
-    /// Why a file is refused: most of all that it is not whole.
+    /// Why a file is refused: mostly because it is truncated.
     fn explain(&self, error: stasis_machine::Error) -> HttpFailure {
-        if !self.is_over || error.code() != "import.unfit" {
+        let is_cut = ["import.unfit", "bundle.torn", "bundle.digest"].contains(&error.code());
+        if !self.is_over || !is_cut {
             return error.into();
         }
         let said = format!("the file ends after {} bytes, in the middle of a machine", self.bytes);
-        HttpFailure::about(Problem::Invalid, "import.truncated", said)
+        HttpFailure::about(Problem::Unprocessable, "import.truncated", said)
             .hint("copy it again, or export the machine again; compare the sizes of both files")
     }
 }

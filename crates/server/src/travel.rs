@@ -153,7 +153,7 @@ async fn file_at(
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes.await?))
 }
 
-/// A state by its address, which is the caller's.
+/// A state by its address, which must be the caller's.
 struct Found {
     machine: Arc<Machine>,
     seq: Option<u64>,

@@ -1,4 +1,4 @@
-//! Connections without a valid token yet: few, short-lived, and never in the way of the others.
+//! Connections without a valid token yet: few, short-lived, and never at the expense of others.
 //!
 //!   accepted ─► unproven ──valid token──► proven, counted by account
 //!                  ├─ no token in time ─► closed
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// How long a connection may go without a valid token.
+/// Maximum time of a connection without a valid token.
 const PROOF_IN_TIME: Duration = Duration::from_secs(15);
 /// A connection younger than this is not closed for another one.
 const SPARED: Duration = Duration::from_millis(250);
-/// Below this many connections in all, there is nothing to divide.
+/// Below this many connections in total, shares do not apply.
 const FEW: usize = 8;
 
-/// All connections, as far as their number is bounded.
+/// The bound of all connections.
 pub struct ConnectionRegister {
     bounds: Bounds,
     open: Mutex<Open>,
@@ -31,10 +31,10 @@ pub struct ConnectionRegister {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bounds {
-    /// Unproven ones: in all, and of one address.
+    /// Bounds of unproven ones: in total, and of one address.
     unproven: usize,
     address: usize,
-    /// Proven ones of one account.
+    /// Bound of proven ones of one account.
     account: usize,
 }
 
@@ -52,7 +52,7 @@ struct Waiting {
     end: Arc<Notify>,
 }
 
-/// One connection's place in the register.
+/// One connection's entry in the register.
 pub struct Ticket {
     register: Arc<ConnectionRegister>,
     number: u64,
@@ -61,7 +61,7 @@ pub struct Ticket {
 }
 
 impl ConnectionRegister {
-    /// For so many connections in all; `descriptors` is what this process may open.
+    /// For this many connections in total; `descriptors` is the limit of this process.
     pub fn new(connections: usize, descriptors: usize) -> Arc<ConnectionRegister> {
         let bounds = Bounds::of(connections, descriptors);
         Arc::new(ConnectionRegister { bounds, open: Mutex::default() })
@@ -71,7 +71,7 @@ impl ConnectionRegister {
         self.open.lock()
     }
 
-    /// A place for a new connection, for which an old one may have to go.
+    /// An entry for a new connection, for which an old one may be closed.
     pub fn enter(self: &Arc<Self>, peer: Peer) -> Arc<Ticket> {
         let (number, end) = self.open().enter(self.bounds, address(peer), Instant::now());
         Arc::new(Ticket { register: self.clone(), number, end, account: Mutex::default() })
@@ -106,7 +106,7 @@ impl Open {
         let same = |one: &Waiting| one.from == from;
         let own = self.unproven.values().filter(|one| same(one)).count();
         if own >= bounds.address {
-            // an address with its share makes room among its own, before others have to
+            // an address at its share loses its own connections before others do
             let is_full = self.unproven.len() >= bounds.unproven;
             self.close_oldest(now, is_full || own >= bounds.address.saturating_mul(2), same);
         }
@@ -120,7 +120,7 @@ impl Open {
         (number, end)
     }
 
-    /// Closes the oldest of some; one that is young only if it has to be.
+    /// Closes the oldest of some connections; a young one only if necessary.
     fn close_oldest(&mut self, now: Instant, even_young: bool, which: impl Fn(&Waiting) -> bool) {
         let oldest = self.unproven.iter().find(|(_, one)| which(one));
         let old = |one: &Waiting| even_young || now.duration_since(one.since) >= SPARED;
@@ -132,8 +132,8 @@ impl Open {
 }
 
 impl Ticket {
-    /// A request on it had a valid token. Whether the account may have one more connection; those
-    /// of the account that runs the service are not bounded here.
+    /// A request on it had a valid token. Whether the account may have one more connection; the
+    /// service's own account is not bounded here.
     pub fn prove(&self, account: &str, bounded: bool) -> bool {
         let mut own = self.account.lock();
         if own.is_some() {
@@ -154,7 +154,7 @@ impl Ticket {
         self.account.lock().is_some()
     }
 
-    /// Returns when the connection has to go because it showed no token.
+    /// Returns when the connection must be closed because it sent no token.
     pub async fn over(&self) {
         tokio::select! {
             () = self.end.notified() => {}
@@ -181,7 +181,7 @@ impl Drop for Ticket {
     }
 }
 
-/// What counts as one peer: an address, or the network that one subscriber of IPv6 has.
+/// The key of a peer: an address, or for IPv6 the network of one subscriber.
 fn address(peer: Peer) -> Option<IpAddr> {
     match peer {
         Peer::Private => None,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// How often the kernel is asked; it keeps what happened meanwhile.
+/// Polling interval; the kernel queues events meanwhile.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -41,7 +41,7 @@ fn told(event: FileEvent) -> std::result::Result<Event, axum::Error> {
 
 struct Watcher {
     app: App,
-    /// Until what is watched is gone.
+    /// Runs until the watched file is removed.
     watch: Option<Watch>,
     first: bool,
 }
@@ -81,8 +81,8 @@ impl Watcher {
     }
 }
 
-/// Looks what happened, where looking at many directories holds nobody up; nothing, if there is
-/// nothing to be watched any more.
+/// Reads events on a thread where scanning many directories delays no request; none, if there is
+/// nothing left to watch.
 async fn step(mut watch: Watch) -> Option<(Watch, Vec<FileEvent>)> {
     let job = move || {
         let events = watch.step();

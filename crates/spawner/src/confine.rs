@@ -1,4 +1,4 @@
-//! What is taken from a program before it starts, and from `/proc` before anyone looks.
+//! Removes privileges from a program before it starts, and masks parts of `/proc`.
 //!
 //! Everything here fails closed: a step that does not succeed ends the start.
 
@@ -42,7 +42,7 @@ fn ruleset(rules: &LandlockRules) -> Ruleset {
     Ruleset { handled_files: rules.handled_files, scoped: rules.scoped, below: rules.below.clone() }
 }
 
-/// What `/proc` says about the host and everybody may read, or offers to whoever is root enough.
+/// Files of `/proc` about the host that every user may read, or that root may change.
 const COVERED_FILES: [&str; 13] = [
     "cmdline",
     "config.gz",
@@ -60,7 +60,7 @@ const COVERED_FILES: [&str; 13] = [
 ];
 const COVERED_DIRS: [&str; 7] = ["acpi", "asound", "bus", "driver", "fs", "irq", "scsi"];
 
-/// What a machine may have of inotify.
+/// inotify limits of a machine.
 const INOTIFY_INSTANCES: &str = "8";
 const INOTIFY_WATCHES: &str = "8192";
 
@@ -69,7 +69,7 @@ const INOTIFY_WATCHES: &str = "8192";
 /// directory and has its `/dev`.
 pub fn mask_proc() -> io::Result<()> {
     std::fs::write("proc/sys/user/max_user_namespaces", "0")?;
-    // the kernel counts these against the host's root as well, who has 128 unless told otherwise
+    // the kernel counts these against the host's root as well, who has 128 by default
     std::fs::write("proc/sys/user/max_inotify_instances", INOTIFY_INSTANCES)?;
     std::fs::write("proc/sys/user/max_inotify_watches", INOTIFY_WATCHES)?;
     for name in COVERED_FILES.map(|name| format!("proc/{name}")) {
@@ -92,7 +92,7 @@ pub fn mask_proc() -> io::Result<()> {
     mount::attach(settings.as_fd(), "proc/sys")
 }
 
-/// What is the host's root's alone needs no cover: nobody in the machine has more than its init.
+/// Files of the host's root alone need no mask: no process inside has more rights than its init.
 fn is_open_to_us(path: &str) -> bool {
     File::open(path).is_ok() || File::options().write(true).open(path).is_ok()
 }

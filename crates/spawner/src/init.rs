@@ -1,7 +1,7 @@
 //! A machine's init: pid 1 of its namespaces, our code, never the program's parent by fork.
 //!
-//! It sets the namespaces up from inside, answers the engine, and takes in orphans. When the
-//! engine's socket closes it ends, and the kernel ends everything else in the pid namespace.
+//! It sets the namespaces up from inside, answers the engine, and adopts orphans. When the engine's
+//! socket closes it ends, and the kernel ends everything else in the pid namespace.
 
 use crate::{confine, network, objects, sockets};
 use stasis_spawner::protocol::{
@@ -21,7 +21,8 @@ pub struct InitMounts {
     pub tun: OwnedFd,
 }
 
-/// Where the machine's shared memory files live in its root, so that they belong to its files.
+/// The directory of the machine's shared memory files in its root, so that they belong to its
+/// files.
 const SHM: [&str; 2] = [".stasis", "shm"];
 
 /// Numbers from here on are for the few descriptors that are ours.
@@ -50,8 +51,8 @@ pub fn run(started: io::Result<InitMounts>, spec: &WallsSpec, socket: OwnedFd) -
     process::exit_now(i32::from(serve(&control, &tun).is_err()))
 }
 
-/// Gives up the spawner's descriptors. They are not ours to hold: they would keep sockets open, and
-/// the spawner's own socket builds machines.
+/// Closes the spawner's descriptors: they would keep sockets open, and the spawner's own socket
+/// builds machines.
 fn keep_only(
     started: io::Result<InitMounts>,
     socket: &OwnedFd,
@@ -101,8 +102,8 @@ fn enter_walls(spec: &WallsSpec, mounts: InitMounts) -> io::Result<OwnedFd> {
     Ok(tun)
 }
 
-/// File systems below the new root. The machine or its image chose what lies there, and until the
-/// pivot a link in it would lead to the host: every place is opened without following one.
+/// File systems below the new root. The machine or its image controls its files, and until the
+/// pivot a link in it would lead to the host: every path is opened without following one.
 fn mount_inside(root: &OwnedFd, dev: &OwnedFd, mask_proc: bool) -> io::Result<()> {
     let options: &[_] = if mask_proc { &[("hidepid", "invisible")] } else { &[] };
     let quiet = mount::ATTR_NOSUID | mount::ATTR_NOEXEC;
@@ -149,7 +150,7 @@ fn failed(error: &io::Error) -> InitReply {
     InitReply::Failed { what: error.to_string(), errno: error.raw_os_error().unwrap_or(0) }
 }
 
-/// Answers the engine until it is gone, taking in orphans meanwhile.
+/// Answers the engine until it exits, and adopts orphans meanwhile.
 fn serve(control: &OwnedFd, tun: &OwnedFd) -> io::Result<()> {
     let mut held = Vec::new();
     loop {
@@ -179,7 +180,7 @@ fn serve(control: &OwnedFd, tun: &OwnedFd) -> io::Result<()> {
             InitRequest::Objects(specs) => objects::make_all(&specs),
             InitRequest::LookAtSockets => sockets::look(&fds).map(|looks| vec![looks]),
             InitRequest::MakeSockets => sockets::make(fds),
-            InitRequest::Network(link) => network::make(&link, tun).map(|tun| vec![tun]),
+            InitRequest::Network(link) => network::make(&link, tun, &fds).map(|tun| vec![tun]),
         };
         answer(control, made)?;
     }

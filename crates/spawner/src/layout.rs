@@ -1,4 +1,4 @@
-//! Where our own few pages lie in every process that was restored.
+//! The addresses of our own few pages in every restored process.
 //!
 //!   RESERVED ┬ CODE       the interpreter, one page, stays mapped
 //!            ├ LOOP       a template's resident program
@@ -7,9 +7,9 @@
 //!            ├ OPS        operations of the program under way
 //!            └ DATA       what they point at
 //!
-//! LEAVE to DATA are one shared memory file, the *stage*, unique per restored tree. The range
-//! lies above what V8 picks at random (46 bits) and below where the kernel maps libraries, so
-//! programs do not come here by themselves; one that does is refused at capture, by name.
+//! LEAVE to DATA are one shared memory file, the *stage*, unique per restored tree. The range is
+//! above the addresses V8 picks at random (46 bits) and below the kernel's library mappings, so
+//! programs do not use it by chance; one that does is refused at capture, by name.
 
 use stasis_sys::PAGE;
 
@@ -26,13 +26,13 @@ pub const LEAVE_MAX: u64 = 0x100_0000;
 pub const REPORT: u64 = LEAVE + LEAVE_MAX;
 pub const OPS: u64 = REPORT + PAGE;
 pub const OPS_MAX: u64 = 0x400_0000;
-/// Every clone first waits at the gate; what it is to become is written behind it.
+/// Every clone first waits at the gate; its program is written behind it.
 pub const BEHIND_GATE: u64 = OPS + PAGE;
 pub const DATA: u64 = OPS + OPS_MAX;
 pub const DATA_MAX: u64 = 0x1000_0000;
 pub const STAGE_SIZE: u64 = DATA + DATA_MAX - STAGE;
 
-/// Descriptors a template keeps for itself; everything below is what a message brought.
+/// Descriptors a template keeps for itself; lower ones came with a message.
 pub const TEMPLATE_CONTROL_FD: i32 = 900;
 pub const TEMPLATE_PIDNS_FD: i32 = 901;
 
@@ -49,5 +49,5 @@ pub const ORDER_FDS: u64 = 12;
 
 const _: () = assert!(STAGE + STAGE_SIZE <= RESERVED_END);
 
-/// Where a template keeps the order it received last.
+/// The address of a template's last order.
 pub const ORDER: u64 = LOOP + 3 * PAGE;

@@ -5,17 +5,18 @@
 //!      ├──socket──► each init: launch the first program, make kernel objects, time
 //!      └──socket──► each template: make a clone and let it run a program
 //!
-//! It is apart because fork copies the page tables of its caller, and because everything that
-//! needs the host's privileges to build walls is then in one small program. Every process made
+//! It is separate because fork copies the page tables of its caller, and because all code that
+//! needs the host's privileges to build sandboxes is then in one small program. Every process made
 //! here ends when its socket closes, so killing the engine leaves nothing behind.
 //!
-//! This library is what both sides share: messages, addresses, and programs for the interpreter.
+//! This library has the parts that both sides share: messages, addresses, and programs for the
+//! interpreter.
 
 #![deny(unsafe_code)]
 
-/// The size of core file that a machine's processes may write, soft and hard. Less than a page, so
-/// that there is no file; and the one value under which the kernel starts no piped core handler,
-/// which would run as the host's root. Zero does not stop that.
+/// The core file limit of a machine's processes, soft and hard. It is less than a page, so that
+/// there is no file; and it is the one value under which the kernel starts no piped core handler,
+/// which would run as the host's root. Zero does not prevent that.
 pub const CORE_LIMIT: u64 = 1;
 
 /// Capabilities of the host's root that the spawner and its templates never use, by number: kernel

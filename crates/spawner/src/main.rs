@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 fn main() {
     let control = fds::inherited(0);
-    // an engine that was killed leaves with a reset, or with nobody to read an answer
+    // a killed engine closes with a reset, or without a reader for an answer
     let gone = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
     };
@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// Answers requests until the engine is gone.
+/// Answers requests until the engine has exited.
 fn serve(control: &OwnedFd) -> io::Result<()> {
     // templates are made by a process that ends at once; they come to us and are reaped here
     process::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)?;
@@ -64,8 +64,8 @@ fn serve(control: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// A host may have lowered the hard limit to zero. Machines need one byte more, and a launch in
-/// which that does not work says so.
+/// A host may have lowered the hard limit to zero. Machines need one byte; if raising it fails, a
+/// launch reports it.
 fn allow_core_limit() {
     if process::rlimit_of(0, libc::RLIMIT_CORE).is_ok_and(|(_, hard)| hard < CORE_LIMIT) {
         let _ = process::fix_limit(libc::RLIMIT_CORE, CORE_LIMIT);
@@ -92,7 +92,7 @@ fn reply(control: &OwnedFd, made: io::Result<(i32, OwnedFd)>) -> io::Result<()> 
     }
 }
 
-/// Takes the exit status of every child that ended.
+/// Reaps every child that ended.
 fn reap() {
     while let Ok(Some(_)) = process::wait(-1, libc::WNOHANG | libc::__WALL) {}
 }

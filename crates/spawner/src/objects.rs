@@ -40,8 +40,8 @@ pub fn make_all(specs: &[ObjectSpec]) -> io::Result<Vec<OwnedFd>> {
     Ok(made)
 }
 
-/// Opens what an image names, as the machine's root and without its filter: so nothing of this
-/// process itself, and nothing that would make it wait.
+/// Opens a file that an image names, as the machine's root and without its filter: so no file of
+/// this process itself, and none that would block it.
 fn open(root: &OwnedFd, path: &str, flags: i32, offset: Option<u64>) -> io::Result<OwnedFd> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("open {path}: {error}"));
     let look = libc::O_PATH | flags & (libc::O_DIRECTORY | libc::O_NOFOLLOW);
@@ -62,7 +62,7 @@ fn open(root: &OwnedFd, path: &str, flags: i32, offset: Option<u64>) -> io::Resu
 fn refuse(place: &OwnedFd, flags: i32) -> io::Result<()> {
     let name = std::fs::read_link(below::own_name(place.as_fd()))?;
     if name.starts_with("/proc/1") {
-        return Err(io::Error::other("it belongs to the machine's init"));
+        return Err(io::Error::other("the file belongs to the machine's init"));
     }
     let kind = File::from(place.try_clone()?).metadata()?.file_type();
     if kind.is_fifo() && flags & (libc::O_PATH | libc::O_NONBLOCK) == 0 {

@@ -10,7 +10,7 @@ use stasis_sys::arch::{
 pub struct Program {
     ops_base: u64,
     ops: Vec<Op>,
-    /// What each operation is for, so that a failure can be named.
+    /// The purpose of each operation, for errors.
     notes: Vec<&'static str>,
     data_base: u64,
     data: Vec<u8>,
@@ -73,7 +73,7 @@ impl Program {
         self.ops[label.0].target = self.here();
     }
 
-    /// Keeps the result of an operation at an address.
+    /// Stores the result of an operation at an address.
     pub fn store_result(&mut self, label: Label, address: u64) {
         self.ops[label.0].store = address;
     }
@@ -92,7 +92,7 @@ impl Program {
         self.push("trap", Program::op(TRAP, &[], ResultMode::Any));
     }
 
-    /// Where failures are written from here on.
+    /// The address for failures from here on.
     pub fn report_to(&mut self, address: u64) {
         self.push("report", Program::op(REPORT, &[address], ResultMode::Any));
     }
@@ -142,7 +142,7 @@ impl Program {
         &self.data
     }
 
-    /// What the operation at `address` was for, with its call and arguments.
+    /// The purpose of the operation at `address`, with its call and arguments.
     pub fn describe(&self, address: u64) -> Option<String> {
         let index = address.checked_sub(self.ops_base)? / OP_SIZE;
         let op = self.ops.get(index as usize)?;

@@ -1,7 +1,7 @@
 //! Messages between the engine and the processes the spawner makes.
 //!
-//! Sequenced-packet sockets carry one message each, with descriptors beside it. Both sides are
-//! the same build, so there is no version here; what outlives a build is the image.
+//! Sequenced-packet sockets carry one message each, with descriptors beside it. Both sides are the
+//! same build, so there is no version here; only images outlive a build.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use stasis_sys::socket;
@@ -12,7 +12,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// Bounded by the kernel's default socket buffer.
 pub const MAX_MESSAGE: usize = 160 << 10;
 
-/// What the engine asks of the spawner.
+/// Requests of the engine to the spawner.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum SpawnRequest {
     /// A process that holds nothing but the interpreter. Brings its control socket.
@@ -22,7 +22,7 @@ pub enum SpawnRequest {
     Walls(WallsSpec),
 }
 
-/// The walls to build.
+/// The sandbox to build.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WallsSpec {
     pub hostname: String,
@@ -30,13 +30,13 @@ pub struct WallsSpec {
     /// (inside, outside, count)
     pub uid_map: Vec<(u32, u32, u32)>,
     pub gid_map: Vec<(u32, u32, u32)>,
-    /// Files on disk have the ids inside, and are shown under those the maps give them.
+    /// Files on disk have the ids inside, and are shown under the mapped ones.
     pub map_files: bool,
     pub mask_proc: bool,
     pub entrance: Entrance,
 }
 
-/// How a machine's processes get into its cgroup.
+/// How a machine's processes enter its cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entrance {
     None,
@@ -66,27 +66,29 @@ pub enum SpawnReply {
     },
 }
 
-/// What the engine asks of a machine's init.
+/// Requests of the engine to a machine's init.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum InitRequest {
     /// Starts the first program, stopped before exec. Brings its descriptors, to be placed at
     /// `fds`. Answers with a pidfd.
     Launch { program: Box<LaunchSpec>, fds: Vec<i32>, confine: Box<ProgramConfinement> },
-    /// Makes the time namespace with these clock offsets (nanoseconds) and hands it over.
+    /// Creates the time namespace with these clock offsets (nanoseconds) and sends it.
     Time { monotonic: i64, boottime: i64 },
-    /// Keeps descriptors open until told otherwise, even if the engine ends.
+    /// Keeps descriptors open until released, even if the engine ends.
     Hold,
-    /// Lets go of everything held.
+    /// Releases everything held.
     Release,
-    /// Makes kernel objects inside the namespaces; answers with one descriptor each, in batches
+    /// Creates kernel objects inside the namespaces; answers with one descriptor each, in batches
     /// of at most `socket::MAX_FDS`.
     Objects(Vec<ObjectSpec>),
-    /// Says of the sockets it brings, and of all unix sockets, what shows only inside. Answers
-    /// with a packed `SocketLooks`.
+    /// Reports the properties of the sent sockets, and of all unix sockets, that show only inside.
+    /// Answers with a packed `SocketLooks`.
     LookAtSockets,
     /// Follows the packed `SocketPlan` it brings; answers with the sockets to be kept.
     MakeSockets,
-    /// Makes the interface that leads outside, and answers with where its packets come and go.
+    /// Makes the interface that leads outside, and answers with where its packets come and go. May
+    /// bring two files of certificates that programs are to trust: those of the host, and those of
+    /// the machine.
     Network(NetworkLink),
 }
 
@@ -95,7 +97,7 @@ pub enum InitRequest {
 pub struct NetworkLink {
     /// The machine's own address.
     pub address: Ipv4Addr,
-    /// Where it asks for names.
+    /// Its name server.
     pub resolver: Ipv4Addr,
     /// The largest packet.
     pub mtu: u32,
@@ -107,7 +109,7 @@ pub struct LaunchSpec {
     pub argv: Vec<String>,
     pub env: Vec<String>,
     pub cwd: String,
-    /// Who it runs as, where walls make programs unprivileged.
+    /// Its user, if the sandbox makes programs unprivileged.
     pub user: User,
 }
 
@@ -125,7 +127,7 @@ impl Default for User {
     }
 }
 
-/// What is taken from a program before it starts.
+/// Privileges that a program loses before it starts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ProgramConfinement {
     /// It runs as its user, without capabilities or a way to get any.
@@ -133,7 +135,7 @@ pub struct ProgramConfinement {
     pub landlock: Option<LandlockRules>,
     /// A seccomp filter; empty for none.
     pub filter: Vec<u64>,
-    /// Resource, and what it is lowered to.
+    /// A resource, and its lowered limit.
     pub limits: Vec<(u32, u64)>,
 }
 
@@ -158,14 +160,14 @@ pub enum InitReply {
     },
 }
 
-/// One kernel object that belongs to the machine's namespaces. Objects that do not (pipes, event
-/// counters, memory files) the engine makes itself.
+/// One kernel object that belongs to the machine's namespaces. The engine itself creates other
+/// objects (pipes, event counters, memory files).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum ObjectSpec {
     /// Opened by path below the machine's root.
     Open { path: String, flags: i32, offset: Option<u64> },
-    /// A directory, read up to the entry `next` (`None`: to its end). An empty path stands for
-    /// one that was removed.
+    /// A directory, read up to the entry `next` (`None`: to its end). An empty path means a removed
+    /// one.
     Directory { path: String, flags: i32, offset: u64, next: Option<String> },
     /// A pseudo-terminal's master, under this number. `node` is the slave's owner, group and
     /// mode.
@@ -186,9 +188,9 @@ pub fn send<T: Serialize>(socket: BorrowedFd, message: &T, fds: &[BorrowedFd]) -
     socket::send(socket, &bytes, fds).map(drop)
 }
 
-/// The next message, or `None` when the other side is gone.
+/// The next message, or `None` when the other side has closed.
 pub fn receive<T: DeserializeOwned>(socket: BorrowedFd) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-    // fresh zero pages: only what the message fills becomes memory of an init
+    // fresh zero pages: only the part that the message fills uses memory of an init
     let mut buffer = vec![0u8; MAX_MESSAGE];
     let received = socket::receive(socket, &mut buffer)?;
     if received.len == 0 {

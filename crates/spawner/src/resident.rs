@@ -79,5 +79,5 @@ fn loop_ops(program: &mut Program) {
     program.jump_to(layout::OPS);
 
     program.land(received);
-    program.any("the engine is gone", libc::SYS_exit_group, &[0]);
+    program.any("the engine has exited", libc::SYS_exit_group, &[0]);
 }

@@ -1,8 +1,8 @@
-//! What the engine and a machine's init say to each other about sockets.
+//! Messages between the engine and a machine's init about sockets.
 //!
-//! Sockets belong to the machine's network namespace, and what they remember of processes is in
-//! its pid namespace, so both the looking and the making need someone inside. The engine decides
-//! what is to be done; the init follows a list of small steps and knows nothing of images:
+//! Sockets belong to the machine's network namespace, and their records of processes to its pid
+//! namespace, so both inspecting and creating them need a process inside. The engine decides; the
+//! init follows a list of small steps and knows nothing of images:
 //!
 //!   capture   engine ── copies of sockets ──► init      who is connected to whom, who made it
 //!   restore   engine ── steps ──► init ──► descriptors
@@ -100,7 +100,7 @@ pub enum SocketStep {
         slot: u32,
         how: i32,
     },
-    /// Takes a pending error away.
+    /// Clears a pending error.
     ClearError {
         slot: u32,
     },
@@ -114,20 +114,20 @@ pub enum SocketStep {
     },
 }
 
-/// What there is to a name besides the name.
+/// Properties of a name besides the name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SocketPath {
     /// An address, or a unix name without a file.
     Nowhere,
-    /// A file: the directory the name is relative to, and where the file belongs, `None` for one
-    /// that has been removed.
+    /// A file: the directory the name is relative to, and the file's path, `None` for a removed
+    /// one.
     File { directory: String, path: Option<String> },
 }
 
-/// What only someone inside can say of sockets.
+/// Properties of sockets that show only inside.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SocketLooks {
-    /// One for each socket that was sent along.
+    /// One for each sent socket.
     pub looks: Vec<SocketLook>,
     /// Every unix socket of the namespace.
     pub unix: Vec<UnixRow>,
@@ -149,16 +149,16 @@ pub struct UnixRow {
     pub inode: u32,
     /// TCP_ESTABLISHED, TCP_CLOSE or TCP_LISTEN.
     pub state: u8,
-    /// The peer's inode, 0 for a peer without one (not accepted, or gone).
+    /// The peer's inode, 0 for a peer without one (not accepted, or closed).
     pub peer: Option<u32>,
-    /// Clients waiting to be accepted, 0 for those that are gone.
+    /// Clients waiting to be accepted, 0 for closed ones.
     pub waiting: Vec<u32>,
     pub shutdown: u8,
-    /// Of a listening socket: the longest its list of waiting clients may grow.
+    /// Maximum backlog of a listening socket.
     pub backlog: u32,
 }
 
-/// Puts a list into a memory file.
+/// Writes a list to a memory file.
 pub fn pack<T: Serialize>(list: &T) -> io::Result<OwnedFd> {
     let bytes = postcard::to_stdvec(list).map_err(io::Error::other)?;
     let mut file = File::from(fds::memfd("stasis-sockets", libc::MFD_CLOEXEC)?);
@@ -167,7 +167,7 @@ pub fn pack<T: Serialize>(list: &T) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Reads what `pack` wrote.
+/// Reads the output of `pack`.
 pub fn unpack<T: DeserializeOwned>(file: OwnedFd) -> io::Result<T> {
     let mut bytes = Vec::new();
     let file = File::from(file);

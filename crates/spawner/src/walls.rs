@@ -1,9 +1,9 @@
 //! Walls: namespaces with an overlay root, and an init inside them.
 //!
-//! Made in this order because each step needs what the one before still allows: user and pid
-//! namespaces in one clone3 (pids of a pid namespace can be chosen only by whoever owns it), then
-//! ids, then the overlay by the host's root with its directories shown under those ids, and
-//! everything else by the init itself, which waits for its mounts meanwhile.
+//! The order follows from each step's requirements: user and pid namespaces in one clone3 (pids of
+//! a pid namespace can be chosen only by its owner), then ids, then the overlay, mounted by the
+//! host's root with its directories shown under those ids, and everything else by the init itself,
+//! which waits for its mounts meanwhile.
 
 use crate::network;
 use stasis_spawner::protocol::{Entrance, RootSpec, WallsSpec};
@@ -24,7 +24,7 @@ const DEVICES: [(&str, u32, u32); 6] = [
     ("tty", 5, 0),
 ];
 
-/// What machines and their inits get of devices, made once.
+/// Devices of machines and their inits, created once.
 pub struct Devices {
     /// A `/dev` for machines.
     tree: OwnedFd,
@@ -81,7 +81,7 @@ fn overlay(root: &RootSpec) -> io::Result<OwnedFd> {
 
 const OVERLAY_ATTRIBUTES: u32 = mount::ATTR_NOSUID | mount::ATTR_NODEV;
 
-/// The same from directories that are shown under the ids of a user namespace.
+/// The same from directories shown under the ids of a user namespace.
 fn mapped_overlay(root: &RootSpec, userns: &OwnedFd, first: (u32, u32)) -> io::Result<OwnedFd> {
     let mapped = |path: &str| -> io::Result<OwnedFd> {
         let tree = mount::clone_tree(path, false)?;
@@ -89,7 +89,7 @@ fn mapped_overlay(root: &RootSpec, userns: &OwnedFd, first: (u32, u32)) -> io::R
         Ok(tree)
     };
     let lower = root.lower.iter().map(|path| mapped(path)).collect::<io::Result<Vec<_>>>()?;
-    // overlay wants both of these in one mount
+    // overlay needs both of these in one mount
     let (own, upper_name) = root.upper.rsplit_once('/').unwrap_or((".", &root.upper));
     let work_name = root.work.strip_prefix(own).unwrap_or(&root.work);
     let own = mapped(own)?;
@@ -103,8 +103,8 @@ fn mapped_overlay(root: &RootSpec, userns: &OwnedFd, first: (u32, u32)) -> io::R
     as_owner(first, || mount::detached_with("overlay", &options, OVERLAY_ATTRIBUTES))
 }
 
-/// Overlay works on its upper directory as whoever mounted it, who must be somebody there: we
-/// take on the machine's root for files and keep our capabilities.
+/// Overlay accesses its upper directory with the credentials of the process that mounted it, which
+/// must be valid there: we take on the machine's root for files and keep our capabilities.
 fn as_owner<T>((uid, gid): (u32, u32), work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     const NO_SETUID_FIXUP: u64 = 4;
     process::prctl(libc::PR_SET_SECUREBITS, NO_SETUID_FIXUP, 0, 0, 0)?;
@@ -119,7 +119,7 @@ fn named(what: &'static str) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// Builds walls and starts the init that lives in them; its pid and pidfd.
+/// Builds a sandbox and starts its init; returns its pid and pidfd.
 pub fn build(
     spec: &WallsSpec,
     devices: &Devices,
@@ -141,7 +141,7 @@ pub fn build(
             let device_path = format!("/proc/self/fd/{}", devices.tree.as_raw_fd());
             let dev =
                 mount::clone_tree(&device_path, false).map_err(named("copy the device tree"))?;
-            // if it is gone it has told the engine why
+            // if it has exited, it has reported the reason to the engine
             let _ =
                 socket::send(ours.as_fd(), &[1], &[root.as_fd(), dev.as_fd(), devices.tun.as_fd()]);
             Ok((pid, pidfd))
@@ -164,13 +164,13 @@ fn fork(spec: &WallsSpec, entrances: &[OwnedFd]) -> io::Result<Forked> {
     }
 }
 
-/// Goes into the machine's cgroup, before anything is allocated. An engine may run with a
-/// real-time policy; a machine that did could have the processors for itself. Keyrings are not
-/// divided by namespaces: each machine gets one of its own.
+/// Enters the machine's cgroup, before anything is allocated. An engine may run with a real-time
+/// policy, with which a machine could occupy the processors. Namespaces do not separate keyrings:
+/// each machine gets its own.
 fn join(spec: &WallsSpec, entrances: &[OwnedFd]) -> io::Result<()> {
-    process::be_ordinary().map_err(named("give up real time"))?;
+    process::be_ordinary().map_err(named("drop real-time scheduling"))?;
     if process::has_keyrings() {
-        process::own_keyring().map_err(named("take a keyring of its own"))?;
+        process::own_keyring().map_err(named("create a session keyring"))?;
     }
     if let Entrance::Tasks(_) = spec.entrance {
         for tasks in entrances {
@@ -192,7 +192,7 @@ fn root(spec: &WallsSpec, pid: i32) -> io::Result<OwnedFd> {
 fn receive_mounts(from: &OwnedFd) -> io::Result<crate::init::InitMounts> {
     let received = socket::receive(from.as_fd(), &mut [0])?;
     let [root, dev, tun] = <[OwnedFd; 3]>::try_from(received.fds)
-        .map_err(|_| io::Error::other("the spawner gave the walls up"))?;
+        .map_err(|_| io::Error::other("the spawner did not complete the sandbox"))?;
     Ok(crate::init::InitMounts { root, dev, tun })
 }
 

@@ -17,7 +17,7 @@ pub fn encode(manifest: &Manifest) -> Result<SealedImage> {
     writer.finish()
 }
 
-/// Reads an image, also one that is compressed.
+/// Reads an image, plain or compressed.
 pub fn decode(bytes: &[u8], id: ImageId) -> Result<Manifest> {
     let bytes = unpack_image(bytes)?;
     let reader = ImageReader::open(&bytes)?;
@@ -35,8 +35,8 @@ pub fn decode(bytes: &[u8], id: ImageId) -> Result<Manifest> {
     })
 }
 
-/// The name a file tree's layer goes by: the same for every image with the same files, whatever
-/// packs the rest of it is in.
+/// The name of a file tree's layer: the same for every image with the same files, whichever packs
+/// the rest of it is in.
 pub fn layer_name(files: &FileTree, packs: &[PackRef]) -> String {
     let mut entries = files.entries.clone();
     let mut used: Vec<u32> = Vec::new();

@@ -1,18 +1,18 @@
-//! Freeing space: what no kept image needs, and nobody uses, goes.
+//! Garbage collection: removes data that no kept image needs and that is not in use.
 //!
 //!   begin ─► the caller asks its records ─► mark ─► sweep images, packs, layers ─► drop dead pages
 //!     └─ from here on, whatever is in use is noted and stays
 //!
-//! Captures and restores go on meanwhile. Names go under the lock of [`KnownPacks`], a few at a
-//! time, into a directory below tmp; contents go afterwards, and running restores keep what they
-//! have open. Images go before the packs they refer to. Killed at any point, there is less garbage
-//! than before, and the rest is found the next time.
+//! Captures and restores continue meanwhile. Names are removed under the lock of [`KnownPacks`], a
+//! few at a time, into a directory below tmp; contents are deleted afterwards, and running restores
+//! keep their open files. Images are removed before the packs they refer to. After a kill at any
+//! point there is less garbage than before, and the next collection finds the rest.
 //!
-//! A page that others are differences to is needed by the images of those. No pack becomes one with
-//! differences during a collection, so what leans on what is known from its beginning.
+//! A base page is needed by the images of its differences. No pack gets differences during a
+//! collection, so all dependencies are known from its beginning.
 //!
-//! An image that should be kept and cannot be read stops the collection: what it needs is not
-//! known, so nothing is removed.
+//! If an image that should be kept cannot be read, the collection stops: its needs are unknown, so
+//! nothing is removed.
 
 use super::forms::is_worth_dropping;
 use super::known::{KnownPacks, PageIndex};
@@ -30,22 +30,22 @@ use std::path::{Path, PathBuf};
 /// Names that go while others wait.
 const BATCH: usize = 64;
 
-/// What a collection removed.
+/// The result of a collection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Collected {
     pub images: u64,
     pub packs: u64,
-    /// Packs that were written anew without pages nobody needs, and how many those were.
+    /// Packs rewritten without unneeded pages, and the number of those pages.
     pub partial_packs: u64,
     pub dropped_pages: u64,
-    /// Directories of laid out files, which are gone from their place.
+    /// Directories of layers, already moved away.
     pub layers: Vec<PathBuf>,
     /// Space on the disk that was freed.
     pub bytes: u64,
 }
 
 /// A collection that has begun. Records are read after this point: an image that is not among them
-/// is of nobody, unless it is in use.
+/// is unreferenced, unless it is in use.
 pub struct Collection<'a> {
     store: &'a Store,
     _turn: MutexGuard<'a, ()>,
@@ -66,12 +66,12 @@ impl Store {
         Collection { store: self, _turn: turn }
     }
 
-    /// Collects when nothing can have been recorded since `keep` was asked for.
+    /// Collects when nothing can have been recorded since `keep` was read.
     pub fn collect(&self, keep: &HashSet<ImageId>) -> Result<Collected> {
         self.begin_collection().sweep(keep)
     }
 
-    /// The index of page contents made anew, without packs that are gone.
+    /// Rebuilds the index of page contents, without removed packs.
     fn reindex(&self) {
         let packs = self.known().packs();
         let mut index = PageIndex::default();
@@ -81,7 +81,7 @@ impl Store {
 }
 
 impl Collection<'_> {
-    /// Removes everything but what the images in `keep` need, and what is in use.
+    /// Removes everything except the needs of the images in `keep`, and data in use.
     pub fn sweep(self, keep: &HashSet<ImageId>) -> Result<Collected> {
         let found = StoreListing::list(self.store)?;
         let deltas = self.store.delta_packs()?;
@@ -93,7 +93,7 @@ impl Collection<'_> {
                 .map_err(|error| Error::Keep { id: id.to_string(), source: Box::new(error) })?;
             marks.add_with(*id, &manifest, &deltas);
         }
-        // most of what is in use, so that little is left to be marked while others wait
+        // most of the data in use, so that little is left to mark while others wait
         let used = self.store.known().journal_so_far();
         used.iter().for_each(|(id, manifest)| marks.add_with(*id, manifest, &deltas));
         fault::point("collect.marked")?;
@@ -154,7 +154,7 @@ impl Sweep<'_> {
         catch_up(&mut self.marks, &self.deltas, &known);
         for (root, form) in batch {
             let kept = self.marks.packs.contains_key(root) || known.is_in_use(*root);
-            // two forms are there only if one was about to take the place of the other
+            // two forms exist only if one was about to replace the other
             let there = |form| self.store.pack_path(*root, form).exists();
             let twice = match form {
                 PackForm::Plain => false,
@@ -196,7 +196,7 @@ impl Sweep<'_> {
         self.store.keepers.sweep(&self.marks.origins)
     }
 
-    /// Writes packs anew that are mostly of pages nobody needs.
+    /// Rewrites packs that consist mostly of unneeded pages.
     fn dead_pages(&mut self, found: &StoreListing) -> Result<()> {
         for (root, _) in &found.packs {
             let Some(live) = self.marks.packs.get(root) else { continue };
@@ -205,9 +205,9 @@ impl Sweep<'_> {
                 continue;
             }
             let live = live.clone();
-            // one that cannot be read is for a check to tell
+            // a check reports packs that cannot be read
             let Ok(pack) = self.store.open_pack(*root) else { continue };
-            // differences take little space, whoever needs them
+            // differences take little space, needed or not
             if pack.form() == PackForm::Delta {
                 continue;
             }
@@ -231,7 +231,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Adds what came into use since.
+/// Adds data that came into use since.
 fn catch_up(marks: &mut ReachableSet, deltas: &DeltaPacks, known: &KnownPacks) {
     known.journal().for_each(|(id, manifest)| marks.add_with(*id, manifest, deltas));
     for pack in known.used_deltas() {
@@ -241,7 +241,7 @@ fn catch_up(marks: &mut ReachableSet, deltas: &DeltaPacks, known: &KnownPacks) {
     }
 }
 
-/// Takes a name away. What is gone already is no failure.
+/// Removes a name. A missing one is not an error.
 fn discard(path: &Path, trash: &Path, name: &str) -> Result<()> {
     match std::fs::rename(path, trash.join(name)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,5 +1,4 @@
-//! What can go wrong in the store, with a code for programs, a sentence for people, and the cause
-//! for the log.
+//! Errors of the store, with a code for programs, a message for people, and the cause for the log.
 
 use stasis_fault::Injected;
 use std::io;
@@ -14,13 +13,13 @@ pub enum Error {
     Image { id: String, source: stasis_image::ImageError },
     #[error("pack {root}: {source}")]
     Pack { root: String, source: stasis_image::PackError },
-    /// A file that lacks something, or an image that lies.
+    /// A truncated file, or an inconsistent image.
     #[error("image: {0}")]
     Unfit(String),
     /// Another program has the store open.
     #[error("another program uses {}", .0.display())]
     Busy(PathBuf),
-    /// What an image needs is not known, so nothing may be removed.
+    /// The needs of an image are unknown, so nothing may be removed.
     #[error("cannot read image {id}, which is in use, so nothing was removed: {source}")]
     Keep { id: String, source: Box<Error> },
     #[error(transparent)]
@@ -52,7 +51,7 @@ impl Error {
         match self {
             Error::Io { .. } => "check the permissions and free space of the data directory",
             Error::Image { .. } | Error::Pack { .. } | Error::Keep { .. } => {
-                "`stasis store check` lists the damage; `--repair` repairs what it can"
+                "`stasis store check` lists the damage; `--repair` repairs what is repairable"
             }
             Error::Unfit(_) => "use a host like the one that made it, or an earlier checkpoint",
             Error::Busy(_) => "use the program that has it open, or stop it",
@@ -73,13 +72,4 @@ impl From<Injected> for Error {
     }
 }
 
-/// Adds to an error of the system what was being done.
-pub(crate) trait ErrorContext<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
-}
-
-impl<T> ErrorContext<T> for io::Result<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|source| Error::Io { doing: what(), source })
-    }
-}
+stasis_sys::error_context!(Error);

@@ -3,8 +3,8 @@
 //!   open ─► tmp, every page verified ─► sync ─► name (under the lock, if still allowed) ─► sync
 //!        ─► only then the other form goes
 //!
-//! Slots and root stay, so no image changes. Whoever has the old file open reads on in it. Killed
-//! at any point, there is the old file, the new one, or both, and both are whole.
+//! Slots and root stay, so no image changes. Open readers continue with the old file. After a kill
+//! at any point there is the old file, the new one, or both, and each is complete.
 
 use super::known::KnownPacks;
 use super::names::disk_bytes;
@@ -18,18 +18,18 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-/// Below this many pages, writing a pack anew frees too little to be worth it.
+/// Below this many pages, rewriting a pack frees too little to be worthwhile.
 const FEWEST: u64 = 64;
 
-/// What became of a pack that was to get another form.
+/// The result of changing a pack's form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RewrittenPack {
-    /// What it takes on the disk, before and after.
+    /// Its disk space, before and after.
     pub before: u64,
     pub after: u64,
 }
 
-/// Whether more than half of what a pack still holds would go.
+/// Whether more than half of a pack's remaining pages would be dropped.
 pub fn is_worth_dropping(pack: &Pack, drop: &Slots) -> bool {
     let more = drop.len() - drop.common(pack.dead()).len();
     let held = pack.pages() - pack.dead().len();
@@ -43,7 +43,7 @@ impl Store {
         self.reform(root, PackForm::Cold)
     }
 
-    /// Puts a pack back into the form that is fastest to read.
+    /// Converts a pack back to the form that is fastest to read.
     pub fn thaw(&self, root: PackRoot) -> Result<RewrittenPack> {
         let _turn = self.turn();
         self.reform(root, PackForm::Plain)
@@ -70,7 +70,7 @@ impl Store {
     }
 
     /// Stores pages of a plain pack as differences to these bases, unless it is in use. The caller
-    /// has the turn, and knows that the bases stay.
+    /// holds the store's lock for changes, and knows that the bases stay.
     pub(super) fn store_delta(&self, pack: &Pack, bases: &Bases) -> Result<Option<RewrittenPack>> {
         let (root, plain) = (pack.root(), self.pack_path(pack.root(), PackForm::Plain));
         let before = disk_bytes(&plain);
@@ -96,7 +96,8 @@ impl Store {
         self.sync_dir("packs")
     }
 
-    /// Writes a pack anew without some pages; the space freed, if it was still allowed by then.
+    /// Rewrites a pack without some pages; returns the freed space, if it was still allowed by
+    /// then.
     pub(super) fn drop_pages(
         &self,
         pack: &Pack,
@@ -114,7 +115,7 @@ impl Store {
         }
     }
 
-    /// Writes a pack anew with the right contents for damaged slots; those of `lost` stay damaged.
+    /// Rewrites a pack with the right contents for damaged slots; those of `lost` stay damaged.
     pub(super) fn mend_pack(
         &self,
         pack: &Pack,
@@ -181,7 +182,7 @@ impl Store {
             return Ok(false);
         }
         std::fs::rename(temp, &path).doing(|| format!("name {}", path.display()))?;
-        // what nobody uses is not kept in memory for this
+        // unused data is not kept in memory for this
         if known.pack(root).is_some() {
             known.supersede(Arc::new(pack));
         }

@@ -1,8 +1,8 @@
 //! Entry point for the fuzz target of whole files with machines.
 //!
-//! Any bytes are taken in as such a file: as they are, and with their digests made right, as
-//! someone who writes such a file would do. Nothing panics, what is refused leaves nothing but
-//! files that a collection removes, and what was taken in can be read, page by page.
+//! Any bytes are imported as such a file: unchanged, and with correct digests, as an attacker could
+//! write them. Nothing panics, a refused file leaves only files that a collection removes, and an
+//! accepted one can be read page by page.
 
 use super::codec::{decode, encode};
 use super::{Error, Image, ManifestCheck, Store};
@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 
-/// A store of its own, which is empty between two files.
+/// A separate store, which is empty between two files.
 pub struct Importer {
     store: Store,
 }
@@ -25,7 +25,7 @@ impl Importer {
         Importer { store: Store::open(dir, check).expect("open a store") }
     }
 
-    /// Takes `data` in as it is and resealed; whether either was taken in whole.
+    /// Imports `data` unchanged and resealed; whether either was accepted.
     pub fn read(&self, data: &[u8]) -> bool {
         let taken = self.take_in(data);
         reseal_bundle(data).is_some_and(|data| self.take_in(&data)) || taken
@@ -81,7 +81,7 @@ pub fn sample_bundles() -> [Vec<u8>; 2] {
     [whole, joined(&[sealed(&[], 3)], &[], &[])]
 }
 
-/// A file in which every image says something else, as somebody with this program could write it.
+/// A file in which every image differs, as an attacker with this program could write it.
 pub fn with_images(data: &[u8], change: &dyn Fn(&mut Manifest)) -> Vec<u8> {
     let mut rest = data;
     let mut head = BundleHead::read(&mut rest).expect("a head");
@@ -116,7 +116,7 @@ fn joined(images: &[SealedImage], refs: &[PackRef], packs: &[Vec<u8>]) -> Vec<u8
     parts.chain(packs.iter().cloned()).flatten().collect()
 }
 
-/// A process that has ended, with pages all the same: as little as an image can say.
+/// A process that has ended, yet has pages: the smallest possible image.
 pub(super) fn sample_manifest(parts: &[(&PackRef, Range<u64>)], created_unix_ms: u64) -> Manifest {
     let mut at = 0;
     let runs = parts.iter().zip(0..).map(|((_, slots), pack)| {

@@ -3,13 +3,13 @@
 //!   DIR/keepers/<id>.at    a link that is never followed: where the inode is, DIRECTORY/./PATH
 //!   DIR/keepers/<id>       the inode itself, emptied, after its directory was removed
 //!
-//! A file that is open for writing when it is captured has, in every copy, the number it had in
-//! the source ([`Origin`]). So its inode must outlive the source's directory. It cannot have a
-//! second name meanwhile, which a program would see; it is moved here when that directory goes.
-//! The link is there before the image is, so that whoever opens the store after a crash can do
-//! the same. (A link and not a file: what it says is on disk as soon as its name is.)
+//! A file that is open for writing when it is captured has, in every copy, the inode number it had
+//! in the source ([`Origin`]). So its inode must outlive the source's directory. It cannot have a
+//! second name meanwhile, which a program would see; it is moved here when that directory is
+//! removed. The link exists before the image does, so that the next open after a crash can do the
+//! same. (A link and not a file: its target is on disk as soon as its name is.)
 //!
-//! Whatever fails here, files of later copies get other numbers; nothing else depends on it.
+//! If anything fails here, files of later copies get other numbers; nothing else depends on it.
 
 use super::private_dir;
 use crate::error::{ErrorContext, Result};
@@ -29,13 +29,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const AT: &str = ".at";
-/// Files looked at to find those that were renamed, before it is given up.
+/// Maximum files scanned to find renamed ones.
 const MOST_FILES: u64 = 200_000;
 
 pub struct Keepers {
     dir: PathBuf,
     top: File,
-    /// Where origins can be: on this file system, if it has handles.
+    /// The location of origins: on this file system, if it has handles.
     home: Option<Home>,
     living: Mutex<HashMap<OriginId, Arc<LiveInode>>>,
 }
@@ -45,7 +45,7 @@ struct Home {
     device: u64,
 }
 
-/// An inode that is still where it was made. It is not forgotten while anybody holds this.
+/// An inode that is still in its first directory. It is kept as long as this is held.
 pub struct LiveInode {
     origin: Origin,
     dir: PathBuf,
@@ -53,7 +53,7 @@ pub struct LiveInode {
 }
 
 impl Keepers {
-    /// Opens the directory, and takes in what those who had it before were about to.
+    /// Opens the directory, and completes the moves of its previous users.
     pub fn open(dir: &Path) -> Result<Keepers> {
         private_dir(dir).doing(|| format!("make {}", dir.display()))?;
         let top = File::open(dir).doing(|| format!("open {}", dir.display()))?;
@@ -78,7 +78,7 @@ impl Keepers {
         self.identify_with_number(dir, path).map(|(origin, _)| origin)
     }
 
-    /// The same with the inode number it has by itself.
+    /// The same with its own inode number.
     pub fn identify_with_number(&self, dir: &Path, path: &str) -> Option<(Origin, u64)> {
         let (parent, name) = trees::split(path.as_bytes());
         let mut below = PathsBelow::open(dir).ok()?;
@@ -117,7 +117,7 @@ impl Keepers {
         Ok(noted)
     }
 
-    /// The inode of this id, wherever it is by now.
+    /// The inode of this id, in its current directory.
     pub fn find(&self, id: OriginId) -> Option<Origin> {
         if let Some(living) = self.living().get(&id) {
             return Some(living.origin.clone());
@@ -134,11 +134,11 @@ impl Keepers {
         }
         let named = |living: &Arc<LiveInode>| (living.origin.id(), living.path.clone());
         self.take_in(dir, there.iter().map(named).collect());
-        // only now: whoever asks in between finds one or the other
+        // only now: a concurrent lookup finds one or the other
         self.living().retain(|_, living| living.dir != dir);
     }
 
-    /// Removes what is not needed, and that nobody is about to name.
+    /// Removes inodes that are not needed and not about to be named.
     pub fn sweep(&self, needed: &HashSet<OriginId>) -> Result<()> {
         let mut living = self.living();
         let entries = std::fs::read_dir(&self.dir).doing(|| "list kept inodes".into())?;
@@ -156,7 +156,7 @@ impl Keepers {
         Ok(())
     }
 
-    /// Notes of a program that is gone, by directory.
+    /// Notes of an exited program, by directory.
     fn noted(&self) -> HashMap<PathBuf, HashMap<OriginId, String>> {
         let mut noted: HashMap<_, HashMap<_, _>> = HashMap::new();
         for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
@@ -172,7 +172,7 @@ impl Keepers {
         noted
     }
 
-    /// Moves inodes here; those that are not where they were are looked for.
+    /// Moves inodes here; searches for those that were renamed.
     fn take_in(&self, dir: &Path, mut wanted: HashMap<OriginId, String>) {
         let all: Vec<OriginId> = wanted.keys().copied().collect();
         wanted.retain(|id, path| !self.take(dir, path, *id));
@@ -186,7 +186,7 @@ impl Keepers {
 
     fn search(&self, dir: &Path, mut wanted: HashSet<OriginId>) {
         let Ok(top) = File::open(dir) else { return };
-        // what cannot be looked through stays where it is, and its numbers are lost
+        // inodes in unreadable directories stay, and their numbers are lost
         let _ = trees::walk(top.into(), MOST_FILES, |at: WalkEntry| -> io::Result<_> {
             match at.kind {
                 libc::DT_DIR if wanted.is_empty() => Ok(None),
@@ -202,8 +202,8 @@ impl Keepers {
         });
     }
 
-    /// Moves one inode here and empties it, if that is what the path leads to. A program chose
-    /// what lies on the way, so no link is followed.
+    /// Moves one inode here and empties it, if the path leads to it. A program chose the path, so
+    /// no link is followed.
     fn take(&self, dir: &Path, path: &str, id: OriginId) -> bool {
         let take = || -> io::Result<bool> {
             let (parent, name) = trees::split(path.as_bytes());

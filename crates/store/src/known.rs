@@ -1,4 +1,4 @@
-//! What the store has in memory: opened packs, where page contents are, and who uses what.
+//! The store's state in memory: opened packs, the location of page contents, and users of each.
 //!
 //! Nothing that is in use is ever collected. In use are
 //!   an image    while any [`Image`](super::Image) of it lives, with its packs and its layer: live
@@ -6,12 +6,11 @@
 //!   a pack      while anybody holds its reader: captures hold every pack they found a page in
 //! and, during a collection, whatever was in use at any time since it began (the journal).
 //!
-//! Only so many packs are open at a time: each is a descriptor and a list of hashes, and every
-//! checkpoint makes one. Those that nobody has used for longest are closed, and opened again when
-//! they are asked for.
+//! The number of open packs is bounded: each is a descriptor and a list of hashes, and every
+//! checkpoint makes one. The least recently used ones are closed, and opened again on request.
 //!
-//! All of it is behind one lock, which nobody holds while reading or writing a file. Names come and
-//! go under it, so that what was seen under it is there.
+//! All of it is behind one lock, which is never held while reading or writing a file. Names are
+//! added and removed under it, so that a name seen under it exists.
 
 use super::Pack;
 use stasis_image::model::Manifest;
@@ -21,30 +20,30 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-/// Packs that are open though nobody uses them, at most.
+/// Maximum packs that are open but unused.
 const MOST_OPEN: usize = 512;
 
 #[derive(Default)]
 pub struct KnownPacks {
     packs: HashMap<PackRoot, Open>,
-    /// Those that were closed. The index still knows their pages.
+    /// Closed packs. The index still has their pages.
     closed: HashSet<PackRoot>,
-    /// How many may be open before idle ones are looked for.
+    /// Open packs before idle ones are searched for.
     close_at: usize,
     /// Goes on by one with each use of a pack.
     clock: Cell<u64>,
     /// Readers of files that were written anew since, perhaps still in use.
     superseded: Vec<(PackRoot, Weak<Pack>)>,
     index: PageIndex,
-    /// Bases of the packs with differences, as far as they were looked up.
+    /// Bases of the packs with differences, as looked up so far.
     deltas: HashMap<PackRoot, Arc<Bases>>,
     /// Parents of images that were read or written.
     parents: HashMap<ImageId, Option<ImageId>>,
     held: HashMap<ImageId, Vec<Weak<Manifest>>>,
-    /// How many entries `held` may have before those of nobody are looked for.
+    /// Entries of `held` before unused ones are searched for.
     prune_at: usize,
     journal: Option<HashMap<ImageId, Arc<Manifest>>>,
-    /// Layers by what they hold. All are this program's: opening a store removes older ones.
+    /// Layers by their contents. All are this program's: opening a store removes older ones.
     pub layers: HashMap<String, PathBuf>,
 }
 
@@ -53,14 +52,14 @@ struct Open {
     used: Cell<u64>,
 }
 
-/// Where a page is kept.
+/// The location of a page.
 pub enum PackedPage {
     Open(Arc<Pack>, u64),
-    /// In a pack that has to be opened first, and may have dropped the page.
+    /// In a pack that must be opened first, and may have dropped the page.
     Closed(PackRoot, u64),
 }
 
-/// Where pages with a given content are. It may say more than there is: whoever asks looks again.
+/// Locations of pages by content. It may have outdated entries: callers check again.
 #[derive(Default)]
 pub struct PageIndex {
     order: Vec<PackRoot>,
@@ -68,7 +67,7 @@ pub struct PageIndex {
 }
 
 impl PageIndex {
-    /// Pages of a pack with differences are not found: whoever shared one would need its base.
+    /// Pages of a pack with differences are not found: sharing one would need its base.
     pub fn insert(&mut self, pack: &Pack) {
         if pack.form() == PackForm::Delta {
             return;
@@ -87,7 +86,7 @@ impl KnownPacks {
         Some(&open.pack)
     }
 
-    /// Whether a pack was here when it was last looked for.
+    /// Whether a pack existed at the last lookup.
     pub fn has_pack(&self, root: PackRoot) -> bool {
         self.packs.contains_key(&root) || self.closed.contains(&root)
     }
@@ -109,7 +108,7 @@ impl KnownPacks {
         pack
     }
 
-    /// Takes in a pack in place of an older form of it.
+    /// Adds a pack in place of an older form of it.
     pub fn supersede(&mut self, pack: Arc<Pack>) {
         self.superseded.retain(|(_, old)| old.strong_count() > 0);
         if let Some(old) = self.open(pack.clone()) {
@@ -121,7 +120,7 @@ impl KnownPacks {
         self.index.insert(&pack);
     }
 
-    /// Has a pack among the open ones; what was in its place.
+    /// Adds a pack to the open ones; returns the one it replaces.
     fn open(&mut self, pack: Arc<Pack>) -> Option<Arc<Pack>> {
         if self.packs.len() >= self.close_at.max(MOST_OPEN) {
             self.close_idle();
@@ -132,7 +131,7 @@ impl KnownPacks {
         self.packs.insert(root, Open { pack, used }).map(|old| old.pack)
     }
 
-    /// Closes packs that nobody has, those used last excepted.
+    /// Closes unused packs, except the most recently used ones.
     fn close_idle(&mut self) {
         let is_idle = |open: &&Open| Arc::strong_count(&open.pack) == 1;
         let uses = self.packs.values().filter(is_idle).map(|open| open.used.get());
@@ -153,7 +152,7 @@ impl KnownPacks {
         self.close_at = self.packs.len() + MOST_OPEN / 2;
     }
 
-    /// Where a page with this content is. The reader keeps the pack from being collected.
+    /// The location of a page with this content. The reader keeps the pack from being collected.
     pub fn find_page(&self, hash: &PageHash) -> Option<PackedPage> {
         let PageLocation { pack, slot } = self.index.pages.get(hash)?;
         let root = self.index.order.get(pack as usize)?;
@@ -172,7 +171,7 @@ impl KnownPacks {
         held || self.superseded.iter().any(older)
     }
 
-    /// Readers that somebody has of packs with differences.
+    /// Readers in use, of packs with differences.
     pub fn used_deltas(&self) -> Vec<Arc<Pack>> {
         let open = self.packs.values().map(|open| &open.pack);
         let open = open.filter(|pack| Arc::strong_count(pack) > 1).cloned();
@@ -180,7 +179,7 @@ impl KnownPacks {
         open.chain(older).filter(|pack| pack.form() == PackForm::Delta).collect()
     }
 
-    /// A pack whose file is gone.
+    /// A pack whose file was removed.
     pub fn remove_pack(&mut self, root: PackRoot) {
         self.packs.remove(&root);
         self.closed.remove(&root);
@@ -191,7 +190,7 @@ impl KnownPacks {
         self.deltas.get(&root).cloned()
     }
 
-    /// Notes what packs with differences lean on; there are no others.
+    /// Records the bases of packs with differences; there are no others.
     pub fn take_bases(&mut self, deltas: HashMap<PackRoot, Arc<Bases>>) {
         self.deltas = deltas;
     }
@@ -203,8 +202,8 @@ impl KnownPacks {
         packs
     }
 
-    /// Takes an index of `packs`; those opened meanwhile are added, and those closed are forgotten:
-    /// an index of everything ever written would be in memory for ever.
+    /// Sets an index of `packs`; packs opened meanwhile are added, and closed ones dropped: an
+    /// index of everything ever written would stay in memory for ever.
     pub fn take_index(&mut self, mut index: PageIndex, packs: &[Arc<Pack>]) {
         for (root, open) in &self.packs {
             if packs.binary_search_by_key(root, |pack| pack.root()).is_err() {
@@ -215,7 +214,7 @@ impl KnownPacks {
         self.index = index;
     }
 
-    /// Lets go of opened packs; those in use are remembered as such.
+    /// Drops opened packs; those in use are remembered as such.
     pub fn forget_packs(&mut self) {
         let old = std::mem::take(&mut self.packs);
         let old = old.iter().map(|(root, open)| (*root, Arc::downgrade(&open.pack)));
@@ -229,7 +228,7 @@ impl KnownPacks {
         *self.parents.get(&id)?
     }
 
-    /// Notes an image that somebody is about to have.
+    /// Records an image that is about to be in use.
     pub fn hold(&mut self, id: ImageId, manifest: &Arc<Manifest>) {
         if self.held.len() >= self.prune_at {
             self.prune();
@@ -252,7 +251,7 @@ impl KnownPacks {
         self.prune_at = self.held.len() * 2 + 64;
     }
 
-    /// From now on, whatever is or comes into use is noted.
+    /// From now on, everything that is or comes into use is recorded.
     pub fn begin_journal(&mut self) {
         self.prune();
         let living = |(id, copies): (&ImageId, &Vec<Weak<Manifest>>)| {
@@ -269,12 +268,12 @@ impl KnownPacks {
         self.journal.iter().flatten()
     }
 
-    /// The journal so far, to look at while it goes on.
+    /// The journal so far, while it continues.
     pub fn journal_so_far(&self) -> Vec<(ImageId, Arc<Manifest>)> {
         self.journal().map(|(id, manifest)| (*id, manifest.clone())).collect()
     }
 
-    /// What an image says, if somebody has it.
+    /// The contents of an image, if it is in use.
     pub fn living(&self, id: ImageId) -> Option<Arc<Manifest>> {
         self.held.get(&id)?.iter().find_map(Weak::upgrade)
     }

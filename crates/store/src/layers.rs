@@ -1,9 +1,9 @@
 //! Files of an image as a layer for overlayfs.
 //!
-//! A restored tree's root is  upper (new, empty) / layer (the image's files) / template.  The
-//! layer is a plain directory in overlay's own format (whiteouts, opaque marks), made once per
-//! set of files and shared read-only by everyone who starts from it. At the next capture what the
-//! new upper holds is merged over it, so there are never more than two.
+//! A restored tree's root is upper (new, empty) / layer (the image's files) / template. The layer
+//! is a plain directory in overlay's own format (whiteouts, opaque marks), made once per set of
+//! files and shared read-only by all trees that start from it. The next capture merges the contents
+//! of the new upper over it, so there are never more than two.
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::{Image, Store, layer_name};
@@ -32,7 +32,7 @@ fn is_below(path: &[u8], dir: &[u8]) -> bool {
     path.strip_prefix(dir).is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
-/// The order of entries: a directory comes before what it holds, and that before anything else.
+/// The order of entries: a directory comes before its entries, and those before anything else.
 pub fn order(a: &[u8], b: &[u8]) -> Ordering {
     let parts = |path| <[u8]>::split(path, |byte| *byte == b'/');
     parts(a).cmp(parts(b))
@@ -40,13 +40,13 @@ pub fn order(a: &[u8], b: &[u8]) -> Ordering {
 
 fn sort(entries: &mut [FileEntry]) {
     let by_path = |a: &FileEntry, b: &FileEntry| order(&a.path, &b.path);
-    // they are, unless an image was made by somebody else
+    // they are, unless an image was made elsewhere
     if !entries.is_sorted_by(|a, b| by_path(a, b).is_le()) {
         entries.sort_by(by_path);
     }
 }
 
-/// What a reader of `upper` over `below` over the template sees, as one tree.
+/// The view of `upper` over `below` over the template, as one tree.
 pub fn merge(mut below: FileTree, mut upper: FileTree) -> FileTree {
     sort(&mut below.entries);
     sort(&mut upper.entries);
@@ -70,7 +70,7 @@ pub fn merge(mut below: FileTree, mut upper: FileTree) -> FileTree {
 /// still hides the template if that one did.
 fn shown(below: &[FileEntry], upper: &mut [FileEntry]) -> Vec<bool> {
     let mut next = 0;
-    // the outermost path up to here under which nothing of `below` shows through
+    // the outermost path up to here that hides all of `below`
     let mut hiding: Option<usize> = None;
     let show = |entry: &FileEntry| {
         let mut same = false;
@@ -94,14 +94,14 @@ fn shown(below: &[FileEntry], upper: &mut [FileEntry]) -> Vec<bool> {
     below.iter().map(show).collect()
 }
 
-/// What became of a file that has further names.
+/// The fate of a file with further names.
 enum Lost {
     Contents(FileEntryKind),
-    /// The first of those names that is left.
+    /// The first remaining one of those names.
     To(BString),
 }
 
-/// Gives further names of files whose first name is gone what that had.
+/// Gives further names of files whose first name was removed its data.
 fn relink(entries: &mut [FileEntry], mut lost: HashMap<BString, Lost>) {
     for entry in entries {
         let FileEntryKind::Hardlink { target } = &entry.kind else { continue };
@@ -231,7 +231,7 @@ pub fn write_runs<E: From<Error>>(
     Ok(())
 }
 
-/// Owner, mode, times and attributes of what was laid out.
+/// Owner, mode, times and attributes of created files.
 pub fn set_attributes(below: &mut PathsBelow, entry: &FileEntry) -> Result<()> {
     let mut set = || -> std::io::Result<()> {
         let path = below.slot(&entry.path)?;

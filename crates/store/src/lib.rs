@@ -2,7 +2,7 @@
 //!
 //!   DIR/images/<id>.img      one per image, named by its content
 //!   DIR/packs/<root>.pack    page contents, shared between images
-//!   DIR/packs/<root>.zpack   the same, compressed, after nobody used them for long
+//!   DIR/packs/<root>.zpack   the same, compressed, unused for long
 //!   DIR/packs/<root>.dpack   the same, as differences to pages of other packs
 //!   DIR/layers/<hash>-<n>/   files of an image laid out for overlayfs; made anew when missing
 //!   DIR/keepers/             inodes whose numbers images need
@@ -37,6 +37,7 @@ pub mod origin;
 mod pack_files;
 mod recent;
 pub mod remote;
+mod save;
 mod sink;
 #[cfg(test)]
 mod tests;
@@ -52,7 +53,7 @@ pub use forms::RewrittenPack;
 pub use keepers::{Keepers, LiveInode};
 pub use sink::{FinishedPacks, PageCounts, Sink};
 pub use transfer::TempFile;
-pub use usage::{Stats, StoreUsage};
+pub use usage::StoreUsage;
 
 use codec::{decode, encode};
 use error::ErrorContext;
@@ -60,13 +61,12 @@ use known::{KnownPacks, PackedPage};
 use pack_files::PackFiles;
 use parking_lot::{Mutex, MutexGuard};
 use recent::Recent;
-use stasis_fault as fault;
 use stasis_image::model::Manifest;
 use stasis_image::{ImageId, PackForm, PackReader, PackRoot, PageHash};
 use stasis_sys::{files as sysfiles, libc, trees};
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -76,12 +76,13 @@ use std::time::{Duration, Instant};
 
 pub type Pack = PackReader<File>;
 
-/// Says what is wrong with an image that is whole: a valid checksum means that it was not damaged,
-/// not that its author was honest. The program that restores images knows what they may say.
+/// Validates an undamaged image: a valid checksum means that it was not damaged, not that its
+/// author was honest. The program that restores images knows the rules.
 pub type ManifestCheck = fn(&Manifest) -> std::result::Result<(), String>;
 
-/// An image as it was read or written: its name and what it says. As long as it or a copy of it
-/// lives, the store keeps the image's files. Only the store makes one, so whoever has one holds it.
+/// An image as it was read or written: its name and its contents. As long as it or a copy of it
+/// lives, the store keeps the image's files. Only the store makes one, so having one means holding
+/// it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Image {
@@ -95,7 +96,7 @@ pub struct Store {
     packs: Arc<PackFiles>,
     recent: Recent,
     keepers: Arc<Keepers>,
-    /// Held by whoever removes or replaces files.
+    /// Held while files are removed or replaced.
     turn: Mutex<()>,
     /// Images whose states are as small as they get.
     thinned: Mutex<HashSet<ImageId>>,
@@ -104,7 +105,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store of a directory, of which there is one at a time.
+    /// Opens the store of a directory; only one can be open at a time.
     pub fn open(dir: &Path, check: ManifestCheck) -> Result<Store> {
         std::fs::create_dir_all(dir).doing(|| format!("make {}", dir.display()))?;
         let lock = lock(dir)?;
@@ -145,7 +146,7 @@ impl Store {
         dir.parent() == Some(&self.dir.join("layers"))
     }
 
-    /// A path below tmp that nobody else uses.
+    /// A unique path below tmp.
     pub fn temp_path(&self, what: &str) -> PathBuf {
         self.dir.join("tmp").join(format!("{what}-{}-{}", std::process::id(), self.number()))
     }
@@ -166,12 +167,12 @@ impl Store {
         self.packs.pack(root)
     }
 
-    /// A reader of its own, of the file that has the name now.
+    /// A separate reader, of the file that has the name now.
     fn open_pack(&self, root: PackRoot) -> Result<Pack> {
         self.packs.open(root)
     }
 
-    /// Fills `buf` with pages of a pack, verified; `again` says whether they may be wanted soon.
+    /// Fills `buf` with verified pages of a pack; `again` says whether they may be needed soon.
     pub fn read_pages(&self, root: PackRoot, slot: u64, buf: &mut [u8], again: bool) -> Result<()> {
         let key = (root, slot, buf.len());
         if let Some(pages) = self.recent.get(&key).filter(|_| again) {
@@ -186,12 +187,12 @@ impl Store {
         Ok(())
     }
 
-    /// Lets go of pages in memory.
+    /// Drops pages in memory.
     pub fn forget_pages(&self) {
         self.recent.clear();
     }
 
-    /// Where a page with this content is already kept. The pack stays while its reader lives.
+    /// The location of a page with this content. The pack stays while its reader lives.
     pub fn find_page(&self, hash: &PageHash) -> Option<(Arc<Pack>, u64)> {
         let (root, slot) = match self.known().find_page(hash)? {
             PackedPage::Open(pack, slot) => return Some((pack, slot)),
@@ -204,7 +205,7 @@ impl Store {
         holds.then_some((pack, slot))
     }
 
-    /// Sees that a pack is here, by opening it if nobody did so before.
+    /// Ensures that a pack exists here, by opening it if necessary.
     pub fn require_pack(&self, root: PackRoot) -> Result<()> {
         if self.known().has_pack(root) {
             return Ok(());
@@ -216,51 +217,7 @@ impl Store {
         self.packs.path(root, form)
     }
 
-    /// Takes in a finished pack file from tmp. It stays while its reader lives, and when an image
-    /// that refers to it was written by then, as long as that is kept.
-    pub fn adopt_pack(&self, temp: &Path, file: File, root: PackRoot) -> Result<Arc<Pack>> {
-        let path = self.pack_path(root, PackForm::Plain);
-        fault::point("pack.written")?;
-        file.sync_data().doing(|| format!("sync {}", temp.display()))?;
-        let file = File::open(temp).doing(|| format!("open {}", temp.display()))?;
-        let pack = Arc::new(self.packs.read(file, root, temp)?);
-        let mut known = self.known();
-        std::fs::rename(temp, &path).doing(|| format!("name {}", path.display()))?;
-        known.supersede(pack.clone());
-        drop(known);
-        self.sync_dir("packs")?;
-        fault::point("pack.synced")?;
-        Ok(pack)
-    }
-
-    /// Writes an image and makes it durable.
-    pub fn write_image(&self, manifest: Manifest) -> Result<Image> {
-        let sealed =
-            encode(&manifest).map_err(|source| Error::Image { id: "(new)".into(), source })?;
-        let image = Image { id: sealed.id, manifest: Arc::new(manifest) };
-        let temp = self.temp_path("image");
-        let path = self.image_path(image.id);
-        let write = || -> io::Result<()> {
-            let mut file = fault::Writer::new("image.write", File::create(&temp)?);
-            file.write_all(&sealed.bytes)?;
-            file.inner.sync_data()
-        };
-        let written = write().doing(|| format!("write {}", path.display()));
-        let passed = written.and_then(|()| Ok(fault::point("image.written")?));
-        let name = || {
-            let mut known = self.known();
-            known.hold(image.id, &image.manifest);
-            std::fs::rename(&temp, &path).doing(|| format!("name {}", path.display()))
-        };
-        passed.and_then(|()| name()).inspect_err(|_| {
-            let _ = std::fs::remove_file(&temp);
-        })?;
-        self.sync_dir("images")?;
-        fault::point("image.synced")?;
-        Ok(image)
-    }
-
-    /// An image without a file, some of whose pages are in no pack yet, checked as one that is
+    /// An image without a file, some of whose pages are in no pack yet, validated like one that is
     /// read. The packs that it does refer to are kept while it lives.
     pub fn unwritten_image(&self, manifest: Manifest) -> Result<Image> {
         self.check_manifest(&manifest)?;
@@ -282,8 +239,8 @@ impl Store {
             .doing(|| format!("sync {}", path.display()))
     }
 
-    /// An image, from memory if somebody has it, and checked as one that is read: what was captured
-    /// is no more to be trusted for that.
+    /// An image, from memory if it is in use, and validated like one that is read: a captured image
+    /// is no more trusted.
     pub fn image(&self, id: ImageId) -> Result<Image> {
         let living = self.living(id);
         let Some(image) = living else { return self.read_image(id) };
@@ -291,7 +248,7 @@ impl Store {
         Ok(image)
     }
 
-    /// An image to be held, not read: from memory if somebody has it.
+    /// An image to be held, not read: from memory if it is in use.
     pub fn hold(&self, id: ImageId) -> Result<Image> {
         self.living(id).map_or_else(|| self.read_image(id), Ok)
     }
@@ -316,13 +273,13 @@ impl Store {
         Ok(Image { id, manifest })
     }
 
-    /// What an image says, from memory if somebody has it.
+    /// The contents of an image, from memory if it is in use.
     fn manifest(&self, id: ImageId) -> Result<Arc<Manifest>> {
         let living = self.known().living(id);
         living.map_or_else(|| self.read_manifest(id).map(Arc::new), Ok)
     }
 
-    /// What an image's file says, verified and checked.
+    /// The contents of an image's file, verified and validated.
     fn read_manifest(&self, id: ImageId) -> Result<Manifest> {
         let path = self.image_path(id);
         let bytes = std::fs::read(&path).doing(|| format!("read {}", path.display()))?;
@@ -346,8 +303,8 @@ impl Store {
         self.known().layers.get(name).cloned()
     }
 
-    /// Takes in a layer from tmp, or removes it when somebody else was faster. One that is made
-    /// again gets another name, so that nobody takes it for the one they knew.
+    /// Adds a layer from tmp, or removes it if another thread was faster. A recreated layer gets
+    /// another name, so that it is not mistaken for the old one.
     pub fn adopt_layer(&self, name: String, temp: &Path) -> Result<PathBuf> {
         let path = self.dir.join("layers").join(format!("{name}-{}", self.number()));
         let mut known = self.known();
@@ -379,8 +336,8 @@ fn missing() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOENT)
 }
 
-/// A lock that was let go of can be held a moment longer by a child that is just being started
-/// and has not come to close what it inherited.
+/// A child being started can hold a released lock a moment longer, until it closes its inherited
+/// descriptors.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A second program would empty tmp and remove layers under the first.
@@ -400,8 +357,7 @@ fn lock(dir: &Path) -> Result<File> {
     }
 }
 
-/// A directory nobody else may enter: what machines leave in it may be setuid, and would be so on
-/// the host, too.
+/// A private directory: files of machines in it may be setuid, and would be so on the host, too.
 pub fn private_dir(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir_all(path)?;

@@ -1,4 +1,4 @@
-//! What images refer to: pure bookkeeping over manifests.
+//! References of images: pure bookkeeping over manifests.
 
 use super::layer_name;
 use super::thin::DeltaPacks;
@@ -11,19 +11,19 @@ use std::collections::{HashMap, HashSet};
 pub struct ReachableSet {
     pub images: HashSet<ImageId>,
     pub packs: HashMap<PackRoot, Slots>,
-    /// How many pages the packs have, as the images say.
+    /// Number of pages of the packs, according to the images.
     pub pages: HashMap<PackRoot, u64>,
     pub layers: HashSet<String>,
     pub origins: HashSet<OriginId>,
 }
 
 impl ReachableSet {
-    /// Adds what an image refers to. Twice is the same as once.
+    /// Adds an image's references. Idempotent.
     pub fn add(&mut self, id: ImageId, manifest: &Manifest) {
         self.add_with(id, manifest, &DeltaPacks::default());
     }
 
-    /// Adds what an image refers to, and the pages that those lean on.
+    /// Adds an image's references, and the bases they depend on.
     pub fn add_with(&mut self, id: ImageId, manifest: &Manifest, deltas: &DeltaPacks) {
         if !self.images.insert(id) {
             return;
@@ -59,7 +59,7 @@ impl ReachableSet {
     }
 }
 
-/// Every run of a manifest, whatever it belongs to.
+/// Every run of a manifest, of any kind.
 pub fn runs(manifest: &Manifest) -> impl Iterator<Item = &PageRun> {
     let memory = manifest.memory.iter().flat_map(|memory| &memory.runs);
     let segments = manifest.segments.iter().flat_map(|segment| &segment.runs);

@@ -1,4 +1,4 @@
-//! Names of files in the store, and what is in its directories.
+//! Names of files in the store, and contents of its directories.
 
 use super::Store;
 use crate::error::{ErrorContext, Result};
@@ -71,13 +71,13 @@ fn list(dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What a file, or a directory with everything in it, takes on the disk.
+/// Disk space of a file, or of a directory with everything in it.
 pub fn disk_bytes(path: &Path) -> u64 {
     let Ok(meta) = std::fs::symlink_metadata(path) else { return 0 };
     meta.blocks() * 512 + if meta.is_dir() { bytes_inside(path) } else { 0 }
 }
 
-/// What everything in a directory takes, without the directory itself.
+/// Disk space of a directory's contents, without the directory itself.
 pub fn bytes_inside(dir: &Path) -> u64 {
     stasis_sandbox::disk::usage(dir, u64::MAX, |_, _| {}).unwrap_or_default().bytes
 }

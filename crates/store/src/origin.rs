@@ -1,4 +1,4 @@
-//! Where a file's inode number comes from, as overlayfs writes it down.
+//! The origin of a file's inode number, as overlayfs records it.
 //!
 //! A file in an overlay's upper directory reports the number of its *origin*, the inode it was
 //! copied up from, which the attribute below names: by its file system and by its handle there.
@@ -19,7 +19,7 @@ const MAGIC: u8 = 0xfb;
 /// Byte order of the machine: little-endian.
 const FLAGS: u8 = 0;
 const HEAD: usize = 21;
-/// As much as the kernel writes for any file system.
+/// Maximum size that the kernel writes for any file system.
 const MAX: usize = HEAD + 128;
 
 /// One inode.
@@ -35,7 +35,7 @@ impl Origin {
         Origin::parse(bytes)
     }
 
-    /// From an attribute's value; `None` for one that overlayfs would not take either.
+    /// From an attribute's value; `None` if overlayfs would not accept it either.
     pub fn parse(bytes: Vec<u8>) -> Option<Origin> {
         let fine = (HEAD + 1..=MAX).contains(&bytes.len())
             && bytes[0] == VERSION
@@ -79,7 +79,7 @@ mod tests {
             other[place] += 1;
             assert_eq!(Origin::parse(other), None, "byte {place}");
         }
-        // what overlayfs leaves where it knows of no origin
+        // overlayfs's mark for an unknown origin
         assert_eq!(Origin::parse(Vec::new()), None);
     }
 }

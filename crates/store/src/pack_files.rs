@@ -46,9 +46,9 @@ impl PackFiles {
         }
     }
 
-    /// A reader of its own, of the file that has the name now.
+    /// A separate reader, of the file that has the name now.
     pub fn open(&self, root: PackRoot) -> Result<Pack> {
-        // the most independent first; while one takes the place of another there is one of them
+        // the most independent first; while one replaces another, one of them exists
         use PackForm::{Cold, Delta, Plain};
         for path in [Plain, Cold, Delta, Plain, Cold].map(|form| self.path(root, form)) {
             match File::open(&path) {

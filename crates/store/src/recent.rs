@@ -2,7 +2,7 @@
 //! branched, undone or woken again and again needs mostly the same ones, and to verify them takes
 //! longer than anything else that is done with them.
 //!
-//! Two generations: what was not used while the young one filled up goes with the old one.
+//! Two generations: pages not used while the young one filled up are dropped with the old one.
 
 use parking_lot::{Mutex, MutexGuard};
 use stasis_image::PackRoot;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Bytes in a generation.
 const FULL: usize = 16 << 20;
 
-/// Of which pack, from which slot on, how many bytes.
+/// Pack, first slot, number of bytes.
 type Key = (PackRoot, u64, usize);
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl Recent {
         Some(pages)
     }
 
-    /// Keeps pages that were verified.
+    /// Keeps verified pages.
     pub fn add(&self, key: Key, pages: &[u8]) {
         self.generations().add(key, pages.into());
     }

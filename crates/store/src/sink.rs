@@ -1,4 +1,4 @@
-//! Where page contents go during a capture: to a new pack, unless they are kept already.
+//! The sink of page contents during a capture: a new pack, unless they are stored already.
 //!
 //! The new image may name a slot only if something held keeps that slot until the image has its
 //! name, because a collection may rewrite packs at any time:
@@ -8,13 +8,16 @@
 //!   place            a slot of the new pack            its reader is held from its name on
 
 use crate::error::{Error, ErrorContext, Result};
+use crate::save::{NewPack, TempPath};
 use crate::{Image, Pack, Store};
 use stasis_fault as fault;
-use stasis_image::model::{PackRef, PageRun, push_run};
-use stasis_image::{Arch, PAGE_SIZE, PackRoot, PackWriter, PageHash};
+use stasis_image::model::{Manifest, PackRef, PageRun, push_run};
+use stasis_image::{Arch, PAGE_SIZE, PackRoot, PackWriter, PageHash, PageLocation, PageSet};
+use stasis_sys::files as sysfiles;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,7 +31,7 @@ pub struct PageCounts {
     /// Of those, found in packs that are neither the parent's nor the image's own: other machines,
     /// perhaps of other accounts, have the same page.
     pub elsewhere: u64,
-    /// Whose contents were looked at: all there are, where nobody noted what was written.
+    /// Pages whose contents were compared: all of them, if writes were not tracked.
     pub read: u64,
 }
 
@@ -37,7 +40,7 @@ pub struct Sink<'a> {
     /// Whether pages already kept in other packs may be referred to.
     shares: bool,
     parent: Option<Image>,
-    /// Those of its packs whose hashes were asked for, by their place in the parent.
+    /// The packs whose hashes were read, by their place in the parent.
     parent_packs: HashMap<u32, Arc<Pack>>,
     /// Packs the new image refers to; its own gets its root when it is finished.
     packs: Vec<PackRef>,
@@ -45,7 +48,9 @@ pub struct Sink<'a> {
     index: HashMap<PackRoot, u32>,
     own: Option<Own>,
     /// Pages of the pack being written, which the store does not know yet.
-    fresh: HashMap<PageHash, u64>,
+    fresh: PageSet,
+    /// The number in the new image of each pack of the parent that is used so far.
+    inherited: Vec<Option<u32>>,
     counts: PageCounts,
 }
 
@@ -55,12 +60,12 @@ pub struct FinishedPacks {
     pub held: PinnedSlots,
 }
 
-/// What keeps the slots of an image that has no name yet.
+/// Keeps the slots of an image that has no name yet.
 #[derive(Default)]
 pub struct PinnedSlots {
-    /// Images whose runs the new one takes over.
+    /// Images whose runs the new one reuses.
     images: Vec<Image>,
-    /// One reader per pack that a page was found in. A held reader keeps every page of its pack,
+    /// One reader per pack in which a page was found. A held reader keeps every page of its pack,
     /// also when the pack gets another form meanwhile.
     packs: HashMap<PackRoot, Arc<Pack>>,
 }
@@ -79,8 +84,33 @@ impl PinnedSlots {
 
 struct Own {
     path: PathBuf,
-    writer: PackWriter<BufWriter<fault::Writer<File>>>,
+    writer: PackWriter<BufWriter<fault::Writer<PackFile>>>,
     index: u32,
+}
+
+/// Writes a pack's file, and has the disk start on what was written before all of it is: a large
+/// one would otherwise wait for the disk only at its end.
+struct PackFile {
+    file: File,
+    /// Bytes since the disk was last told to start.
+    waiting: usize,
+}
+
+impl Write for PackFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        const WORTH_A_CALL: usize = 8 << 20;
+        let written = self.file.write(bytes)?;
+        self.waiting += written;
+        if self.waiting >= WORTH_A_CALL {
+            self.waiting = 0;
+            sysfiles::start_writing(self.file.as_fd())?;
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 impl<'a> Sink<'a> {
@@ -106,7 +136,8 @@ impl<'a> Sink<'a> {
             held: PinnedSlots::default(),
             index: HashMap::new(),
             own: None,
-            fresh: HashMap::new(),
+            fresh: PageSet::new(),
+            inherited: Vec::new(),
             counts: PageCounts::default(),
         }
     }
@@ -134,7 +165,7 @@ impl<'a> Sink<'a> {
         parent.manifest.meta.packs.get(run.pack as usize).copied()
     }
 
-    /// Takes over a run of the parent as it is.
+    /// Reuses a run of the parent.
     pub fn inherit(&mut self, run: PageRun, runs: &mut Vec<PageRun>) {
         self.counts.shared += u64::from(run.count);
         push_run(runs, self.inherited(run));
@@ -142,11 +173,18 @@ impl<'a> Sink<'a> {
 
     /// A run of the parent as one of the new image.
     pub fn inherited(&mut self, run: PageRun) -> PageRun {
+        let place = run.pack as usize;
+        if let Some(Some(pack)) = self.inherited.get(place) {
+            return PageRun { pack: *pack, ..run };
+        }
         let pack = self.parent_pack(&run).expect("a run of the parent is in one of its packs");
-        PageRun { pack: self.pack_index(pack), ..run }
+        let pack = self.pack_index(pack);
+        self.inherited.resize(self.inherited.len().max(place + 1), None);
+        self.inherited[place] = Some(pack);
+        PageRun { pack, ..run }
     }
 
-    /// Makes runs of another image runs of the new one.
+    /// Turns runs of another image into runs of the new one.
     pub fn refer(&mut self, other: &Image, runs: &mut [PageRun]) {
         self.held.image(other);
         for run in runs {
@@ -165,8 +203,8 @@ impl<'a> Sink<'a> {
         index
     }
 
-    /// Keeps pages (a whole number of them) found from `page` on. `same_place` gives the
-    /// parent's run of one page at that place, if any.
+    /// Stores pages (a whole number of them) from `page` on. `same_place` returns the parent's run
+    /// of one page at that address, if any.
     pub fn keep(
         &mut self,
         page: u64,
@@ -174,10 +212,24 @@ impl<'a> Sink<'a> {
         same_place: impl Fn(u64) -> Option<PageRun>,
         runs: &mut Vec<PageRun>,
     ) -> Result<()> {
-        for (index, content) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
+        let hashes: Vec<_> =
+            bytes.chunks_exact(PAGE_SIZE).map(|page| Some(PageHash::of(page))).collect();
+        self.keep_hashed(page, bytes, &hashes, same_place, runs)
+    }
+
+    /// The same for pages whose hashes are known; those without one are left out.
+    pub fn keep_hashed(
+        &mut self,
+        page: u64,
+        bytes: &[u8],
+        hashes: &[Option<PageHash>],
+        same_place: impl Fn(u64) -> Option<PageRun>,
+        runs: &mut Vec<PageRun>,
+    ) -> Result<()> {
+        let contents = bytes.chunks_exact(PAGE_SIZE).zip(hashes);
+        for (page, (content, hash)) in (page..).zip(contents) {
+            let Some(hash) = *hash else { continue };
             self.counts.read += 1;
-            let page = page + index as u64;
-            let hash = PageHash::of(content);
             if let Some(run) = same_place(page).filter(|run| self.parent_hash(run) == Some(hash)) {
                 self.inherit(run, runs);
                 continue;
@@ -190,9 +242,9 @@ impl<'a> Sink<'a> {
 
     /// Finds or writes one page: pack index and slot.
     fn place(&mut self, hash: PageHash, content: &[u8]) -> Result<(u32, u64)> {
-        if let (Some(slot), Some(own)) = (self.fresh.get(&hash), &self.own) {
+        if let (Some(known), Some(own)) = (self.fresh.get(&hash), &self.own) {
             self.counts.shared += 1;
-            return Ok((own.index, *slot));
+            return Ok((own.index, known.slot));
         }
         if let Some((pack, slot)) = self.store.find_page(&hash).filter(|_| self.shares) {
             self.counts.shared += 1;
@@ -210,7 +262,7 @@ impl<'a> Sink<'a> {
             .append_hashed(content, &[hash])
             .map_err(|source| Error::Pack { root: "(new)".into(), source })?;
         let index = own.index;
-        self.fresh.insert(hash, slot);
+        self.fresh.insert(hash, PageLocation { pack: index, slot });
         self.counts.new += 1;
         Ok((index, slot))
     }
@@ -218,7 +270,7 @@ impl<'a> Sink<'a> {
     fn start_pack(&mut self) -> Result<Own> {
         let path = self.store.temp_path("pack");
         let file = File::create(&path).doing(|| format!("make {}", path.display()))?;
-        let file = fault::Writer::new("pack.write", file);
+        let file = fault::Writer::new("pack.write", PackFile { file, waiting: 0 });
         let writer = PackWriter::new(BufWriter::with_capacity(256 << 10, file), Arch::X86_64)
             .map_err(|source| Error::Pack { root: "(new)".into(), source })?;
         let index = self.packs.len() as u32;
@@ -228,40 +280,46 @@ impl<'a> Sink<'a> {
         Ok(Own { path, writer, index })
     }
 
-    /// Makes the new pack durable; every pack the image refers to.
+    /// Makes the new pack durable; returns every pack the image refers to.
     pub fn finish(mut self) -> Result<FinishedPacks> {
         self.seal()?;
         let packs = std::mem::take(&mut self.packs);
         Ok(FinishedPacks { packs, held: std::mem::take(&mut self.held) })
     }
 
-    /// Makes what was written so far durable, and every pack known by its root. What comes after
-    /// goes to another pack.
+    /// Makes the new pack and its image durable together, which takes fewer syncs than one after
+    /// the other. `manifest` lacks its packs.
+    pub fn save(mut self, mut manifest: Manifest) -> Result<Image> {
+        let own = self.written()?;
+        manifest.meta.packs = std::mem::take(&mut self.packs);
+        // what the image names is held until it has its name
+        self.store.save(own, manifest)
+    }
+
+    /// Makes the data written so far durable, and every pack known by its root. Later data goes to
+    /// another pack.
     pub fn seal(&mut self) -> Result<&[PackRef]> {
-        if let Some(own) = self.own.take() {
+        if let Some(new) = self.written()? {
             // the index of the store has these pages from now on
-            self.fresh.clear();
-            let path = own.path.clone();
-            let written = own
-                .writer
-                .finish()
-                .map_err(|source| Error::Pack { root: "(new)".into(), source })
-                .and_then(|(buffer, summary)| {
-                    let file = buffer
-                        .into_inner()
-                        .map_err(|error| error.into_error())
-                        .doing(|| format!("write {}", path.display()))?;
-                    let pack = self.store.adopt_pack(&path, file.inner, summary.root)?;
-                    self.held.pack(pack);
-                    Ok(summary)
-                });
-            let summary = written.inspect_err(|_| {
-                let _ = std::fs::remove_file(&path);
-            })?;
-            self.packs[own.index as usize] = PackRef { root: summary.root, pages: summary.pages };
-            self.index.entry(summary.root).or_insert(own.index);
+            self.fresh = PageSet::new();
+            let pack = self.store.adopt_new(new)?;
+            self.held.pack(pack);
         }
         Ok(&self.packs)
+    }
+
+    /// The new pack with its end, in a file that is not synced, and its root where it belongs.
+    fn written(&mut self) -> Result<Option<NewPack>> {
+        let Some(own) = self.own.take() else { return Ok(None) };
+        let path = TempPath(own.path);
+        let finished = own.writer.finish();
+        let (buffer, summary) =
+            finished.map_err(|source| Error::Pack { root: "(new)".into(), source })?;
+        let file = buffer.into_inner().map_err(|error| error.into_error());
+        let file = file.doing(|| format!("write {}", path.0.display()))?.inner.file;
+        self.packs[own.index as usize] = PackRef { root: summary.root, pages: summary.pages };
+        self.index.entry(summary.root).or_insert(own.index);
+        Ok(Some(NewPack { path, file, root: summary.root }))
     }
 }
 

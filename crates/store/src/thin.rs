@@ -1,16 +1,16 @@
-//! Old states made small: what a state changed is stored as differences to the state before.
+//! Compaction of old states: the changes of a state are stored as differences to the state before.
 //!
 //!   image ─► its parent's image ─► the same page there ─► difference, compressed
 //!        └─► the image's own file, compressed
 //!
 //! An instruction changes a few bytes in each of a hundred pages, and its capture writes those
-//! pages whole, because that is fast. Later, when nobody waits, they are stored as differences. The
-//! base of a difference is always a page that is stored whole: if the parent's page is a difference
-//! itself, its base is taken. So a page is read with at most one other, however long a history is,
-//! and damage to a page harms those that lean on it and no others.
+//! pages whole, because that is fast. Later, when no client waits, they are stored as differences.
+//! The base of a difference is always a page that is stored whole: if the parent's page is a
+//! difference itself, its base is used. So reading a page needs at most one other, however long a
+//! history is, and damage to a page harms only the pages that depend on it.
 //!
-//! Replacing and removing files takes the store's turn, so no base is removed while a difference to
-//! it is being written. After a kill there is the plain file, the new one, or both.
+//! Replacing and removing files takes the store's lock for changes, so no base is removed while a
+//! difference to it is being written. After a kill there is the plain file, the new one, or both.
 
 use super::names::{StoreListing, disk_bytes};
 use super::{Pack, Store};
@@ -38,7 +38,7 @@ pub struct DeltaPacks {
 }
 
 impl DeltaPacks {
-    /// Adds to `marks` what these slots of a pack lean on.
+    /// Adds the bases of these slots of a pack to `marks`.
     pub fn mark(&self, root: PackRoot, slots: &Slots, marks: &mut HashMap<PackRoot, Slots>) {
         let Some(bases) = self.packs.get(&root) else { return };
         for slot in slots.ranges(u64::MAX).flatten() {
@@ -61,7 +61,7 @@ impl DeltaPacks {
 }
 
 impl Store {
-    /// All dependencies on bases, now. A pack that cannot be opened has no base that could be read.
+    /// All current dependencies on bases. A pack that cannot be opened has no readable base.
     pub(crate) fn delta_packs(&self) -> Result<DeltaPacks> {
         let mut deltas = DeltaPacks::default();
         for (root, form) in StoreListing::list(self)?.packs {
@@ -77,8 +77,8 @@ impl Store {
         Ok(deltas)
     }
 
-    /// Makes states small that were written longer ago than `age`, except those of `hot`, for as
-    /// long as `patience` lasts; the space freed. Each image is looked at once.
+    /// Compacts states written longer ago than `age`, except those of `hot`, for as long as
+    /// `patience` lasts; returns the freed space. Each image is examined once.
     pub fn thin(
         &self,
         keep: &HashSet<ImageId>,
@@ -117,7 +117,7 @@ impl Store {
     }
 
     fn thin_image(&self, id: ImageId, deltas: &mut DeltaPacks) -> Result<u64> {
-        // one that was given up meanwhile, or is damaged, is not for this to tell
+        // a state that was removed meanwhile, or is damaged, is not reported here
         let Ok(manifest) = self.manifest(id) else { return Ok(0) };
         let mut freed = self.compress_image(id)?;
         let parent = manifest.meta.parent.and_then(|parent| self.manifest(parent).ok());
@@ -208,7 +208,7 @@ impl Store {
         }
     }
 
-    /// The page to store a slot as a difference to, if there is a good one.
+    /// The base for storing a slot as a difference, if there is a good one.
     fn base_of(
         &self,
         pack: &Pack,
@@ -216,7 +216,7 @@ impl Store {
         at: BasePage,
         deltas: &DeltaPacks,
     ) -> Option<BasePage> {
-        // what others lean on stays whole, and so does what nobody needs
+        // bases of others stay whole, and so do unneeded pages
         if deltas.is_base(pack.root(), slot) || pack.dead().contains(slot) {
             return None;
         }
@@ -232,7 +232,7 @@ impl Store {
     }
 }
 
-/// Packs that an image has and its parent has not: those its capture wrote.
+/// Packs of an image that its parent lacks: those its capture wrote.
 fn own_packs(manifest: &Manifest, parent: &Manifest) -> Vec<PackRef> {
     let inherited: HashSet<PackRoot> = parent.meta.packs.iter().map(|pack| pack.root).collect();
     let own = manifest.meta.packs.iter().filter(|pack| !inherited.contains(&pack.root));

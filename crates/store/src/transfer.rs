@@ -4,10 +4,10 @@
 //!   import: images ─► tmp, looked at ─► packs ─► tmp ─► every page verified, root as promised
 //!                                            images named ◄── packs named ◄──┘
 //!
-//! A pack is shared between machines, so what leaves a store has only the pages that were asked
-//! for. What comes in is believed in nothing: lengths are bounded by the caller, contents by their
-//! hashes, and an image counts only if every page it refers to is there. Killed half-way, there are
-//! files nothing refers to, which the next collection removes.
+//! A pack is shared between machines, so an exported one has only the requested pages. Imported
+//! data is not trusted: the caller bounds lengths, hashes verify contents, and an image is accepted
+//! only if every page it refers to exists. After a kill half-way there are unreferenced files,
+//! which the next collection removes.
 
 use super::codec::decode;
 use super::marks::ReachableSet;
@@ -37,7 +37,7 @@ pub(crate) struct Aside(PathBuf);
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // one that got another name is not there any more
+        // a renamed file no longer exists under its old name
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -53,7 +53,7 @@ impl Store {
     /// The bytes of an image, compressed.
     pub fn export_image(&self, id: ImageId) -> Result<Vec<u8>> {
         let bytes = self.image_bytes(id)?;
-        // what is compressed already does not become shorter
+        // compressed data does not become shorter
         Ok(pack_image(&bytes).into_owned())
     }
 
@@ -85,8 +85,8 @@ impl Store {
         Ok(TempFile { name: Aside(path), file, len: 0 })
     }
 
-    /// Takes in the images and packs that follow a file's head; the images in its order. What does
-    /// not fit is found before a pack is read, and nothing of the file is kept then.
+    /// Imports the images and packs that follow a file's head; returns the images in its order. A
+    /// mismatch is found before a pack is read, and then nothing of the file is kept.
     pub fn import_parts<E: From<Error>>(
         &self,
         head: &BundleHead,
@@ -111,8 +111,8 @@ impl Store {
         Ok(images.collect::<Result<Vec<_>>>()?)
     }
 
-    /// Keeps an image aside until its pages are here. Its file is closed: there may be more of them
-    /// than one may have open.
+    /// Sets an image aside until its pages are here. Its file is closed, because there may be more
+    /// of them than may be open.
     pub(crate) fn set_aside(&self, bytes: &[u8]) -> Result<Aside> {
         let mut scrap = self.scrap("image")?;
         let written = scrap.file.write_all(bytes).and_then(|()| scrap.file.sync_data());
@@ -120,7 +120,7 @@ impl Store {
         Ok(scrap.name)
     }
 
-    /// What an image says, verified.
+    /// The contents of an image, verified.
     pub(crate) fn look(&self, id: ImageId, bytes: &[u8]) -> Result<Manifest> {
         if bytes.len() as u64 > MAX_IMAGE_LEN {
             return Err(Error::TooLarge(format!("image {id} has {} bytes", bytes.len())));
@@ -131,7 +131,7 @@ impl Store {
         Ok(manifest)
     }
 
-    /// Takes a pack in. It stays while its reader lives, and as long as a kept image needs it.
+    /// Imports a pack. It stays while its reader lives, and as long as a kept image needs it.
     pub(crate) fn import_pack(
         &self,
         root: PackRoot,
@@ -178,11 +178,11 @@ impl Store {
         Ok(pack)
     }
 
-    /// Takes an image in, all of whose pages must be here.
+    /// Imports an image, all of whose pages must be here.
     pub(crate) fn import_image(&self, id: ImageId, aside: &Aside) -> Result<Image> {
         let bytes = std::fs::read(&aside.0).doing(|| format!("read {}", aside.0.display()))?;
         let image = Image { id, manifest: Arc::new(self.look(id, &bytes)?) };
-        // held until the image is: a collection must not drop what was just looked at
+        // held until the image is: a collection must not drop pages that were just checked
         let mut packs = Vec::new();
         for (root, slots) in self.needs(std::slice::from_ref(&image)) {
             let pack = self.pack(root)?;

@@ -1,51 +1,28 @@
-//! Who takes how much space, page by page.
+//! Disk use by image, page by page.
 //!
-//! A pack is shared between images, so its space is divided: each page counts for those who refer
-//! to it. Pages nobody refers to are dead; a collection drops them when they are the most of a
-//! pack.
+//! A pack is shared between images, so its space is divided: each page counts for the images that
+//! refer to it. Unreferenced pages are dead; a collection drops them when they are most of a pack.
 
 use super::Store;
 use super::marks::ReachableSet;
 use super::names::{StoreListing, disk_bytes};
 use crate::error::Result;
+use stasis_api::StoreStats;
 use stasis_image::{ImageId, PAGE_SIZE, PackForm, PackRoot, Slots};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What a group of images takes on the disk.
+/// Disk use of a group of images.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreUsage {
-    /// What would be freed if only this group went.
+    /// Space that would be freed if only this group were removed.
     pub own: u64,
-    /// What other groups need, too.
+    /// Space that other groups need, too.
     pub shared: u64,
 }
 
-/// The store as a whole.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stats {
-    pub images: u64,
-    pub packs: u64,
-    /// How many of the packs are compressed.
-    pub cold_packs: u64,
-    /// Packs that cannot be opened; a check tells why.
-    pub unreadable_packs: u64,
-    pub layers: u64,
-    /// Space on the disk: all of it, and what laid out files take of it.
-    pub bytes: u64,
-    pub layer_bytes: u64,
-    /// Pages the images to keep refer to, and pages in packs that none does.
-    pub live_pages: u64,
-    pub dead_pages: u64,
-    /// Pages of packs that were dropped already.
-    pub dropped_pages: u64,
-    /// What compression saves, and what images save by sharing pages.
-    pub compressed_bytes: u64,
-    pub shared_bytes: u64,
-}
-
 impl Store {
-    /// What each group takes, its own and shared with other groups, in the order they are given.
+    /// Disk use of each group, its own and shared with other groups, in the given order.
     pub fn usage(&self, groups: &[(String, Vec<ImageId>)]) -> Result<Vec<(String, StoreUsage)>> {
         let marks = groups.iter().map(|(_, images)| self.marks(images));
         let marks = marks.collect::<Result<Vec<ReachableSet>>>()?;
@@ -55,7 +32,7 @@ impl Store {
         Ok(names.zip(marks.iter().map(|marks| self.divide(marks, &shared, &weights))).collect())
     }
 
-    /// Packs that these images need. What the images in use lately do not need may be compressed.
+    /// Packs that these images need. Packs that recently used images do not need may be compressed.
     pub fn packs_of(&self, images: &HashSet<ImageId>) -> Result<HashSet<PackRoot>> {
         Ok(self.marks(images)?.packs.into_keys().collect())
     }
@@ -104,8 +81,8 @@ impl Store {
     }
 
     /// Counts everything there is, dead or live as seen from the images in `keep`.
-    pub fn stats(&self, keep: &HashSet<ImageId>) -> Result<Stats> {
-        let mut stats = Stats::default();
+    pub fn stats(&self, keep: &HashSet<ImageId>) -> Result<StoreStats> {
+        let mut stats = StoreStats::default();
         let mut marks = ReachableSet::default();
         let mut references = 0;
         let deltas = self.delta_packs()?;
@@ -129,7 +106,13 @@ impl Store {
         Ok(stats)
     }
 
-    fn count_pack(&self, root: PackRoot, form: PackForm, live: Option<&Slots>, stats: &mut Stats) {
+    fn count_pack(
+        &self,
+        root: PackRoot,
+        form: PackForm,
+        live: Option<&Slots>,
+        stats: &mut StoreStats,
+    ) {
         let bytes = disk_bytes(&self.pack_path(root, form));
         stats.packs += 1;
         stats.bytes += bytes;
@@ -162,7 +145,7 @@ impl Weight {
     }
 }
 
-/// What more than one group needs. Every pack is in it, if only with no page.
+/// Pages that more than one group needs. Every pack is in it, if only with no page.
 #[derive(Default)]
 struct Shared {
     images: HashSet<ImageId>,

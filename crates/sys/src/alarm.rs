@@ -1,8 +1,8 @@
 //! A bound on calls that block and know no timeout of their own, such as wait4(2).
 //!
-//! While an alarm is set its thread gets a signal at the end of the time and again every few
-//! milliseconds, so that a call entered in the very moment the first one came ends too. The
-//! handler does nothing: what matters is that the call returns EINTR.
+//! While an alarm is set, its thread gets a signal at the deadline and again every few
+//! milliseconds, so that a call entered just as the first one arrived ends too. The handler does
+//! nothing: the signal makes the call return EINTR.
 
 use crate::check;
 use std::io;
@@ -52,7 +52,7 @@ impl Drop for Alarm {
     }
 }
 
-/// One that nobody else in this process has a use for.
+/// A signal that is not used otherwise in this process.
 fn signal() -> i32 {
     libc::SIGRTMAX() - 3
 }

@@ -1,9 +1,9 @@
 //! Files below a directory that a hostile program can change at any time.
 //!
-//! Every name is resolved as if the directory were `/`, and resolution never follows the links
-//! of /proc nor enters another mount: whatever the other side makes of its files, a path ends
-//! below the directory or nowhere. Nothing is opened that could block: callers look first, with
-//! `O_PATH`, and open what they have looked at by its descriptor.
+//! Every name is resolved as if the directory were `/`, and resolution never follows the links of
+//! /proc nor enters another mount: whatever the other side does to its files, a path ends below the
+//! directory or nowhere. Nothing is opened that could block: callers first inspect a file with
+//! `O_PATH`, and then open exactly that file by its descriptor.
 
 use crate::{c_string, check};
 use std::ffi::{OsStr, OsString};
@@ -56,12 +56,12 @@ pub fn open(root: BorrowedFd, path: &str, flags: i32, mode: u32) -> io::Result<O
     }
 }
 
-/// The name under which this process reaches what a descriptor stands for.
+/// The path under which this process reaches a descriptor's file.
 pub fn own_name(fd: BorrowedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Opens a regular file that was looked at, for reading.
+/// Opens an inspected regular file for reading.
 pub fn reopen(fd: BorrowedFd) -> io::Result<File> {
     File::open(own_name(fd))
 }
@@ -74,7 +74,7 @@ pub fn nameless(dir: BorrowedFd, mode: u32) -> io::Result<File> {
     options.open(own_name(dir))
 }
 
-/// Gives a file without a name one, which must be free.
+/// Gives an unnamed file a name, which must be free.
 pub fn give_name(file: BorrowedFd, dir: BorrowedFd, name: &str) -> io::Result<()> {
     let (own, name) = (c_string(own_name(file))?, c_string(name)?);
     // SAFETY: both names outlive the call.
@@ -93,7 +93,7 @@ pub fn give_name(file: BorrowedFd, dir: BorrowedFd, name: &str) -> io::Result<()
     .map(drop)
 }
 
-/// Renames within a directory; what had the new name is replaced.
+/// Renames within a directory, replacing an existing file.
 pub fn rename(dir: BorrowedFd, old: &str, new: &str) -> io::Result<()> {
     let (old, new) = (c_string(old)?, c_string(new)?);
     let fd = dir.as_raw_fd();
@@ -101,7 +101,7 @@ pub fn rename(dir: BorrowedFd, old: &str, new: &str) -> io::Result<()> {
     check(unsafe { libc::renameat(fd, old.as_ptr(), fd, new.as_ptr()) }.into()).map(drop)
 }
 
-/// Makes a symbolic link, whose target is a text and nothing else to the kernel.
+/// Creates a symbolic link, whose target is only text for the kernel.
 pub fn link_to(target: &str, dir: BorrowedFd, name: &str) -> io::Result<()> {
     let (target, name) = (c_string(target)?, c_string(name)?);
     let fd = dir.as_raw_fd();
@@ -123,7 +123,7 @@ pub fn remove(dir: BorrowedFd, name: impl AsRef<OsStr>, flags: i32) -> io::Resul
     check(unsafe { libc::unlinkat(dir.as_raw_fd(), name.as_ptr(), flags) }.into()).map(drop)
 }
 
-/// Where a symbolic link that was looked at points.
+/// The target of an inspected symbolic link.
 pub fn read_link(fd: BorrowedFd) -> io::Result<OsString> {
     let mut buffer = [0u8; libc::PATH_MAX as usize];
     let empty = c"";
@@ -135,7 +135,7 @@ pub fn read_link(fd: BorrowedFd) -> io::Result<OsString> {
 }
 
 /// This thread accesses files as another user until this is dropped: without the rights of root,
-/// and what it makes is that user's.
+/// and files it creates belong to that user.
 pub struct ActingAs(());
 
 impl ActingAs {

@@ -1,9 +1,9 @@
-//! The kernel's description of its own types (BTF): where fields of its structures lie.
+//! The kernel's description of its own types (BTF): offsets of fields in its structures.
 //!
 //! Pure: reads bytes, touches nothing. The bytes are the kernel's, but every offset in them is
-//! checked; what does not fit is `None`, and the caller does without.
+//! checked; invalid data is `None`, and the caller does without.
 
-/// The kinds of types that are asked for.
+/// The needed kinds of types.
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
 const FUNC: u32 = 12;

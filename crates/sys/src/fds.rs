@@ -24,7 +24,8 @@ pub fn pipe(flags: i32) -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// Copies what is in `from` (a pipe) to `to` (a pipe) without taking it. Bytes copied.
+/// Copies the contents of `from` (a pipe) to `to` (a pipe) without consuming them. Returns the
+/// bytes copied.
 pub fn tee(from: BorrowedFd, to: BorrowedFd, len: usize) -> io::Result<usize> {
     const FLAGS: u32 = libc::SPLICE_F_NONBLOCK;
     // SAFETY: both borrows keep their pipe open, and `len` counts bytes that the kernel shares
@@ -61,7 +62,7 @@ pub fn poll_readable(fd: BorrowedFd, timeout_ms: i32) -> io::Result<bool> {
     }
 }
 
-/// What a descriptor is ready for at this moment: POLL* bits.
+/// The current readiness of a descriptor: POLL* bits.
 pub fn ready_for(fd: BorrowedFd, events: i16) -> io::Result<i16> {
     let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     // SAFETY: one entry, which outlives the call.
@@ -69,7 +70,7 @@ pub fn ready_for(fd: BorrowedFd, events: i16) -> io::Result<i16> {
     Ok(entry.revents)
 }
 
-/// What each of several descriptors is ready for, of the POLL* bits asked for beside it.
+/// The readiness of several descriptors, for the POLL* bits given with each.
 pub fn poll_for(wanted: &[(BorrowedFd, i16)], timeout_ms: i32) -> io::Result<Vec<i16>> {
     let entry = |(fd, events): &(BorrowedFd, i16)| libc::pollfd {
         fd: fd.as_raw_fd(),
@@ -102,7 +103,7 @@ pub fn poll_many(fds: &[BorrowedFd], timeout_ms: i32) -> io::Result<Vec<bool>> {
     }
 }
 
-/// Makes `fd` also available as `number`, replacing what was there; survives exec.
+/// Makes `fd` also available as `number`, replacing an existing one; survives exec.
 pub fn place(fd: BorrowedFd, number: RawFd) -> io::Result<()> {
     if fd.as_raw_fd() == number {
         return fcntl(fd, libc::F_SETFD, 0).map(drop);
@@ -139,7 +140,7 @@ pub fn set_mode(fd: BorrowedFd, mode: u32) -> io::Result<()> {
     check(unsafe { libc::fchmod(fd.as_raw_fd(), mode) }.into()).map(drop)
 }
 
-/// What a path leads to.
+/// The file at a path.
 pub fn stat_of(path: &str) -> io::Result<libc::stat64> {
     let path = c_string(path)?;
     // SAFETY: the path outlives the call; the struct is plain integers, which stat fills.
@@ -150,7 +151,7 @@ pub fn stat_of(path: &str) -> io::Result<libc::stat64> {
     }
 }
 
-/// What a name in a directory is; a link itself, not what it points at.
+/// The kind of a directory entry; links are not followed.
 pub fn stat_at(dir: BorrowedFd, name: &OsStr) -> io::Result<libc::stat64> {
     let name = c_string(name)?;
     let flags = libc::AT_SYMLINK_NOFOLLOW;
@@ -177,12 +178,12 @@ pub fn eventfd(initial: u32, flags: i32) -> io::Result<OwnedFd> {
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::eventfd(initial, flags).into())? as i32)) }
 }
 
-/// Takes up to `most` events that wait in an epoll set: what each is, and the data given with it.
+/// Takes up to `most` pending events of an epoll set: the events of each, and its data.
 pub fn epoll_take(set: BorrowedFd, most: usize) -> io::Result<Vec<(u32, u64)>> {
     epoll_wait(set, most, 0)
 }
 
-/// The same, after waiting for the first (-1: for as long as that takes).
+/// The same, after waiting for the first (-1: without a limit).
 pub fn epoll_wait(set: BorrowedFd, most: usize, timeout_ms: i32) -> io::Result<Vec<(u32, u64)>> {
     let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; most.max(1)];
     let len = events.len() as i32;
@@ -193,7 +194,7 @@ pub fn epoll_wait(set: BorrowedFd, most: usize, timeout_ms: i32) -> io::Result<V
     Ok(events[..count as usize].iter().map(|event| (event.events, event.u64)).collect())
 }
 
-/// Has an epoll set tell when there is something to read; `data` comes with it.
+/// Adds a descriptor to an epoll set for reading; `data` comes with its events.
 pub fn epoll_watch(set: BorrowedFd, fd: BorrowedFd, data: u64) -> io::Result<()> {
     let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: data };
     let (set, fd) = (set.as_raw_fd(), fd.as_raw_fd());
@@ -213,7 +214,7 @@ pub fn timerfd(clock: i32, flags: i32) -> io::Result<OwnedFd> {
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::timerfd_create(clock, flags).into())? as i32)) }
 }
 
-/// Has a timer that went off, and was not read, count what it has missed and go on.
+/// Makes an expired, unread timer count its missed expirations and continue.
 pub fn timerfd_catch_up(fd: BorrowedFd) -> io::Result<()> {
     // SAFETY: plain integers, for which all zeros is a value.
     let mut now: libc::itimerspec = unsafe { std::mem::zeroed() };
@@ -309,7 +310,7 @@ pub const F_OWNER_TID: i32 = 0;
 pub const F_OWNER_PID: i32 = 1;
 pub const F_OWNER_PGRP: i32 = 2;
 
-/// Who gets signals about a descriptor: what kind of number, and the number (0: nobody).
+/// The receiver of signals about a descriptor: the kind of number, and the number (0: none).
 pub fn owner(fd: BorrowedFd) -> io::Result<(i32, i32)> {
     // struct f_owner_ex
     let mut owner = [0i32; 2];

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-/// Never leave the root, whatever links say.
+/// Never leave the root, whatever links point at.
 const RESOLVE_IN_ROOT: u64 = 0x10;
 /// Neither leave the directory or its mount nor follow any link.
 const RESOLVE_STRAIGHT: u64 = 0x08 | 0x04 | 0x02 | 0x01;
@@ -51,7 +51,7 @@ fn open_how(
     }
 }
 
-/// Opens again what an `O_PATH` descriptor stands for.
+/// Reopens the file of an `O_PATH` descriptor.
 pub fn reopen(fd: BorrowedFd, flags: i32) -> io::Result<OwnedFd> {
     let path = c_string(crate::below::own_name(fd))?;
     let flags = flags & !libc::O_NOFOLLOW | libc::O_CLOEXEC;
@@ -65,7 +65,7 @@ pub fn make_node(path: impl AsRef<OsStr>, mode: u32, major: u32, minor: u32) -> 
     check(unsafe { libc::mknod(path.as_ptr(), mode, libc::makedev(major, minor)) }.into()).map(drop)
 }
 
-/// What is taken of the file system that a path lies on, in bytes.
+/// Used bytes of the file system of a path.
 pub fn bytes_taken(path: &Path) -> io::Result<u64> {
     let path = c_string(path)?;
     // SAFETY: the path outlives the call; the struct is plain integers, which statvfs fills.
@@ -98,7 +98,7 @@ pub fn own_xattr(file: BorrowedFd, name: &OsStr, buffer: &mut [u8]) -> io::Resul
     Ok(buffer[..len as usize].to_vec())
 }
 
-/// The value of an attribute of what was looked at with `O_PATH`, a link itself included.
+/// The value of an attribute of a file inspected with `O_PATH`, a link itself included.
 pub fn looked_at_xattr(fd: BorrowedFd, name: impl AsRef<OsStr>) -> io::Result<Vec<u8>> {
     let (path, name) = (c_string(crate::below::own_name(fd))?, c_string(name)?);
     let mut buffer = vec![0u8; 64 * 1024];
@@ -159,6 +159,16 @@ pub fn sync_file_system(fd: BorrowedFd) -> io::Result<()> {
     check(unsafe { libc::syncfs(fd.as_raw_fd()) }.into()).map(drop)
 }
 
+/// Starts to write what the page cache holds of a file to the disk, and does not wait for it. It is
+/// not durable by this, only sooner: on file systems that choose blocks late, a later sync of
+/// another file covers the blocks chosen here.
+pub fn start_writing(fd: BorrowedFd) -> io::Result<()> {
+    let (from, to_end, how) = (0, 0, libc::SYNC_FILE_RANGE_WRITE);
+    // SAFETY: the borrow keeps the file open; the kernel writes its own cache out, not our memory.
+    let started = unsafe { libc::sync_file_range(fd.as_raw_fd(), from, to_end, how) };
+    check(started.into()).map(drop)
+}
+
 /// Sets this process's file mode mask; the old one.
 pub fn umask(mask: u32) -> u32 {
     // SAFETY: swaps one integer in the kernel, atomically, and cannot fail. Other threads see the
@@ -166,8 +176,7 @@ pub fn umask(mask: u32) -> u32 {
     unsafe { libc::umask(mask) }
 }
 
-/// Where written data and holes of a file start: (start, end) of the next data at or after
-/// `from`, `None` at the end.
+/// The next data of a file at or after `from`: (start, end), `None` at the end.
 pub fn next_data(fd: BorrowedFd, from: u64) -> io::Result<Option<(u64, u64)>> {
     let seek = |offset: u64, whence| crate::fds::seek(fd, offset as i64, whence);
     match seek(from, libc::SEEK_DATA) {
@@ -182,12 +191,12 @@ pub fn next_data(fd: BorrowedFd, from: u64) -> io::Result<Option<(u64, u64)>> {
 pub struct DirEntry {
     pub name: String,
     pub after: u64,
-    /// Whether it is a directory, where the file system tells.
+    /// Whether it is a directory, if the file system reports it.
     pub is_dir: bool,
 }
 
 /// The next few entries of a directory, from its position on; none at its end. Names that are not
-/// UTF-8 are shown, not told: [`crate::trees`] has them as they are.
+/// UTF-8 are lossy: [`crate::trees`] has them unchanged.
 pub fn next_entries(dir: BorrowedFd) -> io::Result<Vec<DirEntry>> {
     let shown = |raw: RawEntry| DirEntry {
         name: raw.name.to_string_lossy().into_owned(),

@@ -1,5 +1,4 @@
-//! Files by what they are and not by what they are called: handles, and moves that no link leads
-//! astray.
+//! Files by identity and not by name: handles, and moves that no link can redirect.
 //!
 //! A handle names an inode for as long as it exists, through renames; a number that is used again
 //! belongs to another handle. File systems without handles fail with EOPNOTSUPP.
@@ -15,7 +14,7 @@ const MAX_HANDLE: usize = 128;
 /// `FS_IOC_GETFSUUID`, for a `struct fsuuid2`.
 const GET_UUID: libc::c_ulong = 0x8011_1500;
 
-/// What a file system calls an inode.
+/// A file system's name for an inode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHandle {
     pub kind: u8,
@@ -62,7 +61,7 @@ pub fn file_system_uuid(fd: BorrowedFd) -> io::Result<[u8; 16]> {
     Ok(uuid)
 }
 
-/// Moves a file, whatever it is, from one directory to another.
+/// Moves a file of any kind from one directory to another.
 pub fn move_at(from: (BorrowedFd, &OsStr), to: (BorrowedFd, &OsStr)) -> io::Result<()> {
     let (old, new) = (c_string(from.1)?, c_string(to.1)?);
     // SAFETY: both names outlive the call.

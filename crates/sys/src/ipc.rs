@@ -94,7 +94,7 @@ pub fn make_queue(key: i32, mode: u32) -> io::Result<i32> {
     number(unsafe { libc::msgget(key, CREATE | mode as i32) })
 }
 
-/// How many bytes a queue may hold.
+/// Maximum bytes of a queue.
 pub fn queue_limit(id: i32) -> io::Result<u64> {
     // SAFETY: the struct is plain integers; IPC_STAT fills it.
     unsafe {

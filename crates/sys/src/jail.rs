@@ -2,11 +2,11 @@
 //!
 //!   Jail::new(root, uid).bind(..).enter(&mut command)
 //!
-//! The child is pid 1 of its own namespaces (pid, mount, ipc, host name and, unless asked
+//! The child is pid 1 of its own namespaces (pid, mount, ipc, host name and, unless requested
 //! otherwise, network), with the root as `/`, a small `/dev`, empty `/run` and `/tmp`, and an
-//! unprivileged user that cannot gain privileges. What `spawn` returns stands outside, waits for it
-//! and ends as it ends. Whatever the child started dies with it, and it with the thread that
-//! started it. A step that fails makes `spawn` fail.
+//! unprivileged user that cannot gain privileges. The process that `spawn` returns is outside,
+//! waits for it and ends as it ends. Everything the child started dies with it, and it dies with
+//! the thread that started it. If a step fails, `spawn` fails.
 
 use crate::process::{Forked, exit_now, fork, wait};
 use crate::{c_string, check};
@@ -21,7 +21,7 @@ const MOUNT_ATTR_RDONLY: u64 = 1;
 const MOUNT_ATTR_NOSUID: u64 = 2;
 const QUIET: u64 = libc::MS_NOSUID | libc::MS_NODEV;
 
-/// What `/dev` holds; `shm` is a directory beside them.
+/// The contents of `/dev`; `shm` is a directory beside them.
 const DEVICES: [(&CStr, &CStr); 5] = [
     (c"/dev/null", c"/dev/null"),
     (c"/dev/zero", c"/dev/zero"),
@@ -30,7 +30,7 @@ const DEVICES: [(&CStr, &CStr); 5] = [
     (c"/dev/urandom", c"/dev/urandom"),
 ];
 
-/// How names are found; the host's over the root's, for programs that use the host's network.
+/// Name resolution files; the host's over the root's, for programs that use the host's network.
 const RESOLVING: [&CStr; 2] = [c"/etc/resolv.conf", c"/etc/hosts"];
 
 #[repr(C)]
@@ -41,7 +41,7 @@ struct MountAttr {
     userns: u64,
 }
 
-/// Something of the host's, seen below `/run` in the jail.
+/// A file of the host, visible below `/run` in the jail.
 #[derive(Debug, Clone)]
 struct Bind {
     source: CString,
@@ -172,7 +172,7 @@ fn fill_dev(devices: &[i32]) -> io::Result<()> {
     mount(c"proc", c"/proc", c"proc", QUIET | libc::MS_NOEXEC, options)
 }
 
-/// The root becomes `/`, and the old one is gone: names can no longer lead there.
+/// The root becomes `/`, and the old one is unmounted: names can no longer lead there.
 fn enter_root(root: &CStr) -> io::Result<()> {
     // SAFETY: all names are NUL-terminated and outlive the calls.
     unsafe {
@@ -213,7 +213,7 @@ fn mount(
     .map(drop)
 }
 
-/// A detached copy of what is mounted at `source`, as a descriptor that exec closes.
+/// A detached copy of the mount at `source`, as a descriptor that exec closes.
 fn copy_mount(source: &CStr, read_only: bool) -> io::Result<i32> {
     let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC as u32;
     let set = MOUNT_ATTR_NOSUID | if read_only { MOUNT_ATTR_RDONLY } else { 0 };

@@ -1,4 +1,4 @@
-//! Landlock: what a process takes away from itself and its children, for good.
+//! Landlock: restrictions that a process applies to itself and its children permanently.
 
 use crate::{c_string, check};
 use std::io;
@@ -18,7 +18,7 @@ pub const RULE_PATH_BENEATH: u64 = 1;
 /// Bytes of `struct landlock_ruleset_attr` as of its sixth version.
 pub const ATTR_SIZE: u64 = 24;
 
-/// What is taken away everywhere, and given back below some paths.
+/// Access that is removed everywhere, and granted below some paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruleset {
     pub handled_files: u64,
@@ -42,7 +42,7 @@ pub fn path_beneath(access: u64, dir: i32) -> [u8; 12] {
     bytes
 }
 
-/// The version this kernel knows; 0 where there is none.
+/// This kernel's version; 0 if there is none.
 pub fn version() -> u32 {
     const ASK_VERSION: u32 = 1;
     let none = std::ptr::null::<u64>();
@@ -72,7 +72,7 @@ pub fn only_read_below(dir: BorrowedFd) -> io::Result<()> {
     restrict_self(&ruleset)
 }
 
-/// Puts this thread under the rules. It must have given up new privileges.
+/// Puts this thread under the rules. `no_new_privs` must be set.
 pub fn restrict(rules: &Ruleset) -> io::Result<()> {
     let ruleset = make_ruleset(rules)?;
     for (path, access) in &rules.below {

@@ -1,9 +1,9 @@
 //! The only door to the kernel.
 //!
 //! Every system call that Rust's standard library does not offer is typed here, once; no other
-//! crate of the project contains `unsafe` code. What depends on the processor lives in `arch`.
+//! crate of the project contains `unsafe` code. Processor-specific code is in `arch`.
 //!
-//! Calls return `std::io::Result`; the caller adds what it was doing and to whom.
+//! Calls return `std::io::Result`; the caller adds the failed action and its object.
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("Stasis runs on x86_64 Linux; another architecture needs its own `arch` module");
@@ -12,6 +12,7 @@ pub mod alarm;
 pub mod arch;
 pub mod below;
 mod btf;
+mod context;
 pub mod fds;
 pub mod files;
 pub mod handles;
@@ -44,7 +45,7 @@ pub(crate) fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// A path or name as the kernel wants it.
+/// A path or name in the kernel's form.
 pub(crate) fn c_string(text: impl AsRef<std::ffi::OsStr>) -> io::Result<std::ffi::CString> {
     use std::os::unix::ffi::OsStrExt;
     std::ffi::CString::new(text.as_ref().as_bytes())

@@ -44,7 +44,7 @@ impl SharedMap {
         unsafe { self.base.add(offset).cast::<u64>().read_volatile() }
     }
 
-    /// Sets the 32-bit word at `offset` to one and wakes whoever waits for it, in any process.
+    /// Sets the 32-bit word at `offset` to one and wakes its waiters, in any process.
     pub fn raise(&self, offset: usize) {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
         // SAFETY: in bounds and aligned, and shared memory is touched by atomics alone; waking is
@@ -92,7 +92,7 @@ impl ProcessMemory {
 /// itself may read them; how many bytes that was. Faster than [`ProcessMemory`], which may
 /// read all of it.
 pub fn read_ranges(pid: i32, ranges: &[(u64, u64)], buffer: &mut [u8]) -> usize {
-    /// What the kernel takes at a time.
+    /// The kernel's maximum at a time.
     const MOST: usize = 1024;
     let mut done = 0;
     for group in ranges.chunks(MOST) {
@@ -117,13 +117,13 @@ pub fn read_ranges(pid: i32, ranges: &[(u64, u64)], buffer: &mut [u8]) -> usize 
     done
 }
 
-/// Single mappings of another process, asked one at a time (PROCMAP_QUERY), or from the whole list
-/// where the kernel cannot be asked so (before 6.11).
+/// Single mappings of another process, queried one at a time (PROCMAP_QUERY), or from the whole
+/// list if the kernel lacks that (before 6.11).
 pub struct Vmas {
     maps: File,
 }
 
-/// What one may do in a mapping.
+/// The permissions of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MappingAccess {
     pub writable: bool,
@@ -131,7 +131,7 @@ pub struct MappingAccess {
     pub shared: bool,
 }
 
-/// What backs a mapping.
+/// The backing of a mapping.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MappingInfo {
     pub start: u64,
@@ -166,7 +166,7 @@ impl Vmas {
         Ok(Vmas { maps: File::open(format!("/proc/{pid}/maps"))? })
     }
 
-    /// What backs the mapping that holds an address, as maps prints it (but for escapes).
+    /// The backing of the mapping at an address, as maps prints it (except for escapes).
     pub fn describe(&self, address: u64) -> io::Result<MappingInfo> {
         const LONGEST: usize = 4097;
         let mut name = [0u8; LONGEST];
@@ -237,7 +237,7 @@ pub fn drop_cache(file: BorrowedFd) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
 }
 
-/// Makes huge pages of a range of another process, where its pages allow it.
+/// Turns a range of another process into huge pages, where its pages allow it.
 pub fn collapse(process: BorrowedFd, start: u64, len: usize) -> io::Result<()> {
     const MADV_COLLAPSE: i32 = 25;
     let range = libc::iovec { iov_base: start as *mut libc::c_void, iov_len: len };

@@ -20,7 +20,7 @@ pub const ATTR_NOSUID: u32 = 0x2;
 pub const ATTR_NODEV: u32 = 0x4;
 pub const ATTR_NOEXEC: u32 = 0x8;
 
-/// An option's value: text, or a directory by descriptor (overlay takes those from 6.13 on).
+/// An option's value: text, or a directory by descriptor (overlay accepts those from 6.13 on).
 #[derive(Debug, Clone, Copy)]
 pub enum MountValue<'a> {
     Text(&'a str),
@@ -91,7 +91,7 @@ pub fn clone_tree(path: &str, recursive: bool) -> io::Result<OwnedFd> {
     open_tree(libc::AT_FDCWD, path, if recursive { AT_RECURSIVE } else { 0 })
 }
 
-/// A detached mount of the directory that a descriptor stands for.
+/// A detached mount of a descriptor's directory.
 pub fn clone_dir(dir: BorrowedFd) -> io::Result<OwnedFd> {
     open_tree(dir.as_raw_fd(), "", libc::AT_EMPTY_PATH as u32)
 }
@@ -106,7 +106,7 @@ fn open_tree(dir: i32, path: &str, flags: u32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Attributes to set on a mount; what is not named stays.
+/// Attributes to set on a mount; others stay.
 #[repr(C)]
 #[derive(Default)]
 struct MountAttr {
@@ -147,7 +147,7 @@ pub fn attach(mount: BorrowedFd, path: &str) -> io::Result<()> {
     move_mount(mount, libc::AT_FDCWD, path, 0)
 }
 
-/// Attaches a detached mount to the directory that a descriptor stands for.
+/// Attaches a detached mount to a descriptor's directory.
 pub fn attach_to(mount: BorrowedFd, dir: BorrowedFd) -> io::Result<()> {
     move_mount(mount, dir.as_raw_fd(), "", MOVE_MOUNT_T_EMPTY_PATH)
 }

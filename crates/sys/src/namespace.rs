@@ -10,7 +10,7 @@ pub fn unshare(flags: i32) -> io::Result<()> {
     check(unsafe { libc::unshare(flags) }.into()).map(drop)
 }
 
-/// Joins the namespaces named by `flags` of what `fd` refers to (a pidfd or a namespace file).
+/// Joins the namespaces in `flags` of `fd` (a pidfd or a namespace file).
 pub fn setns(fd: BorrowedFd, flags: i32) -> io::Result<()> {
     // SAFETY: the borrow keeps the namespace open. Only the calling thread moves, and namespaces
     // decide what later calls find, never what its memory holds.

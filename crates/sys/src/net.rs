@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 /// The number of the kernel's TUN device among the miscellaneous ones.
 pub const TUN_DEVICE: (u32, u32) = (10, 200);
 
-/// Sizes of `struct ifreq` and `struct rtentry`, and where their parts lie.
+/// Sizes of `struct ifreq` and `struct rtentry`, and offsets of their fields.
 const IFREQ: usize = 40;
 const IFREQ_DATA: usize = 16;
 const RTENTRY: usize = 120;
@@ -32,8 +32,8 @@ pub fn tun(node: BorrowedFd, name: &str) -> io::Result<OwnedFd> {
     Ok(tun)
 }
 
-/// Gives an interface an address of its own and nobody beside it, and brings it up with packets
-/// of up to `mtu` bytes.
+/// Gives an interface an address without a peer network, and brings it up with packets of up to
+/// `mtu` bytes.
 pub fn bring_up(name: &str, address: Ipv4Addr, mtu: u32) -> io::Result<()> {
     let socket = socket::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)?;
     let set = |what: libc::Ioctl, data: &[u8]| request(socket.as_fd(), what, name, data);
@@ -76,7 +76,7 @@ pub fn default_route(name: &str) -> io::Result<()> {
     crate::fds::ioctl_buffer(socket.as_fd(), libc::SIOCADDRT, &mut route).map(drop)
 }
 
-/// Begins to connect. When the socket can be written to, its error says how that went.
+/// Starts to connect. When the socket is writable, its error has the result.
 pub fn begin_connect(to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;

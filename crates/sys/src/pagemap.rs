@@ -1,8 +1,8 @@
-//! Which pages of a process are there, and which were written.
+//! The present and the written pages of a process.
 //!
-//! One call tells it of a whole address space (Linux 6.7 and newer). Before that, the entries of
-//! `/proc/PID/pagemap` are read mapping by mapping, which takes longer and does not tell what was
-//! written; asking for that is an error.
+//! One call covers a whole address space (Linux 6.7 and newer). Before that, the entries of
+//! `/proc/PID/pagemap` are read mapping by mapping, which takes longer and does not show written
+//! pages; requesting those is an error.
 
 mod entries;
 
@@ -52,7 +52,7 @@ pub struct Region {
     pub categories: u64,
 }
 
-/// What to look for.
+/// The pages to find.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Query {
     /// All of these must hold (after inversion).
@@ -61,14 +61,14 @@ pub struct Query {
     pub any: u64,
     /// Categories whose meaning is turned around.
     pub inverted: u64,
-    /// What to report of each match.
+    /// The categories to report of each match.
     pub report: u64,
-    /// Also write-protect what matches.
+    /// Also write-protect matching pages.
     pub protect: bool,
 }
 
 impl Query {
-    /// Whether a page with these categories is looked for.
+    /// Whether a page with these categories matches.
     fn matches(&self, categories: u64) -> bool {
         let turned = categories ^ self.inverted;
         turned & self.all == self.all && (self.any == 0 || turned & self.any != 0)
@@ -78,7 +78,7 @@ impl Query {
 pub struct Pagemap {
     file: File,
     pid: i32,
-    /// What the kernel writes answers to.
+    /// The buffer for the kernel's answers.
     regions: Vec<Region>,
 }
 
@@ -135,7 +135,7 @@ impl Pagemap {
                     .into(),
             )? as usize;
             out.extend_from_slice(&self.regions[..found]);
-            // `walk_end` can be stale on large scans: fewer answers than asked for is the end
+            // `walk_end` can be stale on large scans: fewer answers than requested is the end
             match self.regions[..found].last() {
                 Some(last) if found == BATCH => from = last.end,
                 _ => return Ok(()),
@@ -144,7 +144,7 @@ impl Pagemap {
     }
 }
 
-/// Whether this kernel knows the call at all: a scan of nothing succeeds.
+/// Whether this kernel has the call: an empty scan succeeds.
 pub(crate) fn can_scan() -> bool {
     let nothing = Query { report: PRESENT, ..Query::default() };
     let own = Pagemap::open(std::process::id() as i32);

@@ -1,16 +1,16 @@
-//! What this kernel offers of what Stasis uses, found by asking for it.
+//! Kernel features that Stasis uses, detected by trying them.
 //!
-//! Nothing is decided by version numbers: distributions carry features back, and leave others out.
-//! A probe changes nothing and needs no more rights than its feature does; one that cannot tell
-//! counts as absent. For tests, `STASIS_WITHOUT` names features (with commas between) that are to
-//! count as absent.
+//! Version numbers decide nothing: distributions backport features, and leave others out. A probe
+//! changes nothing and needs no more rights than its feature; if it cannot tell, the feature counts
+//! as absent. For tests, `STASIS_WITHOUT` names features (separated by commas) that count as
+//! absent.
 
 use crate::{check, mount};
 use std::fs;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
-/// How much depends on a feature.
+/// The importance of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Nothing works without it.
@@ -19,7 +19,7 @@ pub enum Need {
     Helpful,
 }
 
-/// One thing a kernel may offer.
+/// One feature of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
     pub name: &'static str,
@@ -27,11 +27,11 @@ pub struct Feature {
     pub need: Need,
     /// The first kernel that has it, where a version decides.
     pub since: &'static str,
-    /// What its lack costs.
+    /// The consequence of its absence.
     pub lack: &'static str,
-    /// What can be done about it.
+    /// How to get it.
     pub fix: &'static str,
-    /// What was found, where more than yes or no can be said.
+    /// Details, beyond yes or no.
     pub found: String,
 }
 
@@ -44,7 +44,7 @@ struct Probe {
     ask: fn() -> Answer,
 }
 
-/// Whether it is there, and what else there is to say.
+/// Whether it exists, and details.
 type Answer = (bool, String);
 
 const NEWER: &str = "use a newer kernel";
@@ -62,7 +62,7 @@ const PROBES: &[Probe] = &[
         name: "pidfd_getfd",
         need: Need::Required,
         since: "5.6",
-        lack: "descriptors of a process cannot be looked at",
+        lack: "descriptors of a process cannot be inspected",
         fix: NEWER,
         ask: || plain(knows(libc::SYS_pidfd_getfd, [u64::MAX, 0, 0, 0])),
     },
@@ -78,7 +78,7 @@ const PROBES: &[Probe] = &[
         name: "close_range",
         need: Need::Required,
         since: "5.9",
-        lack: "a restored process cannot let go of the engine's descriptors",
+        lack: "a restored process cannot close the engine's descriptors",
         fix: NEWER,
         ask: || plain(knows(libc::SYS_close_range, [1, 0, 0, 0])),
     },
@@ -94,7 +94,7 @@ const PROBES: &[Probe] = &[
         name: "memfd",
         need: Need::Required,
         since: "3.17",
-        lack: "what a restore is made of has nowhere to lie",
+        lack: "a restore has no memory files for its program and pages",
         fix: NEWER,
         ask: || plain(crate::fds::memfd("probe", libc::MFD_CLOEXEC).is_ok()),
     },
@@ -102,7 +102,7 @@ const PROBES: &[Probe] = &[
         name: "mount_api",
         need: Need::Required,
         since: "5.2",
-        lack: "a machine's root cannot be made without showing on the host",
+        lack: "a machine's root cannot be mounted without being visible on the host",
         fix: "use a newer kernel, and run as root",
         ask: || plain(mount::knows("tmpfs")),
     },
@@ -143,7 +143,7 @@ const PROBES: &[Probe] = &[
         name: "kcmp",
         need: Need::Required,
         since: "3.5",
-        lack: "descriptors that share an open file cannot be told from those that do not",
+        lack: "the engine cannot detect descriptors that share an open file",
         fix: "use a kernel with CONFIG_KCMP",
         ask: || plain(has_kcmp()),
     },
@@ -168,7 +168,7 @@ const PROBES: &[Probe] = &[
         name: "userfaultfd",
         need: Need::Helpful,
         since: "4.11",
-        lack: "large machines come back only when all of their memory is there",
+        lack: "large machines wake only after all of their memory is read",
         fix: "use a kernel with CONFIG_USERFAULTFD, and run as root",
         ask: || plain(has_uffd(crate::uffd::FEATURE_EVENT_FORK)),
     },
@@ -184,7 +184,7 @@ const PROBES: &[Probe] = &[
         name: "landlock",
         need: Need::Helpful,
         since: "5.13",
-        lack: "one wall around a machine's files is missing; the mount namespace still stands",
+        lack: "Landlock does not protect a machine's files; the mount namespace still does",
         fix: "add landlock to the lsm= list of the kernel's command line",
         ask: landlock,
     },
@@ -200,7 +200,7 @@ const PROBES: &[Probe] = &[
         name: "user_namespaces",
         need: Need::Required,
         since: "3.8",
-        lack: "machines cannot be walled off from the host's users",
+        lack: "machines cannot have user ids of their own",
         fix: "sysctl user.max_user_namespaces=65536",
         ask: user_namespaces,
     },
@@ -230,7 +230,7 @@ fn takes_descriptor() -> bool {
     })
 }
 
-/// Everything Stasis asks of a kernel, in a fixed order.
+/// All features Stasis needs of a kernel, in a fixed order.
 pub fn features() -> Vec<Feature> {
     PROBES.iter().map(look).collect()
 }
@@ -285,7 +285,7 @@ fn knows(number: i64, args: [u64; 4]) -> bool {
     !matches!(call(number, args), Err(libc::ENOSYS | libc::EPERM))
 }
 
-/// Older kernels find the longer arguments too long; newer ones find the count wrong.
+/// Older kernels refuse the longer arguments; newer ones refuse the count.
 fn has_set_tid() -> bool {
     let args = crate::process::CloneArgs { set_tid: 1, set_tid_size: 1000, ..Default::default() };
     let size = 80;
@@ -388,7 +388,8 @@ mod tests {
         }
     }
 
-    /// What any kernel these tests run on must have, or nothing of the engine could be tested.
+    /// Features that any kernel for these tests must have, or nothing of the engine could be
+    /// tested.
     #[test]
     fn what_is_required_is_found() {
         let lacking: Vec<_> = features()

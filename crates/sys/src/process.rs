@@ -1,4 +1,4 @@
-//! Processes: making them, naming them, ending them, asking about them.
+//! Processes: create, name, end and inspect them.
 
 mod credentials;
 mod limits;
@@ -139,7 +139,7 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) }.into()).map(drop)
 }
 
-/// What wait(2) said of one child.
+/// The result of wait(2) for one child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitStatus {
     pub pid: i32,
@@ -216,7 +216,7 @@ pub fn robust_list_of(tid: i32) -> io::Result<(u64, u64)> {
     Ok((head, len))
 }
 
-/// What kcmp(2) compares.
+/// The objects that kcmp(2) compares.
 #[derive(Debug, Clone, Copy)]
 pub enum Kcmp {
     File = 0,
@@ -233,7 +233,7 @@ pub fn kcmp(a: i32, b: i32, kind: Kcmp, fd_a: u64, fd_b: u64) -> io::Result<i64>
     check(unsafe { libc::syscall(libc::SYS_kcmp, a, b, kind as i32, fd_a, fd_b) })
 }
 
-/// Whether descriptor `fd` of a process is what its epoll set `epoll` watches by that number.
+/// Whether the epoll set `epoll` of a process watches its descriptor `fd` under that number.
 pub fn is_watched(pid: i32, epoll: i32, fd: i32) -> bool {
     const KCMP_EPOLL_TFD: i32 = 7;
     // set, number, and which of several by that number
@@ -253,7 +253,7 @@ pub fn clock_ns(clock: i32) -> i64 {
 }
 
 /// Resets every signal to its default and unblocks nothing: for processes made by `fork` that
-/// should not inherit what the runtime of their parent ignores.
+/// should not inherit the signals their parent's runtime ignores.
 pub fn default_signals() {
     for signal in 1..=64 {
         // SAFETY: SIG_DFL is always a valid disposition; SIGKILL and SIGSTOP just refuse.

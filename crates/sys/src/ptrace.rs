@@ -1,4 +1,4 @@
-//! ptrace(2): stopping threads of other processes and reading what only a tracer sees.
+//! ptrace(2): stops threads of other processes and reads state that only a tracer sees.
 //!
 //! All calls for one thread must come from the OS thread that seized it.
 
@@ -41,7 +41,7 @@ pub fn seize(tid: i32, options: u64) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, tid, 0, options as usize).map(drop)
 }
 
-/// Asks a seized thread to stop; `wait_stop` tells when it has.
+/// Requests a stop of a seized thread; `wait_stop` reports it.
 pub fn interrupt(tid: i32) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
 }
@@ -61,7 +61,7 @@ pub fn set_options(tid: i32, options: u64) -> io::Result<()> {
 /// Why a traced thread stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// Stopped because we asked.
+    /// Stopped at our request.
     Interrupted,
     /// Stopped by job control (SIGSTOP and friends), as the program had been.
     Group(i32),
@@ -94,7 +94,7 @@ impl StopReason {
     }
 }
 
-/// Where the signal comes from that a stopped thread is about to take (`si_code`).
+/// The origin of the signal that a stopped thread is about to take (`si_code`).
 pub fn signal_code(tid: i32) -> io::Result<i32> {
     const CODE_AT: usize = 8;
     let mut info = [0u8; 128];
@@ -142,7 +142,7 @@ pub fn set_sigmask(tid: i32, mask: u64) -> io::Result<()> {
     request(PTRACE_SETSIGMASK, tid, 8, &raw const mask as usize).map(drop)
 }
 
-/// A thread's rseq registration: address, size, signature; address 0 when there is none.
+/// A thread's rseq registration: address, size, signature; address 0 if there is none.
 pub fn rseq(tid: i32) -> io::Result<(u64, u32, u32)> {
     #[repr(C)]
     #[derive(Default)]

@@ -13,7 +13,7 @@ pub const SET_MODE_FILTER: u64 = 1;
 /// All threads of the process get the filter, or none.
 pub const FLAG_TSYNC: u64 = 1;
 
-/// Installs a filter on this thread. The process must have given up new privileges.
+/// Installs a filter on this thread. `no_new_privs` must be set.
 pub fn install(program: &[u64]) -> io::Result<()> {
     let header = header(program.len(), program.as_ptr() as u64);
     // SAFETY: the header describes the list, and both outlive the call.

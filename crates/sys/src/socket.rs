@@ -53,12 +53,12 @@ pub fn send(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> io::Result<
     }
 }
 
-/// What arrived: how many bytes, the descriptors, and the sender's pid where asked for.
+/// A received message: bytes, descriptors, and the sender's pid if requested.
 pub struct Received {
     pub len: usize,
     pub fds: Vec<OwnedFd>,
     pub sender: Option<i32>,
-    /// The sender's pid, uid and gid, where asked for.
+    /// The sender's pid, uid and gid, if requested.
     pub credentials: Option<(i32, u32, u32)>,
     /// The sender's address, empty when it has none.
     pub from: Vec<u8>,
@@ -66,7 +66,7 @@ pub struct Received {
     pub flags: i32,
 }
 
-/// Receives bytes and descriptors; `len` 0 means the other side is gone.
+/// Receives bytes and descriptors; `len` 0 means that the other side has closed.
 pub fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> io::Result<Received> {
     receive_with(socket, buffer, 0)
 }
@@ -129,7 +129,7 @@ unsafe fn read_control(header: *const libc::cmsghdr, received: &mut Received) {
             received.sender = Some(sender.pid);
             received.credentials = Some((sender.pid, sender.uid, sender.gid));
         } else if (*header).cmsg_type == SCM_PIDFD && bytes >= size_of::<RawFd>() {
-            // nobody here asks for it, but it must not stay open
+            // not requested here, but it must not stay open
             drop(OwnedFd::from_raw_fd(data.cast::<RawFd>().read_unaligned()));
         }
     }
@@ -150,7 +150,7 @@ fn retry(mut call: impl FnMut() -> io::Result<i64>) -> io::Result<i64> {
     }
 }
 
-/// Asks the kernel to attach the sender's pid to what arrives.
+/// Requests the sender's pid with every received message.
 pub fn want_sender(socket: BorrowedFd) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32.to_ne_bytes())
 }
@@ -192,7 +192,7 @@ pub fn option(socket: BorrowedFd, level: i32, name: i32, capacity: usize) -> io:
     Ok(value)
 }
 
-/// How long an option's value would be: what the kernel says when given no room.
+/// The length of an option's value: the kernel reports it for an empty buffer.
 pub fn option_len(socket: BorrowedFd, level: i32, name: i32) -> io::Result<usize> {
     let mut len = 0u32;
     check(
@@ -286,7 +286,8 @@ pub fn send_to(socket: BorrowedFd, bytes: &[u8], address: &[u8]) -> io::Result<u
     Ok(sent as usize)
 }
 
-/// Who made or connected the other end, or listened: pid, uid and gid as this process sees them.
+/// The process that created, connected or listened at the other end: pid, uid and gid as this
+/// process sees them.
 pub fn peer_credentials(socket: BorrowedFd) -> io::Result<(i32, u32, u32)> {
     let bytes = option(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, 12)?;
     let word = |at: usize| {

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 /// Directories that are open at once.
 const OPEN: usize = 64;
 const BUFFER: usize = 32 << 10;
-/// Bytes of a path handed to the kernel at once; with `PATH_MAX` there is room for what is in
-/// front of it.
+/// Maximum bytes of a path passed to the kernel at once; within `PATH_MAX` there is space for its
+/// prefix.
 const PIECE: usize = 2048;
 /// How often a directory is emptied that is being filled meanwhile.
 const TRIES: usize = 8;
@@ -134,11 +134,11 @@ fn parent_of(below: BorrowedFd, expected: (u64, u64)) -> io::Result<OwnedFd> {
 }
 
 fn moved() -> io::Error {
-    io::Error::other("a directory was moved while it was looked through")
+    io::Error::other("a directory was moved while it was being read")
 }
 
-/// Removes what a path leads to, with everything in it. A link is removed and not followed; what
-/// is not there is fine.
+/// Removes the file at a path, with everything in it. A link is removed and not followed; a missing
+/// file is fine.
 pub fn remove(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -259,7 +259,7 @@ fn leave(above: &mut Emptying, done: &Emptying) -> io::Result<()> {
     }
 }
 
-/// Names of any length below a directory, for whoever lays files out or reads what was laid out.
+/// Names of any length below a directory, for writing and reading trees of files.
 pub struct PathsBelow {
     top: OwnedFd,
     /// The directory used last: most names are beside or below the one before.

@@ -21,7 +21,7 @@ pub const FEATURE_WP_ASYNC: u64 = 1 << 15;
 pub const MODE_MISSING: u64 = 1;
 pub const MODE_WP: u64 = 2;
 
-/// What a monitor is told.
+/// Events for a monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UffdEvent {
     Fault {
@@ -71,12 +71,12 @@ pub fn read_event(uffd: BorrowedFd) -> io::Result<Option<UffdEvent>> {
     }))
 }
 
-/// Installs `bytes` at `address`. Bytes installed; less than asked for when part was there.
+/// Installs `bytes` at `address`. Returns the bytes installed; fewer if part was there.
 pub fn copy(uffd: BorrowedFd, address: u64, bytes: &[u8]) -> io::Result<u64> {
     copy_as(uffd, address, bytes, 0)
 }
 
-/// The same, protected: what is written from then on is noted.
+/// The same, protected: later writes are recorded.
 pub fn copy_protected(uffd: BorrowedFd, address: u64, bytes: &[u8]) -> io::Result<u64> {
     const UFFDIO_COPY_MODE_WP: u64 = 2;
     copy_as(uffd, address, bytes, UFFDIO_COPY_MODE_WP)

@@ -140,7 +140,7 @@ impl VmaLister {
         agrees.then_some(lister).ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// The mappings of a process that stands still, given its first thread, in order.
+    /// The mappings of a stopped process, given its first thread, in order.
     pub fn list(&self, tid: i32) -> io::Result<Vec<RawVma>> {
         // what the kernel gives at one go
         let mut buffer = vec![0; 32 << 10];

@@ -4,20 +4,21 @@
 //!                 └──► lock ──► lay out the base ──► furnish ──► fill: packages, prepare, compile
 //!                                                           rename, describe ◄── sync ◄── seal
 //!
-//! The directory is built under a temporary name and renamed when it is whole and on disk; the
-//! description follows. A build that is killed leaves a temporary directory, which the next build
-//! removes; its downloads stay in the cache. Builds take turns by a lock on a file.
+//! The directory is built under a temporary name and renamed when it is complete and on disk; the
+//! description follows. A killed build leaves a temporary directory, which the next build removes;
+//! its downloads stay in the cache. A lock on a file serialises builds.
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::inside::{self, BaseLayout, FilledRoot, InterpreterKit};
-use crate::packages::{self, Installer};
+use crate::packages::Installer;
 use crate::progress::Progress;
 use crate::recipe::{Base, ImageSource, Recipe};
 use crate::root::{self, FORMAT, Root};
 use crate::seal::{self, Sealed};
 use crate::tree::RootTree;
-use crate::{debian, host, node, oci, turn};
+use crate::{build_lock, debian, host, node, oci};
 use stasis_agent::Runtime;
+use stasis_agent::environment::Environment;
 use stasis_sys::trees;
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,15 +26,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// How unfinished directories are called.
+/// Prefix of unfinished directories.
 const UNFINISHED: &str = ".new-";
 const GONE: &str = ".gone-";
 
-/// A base that was looked at, ready to be laid out.
+/// A checked base, ready to be written.
 enum Found {
-    Host(Box<host::PythonInstall>),
-    Debian,
-    Oci(oci::OciImage),
+    Host(&'static Environment, Box<host::HostInterpreter>),
+    Debian(&'static Environment),
+    Oci(&'static Environment, oci::OciImage),
     /// The host's userland, with Node and the library for it.
     Node(&'static [u8]),
 }
@@ -42,12 +43,12 @@ impl Found {
     fn kit(&self) -> &'static InterpreterKit {
         match self {
             Found::Node(_) => &node::KIT,
-            _ => &packages::KIT,
+            Found::Host(about, _) | Found::Debian(about) | Found::Oci(about, _) => &about.kit,
         }
     }
 }
 
-/// Builds the root of a recipe, or finds the one that was built.
+/// Builds the root of a recipe, or finds an existing one.
 pub fn build_root(
     recipe: &Recipe,
     roots: &Path,
@@ -65,7 +66,7 @@ pub fn build_root(
     for dir in [roots, cache] {
         fs::create_dir_all(dir).doing(|| format!("{}", dir.display()))?;
     }
-    let _turn = turn::take(roots, progress)?;
+    let _turn = build_lock::take(roots, progress)?;
     // another process may have built it while this one waited
     if let Some(root) = own() {
         return Ok(root);
@@ -77,12 +78,12 @@ pub fn build_root(
         Ok(imported) => confirm(roots, &imported, root),
         Err(_) => publish(roots, &work, root),
     });
-    // where it has its name by now there is nothing to remove
+    // it has its final name by now: nothing to remove
     let _ = trees::remove(&work);
     finished
 }
 
-/// Where a root is made.
+/// The directory of a root being built.
 pub(crate) fn unfinished(roots: &Path, name: &str) -> PathBuf {
     roots.join(format!("{UNFINISHED}{name}"))
 }
@@ -90,10 +91,7 @@ pub(crate) fn unfinished(roots: &Path, name: &str) -> PathBuf {
 /// A root that came with a machine is ours once we have made the same.
 fn confirm(roots: &Path, imported: &Root, built: Root) -> Result<Root> {
     if imported.digest != built.digest {
-        let what = format!(
-            "a machine from elsewhere brought other files under the name {}",
-            imported.name
-        );
+        let what = format!("an imported machine has other files under the name {}", imported.name);
         let hint = "remove the machines of the template `imported-...`, and the template";
         return Err(Error::Base { base: built.recipe.base.kind(), what, hint });
     }
@@ -102,23 +100,23 @@ fn confirm(roots: &Path, imported: &Root, built: Root) -> Result<Root> {
 }
 
 fn look(recipe: &Recipe, cache: &Path) -> Result<(Found, String)> {
-    if let Some(Runtime::Node { native }) = recipe.runtime() {
-        return Ok((Found::Node(native), node::identity(native)));
-    }
+    let about = match recipe.language()?.runtime() {
+        Runtime::Environment(about) => about,
+        Runtime::Node { native } => return Ok((Found::Node(native), node::identity(native))),
+    };
     match &recipe.base {
         Base::Host => {
-            let python = host::probe(recipe.python.as_deref())?;
-            let identity =
-                python.identity().doing(|| format!("{}", python.executable.display()))?;
-            Ok((Found::Host(Box::new(python)), identity))
+            let found = host::probe(about, recipe.interpreter.as_deref())?;
+            let identity = found.identity().doing(|| format!("{}", found.executable.display()))?;
+            Ok((Found::Host(about, Box::new(found)), identity))
         }
-        Base::Debian { .. } => Ok((Found::Debian, String::new())),
+        Base::Debian { .. } => Ok((Found::Debian(about), String::new())),
         Base::Oci(source) => {
             let image = oci::OciImage::find(source, cache)?;
-            // a reference names its image itself: asking a registry would make it take time
+            // a reference identifies its image: asking a registry would take time
             let asked = matches!(source, ImageSource::Reference(_));
             let identity = if asked { String::new() } else { image.identity()? };
-            Ok((Found::Oci(image), identity))
+            Ok((Found::Oci(about, image), identity))
         }
     }
 }
@@ -135,7 +133,7 @@ pub(crate) fn must_be_root() -> Result<()> {
     if own.uid() == 0 { Ok(()) } else { Err(Error::Privilege) }
 }
 
-/// Removes what builds and removals that were killed have left. The caller holds the lock.
+/// Removes the remains of killed builds and removals. The caller holds the lock.
 pub(crate) fn clear(roots: &Path, name: &str) -> Result<()> {
     let doing = || format!("{}", roots.display());
     let whole = root::inspect(roots, name).is_ok();
@@ -163,11 +161,16 @@ fn build(
     let kit = found.kit();
     inside::furnish(work, kit)?;
     let env = inside::environment(&laid.env, kit, &recipe.env);
-    let installer = Installer { recipe, root: work, cache, env: &env, progress };
+    let build = kit.build.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    // what the recipe sets weighs more
+    let env_now = build.chain(env.clone()).collect();
+    let installer = Installer { recipe, root: work, cache, env: &env_now, progress };
     let settle = || settle(work, kit);
     let filled = match found {
         Found::Node(native) => node::fill(&installer, native)?,
-        _ => installer.fill(&laid.interpreter, &settle)?,
+        Found::Host(about, _) | Found::Debian(about) | Found::Oci(about, _) => {
+            installer.fill(about, &laid.interpreter, &settle)?
+        }
     };
     progress.step("seal", 0, None);
     settle()?;
@@ -187,15 +190,15 @@ fn lay(
 ) -> Result<BaseLayout> {
     progress.step("base", 0, None);
     match found {
-        Found::Host(python) => host::lay(python, work, progress),
-        Found::Debian => debian::lay(recipe, work, cache, progress),
-        Found::Oci(image) => image.lay(recipe.python.as_deref(), work, progress),
+        Found::Host(about, found) => host::lay(about, found, work, progress),
+        Found::Debian(about) => debian::lay(recipe, about, work, cache, progress),
+        Found::Oci(about, image) => image.lay(about, recipe.interpreter.as_deref(), work, progress),
         Found::Node(_) => node::lay(work, cache, progress),
     }
 }
 
 fn settle(work: &Path, kit: &InterpreterKit) -> Result<()> {
-    // an image's links may make these lie elsewhere in the root
+    // an image's links may place these elsewhere in the root
     let tree = RootTree::open(work).doing(|| format!("{}", work.display()))?;
     for dir in kit.dirs.iter().chain([&inside::HOME]) {
         let settled = tree.real(Path::new(dir)).and_then(|path| seal::settle(&path));
@@ -204,7 +207,7 @@ fn settle(work: &Path, kit: &InterpreterKit) -> Result<()> {
     Ok(())
 }
 
-/// All that is known at the end.
+/// The description at the end.
 struct Whole {
     laid: BaseLayout,
     filled: FilledRoot,
@@ -235,7 +238,7 @@ fn describe(recipe: &Recipe, name: &str, whole: Whole) -> Root {
     }
 }
 
-/// Gives the directory its name once it is on disk, then the description.
+/// Renames the directory once it is on disk, then writes the description.
 pub(crate) fn publish(roots: &Path, work: &Path, root: Root) -> Result<Root> {
     let doing = || format!("finishing {}", root.name);
     seal::sync(work).doing(doing)?;

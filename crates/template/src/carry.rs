@@ -1,12 +1,12 @@
-//! A finished root as one stream, to be taken in elsewhere.
+//! A finished root as one stream, for export and import.
 //!
 //!   root ─► entry, entry, ... (a line of JSON, then its bytes) ─► zstd ─► elsewhere
 //!   elsewhere ─► .new-<name> ─► digest as promised? ─► on disk ─► named, described as imported
 //!
-//! Not a tar archive: programs know their libraries by times to the nanosecond, and a reader of
-//! archives takes names of any length into memory. Nothing of a stream is believed. Every entry is
-//! bounded, names cannot climb, links are not followed, and what was laid out counts only if its
-//! digest is the one that was promised. A stream that is cut off or damaged leaves nothing.
+//! Not a tar archive: programs identify their libraries by times to the nanosecond, and a reader of
+//! archives takes names of any length into memory. A stream is not trusted. Every entry is bounded,
+//! names cannot climb, links are not followed, and the written files count only if their digest is
+//! the announced one. A truncated or damaged stream leaves nothing.
 
 use crate::build::{clear, must_be_root, publish, unfinished};
 use crate::error::{Error, ErrorContext, Result};
@@ -21,7 +21,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{self as unix, DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Of one entry's line; a name and a link's target have at most 4096 bytes each.
+/// Maximum length of one entry's line; a name and a link's target have at most 4096 bytes each.
 const LONGEST_LINE: u64 = 32 << 10;
 const MOST_BYTES: u64 = 32 << 30;
 const MOST_ENTRIES: u64 = 2_000_000;
@@ -29,7 +29,7 @@ const MOST_ENTRIES: u64 = 2_000_000;
 const HIGHEST_OWNER: u32 = 65534;
 const LEVEL: i32 = 3;
 
-/// What a stream says of one entry; a file's bytes follow.
+/// The header of one entry; a file's bytes follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     path: String,
@@ -92,15 +92,15 @@ fn send(dir: &Path, path: &Path, about: &Metadata, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Takes a root in under its name, unless it is here. `promised` is the sender's description, of
+/// Imports a root under its name, unless it exists. `promised` is the sender's description, of
 /// which only the digest has to be true.
 pub fn import(roots: &Path, promised: &Root, from: &mut dyn Read) -> Result<Root> {
     let name = &promised.name;
     if promised.format != FORMAT || !root::is_name(name) {
-        return Err(Error::Image(format!("{:.100?} is no root of this form", promised.name)));
+        return Err(Error::Image(format!("{:.100?} is not a root of this format", promised.name)));
     }
     must_be_root()?;
-    let _turn = crate::turn::take(roots, &NoProgress)?;
+    let _turn = crate::build_lock::take(roots, &NoProgress)?;
     if let Ok(own) = inspect(roots, name) {
         let other = || Error::Image(format!("the root {name} is here with other files"));
         return if own.digest == promised.digest { Ok(own) } else { Err(other()) };
@@ -125,14 +125,14 @@ fn take(work: &Path, promised: &Root, from: &mut dyn Read) -> Result<Root> {
     laid?;
     let sealed = seal::digest(work).doing(|| "reading the root".to_owned())?;
     if sealed.digest != promised.digest {
-        let said = format!("the root {} is not the one that was promised", promised.name);
+        let said = format!("the root {} does not match the announced one", promised.name);
         return Err(Error::Image(said));
     }
     let (files, bytes) = (sealed.files, sealed.bytes);
     Ok(Root { files, bytes, imported: true, ..promised.clone() })
 }
 
-/// Lays out what a stream has.
+/// Writes the files of a stream.
 fn lay(work: &Path, promised: &Root, from: &mut dyn Read) -> io::Result<()> {
     let tree = RootTree::open(work)?;
     let mut from = BufReader::with_capacity(256 << 10, zstd::Decoder::new(from)?);
@@ -153,7 +153,7 @@ fn lay(work: &Path, promised: &Root, from: &mut dyn Read) -> io::Result<()> {
             dirs.push(entry);
         }
     }
-    // a directory's time changes with what is put into it
+    // a directory's time changes with its entries
     dirs.iter().rev().try_for_each(|dir| set_time(&tree, dir))
 }
 
@@ -291,7 +291,7 @@ mod tests {
             };
             assert_eq!(time(other.path()), time(roots.path()), "{path}");
         }
-        // a second time there is nothing to do, and another root of that name is not taken
+        // a second import does nothing, and another root of that name is refused
         import(other.path(), &root, &mut io::empty()).expect("here already");
         let changed = Root { digest: "0".repeat(64), ..root };
         assert!(import(other.path(), &changed, &mut &bytes[..]).is_err());
@@ -308,12 +308,12 @@ mod tests {
             let mut bad = bytes.clone();
             bad[at] ^= 0x40;
             let other = TempDir::new().expect("a directory");
-            // what decodes to the same files is no matter
+            // another encoding of the same files is accepted
             let _ = import(other.path(), &root, &mut &bad[..]);
             assert!(!other.path().join("escaped").exists());
         }
         let promised = Root { digest: "0".repeat(64), ..root.clone() };
-        assert!(refuses(&promised, &bytes).contains("not the one that was promised"));
+        assert!(refuses(&promised, &bytes).contains("does not match the announced one"));
         assert!(refuses(&Root { bytes: 10, ..root.clone() }, &bytes).contains("larger"));
         assert!(refuses(&Root { files: 2, ..root.clone() }, &bytes).contains("more files"));
         refuses(&Root { name: "../up".into(), ..root }, &bytes);

@@ -3,7 +3,7 @@
 use crate::recipe::{Base, ImageSource, Recipe, RecipeLimits};
 use crate::size::Size;
 use crate::{Error, Result};
-use stasis_agent::Runtime;
+use stasis_agent::{INTERPRETER_KEY, Language, Runtime};
 
 const LONGEST_NAME: usize = 40;
 const LONGEST_VALUE: usize = 1000;
@@ -12,40 +12,37 @@ const LEAST_MEMORY: Size = Size(64 << 20);
 
 pub fn recipe(recipe: &Recipe) -> Result<()> {
     name(&recipe.name)?;
-    let languages = stasis_agent::LANGUAGES.iter().map(|one| one.name()).collect::<Vec<_>>();
-    let known = languages.contains(&recipe.language.as_str());
-    require(known, "language", &format!("one of {}", languages.join(", ")))?;
+    let language = recipe.language()?;
     base(&recipe.base)?;
-    for_node(recipe)?;
-    let language = stasis_agent::language(&recipe.language);
-    let fits = |text: &str| match recipe.runtime() {
-        Some(Runtime::Node { .. }) => language.is_some_and(|one| one.is_package(text)),
-        _ => requirement(text),
+    for_node(recipe, language)?;
+    let fits = |text: &str| match language.runtime() {
+        Runtime::Node { .. } => language.is_package(text),
+        Runtime::Environment(_) => requirement(text),
     };
     each("packages", &recipe.packages, fits)?;
     each("apt", &recipe.apt, apt)?;
     let debian = matches!(recipe.base, Base::Debian { .. });
-    require(debian || recipe.apt.is_empty(), "apt", "only the base debian takes these")?;
+    require(debian || recipe.apt.is_empty(), "apt", "only the base `debian` supports these")?;
     require(recipe.env.len() <= MOST, "env", "too many")?;
     for (key, value) in &recipe.env {
         variable(key, value)?;
     }
-    if let Some(python) = &recipe.python {
+    if let Some(named) = &recipe.interpreter {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-        let fits = !python.is_empty() && !python.starts_with('-') && python.chars().all(is_plain);
-        require(fits, "python", "a version such as 3.12, a name or a path")?;
+        let fits = !named.is_empty() && !named.starts_with('-') && named.chars().all(is_plain);
+        require(fits, INTERPRETER_KEY, "a version such as 3.12, a name or a path")?;
     }
     limits(&recipe.limits)
 }
 
 /// Node's machines are made from the host's userland.
-fn for_node(recipe: &Recipe) -> Result<()> {
-    if !matches!(recipe.runtime(), Some(Runtime::Node { .. })) {
+fn for_node(recipe: &Recipe, language: &dyn Language) -> Result<()> {
+    if !matches!(language.runtime(), Runtime::Node { .. }) {
         return Ok(());
     }
     let said = |what: &str| format!("{what} for the language {} yet", recipe.language);
     require(recipe.base == Base::Host, "base", &said("only \"host\""))?;
-    require(recipe.python.is_none(), "python", &said("none"))?;
+    require(recipe.interpreter.is_none(), INTERPRETER_KEY, &said("none"))?;
     require(recipe.prepare.is_empty(), "prepare", &said("none"))
 }
 

@@ -4,6 +4,7 @@ use crate::error::{Error, ErrorContext, Result};
 use crate::inside::BaseLayout;
 use crate::progress::Progress;
 use crate::recipe::{Base, Recipe};
+use stasis_agent::environment::Environment;
 use stasis_sys::trees;
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,8 +14,8 @@ use std::process::{Command, Stdio};
 
 const HINT: &str = "install it with: apt-get install mmdebstrap";
 const SOURCES: [&str; 2] = ["/etc/apt/sources.list", "/etc/apt/sources.list.d"];
-/// Beside what the variant has: Python, what pip needs, what a shell is used for.
-const ALWAYS: &str = "python3,python3-venv,ca-certificates,tzdata,bash,curl,git,procps,less";
+/// Beside what the variant has and the interpreter: what installers need, what a shell is used for.
+const ALWAYS: &str = "ca-certificates,tzdata,bash,curl,git,procps,less";
 
 fn wrong(what: impl Into<String>, hint: &'static str) -> Error {
     Error::Base { base: "debian", what: what.into(), hint }
@@ -22,6 +23,7 @@ fn wrong(what: impl Into<String>, hint: &'static str) -> Error {
 
 pub fn lay(
     recipe: &Recipe,
+    about: &Environment,
     root: &Path,
     cache: &Path,
     progress: &dyn Progress,
@@ -30,16 +32,12 @@ pub fn lay(
     have_mmdebstrap(progress)?;
     let downloads = cache.join("apt");
     fs::create_dir_all(&downloads).doing(|| format!("{}", downloads.display()))?;
-    run(&mut command(recipe, suite, root, &downloads), progress)?;
-    empty(root).doing(|| "removing what apt leaves".to_owned())?;
-    let name = recipe.python.as_deref().unwrap_or("python3");
-    let python = match name.starts_with(|c: char| c.is_ascii_digit()) {
-        true => PathBuf::from(format!("/usr/bin/python{name}")),
-        false => Path::new("/usr/bin").join(name),
-    };
+    run(&mut command(recipe, about, suite, root, &downloads), progress)?;
+    empty(root).doing(|| "removing apt's leftovers".to_owned())?;
+    let program = about.program(recipe.interpreter.as_deref());
     Ok(BaseLayout {
         base: format!("Debian {suite}"),
-        interpreter: python,
+        interpreter: Path::new("/usr/bin").join(program),
         env: BTreeMap::new(),
         user: None,
     })
@@ -55,11 +53,17 @@ fn have_mmdebstrap(progress: &dyn Progress) -> Result<()> {
     let mut install = Command::new("apt-get");
     install.args(["install", "-y", "--no-install-recommends", "mmdebstrap"]);
     let _ = install.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).output();
-    if is_there() { Ok(()) } else { Err(wrong("mmdebstrap is not there", HINT)) }
+    if is_there() { Ok(()) } else { Err(wrong("mmdebstrap is not installed", HINT)) }
 }
 
-fn command(recipe: &Recipe, suite: &str, root: &Path, downloads: &Path) -> Command {
-    let packages = std::iter::once(ALWAYS).chain(recipe.apt.iter().map(String::as_str));
+fn command(
+    recipe: &Recipe,
+    about: &Environment,
+    suite: &str,
+    root: &Path,
+    downloads: &Path,
+) -> Command {
+    let packages = [about.debian, ALWAYS].into_iter().chain(recipe.apt.iter().map(String::as_str));
     let mut command = Command::new("mmdebstrap");
     command
         .args(["--variant=apt", "--mode=root", "--architectures=amd64"])
@@ -85,7 +89,7 @@ fn kept(downloads: &Path) -> [String; 2] {
     ]
 }
 
-/// The first mirror of Debian that the host's apt is told about.
+/// The first Debian mirror in the host's apt configuration.
 fn mirror() -> Option<String> {
     let mut files: Vec<PathBuf> = vec![PathBuf::from(SOURCES[0])];
     let more = fs::read_dir(SOURCES[1]).into_iter().flatten().flatten().map(|e| e.path());

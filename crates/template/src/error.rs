@@ -1,5 +1,5 @@
-//! What can go wrong, for three readers: a code for programs, a sentence for people with a hint
-//! what to do, and the cause for the log.
+//! Errors, for three readers: a code for programs, a message for people with a hint, and the cause
+//! for the log.
 
 use std::io;
 
@@ -12,7 +12,7 @@ pub enum Error {
     /// The base cannot be laid out.
     #[error("base {base}: {what}")]
     Base { base: &'static str, what: String, hint: &'static str },
-    /// An image, or what a registry sent, is not what it says it is.
+    /// An image, or a registry's answer, does not match its digest or format.
     #[error("image: {0}")]
     Image(String),
     #[error("packages: {0}")]
@@ -50,7 +50,7 @@ impl Error {
         }
     }
 
-    /// What can be done about it.
+    /// The next step for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Recipe { .. } => "`stasis template sample` prints a recipe to start from",
@@ -61,7 +61,7 @@ impl Error {
                  `source-builds = true` allows source packages"
             }
             Error::Prepare(_) => "the code runs as an ordinary user, without a network",
-            Error::Module(_) => "check the name, and whether the host reaches the registry",
+            Error::Module(_) => "check the name, and that the host reaches the registry",
             Error::Io { source, .. } if is_full(source) => "free disk space and build again",
             Error::Io { .. } => "build again; downloads are kept",
             Error::Privilege => "run it with sudo",
@@ -78,13 +78,4 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Adds to an error of the system what was being done.
-pub(crate) trait ErrorContext<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
-}
-
-impl<T> ErrorContext<T> for io::Result<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|source| Error::Io { doing: what(), source })
-    }
-}
+stasis_sys::error_context!(Error);

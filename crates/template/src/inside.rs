@@ -1,8 +1,9 @@
-//! What every root has, whatever its base: directories the engine mounts over, the user machines
-//! run as, and what the language's interpreter expects of its surroundings.
+//! The common parts of every root: directories the engine mounts over, the machines' user, and the
+//! environment the language's interpreter expects.
 
 use crate::error::{ErrorContext, Result};
 use crate::tree::RootTree;
+pub use stasis_agent::environment::InterpreterKit;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -27,41 +28,31 @@ const DIRS: [(&str, u32); 13] = [
     (".stasis", 0o755),
 ];
 
-/// What an interpreter adds to a root's surroundings.
-#[derive(Debug, Clone, Copy)]
-pub struct InterpreterKit {
-    /// Directories that belong to the user.
-    pub dirs: &'static [&'static str],
-    /// Where its programs are; first on the path.
-    pub bin: &'static str,
-    pub env: &'static [(&'static str, &'static str)],
-}
-
 /// What a base brought along.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BaseLayout {
-    /// In words: a version, a suite, a digest.
+    /// A description: a version, a suite, a digest.
     pub base: String,
     /// The interpreter, a path inside.
     pub interpreter: PathBuf,
     pub env: BTreeMap<String, String>,
-    /// The user a container image asks for.
+    /// The user of a container image.
     pub user: Option<String>,
 }
 
-/// What a root was filled with.
+/// The installed contents of a root.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilledRoot {
     /// The interpreter that machines start, a path inside, and its version.
     pub interpreter: PathBuf,
     pub version: String,
-    /// Where packages are, a path inside.
+    /// The directory of packages inside.
     pub site: PathBuf,
-    /// What is installed, as `name==version`.
+    /// Installed packages, as `name==version`.
     pub lock: Vec<String>,
 }
 
-/// Adds to a base what every root has.
+/// Adds the common parts to a base.
 pub fn furnish(root: &Path, kit: &InterpreterKit) -> Result<()> {
     let doing = || "directories and users".to_owned();
     let tree = RootTree::open(root).doing(doing)?;
@@ -73,7 +64,7 @@ pub fn furnish(root: &Path, kit: &InterpreterKit) -> Result<()> {
     }
     accounts(&tree).doing(doing)?;
     tree.write("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n").doing(doing)?;
-    // said here, because a machine whose files differ from its root's takes longer to wake
+    // set here, because a machine whose files differ from its root's takes longer to wake
     let resolver = format!("nameserver {}\n", stasis_egress::RESOLVER);
     tree.write("etc/resolv.conf", resolver).doing(doing)
 }
@@ -127,10 +118,6 @@ fn add_missing(table: &mut Vec<String>, lines: &[(&str, String)]) {
 
 /// The environment of every machine: the base's, ours, the interpreter's, the recipe's; the later
 /// wins.
-///
-/// PYTHONHASHSEED is not set: the seed is drawn once, when the template starts, and is the same
-/// in all machines made from it. That is as random to others as any, but not a secret between
-/// machines.
 pub fn environment(
     base: &BTreeMap<String, String>,
     kit: &InterpreterKit,
@@ -173,7 +160,8 @@ mod tests {
     fn the_recipe_has_the_last_word_and_the_image_keeps_its_path() {
         let base = BTreeMap::from([("PATH".to_owned(), "/x/bin".to_owned())]);
         let recipe = BTreeMap::from([("TZ".to_owned(), "Europe/Rome".to_owned())]);
-        let kit = InterpreterKit { dirs: &[], bin: "/opt/x/bin", env: &[("TZ", "x"), ("A", "b")] };
+        let env = &[("TZ", "x"), ("A", "b")];
+        let kit = InterpreterKit { dirs: &[], bin: "/opt/x/bin", env, build: &[] };
         let env = environment(&base, &kit, &recipe);
         assert_eq!(env["PATH"], "/opt/x/bin:/home/user/.local/bin:/x/bin");
         assert_eq!(env["A"], "b");

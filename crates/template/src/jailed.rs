@@ -1,7 +1,7 @@
 //! Runs a program in the root that is being built: as the machine's user, in a jail.
 //!
-//! What it says is told line by line and the end of it kept for the error. A program that goes on
-//! for longer than any build should is killed.
+//! Its output is reported line by line, and the end of it kept for the error. A program that
+//! exceeds the time limit is killed.
 
 use crate::inside::USER;
 use crate::progress::Progress;
@@ -20,7 +20,7 @@ const LARGEST_ANSWER: u64 = 4 << 20;
 const LARGEST_LINE: u64 = 64 << 10;
 const LINES_KEPT: usize = 12;
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Debug)]
 pub struct ProgramOutput {
     pub ok: bool,
@@ -30,14 +30,13 @@ pub struct ProgramOutput {
     pub talk: String,
 }
 
-/// A jail in `root`; the caller adds what it should see.
+/// A jail in `root`; the caller adds visible paths.
 pub fn jail(root: &Path) -> io::Result<Jail> {
     let root = root.to_str().ok_or_else(|| io::Error::other("the path is not UTF-8"))?;
     Jail::new(root, USER)
 }
 
-/// Runs `words` in the jail with exactly these variables, and one more: what a program writes in
-/// the order of a set is the same in every build.
+/// Runs `words` in the jail with exactly these variables.
 pub fn run(
     jail: Jail,
     words: &[&str],
@@ -45,7 +44,7 @@ pub fn run(
     progress: &dyn Progress,
 ) -> io::Result<ProgramOutput> {
     let mut command = Command::new(words[0]);
-    command.args(&words[1..]).env_clear().env("PYTHONHASHSEED", "0").envs(env).process_group(0);
+    command.args(&words[1..]).env_clear().envs(env).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     jail.enter(&mut command);
     listen(command.spawn()?, progress)
@@ -96,7 +95,7 @@ fn talk(stderr: impl Read, progress: &dyn Progress) -> io::Result<String> {
     }
 }
 
-/// Without what could steer a terminal.
+/// Without terminal control sequences.
 fn plain(line: &str) -> String {
     line.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

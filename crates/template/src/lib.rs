@@ -7,12 +7,13 @@
 //! registry, checked in the same way.
 //!
 //! A root is a directory that is never written again, and everything in it is a copy. Machines see
-//! it below their own changes. What fails says what, has a code and a hint, and leaves nothing but
-//! downloads behind.
+//! it below their own changes. An error names the failed step, has a code and a hint, and leaves
+//! nothing but downloads behind.
 
 #![forbid(unsafe_code)]
 
 mod build;
+mod build_lock;
 mod carry;
 mod check;
 mod debian;
@@ -32,9 +33,8 @@ mod registry;
 mod root;
 mod seal;
 mod size;
+mod tool;
 mod tree;
-mod turn;
-mod uv;
 
 pub use build::build_root;
 pub use carry::{export, import};

@@ -23,7 +23,7 @@ const NODE: Archive = Archive {
     hash: "de750bb336795f47dc898a46d2de93add029273027f3e16520d3fa3a2317ed5f\
            07aefa404cf37ddfa5352e545e389ae22d16b87bcc84a900580a72f23cd02ced",
 };
-/// Where it is inside.
+/// Its path inside.
 pub const PLACE: &str = "/opt/node";
 
 pub const KIT: InterpreterKit = InterpreterKit {
@@ -38,6 +38,7 @@ pub const KIT: InterpreterKit = InterpreterKit {
         ("npm_config_progress", "false"),
         ("npm_config_update_notifier", "false"),
     ],
+    build: &[],
 };
 
 /// Names the very files that machines get.
@@ -46,13 +47,13 @@ pub fn identity(native: &[u8]) -> String {
     format!("{}\n{}\n{native}\n{}", NODE.hash, npm::NPM.hash, KIT.dirs.join("\n"))
 }
 
-/// Lays out Node, npm and what people expect beside them.
+/// Installs Node, npm and the tools expected beside them.
 pub fn lay(root: &Path, cache: &Path, progress: &dyn Progress) -> Result<BaseLayout> {
     let registry = crate::registry::address();
     let program = fetched(cache, &registry, progress)?;
     let inside = Path::new(PLACE).join("bin/node");
     let mut env = host::lay_program(&program, &inside, root, progress)?;
-    // Node brings certificates of its own, and knows nothing of the host's
+    // Node has its own certificates, and does not use the host's
     if let Some(bundle) = env.get("SSL_CERT_FILE").cloned() {
         env.insert("NODE_EXTRA_CA_CERTS".to_owned(), bundle);
     }
@@ -61,7 +62,7 @@ pub fn lay(root: &Path, cache: &Path, progress: &dyn Progress) -> Result<BaseLay
     Ok(BaseLayout { base, interpreter: inside, env, user: None })
 }
 
-/// Lays the agent's library beside Node, asks Node whether it runs here, and installs the recipe's
+/// Places the agent's library beside Node, checks that Node runs here, and installs the recipe's
 /// packages.
 pub fn fill(installer: &Installer, native: &[u8]) -> Result<FilledRoot> {
     let Installer { root, env, progress, .. } = *installer;
@@ -102,7 +103,7 @@ fn fetched(cache: &Path, registry: &str, progress: &dyn Progress) -> Result<Path
     Ok(program)
 }
 
-/// Takes the binary out of the package's archive.
+/// Extracts the binary from the package's archive.
 fn unpack(archive: &Path, program: &Path) -> io::Result<()> {
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(File::open(archive)?));
     for entry in archive.entries()? {

@@ -3,12 +3,12 @@
 //!   registry ──► cache, checked by its hash ──► /opt/node/lib/node_modules/npm
 //!   recipe   ──► npm install, in a jail ──► /home/user/node_modules ──► lock
 //!
-//! Packages lie in the home, which is where instructions start: `import` and `require` find them
-//! there, and `npm install` in a machine adds to them. Their scripts run only where the recipe
-//! allows code of packages to run while it is built.
+//! Packages are in the home directory, where instructions start: `import` and `require` find them
+//! there, and `npm install` in a machine adds to them. Their scripts run only if the recipe allows
+//! packages' code during the build.
 
 use crate::error::{Error, ErrorContext, Result};
-use crate::index::PipSettings;
+use crate::index::HostIndex;
 use crate::inside::HOME;
 use crate::jailed;
 use crate::node::PLACE;
@@ -28,9 +28,9 @@ pub const NPM: Archive = Archive {
     hash: "613ccbe90044257c87713bb426251ced128ca7e9b3949b65eeb18b98445a5d44\
            1e14720c73d6ad76be86f4cf42f2f0d66efe347a9a13400ccd2f6fcfb5954385",
 };
-/// Where packages are inside.
+/// The directory of packages inside.
 pub const SITE: &str = "/home/user/node_modules";
-/// Bytes of npm's list of what it installed.
+/// Maximum bytes of npm's list of installed packages.
 const LARGEST_LOCK: u64 = 64 << 20;
 
 fn directory() -> String {
@@ -95,14 +95,14 @@ fn write(tree: &RootTree, path: &str, bytes: &[u8], is_program: bool) -> io::Res
     }
 }
 
-/// Installs the recipe's packages; what is there then, as `name==version`.
+/// Installs the recipe's packages; returns all installed ones, as `name==version`.
 pub fn install(installer: &Installer) -> Result<Vec<String>> {
     let recipe = installer.recipe;
     if recipe.packages.is_empty() {
         return Ok(Vec::new());
     }
     installer.progress.step("packages", 0, None);
-    let (mut env, jail) = installer.outgoing(&PipSettings::new())?;
+    let (mut env, jail) = installer.outgoing(&HostIndex::default())?;
     env.insert("npm_config_cache".to_owned(), "/run/cache".to_owned());
     env.insert("npm_config_registry".to_owned(), crate::registry::address());
     if let Some(cert) = env.get("SSL_CERT_FILE").cloned() {
@@ -125,7 +125,7 @@ pub fn install(installer: &Installer) -> Result<Vec<String>> {
     Ok(locked(&text.doing(|| lock.clone())?))
 }
 
-/// What npm's lock file says is installed.
+/// The installed packages in npm's lock file.
 fn locked(text: &str) -> Vec<String> {
     let whole: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let packages = whole["packages"].as_object().into_iter().flatten();

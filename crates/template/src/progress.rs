@@ -1,9 +1,9 @@
-//! How a build tells what it is doing. The caller draws it; nothing here can fail.
+//! Progress of a build. The caller displays it; nothing here can fail.
 
 pub trait Progress {
-    /// `done` of `total` of the step `name`; what is counted depends on the step.
+    /// `done` of `total` of the step `name`; the unit depends on the step.
     fn step(&self, name: &str, done: u64, total: Option<u64>);
-    /// A line worth showing, such as what an installer says.
+    /// A line worth showing, such as an installer's output.
     fn say(&self, line: &str);
 }
 

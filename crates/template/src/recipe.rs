@@ -1,4 +1,4 @@
-//! What a template is made from, as a file.
+//! The recipe of a template, as a file.
 //!
 //!   text ──parse──► Recipe ──check──► Recipe ──digest──► the name of what it makes
 //!
@@ -7,16 +7,11 @@
 use crate::error::{Error, ErrorContext, Result};
 use crate::size::Size;
 use serde::{Deserialize, Serialize};
-use stasis_agent::Runtime;
+use stasis_agent::Language;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The recipes that are compiled in; the first is the default.
-const BUILT_IN: [&str; 2] = [
-    include_str!("../../../templates/python/recipe.toml"),
-    include_str!("../../../templates/javascript/recipe.toml"),
-];
 const LONGEST: usize = 64 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,23 +23,23 @@ pub struct Recipe {
     /// The language of its machines.
     #[serde(default = "default_language", skip_serializing_if = "is_default_language")]
     pub language: String,
-    /// The interpreter: a version (`3.12`), a name, or a path. By default `python3`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub python: Option<String>,
-    /// Requirements as pip writes them; pin what should not move.
+    /// The interpreter: a version (`3.12`), a name, or a path. By default the language's own.
+    #[serde(default, rename = "python", skip_serializing_if = "Option::is_none")]
+    pub interpreter: Option<String>,
+    /// Requirements as the language's installer writes them; pin what should not move.
     #[serde(default)]
     pub packages: Vec<String>,
     /// Packages of the distribution, for the base `debian`.
     #[serde(default)]
     pub apt: Vec<String>,
-    /// Lets packages without a wheel be built, which runs their code.
+    /// Allows packages without a wheel to be built, which runs their code.
     #[serde(default)]
     pub source_builds: bool,
-    /// Python code run once while the root is built, as the machine's user and without a network;
+    /// Code run once while the root is built, as the machine's user and without a network;
     /// the files it leaves in the home and in the environment belong to the root.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prepare: String,
-    /// Python code run before the template is captured; what it imports every machine has.
+    /// Code run before the template is captured; what it imports every machine has.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub warm_up: String,
     #[serde(default = "host")]
@@ -55,11 +50,11 @@ pub struct Recipe {
     pub limits: RecipeLimits,
 }
 
-/// What the root starts from.
+/// The base of the root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Base {
-    /// The host's Python and a small set of its programs, copied.
+    /// The host's interpreter and a small set of its programs, copied.
     Host,
     /// A Debian suite, laid out by mmdebstrap.
     Debian {
@@ -70,11 +65,11 @@ pub enum Base {
     Oci(ImageSource),
 }
 
-/// Where a container image comes from.
+/// The source of a container image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ImageSource {
-    /// In a registry. Without a digest, the image the tag meant when the root was built.
+    /// In a registry. Without a digest, the tag's image at build time.
     Reference(String),
     /// A directory in the OCI layout.
     Layout(PathBuf),
@@ -82,7 +77,7 @@ pub enum ImageSource {
     Archive(PathBuf),
 }
 
-/// What one machine may use, unless it is told otherwise when it is made.
+/// Limits of one machine, unless set when it is created.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecipeLimits {
@@ -105,7 +100,7 @@ fn default_language() -> String {
     stasis_agent::DEFAULT_NAME.to_owned()
 }
 
-// what is not written names the same recipe as before there were languages
+// an omitted field names the same recipe as before there were languages
 fn is_default_language(name: &String) -> bool {
     name == stasis_agent::DEFAULT_NAME
 }
@@ -127,23 +122,25 @@ impl Base {
 impl Recipe {
     /// The template every machine starts from unless another is named.
     pub fn default_template() -> Recipe {
-        Recipe::parse(BUILT_IN[0]).expect("the recipes that are compiled in are tested")
+        Recipe::parse(Recipe::sample()).expect("the recipes that are compiled in are tested")
     }
 
     /// The recipe of this name that is compiled in. The template of a language has its name.
     pub fn built_in(name: &str) -> Option<Recipe> {
-        let parsed = |text: &&str| Recipe::parse(text).ok();
-        BUILT_IN.iter().filter_map(parsed).find(|recipe| recipe.name == name)
+        let parsed = |one: &&dyn Language| Recipe::parse(one.recipe()).ok();
+        stasis_agent::LANGUAGES.iter().filter_map(parsed).find(|recipe| recipe.name == name)
     }
 
-    /// What runs its machines' code.
-    pub(crate) fn runtime(&self) -> Option<Runtime> {
-        stasis_agent::language(&self.language).map(|language| language.runtime())
+    /// The language of its machines.
+    pub(crate) fn language(&self) -> Result<&'static dyn Language> {
+        let known = || stasis_agent::LANGUAGES.iter().map(|one| one.name()).collect::<Vec<_>>();
+        let own = stasis_agent::LANGUAGES.iter().copied().find(|one| one.name() == self.language);
+        own.ok_or_else(|| Error::key("language", format!("one of {}", known().join(", "))))
     }
 
     /// A recipe to begin with, with comments.
     pub fn sample() -> &'static str {
-        BUILT_IN[0]
+        stasis_agent::default().recipe()
     }
 
     pub fn parse(text: &str) -> Result<Recipe> {
@@ -173,7 +170,7 @@ impl Recipe {
         toml::to_string_pretty(self).expect("a recipe has no value that TOML lacks")
     }
 
-    /// What those may see who use templates but may not build them: what is installed, without the
+    /// The part visible to users who may not build templates: the packages, without the
     /// environment, the code, and paths of the host.
     pub fn public(&self) -> Recipe {
         let base = match &self.base {
@@ -185,7 +182,7 @@ impl Recipe {
         Recipe { base, prepare, warm_up, env, ..self.clone() }
     }
 
-    /// Names the whole recipe: what it makes, and how machines made from it start.
+    /// Names the whole recipe: its contents, and how its machines start.
     pub fn digest(&self) -> String {
         hash(self)
     }
@@ -230,21 +227,26 @@ fn not_toml(text: &str, error: &toml::de::Error) -> Error {
     let whole = line.and_then(|line| text.lines().nth(line - 1)).unwrap_or("file");
     let key = whole.split('=').next().unwrap_or(whole).trim().to_owned();
     let what = match key.as_str() {
-        "base" => format!("{said}; {BASES}"),
+        "base" => format!("{said}; {}", bases()),
         _ => said.to_owned(),
     };
     Error::Recipe { key, line, what }
 }
 
-const BASES: &str = "write \"host\", { debian = { suite = \"trixie\" } }, or \
-                     { oci = { reference = \"python:3.12-slim\" } }";
+fn bases() -> String {
+    let oci = stasis_agent::default().runtime().environment().map_or("...", |about| about.image);
+    format!(
+        "write \"host\", {{ debian = {{ suite = \"trixie\" }} }}, or \
+         {{ oci = {{ reference = \"{oci}\" }} }}"
+    )
+}
 
-/// What stands in backticks behind some words.
+/// The text in backticks after some words.
 fn quoted<'a>(said: &'a str, words: &str) -> Option<&'a str> {
     said.strip_prefix(words)?.strip_prefix('`')?.split('`').next()
 }
 
-/// The keys there are instead, the one that was probably meant first.
+/// The valid keys, the most similar one first.
 fn unknown(key: &str, said: &str) -> String {
     let known: Vec<&str> = said.split('`').skip(3).step_by(2).collect();
     let alike = |name: &&str| strsim::jaro_winkler(key, name);

@@ -22,11 +22,11 @@ pub struct Archive {
     pub title: &'static str,
     pub package: &'static str,
     pub version: &'static str,
-    /// SHA-512 of the archive, as the registry's `integrity` says in base64.
+    /// SHA-512 of the archive, in base64, as in the registry's `integrity`.
     pub hash: &'static str,
 }
 
-/// The registry that the service is told to use.
+/// The registry configured for the service.
 pub fn address() -> String {
     std::env::var(SETTING).unwrap_or_else(|_| REGISTRY.to_owned())
 }
@@ -65,8 +65,7 @@ impl Archive {
             file.write_all(&piece).doing(|| format!("{}", path.display()))?;
             progress.step("fetch", done, total);
         }
-        let found: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        if found != self.hash {
+        if hex::encode(hasher.finalize()) != self.hash {
             let what = format!("is not the archive of {} {version}", self.title);
             return Err(self.wrong(format!("{address} {what}: its hash differs")));
         }

@@ -1,7 +1,7 @@
 //! The description of a finished root file system, beside its directory.
 //!
 //!   <roots>/<name>/       the directory, never written again
-//!   <roots>/<name>.json   this; written last, so that it stands for a whole directory
+//!   <roots>/<name>.json   this; written last, so that its directory is complete
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::recipe::Recipe;
@@ -19,11 +19,11 @@ const LONGEST: u64 = 16 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Root {
     pub format: u32,
-    /// The directory's name, from what the root was made of.
+    /// The directory's name, from the root's inputs.
     pub name: String,
     /// The recipe it was first built for.
     pub recipe: Recipe,
-    /// What the base was: the interpreter's version, the suite, the image's digest.
+    /// The base: the interpreter's version, the suite, the image's digest.
     pub base: String,
     /// The interpreter to start, a path inside.
     #[serde(rename = "python")]
@@ -31,18 +31,18 @@ pub struct Root {
     /// Its version: `3.11.7`.
     #[serde(rename = "python_version")]
     pub version: String,
-    /// Where packages are, a path inside; the user may write there.
+    /// The directory of packages inside; the user may write there.
     pub site: PathBuf,
     /// The user a machine runs as, and its home.
     pub uid: u32,
     pub home: PathBuf,
-    /// What the base says, then what every root gets, then what the recipe says.
+    /// The base's variables, then the common ones, then the recipe's.
     pub env: BTreeMap<String, String>,
-    /// The user a container image wants; machines run as `uid` all the same.
+    /// The user of a container image; machines run as `uid` regardless.
     pub image_user: Option<String>,
     /// Installed packages, as `name==version`.
     pub lock: Vec<String>,
-    /// Of names, modes, owners and contents of everything below the root.
+    /// Digest of names, modes, owners and contents of everything below the root.
     pub digest: String,
     pub files: u64,
     pub bytes: u64,
@@ -69,7 +69,7 @@ pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 100 && name.chars().all(is_plain) && !name.starts_with('-')
 }
 
-/// All finished roots, by name. What is unfinished or not ours is passed over.
+/// All finished roots, by name. Unfinished and foreign files are skipped.
 pub fn list(roots: &Path) -> Result<Vec<Root>> {
     let entries = match fs::read_dir(roots) {
         Ok(entries) => entries,
@@ -105,13 +105,13 @@ pub fn remove(roots: &Path, name: &str) -> Result<()> {
     if !is_name(name) {
         return Err(Error::Unknown(name.to_owned()));
     }
-    let turn = crate::turn::take(roots, &crate::NoProgress)?;
+    let turn = crate::build_lock::take(roots, &crate::NoProgress)?;
     let (path, gone) = (description(roots, name), roots.join(format!(".gone-{name}")));
     fs::remove_file(&path).map_err(|_| Error::Unknown(name.to_owned()))?;
     let doing = || format!("removing {name}");
     fs::rename(roots.join(name), &gone).doing(doing)?;
-    // without its name it is gone for everybody; its files take seconds. What a process that ends
-    // meanwhile leaves, the next build removes.
+    // renamed first, so that it no longer exists for others; deleting its files takes seconds. The
+    // next build removes the remains of a process that ends meanwhile.
     std::thread::spawn(move || {
         let _ = trees::remove(&gone);
         drop(turn);
@@ -119,7 +119,7 @@ pub fn remove(roots: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes the description under its name, whole or not at all.
+/// Writes the description under its name, atomically.
 pub(crate) fn write(roots: &Path, root: &Root) -> Result<()> {
     let path = description(roots, &root.name);
     let temporary = roots.join(format!(".{}.json", root.name));

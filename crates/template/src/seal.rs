@@ -1,5 +1,5 @@
-//! The last step of a build: times that do not tell when it ran, a digest of all there is, and
-//! everything on disk.
+//! The last step of a build: times independent of the build, a digest of all files, and a sync to
+//! disk.
 
 use stasis_sys::files;
 use std::fs::{self, File};
@@ -9,10 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// 2020-01-01: late enough for archives, early enough to be nobody's.
+/// 2020-01-01: late enough for archives, early enough to be neutral.
 const TIME: i64 = 1_577_836_800;
 
-/// What a root holds.
+/// The contents of a root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
     pub digest: String,
@@ -48,14 +48,14 @@ fn in_order(dir: &Path) -> io::Result<std::vec::IntoIter<PathBuf>> {
     Ok(entries.into_iter())
 }
 
-/// Gives everything below `dir`, and itself, the same time.
+/// Gives everything below `dir`, and `dir` itself, the same time.
 pub fn settle(dir: &Path) -> io::Result<()> {
     let set = |path: &Path| files::set_mtime(path, TIME, 0);
     walk(dir, &mut |path, _| set(path))?;
     set(dir)
 }
 
-/// Takes set-user-id and set-group-id from all files: they lie on the host's disk too.
+/// Removes set-user-id and set-group-id from all files: they are on the host's disk too.
 pub fn disarm(root: &Path) -> io::Result<()> {
     walk(root, &mut |path, about| match about.is_file() && about.mode() & 0o6000 != 0 {
         true => fs::set_permissions(path, fs::Permissions::from_mode(about.mode() & 0o1777)),

@@ -1,8 +1,9 @@
-//! A directory that is treated as `/`: every name is resolved below it, whatever links say.
+//! A directory that is treated as `/`: every name is resolved below it, whatever its links point
+//! at.
 //!
-//! A container image decides what its links point at, so no path below a root that is being built
-//! is ever handed to the kernel as a whole. The parent is opened with the root as the end of the
-//! world, and the last name is used in it without following.
+//! A container image controls the targets of its links, so no path below a root that is being built
+//! is ever passed to the kernel as a whole. The parent is opened with resolution confined to the
+//! root, and the last name is used in it without following.
 
 use stasis_sys::{files, libc};
 use std::ffi::OsString;
@@ -82,7 +83,7 @@ impl RootTree {
         self.slot(path)
     }
 
-    /// Makes one directory unless it, or a link to one, is there.
+    /// Creates one directory unless it, or a link to one, exists.
     fn make_dir(&self, path: &Path) -> io::Result<()> {
         match self.open_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -92,7 +93,7 @@ impl RootTree {
         }
     }
 
-    /// Makes a directory and its parents, with this mode and owner.
+    /// Creates a directory and its parents, with this mode and owner.
     pub fn make_dirs(&self, path: &Path, mode: u32, uid: u32) -> io::Result<()> {
         self.slot_made(path)?;
         self.make_dir(path)?;
@@ -110,7 +111,7 @@ impl RootTree {
         file.set_permissions(Permissions::from_mode(0o644))
     }
 
-    /// The text of a file, or nothing where there is none. More than `most` bytes are refused.
+    /// The text of a file, or nothing if it does not exist. More than `most` bytes are refused.
     pub fn read(&self, path: &str, most: u64) -> io::Result<String> {
         let opened = self.open_at(Path::new(path), libc::O_RDONLY | libc::O_NONBLOCK);
         let file = match opened {
@@ -125,7 +126,7 @@ impl RootTree {
         Ok(text)
     }
 
-    /// The names in a directory; none where there is no such directory.
+    /// The names in a directory; none if it does not exist.
     pub fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
         let dir = match self.open_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -135,7 +136,7 @@ impl RootTree {
         fs::read_dir(opened)?.map(|entry| Ok(entry?.file_name())).collect()
     }
 
-    /// Where a directory of the root really is, outside.
+    /// The outside path of a directory of the root.
     pub fn real(&self, path: &Path) -> io::Result<PathBuf> {
         let dir = self.open_dir(path)?;
         fs::read_link(Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()))

@@ -93,7 +93,7 @@ fn a_package_cannot_be_an_option_of_the_installer() {
     let apt = "name = \"x\"\nbase = { debian = {} }\napt = [\"a,b\"]\n";
     assert!(refusal(apt).contains("apt"));
     let elsewhere = "name = \"x\"\nbase = \"host\"\napt = [\"git\"]\n";
-    assert!(refusal(elsewhere).contains("only the base debian"));
+    assert!(refusal(elsewhere).contains("only the base `debian`"));
 }
 
 #[test]
@@ -137,7 +137,7 @@ prop_compose! {
     fn recipes()(
         name in "[a-z0-9][a-z0-9-]{0,39}",
         texts in [".{0,60}", "(?s).{0,60}", "(?s).{0,60}"],
-        python in option::of("[0-9/a-z][0-9a-z./]{0,9}"),
+        interpreter in option::of("[0-9/a-z][0-9a-z./]{0,9}"),
         packages in vec("[a-zA-Z0-9][ -~]{0,20}", 0..4),
         source_builds: bool,
         base in base(),
@@ -147,8 +147,8 @@ prop_compose! {
         let [description, prepare, warm_up] = texts;
         let apt = if matches!(base, Base::Debian { .. }) { vec!["git".to_owned()] } else { vec![] };
         Recipe {
-            name, description, python, packages, apt, source_builds, prepare, warm_up, base, env,
-            limits, language: "python".into(),
+            name, description, interpreter, packages, apt, source_builds, prepare, warm_up, base,
+            env, limits, language: "python".into(),
         }
     }
 }

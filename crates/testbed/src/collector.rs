@@ -1,4 +1,4 @@
-//! A collector of traces as users have one: it takes OTLP over HTTP and keeps what it got.
+//! A trace collector like users have: it accepts OTLP over HTTP and stores the data.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -33,7 +33,7 @@ pub struct Collector {
     got: Arc<Mutex<Got>>,
 }
 
-/// What it does with those who come.
+/// Its behaviour towards clients.
 #[derive(Clone, Copy, PartialEq)]
 pub enum CollectorMode {
     Good,
@@ -94,7 +94,7 @@ impl Collector {
     }
 }
 
-/// The body of the next request for spans; nothing, when there is none.
+/// The body of the next request with spans; none, if there is no request.
 fn request(reader: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut lines = Vec::new();
     loop {
@@ -128,12 +128,11 @@ fn spans(message: ExportTraceServiceRequest) -> Vec<CollectedSpan> {
 }
 
 fn seen(span: Span, service: &str) -> CollectedSpan {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     CollectedSpan {
         name: span.name,
-        trace: hex(&span.trace_id),
-        id: hex(&span.span_id),
-        parent: hex(&span.parent_span_id),
+        trace: hex::encode(&span.trace_id),
+        id: hex::encode(&span.span_id),
+        parent: hex::encode(&span.parent_span_id),
         nanoseconds: (span.start_time_unix_nano, span.end_time_unix_nano),
         attributes: texts(span.attributes.into_iter().map(|pair| (pair.key, pair.value))),
         service: service.to_owned(),

@@ -1,10 +1,10 @@
-//! What tests of machines stand on: data directories with the default template in them.
+//! Fixtures of machine tests: data directories with the default template.
 //!
 //!   target/tmp/seed-NAME ── built once, with a lock ──► hard links ──► a directory per test
 //!
 //! Building a template takes a minute, so all tests of all crates share its seed. A test's
-//! directory has its own records and its own names of the shared, immutable files. Each template
-//! that is built in has a seed of its own, grown from that of the default template.
+//! directory has its own records and its own names of the shared, immutable files. Each built-in
+//! template has its own seed, grown from that of the default template.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +12,7 @@ pub mod collector;
 
 use parking_lot::Mutex;
 use stasis_api::{Chunk, Exec, Instruction, NewMachine, Stream};
-use stasis_machine::{Host, Machine, Settings};
+use stasis_machine::{Host, KeySource, Machine, Settings};
 use stasis_sys::{files, libc};
 use stasis_template::Recipe;
 use std::collections::BTreeMap;
@@ -68,8 +68,8 @@ fn seed_with_digest(template: &str) -> (PathBuf, String) {
     (dir, digest)
 }
 
-/// Grows a seed from that of the default template, unless it was grown from the one of today: an
-/// older default template is gone from the roots that both share.
+/// Grows a seed from that of the default template, unless it was grown from the current one: an
+/// older default template no longer exists in the roots that both share.
 fn regrow(base: &Path, digest: &str, dir: &Path) {
     let note = dir.join("grown-from");
     if fs::read_to_string(&note).is_ok_and(|known| known == digest) {
@@ -104,7 +104,7 @@ pub fn data_dir() -> TempDir {
     data_dir_of(&Recipe::default_template().name)
 }
 
-/// The same, with another template that is built in beside the default one.
+/// The same, with another built-in template beside the default one.
 pub fn data_dir_of(template: &str) -> TempDir {
     let seed = seed(template);
     let dir = TempDir::with_prefix_in("data-", places().0).expect("make a directory");
@@ -137,7 +137,9 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Settings with which a test need not wait for anything, and an instruction may take its time.
 pub fn settings(dir: &Path) -> Settings {
-    Settings { timeout: Some(PATIENCE), ..Settings::new(dir.to_owned(), spawner()) }
+    let secret_key = KeySource::Default { file: Some(places().0.join("secret.key")) };
+    let settings = Settings::new(dir.to_owned(), spawner());
+    Settings { timeout: Some(PATIENCE), secret_key, ..settings }
 }
 
 /// Opens a host where another may still be on its way out.

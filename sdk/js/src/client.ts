@@ -1,5 +1,5 @@
 /**
- * The way in: a service, and what is on it besides the inside of machines.
+ * The client: a service, and everything on it outside of machines.
  *
  * @module
  */
@@ -14,6 +14,7 @@ import { Repl } from "./repl.js";
 import { RETRY, type Retry } from "./retry.js";
 import { at, get, LONG_SILENCE_MS, post, randomName, segment, Transport } from "./transport.js";
 import type {
+  ApprovalList,
   BuildLine,
   Chunk,
   Comparison,
@@ -37,20 +38,21 @@ import type {
   TemplateList,
   Token,
   TokenList,
+  ToolCall,
   Whoami,
 } from "./types.js";
 
 const DEFAULT_URL = "http://127.0.0.1:7717";
 
 export interface ClientOptions {
-  /** Unless given: `STASIS_TOKEN`, or the token the CLI would use for this service. */
+  /** Default: `STASIS_TOKEN`, or the token the CLI would use for this service. */
   token?: string | undefined;
-  /** Unless given: `STASIS_URL`, or what the CLI would use, or the service of this host. */
+  /** Default: `STASIS_URL`, or the address the CLI would use, or the service of this host. */
   baseUrl?: string | undefined;
-  /** How long a connection may be silent before it counts as dead; a minute unless given. */
+  /** Maximum silence of a connection before it counts as dead; a minute by default. */
   timeoutMs?: number | undefined;
   retry?: Partial<Retry> | undefined;
-  /** Another `fetch` than the runtime's. */
+  /** A `fetch` other than the runtime's. */
   fetch?: typeof fetch | undefined;
 }
 
@@ -59,7 +61,7 @@ export type StreamedResult =
   | { type: "output"; chunk: Chunk; instruction_id: number }
   | { type: "result"; result: ExecResult; instruction_id: number };
 
-/** What comes piece by piece, as requests take it. */
+/** Data in pieces, as requests accept it. */
 function flow(pieces: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
   const iterator = pieces[Symbol.asyncIterator]();
   return new ReadableStream({
@@ -78,7 +80,7 @@ function flow(pieces: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
 export class Client {
   readonly #transport: Transport;
 
-  /** An address alone will do: `new Client("http://127.0.0.1:7717")`. */
+  /** An address alone is enough: `new Client("http://127.0.0.1:7717")`. */
   constructor(given: ClientOptions | string = {}) {
     const options = typeof given === "string" ? { baseUrl: given } : given;
     const url = options.baseUrl ?? urlHere() ?? DEFAULT_URL;
@@ -92,19 +94,19 @@ export class Client {
     });
   }
 
-  /** Whose token it is. */
+  /** The account and scopes of the token. */
   whoami(): Promise<Whoami> {
     return this.#transport.json(get("/v1/whoami"));
   }
 
-  /** Whether the service lives. Needs no token. */
+  /** Whether the service is up. Needs no token. */
   health(): Promise<Health> {
     return this.#transport.json(get("/health"));
   }
 
   // machines
 
-  /** Makes a machine. */
+  /** Creates a machine. */
   async createMachine(options: NewMachine = {}): Promise<Machine> {
     const name = options.name ?? randomName();
     const ours = name !== options.name;
@@ -119,7 +121,7 @@ export class Client {
     return new Machine(this.#transport, info.name, info);
   }
 
-  /** A machine by name, without asking the service. */
+  /** A machine by name, without a request to the service. */
   machine(name: string): Machine {
     return new Machine(this.#transport, name);
   }
@@ -131,7 +133,7 @@ export class Client {
     return machine;
   }
 
-  /** Machines that meet all that is said, newest first. `limit` is the size of a page. */
+  /** Machines that match all filters, newest first. `limit` is the page size. */
   async *listMachines(filter: Omit<Filter, "cursor"> = {}): AsyncGenerator<Machine, void, void> {
     let cursor: string | null | undefined;
     do {
@@ -142,7 +144,7 @@ export class Client {
     } while (cursor);
   }
 
-  /** What differs between two machines, or checkpoints such as `work@3`. */
+  /** The differences between two machines, or checkpoints such as `work@3`. */
   compare(left: string | Machine, right: string | Machine): Promise<Comparison> {
     const name = (side: string | Machine) => (typeof side === "string" ? side : side.name);
     const body = { left: name(left), right: name(right) };
@@ -158,8 +160,8 @@ export class Client {
   }
 
   /**
-   * Takes a machine in that `export` gave: its bytes, its pieces, or the path of its file. Only what
-   * a service of your own gave: such a file is memory, and runs.
+   * Imports a machine from the output of `export`: its bytes, its pieces, or the path of its file.
+   * Import only files of services you trust: the file is memory that will run.
    */
   importMachine(
     source: string | Uint8Array<ArrayBuffer> | Blob | AsyncIterable<Uint8Array>,
@@ -182,9 +184,9 @@ export class Client {
   // events
 
   /**
-   * Everything that changes from now on, or after event number `after`, without an end. None is
-   * lost or told twice when a connection breaks; what is too old to be known is told as one event
-   * of kind `events.missed`.
+   * All changes from now on, or after event number `after`, without an end. After a broken
+   * connection no event is lost or repeated; events that are no longer available are reported as
+   * one event of kind `events.missed`.
    */
   events(options: EventOptions = {}): AsyncGenerator<Event, void, void> {
     return listen(this.#transport, options);
@@ -192,7 +194,7 @@ export class Client {
 
   // instructions, as foreverVM's users ask for them
 
-  /** Gives code to a machine, or to one that is made for it, and does not wait. */
+  /** Submits code to a machine, or to a new one, and does not wait. */
   async exec(
     code: string,
     machineName?: string,
@@ -209,7 +211,7 @@ export class Client {
     return this.#transport.json(get(at(machineName, `/exec/${instructionSeq}/result`)));
   }
 
-  /** Output as it comes, and at last the result in foreverVM's form. */
+  /** Output as it arrives, and then the result in foreverVM's form. */
   async *execResultStream(
     machineName: string,
     instructionSeq: number,
@@ -221,7 +223,7 @@ export class Client {
     yield { type: "result", result, instruction_id: instructionSeq };
   }
 
-  /** A conversation with a machine; with a new one unless told. */
+  /** A REPL on a machine; a new one by default. */
   repl(machineName = "new"): Repl {
     return new Repl(this.#named(machineName === "new" ? undefined : machineName));
   }
@@ -242,7 +244,7 @@ export class Client {
     return this.#transport.json(get(`/v1/template/${segment(name)}`));
   }
 
-  /** Builds a template from a recipe in TOML; what it says on the way, the template last. */
+  /** Builds a template from a recipe in TOML; yields its progress, and the template last. */
   async *buildTemplate(recipe: string): AsyncGenerator<BuildLine, void, void> {
     const call = { ...post("/v1/template/build", { recipe }), timeoutMs: LONG_SILENCE_MS };
     for await (const line of this.#transport.lines<BuildLine>(call)) {
@@ -252,14 +254,14 @@ export class Client {
     }
   }
 
-  /** Removes a template that no machine stands on. */
+  /** Removes a template that no machine uses. */
   async removeTemplate(name: string): Promise<void> {
     await this.#transport.json({ method: "DELETE", path: `/v1/template/${segment(name)}` });
   }
 
   // tokens
 
-  /** Makes a token. Its secret is shown this once. */
+  /** Creates a token. Its secret is shown only once. */
   createToken(options: NewToken = {}): Promise<MadeToken> {
     return this.#transport.json(post("/v1/token", options));
   }
@@ -269,24 +271,51 @@ export class Client {
     return (await this.#transport.json<TokenList>(get("/v1/token"))).tokens;
   }
 
-  /** Revokes a token; from the next request on it is unknown. */
+  /** Revokes a token, effective with the next request. */
   async revokeToken(id: string): Promise<void> {
     await this.#transport.json({ method: "DELETE", path: `/v1/token/${segment(id)}` });
   }
 
+  // calls of tools that wait for a person
+
+  /** Calls that wait for a person, newest first; with `all`, also those that are over. */
+  async listApprovals(options: { all?: boolean; machine?: string } = {}): Promise<ToolCall[]> {
+    const asked = get("/v1/approvals", { all: options.all || undefined, machine: options.machine });
+    return (await this.#transport.json<ApprovalList>(asked)).approvals;
+  }
+
+  /** A call that a person was asked about, with all of its arguments. */
+  getApproval(id: number): Promise<ToolCall> {
+    return this.#transport.json(get(`/v1/approvals/${segment(String(id))}`));
+  }
+
+  /** Allows a call that waits. A call is answered once. Requires the scope `approve`. */
+  approve(id: number, note?: string): Promise<ToolCall> {
+    return this.#answer(id, { answer: "allow", note });
+  }
+
+  /** Denies a call that waits; the code gets the note. Requires the scope `approve`. */
+  deny(id: number, note?: string): Promise<ToolCall> {
+    return this.#answer(id, { answer: "deny", note });
+  }
+
+  #answer(id: number, answer: { answer: string; note: string | undefined }): Promise<ToolCall> {
+    return this.#transport.json(post(`/v1/approvals/${segment(String(id))}`, answer));
+  }
+
   // the store
 
-  /** What the store takes. */
+  /** The size of the store. */
   storeStats(): Promise<StoreStats> {
     return this.#transport.json(get("/v1/store/stats"));
   }
 
-  /** Frees what no machine, checkpoint or template needs. */
+  /** Frees data that no machine, checkpoint or template needs. */
   storeGc(): Promise<StoreFreed> {
     return this.#transport.json(post("/v1/store/gc"));
   }
 
-  /** Looks for damage in all that is in use. */
+  /** Verifies all data in use. */
   storeCheck({ repair = false } = {}): Promise<StoreChecked> {
     return this.#transport.json(post("/v1/store/check", { repair }));
   }

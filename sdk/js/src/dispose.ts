@@ -1,5 +1,6 @@
 /**
- * What `await using` calls at the end of a block; older runtimes have no symbol for it yet.
+ * The method that `await using` calls at the end of a block; older runtimes have no symbol for it
+ * yet.
  *
  * @module
  */

@@ -1,13 +1,13 @@
 /**
- * What can go wrong, as classes. Each has a stable code, a sentence and mostly a hint.
+ * Errors as classes. Each has a stable code, a message and usually a hint.
  *
  * ```text
  * StasisError
  * ├── ApiError           the service refused; one subclass per kind of refusal
  * ├── Unreachable        the service did not answer, or the connection broke for good
- * ├── ProtocolError      the answer is not one of a Stasis service
- * ├── WaitTimeout        a result did not come in the time that was given; the code goes on
- * └── InstructionError   code ended with an error of its own (`Result.check`)
+ * ├── ProtocolError      the response does not come from a Stasis service
+ * ├── WaitTimeout        the result did not arrive in time; the code continues
+ * └── InstructionError   the code ended with an error (`Result.check`)
  * ```
  *
  * @module
@@ -27,11 +27,11 @@ export class StasisError extends Error {
   readonly code: string;
   /** What to do next. */
   readonly hint: string | undefined;
-  /** The HTTP status of the answer that this is, if it is one. */
+  /** The HTTP status of the response, if there was one. */
   readonly status: number | undefined;
-  /** The request this is about, as the service's logs know it. */
+  /** The request's id in the service's logs. */
   readonly requestId: string | undefined;
-  /** How many seconds the service asks to wait. */
+  /** Seconds to wait, as requested by the service. */
   retryAfter: number | undefined;
 
   constructor(code: string, message: string, details: Details = {}) {
@@ -46,25 +46,25 @@ export class StasisError extends Error {
 
 /** The service refused a request. */
 export class ApiError extends StasisError {}
-/** The request makes no sense as it is. */
+/** The request is invalid. */
 export class InvalidRequest extends ApiError {}
-/** No token, or one that is unknown or over. */
+/** The token is missing, unknown or expired. */
 export class Unauthorized extends ApiError {}
-/** The token does not reach that far. */
+/** The token lacks the scope. */
 export class Forbidden extends ApiError {}
 /** The named thing does not exist, or belongs to another account. */
 export class NotFound extends ApiError {}
-/** It is there already, or in a state in which this cannot be done. */
+/** It exists already, or its state does not allow this. */
 export class Conflict extends ApiError {}
 /** Larger than allowed. */
 export class TooLarge extends ApiError {}
-/** Over a quota; later it may work. */
+/** A quota is exceeded; a later attempt may succeed. */
 export class TooMany extends ApiError {}
-/** Not now: overloaded or stopping. */
+/** The service is overloaded or stopping. */
 export class Unavailable extends ApiError {}
-/** This service cannot do it. */
+/** The service does not support it. */
 export class Unsupported extends ApiError {}
-/** The service's fault, or its host's. */
+/** An internal error of the service or its host. */
 export class InternalError extends ApiError {}
 
 /** The service did not answer. */
@@ -78,22 +78,22 @@ export class Unreachable extends StasisError {
   }
 }
 
-/** The answer is not one of a Stasis service. */
+/** The response does not come from a Stasis service. */
 export class ProtocolError extends StasisError {
   constructor(message: string, status?: number) {
     super("service.answer", message, { hint: "is the address that of a Stasis service?", status });
   }
 }
 
-/** The result did not come in the time that was given. The instruction goes on. */
+/** The result did not arrive in time. The instruction continues. */
 export class WaitTimeout extends StasisError {
   constructor(address: string) {
-    const hint = "it goes on: ask for its result later, or stop it";
+    const hint = "it is still running: fetch its result later, or interrupt it";
     super("client.wait_timeout", `${address} has no result yet`, { hint });
   }
 }
 
-/** Code ended with an error of its own. */
+/** The code ended with an error. */
 export class InstructionError extends StasisError {
   /** The exception's class, or a code of the service such as `machine.out_of_memory`. */
   readonly errorName: string;
@@ -115,12 +115,13 @@ const KINDS: Record<number, typeof ApiError> = {
   409: Conflict,
   413: TooLarge,
   416: InvalidRequest,
+  422: InvalidRequest,
   429: TooMany,
   501: Unsupported,
   503: Unavailable,
 };
 
-/** The error that an answer with this status and this JSON is. */
+/** The error for a response with this status and JSON. */
 export function refusal(status: number, body: unknown): StasisError {
   const said = (typeof body === "object" && body !== null ? body : {}) as Record<string, unknown>;
   if (typeof said.code !== "string") {

@@ -1,5 +1,5 @@
 /**
- * Everything that changes, as it is told, over as many connections as it takes.
+ * All changes as they happen, over as many connections as necessary.
  *
  * @module
  */
@@ -10,19 +10,19 @@ import { get, type Transport } from "./transport.js";
 import type { Event } from "./types.js";
 
 export interface EventOptions {
-  /** Only of this machine. */
+  /** Only events of this machine. */
   machine?: string | undefined;
-  /** Only of machines with this tag, written `key=value`. */
+  /** Only events of machines with this tag, written `key=value`. */
   tag?: string | undefined;
-  /** Only kinds that begin so, such as `machine.` */
+  /** Only kinds with this prefix, such as `machine.` */
   kind?: string | undefined;
-  /** Those after this one; from now on, if absent. */
+  /** Only events after this one; new ones, if absent. */
   after?: number | undefined;
   /** Stops listening. */
   signal?: AbortSignal | undefined;
 }
 
-/** Goes on behind the last event that came when a connection breaks. */
+/** Resumes after the last received event when a connection breaks. */
 export async function* listen(
   transport: Transport,
   { signal, after, ...wanted }: EventOptions,

@@ -1,5 +1,5 @@
 /**
- * Files of a machine, and what was too large for its results.
+ * Files of a machine, and its artifacts.
  *
  * @module
  */
@@ -18,13 +18,13 @@ export interface WriteOptions {
   durability?: Durability;
 }
 
-/** Which bytes: from `start` up to `end`. */
+/** A range of bytes: from `start` up to `end`. */
 export interface Span {
   start?: number;
   end?: number;
 }
 
-/** Files of a machine. Relative paths are below its home. */
+/** Files of a machine. Relative paths start at its home. */
 export class Files {
   readonly #transport: Transport;
   readonly #machine: string;
@@ -34,7 +34,7 @@ export class Files {
     this.#machine = machine;
   }
 
-  /** Puts a file; what was there is replaced. */
+  /** Writes a file and replaces an existing one. */
   write(
     path: string,
     content: string | Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array>,
@@ -47,7 +47,7 @@ export class Files {
     return this.#transport.json({ method, path: this.#at("/file"), content, query, repeatable });
   }
 
-  /** The bytes of a file, or some of them. */
+  /** The bytes of a file, or a range of them. */
   async read(path: string, span: Span = {}): Promise<Uint8Array<ArrayBuffer>> {
     const pieces: Uint8Array<ArrayBuffer>[] = [];
     for await (const piece of this.stream(path, span)) pieces.push(piece as never);
@@ -58,35 +58,35 @@ export class Files {
     return new TextDecoder().decode(await this.read(path));
   }
 
-  /** The bytes of a file as they come, over as many connections as it takes. */
+  /** The bytes of a file as they arrive, over as many connections as necessary. */
   stream(path: string, span: Span = {}): AsyncGenerator<Uint8Array, void, void> {
     return resumed(this.#transport, get(this.#at("/file"), { path }), span);
   }
 
-  /** Puts a file of this computer, piece by piece, with its permissions. Not in browsers. */
+  /** Uploads a local file in pieces, with its permissions. Not in browsers. */
   upload(local: string, path: string): Promise<FileInfo> {
     return upload(this, local, path);
   }
 
   /**
-   * Puts a directory of this computer with all that is in it; how many files. Links are left out,
-   * and so are directories with nothing in them.
+   * Uploads a local directory with its contents; returns the number of files. Links and empty
+   * directories are left out.
    */
   uploadDir(local: string, path = ""): Promise<number> {
     return uploadDir(this, local, path);
   }
 
-  /** Copies a file to this computer, piece by piece. It has its name when it is whole. */
+  /** Downloads a file in pieces. The local file gets its name when it is complete. */
   download(path: string, local: string): Promise<void> {
     return save(this.stream(path), local);
   }
 
-  /** Copies a directory to this computer with all that is in it; how many files. */
+  /** Downloads a directory with its contents; returns the number of files. */
   downloadDir(path: string, local: string): Promise<number> {
     return downloadDir(this, path, local);
   }
 
-  /** What is in a directory, by name. */
+  /** The entries of a directory, by name. */
   async *list(
     path = "",
     { pageSize }: { pageSize?: number } = {},
@@ -100,20 +100,20 @@ export class Files {
     } while (cursor);
   }
 
-  /** What is known of a file without reading it; of a link itself. */
+  /** Metadata of a file; links are not followed. */
   stat(path: string): Promise<FileInfo> {
     return this.#transport.json(get(this.#at("/file/stat"), { path }));
   }
 
-  /** Removes a file, or a directory; one with something in it if `recursive`. */
+  /** Removes a file or a directory; a non-empty directory only with `recursive`. */
   async remove(path: string, { recursive = false } = {}): Promise<void> {
     const query = { path, recursive };
     await this.#transport.json({ method: "DELETE", path: this.#at("/file"), query });
   }
 
   /**
-   * Changes of a file, or in a directory and, if `recursive`, all below it, until it is gone.
-   * `watching` comes first, and again after a connection broke: look at what is there then.
+   * Changes of a file, or in a directory and, with `recursive`, all below it, until it is removed.
+   * `watching` comes first, and again after a broken connection: list the directory then.
    */
   async *watch(
     path = "",
@@ -144,7 +144,7 @@ export class Files {
   }
 }
 
-/** The bytes of something that does not change meanwhile. */
+/** The bytes of a resource that does not change meanwhile. */
 export async function* resumed(
   transport: Transport,
   call: Call,

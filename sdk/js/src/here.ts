@@ -1,6 +1,6 @@
 /**
- * The service this computer uses, as the CLI finds it: configuration, login, data directory. In a
- * browser, and in a runtime without `process.getBuiltinModule`, there is nothing to find.
+ * The service of this computer, found like the CLI does: configuration, login, data directory. In a
+ * browser, and in a runtime without `process.getBuiltinModule`, there is none.
  *
  * @module
  */
@@ -23,7 +23,7 @@ function runtime(): Runtime {
   return (globalThis as { process?: Runtime }).process ?? {};
 }
 
-/** A variable of the environment, where there is one that may be read. */
+/** A variable of the environment, if there is one that may be read. */
 function variable(name: string): string | undefined {
   try {
     return runtime().env?.[name] || undefined;
@@ -67,19 +67,19 @@ function config(): Settings {
   return settings(read(variable("STASIS_CONFIG") ?? usual, false));
 }
 
-/** Address and token that `stasis login` keeps; nothing if others may read them. */
+/** Address and token of the stored login; none if other users can read the file. */
 function login(): Settings {
   return settings(read(`${home("XDG_CONFIG_HOME", ".config")}/stasis/login.toml`, true));
 }
 
-/** The address of the service to use: of the environment, the configuration, or the login. */
+/** The address of the service: from the environment, the configuration, or the login. */
 export function urlHere(): string | undefined {
   return variable("STASIS_URL") ?? (config().url || login().url || undefined);
 }
 
 /**
- * The token for a service: of the environment, of the configuration or the login if they name this
- * service, or of the data directory if the service is here.
+ * The token for a service: from the environment, from the configuration or the login if they name
+ * this service, or from the data directory if the service is local.
  */
 export function tokenOf(url: string): string | undefined {
   const [own, kept] = [config(), login()];

@@ -1,5 +1,5 @@
 /**
- * Machines that never forget: the JavaScript SDK of Stasis.
+ * The JavaScript SDK of Stasis: stateful code machines for AI agents.
  *
  * ```ts
  * import { Client } from "@stasis/sdk";

@@ -1,5 +1,5 @@
 /**
- * An instruction that was given to a machine: its output while it comes, its result, its end.
+ * A submitted instruction: its output as it arrives, its result, its end.
  *
  * @module
  */
@@ -11,15 +11,15 @@ import { at, get, post, type Transport } from "./transport.js";
 import type { Cancelled, Chunk, Instruction as Info } from "./types.js";
 
 export interface WaitOptions {
-  /** Called with each line of output as it comes. */
+  /** Called with each line of output as it arrives. */
   onOutput?: ((chunk: Chunk) => void) | undefined;
-  /** Stops waiting; the instruction goes on. */
+  /** Stops waiting; the instruction continues. */
   signal?: AbortSignal | undefined;
-  /** How long to wait at most; then `WaitTimeout`, and the instruction goes on. */
+  /** Maximum wait; then `WaitTimeout`, and the instruction continues. */
   waitSeconds?: number | undefined;
 }
 
-/** A line of output, or how it ended. */
+/** A line of output, or the end. */
 export type Progress = { type: "output"; chunk: Chunk } | { type: "result"; instruction: Info };
 
 /** An instruction of a machine. It continues whether or not a client follows it. */
@@ -31,7 +31,7 @@ export class Instruction {
     transport: Transport,
     readonly machine: string,
     readonly seq: number,
-    /** Whether something else was interrupted for it. */
+    /** Whether another instruction was interrupted for it. */
     readonly interrupted = false,
   ) {
     this.#transport = transport;
@@ -42,18 +42,18 @@ export class Instruction {
     return `${this.machine}@${this.seq}`;
   }
 
-  /** Its output from the first line on, as it comes. */
+  /** Its output from the first line on, as it arrives. */
   get output(): AsyncIterable<Chunk> {
     return { [Symbol.asyncIterator]: () => this.#chunks() };
   }
 
-  /** Its result, as soon as there is one. */
+  /** Its result, as soon as it has ended. */
   get result(): Promise<Result> {
     this.#result ??= this.wait();
     return this.#result;
   }
 
-  /** What is known of it now. */
+  /** Its current description. */
   info(): Promise<Info> {
     return this.#transport.json(get(this.#path()));
   }
@@ -76,7 +76,7 @@ export class Instruction {
     throw new Unreachable(`${this.address} has no end`, true);
   }
 
-  /** Takes it out of the queue; whether it still waited there. */
+  /** Removes it from the queue; whether it still waited there. */
   async cancel(): Promise<boolean> {
     const asked = post(this.#path("/cancel"), undefined, true);
     return (await this.#transport.json<Cancelled>(asked)).cancelled;
@@ -88,7 +88,7 @@ export class Instruction {
     await this.#transport.json(post(at(this.machine, "/interrupt")));
   }
 
-  /** Output from line `start` on, then how it ended, over as many connections as it takes. */
+  /** Output from line `start` on, then the end, over as many connections as necessary. */
   async *follow(start = 0, signal?: AbortSignal): AsyncGenerator<Progress, void, void> {
     let [position, broken] = [start, 0];
     for (;;) {
@@ -111,7 +111,7 @@ export class Instruction {
     }
   }
 
-  /** What one connection says. */
+  /** The events of one connection. */
   async *#connection(from: number, signal?: AbortSignal): AsyncGenerator<Progress, void, void> {
     const events = new Events();
     const call = { ...get(this.#path("/events"), { from }), signal };
@@ -131,7 +131,7 @@ export class Instruction {
   }
 }
 
-/** The caller's signal, and the time that may be waited, as one signal. */
+/** The caller's signal and the maximum wait, as one signal. */
 class Limit {
   isOver = false;
   #controller = new AbortController();

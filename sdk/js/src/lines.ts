@@ -1,5 +1,5 @@
 /**
- * Lines, and server-sent events, out of bytes as they arrive.
+ * Parses lines, and server-sent events, from bytes as they arrive.
  *
  * @module
  */
@@ -28,7 +28,7 @@ export class Events {
   #kind = "";
   #id: string | undefined;
   #data: string[] = [];
-  /** That of the last event that is complete, also of one without data. */
+  /** The id of the last complete event, including one without data. */
   lastId: string | undefined;
 
   feed(piece: Uint8Array): ServerEvent[] {

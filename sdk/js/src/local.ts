@@ -1,5 +1,5 @@
 /**
- * Files of this computer: into a machine, and out of it. Where a program has files: Node, Deno, Bun.
+ * Local files: uploads and downloads, in Node, Deno and Bun.
  *
  * @module
  */
@@ -23,7 +23,7 @@ interface Entry {
   isFile(): boolean;
 }
 
-/** What is used of node:fs/promises, which a browser does not have. */
+/** The used part of node:fs/promises, which a browser does not have. */
 interface Disk {
   open(path: string, flags: string): Promise<Handle>;
   readdir(path: string, options: { withFileTypes: true }): Promise<Entry[]>;
@@ -50,7 +50,7 @@ export function upload(files: Files, local: string, path: string): Promise<FileI
   });
 }
 
-/** The bytes of a file, for as long as `use` takes. */
+/** The bytes of a file, while `use` runs. */
 export function load<T>(
   local: string,
   use: (content: ReadableStream<Uint8Array>) => Promise<T>,
@@ -93,7 +93,7 @@ export async function uploadDir(files: Files, local: string, path: string): Prom
   return count;
 }
 
-/** Writes what comes to a file, which has its name when it is whole. */
+/** Writes received data to a file, which gets its name when it is complete. */
 export async function save(from: AsyncIterable<Uint8Array>, local: string): Promise<void> {
   const fs = await disk();
   const part = `${local}.part`;

@@ -1,5 +1,5 @@
 /**
- * A machine: run code, look, go back, branch.
+ * A machine: run code, inspect, go back, branch.
  *
  * @module
  */
@@ -36,6 +36,8 @@ import type {
   Machine as Info,
   Point,
   Promoted,
+  ToolCall,
+  ToolCallList,
   Update,
   Var,
   VarList,
@@ -43,25 +45,25 @@ import type {
 } from "./types.js";
 
 export interface ExecOptions {
-  /** How long the code may run; null for as long as it likes, absent for the service's default. */
+  /** Time limit of the code; null for none, absent for the service's default. */
   timeoutSeconds?: number | null | undefined;
-  /** Ends what runs and cancels what waits first. */
+  /** First interrupt the running instruction and cancel waiting ones. */
   interrupt?: boolean | undefined;
   durability?: Durability | undefined;
-  /** Whether it has a state of its own; as the machine says, if absent. */
+  /** Whether it has a state of its own; the machine's setting, if absent. */
   checkpoints?: Checkpoints | undefined;
-  /** The same key again gives the same instruction instead of a second one. */
+  /** The same key returns the same instruction instead of a second one. */
   idempotencyKey?: string | undefined;
 }
 
-/** Those of `exec` and of waiting. Aborting `signal` interrupts the code; the state is kept. */
+/** Options of `exec` and of waiting. Aborting `signal` interrupts the code; the state is kept. */
 export interface RunOptions extends ExecOptions, WaitOptions {}
 
 /** A machine by name. With `await using` it is removed at the end of the block. */
 export class Machine {
   readonly #transport: Transport;
   #name: string;
-  /** What the service last said of it, if it said anything. */
+  /** The last description from the service, if any. */
   info: Info | undefined;
 
   constructor(transport: Transport, name: string, info?: Info) {
@@ -76,7 +78,7 @@ export class Machine {
 
   // running code
 
-  /** Gives it code to run, and does not wait. */
+  /** Submits code, and does not wait. */
   async exec(code: string, options: ExecOptions = {}): Promise<Instruction> {
     const { timeoutSeconds, interrupt = false, durability, checkpoints, idempotencyKey } = options;
     const instruction = { code, timeout_seconds: timeoutSeconds };
@@ -107,7 +109,7 @@ export class Machine {
     }
   }
 
-  /** An instruction that it was given before. */
+  /** An earlier instruction. */
   instruction(seq: number): Instruction {
     return new Instruction(this.#transport, this.name, seq);
   }
@@ -127,14 +129,14 @@ export class Machine {
     }
   }
 
-  /** Interrupts what runs and keeps the state; whether something ran. */
+  /** Interrupts the running instruction and keeps the state; whether one ran. */
   async interrupt(): Promise<boolean> {
     return (await this.#transport.json<Interrupted>(post(this.#path("/interrupt")))).interrupted;
   }
 
   // looking
 
-  /** What the service says of it now. */
+  /** Its current description from the service. */
   refresh(): Promise<Info> {
     return this.#change(get(this.#path()));
   }
@@ -144,12 +146,12 @@ export class Machine {
     return (await this.#transport.json<VarList>(get(this.#path("/vars")))).vars;
   }
 
-  /** Names that could stand where the cursor is, counted in characters; at the end unless told. */
+  /** Completions at the cursor, counted in characters; at the end by default. */
   complete(code: string, cursor?: number): Promise<Completions> {
     return this.#transport.json(post(this.#path("/complete"), { code, cursor }, true));
   }
 
-  /** What changes about it, as `events` of the client tells. */
+  /** Changes of this machine, as in the client's `events`. */
   events(options: Omit<EventOptions, "machine" | "tag"> = {}): AsyncGenerator<Event, void, void> {
     return listen(this.#transport, { ...options, machine: this.name });
   }
@@ -161,25 +163,30 @@ export class Machine {
     return new Files(this.#transport, this.name);
   }
 
-  /** What was too large for results, oldest first. */
+  /** Artifacts, which are values too large for results, oldest first. */
   async artifacts(): Promise<Kept[]> {
     return (await this.#transport.json<ArtifactList>(get(this.#path("/artifact")))).artifacts;
   }
 
-  /** The bytes of an artifact as they come. */
+  /** The bytes of an artifact as they arrive. */
   artifact(id: string, span: Span = {}): AsyncGenerator<Uint8Array, void, void> {
     return resumed(this.#transport, get(this.#path(`/artifact/${segment(id)}`)), span);
   }
 
+  /** Its calls of tools with verdicts and answers, newest first. */
+  async calls(): Promise<ToolCall[]> {
+    return (await this.#transport.json<ToolCallList>(get(this.#path("/calls")))).calls;
+  }
+
   // going back, and elsewhere
 
-  /** States that can be gone back to, oldest first. */
+  /** States to return to, oldest first. */
   async history({ files = false } = {}): Promise<Point[]> {
     const asked = get(this.#path("/history"), { files: files || undefined });
     return (await this.#transport.json<History>(asked)).checkpoints;
   }
 
-  /** Names the state after an instruction, or takes its name away; the history then. */
+  /** Sets or removes the label of a state; returns the new history. */
   async label(seq: number, label: string | null): Promise<Point[]> {
     const call = post(this.#path("/label"), { seq, label }, true);
     return (await this.#transport.json<History>(call)).checkpoints;
@@ -190,35 +197,35 @@ export class Machine {
     return this.#transport.json(get(this.#path("/lineage")));
   }
 
-  /** What it and its checkpoints take on the disk. */
+  /** Disk use of the machine and its checkpoints. */
   disk(): Promise<DiskUse> {
     return this.#transport.json(get(this.#path("/disk")));
   }
 
-  /** The state after an instruction, to look at without going back. */
+  /** The state after an instruction, to inspect without going back. */
   at(seq: number): Past {
     return new Past(this.#transport, this.name, seq);
   }
 
   /**
-   * Takes the last `n` instructions back. If they share a state with others, which grouped
-   * instructions do, this is refused unless `grouped` says to take those along.
+   * Undoes the last `n` instructions. If they share a state with others (grouped instructions),
+   * this is refused unless `grouped` includes those.
    */
   undo(n = 1, options: { grouped?: boolean } = {}): Promise<Info> {
     return this.#change(post(this.#path("/undo"), { n, ...options }));
   }
 
-  /** Redoes `n` instructions that were undone, as long as nothing new ran. */
+  /** Redoes `n` undone instructions, as long as nothing new ran. */
   redo(n = 1, options: { grouped?: boolean } = {}): Promise<Info> {
     return this.#change(post(this.#path("/redo"), { n, ...options }));
   }
 
-  /** Back to the state after instruction `seq`, or with null to the beginning. */
+  /** Returns to the state after instruction `seq`, or with null to the beginning. */
   rollback(seq: number | null): Promise<Info> {
     return this.#change(post(this.#path("/rollback"), { seq }, true));
   }
 
-  /** A new machine that goes on from this one's state, or from that after `seq`. */
+  /** A new machine that continues from this one's state, or from that after `seq`. */
   async branch(
     options: Omit<BranchRequest, "count" | "names"> & { name?: string } = {},
   ): Promise<Machine> {
@@ -227,15 +234,15 @@ export class Machine {
     return made[0] as Machine;
   }
 
-  /** Several branches in one call: so many (`count`), or these (`names`). */
+  /** Several branches in one call: this many (`count`), or with these names (`names`). */
   async branches(options: BranchRequest): Promise<Machine[]> {
     const { machines } = await this.#transport.json<Branches>(post(this.#path("/branch"), options));
     return machines.map((info) => new Machine(this.#transport, info.name, info));
   }
 
   /**
-   * A branch for each candidate, all at once; how each ended, in the order they end. A candidate is
-   * code, or an object with `code`, `variables`, `tags` and `limits`.
+   * Creates a branch for each candidate and runs them in parallel; yields results as branches
+   * finish. A candidate is code, or an object with `code`, `variables`, `tags` and `limits`.
    */
   async *vary(
     candidates: (string | Vary)[],
@@ -252,8 +259,8 @@ export class Machine {
   }
 
   /**
-   * Tries candidates as branches and keeps the one with the best `score`, an expression that each
-   * is asked for, under this name.
+   * Runs candidates as branches and keeps the one with the best `score`, an expression that each
+   * evaluates, under this name.
    */
   explore(
     candidates: (string | Vary)[],
@@ -266,8 +273,8 @@ export class Machine {
   }
 
   /**
-   * Takes variables and files over from another machine, or a checkpoint of one. What both sides
-   * changed since they parted is a conflict, and nothing is taken without `force`.
+   * Copies variables and files from another machine, or a checkpoint of one. Names that both sides
+   * changed since they parted are conflicts: nothing is copied without `force`.
    */
   adopt(
     source: string | Machine,
@@ -278,7 +285,7 @@ export class Machine {
     return this.#transport.json({ ...call, timeoutMs: LONG_SILENCE_MS });
   }
 
-  /** Takes the parent's name, or another's, which gets this one's; the machine that had it. */
+  /** Exchanges names with the parent, or another machine; returns the machine that had the name. */
   async promote(onto?: string | Machine): Promise<Machine> {
     const { former } = await this.#promote(onto, false);
     return new Machine(this.#transport, former.name, former);
@@ -294,22 +301,22 @@ export class Machine {
   }
 
   /**
-   * It as one file, piece by piece: its state now, or all its checkpoints and its log. With
-   * `root: false` without the files of its template, for a host that has them.
+   * Exports it as one file, in pieces: its current state, or all its checkpoints and its log.
+   * `root: false` leaves out the files of its template, for a host that has them.
    */
   export({ history = false, root = true } = {}): AsyncGenerator<Uint8Array, void, void> {
     const call = get(this.#path("/export"), { history, root });
     return this.#transport.stream({ ...call, timeoutMs: LONG_SILENCE_MS });
   }
 
-  /** Writes it to a file of this computer, which has its name when it is whole. Not in browsers. */
+  /** Exports it to a local file, which gets its name when it is complete. Not in browsers. */
   exportTo(local: string, options: { history?: boolean; root?: boolean } = {}): Promise<void> {
     return save(this.export(options), local);
   }
 
   /**
-   * Works on a branch. If the work ends well the branch takes this machine's name; if it fails the
-   * branch goes. The machine as it was is removed, unless `keep` is set or it ran something
+   * Runs a function on a branch. If it succeeds, the branch replaces this machine; if it fails, the
+   * branch is removed. The old machine is removed, unless `keep` is set or it ran something
    * meanwhile: then it is `former`.
    */
   async attempt<T>(
@@ -331,7 +338,7 @@ export class Machine {
 
   // its life
 
-  /** Changes what is given; `tags` replaces all, `expires_at: null` takes an expiry away. */
+  /** Changes the given settings; `tags` replaces all, `expires_at: null` removes the expiry. */
   update(change: Update): Promise<Info> {
     const call = { method: "PATCH", path: this.#path(), body: change, repeatable: true };
     return this.#change(call);
@@ -347,7 +354,7 @@ export class Machine {
     return this.#change(post(this.#path("/wake"), undefined, true));
   }
 
-  /** Removes it and all it had. */
+  /** Removes it with all its data. */
   async remove(): Promise<void> {
     await this.#transport.json({ method: "DELETE", path: this.#path() });
   }
@@ -366,7 +373,7 @@ export class Machine {
   }
 }
 
-/** What a branch runs. */
+/** The code of a branch. */
 function variation(candidate: string | Vary): Vary {
   return typeof candidate === "string" ? { code: candidate } : candidate;
 }

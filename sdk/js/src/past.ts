@@ -1,5 +1,5 @@
 /**
- * A machine's state after an instruction, to look at without going back.
+ * A machine's state after an instruction, to inspect without going back.
  *
  * @module
  */
@@ -21,17 +21,17 @@ export class Past {
     this.#machine = machine;
   }
 
-  /** Variables as they were. */
+  /** Variables of that state. */
   async variables(): Promise<Var[]> {
     return (await this.#transport.json<VarList>(get(this.#path("/vars")))).vars;
   }
 
-  /** A directory as it was. */
+  /** A directory of that state. */
   async files(path: string): Promise<FileView[]> {
     return (await this.#transport.json<FileViews>(get(this.#path("/files"), { path }))).files;
   }
 
-  /** A file as it was. */
+  /** A file of that state. */
   async read(path: string): Promise<Uint8Array<ArrayBuffer>> {
     const pieces: Uint8Array[] = [];
     const call = get(this.#path("/file"), { path });

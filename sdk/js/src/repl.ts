@@ -1,5 +1,5 @@
 /**
- * A conversation with one machine, in the form that foreverVM's users know.
+ * A REPL on one machine, in foreverVM's form.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import type { ExecOptions, Machine } from "./machine.js";
 import type { Result } from "./result.js";
 import type { Chunk } from "./types.js";
 
-/** An instruction that is on its way. */
+/** A submitted instruction. */
 export class ReplExecResult {
   readonly #instruction: Promise<Instruction>;
 
@@ -32,7 +32,7 @@ export class ReplExecResult {
   }
 }
 
-/** `repl.exec(code)` gives at once something with `output` and `result`. The machine stays. */
+/** `repl.exec(code)` returns at once an object with `output` and `result`. The machine stays. */
 export class Repl {
   readonly #machine: Promise<Machine>;
   #last: Promise<unknown>;
@@ -46,7 +46,7 @@ export class Repl {
     return this.#machine;
   }
 
-  /** Instructions are given to the machine in the order of the calls. */
+  /** Instructions are submitted in the order of the calls. */
   exec(code: string, options: ExecOptions = {}): ReplExecResult {
     const asked = this.#last.then(async () => (await this.#machine).exec(code, options));
     this.#last = asked.catch(() => undefined);

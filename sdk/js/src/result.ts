@@ -1,5 +1,5 @@
 /**
- * How an instruction ended.
+ * The result of an instruction.
  *
  * @module
  */
@@ -9,11 +9,11 @@ import type { Chunk, Failure, Instruction, Outcome, Receipt, Shown, Status } fro
 
 const PNG = "image/png";
 
-/** How an instruction ended, with all of its output. */
+/** The result of an instruction, with all of its output. */
 export class Result {
   constructor(
     readonly machine: string,
-    /** All that the service knows of it. */
+    /** The service's full description of it. */
     readonly instruction: Instruction,
     readonly output: Chunk[],
   ) {}
@@ -31,7 +31,7 @@ export class Result {
     return this.instruction.status;
   }
 
-  /** What holds of the machine's state now. */
+  /** The state of the machine after it. */
   get receipt(): Receipt | undefined {
     return this.instruction.receipt ?? undefined;
   }
@@ -40,17 +40,17 @@ export class Result {
     return this.instruction.outcome ?? { runtime_ms: 0 };
   }
 
-  /** repr of the last expression; null if there is none. */
+  /** repr of the last expression; null if it has no value. */
   get value(): string | null {
     return this.#outcome.value ?? null;
   }
 
-  /** The last expression's value in every form it offers: kind to content. */
+  /** The last expression's value in every form it offers: MIME type to content. */
   get data(): Record<string, unknown> {
     return this.#outcome.data ?? {};
   }
 
-  /** What was shown on the way: figures, `display(...)`. */
+  /** Content displayed while the code ran: figures, `display(...)`. */
   get shown(): Shown[] {
     return this.#outcome.shown ?? [];
   }
@@ -67,7 +67,7 @@ export class Result {
     return this.error === undefined && this.status === "done";
   }
 
-  /** This result, if it is a success; throws an `InstructionError` otherwise. */
+  /** This result, if it is a success; throws `InstructionError` otherwise. */
   check(): this {
     if (this.error) throw new InstructionError(this.error);
     if (!this.ok) {
@@ -85,7 +85,7 @@ export class Result {
     return this.#text("stderr");
   }
 
-  /** The value's own picture, or else the last one that was shown; PNG in base64. */
+  /** The value's own image, or else the last displayed one; PNG in base64. */
   get png(): string | undefined {
     const places = [this.data, ...this.shown.map((shown) => shown.data).reverse()];
     return places.map((data) => data[PNG]).find((png) => typeof png === "string");

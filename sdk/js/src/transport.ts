@@ -1,5 +1,5 @@
 /**
- * Requests: made again where that is safe, errors typed, silence noticed.
+ * Requests: retried where that is safe, with typed errors and a limit on silence.
  *
  * @module
  */
@@ -22,18 +22,21 @@ export interface Call {
   path: string;
   /** Sent as JSON. */
   body?: unknown;
-  /** Sent as it is. */
+  /** Sent unchanged. */
   content?: BodyInit;
   query?: Record<string, unknown>;
   headers?: Record<string, string>;
-  /** Whether making it twice does what making it once does. */
+  /** Whether it is idempotent. */
   repeatable?: boolean;
   signal?: AbortSignal | undefined;
-  /** Milliseconds of silence after which the connection counts as dead; the client's otherwise. */
+  /**
+   * Milliseconds of silence after which the connection counts as dead; the client's default
+   * otherwise.
+   */
   timeoutMs?: number;
 }
 
-/** Milliseconds without a word while others work: builds, and branches that all run. */
+/** Allowed milliseconds of silence for long work: builds, and branches that all run. */
 export const LONG_SILENCE_MS = 3_600_000;
 
 export function get(path: string, query: Record<string, unknown> = {}): Call {
@@ -44,10 +47,10 @@ export function post(path: string, body?: unknown, repeatable = false): Call {
   return { method: "POST", path, body, repeatable };
 }
 
-/** A name as part of a path; one that would change the path is refused here. */
+/** A name as part of a path; a name that would change the path is refused here. */
 export function segment(text: string): string {
   if (text === "" || text === "." || text === "..") {
-    throw refusal(400, { code: "request.invalid", message: `${JSON.stringify(text)} is no name` });
+    throw refusal(400, { code: "request.invalid", message: `${JSON.stringify(text)} is not a name` });
   }
   return encodeURIComponent(text);
 }
@@ -70,7 +73,7 @@ export function randomName(): string {
   return letters.join("");
 }
 
-/** Whether the other side was never reached, as far as the runtime tells. */
+/** Whether the service was never reached, as far as the runtime tells. */
 function wasSent(error: unknown): boolean {
   const cause = (error as { cause?: { code?: unknown } } | undefined)?.cause;
   const code = cause?.code ?? (error as { code?: unknown } | undefined)?.code;
@@ -78,8 +81,8 @@ function wasSent(error: unknown): boolean {
 }
 
 /**
- * A request whose body this runtime can send. Browsers send one that comes piece by piece over
- * HTTP/2 only, or not at all, so there it is gathered first: in a Blob, which may be on disk.
+ * A request whose body this runtime can send. Browsers send a streamed body over HTTP/2 only, or
+ * not at all, so there it is collected first: in a Blob, which may be on disk.
  */
 async function sendable(call: Call): Promise<Call> {
   const inBrowser = globalThis.navigator?.userAgent?.startsWith("Mozilla/");
@@ -115,7 +118,7 @@ export class Transport {
     }
   }
 
-  /** Lines of an answer that cannot be asked for again, as JSON. */
+  /** Lines of a response that cannot be requested again, as JSON. */
   async *lines<T>(call: Call): AsyncGenerator<T, void, void> {
     const lines = new Lines();
     for await (const piece of this.stream(call)) {
@@ -124,14 +127,14 @@ export class Transport {
     throw new Unreachable("the connection broke before the end; the service may go on", true);
   }
 
-  /** Waits before a stream that broke so often is resumed; throws if it should not be. */
+  /** Waits before a broken stream is resumed; throws after too many attempts. */
   async breathe(failure: unknown, broken: number, signal?: AbortSignal): Promise<void> {
     const { retry } = this.config;
     if (broken >= retry.resumes || !isWorth(failure, true)) throw failure;
     await sleep(pauseMs(retry, broken, failure), signal);
   }
 
-  /** Pieces of an answer as they come. Tried once: who reads them knows where to go on. */
+  /** Pieces of a response as they arrive. Sent once: the reader knows where to resume. */
   async *stream(call: Call): AsyncGenerator<Uint8Array, void, void> {
     const watch = new Watch(call.timeoutMs ?? this.config.timeoutMs, call.signal);
     let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
@@ -174,7 +177,7 @@ export class Transport {
   }
 }
 
-/** Ends a request that is silent for too long, or that was given up. */
+/** Aborts a request that is silent for too long, or was cancelled. */
 class Watch {
   #silence = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -204,7 +207,7 @@ class Watch {
     this.caller?.removeEventListener("abort", this.#ended);
   }
 
-  /** The error to throw for one that a request ended with. */
+  /** The error to throw for a failed request. */
   judge(error: unknown): unknown {
     if (this.caller?.aborted) return this.caller.reason;
     if (error instanceof StasisError) return error;
@@ -214,7 +217,7 @@ class Watch {
   }
 }
 
-/** The body of a good answer; the error that any other is. */
+/** The body of a successful response; otherwise raises its error. */
 async function readJson(response: Response): Promise<unknown> {
   const text = await response.text();
   const body = parsed(text);

@@ -1,5 +1,5 @@
 /**
- * What the service says and is told, as its OpenAPI document describes it. Times are RFC 3339.
+ * Types of requests and responses, from the OpenAPI document. Times are RFC 3339.
  *
  * Written by `python3 sdk/generate`; change the document instead.
  *
@@ -51,6 +51,21 @@ export interface Ancestor {
   removed?: boolean;
   /** The checkpoint that the branch started from; absent if nothing had run before it. */
   seq?: number | null;
+}
+
+/** An answer to a call that waits. */
+export interface ApprovalAnswer {
+  /** `allow` or `deny`. */
+  answer: ApprovalChoice;
+  /** A sentence for the code, at most 1000 characters: the error of a denied call contains it. */
+  note?: string | null;
+}
+
+export type ApprovalChoice = "allow" | "deny";
+
+export interface ApprovalList {
+  /** Calls that a person was asked about, the newest first. */
+  approvals: ToolCall[];
 }
 
 /** A value too large for a result. It is kept as long as its machine. */
@@ -267,7 +282,7 @@ export interface Event {
   id: number;
   kind: EventKind;
   machine?: Name | null;
-  /** What was refused. */
+  /** The refused access. */
   refused?: RefusedAccess | null;
   /** The number of the instruction. */
   seq?: number | null;
@@ -275,7 +290,7 @@ export interface Event {
   status?: Status | null;
 }
 
-export type EventKind = "machine.created" | "machine.updated" | "machine.removed" | "machine.woken" | "machine.swapped" | "machine.pinned" | "machine.fell_back" | "machine.rolled_back" | "machine.redone" | "instruction.queued" | "instruction.started" | "instruction.finished" | "checkpoint.made" | "file.put" | "file.removed" | "template.built" | "template.removed" | "network.refused" | "policy.changed" | "policy.removed" | "service.started" | "events.missed";
+export type EventKind = "machine.created" | "machine.updated" | "machine.removed" | "machine.woken" | "machine.swapped" | "machine.pinned" | "machine.fell_back" | "machine.rolled_back" | "machine.redone" | "instruction.queued" | "instruction.started" | "instruction.finished" | "checkpoint.made" | "file.put" | "file.removed" | "template.built" | "template.removed" | "network.refused" | "approval.requested" | "approval.answered" | "policy.changed" | "policy.removed" | "service.started" | "events.missed";
 
 export interface ExecRequest {
   /** Overrides the machine's. */
@@ -302,7 +317,7 @@ export interface ExecResult {
   value?: string | null;
 }
 
-/** What a machine's policies answer to a request, and which rule decides. */
+/** The answer of a machine's policies to a request, and the deciding rule. */
 export interface Explanation {
   /** The policy that decides; absent, if no policy does. */
   policy?: string | null;
@@ -448,7 +463,7 @@ export interface History {
 
 /** A module that the host fetched for an import. Its bytes are pinned by their hash. */
 export interface ImportedModule {
-  /** The hash of what was fetched: `sha512-` or `sha256-`, and base64. */
+  /** The hash of the fetched data: `sha512-` or `sha256-`, and base64. */
   integrity: string;
   /** Its exact name, such as `npm:left-pad@1.3.0`, or its address. */
   name: string;
@@ -568,6 +583,19 @@ export interface MachineList {
   next?: string | null;
 }
 
+/** A secret that the policies of a machine grant, as its code knows it. */
+export interface MachineSecret {
+  hosts: string[];
+  name: string;
+  /** The text that code writes instead of the value. */
+  placeholder: string;
+  variable: string;
+}
+
+export interface MachineSecrets {
+  secrets: MachineSecret[];
+}
+
 /** A new machine. */
 export interface Made {
   machine: Machine;
@@ -619,11 +647,22 @@ export interface NewToken {
   /** The caller's account by default. */
   account?: string | null;
   name?: string | null;
-  /** `machines` unless told; also `templates`, `tokens`, `host`. */
+  /** `machines` by default; also `templates`, `tokens`, `host`, `secrets`, `approve`. */
   scopes?: string[] | null;
 }
 
-/** What becomes of checkpoints that are neither among the newest nor young. */
+/** OAuth client credentials. */
+export interface OauthClient {
+  client_id: string;
+  client_secret: string;
+  /** Seconds before the end of a token at which it is renewed; 30, if absent. */
+  refresh_buffer_secs?: number | null;
+  scope?: string | null;
+  /** Where tokens are obtained: an `https:` or `http:` URL. */
+  token_url: string;
+}
+
+/** The rule for checkpoints that are neither among the newest nor young. */
 export type OlderCheckpoints = "removed" | "thinned" | "all";
 
 /** How an instruction ended. */
@@ -636,7 +675,7 @@ export interface Outcome {
   data?: Record<string, unknown> | null;
   error?: Failure | null;
   runtime_ms: number;
-  /** Content displayed on the way: figures, `display(...)`. */
+  /** Content displayed while the code ran: figures, `display(...)`. */
   shown?: Shown[];
   /** Variables that were bound, unbound or changed in place, as far as the agent can tell. */
   touched?: string[];
@@ -700,22 +739,48 @@ export interface Policy {
   name: Name;
 }
 
-/** A request, and the answer that is expected. It has either `fetch` or `import`. */
+/**
+ * A request, and the answer that is expected. It has one of `fetch`, `import`, `secret`,
+ * `tool` and `create`.
+ */
 export interface PolicyCase {
+  /** The arguments of `tool`, as the text of a JSON object. */
+  arguments?: string | null;
+  /** A template that a machine is created from. */
+  create?: string | null;
   expect: PolicyVerdict;
   /** A URL: `http:`, `https:`, `tcp://host:port` or `udp://host:port`. */
   fetch?: string | null;
   /** A module: `npm:`, `jsr:` or `https:`. */
   import?: string | null;
+  /** The method of `fetch`; `GET`, if absent. */
+  method?: string | null;
+  /** A secret and the host that gets it: `NAME@HOST`, or `NAME@HOST:PORT`. */
+  secret?: string | null;
+  /** A tool: `SERVER.TOOL`. */
+  tool?: string | null;
 }
 
 /**
  * A policy: what it does not allow is denied. The order of rules does not matter: `deny`
- * beats `ask`, and `ask` beats `allow`.
+ * beats `ask`, and `ask` beats `allow`. A machine is held to every policy that applies to
+ * it, and gets what all of them allow.
  */
 export interface PolicyDocument {
-  /** What the policy is for. */
+  /** Accounts whose machines are all held to this policy, beside their own. */
+  accounts?: string[];
+  /** The purpose of the policy. */
   description?: string | null;
+  /**
+   * Requests of HTTP, such as `GET,HEAD api.example.com/v1/*` or `POST *.example.com:8443`. A
+   * host with such a rule is connected to; each request is judged by its method and path.
+   */
+  http?: PolicyRules;
+  /**
+   * Templates that machines are created from, such as `python` or `team-*`. Without this
+   * section the policy does not restrict them; with it, and without rules, it allows none.
+   */
+  machines?: PolicyRules | null;
   /**
    * Modules that the service fetches for imports, such as `npm:lodash` or `jsr:@std/*`, or the
    * beginning of an `https:` address and `*`.
@@ -726,8 +791,27 @@ export interface PolicyDocument {
    * `10.1.0.0/16:5432` or `time.example.com:123/udp`.
    */
   network?: PolicyRules;
+  /**
+   * Rego, for what the other rules cannot say: package `stasis` with rules `allow`, `ask` and
+   * `deny`. They count as rules of this policy. `input` has `subject`, `action` and `object`.
+   */
+  rego?: string | null;
+  /**
+   * Secrets that requests of machines carry, such as `GITHUB@api.github.com`, or `GITHUB` for
+   * every host that the secret is bound to.
+   */
+  secrets?: PolicyRules;
+  /** Templates whose machines are all held to this policy, beside their own. */
+  templates?: string[];
   /** Requests and the expected answers, for `stasis policy test`. */
   test?: PolicyCase[];
+  /**
+   * Tools that code calls, such as `github.create_issue`, `github.list_*` or
+   * `github.create_issue repo=acme/*`.
+   */
+  tools?: PolicyRules;
+  /** How much each machine sends and receives. */
+  traffic?: TrafficLimits;
 }
 
 export interface PolicyList {
@@ -782,7 +866,7 @@ export interface Receipt {
 
 /** A refused connection, name or import. */
 export interface RefusedAccess {
-  /** What the machine asked for, such as `tcp api.example.com:443 (203.0.113.7)`. */
+  /** The requested access, such as `tcp api.example.com:443 (203.0.113.7)`. */
   access: string;
   /** The policy that decided; absent, if the service's own rules did. */
   policy?: string | null;
@@ -822,7 +906,7 @@ export interface Retention {
   labelled?: boolean;
   /** Keep this many of the newest. */
   last?: number | null;
-  /** What happens to those that no other rule keeps. */
+  /** The rule for all others. */
   older?: OlderCheckpoints;
   /** Keep those younger than this. */
   seconds?: number | null;
@@ -831,6 +915,35 @@ export interface Retention {
 export interface Rollback {
   /** Return to the state after this instruction; null means the initial state. */
   seq: number | null;
+}
+
+/** A secret without its value. */
+export interface Secret {
+  changed_at: string;
+  hosts: string[];
+  kind: SecretKind;
+  name: string;
+  /** The variable that has the placeholder, in machines whose policy grants the secret. */
+  variable: string;
+}
+
+export type SecretKind = "value" | "oauth";
+
+export interface SecretList {
+  secrets: Secret[];
+}
+
+/** A secret to keep. It has either `value` or `oauth`. */
+export interface SetSecret {
+  /**
+   * Hosts whose requests get the value: `api.example.com`, `*.example.com` or `HOST:PORT`.
+   * Without a port the value goes out over TLS on port 443 only.
+   */
+  hosts: string[];
+  /** Client credentials; requests get a token that the service obtains with them. */
+  oauth?: OauthClient | null;
+  /** The value: printable ASCII, at most 16 KiB. It is never shown again. */
+  value?: string | null;
 }
 
 /** Content displayed while an instruction ran. */
@@ -927,6 +1040,58 @@ export interface Token {
 
 export interface TokenList {
   tokens: Token[];
+}
+
+/** A call of a tool by an instruction. */
+export interface ToolCall {
+  answered_at?: string | null;
+  /** Who answered: an account, and the id of its token. */
+  answered_by?: string | null;
+  /** The arguments as JSON text; of a long one, the beginning. */
+  arguments: string;
+  called_at: string;
+  /** Why there was no result. */
+  error?: string | null;
+  /** When the call is denied if nobody has answered. */
+  expires_at?: string | null;
+  finished_at?: string | null;
+  id: number;
+  machine: Name;
+  /** The comment of that person for the code. */
+  note?: string | null;
+  /** Why: the rule, or the lack of one. */
+  reason: string;
+  /** The number of the instruction. */
+  seq: number;
+  server: string;
+  state: ToolCallState;
+  tool: string;
+  /** The answer of the machine's policies. */
+  verdict: PolicyVerdict;
+}
+
+export interface ToolCallList {
+  /** The newest first. */
+  calls: ToolCall[];
+}
+
+/** How far a call of a tool is. */
+export type ToolCallState = "waiting" | "approved" | "running" | "completed" | "failed" | "denied" | "expired" | "cancelled" | "unknown";
+
+/**
+ * Limits of one machine's traffic. A machine that is held to several policies has the lowest
+ * of each.
+ */
+export interface TrafficLimits {
+  /** TCP connections at once; never more than 256. */
+  connections?: number | null;
+  /** KiB per second, in both directions together. A faster machine is slowed down. */
+  kib_per_s?: number | null;
+  /**
+   * MiB in both directions together, of a machine and all its branches, since the service
+   * started. After that connections are reset, and new ones refused.
+   */
+  total_mib?: number | null;
 }
 
 /** Changes to a machine; absent fields stay as they are. */

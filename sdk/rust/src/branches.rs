@@ -1,4 +1,4 @@
-//! Branches of a machine: several at once, compared, taken over, put in its place.
+//! Branches of a machine: created, compared, adopted, promoted.
 
 use crate::transport::{Call, Transport, at};
 use crate::types::{
@@ -15,17 +15,17 @@ impl From<&str> for Vary {
     }
 }
 
-/// How [`Machine::attempt_with`] works.
+/// Options of [`Machine::attempt_with`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AttemptOptions {
-    /// Seed the branch's random generators anew.
+    /// Reseed the branch's random generators.
     pub reseed: bool,
-    /// Keep the machine as it was, under the branch's name.
+    /// Keep the old machine, under the branch's name.
     pub keep: bool,
 }
 
 impl Machine {
-    /// A new machine that goes on from this one's state.
+    /// A new machine that continues from this one's state.
     pub async fn branch(&self) -> Result<Machine> {
         self.branch_as(BranchRequest::default()).await
     }
@@ -35,7 +35,7 @@ impl Machine {
         made.into_iter().next().ok_or_else(|| Error::protocol("no branch was made"))
     }
 
-    /// Branches as told: so many, by these names, from an earlier state, with tags of their own.
+    /// Branches with options: count, names, an earlier state, tags.
     pub async fn branches(&self, request: BranchRequest) -> Result<Vec<Machine>> {
         let call = Call::post(self.path("/branch")?).body(&request)?;
         let made = self.transport().json::<Branches>(call).await?.machines;
@@ -43,7 +43,8 @@ impl Machine {
         Ok(made.into_iter().map(own).collect())
     }
 
-    /// A branch for each of `request.vary`, all at once; how each ended, in the order they end.
+    /// Creates a branch for each of `request.vary` and runs them in parallel; yields results as
+    /// branches finish.
     pub async fn vary(&self, mut request: BranchRequest) -> Result<Streamed<BranchEnd>> {
         if request.names.is_empty() {
             request.count = Some(request.vary.len() as u64);
@@ -67,20 +68,20 @@ impl Machine {
         Ok(ends.boxed())
     }
 
-    /// Tries candidates as branches and keeps the one with the best score under this name.
+    /// Runs candidates as branches and keeps the one with the best score under this name.
     pub async fn explore(&self, request: &ExploreRequest) -> Result<Explored> {
         let call = Call::post(self.path("/explore")?).without_timeout().body(request)?;
         self.transport().json(call).await
     }
 
-    /// Takes variables and files over from another machine, or a checkpoint of one. What both
-    /// sides changed since they parted is a conflict, and nothing is taken without `force`.
+    /// Copies variables and files from another machine, or a checkpoint of one. Names that both
+    /// sides changed since they parted are conflicts: nothing is copied without `force`.
     pub async fn adopt(&self, request: &AdoptRequest) -> Result<Adopted> {
         let call = Call::post(self.path("/adopt")?).without_timeout().body(request)?;
         self.transport().json(call).await
     }
 
-    /// Takes the parent's name, or another's, which gets this one's: this machine under its new
+    /// Exchanges names with the parent, or another machine; returns this machine under its new
     /// name, and the one that had it.
     pub async fn promote(&self, onto: Option<&str>) -> Result<(Machine, Machine)> {
         let promoted = self.promoted(onto, false).await?;
@@ -94,8 +95,8 @@ impl Machine {
         self.transport().json(call).await
     }
 
-    /// Works on a branch. If the work ends well the branch takes this machine's name; if it fails
-    /// the branch goes. The machine as it was is removed, unless it ran something meanwhile: then
+    /// Runs a function on a branch. If it succeeds, the branch replaces this machine; if it fails,
+    /// the branch is removed. The old machine is removed, unless it ran something meanwhile: then
     /// it is returned too.
     pub async fn attempt<T>(
         &self,
@@ -104,7 +105,7 @@ impl Machine {
         self.attempt_with(AttemptOptions::default(), work).await
     }
 
-    /// The same with options: with `keep` the machine as it was is always returned.
+    /// The same with options: with `keep` the old machine is always returned.
     pub async fn attempt_with<T>(
         &self,
         AttemptOptions { reseed, keep }: AttemptOptions,
@@ -127,7 +128,7 @@ impl Machine {
         }
     }
 
-    /// The state after an instruction, to look at without going back.
+    /// The state after an instruction, to inspect without going back.
     pub fn at(&self, seq: u64) -> Past {
         Past { transport: self.transport().clone(), machine: self.name().to_owned(), seq }
     }
@@ -141,7 +142,7 @@ fn end(line: BranchLine) -> Result<BranchEnd> {
     Ok(BranchEnd { error, index, instruction, machine, output })
 }
 
-/// A machine's state after an instruction, to look at.
+/// A machine's state after an instruction, read-only.
 #[derive(Debug, Clone)]
 pub struct Past {
     transport: Arc<Transport>,
@@ -154,19 +155,19 @@ impl Past {
         self.seq
     }
 
-    /// Variables as they were.
+    /// Variables of that state.
     pub async fn variables(&self) -> Result<Vec<crate::types::Var>> {
         let call = Call::get(self.path("/vars")?);
         Ok(self.transport.json::<crate::types::VarList>(call).await?.vars)
     }
 
-    /// A directory as it was.
+    /// A directory of that state.
     pub async fn files(&self, path: &str) -> Result<Vec<crate::types::FileView>> {
         let call = Call::get(self.path("/files")?).query("path", path);
         Ok(self.transport.json::<crate::types::FileViews>(call).await?.files)
     }
 
-    /// A file as it was.
+    /// A file of that state.
     pub fn read(&self, path: &str) -> Streamed<Vec<u8>> {
         let call = self.path("/file").map(|at| Call::get(at).query("path", path));
         crate::files::resumed(self.transport.clone(), call, 0..u64::MAX)

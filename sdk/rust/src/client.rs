@@ -1,13 +1,13 @@
-//! The way in: a service, and what is on it besides the inside of machines.
+//! The client: a service, and everything on it outside of machines.
 
 use crate::here::KnownService;
 use crate::retry::unique;
 use crate::transport::{Call, Transport, at, segment};
 use crate::types::{
-    BuildLine, BuildTemplate, CheckStore, Chunk, CompareRequest, Comparison, ExecResult, Families,
-    Filter, Health, MachineList, Made, MadeToken, NewMachine, NewToken, Relative, Removed,
-    ResultBody, StoreChecked, StoreFreed, StoreStats, Template, TemplateList, Token, TokenList,
-    Whoami,
+    ApprovalAnswer, ApprovalList, BuildLine, BuildTemplate, CheckStore, Chunk, CompareRequest,
+    Comparison, ExecResult, Families, Filter, Health, MachineList, Made, MadeToken, NewMachine,
+    NewToken, Relative, Removed, ResultBody, StoreChecked, StoreFreed, StoreStats, Template,
+    TemplateList, Token, TokenList, ToolCall, Whoami,
 };
 use crate::{Error, Exec, Instruction, Kind, Machine, Repl, Result, Retry, Streamed};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -29,7 +29,7 @@ pub enum StreamedResult {
     Result(Box<ExecResult>),
 }
 
-/// What a client is told once.
+/// The settings of a client.
 #[derive(Debug, Clone)]
 pub struct Builder {
     base_url: String,
@@ -56,7 +56,7 @@ impl Builder {
         self
     }
 
-    /// How long a connection may be silent before it counts as dead; a minute unless told.
+    /// Maximum silence of a connection before it counts as dead; a minute by default.
     pub fn timeout(mut self, timeout: Duration) -> Builder {
         self.timeout = timeout;
         self
@@ -95,7 +95,7 @@ impl Client {
     }
 
     /// The service that `STASIS_URL` and `STASIS_TOKEN` name, or else the CLI's `config.toml`, or
-    /// else `stasis login`, or else the service of this host.
+    /// else the stored login, or else the service of this host.
     pub fn from_env() -> Result<Client> {
         let mut builder = Client::builder();
         let known = KnownService::find();
@@ -109,17 +109,17 @@ impl Client {
         Builder::default()
     }
 
-    /// Whose token it is.
+    /// The account and scopes of the token.
     pub async fn whoami(&self) -> Result<Whoami> {
         self.transport.json(Call::get("/v1/whoami")).await
     }
 
-    /// Whether the service lives. Needs no token.
+    /// Whether the service is up. Needs no token.
     pub async fn health(&self) -> Result<Health> {
         self.transport.json(Call::get("/health")).await
     }
 
-    /// Makes a machine.
+    /// Creates a machine.
     pub async fn create_machine(&self, mut new: NewMachine) -> Result<Machine> {
         let ours = new.name.is_none();
         let name = new.name.get_or_insert_with(unique).clone();
@@ -135,19 +135,19 @@ impl Client {
         }
     }
 
-    /// A machine by name, without asking the service.
+    /// A machine by name, without a request to the service.
     pub fn machine(&self, name: impl Into<String>) -> Machine {
         Machine::new(self.transport.clone(), name)
     }
 
-    /// A machine by name, if there is one.
+    /// A machine by name, if it exists.
     pub async fn get_machine(&self, name: impl Into<String>) -> Result<Machine> {
         let machine = self.machine(name);
         machine.info().await?;
         Ok(machine)
     }
 
-    /// Machines that meet all that is said, newest first. `limit` is the size of a page.
+    /// Machines that match all filters, newest first. `limit` is the page size.
     pub fn list_machines(&self, filter: Filter) -> Streamed<crate::types::Machine> {
         let first = Some((self.clone(), filter));
         let pages = stream::try_unfold(first, |state| async move {
@@ -161,7 +161,7 @@ impl Client {
         pages.try_flatten().boxed()
     }
 
-    /// What differs between two machines, or checkpoints such as `work@3`.
+    /// The differences between two machines, or checkpoints such as `work@3`.
     pub async fn compare(&self, left: &str, right: &str) -> Result<Comparison> {
         let asked = CompareRequest { left: left.to_owned(), right: right.to_owned() };
         let call = Call::post("/v1/compare").repeatable().without_timeout().body(&asked)?;
@@ -173,7 +173,7 @@ impl Client {
         Ok(self.transport.json::<Families>(Call::get("/v1/lineage")).await?.families)
     }
 
-    /// Gives code to a machine, or to one that is made for it, and does not wait.
+    /// Submits code to a machine, or to a new one, and does not wait.
     pub async fn exec(
         &self,
         exec: impl Into<Exec>,
@@ -189,7 +189,7 @@ impl Client {
         Ok(self.transport.json::<ResultBody>(call).await?.result)
     }
 
-    /// Output as it comes, and at last the result in foreverVM's form.
+    /// Output as it arrives, and then the result in foreverVM's form.
     pub fn exec_result_stream(&self, machine_name: &str, seq: u64) -> Streamed<StreamedResult> {
         let (client, name) = (self.clone(), machine_name.to_owned());
         let result = async move {
@@ -200,7 +200,7 @@ impl Client {
         output.map_ok(StreamedResult::Output).chain(stream::once(result)).boxed()
     }
 
-    /// A conversation with a machine; with a new one if none is named.
+    /// A REPL on a machine; a new one if none is named.
     pub async fn repl(&self, machine_name: Option<&str>) -> Result<Repl> {
         Ok(Repl::new(self.named(machine_name).await?))
     }
@@ -231,7 +231,7 @@ impl Client {
         self.transport.json(Call::get(format!("/v1/template/{}", segment(name)?))).await
     }
 
-    /// Builds a template from a recipe in TOML; `say` hears of how it goes.
+    /// Builds a template from a recipe in TOML; `say` is called with its progress.
     pub async fn build_template(
         &self,
         recipe: &str,
@@ -251,13 +251,13 @@ impl Client {
         Err(Error::broken("the build has no end"))
     }
 
-    /// Removes a template that no machine stands on.
+    /// Removes a template that no machine uses.
     pub async fn remove_template(&self, name: &str) -> Result<()> {
         let call = Call::delete(format!("/v1/template/{}", segment(name)?));
         self.transport.json::<Removed>(call).await.map(drop)
     }
 
-    /// Makes a token. Its secret is shown this once.
+    /// Creates a token. Its secret is shown only once.
     pub async fn create_token(&self, new: &NewToken) -> Result<MadeToken> {
         self.transport.json(Call::post("/v1/token").body(new)?).await
     }
@@ -267,18 +267,35 @@ impl Client {
         Ok(self.transport.json::<TokenList>(Call::get("/v1/token")).await?.tokens)
     }
 
-    /// Revokes a token; from the next request on it is unknown.
+    /// Revokes a token, effective with the next request.
     pub async fn revoke_token(&self, id: &str) -> Result<()> {
         let call = Call::delete(format!("/v1/token/{}", segment(id)?));
         self.transport.json::<Removed>(call).await.map(drop)
     }
 
-    /// What the store takes.
+    /// Calls of tools that wait for a person, newest first; with `all`, also those that are over.
+    pub async fn list_approvals(&self, all: bool) -> Result<Vec<ToolCall>> {
+        let call = Call::get("/v1/approvals").query("all", all);
+        Ok(self.transport.json::<ApprovalList>(call).await?.approvals)
+    }
+
+    /// A call that a person was asked about, with all of its arguments.
+    pub async fn get_approval(&self, id: u64) -> Result<ToolCall> {
+        self.transport.json(Call::get(format!("/v1/approvals/{id}"))).await
+    }
+
+    /// Allows or denies a call that waits. A call is answered once. Requires the scope `approve`.
+    pub async fn answer_approval(&self, id: u64, answer: &ApprovalAnswer) -> Result<ToolCall> {
+        let call = Call::post(format!("/v1/approvals/{id}")).body(answer)?;
+        self.transport.json(call).await
+    }
+
+    /// The size of the store.
     pub async fn store_stats(&self) -> Result<StoreStats> {
         self.transport.json(Call::get("/v1/store/stats")).await
     }
 
-    /// Frees what no machine, checkpoint or template needs.
+    /// Frees data that no machine, checkpoint or template needs.
     pub async fn store_gc(&self) -> Result<StoreFreed> {
         self.transport.json(Call::post("/v1/store/gc")).await
     }

@@ -1,4 +1,4 @@
-//! What can go wrong. Each has a stable code, a sentence and mostly a hint.
+//! Errors. Each has a stable code, a message and usually a hint.
 
 use crate::types::{ErrorBody, Failure};
 use std::time::Duration;
@@ -19,22 +19,22 @@ pub enum Error {
         sent: bool,
         source: Option<reqwest::Error>,
     },
-    /// The answer is not one of a Stasis service.
+    /// The response does not come from a Stasis service.
     #[error("[service.answer] {message}")]
     Protocol { message: String, status: Option<u16> },
-    /// A result did not come in the time that was given. The instruction goes on.
+    /// The result did not arrive in time. The instruction continues.
     #[error("[client.wait_timeout] {address} has no result yet")]
     WaitTimeout { address: String },
     /// The caller stopped waiting for a result, and the code was interrupted.
     #[error("[client.stopped] {address} was stopped")]
     Stopped { address: String },
-    /// Code ended with an error of its own.
+    /// The code ended with an error.
     #[error("{}", .0.traceback.trim_end())]
     Instruction(Failure),
-    /// A file of this computer cannot be read or written.
+    /// A local file cannot be read or written.
     #[error("[client.file] {message}: {source}")]
     Local { message: String, source: std::io::Error },
-    /// The client cannot be made as told.
+    /// The client's settings are invalid.
     #[error("[client.setup] {0}")]
     Setup(String),
 }
@@ -50,9 +50,9 @@ pub struct ApiError {
     /// What to do next.
     pub hint: Option<String>,
     pub status: u16,
-    /// The request this is about, as the service's logs know it.
+    /// The request's id in the service's logs.
     pub request_id: Option<String>,
-    /// How long the service asks to wait.
+    /// Requested wait of the service.
     pub retry_after: Option<Duration>,
 }
 
@@ -60,33 +60,33 @@ pub struct ApiError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The request makes no sense as it is.
+    /// The request is invalid.
     Invalid,
-    /// No token, or one that is unknown or over.
+    /// The token is missing, unknown or expired.
     Unauthorized,
-    /// The token does not reach that far.
+    /// The token lacks the scope.
     Forbidden,
     /// The named thing does not exist, or belongs to another account.
     NotFound,
-    /// It is there already, or in a state in which this cannot be done.
+    /// It exists already, or its state does not allow this.
     Conflict,
     TooLarge,
-    /// Over a quota; later it may work.
+    /// A quota is exceeded; a later attempt may succeed.
     TooMany,
-    /// Not now: overloaded or stopping.
+    /// The service is overloaded or stopping.
     Unavailable,
-    /// This service cannot do it.
+    /// The service does not support it.
     Unsupported,
-    /// The service's fault, or its host's.
+    /// An internal error of the service or its host.
     Internal,
-    /// A refusal that this version does not know.
+    /// A kind of refusal that this version does not know.
     Other,
 }
 
 impl Kind {
     fn of(status: u16) -> Kind {
         match status {
-            400 | 405 | 416 => Kind::Invalid,
+            400 | 405 | 416 | 422 => Kind::Invalid,
             401 => Kind::Unauthorized,
             403 => Kind::Forbidden,
             404 => Kind::NotFound,
@@ -102,7 +102,7 @@ impl Kind {
 }
 
 impl Error {
-    /// The error that an answer with this status and this body is.
+    /// The error for a response with this status and body.
     pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
         match serde_json::from_slice::<ErrorBody>(body) {
             Ok(body) => Error::of(status, body),
@@ -140,7 +140,7 @@ impl Error {
         Error::Unreachable { message: message.into(), sent: true, source: None }
     }
 
-    /// Which kind of refusal it is, if it is one.
+    /// The kind of refusal, if it is one.
     pub fn kind(&self) -> Option<Kind> {
         match self {
             Error::Api(error) => Some(error.kind),
@@ -168,7 +168,9 @@ impl Error {
             Error::Api(error) => error.hint.as_deref(),
             Error::Unreachable { .. } => Some("does `stasis serve` run?"),
             Error::Protocol { .. } => Some("is the address that of a Stasis service?"),
-            Error::WaitTimeout { .. } => Some("it goes on: ask for its result later, or stop it"),
+            Error::WaitTimeout { .. } => {
+                Some("it is still running: fetch its result later, or interrupt it")
+            }
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Everything that changes, as it is told.
+//! All changes as they happen.
 
 use crate::listen::Listening;
 use crate::transport::Call;
@@ -6,16 +6,16 @@ use crate::types::Event;
 use crate::{Client, Machine, Streamed};
 use futures_util::stream::{self, StreamExt};
 
-/// Which events are wanted. The default is all from now on.
+/// A filter for events. The default is all new ones.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// Only of this machine.
+    /// Only events of this machine.
     pub machine: Option<String>,
-    /// Only of machines with this tag, written `key=value`.
+    /// Only events of machines with this tag, written `key=value`.
     pub tag: Option<String>,
-    /// Only kinds that begin so, such as `machine.`
+    /// Only kinds with this prefix, such as `machine.`
     pub kind: Option<String>,
-    /// Those after this one; from now on, if absent.
+    /// Only events after this one; new ones, if absent.
     pub after: Option<u64>,
 }
 
@@ -30,8 +30,8 @@ impl Wanted {
 }
 
 impl Client {
-    /// Everything that changes, without an end. None is lost or told twice when a connection
-    /// breaks; what is too old to be known is told as one event of kind `EventsMissed`.
+    /// All changes, without an end. After a broken connection no event is lost or repeated; events
+    /// that are no longer available are reported as one event of kind `EventsMissed`.
     pub fn events(&self, wanted: Wanted) -> Streamed<Event> {
         let listening = Listening::new(self.transport().clone(), wanted.call());
         let next = |mut listening: Listening<Event>| async move {
@@ -43,7 +43,7 @@ impl Client {
 }
 
 impl Machine {
-    /// What changes about it, as [`Client::events`] tells.
+    /// Changes of this machine, as in [`Client::events`].
     pub fn events(&self, wanted: Wanted) -> Streamed<Event> {
         let machine = Some(self.name().to_owned());
         self.client().events(Wanted { machine, ..wanted })

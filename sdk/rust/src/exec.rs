@@ -1,4 +1,4 @@
-//! What to run, and waiting for it.
+//! Code to run, and waiting for it.
 
 use crate::instruction::Tell;
 use crate::retry::unique;
@@ -12,7 +12,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::time::Duration;
 
-/// Code and how to run it. A text alone runs as the service's defaults say.
+/// Code with options. A string alone runs with the service's defaults.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Exec {
     code: String,
@@ -29,19 +29,19 @@ impl Exec {
         Exec { code: code.into(), ..Exec::default() }
     }
 
-    /// How long the code may run.
+    /// Time limit of the code.
     pub fn timeout(mut self, timeout: Duration) -> Exec {
         self.timeout = Some(json!(timeout.as_secs_f64()));
         self
     }
 
-    /// The code may run as long as it likes.
+    /// Removes the time limit.
     pub fn no_timeout(mut self) -> Exec {
         self.timeout = Some(Value::Null);
         self
     }
 
-    /// Ends what runs and cancels what waits first.
+    /// First interrupts the running instruction and cancels waiting ones.
     pub fn interrupt(mut self) -> Exec {
         self.interrupt = true;
         self
@@ -52,13 +52,13 @@ impl Exec {
         self
     }
 
-    /// Whether it has a state of its own; as the machine says, if this is not called.
+    /// Whether it has a state of its own; by default the machine's setting.
     pub fn checkpoints(mut self, checkpoints: Checkpoints) -> Exec {
         self.checkpoints = Some(checkpoints);
         self
     }
 
-    /// The same key again gives the same instruction instead of a second one.
+    /// The same key returns the same instruction instead of a second one.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Exec {
         self.key = Some(key.into());
         self
@@ -94,7 +94,7 @@ impl From<String> for Exec {
     }
 }
 
-/// Code that is run to its end when this is awaited.
+/// Code that runs to its end when this is awaited.
 #[must_use = "nothing runs before it is awaited"]
 pub struct Run<'a> {
     machine: &'a Machine,
@@ -109,20 +109,20 @@ impl<'a> Run<'a> {
         Run { machine, exec, tell: None, wait: None, until: None }
     }
 
-    /// Called with each line of output as it comes.
+    /// Called with each line of output as it arrives.
     pub fn on_output(mut self, tell: impl FnMut(&Chunk) + Send + 'a) -> Run<'a> {
         self.tell = Some(Box::new(tell));
         self
     }
 
-    /// How long to wait at most; then [`Error::WaitTimeout`], and the code goes on.
+    /// Maximum wait; then [`Error::WaitTimeout`], and the code continues.
     pub fn wait(mut self, longest: Duration) -> Run<'a> {
         self.wait = Some(longest);
         self
     }
 
-    /// When this is over before the code is, the code is interrupted and the machine's state kept.
-    /// Dropping a run only stops waiting.
+    /// If this future finishes before the code, the code is interrupted and the machine's state
+    /// kept. Dropping a run only stops waiting.
     pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'a) -> Run<'a> {
         self.until = Some(stop.boxed());
         self

@@ -1,6 +1,6 @@
-//! Files of a machine, and what was too large for its results.
+//! Files of a machine, and its artifacts.
 //!
-//! What is read goes on behind the last byte that came when a connection breaks.
+//! Reads resume after the last received byte when a connection breaks.
 
 use crate::listen::Listening;
 use crate::transport::{Call, Transport, at};
@@ -10,10 +10,10 @@ use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a service says to a part of something that is not there.
+/// A service's status for a range that does not exist.
 const OUT_OF_RANGE: u16 = 416;
 
-/// Files of a machine. Relative paths are below its home.
+/// Files of a machine. Relative paths start at its home.
 #[derive(Debug, Clone)]
 pub struct Files {
     transport: Arc<Transport>,
@@ -25,12 +25,12 @@ impl Files {
         Files { transport, machine }
     }
 
-    /// Puts a file; what was there is replaced.
+    /// Writes a file and replaces an existing one.
     pub async fn write(&self, path: &str, content: impl Into<Vec<u8>>) -> Result<FileInfo> {
         self.transport.json(self.put(path, content.into())?).await
     }
 
-    /// The same with permissions in octal, such as `755`, and a durability of its own.
+    /// The same with permissions in octal, such as `755`, and a durability.
     pub async fn write_as(
         &self,
         path: &str,
@@ -66,13 +66,13 @@ impl Files {
         })
     }
 
-    /// Bytes of a file as they come, over as many connections as it takes. `0..u64::MAX` is all.
+    /// Bytes of a file as they arrive, over as many connections as necessary. `0..u64::MAX` is all.
     pub fn stream(&self, path: &str, bytes: Range<u64>) -> Streamed<Vec<u8>> {
         let call = self.at("/file").map(|at| Call::get(at).query("path", path));
         resumed(self.transport.clone(), call, bytes)
     }
 
-    /// What is in a directory, by name.
+    /// The entries of a directory, by name.
     pub fn list(&self, path: &str) -> Streamed<FileInfo> {
         let first = Some((self.clone(), path.to_owned(), None::<String>));
         let pages = stream::try_unfold(first, |state| async move {
@@ -88,7 +88,7 @@ impl Files {
         pages.try_flatten().boxed()
     }
 
-    /// What is known of a file without reading it; of a link itself.
+    /// Metadata of a file; links are not followed.
     pub async fn stat(&self, path: &str) -> Result<FileInfo> {
         self.transport.json(Call::get(self.at("/file/stat")?).query("path", path)).await
     }
@@ -98,7 +98,7 @@ impl Files {
         self.take(path, false).await
     }
 
-    /// Removes a directory with all that is in it.
+    /// Removes a directory with its contents.
     pub async fn remove_all(&self, path: &str) -> Result<()> {
         self.take(path, true).await
     }
@@ -109,13 +109,13 @@ impl Files {
         self.transport.json::<Removed>(call).await.map(drop)
     }
 
-    /// Changes of a file, or in a directory, until it is gone. `Watching` comes first, and again
-    /// after a connection broke: look at what is there then.
+    /// Changes of a file, or in a directory, until it is removed. `Watching` comes first, and again
+    /// after a broken connection: list the directory then.
     pub fn watch(&self, path: &str) -> Streamed<FileEvent> {
         self.watching(path, "false")
     }
 
-    /// The same of a directory and all below it; names are paths below it.
+    /// The same for a directory and all below it; names are paths below it.
     pub fn watch_all(&self, path: &str) -> Streamed<FileEvent> {
         self.watching(path, "true")
     }
@@ -150,7 +150,7 @@ fn failed<T: Send + 'static>(error: Error) -> Streamed<T> {
 
 type Pieces = BoxStream<'static, Result<Vec<u8>>>;
 
-/// The bytes of something that does not change meanwhile.
+/// The bytes of a resource that does not change meanwhile.
 pub(crate) fn resumed(
     transport: Arc<Transport>,
     call: Result<Call>,
@@ -171,7 +171,7 @@ struct Reading {
     transport: Arc<Transport>,
     call: Call,
     start: u64,
-    /// The byte to come next.
+    /// The next byte.
     position: u64,
     end: u64,
     broken: u32,
@@ -212,7 +212,7 @@ impl Reading {
     }
 }
 
-/// The header for a part of something; none for the whole.
+/// The header of a range; none for the whole.
 fn range(start: u64, end: u64) -> Option<String> {
     match (start, end) {
         (0, u64::MAX) => None,

@@ -1,7 +1,7 @@
-//! Output and end of an instruction, over as many connections as it takes.
+//! Output and end of an instruction, over as many connections as necessary.
 //!
-//! A connection that breaks is opened again behind the last line that came. One that breaks again
-//! and again without a new line is given up.
+//! A broken connection is reopened after the last received line. If connections keep breaking
+//! without a new line, the stream fails.
 
 use crate::sse::{Event, Events};
 use crate::transport::{Call, Transport};
@@ -12,7 +12,7 @@ use futures_util::stream::BoxStream;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// An open connection, and what it said that was not handed on yet.
+/// An open connection, and its received events that were not yielded yet.
 struct Connection {
     pieces: BoxStream<'static, Result<Vec<u8>>>,
     events: Events,
@@ -22,9 +22,9 @@ struct Connection {
 pub struct Follow {
     transport: Arc<Transport>,
     path: String,
-    /// The line to come next.
+    /// The next line.
     position: u64,
-    /// How often the connection broke since the last line.
+    /// Broken connections since the last line.
     broken: u32,
     connection: Option<Connection>,
     over: bool,
@@ -35,7 +35,7 @@ impl Follow {
         Follow { transport, path, position, broken: 0, connection: None, over: false }
     }
 
-    /// What comes next; nothing after the end, or after a failure for good.
+    /// The next item; none after the end, or after a permanent failure.
     pub async fn next(&mut self) -> Option<Result<Progress>> {
         while !self.over {
             let failure = match self.once().await {
@@ -61,7 +61,7 @@ impl Follow {
         progress
     }
 
-    /// The next thing the connection says.
+    /// The next event of the connection.
     async fn once(&mut self) -> Result<Progress> {
         let connection = match &mut self.connection {
             Some(connection) => connection,

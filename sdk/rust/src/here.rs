@@ -1,4 +1,4 @@
-//! The service this computer uses, as the CLI finds it: configuration, login, data directory.
+//! The service of this computer, found like the CLI does: configuration, login, data directory.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ fn home(name: &str, below: &str) -> PathBuf {
     given.unwrap_or_else(own)
 }
 
-/// What a file of the CLI says of the service to use.
+/// The service in a file of the CLI.
 #[derive(Debug, Default, PartialEq)]
 struct Settings {
     url: Option<String>,
@@ -40,12 +40,12 @@ fn plain_string(line: &str, name: &str) -> Option<String> {
     (!escaped && (rest.is_empty() || rest.starts_with('#'))).then(|| text.to_owned())
 }
 
-/// The service this computer uses, as the CLI finds it.
+/// The service of this computer, found like the CLI does.
 #[derive(Debug, Default)]
 pub(crate) struct KnownService {
     /// The CLI's configuration file.
     config: Settings,
-    /// What `stasis login` keeps.
+    /// The stored login.
     login: Settings,
 }
 
@@ -57,19 +57,19 @@ impl KnownService {
         let config = variable("STASIS_CONFIG").map(PathBuf::from);
         let config = read(config.unwrap_or_else(|| dir.join("config.toml")));
         let path = dir.join("login.toml");
-        // a login that others may read is not used
+        // a login that other users can read is not used
         let login = if is_open(&path) { Settings::default() } else { read(path) };
         KnownService { config, login }
     }
 
-    /// The address: of the environment, the configuration, or the login.
+    /// The address: from the environment, the configuration, or the login.
     pub fn url(&self) -> Option<String> {
         let known = || self.config.url.clone().or_else(|| self.login.url.clone());
         variable("STASIS_URL").or_else(known)
     }
 
-    /// The token for a service: of the environment, of the configuration or the login if they name
-    /// this service, or of the data directory if the service is here.
+    /// The token for a service: from the environment, from the configuration or the login if they
+    /// name this service, or from the data directory if the service is local.
     pub fn token(&self, url: &str) -> Option<String> {
         variable("STASIS_TOKEN").or_else(|| self.kept_token(url)).or_else(|| self.own_token(url))
     }

@@ -1,4 +1,4 @@
-//! An instruction that was given to a machine: its output while it comes, its result, its end.
+//! A submitted instruction: its output as it arrives, its result, its end.
 
 use crate::follow::Follow;
 use crate::transport::{Call, Transport, at};
@@ -9,12 +9,12 @@ use futures_util::stream::{self, BoxStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Items as they come. [`StreamExt`](crate::StreamExt) has `next()`.
+/// Items as they arrive. [`StreamExt`](crate::StreamExt) has `next()`.
 pub type Streamed<T> = BoxStream<'static, Result<T>>;
 
 pub(crate) type Tell<'a> = Box<dyn FnMut(&Chunk) + Send + 'a>;
 
-/// A line of output, or how it ended.
+/// A line of output, or the end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress {
     Output(Chunk),
@@ -48,7 +48,7 @@ impl Instruction {
         self.seq
     }
 
-    /// Whether something else was interrupted for it.
+    /// Whether another instruction was interrupted for it.
     pub fn interrupted(&self) -> bool {
         self.interrupted
     }
@@ -58,12 +58,12 @@ impl Instruction {
         format!("{}@{}", self.machine, self.seq)
     }
 
-    /// What is known of it now.
+    /// Its current description.
     pub async fn info(&self) -> Result<Info> {
         self.transport.json(Call::get(self.path("")?)).await
     }
 
-    /// Its output from the first line on, as it comes.
+    /// Its output from the first line on, as it arrives.
     pub fn output(&self) -> Streamed<Chunk> {
         let chunks = self.follow(0).filter_map(|progress| async {
             match progress {
@@ -75,17 +75,17 @@ impl Instruction {
         chunks.boxed()
     }
 
-    /// Its result with all output, as soon as there is one.
+    /// Its result with all output, as soon as it has ended.
     pub async fn result(&self) -> Result<RunResult> {
         self.wait_telling(None, None).await
     }
 
-    /// Its result, or [`Error::WaitTimeout`] if that takes longer; the instruction then goes on.
+    /// Its result, or [`Error::WaitTimeout`] if that takes longer; the instruction then continues.
     pub async fn wait(&self, longest: Duration) -> Result<RunResult> {
         self.wait_telling(None, Some(longest)).await
     }
 
-    /// Output from line `start` on, then how it ended, over as many connections as it takes.
+    /// Output from line `start` on, then the end, over as many connections as necessary.
     pub fn follow(&self, start: u64) -> Streamed<Progress> {
         let follow = self.events(start);
         let steps = stream::unfold(follow, |mut follow| async move {
@@ -134,7 +134,7 @@ impl Instruction {
         Err(Error::broken(format!("{} has no end", self.address())))
     }
 
-    /// Takes it out of the queue; whether it still waited there.
+    /// Removes it from the queue; whether it still waited there.
     pub async fn cancel(&self) -> Result<bool> {
         let call = Call::post(self.path("/cancel")?).repeatable();
         Ok(self.transport.json::<Cancelled>(call).await?.cancelled)

@@ -1,11 +1,11 @@
-//! Machines that never forget: the Rust SDK of Stasis.
+//! The Rust SDK of Stasis: stateful code machines for AI agents.
 //!
 //! ```text
 //!   Client ─► Machine ─► Instruction ─► RunResult
 //!      └────────┴──────────┴──► transport: one pool of connections, retries, typed errors
 //! ```
 //!
-//! Everything that fails is an [`Error`] with the service's code and hint.
+//! Every failure is an [`Error`] with the service's code and hint.
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 

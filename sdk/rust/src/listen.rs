@@ -1,4 +1,4 @@
-//! Server-sent events without an end, over as many connections as it takes.
+//! Server-sent events without an end, over as many connections as necessary.
 
 use crate::sse::Events;
 use crate::transport::{Call, Transport};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 type Pieces = BoxStream<'static, Result<Vec<u8>>>;
 
-/// A stream of events, and the connection it comes over.
+/// A stream of events, and its connection.
 pub struct Listening<T> {
     transport: Arc<Transport>,
     call: Call,
@@ -51,7 +51,7 @@ impl<T: DeserializeOwned> Listening<T> {
             let strange = |error| Error::protocol(format!("an event that is not ours: {error}"));
             self.ready.push_back(event.map_err(strange)?);
         }
-        // where the next connection goes on, of things that have numbers
+        // the position of the next connection, for events with ids
         if events.last_id.is_some() {
             self.call.last_event.clone_from(&events.last_id);
         }

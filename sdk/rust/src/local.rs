@@ -1,7 +1,7 @@
-//! Files of this computer: into a machine, and out of it.
+//! Local files: uploads and downloads.
 //!
-//! What comes has its name only when it is whole. Of a directory, regular files and directories are
-//! copied; links and others are left out, and so are directories with nothing in them.
+//! A local file gets its name when it is complete. Of a directory, regular files and directories
+//! are copied; links, other kinds and empty directories are left out.
 
 use crate::transport::Call;
 use crate::types::{FileInfo, FileKind};
@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const PIECE: usize = 1 << 20;
 
 impl Files {
-    /// Puts a file of this computer, piece by piece, with its permissions.
+    /// Uploads a local file in pieces, with its permissions.
     pub async fn upload(&self, local: impl AsRef<Path>, path: &str) -> Result<FileInfo> {
         let local = local.as_ref();
         let opened = async {
@@ -33,7 +33,7 @@ impl Files {
         self.transport().upload(&call, pieces(file, local.to_owned())).await
     }
 
-    /// Puts a directory of this computer with all that is in it; how many files.
+    /// Uploads a local directory with its contents; returns the number of files.
     pub async fn upload_dir(&self, local: impl AsRef<Path>, path: &str) -> Result<u64> {
         self.put_dir(local.as_ref().to_owned(), path.to_owned()).await
     }
@@ -59,12 +59,12 @@ impl Files {
         walk.boxed()
     }
 
-    /// Copies a file to this computer, piece by piece.
+    /// Downloads a file in pieces.
     pub async fn download(&self, path: &str, local: impl AsRef<Path>) -> Result<()> {
         save(self.stream(path, 0..u64::MAX), local.as_ref()).await
     }
 
-    /// Copies a directory to this computer with all that is in it; how many files.
+    /// Downloads a directory with its contents; returns the number of files.
     pub async fn download_dir(&self, path: &str, local: impl AsRef<Path>) -> Result<u64> {
         self.get_dir(path.to_owned(), local.as_ref().to_owned()).await
     }
@@ -90,7 +90,7 @@ impl Files {
     }
 }
 
-/// Where something of a machine goes: its last name is never a way out of the directory here.
+/// The local path of a machine's file: its last name cannot lead out of the local directory.
 fn below(local: &Path, path: &str) -> Option<PathBuf> {
     let name = Path::new(path.rsplit('/').next()?);
     (name.file_name() == Some(name.as_os_str())).then(|| local.join(name))

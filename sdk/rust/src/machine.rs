@@ -1,11 +1,11 @@
-//! A machine: run code, look, go back, branch.
+//! A machine: run code, inspect, go back, branch.
 
 use crate::files::resumed;
 use crate::transport::{Call, Transport, at, segment};
 use crate::types::{
     Accepted, ArtifactList, Complete, Completions, DiskUse, History, Instruction as Recorded,
     InstructionList, Interrupted, Kept, Lineage, Machine as Info, Point, Removed, Rollback,
-    StepRequest, Update, Var, VarList,
+    StepRequest, ToolCall, ToolCallList, Update, Var, VarList,
 };
 use crate::{Error, Exec, Files, Instruction, Result, Run, Streamed};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -13,7 +13,7 @@ use serde_json::json;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Instructions on one page.
+/// Page size of instructions.
 const PAGE: u64 = 1000;
 
 /// A machine by name. Dropping this does nothing to the machine.
@@ -32,7 +32,7 @@ impl Machine {
         &self.name
     }
 
-    /// Gives it code to run, and does not wait.
+    /// Submits code, and does not wait.
     pub async fn exec(&self, exec: impl Into<Exec>) -> Result<Instruction> {
         let call = exec.into().call(&self.name)?;
         let accepted: Accepted = self.transport.json(call).await?;
@@ -47,7 +47,7 @@ impl Machine {
         Run::new(self, exec.into())
     }
 
-    /// An instruction that it was given before.
+    /// An earlier instruction.
     pub fn instruction(&self, seq: u64) -> Instruction {
         Instruction::new(self.transport.clone(), self.name.clone(), seq, false)
     }
@@ -64,13 +64,13 @@ impl Machine {
         pages.try_flatten().boxed()
     }
 
-    /// Interrupts what runs and keeps the state; whether something ran.
+    /// Interrupts the running instruction and keeps the state; whether one ran.
     pub async fn interrupt(&self) -> Result<bool> {
         let call = Call::post(self.path("/interrupt")?);
         Ok(self.transport.json::<Interrupted>(call).await?.interrupted)
     }
 
-    /// What the service says of it now.
+    /// Its current description from the service.
     pub async fn info(&self) -> Result<Info> {
         self.transport.json(Call::get(self.path("")?)).await
     }
@@ -81,7 +81,7 @@ impl Machine {
         Ok(self.transport.json::<VarList>(call).await?.vars)
     }
 
-    /// Names that could stand where the cursor is, counted in characters; at the end unless told.
+    /// Completions at the cursor, counted in characters; at the end by default.
     pub async fn complete(&self, code: &str, cursor: Option<u64>) -> Result<Completions> {
         let asked = Complete { code: code.to_owned(), cursor };
         let call = Call::post(self.path("/complete")?).repeatable().body(&asked)?;
@@ -93,19 +93,25 @@ impl Machine {
         Files::new(self.transport.clone(), self.name.clone())
     }
 
-    /// What was too large for results, oldest first.
+    /// Artifacts, which are values too large for results, oldest first.
     pub async fn artifacts(&self) -> Result<Vec<Kept>> {
         let call = Call::get(self.path("/artifact")?);
         Ok(self.transport.json::<ArtifactList>(call).await?.artifacts)
     }
 
-    /// Bytes of an artifact as they come; `0..u64::MAX` is all.
+    /// Its calls of tools with verdicts and answers, newest first.
+    pub async fn calls(&self) -> Result<Vec<ToolCall>> {
+        let call = Call::get(self.path("/calls")?);
+        Ok(self.transport.json::<ToolCallList>(call).await?.calls)
+    }
+
+    /// Bytes of an artifact as they arrive; `0..u64::MAX` is all.
     pub fn artifact(&self, id: &str, bytes: Range<u64>) -> Streamed<Vec<u8>> {
         let path = segment(id).and_then(|id| self.path(&format!("/artifact/{id}")));
         resumed(self.transport.clone(), path.map(Call::get), bytes)
     }
 
-    /// States that can be gone back to, oldest first.
+    /// States to return to, oldest first.
     pub async fn history(&self) -> Result<Vec<Point>> {
         let call = Call::get(self.path("/history")?);
         Ok(self.transport.json::<History>(call).await?.checkpoints)
@@ -117,7 +123,7 @@ impl Machine {
         Ok(self.transport.json::<History>(call).await?.checkpoints)
     }
 
-    /// Names the state after an instruction, or takes its name away; the history then.
+    /// Sets or removes the label of a state; returns the new history.
     pub async fn label(&self, seq: u64, label: Option<&str>) -> Result<Vec<Point>> {
         let asked = json!({ "seq": seq, "label": label });
         let call = Call::post(self.path("/label")?).repeatable().body(&asked)?;
@@ -129,44 +135,44 @@ impl Machine {
         self.transport.json(Call::get(self.path("/lineage")?)).await
     }
 
-    /// What it and its checkpoints take on the disk.
+    /// Disk use of the machine and its checkpoints.
     pub async fn disk(&self) -> Result<DiskUse> {
         self.transport.json(Call::get(self.path("/disk")?)).await
     }
 
-    /// Takes the last instruction back.
+    /// Undoes the last instruction.
     pub async fn undo(&self) -> Result<Info> {
         self.undo_steps(&StepRequest::default()).await
     }
 
-    /// Takes the last instructions back. If they share a state with others, which grouped
-    /// instructions do, this is refused unless the request says to take those along.
+    /// Undoes the last instructions. If they share a state with others (grouped instructions), this
+    /// is refused unless the request includes those.
     pub async fn undo_steps(&self, steps: &StepRequest) -> Result<Info> {
         self.transport.json(Call::post(self.path("/undo")?).body(steps)?).await
     }
 
-    /// Redoes instructions that were undone, as long as nothing new ran.
+    /// Redoes undone instructions, as long as nothing new ran.
     pub async fn redo_steps(&self, steps: &StepRequest) -> Result<Info> {
         self.transport.json(Call::post(self.path("/redo")?).body(steps)?).await
     }
 
-    /// Redoes the instruction that was undone last, as long as nothing new ran.
+    /// Redoes the last undone instruction, as long as nothing new ran.
     pub async fn redo(&self) -> Result<Info> {
         self.redo_steps(&StepRequest::default()).await
     }
 
-    /// Back to the state after instruction `seq`, or with `None` to the beginning.
+    /// Returns to the state after instruction `seq`, or with `None` to the beginning.
     pub async fn rollback(&self, seq: Option<u64>) -> Result<Info> {
         let call = Call::post(self.path("/rollback")?).repeatable().body(&Rollback { seq })?;
         self.transport.json(call).await
     }
 
-    /// Changes what is given; `tags` replaces all.
+    /// Changes the given settings; `tags` replaces all.
     pub async fn update(&self, change: &Update) -> Result<Info> {
         self.transport.json(Call::patch(self.path("")?).body(change)?).await
     }
 
-    /// Takes an expiry away.
+    /// Removes the expiry.
     pub async fn keep(&self) -> Result<Info> {
         let call = Call::patch(self.path("")?).body(&json!({ "expires_at": null }))?;
         self.transport.json(call).await
@@ -182,7 +188,7 @@ impl Machine {
         self.transport.json(Call::post(self.path("/wake")?).repeatable()).await
     }
 
-    /// Removes it and all it had.
+    /// Removes it with all its data.
     pub async fn remove(&self) -> Result<()> {
         self.transport.json::<Removed>(Call::delete(self.path("")?)).await.map(drop)
     }

@@ -1,4 +1,4 @@
-//! Machines out of a service and into one, as one stream of bytes or one file each.
+//! Export and import of machines, as one stream of bytes or one file each.
 
 use crate::local::{failed, pieces, save};
 use crate::transport::Call;
@@ -8,19 +8,19 @@ use futures_util::stream::{self, Stream, StreamExt, TryStreamExt};
 use std::path::Path;
 use tokio::fs::File;
 
-/// What goes along with an exported machine. The default is its state now, with all it needs on
-/// another host.
+/// The contents of an export. The default is the current state, with everything it needs on another
+/// host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Export {
-    /// All its checkpoints and its log too.
+    /// Include all its checkpoints and its log.
     pub history: bool,
-    /// Not the files of its template: smaller, for a host that has them.
+    /// Leave out the files of its template, for a host that has them.
     pub without_root: bool,
 }
 
 impl Machine {
-    /// It as one file, piece by piece. It is made while it is read, so a connection that breaks is
-    /// an error.
+    /// Exports it as one file, in pieces. It is generated while it is read, so a broken connection
+    /// is an error.
     pub fn export(&self, what: Export) -> Streamed<Vec<u8>> {
         let (machine, transport) = (self.clone(), self.transport().clone());
         let opened = async move {
@@ -31,15 +31,15 @@ impl Machine {
         stream::once(opened).try_flatten().boxed()
     }
 
-    /// Writes it to a file of this computer, which has its name only once it is whole.
+    /// Exports it to a local file, which gets its name when it is complete.
     pub async fn export_to(&self, local: impl AsRef<Path>, what: Export) -> Result<()> {
         save(self.export(what), local.as_ref()).await
     }
 }
 
 impl Client {
-    /// Takes a machine in that [`Machine::export`] gave, under a name of its own or the one it had.
-    /// Only what a service of your own gave: such a file is memory, and runs.
+    /// Imports a machine from the output of [`Machine::export`], under a given name or its old one.
+    /// Import only files of services you trust: the file is memory that will run.
     pub async fn import_machine(
         &self,
         pieces: impl Stream<Item = Result<Vec<u8>>> + Send + 'static,
@@ -53,7 +53,7 @@ impl Client {
         Ok(self.machine(made.machine_name))
     }
 
-    /// As [`import_machine`](Client::import_machine), from a file of this computer that
+    /// Like [`import_machine`](Client::import_machine), from a local file that
     /// [`Machine::export_to`] or `stasis export` wrote.
     pub async fn import_from(
         &self,

@@ -1,8 +1,8 @@
-//! A conversation with one machine, in the form that foreverVM's users know.
+//! A REPL on one machine, in foreverVM's form.
 
 use crate::{Exec, Instruction, Machine, Result};
 
-/// `exec` gives something with `output()` and `result()`. The machine stays.
+/// `exec` returns an object with `output()` and `result()`. The machine stays.
 #[derive(Debug, Clone)]
 pub struct Repl {
     machine: Machine,

@@ -1,16 +1,16 @@
-//! How an instruction ended.
+//! The result of an instruction.
 
 use crate::types::{Chunk, Failure, Instruction, Receipt, Shown, Status, Stream};
 use crate::{Error, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// How an instruction ended, with all of its output.
+/// The result of an instruction, with all of its output.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RunResult {
     pub machine: String,
-    /// All that the service knows of it.
+    /// The service's full description of it.
     pub instruction: Instruction,
     pub output: Vec<Chunk>,
 }
@@ -29,7 +29,7 @@ impl RunResult {
         self.instruction.status
     }
 
-    /// What holds of the machine's state now.
+    /// The state of the machine after it.
     pub fn receipt(&self) -> Option<&Receipt> {
         self.instruction.receipt.as_ref()
     }
@@ -39,12 +39,12 @@ impl RunResult {
         self.instruction.outcome.as_ref()?.value.as_deref()
     }
 
-    /// The last expression's value in every form it offers: kind to content.
+    /// The last expression's value in every form it offers: MIME type to content.
     pub fn data(&self) -> Option<&BTreeMap<String, Value>> {
         self.instruction.outcome.as_ref()?.data.as_ref()
     }
 
-    /// What was shown on the way: figures, `display(...)`.
+    /// Content displayed while the code ran: figures, `display(...)`.
     pub fn shown(&self) -> &[Shown] {
         self.instruction.outcome.as_ref().map_or(&[], |outcome| &outcome.shown)
     }
@@ -81,7 +81,7 @@ impl RunResult {
         self.text(Stream::Stderr)
     }
 
-    /// The value's own picture, or else the last one that was shown: PNG in base64.
+    /// The value's own image, or else the last displayed one: PNG in base64.
     pub fn png(&self) -> Option<&str> {
         let shown = self.shown().iter().rev().map(|shown| &shown.data);
         self.data().into_iter().chain(shown).find_map(|data| data.get("image/png")?.as_str())

@@ -1,21 +1,21 @@
-//! When a request is made again, and after which pause. Pure decisions.
+//! When a request is retried, and after which pause. Pure decisions.
 
 use crate::Error;
 use std::time::Duration;
 
-/// How often and how fast requests are made again. Pauses double from `first` up to `longest`, each
-/// shortened by chance so that many clients do not come back at once.
+/// The number and pace of retries. Pauses double from `first` up to `longest`, with jitter so that
+/// many clients do not return at once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Retry {
-    /// How often a request is made at most.
+    /// Maximum attempts of a request.
     pub attempts: u32,
-    /// How often a stream is resumed at most without a new line in between.
+    /// Maximum resumptions of a stream without a new line in between.
     pub resumes: u32,
     pub first: Duration,
     pub longest: Duration,
 }
 
-/// More than this a service cannot ask us to wait.
+/// Maximum wait that a service can request.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Default for Retry {
@@ -26,7 +26,8 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// How long to wait before the next try, after `made` tries; at least what the service asks.
+    /// The wait before the next attempt, after `made` attempts; at least the service's
+    /// `retry-after`.
     pub(crate) fn pause(&self, made: u32, failure: &Error) -> Duration {
         let grown = self.first.saturating_mul(1 << made.min(20)).min(self.longest);
         let asked = match failure {
@@ -37,7 +38,7 @@ impl Retry {
     }
 }
 
-/// Whether a request may be made again: it did nothing, or doing it twice is doing it once.
+/// Whether a request may be retried: it had no effect, or is idempotent.
 pub(crate) fn is_worth(failure: &Error, repeatable: bool) -> bool {
     let status = match failure {
         Error::Unreachable { sent, .. } => return repeatable || !sent,
@@ -46,9 +47,9 @@ pub(crate) fn is_worth(failure: &Error, repeatable: bool) -> bool {
         _ => return false,
     };
     match status {
-        // refused before anything was done
+        // refused before anything was changed
         429 | 503 => true,
-        // a proxy between us and the service did not reach it, or not in time
+        // a proxy did not reach the service, or not in time
         502 | 504 => repeatable,
         _ => false,
     }
@@ -56,7 +57,7 @@ pub(crate) fn is_worth(failure: &Error, repeatable: bool) -> bool {
 
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    // without chance, pauses are regular and names are refused as taken: nothing breaks
+    // without randomness, pauses are regular and names are refused as taken: nothing breaks
     let _ = getrandom::fill(&mut bytes);
     bytes
 }

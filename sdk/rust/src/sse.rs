@@ -1,8 +1,8 @@
-//! Server-sent events, and lines, out of bytes as they arrive.
+//! Parses server-sent events, and lines, from bytes as they arrive.
 
 use crate::{Error, Result};
 
-/// More than any line of a service; what is longer is not one.
+/// Longer than any line of a service.
 const LONGEST: usize = 256 << 20;
 
 /// Bytes in, complete lines out.
@@ -44,7 +44,7 @@ pub struct Events {
     kind: String,
     data: Vec<String>,
     id: Option<String>,
-    /// That of the last event that is complete, also of one without data.
+    /// The id of the last complete event, including one without data.
     pub last_id: Option<String>,
 }
 

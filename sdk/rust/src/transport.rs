@@ -1,4 +1,4 @@
-//! Requests over one pool of connections: made again where that is safe, errors typed.
+//! Requests over one connection pool: retried where that is safe, with typed errors.
 
 use crate::retry::{Retry, is_worth};
 use crate::sse::Lines;
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::time::Duration;
 
-/// A refusal has at most this many bytes.
+/// Maximum bytes of a refusal.
 const LONGEST_REFUSAL: usize = 1 << 20;
 
 /// One request.
@@ -21,16 +21,16 @@ pub struct Call {
     pub path: String,
     pub query: Vec<(&'static str, String)>,
     pub body: Option<Value>,
-    /// Sent as it is.
+    /// Sent unchanged.
     pub content: Option<Vec<u8>>,
-    /// Which bytes of something.
+    /// A range of bytes.
     pub range: Option<String>,
-    /// The number of the last event that came.
+    /// The number of the last received event.
     pub last_event: Option<String>,
     pub key: Option<String>,
-    /// Whether making it twice does what making it once does.
+    /// Whether it is idempotent.
     pub repeatable: bool,
-    /// Whether the connection may be silent for long: others work meanwhile.
+    /// Whether the connection may be silent for long, for long work.
     pub without_timeout: bool,
 }
 
@@ -125,7 +125,7 @@ impl Transport {
         read(self.send(call).await?).await
     }
 
-    /// The answer to a request whose content comes piece by piece, and so can be made once.
+    /// The response to a request with a streamed body, which can be sent only once.
     pub async fn upload<T: DeserializeOwned>(
         &self,
         call: &Call,
@@ -135,7 +135,7 @@ impl Transport {
         read(good(request.send().await?).await?).await
     }
 
-    /// Waits before a stream that broke so often is resumed; fails if it should not be.
+    /// Waits before a broken stream is resumed; fails after too many attempts.
     pub async fn breathe(&self, failure: Error, broken: u32) -> Result<()> {
         if broken >= self.retry.resumes || !is_worth(&failure, true) {
             return Err(failure);
@@ -144,13 +144,13 @@ impl Transport {
         Ok(())
     }
 
-    /// Pieces of an answer as they come. Tried once: who reads them knows where to go on.
+    /// Pieces of a response as they arrive. Sent once: the reader knows where to resume.
     pub async fn stream(&self, call: &Call) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
         let pieces = self.send(call).await?.bytes_stream();
         Ok(pieces.map(|piece| Ok(piece?.to_vec())).boxed())
     }
 
-    /// Lines of an answer that cannot be asked for again, as types.
+    /// Lines of a response that cannot be requested again, as types.
     pub async fn lines<T: DeserializeOwned + Send + 'static>(
         &self,
         call: &Call,
@@ -169,7 +169,7 @@ impl Transport {
         Ok(batches.try_flatten().boxed())
     }
 
-    /// A good answer; the error that any other is.
+    /// A successful response; otherwise its error.
     async fn send(&self, call: &Call) -> Result<Response> {
         good(self.request(call).send().await?).await
     }
@@ -200,7 +200,7 @@ impl Transport {
     }
 }
 
-/// A good answer; the error that any other is.
+/// A successful response; otherwise its error.
 async fn good(response: Response) -> Result<Response> {
     match response.status().is_success() {
         true => Ok(response),
@@ -208,7 +208,7 @@ async fn good(response: Response) -> Result<Response> {
     }
 }
 
-/// An answer as a type.
+/// A response as a type.
 async fn read<T: DeserializeOwned>(response: Response) -> Result<T> {
     let status = response.status();
     let bytes = response.bytes().await?;
@@ -235,10 +235,10 @@ async fn refused(mut response: Response) -> Error {
     error
 }
 
-/// All but what RFC 3986 calls unreserved.
+/// All characters except RFC 3986's unreserved ones.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A name as part of a path; one that would change the path is refused here.
+/// A name as part of a path; a name that would change the path is refused here.
 pub fn segment(text: &str) -> Result<String> {
     if matches!(text, "" | "." | "..") {
         return Err(Error::invalid(format!("{text:?} is not a name")));

@@ -2,13 +2,14 @@
 //!
 //!   cli ─► bench ─► command, server
 //!   cli ─► server ─► machine ─► engine ─► spawner ─► sys
-//!             │         │          ├────► store ─► fault, image, sandbox, sys
+//!             │         │          ├────► store ─► api, fault, image, sandbox, sys
 //!             ▼         │          └────► sys      image, sys, protocol: nothing of ours
 //!            api        ├────► template ─► engine, agent
 //!                       ├────► records ─► api, fault, image
 //!                       ├────► agent ─► protocol
 //!                       ├────► egress ─► policy, sandbox, sys
-//!                       └────► policy ─► api
+//!                       ├────► policy ─► api
+//!                       └────► tools     upstream MCP servers; nothing of ours
 
 use super::Finding;
 use serde_json::Value;
@@ -22,7 +23,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stasis-spawner", &["stasis-sys"]),
     ("stasis-sandbox", &["stasis-sys"]),
     ("stasis-fault", &["stasis-sys"]),
-    ("stasis-store", &["stasis-fault", "stasis-image", "stasis-sandbox", "stasis-sys"]),
+    (
+        "stasis-store",
+        &["stasis-api", "stasis-fault", "stasis-image", "stasis-sandbox", "stasis-sys"],
+    ),
     (
         "stasis-engine",
         &[
@@ -36,8 +40,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("stasis-policy", &["stasis-api"]),
     // its threads restrict themselves
-    ("stasis-egress", &["stasis-api", "stasis-policy", "stasis-sandbox", "stasis-sys"]),
+    (
+        "stasis-egress",
+        &["stasis-api", "stasis-policy", "stasis-sandbox", "stasis-secrets", "stasis-sys"],
+    ),
+    ("stasis-secrets", &["stasis-api", "stasis-policy"]),
     ("stasis-protocol", &[]),
+    ("stasis-tools", &[]),
     ("stasis-agent", &["stasis-protocol", "stasis-sys"]),
     ("stasis-api", &[]),
     // its tests mount a small disk
@@ -54,9 +63,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-agent",
             "stasis-records",
             "stasis-template",
+            "stasis-tools",
             "stasis-engine",
             "stasis-egress",
             "stasis-policy",
+            "stasis-secrets",
             "stasis-sys",
             "stasis-testbed",
         ],
@@ -73,7 +84,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     // its tests make a run hang
-    ("stasis-mcpv8", &["stasis-api", "stasis-fault", "stasis-machine", "stasis-testbed"]),
+    (
+        "stasis-mcpv8",
+        &["stasis-api", "stasis-fault", "stasis-machine", "stasis-policy", "stasis-testbed"],
+    ),
     (
         "stasis-forkd",
         &["stasis-agent", "stasis-api", "stasis-machine", "stasis-template", "stasis-testbed"],
@@ -101,6 +115,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stasis-command",
             "stasis-engine",
             "stasis-machine",
+            "stasis-policy",
             "stasis-server",
             "stasis-sys",
             "stasis-template",
@@ -144,7 +159,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// A crate of the workspace and those of ours that it uses, in tests and build scripts too.
+/// A crate of the workspace and its dependencies within the workspace, in tests and build scripts
+/// too.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Package {
     pub name: String,

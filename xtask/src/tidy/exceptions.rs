@@ -1,4 +1,4 @@
-//! What is longer than the rules allow, by name. This list only shrinks.
+//! Items longer than the rules allow, by name. This list only shrinks.
 
 use super::sizes::Exception;
 

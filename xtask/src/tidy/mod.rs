@@ -6,6 +6,7 @@
 //!                  names   every visible type has a name of its own
 //!                  sizes   functions and files, with exceptions listed by name
 //!   documents      paths   files they name exist
+//!                  prose   paragraphs are wrapped
 //!   the workspace  arrows  which crate may use which
 //!
 //! Each rule is a pure function from text to findings. Only this file reads the disk.
@@ -15,6 +16,7 @@ mod exceptions;
 mod languages;
 mod names;
 mod paths;
+mod prose;
 mod rust;
 mod sizes;
 #[cfg(test)]
@@ -93,7 +95,12 @@ fn check(sources: &[SourceFile]) -> Vec<Finding> {
     let mut types = Vec::new();
     for source in sources {
         findings.extend(text::check(source));
-        let Some(text) = source.text().filter(|_| source.is_rust()) else { continue };
+        findings.extend(prose::check(source));
+        let Some(text) = source.text() else { continue };
+        modules.add_manifest(&source.path, text);
+        if !source.is_rust() {
+            continue;
+        }
         named.extend(languages::count(&source.path, text));
         match tokens::parse(text) {
             Ok(tokens) => {

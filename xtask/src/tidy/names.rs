@@ -1,11 +1,11 @@
 //! A type that other modules can see has a name no other such type of the workspace has, so that a
-//! reader who meets it anywhere knows which one is meant. No type hides a name of Rust's prelude.
+//! reader always knows which one is meant. No type hides a name of Rust's prelude.
 
 use super::Finding;
 use super::tokens::RustToken;
 use std::collections::BTreeMap;
 
-/// Names that mean the same in every place that declares one, and what they mean.
+/// Names with the same meaning wherever they are declared, and that meaning.
 const CONVENTIONAL: [(&str, &str); 4] = [
     ("Args", "the options of one command, as clap reads them"),
     ("Error", "how calls into a crate fail"),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// Directories whose paths documents write from the root of the repository.
 const TOP: [&str; 8] = ["crates", "dev", "docs", "fuzz", "packaging", "sdk", "tests", "xtask"];
 
-/// It tells of files that may be gone since.
+/// It mentions files that may have been removed since.
 const HISTORY: &str = "CHANGELOG.md";
 
 pub fn check(sources: &[SourceFile]) -> Vec<Finding> {
@@ -19,7 +19,7 @@ fn is_document(path: &str) -> bool {
     path.ends_with(".md") && path != HISTORY && (!path.contains('/') || path.starts_with("docs/"))
 }
 
-/// All files, and the directories they are in.
+/// All files, and their directories.
 fn known(sources: &[SourceFile]) -> BTreeSet<&str> {
     let ends = |path: &str| path.match_indices('/').map(|(at, _)| at).collect::<Vec<_>>();
     let dirs = sources.iter().flat_map(|source| {

@@ -62,12 +62,26 @@ fn check_lint(path: &str, text: &str) -> Option<Finding> {
 pub struct Modules {
     files: BTreeSet<String>,
     named: BTreeSet<String>,
+    /// Packages that list their tests, and those they list.
+    listing: BTreeSet<String>,
+    listed: BTreeSet<String>,
 }
 
 impl Modules {
+    /// Reads which files of a package Cargo compiles as tests. Before its Rust files.
+    pub fn add_manifest(&mut self, path: &str, text: &str) {
+        let Some(package) = path.strip_suffix("/Cargo.toml") else { return };
+        if text.lines().any(|line| line == "autotests = false") {
+            self.listing.insert(package.to_owned());
+        }
+        let paths =
+            text.lines().filter_map(|line| line.strip_prefix("path = \"")?.split('"').next());
+        self.listed.extend(paths.map(|file| format!("{package}/{file}")));
+    }
+
     pub fn add(&mut self, path: &str, tokens: &[RustToken]) {
         self.files.insert(path.into());
-        let folder = folder_of_children(path);
+        let folder = self.folder_of_children(path);
         for at in find(tokens, &["mod"]) {
             let Some([name, end]) = tokens.get(at + 1..at + 3) else { continue };
             if name.is_name() && end.is(";") {
@@ -79,21 +93,28 @@ impl Modules {
 
     /// Files that no crate includes.
     pub fn dead(&self) -> Vec<Finding> {
-        let dead = self.files.difference(&self.named).filter(|path| !is_root(path));
+        let dead = self.files.difference(&self.named).filter(|path| !self.is_root(path));
         dead.map(|path| Finding::new(path, 0, "no `mod` includes this file")).collect()
     }
-}
 
-/// Where the files of a file's modules lie, with a slash at its end.
-fn folder_of_children(path: &str) -> String {
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    if name == "mod.rs" || is_root(path) {
-        return format!("{folder}/");
+    /// Where the files of a file's modules lie, with a slash at its end.
+    fn folder_of_children(&self, path: &str) -> String {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        if name == "mod.rs" || self.is_root(path) {
+            return format!("{folder}/");
+        }
+        format!("{}/", path.trim_end_matches(".rs"))
     }
-    format!("{}/", path.trim_end_matches(".rs"))
+
+    fn is_root(&self, path: &str) -> bool {
+        match path.split_once("/tests/") {
+            Some((package, _)) if self.listing.contains(package) => self.listed.contains(path),
+            _ => is_root(path),
+        }
+    }
 }
 
-/// Whether Cargo compiles this file without being told by another.
+/// Whether Cargo compiles this file without a `mod` in another.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     match parts[..] {

@@ -1,4 +1,4 @@
-//! How long functions and files are. What is too long is listed by name, or it fails.
+//! The length of functions and files. A longer one is listed by name, or it fails.
 
 use super::Finding;
 use super::tokens::{RustToken, find};
@@ -6,7 +6,7 @@ use super::tokens::{RustToken, find};
 const FUNCTION_LINES: usize = 60;
 const FILE_LINES: usize = 500;
 
-/// Something too long: a function, or a file as a whole (no name).
+/// An overlong function, or file (no name).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Long {
     pub path: String,
@@ -18,7 +18,7 @@ pub struct Long {
 /// Leave to be long, up to so many lines: path, function (none: the file), lines.
 pub type Exception = (&'static str, &'static str, usize);
 
-/// What in this file is over its limit.
+/// The items of this file over their limit.
 pub fn measure(path: &str, text: &str, tokens: &[RustToken]) -> Vec<Long> {
     let mut long = Vec::new();
     let lines = file_lines(path, text);

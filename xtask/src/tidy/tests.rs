@@ -1,4 +1,4 @@
-//! Every rule finds what it is for, and is silent otherwise.
+//! Every rule finds its violations, and is silent otherwise.
 
 use super::arrows::{self, Package};
 use super::sizes::{self, Long};
@@ -151,7 +151,13 @@ fn the_readme_says_how_to_start() {
 #[test]
 fn a_file_that_nothing_includes_is_dead() {
     let mut modules = rust::Modules::default();
+    let manifest = "autotests = false\n[[test]]\npath = \"tests/main.rs\"";
+    modules.add_manifest("crates/b/Cargo.toml", manifest);
     for (path, text) in [
+        ("crates/b/tests/main.rs", "mod part;"),
+        ("crates/b/tests/part.rs", "mod piece;"),
+        ("crates/b/tests/part/piece.rs", ""),
+        ("crates/b/tests/forgotten.rs", ""),
         ("crates/a/src/lib.rs", "mod one; mod two; mod inline { }"),
         ("crates/a/src/one.rs", "mod inner;"),
         ("crates/a/src/one/inner.rs", ""),
@@ -170,7 +176,8 @@ fn a_file_that_nothing_includes_is_dead() {
         modules.add(path, &tokens::parse(text).unwrap());
     }
     let dead: Vec<String> = modules.dead().into_iter().map(|finding| finding.path).collect();
-    assert_eq!(dead, ["crates/a/src/inline.rs", "crates/a/src/three.rs"]);
+    let all = ["crates/a/src/inline.rs", "crates/a/src/three.rs", "crates/b/tests/forgotten.rs"];
+    assert_eq!(dead, all);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Rules for every file, whatever language it is in.
+//! Rules for every file, in any language.
 
 use super::{Finding, SourceFile};
 
@@ -17,7 +17,7 @@ const MACHINE_PATHS: [&str; 3] =
 /// The home in every machine, the same everywhere.
 const INSIDE: &str = concat!("/ho", "me/user");
 
-/// What a newcomer types first.
+/// Commands that a newcomer types first.
 const COMMANDS: [&str; 2] = ["make run", "make test"];
 
 pub fn check(source: &SourceFile) -> Vec<Finding> {

@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 pub struct RustToken {
     pub text: String,
     pub line: usize,
-    /// How many groups this token is in; brackets count as outside of their own group.
+    /// Depth of groups around this token; brackets count as outside of their own group.
     pub depth: usize,
 }
 

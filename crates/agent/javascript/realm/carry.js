@@ -1,9 +1,9 @@
-// Carries variables by name through a file, to another machine or past an upgrade.
+// Transfers variables by name through a file, to another machine or past an upgrade.
 //
 //   "stasis-variables-javascript-1\n", then a structured clone of [names, values]
 //
-// All values are one clone, so that what two variables have in common is still one object after
-// loading. What has no clone (functions, classes, symbols) is refused by name.
+// All values are one clone, so that an object shared by two variables is still one object after
+// loading. Values without a clone (functions, classes, symbols) are refused by name.
 'use strict';
 
 const { fs, serialize, deserialize } = node;
@@ -31,7 +31,7 @@ function save(wanted, path) {
   return [names, failed];
 }
 
-// Puts a whole file in place, or none.
+// Writes a file atomically.
 function write(path, bytes) {
   const part = `${path}.part`;
   const file = fs.openSync(part, 'w');

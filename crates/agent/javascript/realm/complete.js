@@ -1,4 +1,4 @@
-// Names that could stand at the cursor. Nothing that could change something is run for them.
+// Completions at the cursor. Only code without side effects is run for them.
 'use strict';
 
 const { getOwnPropertyNames, global } = node;
@@ -12,7 +12,7 @@ const KEYWORDS =
   'extends false finally for function if import in instanceof let new null return static super ' +
   'switch this throw true try typeof undefined var void while with yield';
 
-// The offset where the name at the cursor begins, in characters, and what it could be.
+// The offset where the name at the cursor begins, in characters, and its completions.
 function complete(code, cursor) {
   const before = [...code].slice(0, Math.max(0, cursor)).join('');
   const found = PATH.exec(before.slice(before.lastIndexOf('\n') + 1));

@@ -34,8 +34,7 @@ function failure(thrown, source) {
   return described(name, message, [...lines, ...cause(thrown)].join('\n'));
 }
 
-// A syntax error has no frames of its own, but a line and a column. It is what V8 threw, or the
-// host's words.
+// A syntax error has no frames, but a line and a column. It is V8's error, or the host's message.
 function syntax(thrown, source, line, column) {
   const name = 'SyntaxError';
   const message = typeof thrown === 'string' ? thrown : word(thrown, 'message');
@@ -50,7 +49,7 @@ function hintFor(message) {
   return imports ? '; use import() or require() where it is not at the top level' : '';
 }
 
-// Frames with instructions named as people read them, and columns as the user wrote them.
+// Frames with readable instruction names, and columns of the user's text.
 function readable(frames) {
   return frames.replace(URL, (whole, seq, line, made) => {
     return `instruction ${seq}:${line}:${places.column(Number(seq), Number(line), Number(made))}`;
@@ -66,7 +65,7 @@ function interrupted() {
   return described(INTERRUPTED, words, `${INTERRUPTED}: ${words}`);
 }
 
-// A property as text, whatever it is.
+// A property as text, of any type.
 function word(thrown, name) {
   try {
     const found = thrown[name];

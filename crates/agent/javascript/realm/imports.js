@@ -3,10 +3,10 @@
 //
 //   import ─► Node's loader ─► resolve, load (here) ─► host ─► packages in ~/.cache/stasis, texts
 //
-// Node's loader calls the hooks, and the hooks wait for the host, so the event loop stands still
-// meanwhile. They ask only while an instruction runs: the host listens only then. A package lies in
-// a directory of its own with links to those it depends on, and is found there by Node itself. What
-// a name meant first it means for the life of the machine.
+// Node's loader calls the hooks, and the hooks wait for the host, so the event loop is blocked
+// meanwhile. They send requests only while an instruction runs, because the host listens only then.
+// A package is in its own directory with links to its dependencies, and Node itself finds it there.
+// A name keeps its first meaning for the life of the machine.
 'use strict';
 
 const { fs, global, native } = node;
@@ -17,15 +17,15 @@ const PACKAGE = /^(npm|jsr):/;
 const WEB = /^https:/;
 const RELATIVE = /^\.{0,2}\//;
 const TYPED = /^file:.*\.([cm]?)ts(?:$|[?#])/;
-// Characters of a file that the host looks at.
+// Maximum characters of a file that the host converts.
 const LONGEST_FILE = 1 << 20;
 
-// The number of the instruction under way, if its host fetches.
+// The number of the running instruction, if its host fetches.
 let seq;
 let last = 0;
-// Names of packages, and where they are.
+// Names of packages, and their directories.
 const packages = new Map();
-// Addresses that were redirected, and texts that wait to be loaded.
+// Redirected addresses, and texts waiting to be loaded.
 const moved = new Map();
 const texts = new Map();
 
@@ -50,14 +50,14 @@ function ask(name, what) {
     if (line === undefined) throw failure(name, 'the host did not answer');
     const { op, id, answer } = JSON.parse(line);
     report = '';
-    // an answer for an instruction that was interrupted may come first
+    // an answer for an interrupted instruction may come first
     if (op !== 'fetched' || id !== last) continue;
     if (answer.kind === 'refused') throw failure(name, answer.message);
     return answer;
   }
 }
 
-// All bytes of a blob, which have to have its hash.
+// All bytes of a blob, which must match its hash.
 function whole(name, { hash, size }) {
   const pieces = [];
   for (let offset = 0; offset < size; ) {
@@ -77,7 +77,7 @@ function directory(id) {
   return `${STORE}/${id.replace('/', '+')}`;
 }
 
-// Fetches a package and all it depends on, as far as they are not there.
+// Fetches a package and its dependencies, if they are missing.
 function install(specifier) {
   const { id, subpath, packages: all } = ask(specifier, { kind: 'module', specifier });
   const names = new Map(all.map((one) => [one.id, one.name]));
@@ -87,7 +87,7 @@ function install(specifier) {
   return { directory: directory(id), name: `${names.get(id)}${subpath}` };
 }
 
-// Puts one package in place, whole or not at all.
+// Installs one package atomically.
 function lay(specifier, one, names) {
   const bytes = whole(specifier, one.blob);
   const place = directory(one.id);

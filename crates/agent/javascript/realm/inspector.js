@@ -1,4 +1,4 @@
-// The inspector of this process, spoken to as a debugger does: JSON both ways.
+// The inspector of this process, used like a debugger does: JSON both ways.
 //
 // Node's own `Session` is JavaScript that user code can break; the connection below it is not.
 'use strict';
@@ -14,7 +14,7 @@ let last = 0;
 let taken;
 const waiting = new Map();
 
-// Messages that nobody waits for any more, such as the end of an interrupted instruction, pass.
+// Messages without a waiting callback, such as the end of an interrupted instruction, are ignored.
 function hear(text) {
   const { id, result, error } = JSON.parse(text);
   const then = waiting.get(id);
@@ -47,23 +47,22 @@ function forget() {
   connect();
 }
 
-// The message that runs an instruction; `then` gets its value or its exception when all of it is
-// over.
+// The message that runs an instruction; `then` gets its value or its exception when it has ended.
 function instruction(source, url, then) {
   const expression = `${source}\n//# sourceURL=${url}`;
   const params = { expression, replMode: true, awaitPromise: true, objectGroup: GROUP };
   return message('Runtime.evaluate', params, then);
 }
 
-// The value of an expression that is looked at, not run: undefined if it would change something or
-// takes long.
+// The value of an expression without side effects: undefined if it would change something or takes
+// long.
 function look(expression) {
   const params = { expression, objectGroup: GROUP, throwOnSideEffect: true, timeout: LONGEST_LOOK };
   const { result, exceptionDetails } = ask('Runtime.evaluate', params);
   return result === undefined || exceptionDetails !== undefined ? undefined : value(result);
 }
 
-// Assigns a value to a name at the top level; why that failed, if it did.
+// Assigns a value to a name at the top level; returns the reason of a failure.
 function assign(name, value) {
   node.defineProperty(node.global, NAME, { value, configurable: true });
   const { exceptionDetails } = ask('Runtime.evaluate', { expression: `${name} = ${NAME}; 0` });
@@ -95,14 +94,14 @@ function take(argument) {
   return found;
 }
 
-// Lets go of what the instruction's values and console messages keep alive.
+// Releases the objects that the instruction's values and console messages keep alive.
 function release() {
   ask('Runtime.releaseObjectGroup', { objectGroup: GROUP });
   ask('Runtime.discardConsoleEntries', {});
 }
 
 // Connects. The only way from a message back to a value is a function that is passed to it, which
-// has a name among the globals for a moment.
+// is a global for a moment.
 function connect() {
   connection = new node.Connection(hear);
   node.native.attach([connection, connection.dispatch]);

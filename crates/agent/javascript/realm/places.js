@@ -1,4 +1,4 @@
-// Where the columns of what ran are in what the user wrote, for instructions that the host prepared.
+// Maps columns of the executed code to the user's text, for instructions that the host prepared.
 'use strict';
 
 const all = new Map();

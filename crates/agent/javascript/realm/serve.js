@@ -1,4 +1,4 @@
-// Takes orders one at a time and answers them, until the host hangs up.
+// Reads orders one at a time and answers them, until the host closes the socket.
 //
 // A line that is not an order is named on standard error and has no answer.
 'use strict';
@@ -9,6 +9,7 @@ const imports = use('imports');
 const inspector = use('inspector');
 const session = use('session');
 const surroundings = use('surroundings');
+const tools = use('tools');
 const variables = use('variables');
 const { complete } = use('complete');
 const { shell } = use('shell');
@@ -24,7 +25,7 @@ const ORDERS = {
   wake(order, done) {
     const changed = guarded('wake', () => wake(order)) ?? [];
     for (const hook of [...hooks]) {
-      // one that waits for something does so between instructions
+      // a message that waits is handled between instructions
       guarded('onWake', () => void hook(order.reason, node.list(...changed)));
     }
     session.send({ type: 'awake', generation: GENERATION, changed });
@@ -52,8 +53,11 @@ const ORDERS = {
     carried(guarded('load', () => carry.load(path)));
     done();
   },
-  // an answer that came too late: the instruction that asked was interrupted
+  // a late answer: its instruction was interrupted
   fetched(order, done) {
+    done();
+  },
+  tool(order, done) {
     done();
   },
   freeze(order, done) {
@@ -63,13 +67,27 @@ const ORDERS = {
   },
 };
 
+// The same in the middle of an instruction, which waits for the result of a tool. What it runs can be
+// interrupted already, so it is not guarded again.
+function wakeInside(order) {
+  let changed = [];
+  try {
+    changed = wake(order);
+    for (const hook of [...hooks]) hook(order.reason, node.list(...changed));
+  } catch (error) {
+    native.write(2, `agent: wake failed: ${plain(error)}\n`);
+  } finally {
+    session.send({ type: 'awake', generation: GENERATION, changed });
+  }
+}
+
 function carried(found) {
   const [names, failed] = found ?? [[], { '*': 'failed; standard error says why' }];
   inspector.release();
   session.send({ type: 'carried', names, failed });
 }
 
-// Calls what may run user code on the way; undefined when that failed or was interrupted.
+// Calls a function that may run user code; undefined if it failed or was interrupted.
 function guarded(name, call) {
   let found;
   try {
@@ -93,13 +111,13 @@ function parsed(line) {
   }
 }
 
-// Carries out an order; a message for the inspector, if that is how.
+// Executes an order; returns a message for the inspector, if it needs one.
 function hear(line) {
   try {
     const order = parsed(line);
     return ORDERS[order.op](order, native.end);
   } catch (error) {
-    // user code has broken something the agent relies on: an answer there must be
+    // user code has broken something the agent relies on: the order must still be answered
     const failed = `agent: the order was not carried out: ${plain(error)}`;
     if (!session.fail(failed)) {
       native.write(2, `${failed}\n`);
@@ -113,6 +131,7 @@ function main() {
   inspector.connect();
   imports.hook();
   surroundings.furnish(session.display, shell, onWake);
+  tools.furnish(wakeInside);
   variables.remember();
   native.start([hear, session.interrupted, session.sent]);
   native.heed();

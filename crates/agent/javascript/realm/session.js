@@ -2,10 +2,10 @@
 //
 //   source ─► Runtime.evaluate (replMode) ─► promise ─► value or exception ─► forms ─► Done
 //
-// The inspector answers when all of the instruction is over, also what follows an `await`. Until
-// then the event loop runs, and an interrupt may end whatever it runs. An interrupted instruction
-// is answered by the agent itself: its promise may never settle. No promise of the agent's own is
-// involved, because terminating user code drops the reactions that wait.
+// The inspector answers when all of the instruction has ended, including code after an `await`.
+// Until then the event loop runs, and an interrupt may end any code in it. The agent itself answers
+// an interrupted instruction: its promise may never settle. No promise of the agent's own is
+// involved, because terminating user code drops pending reactions.
 'use strict';
 
 const { native, process } = node;
@@ -14,11 +14,12 @@ const { bundle, fit, raw, shorten } = use('show');
 const errors = use('errors');
 const imports = use('imports');
 const places = use('places');
+const tools = use('tools');
 const { prepare } = use('surroundings');
 
 const PIECE = 1 << 20;
 
-// The instruction under way.
+// The running instruction.
 let running;
 // Callbacks that an interrupt calls, such as those that end child processes.
 const ends = new Set();
@@ -35,6 +36,7 @@ function execute(order, done) {
   places.remember(seq, prepared?.places);
   running = own;
   imports.begin(order.fetch === true ? seq : undefined);
+  tools.begin(order.tools === true ? seq : undefined);
   prepare();
   return inspector.instruction(source.code, `instruction:${seq}`, (result, error) => {
     if (error !== undefined) own.refused = error.message;
@@ -53,7 +55,7 @@ function sent(whole) {
   if (!native.open()) interrupted();
 }
 
-// `{a: 1}` is a block to the parser; where it can be an object it is one.
+// The parser reads `{a: 1}` as a block; if it can be an object, it is one.
 function wrapped(code) {
   if (/^\s*\{/.test(code) && /\}\s*$/.test(code)) {
     try {
@@ -71,7 +73,7 @@ function heard(own, result) {
   if (own === running) settled(own, result);
 }
 
-// The instruction was ended by an interrupt, or waits for something that one may end.
+// An interrupt ended the instruction, or may end what it waits for.
 function interrupted() {
   const own = running;
   if (own === undefined) return;
@@ -81,7 +83,7 @@ function interrupted() {
   answer(own, { how: 'interrupted', error: errors.interrupted() });
 }
 
-// Calls a function when an interrupt comes. Returns what takes it off again.
+// Calls a function on an interrupt. Returns a function that removes it.
 function onInterrupt(end) {
   ends.add(end);
   return () => ends.delete(end);
@@ -115,7 +117,7 @@ function shown(own, result) {
 }
 
 // Only an error of the parser names a script and has no stack: then nothing has run, and the host
-// may know what else the code can be.
+// may be able to convert the code.
 function failed(own, { exception, lineNumber, columnNumber, scriptId, stackTrace }) {
   const { prepared, source } = own;
   const thrown = inspector.value(exception);
@@ -131,7 +133,7 @@ function failed(own, { exception, lineNumber, columnNumber, scriptId, stackTrace
   return { how: 'failed', error, unparsed: prepared === undefined };
 }
 
-// Whether the host understood more of the code than V8.
+// Whether the host could parse more of the code than V8.
 function isFurther(prepared, line, column) {
   if (prepared?.kind !== 'refused') return false;
   return prepared.line > line || (prepared.line === line && prepared.column > column);
@@ -142,6 +144,7 @@ function answer(own, report) {
   if (own !== running) return;
   running = undefined;
   imports.begin(undefined);
+  tools.begin(undefined);
   if (own.parts !== undefined) parts(own, 'value', ...own.parts);
   inspector.release();
   const runtime_ms = own.took ?? now() - own.start;
@@ -149,20 +152,20 @@ function answer(own, report) {
   own.done();
 }
 
-// Ends an instruction that the agent could not carry out.
+// Ends an instruction that the agent could not execute.
 function abandon(own, message) {
   const error = { name: 'Error', message, traceback: `${message}\n` };
   answer(own, { how: 'failed', error });
 }
 
-// The same, for whichever is under way; false if none is.
+// The same, for the running one; false if there is none.
 function fail(message) {
   if (running === undefined) return false;
   abandon(running, message);
   return true;
 }
 
-// Sends values whole that the result will hold cut.
+// Sends full values that the result will contain cut.
 function parts({ seq, whole }, name, before, after) {
   for (const kind of Object.keys(before)) {
     const value = before[kind];

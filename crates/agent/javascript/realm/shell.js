@@ -1,6 +1,6 @@
 // Shell commands of instructions: their output goes straight through the descriptors.
 //
-// A command is a session of its own, so that an interrupt ends all of it. How it exited is told by
+// A command runs in its own session, so that an interrupt ends all of it. Its exit is reported by
 // number.
 'use strict';
 
@@ -26,7 +26,7 @@ function end(pid) {
   try {
     kill(-pid, 'SIGKILL');
   } catch {
-    // it has ended by itself
+    // it has exited
   }
 }
 

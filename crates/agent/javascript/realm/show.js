@@ -9,7 +9,7 @@ const { apply } = Reflect;
 const BUNDLE = Symbol.for('Jupyter.display');
 const DEEPEST = 64;
 
-// As `node` shows a value at its prompt; a string as a whole.
+// Like Node's prompt shows a value; a string in full.
 function text(value) {
   const options = { showProxy: true, maxStringLength: typeof value === 'string' ? null : 10000 };
   try {
@@ -19,7 +19,7 @@ function text(value) {
   }
 }
 
-// An error as one line of text, whatever was thrown.
+// An error as one line of text, for any thrown value.
 function plain(error) {
   try {
     return `${error}`;
@@ -36,7 +36,7 @@ function bundle(value) {
   return { ...data, ...checked(apply(method, value, [])) };
 }
 
-// A bundle that user code has made: only what a report can carry.
+// A bundle made by user code: only values that a report can contain.
 function checked(found) {
   const data = {};
   for (const kind of Object.keys(found ?? {})) {
@@ -64,7 +64,7 @@ function depth(value, at) {
   return Object.values(value).reduce((most, one) => Math.max(most, depth(one, at + 1)), at);
 }
 
-// How many bytes a code unit takes in UTF-8; of a pair of surrogates, each is half of four.
+// UTF-8 bytes of a code unit; each half of a surrogate pair counts for two.
 function width(code) {
   return code < 0x80 ? 1 : code < 0x800 || (code >= 0xd800 && code <= 0xdfff) ? 2 : 3;
 }
@@ -86,7 +86,7 @@ function shorten(text, most) {
   return [text.slice(0, half >= 0xd800 && half <= 0xdbff ? at - 1 : at), size];
 }
 
-// Cuts a bundle to a size. Returns it, and in words what was left out.
+// Cuts a bundle to a size. Returns it, and a description of the omitted parts.
 function fit(data, most) {
   const notes = [];
   const [plain, size] = shorten(data['text/plain'], most);

@@ -41,7 +41,7 @@ function exit(code = process.exitCode ?? 0) {
   throw error;
 }
 
-// What an `import` statement names, which the host makes of it: a module, if it has these exports.
+// The host's form of an `import` statement: a module, if it has these exports.
 function named(module, from, names) {
   for (const name of names) {
     if (name in module) continue;
@@ -72,7 +72,7 @@ function furnish(display, shell, onWake) {
   define(node.global, 'require', node.createRequire(`${process.cwd()}/instruction`));
   process.argv.length = 1;
   process.exitCode = undefined;
-  // a listener of user code's takes the signal from the agent; the agent takes it back
+  // a listener of user code takes the signal from the agent; the agent takes it back
   apply(on, process, ['newListener', (name) => name === 'SIGINT' && native.heed()]);
 }
 

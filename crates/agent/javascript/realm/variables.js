@@ -1,5 +1,5 @@
-// Describes the variables of the session: `let`, `const` and `class` at the top level, and what
-// instructions added to the globals. Looking at them may run user code.
+// Describes the variables of the session: `let`, `const` and `class` at the top level, and globals
+// that instructions added. Reading them may run user code.
 'use strict';
 
 const { getOwnPropertyDescriptor, getOwnPropertyNames, global, inspect, types } = node;
@@ -8,7 +8,7 @@ const inspector = use('inspector');
 const LONGEST = 200;
 const MOST = 2000;
 const MOST_BYTES = 16 << 20;
-// Bytes of a value that is in its variable.
+// Bytes of a value stored in its variable.
 const WORD = 8;
 const NAME = /^[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*$/u;
 const OPTIONS = {
@@ -20,7 +20,7 @@ const OPTIONS = {
   showProxy: true,
 };
 
-// Names that were there before any instruction.
+// Names from before any instruction.
 let before;
 
 function remember() {
@@ -75,7 +75,7 @@ function isObject(value) {
   return typeof value === 'object' && value !== null;
 }
 
-// The name of a value's class; `class` for classes, the type for what has none.
+// The name of a value's class; `class` for classes, the type for values without one.
 function kind(value) {
   if (value === null) return 'null';
   if (typeof value === 'function') return brief(value).startsWith('[class ') ? 'class' : 'function';

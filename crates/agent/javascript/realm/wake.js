@@ -1,8 +1,8 @@
 // Fresh randomness for a machine that is new, branched, or back in memory.
 //
 // Randomness used for security must differ from that of every other machine with the same memory:
-// OpenSSL gets fresh entropy, and the bytes that Node drew ahead of time (for `randomUUID`, `randomInt`) are
-// used up. `Math.random` changes only if that is asked for.
+// OpenSSL gets fresh entropy, and the bytes that Node drew in advance (for `randomUUID`,
+// `randomInt`) are used up. `Math.random` is reseeded only on request.
 'use strict';
 
 const { environment, math, native } = node;
@@ -11,6 +11,8 @@ const UUIDS = 128;
 const INTEGERS = 1024;
 
 let own = node.random;
+// The variables of the template. A default replaces them: nobody set them for this machine.
+const template = { ...environment };
 // Functions of user code to call when the machine comes back.
 const hooks = [];
 
@@ -22,13 +24,17 @@ function onWake(hook) {
   return hook;
 }
 
-function wake({ machine, entropy, reseed, env = {} }) {
+function wake({ machine, entropy, reseed, env = {}, defaults = {} }) {
   const changed = [];
   if (native.stir(entropy)) changed.push('OpenSSL random generator');
   useUp();
   if (reseed && seed(entropy)) changed.push('Math.random');
   for (const [name, value] of Object.entries({ STASIS_MACHINE: machine, ...env })) {
     environment[name] = value;
+  }
+  for (const [name, value] of Object.entries(defaults)) {
+    const now = environment[name];
+    if (now === undefined || now === template[name]) environment[name] = value;
   }
   return changed;
 }
@@ -38,7 +44,7 @@ function useUp() {
   for (let count = 0; count <= INTEGERS; count++) node.randomInt(2);
 }
 
-// Seeds Math.random, unless user code put something else in its place.
+// Seeds Math.random, unless user code replaced it.
 function seed(entropy) {
   if (math.random !== own) return false;
   const word = (at) => Number.parseInt(entropy.slice(at * 8, at * 8 + 8) || '0', 16) | 0;

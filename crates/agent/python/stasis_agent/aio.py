@@ -1,7 +1,7 @@
 """Top-level await: one event loop that lives as long as the session.
 
-The loop runs only while an instruction with `await` runs. Tasks that one instruction starts go on
-whenever a later one awaits something, and stand still in between.
+The loop runs only while an instruction with `await` runs. Tasks that one instruction starts
+continue whenever a later one awaits something, and are suspended in between.
 """
 
 from .own import __builtins__

@@ -1,10 +1,11 @@
-"""Carries variables by name through a file: to another Python, or past an upgrade.
+"""Transfers variables by name through a file: to another Python, or past an upgrade.
 
     "stasis-variables-1\\n", then for each variable: two lengths, its name, its pickle
 
-The pickles share one memo, so that what two variables have in common is still one object after
-loading; the order is that of the names. What the session itself defined (functions, classes) exists nowhere else: cloudpickle takes
-it along by value where it is installed, and without it such a variable is refused by name.
+The pickles share one memo, so that an object shared by two variables is still one object after
+loading; the order is that of the names. Definitions of the session itself (functions, classes)
+exist nowhere else: cloudpickle includes them by value where it is installed, and without it such a
+variable is refused by name.
 """
 
 from .own import __builtins__
@@ -20,7 +21,7 @@ LENGTHS = Struct("<QQ")
 
 
 class PlainPickler(Pickler):
-    """Refuses what only this session has."""
+    """Refuses objects that only this session has."""
 
     def reducer_override(self, value):
         if isinstance(value, (type, FunctionType)) and value.__module__ == "__main__":
@@ -72,7 +73,7 @@ def pickle_all(scope, names, failed):
 
 
 def write(path, names, records):
-    """Puts a whole file in place, or none."""
+    """Writes a file atomically."""
     with open(path + ".part", "wb") as file:
         file.write(MAGIC)
         for name, record in zip(names, records):
@@ -103,7 +104,8 @@ def load(scope, path):
 
 
 def values(file):
-    """Each variable's name, value and failure. What follows a failure may refer to it: refused."""
+    """Each variable's name, value and failure. Variables after a failure may refer to it, so they
+    are refused."""
     source = Source()
     reader = Unpickler(source)
     broken = None
@@ -121,7 +123,7 @@ def values(file):
 
 
 class Source:
-    """A file that continues with every record it is given."""
+    """A file that continues with every record that is added."""
 
     def give(self, record):
         self.file = BytesIO(record)

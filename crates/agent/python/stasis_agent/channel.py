@@ -1,10 +1,10 @@
 """The control socket: one JSON object per line, both ways.
 
-Lines are looked at before they are taken, so that exactly one order leaves the socket at a time.
-The agent may be captured and restored between the two, and then takes from another socket than it
-looked at: what was taken is compared with what was seen, and an order that was begun is forgotten.
-The socket is used through a copy at a high number, which survives user code that closes or
-overwrites descriptor 3. A forked child closes it: only the agent itself can speak.
+Lines are peeked at before they are read, so that exactly one order leaves the socket at a time. The
+agent may be captured and restored between the two, and then reads from another socket than it
+peeked at: the data is compared, and a partial order is dropped. The socket is used through a copy
+at a high number, which survives user code that closes or overwrites descriptor 3. A forked child
+closes it: only the agent itself can speak.
 """
 
 from .own import __builtins__
@@ -30,15 +30,15 @@ def _refuse(value):
 
 
 try:
-    # The C encoder itself: what is around it in `json` is Python that user code can break. It keeps
-    # no marks against cycles; whoever passes on values of user code checks their depth.
+    # The C encoder itself: the code around it in `json` is Python that user code can break. It does
+    # not detect cycles; callers that pass values of user code check their depth.
     _chunks = c_make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)
 except TypeError:
     _chunks = None
 
 
 def encode(value):
-    """JSON text. Raises ValueError or TypeError for what JSON cannot hold."""
+    """JSON text. Raises ValueError or TypeError for values that JSON cannot hold."""
     return _encoder.encode(value) if _chunks is None else "".join(_chunks(value, 0))
 
 
@@ -51,7 +51,7 @@ def decode(text):
 
 
 def copy_high(descriptor):
-    """A close-on-exec copy of a descriptor, at a number programs do not come across."""
+    """A close-on-exec copy of a descriptor, at a number that programs do not use."""
     for number in (HIGH, CONTROL + 1):
         try:
             return fcntl(descriptor, F_DUPFD_CLOEXEC, number)

@@ -3,8 +3,8 @@
     figure ─► panels (one for each pair of axes) ─► traces.py draws into them ─► PNG
 
 Plotly draws in a browser, which machines do not have. The picture has the figure's data, axes,
-colours and titles; spacing and fonts differ, and a line below says so. A figure with a part that is
-not known here has no picture, because one that lacks a part would mislead.
+colours and titles; spacing and fonts differ, and a line below says so. A figure with an unsupported
+part has no picture, because an incomplete one would mislead.
 """
 
 from .own import __builtins__
@@ -29,7 +29,7 @@ RGB = pattern(r"rgba?\(([^)]*)\)")
 
 
 class Undrawn(Exception):
-    """The figure has a part that is not known here."""
+    """The figure has an unsupported part."""
 
 
 def picture(figure):
@@ -49,13 +49,13 @@ def picture(figure):
 
 
 def clean(text):
-    """A text without Plotly's tags, of which matplotlib makes no formula."""
+    """A text without Plotly's tags, escaped so that matplotlib does not parse a formula."""
     text = unescape(TAG.sub("", str(text).replace("<br>", "\n")))
     return text.replace("$", r"\$")
 
 
 def first(*values):
-    """The first that is given."""
+    """The first value that is set."""
     return next((value for value in values if value is not None), None)
 
 
@@ -67,7 +67,7 @@ def of(thing, *names):
 
 
 def colour(value, otherwise=None):
-    """One of Plotly's colours, as matplotlib wants it."""
+    """One of Plotly's colours, in matplotlib's form."""
     from matplotlib.colors import is_color_like
 
     found = RGB.fullmatch(value.replace(" ", "")) if isinstance(value, str) else None
@@ -78,7 +78,7 @@ def colour(value, otherwise=None):
 
 
 class Axis:
-    """An axis of the figure: numbers for whatever lies on it."""
+    """An axis of the figure: converts its values to numbers."""
 
     def __init__(self, layout, kind):
         self.layout = layout
@@ -156,7 +156,7 @@ class Axis:
 
 
 def kind_of(values):
-    """What texts are: dates, numbers or categories."""
+    """The type of texts: dates, numbers or categories."""
     texts = [value for value in values if isinstance(value, str)]
     for kind, read in (("date", stamp), (None, float)):
         try:
@@ -187,7 +187,7 @@ class Panel:
 
 
 class Chart:
-    """A figure of Plotly's, and matplotlib's in which it is drawn."""
+    """A Plotly figure, and the matplotlib figure it is drawn in."""
 
     def __init__(self, layout, traces):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -208,7 +208,7 @@ class Chart:
         self.box = self._box()
 
     def _box(self):
-        """Where panels are, in parts of the picture."""
+        """Positions of panels, as fractions of the picture."""
         width, height = self.size
         right = RIGHT + LEGEND * self.has_legend() + SCALE * self.has_scale()
         if right + LEFT > width * 0.7:

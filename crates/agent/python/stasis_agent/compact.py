@@ -6,11 +6,12 @@
                                 rx   rx
 
 Every machine and branch copies an entry for each mapping, and for each page that is not part of a
-huge one. Python takes memory for small objects an arena (a megabyte) at a time, wherever there is
-room, which during imports is between the libraries: reserved in one piece it fits into huge pages.
-And a linker maps what a library only reads beside its code, with other rights: with the same rights,
-as linkers did for decades, that is one mapping in place of three. Inside a machine any code may be
-run anyway, so nothing is guarded by the difference. What cannot be done is left as it is.
+huge one. Python allocates memory for small objects an arena (a megabyte) at a time, wherever there
+is space, which during imports is between the libraries: reserved in one piece it fits into huge
+pages. A linker maps a library's read-only data beside its code, with other permissions: with the
+same permissions, as linkers did for decades, that is one mapping in place of three. Inside a
+machine any code may run anyway, so the difference protects nothing. If a step is impossible, it is
+skipped.
 """
 
 from .own import __builtins__
@@ -20,7 +21,7 @@ try:
 except ImportError:
     CDLL = c_int = c_size_t = c_void_p = None
 
-# More than the usual libraries need; what is left over is given back.
+# More than the usual libraries need; the rest is freed.
 RESERVE = 128 << 20
 # The largest object that comes from an arena: 479 bytes and their header.
 LARGEST = 512
@@ -31,7 +32,7 @@ READ_AND_RUN = 5
 
 
 class Arenas:
-    """Arenas side by side, each held by an object or more until it is let go."""
+    """Adjacent arenas, each held by at least one object until it is released."""
 
     def __init__(self):
         # of its full size from the start: a list that grows would move about between the arenas
@@ -41,12 +42,12 @@ class Arenas:
         self.held = held[::EVERY]
 
     def release(self):
-        """Gives back the arenas that nobody else came to use."""
+        """Frees the arenas that remained unused."""
         self.held = []
 
 
 def tidy_heap():
-    """Has the C library join its free chunks now: each machine would do it at its first large
+    """Makes the C library join its free chunks now: each machine would do it at its first large
     allocation, and copy hundreds of pages for it."""
     trim = function("malloc_trim", c_size_t)
     if trim is not None:
@@ -54,7 +55,7 @@ def tidy_heap():
 
 
 def join_libraries():
-    """Gives what libraries only read the rights of their code, where both are side by side."""
+    """Gives libraries' read-only data the permissions of their code, where both are adjacent."""
     protect = function("mprotect", c_void_p, c_size_t, c_int)
     if protect is None:
         return
@@ -67,7 +68,7 @@ def join_libraries():
 
 
 def function(name, *arguments):
-    """A function of the C library, if there is one of that name."""
+    """A function of the C library, if it exists."""
     try:
         found = getattr(CDLL(None), name)
     except (TypeError, OSError, AttributeError):
@@ -77,7 +78,7 @@ def function(name, *arguments):
 
 
 class Piece:
-    """A mapping, as a line of /proc/self/maps tells it."""
+    """A mapping, from a line of /proc/self/maps."""
 
     def __init__(self, line):
         span, self.rights, offset, _, _, *path = line.split(None, 5)
@@ -86,7 +87,7 @@ class Piece:
         self.path = path[0].rstrip("\n") if path else ""
 
     def goes_on(self, next):
-        """Whether the next piece is the same file's, without a gap."""
+        """Whether the next mapping is of the same file, without a gap."""
         alike = self.path.startswith("/") and self.path == next.path
         return alike and self.end == next.start and self.offset + self.end - self.start == next.offset
 

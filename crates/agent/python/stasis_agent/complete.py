@@ -1,4 +1,4 @@
-"""Names that could stand at the cursor. Properties of user code are never called for them."""
+"""Completions at the cursor. Properties of user code are never called for them."""
 
 import sys
 
@@ -17,7 +17,7 @@ _PATH = pattern(r"(?:^|[^\w.\"')\]])((?:[^\W\d]\w*\.)*)(\w*)$")
 
 
 def complete(code, cursor, scope):
-    """The offset where the name at the cursor begins, in characters, and what it could be."""
+    """The offset where the name at the cursor begins, in characters, and its completions."""
     cursor = min(max(cursor, 0), len(code))
     line = code[:cursor].rpartition("\n")[2]
     word, names = candidates(line, scope)
@@ -74,10 +74,10 @@ def attributes(path, scope):
 
 
 def peek(value, name):
-    """An attribute, if getting it runs nothing of the user's."""
+    """An attribute, if reading it runs no user code."""
     found = getattr_static(value, name, MISSING)
     if found is MISSING or value is MISSING:
-        # modules may load lazily; what is not there yet is not offered
+        # modules may load lazily; missing attributes are not offered
         return MISSING
     if isinstance(found, (GetSetDescriptorType, MemberDescriptorType)):
         return getattr(value, name, MISSING)

@@ -41,14 +41,14 @@ class Formatter:
         return {**data, **self._checked(self._methods(value))}
 
     def raw(self, data):
-        """A bundle that user code has made itself."""
+        """A bundle made by user code."""
         if not isinstance(data, dict):
             raise TypeError("display(raw=True) needs a dict from MIME type to value")
         data = self._checked(data)
         return {**data, "text/plain": str(data.get("text/plain", ""))}
 
     def text(self, value):
-        """The repr, which must be there: a failing one is replaced."""
+        """The repr, which is required: a failing one is replaced."""
         try:
             return clean(repr(value))
         except Exception as error:
@@ -85,7 +85,7 @@ class Formatter:
             self._complain(getattr(function, "__qualname__", "formatter"), error)
 
     def _checked(self, data):
-        """Only what a report can carry."""
+        """Only values that a report can contain."""
         out = {}
         for kind, value in data.items():
             if not isinstance(kind, str) or value is None:
@@ -108,7 +108,7 @@ def describe(error):
 
 
 def wire(kind, value):
-    """A value in the form the protocol wants. Raises for what cannot be sent."""
+    """A value in the protocol's form. Raises for values that cannot be sent."""
     if isinstance(value, Exception):
         raise value
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -145,7 +145,7 @@ def shorten(text, most):
 
 
 def fit(data, most):
-    """Cuts a bundle to a size. Returns it, and in words what was left out."""
+    """Cuts a bundle to a size. Returns it, and a description of the omitted parts."""
     notes = []
     text, size = shorten(data["text/plain"], most)
     if size is not None:

@@ -31,7 +31,7 @@ def how(error):
 
 
 def nameless(error):
-    """The `error` of a report for an exception that resists even being looked at."""
+    """The `error` of a report for an exception that cannot even be inspected."""
     name = type.__getattribute__(type(error), "__name__")
     words = "the exception could not be described"
     return {"name": clean(name), "message": words, "traceback": clean(name) + ": " + words}
@@ -46,7 +46,7 @@ def message(error):
 
 
 def safe(function, value):
-    """Text from user code, or words that say it has none."""
+    """Text from user code, or a note that it has none."""
     try:
         return clean(function(value))
     except KeyboardInterrupt:
@@ -67,12 +67,12 @@ def printed(error):
 
 
 def trace(error):
-    """The traceback, whatever a class makes of its attributes."""
+    """The traceback, however a class defines its attributes."""
     return BaseException.__traceback__.__get__(error)
 
 
 def strip(report, seen):
-    """Removes what is not the user's from a report and all it is chained to."""
+    """Removes the agent's frames from a report and all exceptions it is chained to."""
     if report is None or id(report) in seen:
         return
     seen.add(id(report))

@@ -1,4 +1,4 @@
-"""Pictures of libraries with ways of their own: matplotlib, plotly, altair, PIL, and IPython.
+"""Images of libraries with their own display: matplotlib, plotly, altair, PIL, and IPython.
 
 Nothing is imported for them. A finder waits for their modules and changes one function each when
 user code imports them, so that `show()` shows in the reports of the machine.
@@ -79,7 +79,7 @@ class Figures:
 
 
 class Finder:
-    """Finds a module as the others would, and calls a function once it has been loaded."""
+    """Finds a module like the other finders, and calls a function once it has been loaded."""
 
     def __init__(self, hooks):
         self.hooks = hooks
@@ -158,7 +158,7 @@ def vega_bundle(value):
 
 
 def rendered(spec):
-    """A picture of a Vega-Lite chart, made by a process of its own: the renderer has a V8, whose
+    """An image of a Vega-Lite chart, made by a separate process: the renderer has a V8, whose
     threads and memory would become part of the machine's state."""
     done = run([sys.executable, "-c", RENDER], input=spec.encode(), capture_output=True, timeout=60)
     if done.returncode:
@@ -168,7 +168,7 @@ def rendered(spec):
 
 
 def drawn(draw):
-    """A picture, or why there is none: the other forms of a chart are shown all the same."""
+    """An image, or why there is none: the other forms of a chart are still shown."""
     try:
         return draw()
     except Exception as error:

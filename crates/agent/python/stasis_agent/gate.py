@@ -4,8 +4,8 @@
     shielded()     user code is in the agent's hands for a moment; a signal waits
     anywhere else  a signal is ignored
 
-A signal that arrives in the frame of `run` itself is too early or too late to be raised there: too
-early, it is raised as soon as `call` starts; too late, the work is done and it is forgotten.
+A signal that arrives in the frame of `run` itself is too early or too late to be raised there: if
+early, it is raised as soon as `call` starts; if late, the work is done and the signal is ignored.
 """
 
 from .own import __builtins__
@@ -19,12 +19,12 @@ class Gate:
         self.pending = False
         self.shields = 0
         self.main = get_ident()
-        # Asked first, with the interrupted frame; true when it took care of the interrupt.
+        # Called first, with the interrupted frame; true if it handled the interrupt.
         self.soften = None
         self.handler = self._signalled
 
     def install(self):
-        """Takes SIGINT, whoever had it."""
+        """Handles SIGINT, replacing any other handler."""
         if getsignal(SIGINT) is not self.handler:
             signal(SIGINT, self.handler)
         pthread_sigmask(SIG_UNBLOCK, (SIGINT,))
@@ -38,7 +38,7 @@ class Gate:
             raise KeyboardInterrupt
 
     def run(self, function, *arguments):
-        """Calls a function that may be interrupted. Returns its value, and what it raised."""
+        """Calls a function that may be interrupted. Returns its value and its exception."""
         value = error = None
         self.pending = False
         self.open = True

@@ -1,4 +1,4 @@
-"""Random generators that programs made: branches of one machine must not draw the same numbers.
+"""Random generators of programs: branches of one machine must not draw the same numbers.
 
 Generators are found among the objects the garbage collector knows, which all of them are: those of
 `random`, and the bit generators and random states of numpy.
@@ -12,17 +12,17 @@ from hashlib import sha256
 
 
 def derive(entropy, purpose):
-    """Bytes for one purpose, from which the others cannot be told."""
+    """Bytes for one purpose, from which the others cannot be derived."""
     return sha256(purpose.encode() + b"\0" + entropy).digest()
 
 
 def numbers(data):
-    """Bytes as numpy takes them for a seed."""
+    """Bytes in numpy's form of a seed."""
     return [int.from_bytes(data[at : at + 4], "big") for at in range(0, len(data), 4)]
 
 
 def reseed(entropy):
-    """Seeds every generator anew, each differently; whether there was one."""
+    """Reseeds every generator, each differently; whether there was one."""
     ways = {}
     for name, base, way in (
         ("random", "Random", seed_random),
@@ -42,14 +42,14 @@ def reseed(entropy):
 
 
 def shared():
-    """The generators behind the modules' own functions, which are seeded by themselves."""
+    """The generators of the modules' own functions, which are seeded separately."""
     own = getattr(sys.modules.get("random"), "_inst", None)
     state = getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None)
     return {id(own), id(getattr(state, "_bit_generator", None))}
 
 
 def kinds(base):
-    """A class and all that are made from it."""
+    """A class and all its subclasses."""
     found = [base]
     for kind in found:
         found += [one for one in type.__subclasses__(kind) if one not in found]

@@ -17,7 +17,7 @@ class UnknownMagic(Exception):
 
 
 class BadMagic(Exception):
-    """Raised for a magic that was given what it cannot use."""
+    """Raised for a magic with invalid arguments."""
 
 
 UnknownMagic.__module__ = BadMagic.__module__ = "stasis"

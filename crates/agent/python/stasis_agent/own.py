@@ -1,4 +1,4 @@
-"""The agent's own view of Python, out of reach of what user code rebinds.
+"""The agent's own view of Python, unaffected by names that user code rebinds.
 
 A module of the agent imports `__builtins__` from here before it defines functions: they look names
 such as `len` up in this copy, not in the `builtins` that user code may change.
@@ -17,5 +17,5 @@ GENERATION = 1
 
 
 def is_a(value, *kinds):
-    """`isinstance` by the real type: `__class__` is the user's to fake, or to fail."""
+    """`isinstance` by the real type: user code can fake `__class__`, or make it fail."""
     return issubclass(type(value), kinds)

@@ -1,6 +1,6 @@
 """Values too large for a report: sent whole before it, in pieces.
 
-The host keeps them beside the result. The agent sends one only if the host asked for it and keeps
+The host stores them beside the result. The agent sends one only if the host requested it and stores
 values of its size.
 """
 
@@ -16,7 +16,7 @@ class Parts:
         self.most = 0
 
     def send(self, seq, name, before, after):
-        """Sends the forms of a value that are shorter or missing in what is reported of it."""
+        """Sends the forms of a value that are cut or missing in its report."""
         for kind, value in before.items():
             if kind in after and after[kind] == value:
                 continue

@@ -5,8 +5,8 @@
                  ▼
     all but the last expression, then its value ─► repr, MIME bundle, figures ─► Done
 
-Whatever an instruction does, it ends with a Done. Even `exit()`, and even if it changed the limits,
-the streams, the signals or the modules that the next one needs: `prepare` puts them right.
+Every instruction ends with a Done, even `exit()`, and even if it changed the limits, the streams,
+the signals or the modules that the next one needs: `prepare` restores them.
 """
 
 import __future__ as futures
@@ -14,7 +14,7 @@ import builtins
 import sys
 
 from .own import __builtins__
-from . import stdin, touched
+from . import stdin, tools, touched
 from .aio import Loop
 from .channel import decode
 from .display import Formatter, fit, shorten
@@ -60,9 +60,10 @@ class Session:
         self.magics = Magics(self)
         self.loop = Loop(gate)
         self.parts = Parts(channel)
+        self.desk = tools.install(self)
 
     def prepare(self):
-        """Makes everything an instruction relies on work, whatever the last one did to it."""
+        """Restores everything an instruction relies on, whatever the last one changed."""
         self.gate.install()
         self.gate.soften = None
         self.streams.ensure()
@@ -115,7 +116,7 @@ class Session:
             pass  # lower than where we stand: it stays at ours
 
     def own_limit(self):
-        """Keeps the user's recursion limit for later, and takes hooks on calls off."""
+        """Saves the user's recursion limit, and removes hooks on calls."""
         self.limit = getrecursionlimit()
         if self.limit < OWN_LIMIT:
             setrecursionlimit(OWN_LIMIT)
@@ -125,7 +126,7 @@ class Session:
             setprofile(None)
 
     def evaluate(self, source, name):
-        """The value of the last expression of a source, all of which is run."""
+        """The value of the last expression of a source, after running all of it."""
         self.remember(source, name)
         parts = self.compile(source, name)
         for code in parts:
@@ -213,7 +214,7 @@ class Session:
                 return order["line"]
 
     def end_child(self, error):
-        """Ends a child that user code forked off and that came back to us."""
+        """Ends a child that user code forked and that returned to the agent's code."""
         status = 0
         if isinstance(error, SystemExit):
             status = error.code if isinstance(error.code, int) else int(error.code is not None)

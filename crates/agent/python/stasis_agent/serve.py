@@ -29,6 +29,7 @@ class Server:
         self.streams = Streams()
         self.session = Session(self.channel, self.gate, self.streams)
         self.waker = Waker(self.session)
+        self.session.desk.wake = self.wake_inside
         self.orders = {
             "exec": self.execute,
             "wake": self.wake,
@@ -38,6 +39,7 @@ class Server:
             "save": self.save,
             "load": self.load,
             "input": self.too_late,
+            "tool": self.too_late,
         }
 
     def serve(self):
@@ -64,22 +66,31 @@ class Server:
     def execute(self, order):
         seq, code, most = order["seq"], order["code"], order["max_bytes"]
         self.session.parts.most = order.get("max_whole", 0)
+        self.session.desk.allowed = order.get("tools", False)
         try:
             self.session.execute(seq, code, most, order.get("input", False))
         except BaseException as error:
-            # user code has broken something the agent relies on: an answer there must be
+            # user code has broken something the agent relies on: the order must still be answered
             report = {"seq": seq, "runtime_ms": 0.0, "error": failure(error), "how": "failed"}
             self.channel.send({"type": "done", **report})
 
     def too_late(self, _order):
-        """A line for an instruction that was interrupted while it waited for one."""
+        """An answer for an instruction that was interrupted while it waited for one."""
 
     def wake(self, order):
         changed = self.guarded(self.waker.wake, order) or []
         self.channel.send({"type": "awake", "generation": GENERATION, "changed": changed})
 
+    def wake_inside(self, order):
+        """The same in the middle of an instruction, which waits for the result of a tool."""
+        changed = []
+        try:
+            changed = self.waker.wake(order)
+        finally:
+            self.channel.send({"type": "awake", "generation": GENERATION, "changed": changed})
+
     def guarded(self, function, *arguments):
-        """Calls what may run the user's code on the way; None when that failed."""
+        """Calls a function that may run user code; None if it failed."""
         value, error = self.gate.run(self.prepared, function, arguments)
         if error is not None:
             self.streams.complain("agent: %s failed: %s" % (function.__name__, describe(error)))
@@ -133,7 +144,7 @@ def settle_in():
 
 
 def prefer_fork():
-    """Lets worker processes see what the session defined, as before Python 3.14."""
+    """Lets worker processes see the session's definitions, as before Python 3.14."""
     from multiprocessing import context
 
     default, kinds = context._default_context, getattr(context, "_concrete_contexts", {})

@@ -1,6 +1,6 @@
 """Shell commands of instructions: their output goes straight through the descriptors.
 
-A command is a session of its own, so that an interrupt ends all of it. How it exited is told by
+A command runs in its own session, so that an interrupt ends all of it. Its exit is reported by
 number; it never raises.
 """
 
@@ -22,7 +22,7 @@ GRACE, DEATH = 0.5, 10
 
 
 def expand(command, scope):
-    """Puts variables of the session in place of `{name}`; whatever else has braces is the shell's."""
+    """Substitutes variables of the session for `{name}`; other braces are the shell's."""
 
     def value(found):
         if found.group(1) not in scope:
@@ -45,7 +45,8 @@ def own_pip(command):
 
 
 def pip_environment():
-    """A machine is its own: packages go where its Python looks for them, without questions."""
+    """A machine has one user: packages are installed where its Python finds them, without
+    questions."""
     quiet = {
         "PIP_BREAK_SYSTEM_PACKAGES": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -78,7 +79,7 @@ def run(arguments, env=None, capture=False):
 
 
 def end(child):
-    """Ends a command and what it started: politely, then for certain."""
+    """Ends a command and its children: with SIGTERM, then with SIGKILL."""
     for number, patience in ((SIGTERM, GRACE), (SIGKILL, DEATH)):
         try:
             killpg(child.pid, number)

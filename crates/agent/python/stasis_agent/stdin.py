@@ -1,5 +1,5 @@
-"""Standard input. A machine has none, and every use of it says so, unless the client of an
-instruction answers for it: then each line is asked for over the control socket.
+"""Standard input. A machine has none, and every use of it raises an error, unless the client of an
+instruction answers for it: then each line is requested over the control socket.
 """
 
 import builtins
@@ -10,7 +10,7 @@ from io import TextIOBase
 
 
 class StdinNotAvailable(EOFError):
-    """Raised where a program would wait for somebody to type."""
+    """Raised where a program would wait for typed input."""
 
 
 StdinNotAvailable.__module__ = "stasis"
@@ -33,7 +33,7 @@ def no_debugger(*_arguments, **_named):
 
 
 class NoInput(TextIOBase):
-    """Takes the place of sys.stdin."""
+    """Replaces sys.stdin."""
 
     name = "<stdin>"
     mode = "r"
@@ -86,7 +86,7 @@ _none = NoInput()
 
 
 def ensure(ask=None):
-    """Puts the refusals in place, or what asks."""
+    """Installs the refusals, or the reader of input."""
     given = _none if ask is None else Asked(ask)
     sys.stdin = sys.__stdin__ = given
     sys.breakpointhook = no_debugger if ask is None else _hook

@@ -4,7 +4,7 @@ The host reads two pipes and cannot know which was written first. So a write to 
 for a bounded time, until the host has emptied the other. Lines leave at once; a piece of a line
 leaves with the next write that comes a moment after the last.
 
-User code may close, replace or redirect any of it. `ensure` puts it right at the next instruction,
+User code may close, replace or redirect any of it. `ensure` restores it at the next instruction,
 from copies of the descriptors at high numbers.
 """
 
@@ -17,7 +17,7 @@ from os import dup2, get_blocking, set_blocking
 from termios import FIONREAD
 from time import monotonic
 
-# How long a piece of a line stays, and how long the host may take to read.
+# Maximum delay of a piece of a line, and maximum time for the host to read.
 PATIENCE = 0.05
 READ = 1.0
 
@@ -37,7 +37,7 @@ def flush_c():
 
 
 def block(descriptor):
-    """Makes writes wait, even if a child process that shares the pipe has switched that off."""
+    """Makes writes blocking, even if a child process that shares the pipe has changed that."""
     try:
         if not get_blocking(descriptor):
             set_blocking(descriptor, True)
@@ -46,7 +46,7 @@ def block(descriptor):
 
 
 class Stream(TextIOWrapper):
-    """A standard stream that knows its sibling and whose turn it is."""
+    """A standard stream that knows its sibling and which of them writes next."""
 
     def __init__(self, streams, descriptor, name):
         # Nothing in Python below this: an interrupt between a write and its account repeats it.
@@ -89,7 +89,7 @@ class Streams:
         self.last = None
 
     def ensure(self):
-        """Makes both streams work, whatever the last instruction did to them."""
+        """Restores both streams, whatever the last instruction changed."""
         for descriptor, copy in self.copies.items():
             if not same(descriptor, copy):
                 dup2(copy, descriptor)
@@ -102,14 +102,14 @@ class Streams:
         sys.stderr = sys.__stderr__ = self.err
 
     def turn(self, stream):
-        """Lets `stream` write next, after what the other wrote has been read."""
+        """Lets `stream` write next, after the other's output has been read."""
         last, self.last = self.last, stream
         if last is not None:
             quietly(last.flush)
             self.wait(1 if last is self.out else 2)
 
     def wait(self, descriptor):
-        # through the copy: what user code put in its place is not for the host to read
+        # through the copy: the host does not read user code's replacement
         wait_empty(self.copies[descriptor], FIONREAD, READ)
 
     def flush(self):
@@ -119,14 +119,14 @@ class Streams:
         flush_c()
 
     def settle(self):
-        """Flushes, and lets the host read: whoever writes next is in order."""
+        """Flushes, and lets the host read, so that the next writer is in order."""
         self.flush()
         self.last = None
         self.wait(1)
         self.wait(2)
 
     def complain(self, text):
-        """Tells the user something on standard error, whatever has become of it."""
+        """Prints a message on standard error, whatever its state."""
         quietly(self.err.write, text + "\n")
 
 
@@ -139,7 +139,7 @@ def is_lost(stream):
 
 
 def quietly(function, *arguments):
-    """Calls a function whose failure matters to nobody."""
+    """Calls a function and ignores its failure."""
     try:
         function(*arguments)
     except Exception:

@@ -11,7 +11,7 @@ _OPTION = pattern(r"\s*-([nr])\s*(\d+)\s")
 
 
 def once(session, code):
-    """Runs code as part of the session, prints what it took and returns its value."""
+    """Runs code as part of the session, prints its duration and returns its value."""
     process, wall = process_time(), perf_counter()
     try:
         return session.evaluate(code, "<timed>")
@@ -21,7 +21,7 @@ def once(session, code):
 
 
 def often(session, code):
-    """Runs code again and again, and prints how long it takes."""
+    """Runs code repeatedly, and prints its duration."""
     number, repeat, code = options(code)
     run = Timer(code, globals=session.scope).timeit
     number = number or enough(run)
@@ -36,7 +36,7 @@ def often(session, code):
 
 
 def options(code):
-    """The options before the code: how many loops, how many runs."""
+    """The options before the code: numbers of loops and of runs."""
     found = {"n": 0, "r": 7}
     option = _OPTION.match(code)
     while option:

@@ -10,7 +10,7 @@ import numpy
 DASHES = {"dash": "--", "dot": ":", "dashdot": "-.", "longdash": "--", "longdashdot": "-."}
 STEPS = {"hv": "steps-post", "vh": "steps-pre", "hvh": "steps-mid", "vhv": "steps-mid"}
 SYMBOLS = {"square": "s", "diamond": "D", "cross": "P", "x": "X", "triangle-up": "^", "star": "*"}
-# A bar's part of the room it has, and how many markers make a line's own invisible.
+# A bar's share of its space, and the number of markers that hide a line's own.
 BAR, MANY = 0.8, 20
 # Distances between letters and the point they belong to, in points.
 NEAR = 4
@@ -33,7 +33,7 @@ class Drawing:
 
 
 def draw(figure):
-    """A figure as a PNG; `Undrawn`, if it has a part that is not known here."""
+    """A figure as a PNG; raises `Undrawn` if it has an unsupported part."""
     shown = [trace for trace in figure.data if trace.visible in (None, True)]
     if not shown or any(trace.type != "pie" and trace.type not in KINDS for trace in shown):
         raise Undrawn
@@ -55,7 +55,7 @@ def draw(figure):
 
 
 def points(panel, trace):
-    """The coordinates of a trace; what is not given counts from 0."""
+    """The coordinates of a trace; missing ones count from 0."""
     x, y = trace.x, trace.y
     if x is None and y is None:
         return numpy.array([]), numpy.array([])
@@ -186,7 +186,7 @@ class Bars:
 
 
 def bars(chart, panel, drawings):
-    # numbers first: all names of an axis are known before bars get their room
+    # numbers first: all names of an axis are known before bars are placed
     found = []
     for one in drawings:
         flat = one.trace.orientation == "h"
@@ -404,7 +404,7 @@ def pie(one):
 
 
 def spot(chart, name, value, letter):
-    """The panel that a shape or a note is of, and where it is there. None for the picture's own."""
+    """The panel of a shape or a note, and its position there. None for the picture itself."""
     left, bottom, right, top = chart.box
     ends = (left, right) if letter == "x" else (bottom, top)
     if name == "paper":
@@ -420,7 +420,7 @@ def spot(chart, name, value, letter):
 
 
 def panel_of(thing, across, up):
-    """The panel that both coordinates are of, and how they become places in it."""
+    """The panel of both coordinates, and how they map to positions in it."""
     if across is None or up is None:
         raise Undrawn
     inside = tuple((name or "").endswith(" domain") for name in (thing.xref, thing.yref))
@@ -462,7 +462,7 @@ def add_note(chart, note):
         chart.paper.text(x, y + 0.005, clean(note.text), **style)
         return
     axes, transform = panel_of(note, across, up)
-    # on such an axis, places of notes are logarithms; those of shapes are not
+    # on such an axis, positions of notes are logarithms; those of shapes are not
     if (across.x.is_log or up.y.is_log) and "domain" not in f"{note.xref}{note.yref}":
         x, y = (10.0**at if own.is_log else at for own, at in ((across.x, x), (up.y, y)))
     arrow = {"arrowstyle": "->"} if note.showarrow is not False else None

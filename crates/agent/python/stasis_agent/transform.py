@@ -76,7 +76,7 @@ def _invoke(kind, rest, assigned):
 
 
 class State:
-    """Where in Python's grammar a line starts: inside a string, brackets, or nothing."""
+    """The context in which a line starts: inside a string, brackets, or nothing."""
 
     def __init__(self):
         self.quote = None

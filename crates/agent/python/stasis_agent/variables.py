@@ -1,4 +1,4 @@
-"""Describes the variables of the session without running more of the user's code than it must.
+"""Describes the variables of the session, running as little user code as possible.
 
 A repr is made only for types whose repr is known to be cheap; others are named. The digest pickles,
 which may call the user's code, so all of it can be interrupted.
@@ -153,7 +153,7 @@ def special(value):
 
 
 def digest(value, size):
-    """The hash of a value's pickle, or None where there is no useful one."""
+    """The hash of a value's pickle, or None if there is no useful one."""
     if size > MOST_BYTES or is_a(value, type, FunctionType, BuiltinFunctionType):
         return None
     sink = Sink()

@@ -1,9 +1,9 @@
 """Fresh randomness and clocks for a machine that is new, branched, or back in memory.
 
 Randomness used for security must differ from that of every other machine with the same memory. The
-kernel's is fresh by itself. OpenSSL keeps a generator of its own and would notice a fork only by
-another process id, which a restored machine does not have: it is given fresh entropy, in every copy
-of the library that is loaded. Generators for simulation change only if that is asked for.
+kernel's is always fresh. OpenSSL has its own generator and would detect a fork only by another
+process id, which a restored machine does not have: every loaded copy of the library gets fresh
+entropy. Generators for simulation are reseeded only on request.
 """
 
 import sys
@@ -28,9 +28,11 @@ class Waker:
         self.session = session
         self.libraries = []
         self.modules = 0
+        # A default replaces a variable of the template: nobody set it for this machine.
+        self.template = dict(environ)
 
     def wake(self, order):
-        """Makes things fresh. Returns in words what."""
+        """Renews randomness and clocks. Returns descriptions of what was renewed."""
         entropy = bytes.fromhex(order["entropy"])
         changed = []
         for words, part in self.guards() + self.simulations(order):
@@ -38,20 +40,27 @@ class Waker:
                 changed.append(words)
         for name, value in {"STASIS_MACHINE": order["machine"], **order.get("env", {})}.items():
             self.attempt("environment variable " + name, environ.__setitem__, name, value)
+        for name, value in order.get("defaults", {}).items():
+            self.attempt("environment variable " + name, self.default, name, value)
         tzset()
         for hook in list(stasis._hooks):
             name = hook.__name__ if is_a(hook, FunctionType) else type(hook).__name__
             self.attempt("on_wake: " + name, hook, order["reason"], list(changed))
         return changed
 
+    def default(self, name, value):
+        now = environ.get(name)
+        if now is None or now == self.template.get(name):
+            environ[name] = value
+
     def rehearse(self):
-        """Does once what every machine will do first. What a first time costs (OpenSSL sets itself
-        up and touches megabytes) is then in the memory machines share."""
+        """Runs once what every machine runs first. The cost of a first time (OpenSSL initialises
+        itself and touches megabytes) is then in the memory that machines share."""
         for words, part in self.guards() + simulations():
             self.session.gate.shielded(self.attempt, words, part, bytes(32))
 
     def attempt(self, words, function, *arguments):
-        """Calls one part; the others go on if it fails."""
+        """Calls one part; if it fails, the others continue."""
         try:
             return function(*arguments)
         except BaseException as error:
@@ -65,14 +74,14 @@ class Waker:
         ]
 
     def simulations(self, order):
-        """The generators to seed anew if the order asks for it; in a branch, the program's own too."""
+        """The generators to reseed if the order requests it; in a branch, the program's own too."""
         if not order["reseed"]:
             return []
         own = [("random generators", generators.reseed)] if order["reason"] == "branch" else []
         return simulations() + own
 
     def openssl(self, entropy):
-        """Stirs entropy into every OpenSSL of this process; says whether there was one."""
+        """Adds entropy to every OpenSSL of this process; returns whether there was one."""
         entropy = derive(entropy, "openssl")
         self.look_for_libraries()
         for add in self.libraries:
@@ -100,7 +109,7 @@ UUID_STATE = {
 
 
 def forget(name, state):
-    """Sets variables a loaded module may have; says whether it is loaded."""
+    """Sets variables that a loaded module may have; returns whether it is loaded."""
     module = sys.modules.get(name)
     for variable, value in state.items():
         if hasattr(module, variable):
@@ -138,7 +147,7 @@ def mapped(part):
 
 
 def rand_add(path):
-    """The function of a loaded library that takes entropy."""
+    """The function of a loaded library that adds entropy."""
     try:
         return CDLL(path).RAND_add
     except (OSError, AttributeError):

@@ -1,5 +1,5 @@
-//! `stasis-prepare`: reads code from standard input and writes what it becomes, as JSON; see
-//! `stasis_agent::typescript`. Nothing but its own memory is in its reach.
+//! `stasis-prepare`: reads code from standard input and writes the converted code as JSON; see
+//! `stasis_agent::typescript`. It can access only its own memory.
 
 #![forbid(unsafe_code)]
 

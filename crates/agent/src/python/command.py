@@ -1,5 +1,5 @@
-# Runs one command of a client's beside the session; `spec` says how. What it put out, how it ended
-# and why it could not start are told as JSON.
+# Runs one command of a client beside the session, as `spec` says. Prints its output, its end, or
+# why it could not start, as JSON.
 import errno, json, os, pty, select, signal, subprocess, sys, tempfile, time, types
 
 CAP = spec["cap"]
@@ -121,13 +121,13 @@ def terminal():
 def converse(master, child):
     """Types what is given and hears what is said, until the command ends or its time is over."""
     out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
-    # the end of what is typed is a key of its own
+    # end-of-file is a key of its own
     left = spec["stdin"].encode("utf-8", "surrogateescape") + b"\x04" if spec["stdin"] else b""
     os.set_blocking(master, False)
     end = time.monotonic() + spec["timeout"]
     late = False
     while not late:
-        # asked before: what it said until then can be read
+        # checked before: its output up to then can be read
         ended = child.poll() is not None
         readable, writable, _ = select.select([master], [master] if left else [], [], 0.05)
         try:

@@ -11,8 +11,8 @@ const MODIFIERS: [&str; 7] =
     ["abstract", "declare", "override", "private", "protected", "public", "readonly"];
 
 impl Strip<'_> {
-    /// Takes modifiers out of a range. The first of a member leaves `;`, in case that the member
-    /// before it relied on the end of its line.
+    /// Removes modifiers from a range. The first of a member leaves `;`, because the member before
+    /// it may have relied on the line break.
     pub fn drop_modifiers(&mut self, start: u32, end: u32, ends_member: bool) {
         for (index, token) in self.tokens(start, end).into_iter().enumerate() {
             let after = token.start + token.text.len() as u32;

@@ -10,7 +10,7 @@ use stasis_protocol::Place;
 
 #[derive(Debug)]
 enum Change {
-    /// Spaces, after this character if there is one.
+    /// Spaces, after this character if given.
     Blank(Option<char>),
     Text(String),
 }
@@ -75,7 +75,7 @@ impl<'s> Edits<'s> {
 
     /// The text with all edits, and where its columns moved.
     pub fn finish(mut self) -> (String, Vec<Place>) {
-        // what is put in stands before what is taken out at the same offset
+        // insertions precede removals at the same offset
         self.list.sort_by_key(|edit| (edit.start, edit.end != edit.start));
         let mut writer = Writer::new(self.source.len());
         let mut at = 0;
@@ -96,7 +96,7 @@ impl<'s> Edits<'s> {
     }
 }
 
-/// Where a reader of a text is.
+/// The position of a reader.
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
     line: u32,
@@ -119,7 +119,7 @@ impl Cursor {
 
 struct Writer {
     out: String,
-    /// In the source; the line is that of the output, too.
+    /// In the source; the output has the same line.
     own: Cursor,
     /// The column in the output.
     made: u32,

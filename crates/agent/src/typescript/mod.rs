@@ -4,9 +4,9 @@
 //!        └► TypeScript?       ─► types are taken out, enums and the like become values
 //!        └► neither           ─► what is wrong, and where
 //!
-//! Lines stay, and columns stay or are told (`edits.rs`). Names are not resolved and types not
-//! checked. The text is hostile: the parser recurses and tries again what it guessed wrong, so this
-//! runs in a process of its own (`stasis-prepare`), whose time, memory and stack are bounded.
+//! Lines stay, and columns stay or are mapped (`edits.rs`). Names are not resolved and types not
+//! checked. The text is hostile: the parser recurses and backtracks, so this runs in a separate
+//! process (`stasis-prepare`) with bounded time, memory and stack.
 
 mod classes;
 mod edits;

@@ -3,7 +3,7 @@
 //!   import a, { b as c } from 'm'   const { default: a, b: c } = __stasis__.named(await
 //!                                   import('m'), 'm', ["default", "b"]);
 //!
-//! An import is bound like `const`, where the statement stands. Exports are declarations.
+//! An import is bound like `const`, at the position of the statement. Exports are declarations.
 
 use super::strip::{Strip, is_type};
 use oxc_ast::ast::*;
@@ -42,7 +42,7 @@ impl Strip<'_> {
         }
     }
 
-    /// Takes only types out of an import or export.
+    /// Removes only types from an import or export.
     fn keep_module(&mut self, it: &ModuleDeclaration) {
         use ImportOrExportKind::Type;
         match it {
@@ -64,7 +64,7 @@ impl Strip<'_> {
             ModuleDeclaration::ExportDeclaration(it) => {
                 let names = self.scopes.last();
                 let has = |name: &str| names.is_some_and(|names| names.contains(name));
-                // what adds to an earlier value of the name is no declaration
+                // an addition to an earlier value of the name is not a declaration
                 let adds = merged(&it.declaration).is_some_and(has);
                 self.visit_declaration(&it.declaration);
                 if adds {
@@ -91,7 +91,7 @@ impl Strip<'_> {
             ModuleDeclaration::ExportAllDeclaration(_) => {}
             ModuleDeclaration::ExportDefaultDeclaration(it) => self.keep_default(it),
             ModuleDeclaration::TSExportAssignment(it) => {
-                // `export =` of CommonJS; as long as what it stands for
+                // `export =` of CommonJS; of the same length as its replacement
                 self.edits.replace(it.span.start, it.expression.span().start, "module.exports = ");
                 self.visit_expression(&it.expression);
             }
@@ -109,7 +109,7 @@ impl Strip<'_> {
         }
     }
 
-    /// Takes one name out of a list, with the comma after it.
+    /// Removes one name from a list, with the comma after it.
     fn drop_listed(&mut self, span: Span) {
         let comma = self.next_token(span.end).filter(|next| next.text == ",");
         self.edits.blank(span.start, comma.map_or(span.end, |comma| comma.start + 1));
@@ -140,7 +140,7 @@ impl Strip<'_> {
         }
     }
 
-    /// Loads a module for what it does.
+    /// Loads a module for its side effects.
     fn load(
         &mut self,
         span: Span,

@@ -1,6 +1,6 @@
-//! Takes types out of expressions, functions and statements.
+//! Removes types from expressions, functions and statements.
 //!
-//! Where the text around a type would be read as one without it, a character is left: `;` ends a
+//! If the text around a removed type would be parsed differently, a character stays: `;` ends a
 //! statement that the type ended, a parenthesis moves over a line break.
 
 use super::edits::{Edits, is_newline};
@@ -44,7 +44,7 @@ impl<'s> Strip<'s> {
         self.unsupported.get_or_insert_with(|| (what.to_owned(), span.start));
     }
 
-    /// Takes a statement or a member of a class out.
+    /// Removes a statement or a member of a class.
     pub fn drop_whole(&mut self, span: Span) {
         self.edits.leave(';', span.start, span.end);
     }
@@ -88,7 +88,7 @@ impl<'s> Strip<'s> {
         Some(Lexeme { start, text: &rest[..length] })
     }
 
-    /// Takes `?` and `!` out that stand between a name and its type or value.
+    /// Removes `?` and `!` between a name and its type or value.
     pub fn drop_marks(&mut self, start: u32, end: u32) {
         for token in self.tokens(start, end) {
             if matches!(token.text, "?" | "!") {
@@ -101,7 +101,7 @@ impl<'s> Strip<'s> {
         self.text(span).contains(is_newline)
     }
 
-    /// Takes out what follows an expression: `as T`, `satisfies T`.
+    /// Removes a suffix of an expression: `as T`, `satisfies T`.
     fn drop_after(&mut self, whole: Span, expression: Span) {
         let gap = self.next_token(whole.end);
         let joins = gap.is_some_and(|next| {
@@ -274,7 +274,7 @@ impl<'a> Visit<'a> for Strip<'_> {
         let inner = it.expression.span();
         let kind = Span::new(it.span.start, inner.start);
         let begins = |word| self.text(inner).starts_with(word);
-        // what would be a statement or a body without the type, or end with its line
+        // code that would be a statement or a body without the type, or end with its line
         if self.has_newline(kind) || begins("{") || begins("function") || begins("class") {
             self.edits.leave('(', kind.start, kind.end);
             self.visit_expression(&it.expression);

@@ -147,7 +147,7 @@ impl Strip<'_> {
     }
 }
 
-/// The name of a function with a body: it is there before the statements run.
+/// The name of a function with a body: it exists before the statements run.
 fn function(declaration: &Declaration) -> Option<String> {
     let Declaration::FunctionDeclaration(it) = declaration else { return None };
     it.body.as_ref()?;

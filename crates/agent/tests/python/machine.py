@@ -72,7 +72,7 @@ class Machine:
         self.socket.sendall(json.dumps(order).encode() + b"\n")
 
     def pump(self, seconds):
-        """Takes in what there is, in the order it is seen. False when nothing came."""
+        """Reads available data, in order. False if there was none."""
         ready, _, _ = select.select([*self.pipes, self.socket], [], [], seconds)
         for descriptor in ready:
             if descriptor is self.socket:

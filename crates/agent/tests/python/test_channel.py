@@ -12,7 +12,7 @@ from stasis_agent.channel import Channel  # noqa: E402
 
 
 class Restored:
-    """A socket whose agent is captured after it looked, and finds another one when it takes."""
+    """A socket whose agent is captured after it peeked, and that reads from another one."""
 
     def __init__(self, before, after):
         self.streams = [before, after]

@@ -1,4 +1,4 @@
-"""Instructions that ask for input, and a client that answers."""
+"""Instructions that request input, and a client that answers."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""User code that breaks the process around it: the agent answers all the same."""
+"""User code that breaks the process around it: the agent still answers."""
 
 import time
 import unittest

@@ -1,4 +1,4 @@
-"""Variables: described, completed, carried."""
+"""Variables: described, completed, transferred."""
 
 import importlib.util
 import os

@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What machines are branched after.
+/// The code that machines run before they are branched.
 const FRAME: &str = "import pandas as pd, numpy as np\n\
     df = pd.DataFrame({'a': np.arange(1000) % 7, 'b': np.random.rand(1000)})\n\
     float(df.groupby('a').b.mean().sum())";
@@ -53,7 +53,7 @@ impl InProcessService {
         Ok(InProcessService { host, address, stop: bound.stop, serving })
     }
 
-    /// Ends the service and leaves the directory as it was found, but for the template.
+    /// Ends the service and resets the directory, except for the template.
     pub fn close(self) -> Result<()> {
         for machine in self.host.machines() {
             self.host.remove(&machine)?;
@@ -94,7 +94,7 @@ impl InProcessService {
         Ok(self.host.machine(machine)?.settle()?)
     }
 
-    /// Makes branches that each run `code`; their names.
+    /// Creates branches that each run `code`; returns their names.
     pub fn branch(&self, machine: &str, count: usize, code: &str) -> Result<Vec<String>> {
         let vary = vec![json!({ "code": code }); count];
         let made = self.post(&format!("/v1/machine/{machine}/branch"), &json!({ "vary": vary }))?;

@@ -11,8 +11,7 @@ use std::process::Command;
 use std::time::Instant;
 
 const MIB: f64 = 1024.0;
-/// No two pages are alike: what is stored once would be neither written nor read as often as it is
-/// there.
+/// All pages differ: equal pages would be stored once, and written and read less often.
 const ARRAY: &str = "import numpy as np\nbig = np.arange(1024 << 17, dtype=np.float64)\nlen(big)";
 const WRITE: &str = "big += 1";
 const TOUCH: &str = "float(big[0])";
@@ -30,7 +29,7 @@ fn machine(place: &InProcessService) -> Result<String> {
     Ok(machine)
 }
 
-/// Gives the space of older states back, so that a bench needs two of them.
+/// Frees the space of older states, so that a bench needs two of them.
 fn forget(place: &InProcessService, machine: &str) -> Result<()> {
     place.settle(machine)?;
     place.host.prune_all(&place.host.machine(machine)?)?;
@@ -100,7 +99,7 @@ pub fn save(bed: &BranchBench, place: &InProcessService, results: &mut Results) 
     Ok(())
 }
 
-/// How fast the disk takes 1 GiB, without the page cache.
+/// The disk's speed for 1 GiB, without the page cache.
 fn dd(dir: &Path) -> Result<f64> {
     let file = dir.join("dd");
     let mut command = Command::new("dd");

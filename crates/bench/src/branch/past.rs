@@ -1,4 +1,4 @@
-//! Going back, and what keeping every state costs.
+//! Going back, and the cost of keeping every state.
 
 use super::BranchBench;
 use super::in_process::InProcessService;
@@ -64,8 +64,7 @@ pub fn steps(bed: &BranchBench, place: &InProcessService, results: &mut Results)
     Ok(())
 }
 
-/// Instructions per second, each with a state of its own, while all machines are asked again and
-/// again.
+/// Instructions per second, each with a state of its own, over all machines.
 pub fn exact(bed: &BranchBench, place: &InProcessService, results: &mut Results) -> Result<()> {
     let few = bed.runs <= 5;
     let (count, time) = if few { (16, 1) } else { (64, 3) };

@@ -1,4 +1,4 @@
-//! How long a branch holds its source up, as a thread inside it sees it.
+//! The stall of a source during a branch, as a thread inside it sees it.
 
 use super::BranchBench;
 use super::in_process::{InProcessService, wrong};
@@ -7,9 +7,9 @@ use crate::samples::Samples;
 use stasis_command::failure::Result;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A thread that writes all over 1 MiB without end and notes every time between two writes that is
-/// longer than usual, with when it ended. Nobody else wants the interpreter's lock while it is
-/// looked at: what is asked before and after is not counted.
+/// A thread that writes all over 1 MiB without end and records every unusually long time between
+/// two writes, with its end. No other thread needs the interpreter's lock during the measurement:
+/// requests before and after are not counted.
 const WRITER: &str = "import threading, time\n\
     seen = []\n\
     def write():\n\
@@ -23,8 +23,7 @@ const WRITER: &str = "import threading, time\n\
     \x20           seen.append((now - last, now))\n\
     \x20       last = now\n\
     threading.Thread(target=write, daemon=True).start()";
-/// No two pages are alike: what is stored once would be neither written nor read as often as it is
-/// there.
+/// All pages differ: equal pages would be stored once, and written and read less often.
 const ARRAY: &str = "import numpy as np\nbig = np.arange(1536 << 17, dtype=np.float64)\nlen(big)";
 
 /// The longest stall while `act` runs.

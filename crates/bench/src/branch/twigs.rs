@@ -36,7 +36,7 @@ pub fn hundred(bed: &BranchBench, place: &InProcessService, results: &mut Result
             private.push(place.host.memory_kib(&place.host.machine(name)?)?.1 as f64);
         }
         place.remove(&made)?;
-        // checkpoints of what was removed are over, and the walls for the next are made
+        // checkpoints of removed machines are over, and the next sandboxes are ready
         std::thread::sleep(std::time::Duration::from_millis(1500));
     }
     results.add("branch_100_ms", times);

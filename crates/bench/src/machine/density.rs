@@ -1,7 +1,7 @@
-//! What many machines cost: live ones in memory, swapped-out ones in memory and on disk.
+//! The cost of many machines: live ones in memory, swapped-out ones in memory and on disk.
 
 use super::speed::ask;
-use super::{MachineBench, PANDAS, on_disk};
+use super::{MachineBench, on_disk};
 use crate::report::Results;
 use stasis_api::NewMachine;
 use stasis_command::failure::{CliFailure, Result};
@@ -29,14 +29,14 @@ fn resident_kib() -> f64 {
 pub fn live(bed: &MachineBench, results: &mut Results) -> Result<()> {
     let count = if bed.quick { 40 } else { 200 };
     let host = bed.host()?;
-    // the first does not wait for the template, which is there when the second has answered
+    // the first does not wait for the template, which exists when the second has answered
     for _ in 0..2 {
-        ask(&host.create("bench", NewMachine::default())?, "1+1", Some("2"))?;
+        ask(&bed.create(&host, NewMachine::default())?, "1+1", Some("2"))?;
     }
     let before = used_kib()?;
     for _ in 0..count {
-        let machine = host.create("bench", NewMachine::default())?;
-        ask(&machine, PANDAS, None)?;
+        let machine = bed.create(&host, NewMachine::default())?;
+        ask(&machine, bed.language.work(), None)?;
         machine.settle()?;
     }
     results.add("live_mib_per_machine", (used_kib()? - before) / 1024.0 / f64::from(count));
@@ -49,12 +49,12 @@ pub fn live(bed: &MachineBench, results: &mut Results) -> Result<()> {
 pub fn idle(bed: &MachineBench, results: &mut Results) -> Result<()> {
     let count = if bed.quick { 50 } else { 1000 };
     let host = bed.host()?;
-    ask(&host.create("bench", NewMachine::default())?, "1+1", Some("2"))?;
+    ask(&bed.create(&host, NewMachine::default())?, "1+1", Some("2"))?;
     host.collect()?;
     let (memory, disk) = (resident_kib(), on_disk(&bed.dir.join("content")));
     for _ in 0..count {
-        let machine = host.create("bench", NewMachine::default())?;
-        ask(&machine, PANDAS, None)?;
+        let machine = bed.create(&host, NewMachine::default())?;
+        ask(&machine, bed.language.work(), None)?;
         host.swap(&machine)?;
     }
     host.collect()?;

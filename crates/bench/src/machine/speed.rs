@@ -1,6 +1,6 @@
-//! How long things take on one machine, and on a hundred at once.
+//! Times of one machine, and of a hundred at once.
 
-use super::{MachineBench, PANDAS};
+use super::MachineBench;
 use crate::report::Results;
 use crate::samples::Samples;
 use stasis_api::{Checkpoints, Exec, Network, NewMachine, Status};
@@ -10,7 +10,7 @@ use stasis_sys::probe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Runs code and sees that it gave what it should.
+/// Runs code and checks its result.
 pub fn ask(machine: &Arc<Machine>, code: &str, expected: Option<&str>) -> Result<Duration> {
     let start = Instant::now();
     let seq = machine.submit(Exec { code: code.to_owned(), ..Exec::default() })?;
@@ -24,28 +24,34 @@ pub fn ask(machine: &Arc<Machine>, code: &str, expected: Option<&str>) -> Result
     Ok(took)
 }
 
-fn new(host: &Host) -> Result<Arc<Machine>> {
-    new_with(host, Network::None)
+fn new(bed: &MachineBench, host: &Host) -> Result<Arc<Machine>> {
+    new_with(bed, host, Network::None)
 }
 
-fn new_with(host: &Host, network: Network) -> Result<Arc<Machine>> {
-    Ok(host.create("bench", NewMachine { network: Some(network), ..NewMachine::default() })?)
+fn new_with(bed: &MachineBench, host: &Host, network: Network) -> Result<Arc<Machine>> {
+    bed.create(host, NewMachine { network: Some(network), ..NewMachine::default() })
 }
 
 /// For what an instruction costs without its state.
-fn new_grouped(host: &Host) -> Result<Arc<Machine>> {
+fn new_grouped(bed: &MachineBench, host: &Host) -> Result<Arc<Machine>> {
     let checkpoints = Checkpoints::Grouped;
-    Ok(host.create("bench", NewMachine { checkpoints, ..NewMachine::default() })?)
+    bed.create(host, NewMachine { checkpoints, ..NewMachine::default() })
+}
+
+/// The first instruction after the work.
+fn check(bed: &MachineBench, machine: &Arc<Machine>) -> Result<Duration> {
+    let (code, value) = bed.language.after_work();
+    ask(machine, code, Some(value))
 }
 
 pub fn exec(bed: &MachineBench, results: &mut Results) -> Result<()> {
     let host = bed.host()?;
-    ask(&new(&host)?, "1+1", Some("2"))?;
+    ask(&new(bed, &host)?, "1+1", Some("2"))?;
     let (mut create, mut exec, mut lag) =
         (Samples::default(), Samples::default(), Samples::default());
     for _ in 0..bed.runs {
         let start = Instant::now();
-        let machine = new_grouped(&host)?;
+        let machine = new_grouped(bed, &host)?;
         ask(&machine, "1+1", Some("2"))?;
         create.push_ms(start.elapsed());
         for n in 0..10 {
@@ -64,17 +70,17 @@ pub fn exec(bed: &MachineBench, results: &mut Results) -> Result<()> {
     }
     results.add("create_ms", create);
     results.add("exec_ms", exec);
-    results.add("exec_exact_ms", exact(&host, bed.runs)?);
+    results.add("exec_exact_ms", exact(bed, &host)?);
     results.add("checkpoint_lag_ms", lag);
     Ok(())
 }
 
 /// One instruction right after the other, each with a state of its own.
-fn exact(host: &Host, runs: usize) -> Result<Samples> {
-    let machine = new(host)?;
+fn exact(bed: &MachineBench, host: &Host) -> Result<Samples> {
+    let machine = new(bed, host)?;
     ask(&machine, "1+1", Some("2"))?;
     let mut exact = Samples::default();
-    for _ in 0..runs * 5 {
+    for _ in 0..bed.runs * 5 {
         exact.push_ms(ask(&machine, "1+1", Some("2"))?);
     }
     host.remove(&machine)?;
@@ -85,29 +91,29 @@ pub fn wake(bed: &MachineBench, results: &mut Results) -> Result<()> {
     let host = bed.host()?;
     let (mut wake, mut swap) = (Samples::default(), Samples::default());
     for _ in 0..bed.runs {
-        let machine = new(&host)?;
-        ask(&machine, PANDAS, None)?;
+        let machine = new(bed, &host)?;
+        ask(&machine, bed.language.work(), None)?;
         let start = Instant::now();
         host.swap(&machine)?;
         swap.push_ms(start.elapsed());
-        wake.push_ms(ask(&machine, "len(df)", Some("1000"))?);
+        wake.push_ms(check(bed, &machine)?);
         host.remove(&machine)?;
     }
     results.add("wake_ms", wake);
     results.add("swap_out_ms", swap);
     if probe::has_tun() {
-        results.add("wake_open_ms", wake_open(&host, bed.runs)?);
+        results.add("wake_open_ms", wake_open(bed, &host)?);
     }
     Ok(())
 }
 
-fn wake_open(host: &Host, runs: usize) -> Result<Samples> {
+fn wake_open(bed: &MachineBench, host: &Host) -> Result<Samples> {
     let mut wake = Samples::default();
-    for _ in 0..runs {
-        let machine = new_with(host, Network::Open)?;
-        ask(&machine, PANDAS, None)?;
+    for _ in 0..bed.runs {
+        let machine = new_with(bed, host, Network::Open)?;
+        ask(&machine, bed.language.work(), None)?;
         host.swap(&machine)?;
-        wake.push_ms(ask(&machine, "len(df)", Some("1000"))?);
+        wake.push_ms(check(bed, &machine)?);
         host.remove(&machine)?;
     }
     Ok(wake)
@@ -115,9 +121,9 @@ fn wake_open(host: &Host, runs: usize) -> Result<Samples> {
 
 pub fn cold(bed: &MachineBench, results: &mut Results) -> Result<()> {
     let host = bed.host()?;
-    let machine = new(&host)?;
+    let machine = new(bed, &host)?;
     let name = machine.name().to_string();
-    ask(&machine, PANDAS, None)?;
+    ask(&machine, bed.language.work(), None)?;
     host.swap(&machine)?;
     drop((machine, host));
     let (mut wake, mut open) = (Samples::default(), Samples::default());
@@ -128,7 +134,7 @@ pub fn cold(bed: &MachineBench, results: &mut Results) -> Result<()> {
         let host = Host::open(bed.settings()?)?;
         open.push_ms(start.elapsed());
         let machine = host.machine(&name)?;
-        wake.push_ms(ask(&machine, "len(df)", Some("1000"))?);
+        wake.push_ms(check(bed, &machine)?);
         host.swap(&machine)?;
     }
     results.add("wake_cold_ms", wake);
@@ -140,14 +146,14 @@ pub fn cold(bed: &MachineBench, results: &mut Results) -> Result<()> {
 pub fn burst(bed: &MachineBench, results: &mut Results) -> Result<()> {
     const MACHINES: usize = 100;
     let host = bed.host()?;
-    ask(&new(&host)?, "1+1", Some("2"))?;
+    ask(&new(bed, &host)?, "1+1", Some("2"))?;
     let mut samples = Samples::default();
     for _ in 0..bed.runs.min(10) {
         std::thread::sleep(Duration::from_millis(1500));
         let start = Instant::now();
         let all = std::thread::scope(|scope| {
             let one = || -> Result<Arc<Machine>> {
-                let machine = new(&host)?;
+                let machine = new(bed, &host)?;
                 ask(&machine, "1+1", Some("2"))?;
                 Ok(machine)
             };

@@ -116,7 +116,7 @@ impl Session {
         request.send().await.map_err(wrong)
     }
 
-    /// What a tool gives, as data.
+    /// A tool's result, as data.
     async fn call(&self, tool: &str, arguments: Value) -> Result<Value> {
         let params = json!({ "name": tool, "arguments": arguments });
         let text = self.post("tools/call", params).await?.text().await.map_err(wrong)?;

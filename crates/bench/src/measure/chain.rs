@@ -21,7 +21,7 @@ pub fn run(bed: &EngineBench, results: &mut Results) -> Result<()> {
         python.kill()?;
     }
     let (mut shallow_times, mut deep_times) = (Samples::default(), Samples::default());
-    // in turns, so that a noisy moment meets both
+    // alternating, so that a noisy moment affects both
     for _ in 0..bed.runs {
         for (image, times) in [(base, &mut shallow_times), (&deep, &mut deep_times)] {
             bed.settle();

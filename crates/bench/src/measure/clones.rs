@@ -1,5 +1,5 @@
-//! A hundred clones from one parked template: how long until each has replied, and what each
-//! keeps to itself afterwards.
+//! A hundred clones from one parked template: the time until each has replied, and the private
+//! memory of each afterwards.
 
 use crate::bed::EngineBench;
 use crate::python::PythonProcess;

@@ -1,4 +1,4 @@
-//! The same program holding a 1.5 GiB array.
+//! The same program with a 1.5 GiB array.
 
 use super::pause;
 use crate::bed::{EngineBench, StoreContents};

@@ -28,6 +28,8 @@ pub fn run(group: MetricGroup, bed: &EngineBench, results: &mut Results) -> Resu
         | MetricGroup::Machine(_)
         | MetricGroup::Mcp(_)
         | MetricGroup::Service(_)
-        | MetricGroup::Branch(_) => Ok(()),
+        | MetricGroup::Branch(_)
+        | MetricGroup::Egress(_)
+        | MetricGroup::V8(_) => Ok(()),
     }
 }

@@ -1,5 +1,4 @@
-//! How long a capture stalls its source, seen by a thread inside that does nothing but look at
-//! the clock.
+//! The stall of a source during a capture, seen by a thread inside that only reads the clock.
 
 use crate::bed::{EngineBench, StoreContents};
 use crate::python::PythonProcess;

@@ -1,4 +1,4 @@
-//! The plainest clients: one connection each, no threads, nothing that takes time of its own.
+//! The simplest clients: one connection each, no threads, no work of their own.
 
 use super::TOKEN;
 use serde_json::{Value, json};
@@ -34,19 +34,25 @@ fn connect(address: SocketAddr) -> Result<TcpStream> {
 pub struct Http {
     address: SocketAddr,
     stream: BufReader<TcpStream>,
+    /// A header of every request, with its line's end.
+    header: &'static str,
 }
 
 impl Http {
     pub fn open(address: SocketAddr) -> Result<Http> {
         let stream = BufReader::with_capacity(1 << 20, connect(address)?);
-        Ok(Http { address, stream })
+        Ok(Http { address, stream, header: "" })
+    }
+
+    pub fn with_header(self, header: &'static str) -> Http {
+        Http { header, ..self }
     }
 
     fn head(&mut self, method: &str, path: &str, length: u64) -> Result<()> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {TOKEN}\r\n\
-             content-type: application/json\r\ncontent-length: {length}\r\n\r\n",
-            self.address
+             content-type: application/json\r\n{}content-length: {length}\r\n\r\n",
+            self.address, self.header
         );
         self.stream.get_mut().write_all(head.as_bytes()).map_err(broken)
     }
@@ -90,7 +96,7 @@ impl Http {
         self.ask("POST", path, body.to_string().as_bytes())
     }
 
-    /// Runs code to its end, and says what that was.
+    /// Runs code to its end, and returns the result.
     pub fn finish(&mut self, machine: &str, code: &str) -> Result<Value> {
         let body = json!({ "instruction": { "code": code, "timeout_seconds": 300 } });
         let accepted = self.post(&format!("/v1/machine/{machine}/exec"), &body)?;
@@ -98,7 +104,7 @@ impl Http {
         self.get(&format!("/v1/machine/{machine}/exec/{seq}/result"))
     }
 
-    /// Runs code and sees that it gave what it should; how long that took.
+    /// Runs code and checks its result; returns the duration.
     pub fn run(&mut self, machine: &str, code: &str, expected: &str) -> Result<Duration> {
         let start = Instant::now();
         let end = self.finish(machine, code)?;
@@ -194,7 +200,7 @@ impl MachineSocket {
         let mut bytes = 0;
         loop {
             let Message::Text(text) = self.0.read().map_err(broken)? else { continue };
-            // parsed only where it is short: what is measured is the service
+            // parsed only if it is short: the service is measured
             if text.len() > 700 && text.starts_with("{\"type\":\"output\"") {
                 bytes += text.len() as u64 - 80;
                 continue;

@@ -1,4 +1,4 @@
-//! How much goes through: output, files, and connections that do nothing.
+//! Throughput: output, files, and idle connections.
 
 use super::ServiceBench;
 use super::clients::MachineSocket;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 const MIB: f64 = (1 << 20) as f64;
-/// Output of one instruction, below what is cut.
+/// Output of one instruction, below the limit.
 const LINES: u64 = 3800;
 const ROUNDS: usize = 8;
 const SOCKETS: usize = 500;
@@ -68,7 +68,7 @@ pub fn idle(bed: &ServiceBench, results: &mut Results) -> Result<()> {
             .map(|_| MachineSocket::open(bed.address, &name))
             .collect::<Result<Vec<MachineSocket>>>()
     };
-    // some first, for what is allocated only once; they stay, so that nothing of theirs is reused
+    // some first, for one-time allocations; they stay, so that nothing of theirs is reused
     let first = open(SOCKETS / 10)?;
     std::thread::sleep(Duration::from_secs(1));
     let before = resident_kib(bed.service.id())?;

@@ -1,4 +1,4 @@
-//! How long one request takes, and how many there are in a second.
+//! The time of one request, and the number per second.
 
 use super::ServiceBench;
 use super::clients::MachineSocket;
@@ -69,7 +69,7 @@ fn rates(bed: &ServiceBench, count: usize, checkpoints: Checkpoints) -> Result<S
     Ok(rates)
 }
 
-/// Instructions per second while every machine is asked again and again.
+/// Instructions per second over all machines.
 fn round(bed: &ServiceBench, names: &[String]) -> Result<f64> {
     let time = Duration::from_secs(if bed.quick { 1 } else { 3 });
     let mut sockets = names

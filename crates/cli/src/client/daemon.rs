@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a daemon may take to open a directory: it may hold many machines.
+/// Maximum time for a daemon to open a directory, which may hold many machines.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a daemon may take to put all machines on disk.
+/// Maximum time for a daemon to save all machines.
 const GOODBYE: Duration = Duration::from_secs(120);
-/// The log is begun anew when it is longer.
+/// The log is truncated when it is longer.
 const LONGEST_LOG: u64 = 1 << 20;
-/// What a socket's address can hold.
+/// Maximum length of a socket's address.
 const LONGEST_PATH: usize = 107;
 
 pub struct Daemon {
@@ -32,7 +32,7 @@ pub struct Daemon {
     linger: String,
 }
 
-/// A daemon that runs.
+/// A running daemon.
 pub struct RunningDaemon {
     pub pid: i32,
 }
@@ -43,7 +43,7 @@ impl Daemon {
         let daemon = Daemon { data_dir: config.data_dir(), config: config.file.clone(), linger };
         let length = daemon.socket().as_os_str().len();
         if length > LONGEST_PATH {
-            let message = format!("{} is too long a path for a socket", daemon.data_dir.display());
+            let message = format!("{} is too long for a socket path", daemon.data_dir.display());
             return Err(CliFailure::usage(message).hint("choose a shorter --data-dir"));
         }
         Ok(daemon)
@@ -65,7 +65,7 @@ impl Daemon {
         UnixStream::connect(self.socket()).is_ok()
     }
 
-    /// The process behind the socket, as the kernel knows it.
+    /// The process behind the socket, according to the kernel.
     pub fn running(&self) -> Option<RunningDaemon> {
         let stream = UnixStream::connect(self.socket()).ok()?;
         let (pid, ..) = socket::peer_credentials(stream.as_fd()).ok()?;
@@ -87,7 +87,7 @@ impl Daemon {
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);
         }
-        // its own environment decides, not that of the first command
+        // its own environment applies, not that of the first command
         command.env_remove("STASIS_URL").env_remove("STASIS_TOKEN").current_dir("/");
         let second = log.try_clone().at("open", &self.log())?;
         command.stdin(Stdio::null()).stdout(log).stderr(second);
@@ -113,7 +113,7 @@ impl Daemon {
 }
 
 impl RunningDaemon {
-    /// Asks it to end, and waits until it has.
+    /// Requests its end, and waits for it.
     pub fn stop(&self) -> Result<()> {
         let failed = |error: std::io::Error| {
             CliFailure::new("daemon.stop", format!("daemon {}: {error}", self.pid))
@@ -127,25 +127,25 @@ impl RunningDaemon {
         Err(CliFailure::new("daemon.stop", message).exit(Exit::Unavailable))
     }
 
-    /// Waits until it has ended by itself; whether it has.
+    /// Waits until it has exited; whether it has.
     pub fn wait(&self) -> bool {
         let Ok(pidfd) = process::pidfd_open(self.pid) else { return true };
         process::pidfd_wait(pidfd.as_fd(), GOODBYE.as_millis() as i32).unwrap_or(true)
     }
 }
 
-/// A daemon on its way.
+/// A daemon being started.
 pub struct DaemonStart<'a> {
     daemon: &'a Daemon,
     child: Child,
     since: Instant,
-    /// When ours gave way to another's.
+    /// When our daemon yielded to another one.
     idle: Option<Instant>,
 }
 
 impl DaemonStart<'_> {
-    /// Whether waiting still makes sense. When another's daemon had the lock but does not answer
-    /// after a while, it was on its way out: ours is started again.
+    /// Whether to keep waiting. If another daemon had the lock but does not answer after a while,
+    /// it was exiting: ours is started again.
     pub fn go_on(&mut self) -> Result<()> {
         if self.since.elapsed() > PATIENCE {
             return Err(self.failed("did not answer in time"));

@@ -1,12 +1,12 @@
-//! Text as it can stand in an address.
+//! Escaping of text in an address.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// All but what RFC 3986 calls unreserved.
+/// All characters except RFC 3986's unreserved ones.
 const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: &AsciiSet = &PART.remove(b'/');
 
-/// As one part of a path, or as a value in a query.
+/// As one segment of a path, or as a value in a query.
 pub fn part(text: &str) -> String {
     utf8_percent_encode(text, PART).to_string()
 }

@@ -10,14 +10,14 @@ use serde_json::Value;
 use stasis_api::Event;
 use std::time::Duration;
 
-/// More than any event takes.
+/// Larger than any event.
 const LONGEST: usize = 1 << 20;
-/// How often a connection may break in a row.
+/// Maximum consecutive broken connections.
 const TRIES: u32 = 6;
 
 pub struct EventStream<'a> {
     client: &'a Client,
-    /// What is wanted, as a query that begins with `&` or is empty.
+    /// The filter, as a query that begins with `&` or is empty.
     query: String,
     after: Option<u64>,
     open: Option<Response>,
@@ -30,7 +30,7 @@ impl<'a> EventStream<'a> {
         EventStream { client, query, after, open: None, buffer: Vec::new(), broken: 0 }
     }
 
-    /// Comes back once nothing that happens from then on is missed.
+    /// Returns once no later event can be missed.
     pub async fn begin(&mut self) -> Result<()> {
         while self.after.is_none() {
             match self.take()? {
@@ -51,7 +51,7 @@ impl<'a> EventStream<'a> {
         }
     }
 
-    /// The next whole frame: an event, or only a number or a sign of life.
+    /// The next complete frame: an event, an id, or a keep-alive.
     fn take(&mut self) -> Result<Option<Option<Event>>> {
         let Some(end) = self.buffer.windows(2).position(|two| two == b"\n\n") else {
             return Ok(None);
@@ -66,7 +66,7 @@ impl<'a> EventStream<'a> {
         event.map(Some).map_err(|error| strange(&error.to_string()))
     }
 
-    /// Reads on, over a new connection if there is none.
+    /// Reads on, over a new connection if necessary.
     async fn more(&mut self) -> Result<()> {
         let Some(answer) = &mut self.open else { return self.connect().await };
         match answer.chunk().await {
@@ -89,7 +89,7 @@ impl<'a> EventStream<'a> {
         Ok(())
     }
 
-    /// Waits before the next try; gives up after too many.
+    /// Waits before the next attempt; fails after too many.
     async fn lost(&mut self) -> Result<()> {
         self.open = None;
         self.buffer.clear();

@@ -1,4 +1,4 @@
-//! An answer that comes line by line, each a JSON value.
+//! A response of lines, each a JSON value.
 //!
 //! A line may arrive in pieces. A line that is too long or not JSON is an error. `None` is the end
 //! of the answer, complete or broken off: the caller knows which line is the last.
@@ -7,13 +7,13 @@ use crate::failure::{CliFailure, Result};
 use reqwest::Response;
 use serde::de::DeserializeOwned;
 
-/// A line, at most: results may carry images.
+/// Maximum length of a line: results may contain images.
 const LONGEST: usize = 256 << 20;
 
 pub struct LineStream {
     answer: Response,
     buffer: Vec<u8>,
-    /// How much of the buffer was searched for a newline.
+    /// Length of the buffer already searched for a newline.
     searched: usize,
 }
 
@@ -22,7 +22,7 @@ impl LineStream {
         LineStream { answer, buffer: Vec::new(), searched: 0 }
     }
 
-    /// The next line. Dropped before it is ready, it loses nothing.
+    /// The next line. Cancel-safe.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         loop {
             if let Some(line) = self.take() {

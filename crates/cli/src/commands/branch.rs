@@ -39,7 +39,7 @@ pub struct Args {
     timeout: Option<f64>,
 }
 
-/// More than a service makes at once: it says so.
+/// More than a service allows at once, so that it refuses with the limit.
 const MOST: u64 = 10_000;
 
 #[derive(Serialize, Deserialize)]
@@ -90,7 +90,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells of each branch as its part ends.
+/// Prints each branch's result as it finishes.
 fn follow(client: &Client, path: &str, body: &Value, as_json: bool) -> Result<ExitCode> {
     client.block(async {
         let mut lines = client.lines(Method::POST, path, Some(body)).await?;

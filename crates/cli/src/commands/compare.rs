@@ -72,7 +72,7 @@ fn size(size: Option<u64>) -> String {
     size.map_or_else(|| "-".to_owned(), |size| size.to_string())
 }
 
-/// One side's instruction: its code, and what it gave.
+/// One side's instruction: its code and result.
 fn side(mark: &str, output: Option<&Output>) {
     let Some(output) = output else { return };
     show::say(&format!("{mark} [{}] {}", output.seq, show::one_line(&output.code, 70)));

@@ -11,11 +11,11 @@ use clap_complete::env::{CompleteEnv, Shells};
 use serde_json::json;
 use std::process::ExitCode;
 
-/// What the script says by which shell it asks.
+/// The variable by which the script names its shell.
 const VARIABLE: &str = "STASIS_COMPLETE";
-/// Arguments that are machines, wherever they stand.
+/// Arguments that are machines, in any position.
 const MACHINES: [&str; 7] = ["machine", "address", "left", "right", "from", "branch", "onto"];
-/// Commands whose `name` or `names` is a machine that is there.
+/// Commands whose `name` or `names` is an existing machine.
 const NAMED: [&str; 6] = ["get", "set", "rm", "swap", "wake", "disk"];
 
 #[derive(clap::Args)]
@@ -36,14 +36,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers the shell and ends, if it is the shell that asks.
+/// Answers a shell's completion request and exits.
 pub fn answer() {
     CompleteEnv::with_factory(|| with_machines(crate::Cli::command(), true))
         .var(VARIABLE)
         .complete();
 }
 
-/// The same command, with candidates for everything that is a machine.
+/// The same command, with candidates for every machine argument.
 fn with_machines(command: Command, is_above: bool) -> Command {
     let named = NAMED.contains(&command.get_name());
     let own_machines = is_above || !["template", "token"].contains(&command.get_name());
@@ -62,7 +62,7 @@ fn is_machine(arg: &Arg, named: bool) -> bool {
     MACHINES.contains(&id) || (named && ["name", "names"].contains(&id))
 }
 
-/// Names of machines; none, if they cannot be had.
+/// Names of machines; none, if they cannot be listed.
 fn machines() -> Vec<CompletionCandidate> {
     let context = Context::new(Global::default(), true);
     let listed = context.and_then(|context| super::machine::all(&context.client()?, json!({})));

@@ -41,7 +41,7 @@ fn one(setting: &Setting) -> serde_json::Value {
     })
 }
 
-/// The value, or of a secret only that there is one.
+/// The value; for a secret, only whether it is set.
 fn shown(setting: &Setting) -> Option<SettingValue> {
     let value = setting.value.clone()?;
     Some(if setting.key.secret { SettingValue::Text("(set)".into()) } else { value })

@@ -2,7 +2,7 @@
 //!
 //!   stasis cp data.csv work:          into the machine's home
 //!   stasis cp work:/tmp/plot.png .    out of it
-//!   stasis cp -r src work:src         a directory with all that is in it, links as links
+//!   stasis cp -r src work:src         a directory with its contents, links as links
 //!   make report | stasis cp - work:report.txt
 //!
 //! Files are copied in pieces and can have any length. A local file gets its name when it is
@@ -43,7 +43,7 @@ enum End {
 }
 
 impl End {
-    /// `name:path` is in a machine, unless what stands before the colon cannot be its name.
+    /// `name:path` is in a machine, unless the part before the colon cannot be its name.
     fn parse(text: &str) -> End {
         let parts = text.split_once(':').and_then(|(name, path)| Some((name.parse().ok()?, path)));
         match parts {
@@ -54,7 +54,7 @@ impl End {
     }
 }
 
-/// What was copied, and what is shown of it meanwhile.
+/// The copied files, and the progress shown meanwhile.
 struct Tally {
     files: u64,
     bytes: u64,
@@ -85,7 +85,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
             let out = Out { client: &client, machine: name.as_str() };
             let none = show::Transfer::new("cp", None, true);
             out.receive(&from, &mut std::io::stdout(), Path::new("standard output"), &none)?;
-            // nothing else belongs into the stream
+            // nothing else may go into the stream
             return Ok(ExitCode::SUCCESS);
         }
         _ => {
@@ -97,7 +97,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     drop(transfer);
     match context.json {
         true => show::json(&json!({ "files": files, "bytes": bytes })),
-        false => eprintln!("{files} files, {}", show::size(bytes)),
+        false => eprintln!("{}, {}", show::count_of(files, "file"), show::size(bytes)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -212,7 +212,7 @@ fn joined(dir: &str, name: &str) -> String {
     }
 }
 
-/// A link of a machine's as one here. What it points at is its reader's matter.
+/// Recreates a link of a machine here. Its target is not checked.
 fn link(file: &FileInfo, to: &Path, tally: &mut Tally) -> Result<()> {
     let Some(target) = &file.target else { return Ok(()) };
     match fs::symlink_metadata(to) {
@@ -228,8 +228,8 @@ fn link(file: &FileInfo, to: &Path, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// A directory of a machine is never written through a link here, which an earlier copy may have
-/// made for it.
+/// A machine's directory is never written through a local link, which an earlier copy may have
+/// created.
 fn refuse_link(to: &Path) -> Result<()> {
     match fs::symlink_metadata(to) {
         Ok(there) if there.is_symlink() => {
@@ -269,7 +269,7 @@ impl Out<'_> {
             };
             let list: FileList = self.client.get(&address(self.machine, &page, from))?;
             for file in &list.files {
-                // a name from a machine is never a way out of the directory here
+                // a name from a machine cannot lead out of the local directory
                 let Some(name) = last_name(&file.path).filter(|name| *name != "..") else {
                     continue;
                 };

@@ -21,7 +21,7 @@ pub struct Args {
     /// First interrupt the running instruction and cancel the queue
     #[arg(long)]
     interrupt: bool,
-    /// When to answer: at once, or when the state is on disk [default: the machine's]
+    /// Answer at once, or when the state is on disk [default: the machine's]
     #[arg(long, value_name = "LEVEL")]
     durability: Option<Level>,
     /// Whether the instruction has a state of its own [default: the machine's]

@@ -60,7 +60,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a machine as it comes.
+/// Writes a machine as it arrives.
 fn receive(
     client: &Client,
     path: &str,

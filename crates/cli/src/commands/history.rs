@@ -87,14 +87,15 @@ fn checkpoint(machine: &str, point: &Point) -> String {
     format!("{machine}@{}{}", point.seq, label.unwrap_or_default())
 }
 
-/// Variables and, if they are known, files.
+/// Variables and, if known, files.
 fn changed(point: &Point) -> String {
     let mut all = one_line(&point.variables.join(" "), 30);
     if let Some(files) = &point.files {
         let count = files.added + files.changed + files.removed;
         let names = one_line(&files.names.join(" "), 40);
-        let said = if count == 0 { String::new() } else { format!(" {count} files: {names}") };
-        all += &said;
+        if count > 0 {
+            all += &format!(" {}: {names}", show::count_of(count, "file"));
+        }
     }
     all.trim().to_owned()
 }

@@ -48,13 +48,13 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether others on the way can read what is said.
+/// Whether the connection is unencrypted.
 fn is_open(url: &str) -> bool {
     let here = ["http://127.", "http://localhost", "http://[::1]"];
     url.starts_with("http://") && !here.iter().any(|start| url.starts_with(start))
 }
 
-/// The token from a terminal, unseen, or from a pipe.
+/// The token, from a terminal without echo, or from a pipe.
 fn ask(url: &str) -> Result<String> {
     let none = || {
         CliFailure::usage("no token on standard input").hint("create one with `stasis token new`")
@@ -76,7 +76,7 @@ fn typed(url: &str) -> Option<String> {
     editor.readline(&format!("token for {url}: ")).ok()
 }
 
-/// Shows a star for each letter.
+/// Shows a star for each character.
 struct Unseen;
 
 impl Completer for Unseen {

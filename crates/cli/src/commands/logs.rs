@@ -11,7 +11,7 @@ use serde_json::json;
 use stasis_api::{Address, Chunk, Instruction, MachineInfo, Status};
 use std::process::ExitCode;
 
-/// Lines asked for in one call.
+/// Lines requested per call.
 const PAGE: u64 = 1000;
 
 #[derive(clap::Args)]
@@ -74,7 +74,7 @@ fn so_far(client: &Client, machine: &str, instruction: &Instruction, as_json: bo
     Ok(())
 }
 
-/// Every line there is now.
+/// All current lines.
 fn outputs(client: &Client, path: &str, each: &mut dyn FnMut(&Chunk)) -> Result<()> {
     let mut from = 0;
     loop {

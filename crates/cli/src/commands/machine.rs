@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 #[derive(Subcommand)]
 pub enum MachineCommand {
-    /// Make a machine
+    /// Create a machine
     New(NewArgs),
     /// List machines, newest first
     List(ListArgs),
@@ -63,7 +63,7 @@ pub struct NewArgs {
     env: Vec<(String, String)>,
     #[command(flatten)]
     limits: LimitArgs,
-    /// When to answer: at once, or when the state is on disk
+    /// Answer at once, or when the state is on disk
     #[arg(long, value_name = "LEVEL", default_value = "memory")]
     durability: Level,
     /// Which instructions have a state of their own
@@ -89,7 +89,7 @@ pub struct ListArgs {
     watch: bool,
 }
 
-/// Which machines are meant: those that fit everything given.
+/// Selected machines: those that match every given filter.
 #[derive(clap::Args)]
 pub struct FilterArgs {
     /// Only machines with this tag
@@ -137,7 +137,7 @@ pub struct SetArgs {
     no_tags: bool,
     #[command(flatten)]
     limits: LimitArgs,
-    /// When to answer: at once, or when the state is on disk
+    /// Answer at once, or when the state is on disk
     #[arg(long, value_name = "LEVEL")]
     durability: Option<Level>,
     /// Which instructions have a state of their own
@@ -155,7 +155,7 @@ pub struct SetArgs {
     keep: Option<Rule>,
 }
 
-/// A rule, or none: the host's.
+/// A rule, or none for the host's.
 #[derive(Debug, Clone, Copy)]
 struct Rule(Option<Retention>);
 
@@ -353,7 +353,7 @@ fn disk(client: &Client, name: &Name, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Counts of bytes as people read them.
+/// Byte counts in units.
 fn with_sizes(mut value: Value) -> Value {
     for (key, field) in value.as_object_mut().into_iter().flatten() {
         if let (true, Some(bytes)) = (key.ends_with("bytes"), field.as_u64()) {

@@ -16,7 +16,7 @@ struct Made {
     machine: MachineInfo,
 }
 
-/// Makes a machine. Builds its template first if that is missing and its recipe is built in.
+/// Creates a machine. Builds its template first if that is missing and its recipe is built in.
 pub fn make(client: &Client, new: &NewMachine) -> Result<MachineInfo> {
     let ask = || client.post::<Made>("/v1/machine/new", new).map(|made| made.machine);
     match ask() {
@@ -67,7 +67,7 @@ enum Line {
     Error { error: ErrorBody },
 }
 
-/// Builds a template and shows how far it is.
+/// Builds a template and shows progress.
 pub fn build(client: &Client, recipe: &Recipe) -> Result<TemplateInfo> {
     let mut progress = BuildProgress::new(&format!("template {}", recipe.name));
     let built = client.block(follow(client, recipe, &mut progress));

@@ -41,7 +41,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
 fn carry(tools: &str, context: &Context) -> Result<ExitCode> {
     let client = Arc::new(context.client()?);
     if context.config.text("url").is_none() {
-        // a machine needs the template, which an agent would wait for without knowing why
+        // a machine needs the template, and an agent would wait for it without knowing why
         super::making::template(&client)?;
     }
     let upstream = client.upstream(&format!("/mcp/{tools}"));

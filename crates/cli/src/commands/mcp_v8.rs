@@ -1,9 +1,12 @@
 //! `stasis mcp-v8`, and `stasis` under the name `mcp-v8`: a server with mcp-v8's flags. The daemon
-//! does the work; this process carries messages over standard streams, or serves a port.
+//! does the work; this process forwards messages over standard streams, or serves a port.
 
 mod equipment;
 mod flags;
 mod front;
+mod greetings;
+mod policies;
+mod servers;
 
 use crate::context::{Context, Global};
 use crate::failure::{CliFailure, Result};
@@ -27,8 +30,8 @@ pub struct Args {
     flags: Vec<String>,
 }
 
-/// The flags of a call as mcp-v8: by the program's own name, or as the first word. They are not for
-/// the parser of our own flags, which has some of the same names.
+/// The flags of a call as mcp-v8: by the program's own name, or as the first word. They bypass the
+/// parser of our own flags, which has some of the same names.
 pub fn called() -> Option<Vec<String>> {
     let mut words = std::env::args_os();
     let program = words.next()?;
@@ -41,7 +44,7 @@ pub fn called() -> Option<Vec<String>> {
         .then(|| own.iter().map(|word| word.to_string_lossy().into_owned()).collect())
 }
 
-/// Runs as mcp-v8 would.
+/// Runs as mcp-v8.
 pub fn serve(words: &[String]) -> Result<ExitCode> {
     run_with(words, &Context::new(Global::default(), true)?)
 }
@@ -96,8 +99,11 @@ fn headers(given: &GivenFlags) -> Result<Vec<(&'static str, String)>> {
         all.push((MEMORY, mb.to_string()));
     }
     let has_port = given.is_set("http-port") || given.is_set("sse-port");
-    let session = given.text("session-id").filter(|_| !has_port);
-    all.extend(session.map(|session| (SESSION, session.to_owned())));
+    if !has_port {
+        // a daemon that is started again gives the connection another id
+        let session = given.text("session-id").map(str::to_owned);
+        all.push((SESSION, session.unwrap_or_else(stasis_mcpv8::fresh_session)));
+    }
     Ok(all)
 }
 
@@ -134,7 +140,9 @@ fn listen(
         if let Some(keys) = &keys {
             tokio::spawn(keys.clone().keep_reading());
         }
-        let front = front::Front { client: client.clone(), tools, headers, hosts, origins, keys };
+        let greetings = greetings::Greetings::default();
+        let client = client.clone();
+        let front = front::Front { client, tools, headers, hosts, origins, keys, greetings };
         let listener = tokio::net::TcpListener::bind(address).await.map_err(failed)?;
         eprintln!("mcp-v8 on http://{address}");
         front::serve(listener, front).await.map_err(failed)

@@ -5,7 +5,7 @@ use stasis_api::{Checkpoints, Durability, Limits};
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// Code from standard input or a file, at most.
+/// Maximum length of code from standard input or a file.
 const LONGEST: u64 = 16 << 20;
 
 /// Reads `key=value`.
@@ -77,7 +77,7 @@ impl LimitArgs {
     }
 }
 
-/// Code from where it was said to be: given, `-` for standard input, or a file.
+/// The code: given, from standard input for `-`, or from a file.
 pub fn code(given: Option<String>, file: Option<&str>) -> Result<String> {
     match (given, file) {
         (Some(code), _) => Ok(code),

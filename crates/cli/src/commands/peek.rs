@@ -66,7 +66,7 @@ fn file(client: &Client, base: &str, path: &str, as_json: bool) -> Result<()> {
         Ok(list) if as_json => show::json(&list),
         Ok(list) => table(list),
         Err(failure) if failure.code != "file.not_found" => return Err(failure),
-        // no directory: perhaps a file
+        // not a directory: perhaps a file
         Err(_) => {
             let path = format!("{base}/file?{query}");
             let bytes = client.block(async {

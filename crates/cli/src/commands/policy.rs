@@ -1,16 +1,24 @@
 //! `stasis policy`: named policies of the service, and files with them.
 
 use super::pairs;
-use crate::client::escape;
+use crate::client::{EventStream, escape};
 use crate::context::Context;
 use crate::failure::{CliFailure, Exit, Result};
 use crate::show::{self, Table, age, one_line};
 use clap::Subcommand;
 use serde_json::json;
-use stasis_api::{Explanation, Name, PolicyDocument, PolicyInfo, PolicyList, PolicyRules};
+use stasis_api::{
+    Explanation, Name, PolicyDocument, PolicyInfo, PolicyList, PolicyRules, RefusedAccess,
+};
 use stasis_policy::document::{self, Policy, PolicyFault};
+use stasis_policy::request;
+use stasis_policy::suggest::{self, SuggestedRule};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long an event that was is waited for.
+const EVENT: Duration = Duration::from_secs(5);
 
 #[derive(Subcommand)]
 pub enum PolicyCommand {
@@ -30,21 +38,56 @@ pub enum PolicyCommand {
     Check { file: PathBuf },
     /// Run the tests in a file without a service
     Test { file: PathBuf },
+    /// Add the rule that would have allowed a refused access to the policy that refused it
+    Allow {
+        /// Number of the event `network.refused`, from
+        /// `stasis machine watch --kind network.refused`
+        #[arg(long, value_name = "NUMBER")]
+        from_event: u64,
+        /// Print the rule and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Show which rule decides about a request of a machine
     Explain {
         machine: Name,
         action: ExplainedAction,
-        /// A URL (http, https, tcp or udp) to fetch, or a module (npm, jsr or https) to import
+        /// A URL (http, https, tcp or udp) to fetch, a module (npm, jsr or https) to import, a
+        /// secret as NAME@HOST, a tool as SERVER.TOOL, or a template
         object: String,
+        /// The method of a fetch
+        #[arg(long, value_name = "METHOD")]
+        method: Option<String>,
+        /// The arguments of a tool, as a JSON object
+        #[arg(long, value_name = "JSON")]
+        arguments: Option<String>,
     },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ExplainedAction {
-    /// Connect to the host of a URL
+    /// Send a request to a URL
     Fetch,
     /// Import a module through the service
     Import,
+    /// Send a secret to a host
+    Secret,
+    /// Call a tool
+    Tool,
+    /// Create a machine from a template
+    Create,
+}
+
+impl ExplainedAction {
+    fn key(self) -> &'static str {
+        match self {
+            ExplainedAction::Fetch => "fetch",
+            ExplainedAction::Import => "import",
+            ExplainedAction::Secret => "secret",
+            ExplainedAction::Tool => "tool",
+            ExplainedAction::Create => "create",
+        }
+    }
 }
 
 impl PolicyCommand {
@@ -63,8 +106,11 @@ impl PolicyCommand {
             }
             PolicyCommand::Check { file } => check(&file, context),
             PolicyCommand::Test { file } => test(&file, context),
-            PolicyCommand::Explain { machine, action, object } => {
-                explain(&machine, action, &object, context)
+            PolicyCommand::Allow { from_event, dry_run } => allow(from_event, dry_run, context),
+            PolicyCommand::Explain { machine, action, object, method, arguments } => {
+                let asked = [(action.key(), Some(object))];
+                let asked = asked.into_iter().chain([("method", method), ("arguments", arguments)]);
+                explain(&machine, asked, context)
             }
         }
     }
@@ -93,10 +139,35 @@ fn set(name: &Name, file: &Path, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The sections of a policy, each with its name.
+fn sections(document: &PolicyDocument) -> Vec<(&'static str, &PolicyRules)> {
+    let PolicyDocument { network, http, secrets, tools, modules, .. } = document;
+    let all = [
+        ("network", network),
+        ("http", http),
+        ("secret", secrets),
+        ("tool", tools),
+        ("module", modules),
+    ];
+    all.into_iter().chain(document.machines.iter().map(|own| ("machine", own))).collect()
+}
+
 fn counts(document: &PolicyDocument) -> String {
     let of = |rules: &PolicyRules| rules.allow.len() + rules.ask.len() + rules.deny.len();
-    let (network, modules) = (of(&document.network), of(&document.modules));
-    format!("{network} network rules, {modules} module rules, {} tests", document.test.len())
+    let told = |(name, rules): (&str, &PolicyRules)| match of(rules) {
+        0 => None,
+        1 => Some(format!("1 {name} rule")),
+        count => Some(format!("{count} {name} rules")),
+    };
+    let mut parts: Vec<String> = sections(document).into_iter().filter_map(told).collect();
+    if document.rego.is_some() {
+        parts.push("Rego".to_owned());
+    }
+    parts.push(match document.test.len() {
+        1 => "1 test".to_owned(),
+        count => format!("{count} tests"),
+    });
+    parts.join(", ")
 }
 
 fn list(context: &Context) -> Result<ExitCode> {
@@ -107,15 +178,16 @@ fn list(context: &Context) -> Result<ExitCode> {
     }
     let mut table = Table::new(["NAME", "CHANGED", "ALLOW", "ASK", "DENY", "DESCRIPTION"]);
     for PolicyInfo { name, changed_at, document } in all.policies {
-        let PolicyDocument { network, modules, description, .. } = document;
-        let count = |of: fn(&PolicyRules) -> usize| (of(&network) + of(&modules)).to_string();
+        let count = |of: fn(&PolicyRules) -> usize| {
+            sections(&document).into_iter().map(|(_, rules)| of(rules)).sum::<usize>().to_string()
+        };
         table.row([
             name.to_string(),
             age(changed_at),
             count(|rules| rules.allow.len()),
             count(|rules| rules.ask.len()),
             count(|rules| rules.deny.len()),
-            one_line(&description.unwrap_or_default(), 60),
+            one_line(document.description.as_deref().unwrap_or_default(), 60),
         ]);
     }
     table.print();
@@ -147,7 +219,7 @@ fn check(file: &Path, context: &Context) -> Result<ExitCode> {
 fn test(file: &Path, context: &Context) -> Result<ExitCode> {
     let document = read(file)?;
     let wrong = |fault: PolicyFault| CliFailure::new("policy.invalid", fault.to_string());
-    let (count, failed) = document::test(&document).map_err(wrong)?;
+    let (count, failed) = request::test(&document).map_err(wrong)?;
     if context.json {
         let each = failed.iter().map(|case| {
             json!({ "index": case.index, "request": case.request, "expected": case.expected,
@@ -170,17 +242,50 @@ fn test(file: &Path, context: &Context) -> Result<ExitCode> {
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { Exit::Failed.into() })
 }
 
+/// Event numbers start at 1, so that "after 0" is all of them.
+fn refusal(number: u64, context: &Context) -> Result<RefusedAccess> {
+    let client = context.client()?;
+    let query = "&kind=network.refused".to_owned();
+    let mut events = EventStream::new(&client, query, Some(number.saturating_sub(1)));
+    let found = client.block(async { tokio::time::timeout(EVENT, events.next()).await });
+    let event = found.ok().transpose()?.filter(|event| event.id == number);
+    event.and_then(|event| event.refused).ok_or_else(|| {
+        let said = format!("event {number} is no refusal that the service remembers");
+        CliFailure::new("event.missing", said)
+            .hint("`stasis machine watch --kind network.refused --after 0` lists refusals")
+    })
+}
+
+fn allow(number: u64, dry_run: bool, context: &Context) -> Result<ExitCode> {
+    let refused = refusal(number, context)?;
+    let wrong = |fault: PolicyFault| CliFailure::new("policy.unchanged", fault.to_string());
+    let rule = suggest::rule_for(&refused).map_err(wrong)?;
+    let name = refused.policy.unwrap_or_default();
+    let path = format!("/v1/policies/{}", escape::part(&name));
+    if !dry_run {
+        let mut info: PolicyInfo = context.client()?.get(&path)?;
+        rule.add(&mut info.document).map_err(wrong)?;
+        let _: PolicyInfo = context.client()?.put(&path, &info.document)?;
+    }
+    let SuggestedRule { section, text } = rule;
+    match context.json {
+        true => show::json(&json!({ "policy": name, "section": section, "rule": text,
+            "changed": !dry_run })),
+        false => show::say(&format!("policy {name}: {section}.allow {text:?}")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn explain(
     machine: &Name,
-    action: ExplainedAction,
-    object: &str,
+    asked: impl Iterator<Item = (&'static str, Option<String>)>,
     context: &Context,
 ) -> Result<ExitCode> {
-    let key = match action {
-        ExplainedAction::Fetch => "fetch",
-        ExplainedAction::Import => "import",
+    let field = |(key, value): (_, Option<String>)| {
+        value.map(|value| format!("{key}={}", escape::part(&value)))
     };
-    let path = format!("/v1/machine/{machine}/explain?{key}={}", escape::part(object));
+    let query: Vec<String> = asked.filter_map(field).collect();
+    let path = format!("/v1/machine/{machine}/explain?{}", query.join("&"));
     let answer: Explanation = context.client()?.get(&path)?;
     match context.json {
         true => show::json(&answer),

@@ -56,7 +56,7 @@ fn table(rows: &[(MachineInfo, Option<Instruction>)]) {
     table.print();
 }
 
-/// The instruction a machine runs; `None` when it has ended meanwhile.
+/// The running instruction of a machine; `None` if it has ended meanwhile.
 fn running(client: &Client, machine: &MachineInfo) -> Result<Option<Instruction>> {
     let from = machine.instructions.saturating_sub(LOOK_BACK);
     let path = format!("/v1/machine/{}/exec?from={from}&limit={LOOK_BACK}", machine.name);

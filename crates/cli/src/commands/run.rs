@@ -50,7 +50,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let done = ready.and_then(|()| instruct(&client, name, &order, context.json));
     if passing {
         let removed = client.delete(&format!("/v1/machine/{}", machine.name));
-        // the failure of the code is the one to tell
+        // the code's failure takes precedence
         if done.is_ok() {
             removed?;
         }
@@ -60,10 +60,10 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     done
 }
 
-/// Puts a script's name and arguments where it looks for them, as an instruction of its own.
+/// Sets `sys.argv` for a script, as a separate instruction.
 fn arguments(client: &Client, machine: &str, file: Option<&str>, args: &[String]) -> Result<()> {
     let Some(file) = file.filter(|_| !args.is_empty()) else { return Ok(()) };
-    // a list of strings is written in Python as it is in JSON
+    // a list of strings has the same notation in Python and in JSON
     let words: Vec<&str> = std::iter::once(file).chain(args.iter().map(String::as_str)).collect();
     let code = format!("import sys; sys.argv = {}", json!(words));
     let set = session::run(client, machine, &RunRequest { code, ..RunRequest::default() }, |_| ())?;
@@ -93,7 +93,7 @@ fn find(client: &Client, name: Option<&Name>, network: Option<Network>) -> Resul
     }
 }
 
-/// Runs an instruction and shows it; the exit code says whether it went well.
+/// Runs an instruction and shows it; the exit code reports success.
 pub fn instruct(
     client: &Client,
     machine: &str,
@@ -103,7 +103,7 @@ pub fn instruct(
     show_run(machine, as_json, |each| session::run(client, machine, order, each))
 }
 
-/// Shows output as `run` hands it over, and then how the instruction ended.
+/// Shows output as it arrives, and then the end of the instruction.
 pub fn show_run(
     machine: &str,
     as_json: bool,

@@ -9,13 +9,13 @@
 use crate::client::Daemon;
 use crate::config::Config;
 use crate::context::Context;
-use crate::failure::{CliFailure, Exit, Result};
+use crate::failure::{CliFailure, Exit, PathContext, Result};
 use crate::logging;
 use crate::show::{self, BuildProgress};
 use serde_json::json;
 use stasis_api::Ranged;
 use stasis_command::install;
-use stasis_machine::{Host, ImportRule, Quota, Settings};
+use stasis_machine::{Host, ImportRule, Quota, Settings, ToolServer};
 use stasis_sandbox::service;
 use stasis_server::{BoundAddresses, Instruments, JwtOptions, Listen, Options};
 use stasis_sys::{files, process};
@@ -30,7 +30,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use tracing_subscriber::filter::LevelFilter;
 
-/// What opening a directory says that another keeps, or has not quite let go of yet.
+/// The errors of a directory that another process holds, or is about to release.
 const KEPT: [&str; 2] = ["data.in_use", "store.busy"];
 
 #[derive(clap::Args)]
@@ -110,7 +110,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let logs_json = logging::is_json(&config);
     let ready = move |bound: &BoundAddresses| {
         match Place::of(bound, &data, is_secure) {
-            // a line, so that programs can read on
+            // one line, so that programs can keep reading
             Some(place) if as_json => show::say(&json!(place).to_string()),
             Some(place) if logs_json => place.log(),
             Some(place) => place.announce(),
@@ -126,8 +126,8 @@ fn failed(error: stasis_server::Error) -> CliFailure {
     CliFailure::new(error.code(), error.to_string()).hint(error.hint())
 }
 
-/// Stops a daemon that commands started, because a service does the same and more. A process that
-/// was just killed still accepts connections, and is waited for.
+/// Stops a daemon that commands started, because the service replaces it. A process that was just
+/// killed still accepts connections, so its end is awaited.
 fn relieve(config: &Config) -> Result<()> {
     let Some(running) = Daemon::of(config)?.running() else { return Ok(()) };
     if stasis_machine::is_process_ending(running.pid) && running.wait() {
@@ -144,19 +144,19 @@ fn relieve(config: &Config) -> Result<()> {
         .hint("commands connect to it; or choose another --data-dir"))
 }
 
-/// What a process needs that outlives the one who started it and holds many machines.
+/// Setup of a process that outlives its parent and holds many machines.
 fn stand_alone(private: bool) {
-    // files of templates are read by the users of machines; the data directory itself is closed
+    // files of templates are read by the users of machines; the data directory itself is private
     files::umask(0o022);
     if private {
-        // fails for the first of a group, which stands alone already
+        // fails for a group leader, which is separate already
         let _ = process::setsid();
     }
     // fewer descriptors mean fewer machines in memory at once, not a failure
     let _ = process::raise_descriptor_limit();
 }
 
-/// A setting that was checked when it was read.
+/// A setting that was validated when read.
 fn word<T: FromStr>(config: &Config, key: &str) -> Result<Option<T>>
 where
     T::Err: std::fmt::Display,
@@ -186,6 +186,7 @@ fn settings(config: &Config) -> Result<Settings> {
             Some("all") => ImportRule::All,
             _ => ImportRule::Network,
         },
+        tools: tool_servers(config)?,
         retention: config.retention(),
         quota: Quota {
             machines: config.count("quota.machines"),
@@ -195,6 +196,16 @@ fn settings(config: &Config) -> Result<Settings> {
         },
         max_artifact: config.count("max_artifact_mb").map_or(plain.max_artifact, |mb| mb << 20),
         ..plain
+    })
+}
+
+/// The upstream servers in the file that the setting `tools` names.
+pub fn tool_servers(config: &Config) -> Result<Vec<ToolServer>> {
+    let Some(path) = config.text("tools").map(PathBuf::from) else { return Ok(Vec::new()) };
+    let text = std::fs::read_to_string(&path).at("read", &path)?;
+    let variable = |name: &str| std::env::var(name).ok();
+    ToolServer::read(&text, variable).map_err(|fault| {
+        CliFailure::new("config.invalid", format!("{}: {fault}", path.display())).exit(Exit::Usage)
     })
 }
 
@@ -212,7 +223,7 @@ fn options(args: &Args, config: &Config) -> Result<Options> {
         listen,
         forkd,
         tls: args.tls_certificate.clone().zip(args.tls_key.clone()),
-        // a service that was started by hand stays, unless it was told otherwise by hand
+        // a service started by hand stays, unless a flag says otherwise
         linger: config.seconds("linger_seconds").filter(|_| args.private || args.linger.is_some()),
         allowed_hosts: args.allowed_hosts.clone(),
         allowed_origins: args.allowed_origins.clone(),
@@ -234,7 +245,7 @@ fn refuse_open(address: std::net::SocketAddr) -> Result<()> {
     ))
 }
 
-/// Whose web tokens are taken: all three keys, or none.
+/// The issuer of accepted web tokens: all three keys, or none.
 fn jwt(config: &Config) -> Result<Option<JwtOptions>> {
     let all = ["jwt.jwks", "jwt.issuer", "jwt.audience"].map(|key| config.text(key));
     match all {
@@ -253,7 +264,7 @@ fn address(text: &str) -> Result<std::net::SocketAddr> {
     })
 }
 
-/// A service that was started by hand has its default template before it says it is ready.
+/// A service started by hand builds its default template before it reports that it is ready.
 fn prepare(host: &Host) -> Result<()> {
     if host.template(None).is_ok() {
         return Ok(());
@@ -278,7 +289,7 @@ impl stasis_template::Progress for Shown {
     }
 }
 
-/// Tells a service manager that asked for it (systemd's `Type=notify`) that requests are taken.
+/// Notifies the service manager (systemd's `Type=notify`) that the service accepts requests.
 fn tell_manager() {
     let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let place = place.as_bytes();
@@ -292,12 +303,12 @@ fn tell_manager() {
     }
 }
 
-/// Where it is.
+/// Its addresses.
 #[derive(serde::Serialize)]
 struct Place {
     url: String,
     forkd_url: Option<String>,
-    /// Absent where the token was given from outside.
+    /// Absent if the token was given by the caller.
     token_file: Option<PathBuf>,
 }
 
@@ -313,14 +324,14 @@ impl Place {
         Some(Place { url: format!("{scheme}://{}", bound.tcp()?), forkd_url, token_file })
     }
 
-    /// Says where it is to a program that reads the log.
+    /// Prints the address for programs that read the log.
     fn log(&self) {
         let token_file = self.token_file.as_ref().map(|file| file.display().to_string());
         let (url, forkd_url) = (&self.url, self.forkd_url.as_deref());
         tracing::info!(url, forkd_url, token_file, "listening");
     }
 
-    /// Says where it is, and what to do with it.
+    /// Prints the address, and how to use it.
     fn announce(&self) {
         let url = &self.url;
         eprintln!("listening on {url}");

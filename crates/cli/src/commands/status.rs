@@ -37,7 +37,7 @@ fn print(status: &Value, as_json: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The daemon, if one runs, and what is known of it.
+/// The running daemon, if any, and its data.
 fn daemon(context: &Context) -> Result<(Option<Client>, Value)> {
     let daemon = Daemon::of(&context.config)?;
     let about = json!({ "data_dir": daemon.data_dir(), "running": false });

@@ -37,7 +37,7 @@ struct All {
 
 impl TemplateCommand {
     pub fn run(self, context: &Context) -> Result<ExitCode> {
-        // a recipe that is wrong needs no service to be told so
+        // an invalid recipe is reported without a service
         let recipe = match &self {
             TemplateCommand::Build { recipe: Some(path) } => Some(Recipe::read(path)?),
             TemplateCommand::Sample => {

@@ -58,7 +58,7 @@ fn look(client: &Client, machine: Option<&Name>, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// A machine and, below it, its branches. `first` stands before its own line, `rest` before theirs.
+/// A machine and its branches below. `first` precedes its own line, `rest` theirs.
 fn draw(one: &Relative, first: &str, rest: &str, own: Option<&Name>, lines: &mut Vec<String>) {
     let from = one.from.map(|seq| format!("@{seq} ")).filter(|_| !first.is_empty());
     let at = one.seq.map_or_else(|| " (new)".to_owned(), |seq| format!("@{seq}"));

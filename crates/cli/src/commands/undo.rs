@@ -10,10 +10,10 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Args {
     machine: Name,
-    /// How many instructions
+    /// Number of instructions
     #[arg(short, value_name = "COUNT", default_value_t = 1)]
     n: u32,
-    /// Take instructions along that share a state with these
+    /// Include instructions that share a state with these
     #[arg(long)]
     grouped: bool,
 }
@@ -45,7 +45,7 @@ pub fn step(
     client.post(&format!("/v1/machine/{machine}/{verb}"), steps)
 }
 
-/// Says at which state a machine is.
+/// Prints the state a machine is at.
 pub fn say_where(machine: &MachineInfo, as_json: bool) {
     match (&machine.checkpoint, as_json) {
         (_, true) => show::json(machine),

@@ -27,9 +27,9 @@ pub struct Args {
     count: Option<u64>,
 }
 
-/// Changes that come together are shown together.
+/// Delay to group simultaneous changes.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// ... up to so many.
+/// Maximum delay.
 const MOST: usize = 100;
 
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
@@ -46,7 +46,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     for _ in 0..args.count.unwrap_or(u64::MAX) {
         let event = client.block(events.next())?;
         match context.json {
-            // a line each, so that programs can follow
+            // one line each, so that programs can follow
             true => show::say(&serde_json::json!(event).to_string()),
             false => show::say(&line(&event)),
         }
@@ -61,12 +61,17 @@ fn line(event: &Event) -> String {
     let ended = event.status.filter(|status| *status != Status::Done);
     let ended = ended.map(|status| format!(" {}", status.word())).unwrap_or_default();
     let about = event.about.as_deref().map(|about| format!(" {about}")).unwrap_or_default();
+    // what `stasis policy allow --from-event` takes
+    let about = match event.refused {
+        Some(_) => format!(" #{}{about}", event.id),
+        None => about,
+    };
     let text = format!("{at} {:<21} {machine}{seq}{ended}{about}", event.kind.word());
     show::one_line(text.trim_end(), 200)
 }
 
-/// Shows something, and again whenever something changed; `query` says of what. Nothing that
-/// happens between two looks is missed. Ctrl-C ends it, as the signal does: 130 to a shell.
+/// Shows something, and again after every change that matches `query`. No change between two
+/// refreshes is missed. Ctrl-C ends it with 130, like the signal.
 pub fn again(client: &Client, query: String, look: impl Fn() -> Result<()>) -> Result<ExitCode> {
     let mut events = EventStream::new(client, query, None);
     client.block(events.begin())?;
@@ -79,7 +84,7 @@ pub fn again(client: &Client, query: String, look: impl Fn() -> Result<()>) -> R
         if !terminal {
             show::say("");
         }
-        // a reader that went away is noticed by `say`
+        // `say` notices a closed pipe
         let _ = std::io::stdout().flush();
         client.block(events.next())?;
         for _ in 0..MOST {

@@ -1,9 +1,9 @@
-//! Every key of the configuration: its kind, its default, and what it is for.
+//! Every key of the configuration: its kind, default and meaning.
 
 use super::home;
 use std::fmt;
 
-/// What a value of a key looks like.
+/// The form of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
     Path,
@@ -14,11 +14,11 @@ pub enum ValueKind {
     Number,
     /// `true` or `false`.
     Switch,
-    /// One of a few words.
+    /// One of several words.
     Word(&'static [&'static str]),
     /// `none`, `open` or `policy:NAME`.
     Network,
-    /// A name, as machines and policies have.
+    /// A name, like those of machines and policies.
     Name,
 }
 
@@ -58,7 +58,7 @@ impl SettingValue {
 pub struct Key {
     pub name: &'static str,
     pub kind: ValueKind,
-    /// Whether it is shown only in part.
+    /// Whether its value is masked.
     pub secret: bool,
     pub flag: Option<&'static str>,
     pub default: fn() -> Option<SettingValue>,
@@ -134,7 +134,13 @@ pub static KEYS: std::sync::LazyLock<Vec<Key>> = std::sync::LazyLock::new(|| {
             "imports",
             Word(&["network", "packages", "all"]),
             || Some(SettingValue::Text("network".into())),
-            "what machines without a network may import through the host",
+            "modules that machines without a network may import through the host",
+        ),
+        key(
+            "tools",
+            Path,
+            || None,
+            "JSON file that names the MCP servers whose tools machines call",
         ),
         key("timeout_seconds", Seconds, || secs(15.0), "time limit of an instruction"),
         key(
@@ -184,7 +190,7 @@ pub static KEYS: std::sync::LazyLock<Vec<Key>> = std::sync::LazyLock::new(|| {
             "retention.older",
             Word(&["thinned", "removed", "all"]),
             || Some(SettingValue::Text("thinned".into())),
-            "what happens to other checkpoints",
+            "rule for older checkpoints",
         ),
         key(
             "max_artifact_mb",
@@ -192,7 +198,7 @@ pub static KEYS: std::sync::LazyLock<Vec<Key>> = std::sync::LazyLock::new(|| {
             || Some(SettingValue::Count(256)),
             "limit of artifacts per instruction",
         ),
-        // for accounts other than the one that runs the service
+        // for accounts other than the service's own
         key("quota.machines", Count, || Some(SettingValue::Count(1000)), "machines of an account"),
         key(
             "quota.memory_mb",
@@ -245,12 +251,12 @@ fn secs(seconds: f64) -> Option<SettingValue> {
 }
 
 impl Key {
-    /// The environment's name for it.
+    /// Its environment variable.
     pub fn variable(&self) -> String {
         format!("STASIS_{}", self.name.to_uppercase().replace('.', "_"))
     }
 
-    /// Reads what a flag or a variable says.
+    /// Parses the value of a flag or a variable.
     pub fn parse(&self, text: &str) -> Result<SettingValue, String> {
         let text = text.trim();
         match self.kind {
@@ -278,7 +284,7 @@ impl Key {
         }
     }
 
-    /// Reads what the file says.
+    /// Parses the value in the file.
     pub fn read(&self, value: &toml::Value) -> Result<SettingValue, String> {
         match (self.kind, value) {
             (
@@ -326,7 +332,7 @@ fn number(number: Option<f64>) -> Result<f64, String> {
         .ok_or_else(|| "not a number from 0 to 1000000000".to_owned())
 }
 
-/// A text that is one of some type.
+/// A text that parses as a given type.
 fn checked<T: std::str::FromStr>(text: &str) -> Result<SettingValue, String>
 where
     T::Err: fmt::Display,

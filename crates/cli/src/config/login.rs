@@ -22,7 +22,7 @@ impl Login {
         home("XDG_CONFIG_HOME", ".config").join("stasis/login.toml")
     }
 
-    /// What is kept, if anything is.
+    /// The stored login, if any.
     pub fn read() -> Result<Option<Login>> {
         let path = Login::path();
         let about = match std::fs::metadata(&path) {
@@ -42,7 +42,7 @@ impl Login {
         Ok(Some(login))
     }
 
-    /// Replaces what was kept, at once or not at all.
+    /// Replaces the stored login atomically.
     pub fn write(&self) -> Result<PathBuf> {
         let path = Login::path();
         let dir = path.parent().unwrap_or(&path);
@@ -62,7 +62,7 @@ impl Login {
         written.at("write", &path).map(|()| path)
     }
 
-    /// Forgets; whether there was something to forget.
+    /// Removes the login; whether there was one.
     pub fn remove() -> Result<bool> {
         let path = Login::path();
         match std::fs::remove_file(&path) {

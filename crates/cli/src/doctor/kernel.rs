@@ -4,7 +4,7 @@ use super::{About, HealthCheck};
 use stasis_sys::probe::{self, Feature, Need};
 use std::fs;
 
-/// Of the features the engine asks for, this one is told with what it costs where it lies.
+/// This feature is reported separately, with its consequence.
 const TOLD_BY_CGROUPS: &str = "cgroup2";
 
 pub fn checks() -> Vec<HealthCheck> {
@@ -14,7 +14,7 @@ pub fn checks() -> Vec<HealthCheck> {
     checks
 }
 
-/// What the engine itself asks of the kernel.
+/// Features the engine needs from the kernel.
 fn feature(feature: Feature) -> HealthCheck {
     let Feature { name, present, need, since, lack, fix, found } = feature;
     let about = About { name, required: need == Need::Required, costs: lack, fix };

@@ -1,11 +1,14 @@
 //! Checks of programs: those that build templates, and the spawner.
 
 use super::{About, HealthCheck};
+use stasis_agent::environment::{HostTool, ToolCheck};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 pub fn checks() -> Vec<HealthCheck> {
-    vec![spawner(), preparer(), python(), uv(), mmdebstrap()]
+    let languages = stasis_agent::LANGUAGES.iter().flat_map(|language| language.host_tools());
+    let languages = languages.map(for_language);
+    std::iter::once(spawner()).chain(languages).chain([mmdebstrap()]).collect()
 }
 
 fn spawner() -> HealthCheck {
@@ -21,43 +24,27 @@ fn spawner() -> HealthCheck {
     }
 }
 
-fn preparer() -> HealthCheck {
-    let about = About {
-        name: stasis_agent::PREPARE,
-        required: false,
-        costs: "instructions have no TypeScript and no import statements",
-        fix: "put it beside stasis: cargo build --release --bin stasis-prepare",
-    };
+/// Requirements of a language on the host.
+fn for_language(tool: &HostTool) -> HealthCheck {
+    let HostTool { name, required, costs, fix, .. } = *tool;
+    let about = About { name, required, costs, fix };
+    match tool.found {
+        ToolCheck::Says { program, args, otherwise } => match said(program, args) {
+            Some(line) => about.check(true, line),
+            None => about.check(false, otherwise),
+        },
+        ToolCheck::OnPath(name) => self::tool(&about, name),
+        ToolCheck::Beside(name) => beside(&about, name),
+    }
+}
+
+fn beside(about: &About, name: &str) -> HealthCheck {
     let own = std::env::current_exe().unwrap_or_default();
-    let path = own.with_file_name(stasis_agent::PREPARE);
+    let path = own.with_file_name(name);
     match path.is_file() {
         true => about.check(true, path.display().to_string()),
         false => about.check(false, format!("no {}", path.display())),
     }
-}
-
-fn python() -> HealthCheck {
-    let about = About {
-        name: "Python with venv",
-        required: true,
-        costs: "the default template cannot be built",
-        fix: "apt-get install python3 python3-venv",
-    };
-    let code = "import ensurepip, sys, venv; print(sys.version.split()[0], sys.executable)";
-    match said("python3", &["-c", code]) {
-        Some(line) => about.check(true, line),
-        None => about.check(false, "no python3 that can import venv and ensurepip"),
-    }
-}
-
-fn uv() -> HealthCheck {
-    let about = About {
-        name: "uv",
-        required: false,
-        costs: "a template build downloads it first",
-        fix: "pip install uv",
-    };
-    tool(&about, "uv")
 }
 
 fn mmdebstrap() -> HealthCheck {
@@ -82,7 +69,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// The first line a program prints, if it ends well.
+/// The first line a program prints, if it succeeds.
 fn said(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -2,7 +2,7 @@
 
 use stasis_agent::Syntax;
 
-/// How a piece of code is shown.
+/// The style of a piece of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Keyword,
@@ -25,7 +25,7 @@ impl Kind {
     }
 }
 
-/// The code with colours around its pieces; the same letters otherwise.
+/// The code with colours around its pieces; the characters are unchanged.
 pub fn paint(syntax: &Syntax, code: &str) -> String {
     let mut painted = String::with_capacity(code.len() * 2);
     let mut rest = code;
@@ -41,7 +41,7 @@ pub fn paint(syntax: &Syntax, code: &str) -> String {
     painted
 }
 
-/// What the code begins with, and how many bytes of it.
+/// The kind of the first piece, and its length in bytes.
 fn piece(syntax: &Syntax, code: &str) -> (Kind, usize) {
     let first = code.chars().next().unwrap_or(' ');
     let while_ = |fits: &dyn Fn(char) -> bool| code.find(|c| !fits(c)).unwrap_or(code.len());
@@ -59,7 +59,7 @@ fn piece(syntax: &Syntax, code: &str) -> (Kind, usize) {
     }
 }
 
-/// A word, or the string whose letters before the quote it is.
+/// A word, or a string with its prefix.
 fn word(syntax: &Syntax, code: &str, len: usize) -> (Kind, usize) {
     let (word, rest) = code.split_at(len);
     let prefix = len <= 2 && word.chars().all(|c| syntax.prefixes.contains(c));
@@ -70,7 +70,7 @@ fn word(syntax: &Syntax, code: &str, len: usize) -> (Kind, usize) {
     }
 }
 
-/// Where the string ends whose quote stands at `from`; one between plain quotes ends with its line.
+/// The end of the string whose quote is at `from`; one between plain quotes ends with its line.
 fn text(syntax: &Syntax, code: &str, from: usize) -> usize {
     let quote = &code[from..=from];
     let triple = quote.repeat(3);

@@ -20,10 +20,10 @@ use stasis_api::{MachineInfo, TemplateInfo};
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-/// What the user did.
+/// The user's action.
 pub enum EditorInput {
     Code(String),
-    /// Nothing that matters: a line was thrown away.
+    /// The line was discarded.
     Again,
     End,
 }
@@ -37,7 +37,7 @@ fn broken(error: &ReadlineError) -> CliFailure {
     CliFailure::new("terminal", format!("the terminal: {error}"))
 }
 
-/// The language of a machine's instructions; colours are no reason to fail.
+/// The language of a machine's instructions; without it there are no colours.
 fn language_of(client: &Client, machine: &str) -> &'static dyn Language {
     let found = client.get::<MachineInfo>(&format!("/v1/machine/{machine}"));
     let template = found.and_then(|machine| {
@@ -58,7 +58,7 @@ impl<'a> LineEditor<'a> {
         let mut editor = Editor::with_config(config).map_err(|error| broken(&error))?;
         let syntax = language_of(client, machine).syntax();
         editor.set_helper(Some(Live { client, machine, syntax, asks: false }));
-        // no history is no reason not to talk
+        // the session works without a history
         let _ = editor.load_history(&history);
         Ok(LineEditor { editor, history })
     }
@@ -78,8 +78,8 @@ impl<'a> LineEditor<'a> {
         }
     }
 
-    /// A line for `input()`. It is read by the same editor, which may already have it: a paste
-    /// holds the code and its answers.
+    /// A line for `input()`. The same editor reads it and may already have it: a paste contains the
+    /// code and its answers.
     pub fn ask(&mut self, prompt: &str) -> Result<Typed> {
         self.set_asks(true);
         let typed = self.editor.readline(show::clean(prompt, false).as_ref());
@@ -99,12 +99,12 @@ impl<'a> LineEditor<'a> {
     }
 }
 
-/// What the editor asks while the user types.
+/// Callbacks of the editor while the user types.
 struct Live<'a> {
     client: &'a Client,
     machine: &'a str,
     syntax: &'static Syntax,
-    /// The line is for `input()`, and no code.
+    /// The line is for `input()`, not code.
     asks: bool,
 }
 
@@ -148,7 +148,7 @@ fn words(begun: &str) -> Vec<String> {
     fits.map(|(_, name, _)| (*name).to_owned()).collect()
 }
 
-/// Names come from a machine: what is not a plain word does not get to the terminal.
+/// Names come from a machine: only plain words reach the terminal.
 fn printable(names: Vec<String>) -> Vec<String> {
     let plain = |name: &String| name.len() <= 200 && !name.chars().any(char::is_control);
     names.into_iter().filter(plain).take(500).collect()

@@ -4,7 +4,7 @@
 //! quotes and a final backslash continue the instruction. Pure. Text that is not Python counts as
 //! complete, and Python reports the error.
 
-/// Whether the text can be run as it is.
+/// Whether the text is complete.
 pub fn are_whole(text: &str) -> bool {
     let trimmed = text.trim_end_matches('\n');
     if trimmed.trim().is_empty() || trimmed.trim_start().starts_with(':') {
@@ -17,16 +17,16 @@ pub fn are_whole(text: &str) -> bool {
     !scan.block || ends_blank(text)
 }
 
-/// Whether the last line is there and blank.
+/// Whether the last line exists and is blank.
 fn ends_blank(text: &str) -> bool {
     let body = text.strip_suffix('\n').unwrap_or(text);
     body.contains('\n') && body.rsplit('\n').next().is_some_and(|line| line.trim().is_empty())
 }
 
-/// What a walk over the text finds.
+/// The result of scanning the text.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Scan {
-    /// Brackets that are open.
+    /// Number of open brackets.
     open: usize,
     /// Whether a triple-quoted string is open.
     in_string: bool,
@@ -73,8 +73,8 @@ impl Scan {
     }
 }
 
-/// What follows the string the text begins with. `None`: a triple-quoted one that is open. A plain
-/// one that is not closed ends with its line: the mistake is for Python to name.
+/// The rest after the string at the start of the text. `None`: an open triple-quoted string. An
+/// unclosed plain string ends with its line: Python reports the mistake.
 fn string_end(text: &str) -> Option<&str> {
     let quote = &text[..1];
     let triple = quote.repeat(3);

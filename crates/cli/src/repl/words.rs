@@ -22,7 +22,7 @@ pub enum ReplCommand {
     Swap,
 }
 
-/// Each word, its name, and what it does.
+/// Each command, its name and its effect.
 pub const WORDS: [(ReplCommand, &str, &str); 10] = [
     (ReplCommand::Help, "help", "this list"),
     (ReplCommand::Vars, "vars", "the machine's variables"),
@@ -83,7 +83,7 @@ fn help() {
     for (_, name, about) in WORDS {
         show::say(&format!(":{name:<8} {about}"));
     }
-    show::say("Ctrl-C interrupts what runs and keeps the state; Ctrl-D leaves.");
+    show::say("Ctrl-C interrupts the code and keeps the state; Ctrl-D exits.");
     show::say("A line that ends with `:` opens a block; a blank line ends it.");
 }
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 /// A colour sequence has at most this many characters.
 const LONGEST_COLOUR: usize = 32;
 
-/// The text as it may be written to a terminal. `colour` says whether colours may stay.
+/// The text as it may be written to a terminal. `colour` keeps colours.
 pub fn clean(text: &str, colour: bool) -> Cow<'_, str> {
     if !text.chars().any(is_risky) {
         return Cow::Borrowed(text);

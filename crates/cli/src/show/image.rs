@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-/// What a terminal understands.
+/// Image support of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageProtocol {
     Kitty,
@@ -22,7 +22,7 @@ pub enum ImageProtocol {
 const PIECE: usize = 4096;
 
 impl ImageProtocol {
-    /// What the terminal of standard output understands.
+    /// Image support of standard output's terminal.
     pub fn of_terminal() -> ImageProtocol {
         let env = |name: &str| std::env::var(name).unwrap_or_default();
         match env("STASIS_IMAGES").as_str() {
@@ -47,7 +47,7 @@ impl ImageProtocol {
         }
     }
 
-    /// The sequence that draws a PNG, where one does.
+    /// The sequence that draws a PNG, if supported.
     fn draw(self, png: &[u8]) -> Option<String> {
         let text = || STANDARD.encode(png);
         match self {
@@ -79,7 +79,7 @@ fn kitty(text: &str) -> String {
     pieces.iter().enumerate().map(piece).collect()
 }
 
-/// A PNG out of a MIME bundle, if there is one that is one.
+/// The PNG of a MIME bundle, if it has a valid one.
 pub fn png(data: &stasis_api::Data) -> Option<Vec<u8>> {
     let text: String = data.get("image/png")?.as_str()?.split_whitespace().collect();
     let bytes = STANDARD.decode(text).ok()?;

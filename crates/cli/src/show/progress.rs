@@ -10,10 +10,10 @@ pub struct BuildProgress {
 }
 
 impl BuildProgress {
-    /// What is being done, such as `template python`.
+    /// The name of the work, such as `template python`.
     pub fn new(what: &str) -> BuildProgress {
         if !std::io::stderr().is_terminal() {
-            eprintln!("{what}: begins");
+            eprintln!("{what}: started");
             return BuildProgress { bar: None, step: String::new() };
         }
         let bar = ProgressBar::no_length();
@@ -43,14 +43,14 @@ impl BuildProgress {
         self.step = step;
     }
 
-    /// A word on the way.
+    /// A message in between.
     pub fn say(&self, line: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(format!("{} · {}", self.step, super::one_line(line, 60)));
         }
     }
 
-    /// The end, well or not.
+    /// The end, successful or not.
     pub fn end(self, word: &str) {
         match self.bar {
             Some(bar) => {

@@ -10,16 +10,16 @@ use stasis_api::{Chunk, Data, Instruction, Outcome, Status, Stream};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
-/// Where results go.
+/// The destination of results.
 pub struct Screen {
     drawing: ImageProtocol,
-    /// Where images are saved.
+    /// The directory for images.
     dir: PathBuf,
     /// Cleaned for a terminal, or as it is.
     terminal: bool,
 }
 
-/// Prints a line of output as it comes.
+/// Prints a line of output as it arrives.
 pub fn show_chunk(chunk: &Chunk) {
     match chunk.stream {
         Stream::Stdout if std::io::stdout().is_terminal() => say(&clean(&chunk.data, colours())),
@@ -28,16 +28,16 @@ pub fn show_chunk(chunk: &Chunk) {
     }
 }
 
-/// Prints a line of talk or of a machine's standard error.
+/// Prints a message, or a line of a machine's standard error.
 fn complain(text: &str) {
     let mut err = std::io::stderr();
     let terminal = err.is_terminal();
     let text = if terminal { clean(text, colours()) } else { text.into() };
-    // a reader that went away is no reason to stop
+    // a closed pipe is not a reason to stop
     let _ = writeln!(err, "{text}");
 }
 
-/// Whether colours are wanted at all.
+/// Whether colours are enabled.
 pub fn colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -48,7 +48,7 @@ impl Screen {
         Screen { drawing: ImageProtocol::of_terminal(), dir: PathBuf::new(), terminal }
     }
 
-    /// Prints how an instruction ended; whether it went well.
+    /// Prints the end of an instruction; whether it succeeded.
     pub fn show(&self, machine: &str, instruction: &Instruction) -> Result<bool> {
         let mut number = 0;
         if let Some(outcome) = &instruction.outcome {
@@ -121,7 +121,7 @@ fn plain(data: &Data) -> Option<&str> {
     ["text/plain", "text/markdown", "text/html"].iter().find_map(|kind| data.get(*kind)?.as_str())
 }
 
-/// What to say of an instruction that did not simply end.
+/// The message for an instruction that did not simply end.
 fn ending(instruction: &Instruction) -> Option<String> {
     let seq = instruction.seq;
     match instruction.status {

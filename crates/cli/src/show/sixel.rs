@@ -7,7 +7,7 @@ use png::{ColorType, Decoder, Limits, Transformations};
 use std::fmt::Write;
 use std::io::Cursor;
 
-/// Pixels on a side, and bytes to decode, at most.
+/// Maximum pixels per side, and bytes to decode.
 const WIDEST: u32 = 4096;
 const MOST_BYTES: usize = 128 << 20;
 /// Levels of each of red, green and blue.
@@ -94,7 +94,7 @@ fn flush((bits, count): (u8, usize), out: &mut String) {
     }
 }
 
-/// The colour of the palette that is nearest, on white where it is transparent.
+/// The nearest palette colour, on white where it is transparent.
 fn nearest(kind: ColorType, pixel: &[u8]) -> u8 {
     let (rgb, alpha) = match (kind, pixel) {
         (ColorType::Rgba, [red, green, blue, alpha]) => ([*red, *green, *blue], *alpha),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use stasis_api::Timestamp;
 
-/// Columns with a head; the last one may be as wide as it likes.
+/// Columns with a header; the last one has no maximum width.
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -37,7 +37,7 @@ impl Table {
     }
 }
 
-/// Text as one line of at most `most` characters, with nothing that steers a terminal.
+/// Text as one line of at most `most` characters, without terminal control sequences.
 pub fn one_line(text: &str, most: usize) -> String {
     let joined = text.trim().replace('\n', "⏎ ");
     let clean = super::clean(&joined, false);
@@ -47,7 +47,7 @@ pub fn one_line(text: &str, most: usize) -> String {
     clean.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// An object, one line per field; fields of fields with a dot between.
+/// An object, one line per field; nested fields joined by a dot.
 pub fn object(value: &Value) {
     let mut lines = Vec::new();
     collect("", value, &mut lines);
@@ -72,7 +72,7 @@ fn collect(prefix: &str, value: &Value, lines: &mut Vec<(String, String)>) {
     }
 }
 
-/// How long ago something was, in the largest unit that is not zero.
+/// The age of something, in the largest non-zero unit.
 pub fn age(then: Timestamp) -> String {
     let seconds = Timestamp::now().as_second().saturating_sub(then.as_second()).max(0);
     match seconds {
@@ -83,7 +83,12 @@ pub fn age(then: Timestamp) -> String {
     }
 }
 
-/// A count of bytes in the largest unit that leaves at least one.
+/// `1 file`, `2 files`.
+pub fn count_of(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A byte count in the largest unit that gives at least one.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {

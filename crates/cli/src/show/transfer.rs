@@ -7,20 +7,20 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What is over sooner needs no bar.
+/// A transfer that ends sooner has no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(120);
 
-/// A bar that goes when it is dropped.
+/// A bar that is removed when dropped.
 pub struct Transfer {
     bar: ProgressBar,
-    /// Shows the bar when its time has come, unless the other end of its channel goes first.
+    /// Shows the bar after its delay, unless the channel closes first.
     shower: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Transfer {
-    /// What goes or comes, such as `export work`, and how much there is of it, where that is
-    /// known; `quiet` for programs.
+    /// The name of the transfer, such as `export work`, and its size, if known; `quiet` for
+    /// programs.
     pub fn new(what: &str, total: Option<u64>, quiet: bool) -> Transfer {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         bar.set_prefix(super::one_line(what, 60));
@@ -38,17 +38,17 @@ impl Transfer {
         Transfer { shower: shown.then(|| show_later(bar.clone())), bar }
     }
 
-    /// The file that is on its way.
+    /// The current file.
     pub fn file(&self, name: &str) {
         self.bar.set_message(super::one_line(name, 60));
     }
 
-    /// So many bytes more.
+    /// Adds bytes to the progress.
     pub fn add(&self, bytes: usize) {
         self.bar.inc(bytes as u64);
     }
 
-    /// A part that outlives a borrow, for the sender of a body.
+    /// A handle that outlives a borrow, for the sender of a body.
     pub fn counter(&self) -> impl Fn(usize) + Send + Sync + 'static {
         let bar = self.bar.clone();
         move |bytes| bar.inc(bytes as u64)
@@ -71,7 +71,7 @@ impl Drop for Transfer {
     fn drop(&mut self) {
         if let Some((over, shower)) = self.shower.take() {
             drop(over);
-            // it has nothing to report, and nowhere to
+            // it has nothing to report
             let _ = shower.join();
         }
         self.bar.finish_and_clear();

@@ -78,13 +78,13 @@ impl Fake {
         Fake { url, asked }
     }
 
-    /// What was asked: each first line, and its body.
+    /// The requests: each first line, and its body.
     pub fn asked(&self) -> Vec<(String, String)> {
         let asked = self.asked.lock().expect("not poisoned");
         asked.iter().map(|(line, _, body)| (line.clone(), body.clone())).collect()
     }
 
-    /// What each request said in a header, of those that had it.
+    /// The values of a header, of the requests that had it.
     pub fn headers(&self, name: &str) -> Vec<String> {
         let asked = self.asked.lock().expect("not poisoned");
         let value = |line: &str| {

@@ -36,7 +36,7 @@ impl Kept {
         self.run(&["status", "--json"]).json()["pid"].as_u64()
     }
 
-    /// Whether somebody listens, asked without becoming a user of it for long.
+    /// Whether it accepts connections, checked briefly.
     pub fn is_kept(&self) -> bool {
         UnixStream::connect(self.data.path().join("stasis.sock")).is_ok()
     }

@@ -52,7 +52,7 @@ impl World {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let home = self.dir.path();
-        // whoever runs the tests in the background has Ctrl-C ignored, and what it starts as well
+        // a background job ignores Ctrl-C, and so do its children
         let mut command = Command::new("/usr/bin/env");
         command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_stasis")]);
         command.args(args).env_clear().current_dir(home).env("HOME", home);
@@ -76,7 +76,7 @@ impl World {
     }
 }
 
-/// What the program said.
+/// The program's output.
 pub struct Said {
     args: String,
     output: Output,

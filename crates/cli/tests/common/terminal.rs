@@ -51,7 +51,7 @@ impl Terminal {
         }
     }
 
-    /// Whether there was more; a terminal that nobody has any more gives an error.
+    /// Whether there was more; a closed terminal gives an error.
     fn read(&mut self) -> bool {
         let mut some = [0; 4096];
         let len = self.master.read(&mut some).unwrap_or(0);

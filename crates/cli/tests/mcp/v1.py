@@ -26,7 +26,7 @@ def streams():
 
 
 async def cancelling(session, name, arguments, progress):
-    """As this client cancels: by a notification, which it leaves to its user to send."""
+    """Cancels like this client: by a notification, which it leaves to its user to send."""
     number = session._request_id
     try:
         return await session.call_tool(name, arguments, progress_callback=progress)

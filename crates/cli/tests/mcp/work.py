@@ -1,5 +1,5 @@
-"""A session of real work, whichever client carries it: load data, plot, files, a failure, a call
-that is given up. `call(tool, arguments, progress=None)` gives the result as a dictionary."""
+"""A session of real work, for every client: load data, plot, files, a failure, a cancelled call.
+`call(tool, arguments, progress=None)` returns the result as a dictionary."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ PATIENCE = 240
 
 
 def stdio(transport, place, token):
-    """How the program is started: in front of a service, or on a directory of its own."""
+    """How the program is started: in front of a service, or on its own directory."""
     at = ["--url", place] if transport == "stdio" else ["--data-dir", place]
     return os.environ["STASIS"], [*at, "mcp"], {**os.environ, "STASIS_TOKEN": token}
 
@@ -64,7 +64,7 @@ async def work(call):
 
 
 async def give_up(call, machine):
-    """Begins what never ends, and gives up as soon as it is heard of."""
+    """Starts an endless call, and cancels it after its first progress."""
     heard = asyncio.Event()
 
     async def progress(*_):

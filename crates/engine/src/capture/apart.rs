@@ -1,5 +1,4 @@
-//! What a process shares, and with whom: the whole machine's namespaces and root with the machine,
-//! and nothing else with anybody.
+//! Sharing between processes: a process shares the machine's namespaces and root, and nothing else.
 //!
 //! A process that went into namespaces of its own, changed its root, or shares memory or
 //! descriptors in a way that threads and processes normally do not would come back as something
@@ -13,7 +12,8 @@ use crate::tree::Tree;
 use stasis_sys::process::{Kcmp, kcmp};
 use std::cmp::Ordering;
 
-/// What must be the init's, by its name below `ns`, and by the init's name for it.
+/// The properties that must equal the init's, by their name below `ns`, and by the init's name for
+/// them.
 const NAMESPACES: [(&str, &str); 9] = [
     ("mnt", "mnt"),
     ("net", "net"),
@@ -23,7 +23,7 @@ const NAMESPACES: [(&str, &str); 9] = [
     ("cgroup", "cgroup"),
     ("pid", "pid"),
     ("pid_for_children", "pid"),
-    // the init makes a time namespace for everyone but itself
+    // the init makes a time namespace for all processes but itself
     ("time", "time_for_children"),
 ];
 
@@ -40,8 +40,8 @@ pub fn check(frozen: &Frozen, tree: &Tree) -> Result<()> {
     processes_do_not_share(frozen)
 }
 
-/// The machine's namespaces, where somebody could be in others. Its init never leaves them, so they
-/// are asked for once.
+/// The machine's namespaces, where a process could be in others. Its init never leaves them, so
+/// they are read once.
 fn machine(tree: &Tree) -> Result<Vec<String>> {
     let mut memo = tree.memo();
     if memo.namespaces.is_empty() {

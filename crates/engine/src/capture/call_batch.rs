@@ -13,7 +13,7 @@ use crate::inject::Injector;
 const TOGETHER: usize = 24;
 const ROOM: usize = 1024;
 
-/// What is to be asked.
+/// The calls to make.
 #[derive(Default)]
 pub struct CallBatch(Vec<Call>);
 

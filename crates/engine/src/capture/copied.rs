@@ -1,10 +1,10 @@
-//! A capture without a twin: where little changed, the changed pages and everything that would be
-//! asked of the twin are read in the pause itself.
+//! A capture without a twin: if little changed, the changed pages and all the state that a twin
+//! would supply are read in the pause itself.
 //!
-//! A fork of a process with many mappings takes longer than all the rest of a pause, and afterwards
-//! costs the source a fault for every page it writes. What remains to be looked at when the source
-//! runs again are mapped files, by size and time; one that is no longer mapped as it was makes the
-//! whole capture start again with a twin.
+//! A fork of a process with many mappings takes longer than the rest of a pause, and afterwards
+//! costs the source a fault for every page it writes. Only mapped files are checked after the
+//! source runs again, by size and time; if a file is no longer mapped as it was, the capture starts
+//! again with a twin.
 
 use super::mappings::{self, UnnamedFile};
 use super::pages::{self, AddressRange, OwnPages, split_changed};
@@ -28,7 +28,7 @@ use std::sync::OnceLock;
 const MOST: u64 = 4 << 20;
 
 pub struct Copied {
-    /// Of the source, in the host's numbering.
+    /// The source's pid, in the host's numbering.
     pub pid: i32,
     /// In the machine's.
     pub own_pid: i32,
@@ -39,7 +39,7 @@ pub struct Copied {
     pub restored: bool,
     pub interpreter: bool,
     pub exe: (String, Metadata),
-    /// Of mapped files without a name, by where they are mapped.
+    /// Mapped files without a name, by their addresses.
     pub nameless: HashMap<u64, UnnamedFile>,
     mappings: Vec<Listed>,
     contents: Contents,
@@ -52,11 +52,11 @@ struct Contents {
     places: Vec<(u64, usize, usize)>,
 }
 
-/// Memory for what a pause copies, made before it: the first use of a page takes as long as
+/// Memory for the copies of a pause, allocated before it: the first use of a page takes as long as
 /// copying it. For the same reason a few buffers are kept for later captures.
 pub struct CopyBuffer(Vec<u8>);
 
-/// What a capture usually needs.
+/// The usual need of a capture.
 const USUAL: usize = 3 << 20;
 static SPARE_BUFFERS: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
@@ -112,19 +112,19 @@ fn lister() -> Option<&'static VmaLister> {
     LISTER.get_or_init(|| VmaLister::load().ok()).as_ref()
 }
 
-/// Whether it is worth looking closer: what was written is a lower bound for what is to be copied.
+/// Whether a closer look is worthwhile: the written pages are a lower bound for the pages to copy.
 pub fn may_be_small(written: &[Region]) -> bool {
     let size: u64 = written.iter().map(|region| region.end - region.start).sum();
     size <= MOST && lister().is_some()
 }
 
-/// What can be seen of a process that stands still without calling into it.
+/// The state of a stopped process that can be read without calling into it.
 pub struct ObservedProcess {
     mappings: Vec<Listed>,
     own: OwnPages,
 }
 
-/// The mappings of a process, which one thread looks at while another looks at its pages.
+/// The mappings of a process, read by one thread while another reads its pages.
 pub struct MappingList(Vec<Listed>);
 
 impl MappingList {
@@ -133,8 +133,7 @@ impl MappingList {
         lister().and_then(|lister| list(lister, pid).ok()).map(MappingList)
     }
 
-    /// Puts pages into the mappings. They are looked at again if they were looked for in other
-    /// ranges than those that are anonymous now.
+    /// Adds pages to the mappings. They are read again if the anonymous ranges have changed.
     pub fn with(self, pid: i32, Pages { anonymous, own }: Pages) -> Result<ObservedProcess> {
         let listed = self.0.iter().filter(|one| one.raw.file == 0 && !one.raw.special);
         let now = large(listed.map(|one| (one.raw.start, one.raw.end)));
@@ -148,8 +147,8 @@ impl MappingList {
     }
 }
 
-/// The pages of a process, looked for in the mappings its last image has: anonymous ranges are
-/// looked at in another way than files, and few have changed.
+/// The pages of a process, searched in the mappings of its last image: anonymous ranges are read in
+/// another way than files, and few have changed.
 pub struct Pages {
     anonymous: Vec<AddressRange>,
     own: OwnPages,
@@ -164,8 +163,8 @@ impl Pages {
     }
 }
 
-/// Copies what is needed; `None` when that is too much, or something is not understood, and a
-/// twin is to be made.
+/// Copies the necessary pages; `None` if they are too many, or something is not understood, and a
+/// twin is needed.
 pub fn copy(
     source: &FrozenProcess,
     tree: &Tree,
@@ -200,8 +199,8 @@ pub fn copy(
     }))
 }
 
-/// All mappings with what backs them. Which file it is is asked once for each open file. The walk
-/// is a newer thing of the kernel's, so it must account for the whole address space.
+/// All mappings with their backing. The file is identified once for each open file. The iterator is
+/// a recent feature of the kernel, so its output must account for the whole address space.
 fn list(lister: &VmaLister, pid: i32) -> io::Result<Vec<Listed>> {
     let vmas = Vmas::open(pid)?;
     let mut listed: Vec<Listed> = Vec::new();
@@ -318,7 +317,7 @@ impl Copied {
         self.mappings.iter().map(Listed::to_mapping).collect()
     }
 
-    /// Those of files without a name.
+    /// Descriptions of files without a name.
     pub fn nameless_mappings(&self) -> Vec<Mapping> {
         let nameless = |listed: &&Listed| self.nameless.contains_key(&listed.raw.start);
         self.mappings.iter().filter(nameless).map(Listed::to_mapping).collect()
@@ -330,7 +329,7 @@ impl Copied {
         self.mappings.get(index).filter(|listed| listed.raw.start == start)
     }
 
-    /// Which file system what is mapped at an address is on.
+    /// The file system of the file mapped at an address.
     pub fn device_at(&self, start: u64) -> Option<(u32, u32)> {
         self.listed(start).map(|listed| listed.backing.device)
     }
@@ -360,7 +359,7 @@ impl Copied {
     }
 }
 
-/// A page that was not copied is asked for only if what is wanted was worked out wrongly.
+/// A page that was not copied is requested only if the wanted pages were computed wrongly.
 fn missing() -> io::Error {
     io::Error::other("the page was not copied in the pause")
 }

@@ -1,13 +1,12 @@
-//! The files the tree changed: its overlay's upper directory, read while it stands still.
+//! The files the tree changed: its overlay's upper directory, read while the tree is stopped.
 //!
 //!   before the pause   a thread that can read this directory and nothing else (Landlock)
 //!   in the pause       begin ─► thread: names, attributes, contents ─► finish: sink, image's tree
 //!
-//! The tree should not change anything meanwhile, and nothing here depends on that. Every file is
-//! reached by descriptor from the directory it is in, no link is followed, a file is looked at
-//! after it was opened and nothing but a regular file is read, so that whatever is swapped for
-//! something else yields its own content or an error. Each step is bounded; more than an image
-//! should hold is refused.
+//! The tree should not change anything meanwhile, but nothing here depends on that. Every file is
+//! reached by descriptor from its directory, no link is followed, and a file is checked after it
+//! was opened. Only regular files are read, so a file that is swapped for something else yields its
+//! own content or an error. Each step is bounded; more than an image should hold is refused.
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::tree::Tree;
@@ -48,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The reading thread reports these, in order.
 enum Item {
     Entry(FileEntry),
-    /// Of the last entry, from a page on: a whole number of pages.
+    /// Content of the last entry, from a page on: a whole number of pages.
     Content(u64, Vec<u8>),
     Failed(Error),
     Done,
@@ -76,14 +75,14 @@ impl Reader {
                     Ok(()) => Item::Done,
                     Err(error) => Item::Failed(error),
                 };
-                // nobody listens to a capture that was given up
+                // the receiver of an abandoned capture has closed the channel
                 let _ = out.add(last, PIECE);
             })
             .doing(|| "start a thread".into())?;
         Ok(Reader { begin: Some(begin), found })
     }
 
-    /// The tree stands still.
+    /// The tree is stopped.
     pub fn begin(&mut self) {
         if let Some(begin) = self.begin.take() {
             let _ = begin.send(());
@@ -128,7 +127,7 @@ impl Reader {
     }
 }
 
-/// What lies over the image the tree was restored from, with that.
+/// The files above the image the tree was restored from, merged with it.
 fn over_base(tree: &Tree, upper: FileTree, sink: &mut Sink) -> FileTree {
     let Some(base) = &tree.base else { return upper };
     let mut below = base.manifest.files.clone();
@@ -205,7 +204,7 @@ struct Walk<'a> {
 /// A file that is open, and how it was found to be then.
 struct Opened {
     fd: OwnedFd,
-    /// Opened for reading; the rest were only looked at.
+    /// Opened for reading; other kinds are only inspected.
     readable: bool,
     stat: libc::stat64,
 }
@@ -216,8 +215,8 @@ impl Opened {
     }
 }
 
-/// Opens what has a name now. Nothing of this blocks, and nothing but files and directories is
-/// opened: the rest can be looked at without.
+/// Opens the file that has a name now. Nothing here blocks, and only files and directories are
+/// opened: other kinds can be inspected without.
 fn open(at: &WalkEntry) -> io::Result<Opened> {
     const NEVER_WAIT: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let readable = |kind| matches!(kind, libc::S_IFREG | libc::S_IFDIR);
@@ -345,8 +344,8 @@ impl Walk<'_> {
         .collect()
     }
 
-    /// Pages of a file that are not all in holes. One that grows meanwhile is read up to where it
-    /// ended, one that shrinks is an error.
+    /// Pages of a file outside holes. A file that grows meanwhile is read up to its old end; one
+    /// that shrinks is an error.
     fn contents(
         &mut self,
         file: &File,

@@ -1,7 +1,7 @@
 //! Files that are open for writing: where their inode numbers come from, for `held` to bring back.
 //!
-//! In the pause the inode is identified: the file's own, or the one it says it has its number of.
-//! After it, and before the image has its name, the store is told to keep that inode. One that
+//! In the pause the inode is identified: the file's own, or the origin of its number. Afterwards,
+//! and before the image has its name, the store is instructed to keep that inode. An inode that
 //! cannot be kept is left out of the image, and the file comes back with another number.
 
 use crate::error::Result;
@@ -33,7 +33,7 @@ pub struct KnownFile {
     own: bool,
 }
 
-/// Identifies what is open for writing among the files the tree changed.
+/// Identifies the files open for writing among those the tree changed.
 pub fn look(tree: &Tree, store: &Store, written: &[WritableFile]) -> Vec<KnownFile> {
     let mut paths = HashSet::new();
     let first = written.iter().filter(|file| paths.insert(&file.path));
@@ -57,8 +57,8 @@ fn see(tree: &Tree, store: &Store, file: &WritableFile) -> Option<KnownFile> {
     Some(KnownFile { path, origin, own: false })
 }
 
-/// Names origins in `files` and has the store keep them. What is returned is held until the image
-/// has its name.
+/// Names origins in `files` and has the store keep them. The returned value holds them until the
+/// image has its name.
 pub fn keep(
     tree: &Tree,
     store: &Store,

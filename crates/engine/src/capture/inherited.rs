@@ -1,7 +1,7 @@
-//! Signal handlers, limits and the like, asked of the source in the pause.
+//! Signal handlers, limits and the like, read from the source in the pause.
 //!
-//! A twin has them too, but it stands among the processes of a source that runs on by then, and
-//! nothing is to run in it.
+//! A twin has them too, but by then it is among the processes of a running source, and nothing may
+//! run in it.
 
 use super::call_batch::{CallBatch, CallResults, QueuedCall};
 use super::process::mm_fields_of;
@@ -11,7 +11,7 @@ use crate::proc::{self, ProcStatus};
 use stasis_image::model::*;
 use stasis_sys::{libc, process as sysprocess};
 
-/// What was asked of one process.
+/// The data read from one process.
 pub struct ProcessQueries {
     brk: QueuedCall,
     dumpable: QueuedCall,

@@ -1,7 +1,7 @@
 //! Stops by job control: whether the parent knows of them.
 //!
-//! A parent that waits with WUNTRACED is told once. Only the kernel knows whether it was, and it
-//! answers nobody but the parent, so the parent is made to ask without taking the answer.
+//! A parent that waits with WUNTRACED is notified once. Only the kernel knows whether it was, and
+//! it answers only the parent, so the parent is made to query without consuming the answer.
 
 use super::refuse;
 use crate::error::Result;
@@ -21,7 +21,7 @@ pub fn ask_parents(frozen: &Frozen, processes: &mut [Process]) -> Result<()> {
     Ok(())
 }
 
-/// An init that belongs to the walls does not ask for stops: it counts as told.
+/// An init that belongs to the sandbox does not wait for stops: it counts as notified.
 fn is_told(frozen: &Frozen, pid: i32, ppid: i32) -> Result<bool> {
     let Some(parent) = frozen.processes.iter().find(|process| process.own_pid == ppid) else {
         return Ok(true);

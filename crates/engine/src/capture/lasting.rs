@@ -1,9 +1,9 @@
-//! Mapped files that nobody in the machine can change, and which the last image describes already.
+//! Mapped files that the machine cannot change, and that the last image describes already.
 //!
-//! A program maps hundreds of libraries. To look at each of them again takes longer than to write
-//! down what it changed. Below the machine's own files is a root that nobody writes to: a file that
-//! is mapped under the name it had in the last image, on the root's file system, and is not among
-//! the machine's own, is what it was then.
+//! A program maps hundreds of libraries. Checking each of them again takes longer than saving the
+//! program's changes. The root below the machine's own files is never written to: a file that is
+//! mapped under its name in the last image, on the root's file system, and that is not among the
+//! machine's own files, is unchanged.
 
 use super::copied::Copied;
 use stasis_image::model::{FileTree, MappedFile};
@@ -29,7 +29,7 @@ impl<'a> Lasting<'a> {
         }
     }
 
-    /// What is mapped at an address under that name, if it is known without looking.
+    /// The file mapped at an address under that name, if it is known without checking.
     pub fn find(&self, copied: &Copied, path: &str, start: u64) -> Option<&'a MappedFile> {
         let known = self.known.get(path).filter(|_| !self.own.contains(&path.as_bytes()[1..]))?;
         let root = copied.device_of(&copied.exe.0)?;

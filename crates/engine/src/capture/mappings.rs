@@ -33,13 +33,13 @@ fn parse(pid: i32, name: &str) -> Result<Vec<Mapping>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completeness {
     Whole,
-    /// Memory was emptied by the fork, or shared memory was not looked at in the pause.
+    /// The fork emptied memory, or shared memory was not read in the pause.
     Lacking,
-    /// A source without a twin unmapped a file before it was looked at.
+    /// A source without a twin unmapped a file before it was checked.
     Moved,
 }
 
-/// What is known beside a process's own list of mappings.
+/// Data known beside a process's own list of mappings.
 pub struct MappingContext<'a> {
     pub segments: &'a SharedSegments,
     /// Whether shared memory was looked for wherever it may be.
@@ -85,16 +85,16 @@ pub fn read_all(
     Ok(if table.moved { Completeness::Moved } else { Completeness::Whole })
 }
 
-/// What mappings are made out of.
+/// The sources of mappings.
 struct Shown<'a> {
-    /// Whose `/proc` shows the mapped files.
+    /// The process whose `/proc` shows the mapped files.
     pid: i32,
     own_pid: i32,
     restored: bool,
     interpreter: bool,
     marks: ForkAdvice,
     nameless: HashMap<u64, UnnamedFile>,
-    /// A source that runs again may have changed what is shown.
+    /// A running source may have changed the shown data.
     running: Option<(&'a Copied, Vmas)>,
 }
 
@@ -141,7 +141,7 @@ pub fn is_droppable(map: &Mapping) -> bool {
     map.has_flag("dp")
 }
 
-/// What a mapped file without a name is.
+/// The kind of a mapped file without a name.
 #[derive(Debug, Clone, Copy)]
 pub struct UnnamedFile {
     key: (u64, u64),
@@ -282,8 +282,8 @@ fn within(ranges: &[(u64, u64)], map: &Mapping) -> bool {
     ranges.iter().any(|(start, end)| *start <= map.start && map.end <= *end)
 }
 
-/// Our own pages: the interpreter, which every program of a tree has, and what a restored process
-/// keeps beside it.
+/// Our own pages: the interpreter, which every program of a tree has, and the pages a restored
+/// process keeps beside it.
 fn is_ours(shown: &Shown, map: &Mapping) -> bool {
     let code = map.start == layout::CODE && map.end <= layout::CODE + stasis_sys::PAGE;
     let leave = map.start >= layout::LEAVE && map.end <= layout::LEAVE + layout::LEAVE_MAX;
@@ -343,7 +343,7 @@ fn backing(
     Ok(Backing::PrivateFile { file, offset })
 }
 
-/// A mapped file is opened again by its name, which `/proc` told as text.
+/// A mapped file is opened again by its name, which `/proc` printed as text.
 fn check_text(pid: i32, path: &str) -> Result<()> {
     match path.contains(char::REPLACEMENT_CHARACTER) {
         true => Err(Error::refused(pid, format!("it maps {path}, whose name is not UTF-8"))),

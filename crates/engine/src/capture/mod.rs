@@ -7,8 +7,8 @@
 //!                        ... the source runs on ...
 //!   mappings, pages ─► pack ─► sync ─► image ─► sync
 //!
-//! Everything up to the thaw is one instant; a source that is to end is not let go before its end.
-//! If any step fails the twins are killed, every thread is let go as it was, and nothing has been
+//! Everything up to the thaw is one instant; a source that must end is not resumed before its end.
+//! If any step fails, the twins are killed, every thread is resumed as it was, and nothing has been
 //! named in the store.
 
 mod apart;
@@ -23,6 +23,7 @@ mod jobs;
 mod lasting;
 mod mappings;
 mod pages;
+mod pieces;
 mod process;
 mod still;
 mod sysv;
@@ -34,6 +35,7 @@ pub use pages::untracked;
 pub use process::mm_fields;
 
 use crate::error::{Error, ErrorContext, Result};
+use crate::fair_queue::QueueTurn;
 use crate::freeze::{Frozen, FrozenProcess, is_missing};
 use crate::tree::Tree;
 use crate::unsaved::UnsavedState;
@@ -49,22 +51,22 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use still::{CopyResources, ParallelScan, PausedMemory, RootScan};
 
-/// What a capture did.
+/// The statistics of a capture.
 #[derive(Debug, Clone)]
 pub struct Captured {
     pub image: Image,
-    /// From the first thread stopped to the last let go, as the engine saw it.
+    /// From the first thread stopped to the last one resumed, as measured by the engine.
     pub pause: Duration,
     pub total: Duration,
     pub pages: PageCounts,
 }
 
-/// What becomes of the source.
+/// The fate of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceFate {
-    /// It goes on after the pause, while pages are written.
+    /// It continues after the pause, while pages are written.
     RunsOn,
-    /// It stands still until there is an image, and is then killed. If there is none it goes on.
+    /// It stays stopped until the image exists, and is then killed. Without an image it continues.
     Ends,
 }
 
@@ -77,8 +79,9 @@ pub fn capture(
     store: &Store,
     source: SourceFate,
     share: Option<ShareState>,
+    turn: QueueTurn,
 ) -> Result<Captured> {
-    take(tree, store, source, share).map_err(|error| match error {
+    take(tree, store, source, share, turn).map_err(|error| match error {
         // the kernel may end a process that stands still, for want of memory
         Error::Io { doing, source } if is_of_process(&doing) && is_missing(&source) => {
             Error::refused(0, format!("a process ended during the capture ({doing})"))
@@ -96,16 +99,17 @@ fn take(
     store: &Store,
     source: SourceFate,
     share: Option<ShareState>,
+    turn: QueueTurn,
 ) -> Result<Captured> {
     let start = Instant::now();
     tree.wait_filled()?;
-    // twins count as the machine's own processes, until the last of them is gone
+    // twins count as the machine's own processes until the last of them has ended
     let twins = tree.walls.group.room();
     let parent = tree.last_image();
     let mut sink = Sink::new(store, parent.as_ref())?;
     let (mut paused, pause) = match pause(tree, store, &mut sink, &twins, source)? {
         (Some(paused), pause) => (paused, pause),
-        // something was found to be missing: what to look for is known now
+        // something was missing: now it is known what to read
         (None, _) => {
             sink = Sink::new(store, parent.as_ref())?;
             let (paused, pause) = pause_again(tree, store, &mut sink, &twins, source)?;
@@ -117,7 +121,7 @@ fn take(
     fault::point("capture.held")?;
     let (standing, stills) = (paused.standing.take(), std::mem::take(&mut paused.stills));
     let manifest = assemble(paused, parent.as_ref(), &tree.root_name)?;
-    let (image, pages) = write::write(store, sink, manifest, stills, share)?;
+    let (image, pages) = write::write(store, sink, manifest, stills, share, turn)?;
     drop(origins);
     tree.captured(&image, &pages);
     if let Some(standing) = standing {
@@ -126,9 +130,9 @@ fn take(
     Ok(Captured { image, pause, total: start.elapsed(), pages })
 }
 
-/// What the pause left behind.
+/// The result of the pause.
 pub struct Paused {
-    /// The source, if it is not to go on.
+    /// The source, if it must not continue.
     standing: Option<Frozen>,
     pub processes: Vec<Process>,
     pub stills: Vec<PausedMemory>,
@@ -153,7 +157,7 @@ fn pause_again(
     Ok((paused.ok_or_else(unsteady)?, pause))
 }
 
-/// The pause itself; `None` when what it left turned out to be incomplete.
+/// The pause itself; `None` if its result turned out to be incomplete.
 fn pause(
     tree: &Tree,
     store: &Store,
@@ -215,7 +219,7 @@ fn pause(
     Ok((Some(paused), pause))
 }
 
-/// What is read of a tree that stands still, apart from memory.
+/// The state of a stopped tree, apart from memory.
 struct State {
     clocks: Clocks,
     processes: Vec<Process>,
@@ -224,7 +228,7 @@ struct State {
     files: FileTree,
 }
 
-/// What the processes of a tree told, each on its own processor.
+/// The state of a tree's processes, each read on its own processor.
 struct Told {
     clocks: Clocks,
     processes: Vec<Process>,
@@ -266,8 +270,8 @@ impl State {
     }
 }
 
-/// Asks threads for what only they know, where there are several: one that was on another processor
-/// would have to wait there for the thread that looks at memory.
+/// Reads thread-local state, where there are several threads: a thread that was on another
+/// processor would have to wait there for the thread that scans memory.
 fn ask_first(tree: &Tree, frozen: &Frozen) -> Result<Option<Told>> {
     let threads = frozen.processes.iter().filter_map(|process| process.live.as_ref());
     if threads.map(|live| live.threads.len()).sum::<usize>() < 2 {
@@ -277,8 +281,8 @@ fn ask_first(tree: &Tree, frozen: &Frozen) -> Result<Option<Told>> {
     Told::of(tree, frozen).map(Some)
 }
 
-/// Reads state, and then mappings, while another thread looks at the root's pages. The one that
-/// reads stays near the root from then on, until the last of what is returned is dropped.
+/// Reads state, and then mappings, while another thread scans the root's pages. The reading thread
+/// stays near the root from then on, until the last returned value is dropped.
 fn beside_a_look(
     tree: &Tree,
     frozen: &Frozen,
@@ -297,7 +301,7 @@ fn beside_a_look(
         // several times as much. Not before the other thread is there, which would inherit it.
         let pinned = near.and_then(|near| sysprocess::Pinned::to(near).ok());
         let state = read()?;
-        // nothing is told when what was written is too much to be copied
+        // nothing is sent if the written pages are too many to copy
         let wanted = told.recv().is_ok();
         let outline = wanted.then(|| MappingList::of(tree.root)).flatten();
         let scan = scanning.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -305,8 +309,8 @@ fn beside_a_look(
     })
 }
 
-/// A session or group that nobody leads cannot always be entered again: better no image than one
-/// that does not come back.
+/// A session or group without a leader cannot always be entered again: refusing is better than an
+/// image that cannot be restored.
 fn check_families(processes: &[Process]) -> Result<()> {
     for process in processes.iter().filter(|process| process.live().is_some()) {
         let parent = processes.iter().find(|other| other.pid == process.ppid);
@@ -379,7 +383,7 @@ fn assemble(paused: Paused, parent: Option<&Image>, root: &str) -> Result<Manife
     })
 }
 
-/// What this processor offers; programs may have chosen their code by it.
+/// The features of this processor; programs may have selected their code by them.
 pub fn cpu_needs() -> Result<CpuNeeds> {
     static FLAGS: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
     let flags = FLAGS.get_or_init(|| {

@@ -1,5 +1,6 @@
 //! Private pages, from processes that stand still to the sink.
 
+use super::pieces::{self, PieceRange};
 use super::still::PausedMemory;
 use crate::error::{Error, ErrorContext, Result};
 use stasis_image::PAGE_SIZE;
@@ -10,7 +11,6 @@ use stasis_sys::pagemap::{
 };
 use std::borrow::Cow;
 
-const CHUNK: u64 = 256 << 10;
 const PAGE: u64 = PAGE_SIZE as u64;
 const TOP: u64 = 0x7fff_ffff_f000;
 
@@ -77,11 +77,11 @@ impl ScannedProcess<'_> {
 /// First address and end.
 pub type AddressRange = (u64, u64);
 
-/// What is a process's own (there, not a file's, not the shared zero page).
+/// A process's own pages (present, not a file's, not the shared zero page).
 #[derive(Clone)]
 pub struct OwnPages {
     pub pages: Vec<Region>,
-    /// Those of them that are not registered for tracking.
+    /// The pages that are not registered for tracking.
     pub untracked: Vec<Region>,
     /// Guard regions, which have no pages but are not nothing.
     pub guards: Vec<AddressRange>,
@@ -118,7 +118,7 @@ pub fn untracked(pid: i32) -> Result<Vec<Region>> {
     Ok(regions)
 }
 
-/// Regions that are told apart only by answers that do not matter here.
+/// Regions that differ only in flags that do not matter here.
 fn joined(regions: Vec<Region>) -> Vec<Region> {
     let mut joined: Vec<Region> = Vec::with_capacity(regions.len());
     for region in regions {
@@ -163,16 +163,38 @@ fn write_process(
     let parent_runs =
         parent.as_ref().map_or(&[][..], |image| image.manifest.runs_of(still.own_pid()));
     let mut runs = Vec::new();
+    let mut ranges = Vec::new();
     for (start, end, vma) in intersect(present, vmas) {
         for (start, end, changed) in split_changed(start, end, still.changed()) {
             if changed {
-                read_range(still, vma, start, end, parent_runs, sink, &mut runs)?;
+                PieceRange::cut(start, end, vma, &mut ranges);
             } else {
                 inherit_range(start, end, parent_runs, |run| sink.inherit(run, &mut runs));
             }
         }
     }
-    Ok(runs)
+    let mut read = Vec::new();
+    pieces::read_all(still, &ranges, |piece| {
+        sink.keep_hashed(
+            piece.start / PAGE,
+            &piece.bytes,
+            &piece.hashes,
+            |number| find(parent_runs, number),
+            &mut read,
+        )
+        .map_err(Error::from)
+    })?;
+    Ok(merged(runs, read))
+}
+
+/// Runs that were found one after the other, in order.
+fn merged(runs: Vec<PageRun>, read: Vec<PageRun>) -> Vec<PageRun> {
+    let mut all = [runs, read].concat();
+    // two lists in order, which a stable sort only merges
+    all.sort_by_key(|run| run.page);
+    let mut merged = Vec::with_capacity(all.len());
+    all.into_iter().for_each(|run| push_run(&mut merged, run));
+    merged
 }
 
 /// The kernel's code is not in the image; a page of it that was written to is the program's own.
@@ -221,32 +243,6 @@ pub fn split_changed(start: u64, end: u64, changed: Option<&[Region]>) -> Vec<(u
         parts.push((at, end, false));
     }
     parts
-}
-
-fn read_range(
-    still: &PausedMemory,
-    vma: &Vma,
-    start: u64,
-    end: u64,
-    parent: &[PageRun],
-    sink: &mut Sink,
-    runs: &mut Vec<PageRun>,
-) -> Result<()> {
-    let anonymous = matches!(vma.backing, Backing::Anonymous);
-    let mut at = start;
-    while at < end {
-        let mut chunk = vec![0u8; (end - at).min(CHUNK) as usize];
-        still.read(at, &mut chunk)?;
-        for (index, page) in chunk.chunks_exact(PAGE_SIZE).enumerate() {
-            // an anonymous page of zeros is the same as none
-            if !anonymous || page.iter().any(|byte| *byte != 0) {
-                let number = at / PAGE + index as u64;
-                sink.keep(number, page, |number| find(parent, number), runs)?;
-            }
-        }
-        at += chunk.len() as u64;
-    }
-    Ok(())
 }
 
 /// Pages the tracker says were not written: the parent's, where it has them. Where it has none

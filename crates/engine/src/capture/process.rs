@@ -42,7 +42,7 @@ fn own_ppid(process: &FrozenProcess, tree: &Tree) -> Result<i32> {
         .ok_or_else(|| refuse(process, "its parent has no number in the machine"))
 }
 
-/// What only the source itself can tell.
+/// State that only the source itself can report.
 fn read_live(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Result<LiveProcess> {
     let leader = &live.threads[0];
     let mut timers = listed_timers(process)?;
@@ -68,7 +68,7 @@ fn read_live(process: &FrozenProcess, live: &FrozenLive, tree: &Tree) -> Result<
     Ok(read)
 }
 
-/// What was asked of a process.
+/// The data read from a process.
 struct Asked {
     itimers: [QueuedCall; 3],
     subreaper: QueuedCall,
@@ -176,7 +176,7 @@ fn notify(timer: &mut PosixTimer, value: &str, process: &FrozenProcess) -> Resul
         timer.notify = libc::SIGEV_THREAD_ID;
         timer.tid = own
             .map(|thread| thread.own_tid)
-            .ok_or_else(|| refuse(process, "a timer notifies a thread that is gone"))?;
+            .ok_or_else(|| refuse(process, "a timer notifies a thread that has exited"))?;
     }
     Ok(())
 }
@@ -185,7 +185,7 @@ pub fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8"))).collect()
 }
 
-/// What the kernel remembers of the address space. `brk` needs a call in the process itself.
+/// The kernel's record of the address space. `brk` needs a call in the process itself.
 pub fn mm_fields(pid: i32) -> Result<MmFields> {
     let stat = Stat::parse(&proc::read_text(pid, "stat")?)
         .ok_or_else(|| Error::refused(pid, "its stat file is unreadable"))?;

@@ -13,7 +13,7 @@ use stasis_sys::pagemap::Region;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// A tree that stands still must have been copied by then, all its processes together.
+/// A stopped tree must have been copied by then, all its processes together.
 const COPY_LIMIT: Duration = Duration::from_secs(60);
 
 pub enum PausedMemory {
@@ -21,7 +21,7 @@ pub enum PausedMemory {
     Twin(Twin),
 }
 
-/// What copies and twins are made with.
+/// Parameters of copies and twins.
 pub struct CopyResources<'a> {
     pub copies: CopyBuffer,
     pub twins: &'a cgroup::CopyHeadroom<'a>,
@@ -29,23 +29,23 @@ pub struct CopyResources<'a> {
     pub room: bool,
 }
 
-/// What the root's memory shows from outside: what was written since the last image, and, if that
-/// may be little enough to copy, where everything is.
+/// The root's memory as seen from outside: the pages written since the last image and, if they may
+/// be few enough to copy, the location of all pages.
 pub struct RootScan {
     pid: i32,
     written: Option<Vec<Region>>,
     seen: Option<ObservedProcess>,
 }
 
-/// What a thread of its own sees while another reads state and mappings: together they are most of
-/// a pause.
+/// The part that a separate thread reads while another reads state and mappings: together they are
+/// most of a pause.
 pub struct ParallelScan {
     written: Option<Vec<Region>>,
     pages: Option<Pages>,
 }
 
 impl ParallelScan {
-    /// Looks at what was written and, if that is little, says so to the other and looks at pages.
+    /// Finds the written pages; if they are few, notifies the other thread and scans the pages.
     pub fn at(tree: &Tree, tell: &Sender<()>) -> Result<ParallelScan> {
         let written = tree.take_changed(tree.root)?;
         let small = written.as_deref().is_some_and(copied::may_be_small);
@@ -80,7 +80,7 @@ pub fn make_all(
     .collect()
 }
 
-/// Only the root is looked at and copied: any other process may end as soon as it runs again.
+/// Only the root is scanned and copied: any other process may end as soon as it runs again.
 fn make(
     source: &FrozenProcess,
     tree: &Tree,

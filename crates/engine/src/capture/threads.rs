@@ -1,4 +1,4 @@
-//! Threads: registers, signals, and what the kernel keeps per thread.
+//! Threads: registers, signals, and other state the kernel keeps per thread.
 
 use super::call_batch::{CallBatch, CallResults, QueuedCall};
 use super::process::pending;
@@ -7,6 +7,7 @@ use crate::error::{ErrorContext, Result};
 use crate::freeze::{ERESTART_RESTARTBLOCK, FrozenLive, FrozenProcess, FrozenThread, Restarts};
 use crate::inject::Injector;
 use crate::proc::ProcStatus;
+use crate::registers;
 use crate::tree::Tree;
 use stasis_image::model::*;
 use stasis_sandbox::Ids;
@@ -15,7 +16,7 @@ use stasis_sys::{libc, process as sysprocess, ptrace};
 
 const PR_GET_TID_ADDRESS: u64 = 40;
 
-/// What was asked of a thread.
+/// The data read from a thread.
 pub struct ThreadQueries {
     altstack: QueuedCall,
     clear_tid: QueuedCall,
@@ -142,13 +143,13 @@ const ERESTARTNOHAND: i64 = -514;
 
 /// Registers as the thread must get them back: an interrupted system call is made again.
 ///
-/// A call that was waiting with a relative time (-516) would normally be continued by the kernel
-/// from what it remembers; that memory does not travel. Waits with an absolute deadline are exact
-/// when repeated. nanosleep wrote the time left to its second argument when it was stopped: where
-/// that is also its first, repeating continues; where it is elsewhere, EINTR tells the caller to
-/// look there. Other waits begin again and so last at least as long as asked.
+/// The kernel would normally continue a call that waited with a relative time (-516) from its own
+/// record, which is not part of an image. Waits with an absolute deadline are exact when repeated.
+/// nanosleep wrote the time left to its second argument when it was stopped: if that is also its
+/// first argument, repeating continues; otherwise EINTR tells the caller to read it there. Other
+/// waits start over and so last at least as long as requested.
 fn restartable(tid: i32, regs: &UserRegs, restarts: &Restarts) -> Registers {
-    let mut regs = registers(regs);
+    let mut regs = registers::captured(regs);
     if (regs.orig_rax as i64) < 0 {
         return regs;
     }
@@ -157,7 +158,7 @@ fn restartable(tid: i32, regs: &UserRegs, restarts: &Restarts) -> Registers {
         if let Some((call, _)) = restarts.get(&tid).filter(|(_, rip)| *rip == regs.rip) {
             regs.orig_rax = *call;
         } else {
-            // interrupted by somebody else before us: what it was is not known
+            // interrupted by another process before us: the original call is unknown
             regs.rax = -i64::from(libc::EINTR) as u64;
             regs.orig_rax = u64::MAX;
             return regs;
@@ -183,37 +184,5 @@ fn has_separate_remainder(regs: &Registers) -> bool {
         libc::SYS_nanosleep => regs.rsi != 0 && regs.rsi != regs.rdi,
         libc::SYS_clock_nanosleep => regs.r10 != 0 && regs.r10 != regs.rdx,
         _ => false,
-    }
-}
-
-fn registers(r: &UserRegs) -> Registers {
-    Registers {
-        r15: r.r15,
-        r14: r.r14,
-        r13: r.r13,
-        r12: r.r12,
-        rbp: r.rbp,
-        rbx: r.rbx,
-        r11: r.r11,
-        r10: r.r10,
-        r9: r.r9,
-        r8: r.r8,
-        rax: r.rax,
-        rcx: r.rcx,
-        rdx: r.rdx,
-        rsi: r.rsi,
-        rdi: r.rdi,
-        orig_rax: r.orig_rax,
-        rip: r.rip,
-        cs: r.cs,
-        eflags: r.eflags,
-        rsp: r.rsp,
-        ss: r.ss,
-        fs_base: r.fs_base,
-        gs_base: r.gs_base,
-        ds: r.ds,
-        es: r.es,
-        fs: r.fs,
-        gs: r.gs,
     }
 }

@@ -18,16 +18,16 @@ use std::time::Instant;
 
 /// One process's copy. Dropping it ends it.
 pub struct Twin {
-    /// Of the twin itself, in the host's numbering.
+    /// The twin's own pid, in the host's numbering.
     pub pid: i32,
-    /// Of the process it is a copy of, in the machine's numbering.
+    /// The pid of its source, in the machine's numbering.
     pub own_pid: i32,
     pub memory: ProcessMemory,
     /// Ranges of the source written since the parent image, where known.
     pub changed: Option<Vec<pagemap::Region>>,
     /// Whether pages of ours are left in it from a restore.
     pub restored: bool,
-    /// What the source had marked against inheritance.
+    /// Ranges the source had excluded from inheritance.
     pub marks: ForkAdvice,
 }
 
@@ -72,7 +72,7 @@ pub fn make(
     let mut twin = Twin::fork(process, live, &marks, until)?;
     let size = |pid: i32| proc::size(pid).doing(|| format!("read the size of {pid}"));
     if size(process.pid)? != size(twin.pid)? {
-        // only the copy shows what is missing from it
+        // only the copy shows which ranges are missing
         marks.dont_fork = missing_ranges(process.pid, twin.pid)?;
         drop(twin);
         twin = Twin::fork(process, live, &marks, until)?;
@@ -172,8 +172,8 @@ fn trace_copy(pid: i32) -> Result<()> {
     ptrace::set_options(pid, inject::COPY).doing(|| "trace a copy".into())
 }
 
-/// Takes a twin out of its source's reach, while that stands still; the twin's memory. Whether the
-/// source may be dumped was asked of the source itself.
+/// Takes a twin out of its source's reach, while the source is stopped; returns the twin's memory.
+/// Whether the source is dumpable was read from the source itself.
 fn hide(twin: i32, site: InjectionSite) -> Result<ProcessMemory> {
     trace_copy(twin)?;
     let memory = ProcessMemory::open(twin).doing(|| "open a twin's memory".into())?;

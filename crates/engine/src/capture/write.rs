@@ -1,30 +1,33 @@
 //! From a state that nothing can change any more to an image on disk.
 //!
-//! If there is much to write, the state can be shared before: whoever restores it meanwhile reads
-//! pages from the twins. If writing fails the twins are killed, nothing has been named in the
-//! store, and those who share the state are told.
+//! If there is much to write, the state can be shared before: a restore of it meanwhile reads pages
+//! from the twins. If writing fails, the twins are killed, nothing has been named in the store, and
+//! such restores get an error.
 
 use super::ShareState;
 use super::pages::{self, ScannedProcess};
 use super::still::PausedMemory;
 use crate::error::{Error, Result};
+use crate::fair_queue::QueueTurn;
 use crate::unsaved::{SavePromise, TwinMemory, UnsavedPages, UnsavedState};
 use stasis_fault as fault;
 use stasis_image::model::{Manifest, ProcessPages};
-use stasis_store::{FinishedPacks, Image, PageCounts, Sink, Store};
+use stasis_store::{Image, PageCounts, Sink, Store};
 use stasis_sys::PAGE;
 use std::sync::Arc;
 
-/// Below this many bytes to write, nobody gains by not waiting for them.
+/// With fewer bytes to write, sharing gains nothing.
 const WORTH_SHARING: u64 = 16 << 20;
 
-/// Writes pages and image. `manifest` lacks its memory and its packs.
+/// Writes pages and image. `manifest` lacks its memory and its packs. The turn is given back when
+/// nothing is left to do but to wait for the disk, unless the twins stay until then.
 pub fn write(
     store: &Store,
     mut sink: Sink,
     manifest: Manifest,
     stills: Vec<PausedMemory>,
     share: Option<ShareState>,
+    turn: QueueTurn,
 ) -> Result<(Image, PageCounts)> {
     let scanned = pages::scan_all(&stills, &manifest.processes)?;
     let promise = match share {
@@ -36,18 +39,14 @@ pub fn write(
         memory.collect::<Result<Vec<ProcessPages>>>()
     });
     drop(scanned);
-    // a twin makes its source slower, and is needed no longer than somebody reads from it
-    let (mut stills, shared) = (Some(stills), promise.is_some());
+    let mut kept = None;
     let written = memory.and_then(|memory| {
         fault::point("capture.pages")?;
-        stills.iter().flatten().try_for_each(PausedMemory::check_intact)?;
+        stills.iter().try_for_each(PausedMemory::check_intact)?;
+        // a twin slows its source down, and is needed only while it has readers
+        kept = promise.is_some().then_some((stills, turn));
         let counts = sink.counts();
-        let FinishedPacks { packs, held } = sink.finish()?;
-        stills = stills.take().filter(|_| shared);
-        let mut manifest = manifest;
-        (manifest.memory, manifest.meta.packs) = (memory, packs);
-        let image = store.write_image(manifest)?;
-        drop(held);
+        let image = sink.save(Manifest { memory, ..manifest })?;
         Ok((image, counts))
     });
     match (promise, &written) {
@@ -55,11 +54,12 @@ pub fn write(
         (Some(promise), Err(error)) => promise.failed(error),
         (None, _) => {}
     }
+    drop(kept);
     written
 }
 
-/// Shows the state to `share`, if there is much to write: with what is not memory on disk, and what
-/// is memory in the twins.
+/// Offers the state to `share`, if there is much to write: everything but memory is on disk, and
+/// memory is in the twins.
 fn show(
     store: &Store,
     sink: &mut Sink,
@@ -70,7 +70,7 @@ fn show(
     let twins = scanned.iter().filter_map(|process| process.still.twin());
     let twins = twins.map(|twin| TwinMemory::new(twin.own_pid, &twin.memory));
     let twins = twins.collect::<Result<Vec<TwinMemory>>>()?;
-    // what was copied has to be written before the packs are known, which are numbered then
+    // copied pages must be written before the packs are numbered
     let copied = scanned.iter().filter(|process| process.still.twin().is_none());
     if twins.is_empty() || copied.count() > 0 {
         return Ok(None);

@@ -3,7 +3,7 @@
 use super::*;
 use std::process::{Child, Command};
 
-/// A process of our own that stands still.
+/// A process of our own that is stopped.
 fn stopped() -> (Child, ProcessMemory, InjectionSite) {
     let child = Command::new("sleep").arg("1000").spawn().unwrap();
     let pid = child.id() as i32;

@@ -1,7 +1,7 @@
-//! Pipes and FIFOs, filled again before anybody holds an end.
+//! Pipes and FIFOs, filled again before any process holds an end.
 //!
-//! A FIFO is opened by name inside the machine, so that whoever opens the name later meets the
-//! same pipe; everything else is alike. Fails when the name is gone or is no FIFO any more.
+//! A FIFO is opened by name inside the machine, so that a later open of the name reaches the same
+//! pipe; everything else is alike. Fails if the name no longer exists or is not a FIFO.
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::spawner::Init;

@@ -10,7 +10,7 @@ use stasis_spawner::protocol::ObjectSpec;
 use stasis_sys::{fds, libc};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// What init has to open for one side of a terminal.
+/// The init's instructions to open one side of a terminal.
 pub fn spec(manifest: &Manifest, pty: &Pty, flags: i32) -> Result<ObjectSpec> {
     let terminal = terminal(manifest, pty.terminal)?;
     Ok(match (pty.master, terminal.master_gone) {

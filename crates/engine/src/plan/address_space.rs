@@ -20,7 +20,7 @@ impl Builder<'_> {
     }
 
     /// The same for a root whose writes are tracked. Pages of anonymous memory are given back here
-    /// and installed by the engine: each is copied once, and nobody meets a fault.
+    /// and installed by the engine: each is copied once, without a fault.
     pub(super) fn tracked_memory(&mut self, vmas: &[Vma], runs: &[PageRun]) -> Result<()> {
         let plan = self.prepared.root_plan;
         let (installs, fills) = split_anonymous(&plan.fills, vmas);
@@ -40,8 +40,8 @@ impl Builder<'_> {
             self.registers = track::new_ranges(vmas, runs, plan);
             self.hand_over_memory();
         }
-        // all others are forked from the root, whoever their parent is, and begin with these pages;
-        // and locking them would bring others in their place
+        // all other processes are forked from the root, whatever their parent, and start with these
+        // pages; locking them would replace them
         let others = self.prepared.manifest.processes.len() > 1;
         if others || vmas.iter().any(|vma| vma.traits.locked) {
             self.await_installed();
@@ -204,8 +204,8 @@ impl Builder<'_> {
         self.program.must("open a file", libc::SYS_openat, &[here, path, flags, 0]);
     }
 
-    /// Reads pages from the fill file to where they belong, many at a time. With none to read it
-    /// waits as well: then, too, the engine has looked at what must hold.
+    /// Reads pages from the fill file to their addresses, many at a time. With none to read it
+    /// waits as well: then, too, the engine has checked the preconditions.
     fn fill(&mut self, fills: &[PageRun]) {
         const MOST: usize = 1024;
         let fd = self.own(OWN_FILL);

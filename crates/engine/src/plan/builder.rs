@@ -12,7 +12,7 @@ use stasis_spawner::layout;
 use stasis_spawner::program::{Label, Program};
 use stasis_sys::{PAGE, libc};
 
-/// What the engine has ready for the program to use.
+/// Resources the engine has ready for the program.
 pub struct Prepared<'a> {
     pub manifest: &'a Manifest,
     /// How the root gets from the template's memory to its own.
@@ -30,7 +30,7 @@ pub struct Prepared<'a> {
     /// Target mappings of the root to be filled on demand.
     pub lazy: &'a [usize],
     pub track: Track,
-    /// timer_create can be told which number to give.
+    /// timer_create accepts the number to assign.
     pub timer_ids: bool,
     pub confine: CloneConfinement<'a>,
 }
@@ -39,8 +39,8 @@ pub struct Prepared<'a> {
 pub enum ClonePurpose<'a> {
     /// Become the program, inside the machine's walls.
     Run,
-    /// Stay as a template. Of the manifest's mapped files, those that are needed come as
-    /// descriptors with these numbers.
+    /// Stay as a template. The needed ones of the manifest's mapped files come as descriptors with
+    /// these numbers.
     Park { files: &'a [Option<i32>] },
 }
 
@@ -62,7 +62,7 @@ pub const PLACED: u64 = layout::REPORT + 84;
 pub const FILTERED: u64 = layout::REPORT + 88;
 /// The engine has installed the root's pages.
 pub const INSTALLED: u64 = layout::REPORT + 92;
-/// The fill file is written, and what must hold was looked at.
+/// The fill file is written, and the preconditions were checked.
 pub const FILLED: u64 = layout::REPORT + 104;
 
 /// A program ready to be staged.
@@ -87,7 +87,7 @@ pub(super) struct Builder<'a> {
     pub fills: Vec<PageRun>,
     pub registers: Vec<(u64, u64)>,
     pub installs: Vec<PageRun>,
-    /// They were asked for and not waited for yet.
+    /// They were requested and not awaited yet.
     pub waits: bool,
     /// Capabilities that some thread may still get from a program it starts.
     pub bounding: u64,
@@ -143,7 +143,7 @@ impl<'a> Builder<'a> {
         (self.prepared.high + which) as u64
     }
 
-    /// Moves our descriptors out of the program's way and lets go of the template's.
+    /// Moves our descriptors out of the program's way and closes the template's.
     fn prologue(&mut self) {
         let high = self.prepared.high;
         self.program.report_to(layout::REPORT);
@@ -194,7 +194,7 @@ impl<'a> Builder<'a> {
         self.confine();
     }
 
-    /// Takes in what the engine sent after the order: they land on the lowest numbers.
+    /// Receives the descriptors that the engine sent after the order: they get the lowest numbers.
     fn take_objects(&mut self) {
         let control = self.own(OWN_CONTROL);
         let mut next = self.prepared.high + OWN_OBJECTS;
@@ -224,9 +224,9 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Makes huge pages of what is densely filled: a fork then copies one entry in place of 512.
-    /// A clone that writes to one gets small pages back, copied one by one as before. Neighbours
-    /// are asked for at once: each call makes all processors put down what they hold.
+    /// Turns densely filled ranges into huge pages: a fork then copies one entry in place of 512. A
+    /// clone that writes to one gets small pages back, copied one by one as before. Neighbours are
+    /// requested together: each call interrupts all processors.
     fn collapse(&mut self, fills: &[PageRun], vmas: &[Vma]) {
         const MADV_COLLAPSE: u64 = 25;
         for (start, end) in dense_ranges(fills, vmas) {
@@ -298,7 +298,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Forks the process's children; each goes on at its label.
+    /// Forks the process's children; each continues at its label.
     fn fork_children(
         &mut self,
         process: &'a Process,

@@ -13,7 +13,7 @@ use stasis_sys::process::KEYCTL_JOIN_SESSION_KEYRING;
 
 pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
 
-/// What walls want of a clone.
+/// Parameters of a clone's sandbox.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CloneConfinement<'a> {
     /// The filter below all others of every process; empty for none.
@@ -72,7 +72,7 @@ impl Builder<'_> {
         self.program.must("own our files in /proc", libc::SYS_prctl, &args);
         if self.prepared.confine.keyring {
             let args = [KEYCTL_JOIN_SESSION_KEYRING, 0];
-            self.program.must("take a keyring of its own", libc::SYS_keyctl, &args);
+            self.program.must("create a session keyring", libc::SYS_keyctl, &args);
         }
         if let Some(rules) = self.prepared.confine.landlock {
             self.landlock(rules);

@@ -5,8 +5,8 @@ use stasis_image::model::Credentials;
 use stasis_spawner::program::Program;
 use stasis_sys::libc;
 
-/// From the full set that entering the walls gave, down to what the image has. The bounding set is
-/// down to `bounding` already.
+/// From the full set that entering the sandbox gave, down to the image's. The bounding set is down
+/// to `bounding` already.
 pub(super) fn credentials(p: &mut Program, creds: &Credentials, bounding: u64) {
     let full = Credentials {
         uids: [0; 4],

@@ -5,8 +5,8 @@ use stasis_image::model::*;
 use stasis_sys::libc;
 
 impl Builder<'_> {
-    /// A watch that is put in finds its descriptor ready and says so. Where that is told only once
-    /// it is taken, and put back where it had been waiting.
+    /// A watch that is added finds its descriptor ready and reports it. An event that is reported
+    /// only once is consumed, and restored if it was pending.
     pub(super) fn watch(&mut self, live: &LiveProcess, set: i32, watches: &[EpollWatch]) {
         for watch in watches {
             self.control(set, libc::EPOLL_CTL_ADD, watch);
@@ -34,8 +34,8 @@ impl Builder<'_> {
         self.program.must("watch a descriptor", libc::SYS_epoll_ctl, &args);
     }
 
-    /// Whether what a descriptor is ready for is what it was ready for. Of others an event that is
-    /// new must not be taken for one that was told.
+    /// Whether a descriptor is ready for the same events as before. For others, a new event must
+    /// not be mistaken for a reported one.
     fn is_as_it_was(&self, live: &LiveProcess, number: i32) -> bool {
         let fd = live.fds.iter().find(|fd| fd.number == number);
         let object = fd.map(|fd| &self.prepared.manifest.objects[fd.object as usize].kind);

@@ -1,5 +1,5 @@
-//! Where every clone waits until it is told what to become. It may be forked before anybody knows,
-//! and ends there if nobody is left who could tell.
+//! The gate where every clone waits for its program. A clone may be forked before the program is
+//! known, and exits if the engine has exited.
 
 use stasis_spawner::layout;
 use stasis_spawner::program::Program;

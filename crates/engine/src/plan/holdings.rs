@@ -1,4 +1,4 @@
-//! What a process holds beside memory and that only it can take: record locks, watches, owners.
+//! Resources of a process that only it can acquire: record locks, watches, owners.
 //!
 //!   pidfds, a removed directory    before its descriptors are placed: low numbers are free
 //!   record locks                   after our copies are closed: closing any descriptor of a
@@ -116,7 +116,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Once everybody has everything.
+    /// Once every process has its resources.
     pub(super) fn settle(&mut self, process: &Process, live: &LiveProcess, is_root: bool) {
         let settles = |object: &Object| {
             object.owner.is_some()
@@ -155,7 +155,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Segments that are there only for those who have them attached by now.
+    /// Segments that exist only for processes that have attached them.
     fn remove_memory(&mut self) {
         for object in &self.prepared.manifest.objects {
             if let ObjectKind::SysvMemory(SysvMemory { name, removed: true, .. }) = object.kind {

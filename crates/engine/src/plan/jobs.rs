@@ -5,13 +5,13 @@
 //!   the engine:   installs the program's own filters, loads every thread's registers
 //!                 (`crate::jobs`), then lets the others go
 //!
-//! Nothing of the program runs before that, so nobody can send a SIGCONT too early.
+//! Nothing of the program runs before that, so no SIGCONT can arrive too early.
 
 use super::builder::Builder;
 use stasis_image::model::*;
 use stasis_sys::libc;
 
-/// A thread that stands still on our pages until the engine loads its registers.
+/// A thread that is stopped on our pages until the engine loads its registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoppedThread {
     /// In the machine's numbering.
@@ -30,8 +30,8 @@ impl Builder<'_> {
         live.into_iter().any(|live| live.stopped.is_some())
     }
 
-    /// Waits until stopped children stand, and forgets the signals that tell of it: whether those
-    /// are still pending is the image's to say.
+    /// Waits until stopped children have stopped, and clears the signals about it: whether those
+    /// are still pending is part of the image.
     pub(super) fn await_stopped_children(&mut self, process: &Process) {
         let children = self.prepared.manifest.processes.iter();
         for child in children.filter(|child| child.ppid == process.pid) {

@@ -23,7 +23,7 @@ pub enum MemoryStep {
         end: u64,
         new_end: u64,
     },
-    /// Maps what the target's mapping with this index says, replacing what is there.
+    /// Maps the target's mapping with this index, replacing existing ones.
     Map {
         index: usize,
     },
@@ -62,7 +62,7 @@ pub struct Layout<'a> {
     pub guards: &'a [(u64, u64)],
 }
 
-/// What to do, in order, and what to fill afterwards.
+/// The steps in order, and the pages to fill afterwards.
 #[derive(Debug, Default, PartialEq)]
 pub struct MemoryPlan {
     /// Before filling: pages are writable where they must be filled.
@@ -169,8 +169,8 @@ fn same_backing(base: &Layout, old: &Vma, target: &Layout, new: &Vma) -> bool {
     }
 }
 
-/// The kernel's pages are moved, never mapped. Two by two through a place nobody uses, because
-/// where one should go another may still be.
+/// The kernel's pages are moved, never mapped: in pairs through an unused address, because the
+/// target of one may still hold another.
 fn move_kernel(base: &Layout, target: &Layout, plan: &mut MemoryPlan) {
     let find = |vmas: &[Vma], kind: KernelMapping| {
         vmas.iter().find(|vma| vma.backing == Backing::Kernel(kind)).map(|v| (v.start, v.len()))

@@ -1,6 +1,6 @@
 //! From an image to the program that makes it live again.
 //!
-//! Pure: reads a manifest and what the engine prepared (descriptors, pages to fill), writes
+//! Pure: reads a manifest and the engine's preparations (descriptors, pages to fill), writes
 //! operations. It touches no process; `restore` does.
 //!
 //!   gate        until there is a program: the rest is written behind it

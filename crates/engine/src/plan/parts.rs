@@ -1,5 +1,5 @@
-//! Parts of a process's memory: what of it a template holds, what is filled on demand, what is
-//! worth huge pages.
+//! Parts of a process's memory: those a template holds, those filled on demand, and those worth
+//! huge pages.
 
 use super::memory::Layout;
 use stasis_image::model::*;
@@ -120,7 +120,7 @@ fn mapping_at(vmas: &[Vma], address: u64) -> Option<&Vma> {
 }
 
 pub(super) const HUGE: u64 = 2 << 20;
-/// Of the 512 pages of a huge page, how many must be filled for the rest not to be a waste.
+/// How many of the 512 pages of a huge page must be filled for it to be worthwhile.
 const DENSE: u64 = 192;
 
 /// Aligned huge ranges inside anonymous mappings that are mostly filled, neighbours in one piece.

@@ -59,7 +59,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Joins a group whose leader is somebody else, once everybody is there.
+    /// Joins a group led by another process, once all processes exist.
     fn join_group(&mut self, process: &Process) {
         let parent = self.prepared.manifest.processes.iter().find(|p| p.pid == process.ppid);
         let inherited = parent.map_or(0, |parent| parent.pgid);
@@ -99,7 +99,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// State that sits in a shared object is set once, by whoever comes first in the image.
+    /// State in a shared object is set once, by the first process in the image.
     pub(super) fn is_first_holder(&self, process: &Process, fd: &Fd) -> bool {
         let mut all = self.prepared.manifest.processes.iter().flat_map(|p| {
             p.live().into_iter().flat_map(move |live| live.fds.iter().map(move |fd| (p.pid, fd)))
@@ -182,7 +182,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Nobody runs before everybody can: a failure anywhere ends the whole tree unseen.
+    /// No process runs before all can: a failure anywhere ends the whole tree unseen.
     fn wait_for_all(&mut self, live: &LiveProcess, is_root: bool) {
         if is_root {
             let others = self.living() - 1;
@@ -198,7 +198,7 @@ impl<'a> Builder<'a> {
         } else {
             self.program.arrive(READY);
         }
-        // one that is stopped goes nowhere, and everybody waits until it stands
+        // a stopped process stays there, and the others wait until it has stopped
         if live.stopped.is_none() {
             self.program.await_word(GO, 1);
         }
@@ -254,17 +254,17 @@ pub(super) fn fork_children<'a>(
     Ok(live)
 }
 
-/// Whether a process is in a session that nobody leads, and can be put into it: only those that
-/// init has taken over can, by somebody with the number of the one who led it.
+/// Whether a process is in a session without a leader, and can be put into it: only processes
+/// adopted by init can, by a helper with the number of the former leader.
 pub fn is_leaderless(process: &Process, all: &[Process]) -> bool {
     process.ppid == 1 && all.iter().all(|other| other.pid != process.sid)
 }
 
-/// Who forks processes whose parent is init: a helper that ends at once.
+/// The helper that forks processes whose parent is init; it ends at once.
 enum Helper {
-    /// Any; what it forks stays in the session of whoever made it.
+    /// Any; its forks stay in the session of its creator.
     Plain,
-    /// One with the number of a leader that is gone, which begins its session anew.
+    /// A helper with the number of an exited leader, which starts its session anew.
     Leader(i32),
 }
 
@@ -308,7 +308,8 @@ fn check_family(child: &Process, parent: &Process) -> Result<()> {
     if child.sid == child.pid || child.sid == parent.sid {
         return Ok(());
     }
-    let what = format!("process {} is in session {}, whose leader is gone", child.pid, child.sid);
+    let what =
+        format!("process {} is in session {}, whose leader has exited", child.pid, child.sid);
     Err(Error::Unfit(what))
 }
 

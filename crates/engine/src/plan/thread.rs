@@ -1,4 +1,4 @@
-//! Threads: made with their own numbers, given what the kernel keeps for each, and let go.
+//! Threads: created with their own numbers, given the state the kernel keeps for each, and started.
 //!
 //! The last steps of every thread lie in the LEAVE area, which stays mapped: the stage, whose
 //! operations brought it there, is unmapped by the first thread when the others have left it.
@@ -6,18 +6,19 @@
 //!   first thread    others gone ─► machine's filter ─► rseq ─► own filters ─► registers
 //!   the others              ... ─► wait for it      ─► rseq ─► wait        ─► registers
 //!
-//! From the registration of an rseq area on, the kernel may send a thread wherever the area says.
-//! What it says comes from the image, so it is emptied first, and the filter is there by then.
+//! From the registration of an rseq area on, the kernel may divert a thread to any address in the
+//! area. Its contents come from the image, so it is cleared first, and the filter is installed by
+//! then.
 
 use super::builder::{Builder, FILTERED, OWN_STAGE};
 use super::credentials::credentials;
 use super::jobs::StoppedThread;
 use crate::error::Result;
-use crate::rseq;
+use crate::{registers, rseq};
 use stasis_image::model::*;
 use stasis_spawner::layout;
 use stasis_spawner::program::Program;
-use stasis_sys::arch::{self, FrameParts, OP_SIZE, UserRegs};
+use stasis_sys::arch::{self, FrameParts, OP_SIZE};
 use stasis_sys::process::{CLONE_ARGS_SIZE, CloneArgs};
 use stasis_sys::{PAGE, libc, seccomp};
 
@@ -47,7 +48,7 @@ impl LeaveArea {
 /// A process's part of the LEAVE area: a place per thread, then its filters.
 struct Places<'a> {
     area: u64,
-    /// Of one place.
+    /// Operations of one address.
     size: u64,
     threads: usize,
     filters: Vec<&'a [u64]>,
@@ -109,7 +110,7 @@ impl<'a> Places<'a> {
         self.threads as u32 - 1
     }
 
-    /// Stays zero: who waits for it stands still.
+    /// Stays zero: its waiter stays stopped.
     fn never(&self) -> u64 {
         self.word(2)
     }
@@ -139,7 +140,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// What `emit` leaves for the first thread to do.
+/// Steps that `emit` leaves for the first thread.
 pub(super) struct FirstThreadWork {
     first_place: u64,
     /// A word in which the other threads count themselves once they are who they should be.
@@ -245,7 +246,7 @@ fn write_place(
         ops.sigreturn(frame_at);
     }
     debug_assert!(ops.ops_bytes().len() as u64 <= ops_len, "more operations than fit a place");
-    let regs = user_regs(&thread.regs);
+    let regs = registers::restored(&thread.regs);
     let altstack = (thread.altstack.sp, thread.altstack.flags & !1, thread.altstack.size);
     let parts = FrameParts { regs: &regs, xstate: &thread.xstate, sigmask, altstack };
     let frame = arch::build_frame(frame_at, &parts);
@@ -253,8 +254,8 @@ fn write_place(
     builder.leave.write(frame_at, &frame);
 }
 
-/// No process of the tree runs before all are under the walls' filter: one that ran could reach
-/// into another that still waits for it. One that is stopped does not run, and waits for nobody.
+/// No process of the tree runs before all are under the sandbox's filter: a running one could reach
+/// into another that still waits for it. A stopped process does not run and waits for none.
 fn meet_filtered(builder: &Builder, ops: &mut Program, places: &Places) {
     let living = builder.living();
     if living > 1 {
@@ -304,15 +305,15 @@ fn install_filters(ops: &mut Program, headers: &[u64]) {
     }
 }
 
-/// Of a call that puts all threads under a filter.
+/// The result of a call that puts all threads under a filter.
 pub fn install_arguments(header: u64) -> [u64; 3] {
     const TSYNC_ESRCH: u64 = 16;
     [seccomp::SET_MODE_FILTER, seccomp::FLAG_TSYNC | TSYNC_ESRCH, header]
 }
 
-/// Stops the process by the signal that had stopped it, or by one that cannot fail when nobody
-/// will be told which it was. Its handler is the default one, or it would not have stopped. The
-/// program's own filters might refuse this, so the engine installs them when it stands.
+/// Stops the process by the signal that had stopped it, or by one that cannot fail if the signal
+/// will not be reported. Its handler is the default one, or it would not have stopped. The
+/// program's own filters might refuse this, so the engine installs them once it has stopped.
 fn stop_oneself(
     builder: &mut Builder,
     ops: &mut Program,
@@ -346,7 +347,7 @@ fn load(builder: &mut Builder, area: u64, size: u64) {
     p.must("load the last places", libc::SYS_pread64, &args);
 }
 
-/// What each thread sets for itself.
+/// State that each thread sets for itself.
 pub(super) fn personal(builder: &mut Builder, process: &Process, thread: &Thread) {
     let is_leader = thread.tid == process.pid;
     let bounding = builder.bounding;
@@ -386,8 +387,8 @@ pub(super) fn personal(builder: &mut Builder, process: &Process, thread: &Thread
     }
 }
 
-/// Whether the process may be looked at. Any thread that takes on its ids changes it, so it is set
-/// when all have theirs.
+/// Whether the process is dumpable. Any thread that changes its ids resets it, so it is set when
+/// all have theirs.
 pub(super) fn set_dumpable(builder: &mut Builder, live: &LiveProcess, emitted: &FirstThreadWork) {
     if let Some((word, others)) = emitted.personal {
         builder.program.await_word(word, others);
@@ -396,7 +397,7 @@ pub(super) fn set_dumpable(builder: &mut Builder, live: &LiveProcess, emitted: &
     builder.program.any("set dumpable", libc::SYS_prctl, &args);
 }
 
-/// Policy, timer slack and processors, where they are not what a new thread has anyway.
+/// Policy, timer slack and processors, where they differ from a new thread's.
 fn schedule(p: &mut Program, thread: &Thread) {
     const DEFAULT_SLACK_NS: u64 = 50_000;
     if (thread.policy, thread.priority) != (libc::SCHED_OTHER, 0) {
@@ -417,36 +418,4 @@ fn schedule(p: &mut Program, thread: &Thread) {
 /// Ends the stage: the first thread goes to its place.
 pub(super) fn leave(builder: &mut Builder, emitted: &FirstThreadWork) {
     builder.program.jump_to(emitted.first_place);
-}
-
-fn user_regs(r: &Registers) -> UserRegs {
-    UserRegs {
-        r15: r.r15,
-        r14: r.r14,
-        r13: r.r13,
-        r12: r.r12,
-        rbp: r.rbp,
-        rbx: r.rbx,
-        r11: r.r11,
-        r10: r.r10,
-        r9: r.r9,
-        r8: r.r8,
-        rax: r.rax,
-        rcx: r.rcx,
-        rdx: r.rdx,
-        rsi: r.rsi,
-        rdi: r.rdi,
-        orig_rax: r.orig_rax,
-        rip: r.rip,
-        cs: r.cs,
-        eflags: r.eflags,
-        rsp: r.rsp,
-        ss: r.ss,
-        fs_base: r.fs_base,
-        gs_base: r.gs_base,
-        ds: r.ds,
-        es: r.es,
-        fs: r.fs,
-        gs: r.gs,
-    }
 }

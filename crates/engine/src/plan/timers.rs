@@ -20,16 +20,16 @@ impl Builder<'_> {
         }
     }
 
-    /// How a timer is set. A deadline by the wall clock stays where it is. Any other wait has its
-    /// time left, by the tree's own clock where that can be told: it has begun to run when timers
-    /// are set, a moment ago or, on a busy host, a while.
+    /// How a timer is set. A deadline by the wall clock stays. Any other wait has its time left, by
+    /// the tree's own clock where that is known: the clock has started when timers are set, a
+    /// moment ago or, on a busy host, a while.
     fn deadline(&self, timer: &Timerfd) -> (i32, u64) {
         let clocks = &self.prepared.manifest.meta.clocks;
         let left = timer.left_ns;
         let absolute = timer.settime_flags & libc::TFD_TIMER_ABSTIME != 0
             && timer.clock == libc::CLOCK_REALTIME;
         match self.own_clock(timer.clock) {
-            // one that went off and was not read yet shows no time left, and goes on when read
+            // an expired timer that was not read yet shows no time left, and continues when read
             _ if left == 0 && timer.ticks > 0 && timer.interval_ns > 0 => (0, 1),
             _ if left == 0 => (0, 0),
             _ if absolute => {
@@ -40,7 +40,7 @@ impl Builder<'_> {
         }
     }
 
-    /// What one of the tree's own clocks showed in the capture.
+    /// The reading of one of the tree's own clocks at the capture.
     fn own_clock(&self, clock: i32) -> Option<u64> {
         let clocks = &self.prepared.manifest.meta.clocks;
         match clock {

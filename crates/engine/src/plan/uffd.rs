@@ -1,7 +1,8 @@
 //! Steps with userfaultfds: memory that is filled on demand, and writes that are noted.
 //!
-//! A clone makes them while it is allowed to, and hands them to the engine. One that inherited
-//! tracking from its template says when its memory is mapped, and the engine does what is left.
+//! A clone creates them while it is allowed to, and hands them to the engine. A clone that
+//! inherited tracking from its template reports when its memory is mapped, and the engine does the
+//! rest.
 
 use super::builder::{Builder, OWN_CONTROL, OWN_OBJECTS};
 use super::parts::spans;
@@ -27,7 +28,7 @@ pub enum Track {
 }
 
 impl Builder<'_> {
-    /// Those that the root needs, at most one of them with it for longer than this.
+    /// Those that the root needs; it keeps at most one of them for longer.
     pub(super) fn make_uffds(&mut self) {
         let (own, lazy) = (self.prepared.track == Track::Own, !self.prepared.lazy.is_empty());
         if own {
@@ -78,7 +79,7 @@ impl Builder<'_> {
         self.hand_over_uffd(HAND_PAGES);
     }
 
-    /// Registers what is or may be written.
+    /// Registers memory that is or may be written.
     pub(super) fn register(&mut self, vmas: &[Vma], runs: &[PageRun]) {
         let fd = self.own(OWN_OBJECTS - 1);
         for (start, end) in &track::ranges(vmas, runs) {
@@ -98,20 +99,20 @@ impl Builder<'_> {
         self.waits = true;
     }
 
-    /// Has the kernel note what is written from here on.
+    /// Makes the kernel record writes from here on.
     pub(super) fn arm_tracking(&mut self, vmas: &[Vma]) {
         if self.prepared.track == Track::Own {
             self.protect(&track::AROUND_RESERVED);
             self.await_installed();
         } else {
-            // what was inherited is protected, and so is what is installed
+            // inherited memory is protected, and so are installed pages
             self.await_installed();
             self.protect(&spans(&self.fills, vmas));
         }
     }
 
-    /// Write-protects what is there. Through the page map, which touches only pages that exist; the
-    /// userfaultfd call would make page tables for all the rest.
+    /// Write-protects present pages. Through the page map, which touches only pages that exist; the
+    /// userfaultfd call would create page tables for all the rest.
     fn protect(&mut self, ranges: &[(u64, u64)]) {
         if ranges.is_empty() {
             return;

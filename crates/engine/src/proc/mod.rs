@@ -1,5 +1,5 @@
-//! `/proc` as typed values. The text comes from the kernel but names in it come from programs,
-//! so every parser takes what it knows and refuses what it cannot place.
+//! `/proc` as typed values. The text comes from the kernel but names in it come from programs, so
+//! every parser accepts only known forms and refuses the rest.
 
 mod fdinfo;
 mod maps;

@@ -1,8 +1,8 @@
 //! TCP and UDP sockets.
 //!
-//! A connection that is kept is made again between the same addresses and filled from both sides.
-//! One that has ended is made with a passing listener, filled, and ended from the other side, with
-//! a reset or without.
+//! A kept connection is made again between the same addresses and filled from both sides. An ended
+//! one is made with a temporary listener, filled, and ended from the other side, with a reset or
+//! without.
 
 use super::plan::Planner;
 use crate::error::{Error, Result};

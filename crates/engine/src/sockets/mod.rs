@@ -1,14 +1,14 @@
 //! Making sockets again.
 //!
-//! The image says what the sockets were; this turns it into steps for the machine's init, in an
-//! order in which each finds what it needs:
+//! Converts the sockets of an image to steps for the machine's init, in an order in which each
+//! finds its requirements:
 //!
 //!   connections ─► names, listeners ─► waiting clients ─► data ─► one-way peers ─► ends, options
 //!
-//! Connections come before the names: an accepted socket has the name of the listener it came
-//! from, so a listener is made for it under that name and closed again before the real one needs
-//! the name. What the image says is not trusted: a peer that does not exist, or is none, is an
-//! error here, and whatever a step does happens inside the machine's namespaces.
+//! Connections come before the names: an accepted socket has the name of its listener, so a
+//! listener is made under that name and closed again before the real one needs the name. The image
+//! is not trusted: a missing or invalid peer is an error here, and all steps run inside the
+//! machine's namespaces.
 
 mod inet;
 mod plan;

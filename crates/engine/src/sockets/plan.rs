@@ -110,7 +110,7 @@ impl<'a> Planner<'a> {
         self.must(SocketStep::Bind { slot, address: socket.local.clone(), place });
     }
 
-    /// Data for whoever `slot` is connected to.
+    /// Data for the peer of `slot`.
     pub fn fill(&mut self, slot: u32, queue: &[SocketMessage]) {
         for message in queue {
             let data = message.data.clone();
@@ -118,12 +118,12 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// What comes last, for every socket: directions shut down, remaining options, owners.
+    /// The last steps of every socket: shut down directions, remaining options, owners.
     pub fn finish(&mut self) {
         let sockets: Vec<(u32, &Socket)> = self.sockets.iter().map(|(s, own)| (*s, *own)).collect();
         for (slot, socket) in sockets {
             if let how @ 0..=2 = i32::from(socket.shutdown) - 1 {
-                // an end that is gone has shut both directions down already
+                // an ended socket has shut both directions down already
                 self.may(SocketStep::Shutdown { slot, how });
             }
             let late = |own: &&SocketOption| !EARLY.contains(&(own.level, own.name));
@@ -137,7 +137,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Undoes what was set for now and the image does not speak of.
+    /// Undoes temporary settings that the image does not contain.
     fn take_back(&mut self, slot: u32, socket: &Socket) {
         let mut set: Vec<(i32, i32)> = self
             .defaults

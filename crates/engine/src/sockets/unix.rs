@@ -17,7 +17,7 @@ struct Pair {
     slots: [u32; 2],
 }
 
-/// What is made how.
+/// The construction of each socket.
 #[derive(Default)]
 struct Sorted {
     pairs: Vec<Pair>,
@@ -106,13 +106,15 @@ fn is_mutual(planner: &Planner, slot: u32, own: &Socket, peer: u32) -> Result<bo
     }
     let back = matches!(other.state, SocketState::Connected { peer } if peer == slot);
     if !back && own.kind != libc::SOCK_DGRAM {
-        return Err(Error::Unfit(format!("socket {slot} is connected to one that is not to it")));
+        return Err(Error::Unfit(format!(
+            "socket {slot} is connected to a socket that is not connected back"
+        )));
     }
     Ok(back && slot != peer)
 }
 
-/// Which of two connected sockets was accepted: `true` for the first, `None` when neither has a
-/// name. One that shares its name with others has it from a listener.
+/// Which of two connected sockets was accepted: `true` for the first, `None` if neither has a name.
+/// A socket that shares its name with others has it from a listener.
 fn server_of(
     planner: &Planner,
     all: &[(u32, &Socket)],
@@ -181,7 +183,7 @@ fn make_single(planner: &mut Planner, slot: u32) -> Result<()> {
     Ok(())
 }
 
-/// Clients nobody has accepted yet, with what they have sent.
+/// Clients not accepted yet, with their sent data.
 fn wait_in_line(
     planner: &mut Planner,
     listener: u32,
@@ -225,8 +227,8 @@ fn fill_stream(planner: &mut Planner, sorted: &Sorted, slot: u32, own: &Socket) 
     Ok(())
 }
 
-/// What was sent once need not fit again piece by piece, unless the sender may send that much.
-/// Its own limit is set in the end.
+/// Data that was sent once need not fit again piece by piece, unless the sender may send that much.
+/// Its own limit is set at the end.
 fn make_room(planner: &mut Planner, sender: u32) {
     planner.set(sender, libc::SOL_SOCKET, libc::SO_SNDBUF, LARGEST);
 }
@@ -273,7 +275,7 @@ fn fill_datagrams(
     Ok(())
 }
 
-/// A datagram whose sender is gone, from a socket that goes too.
+/// A datagram whose sender has ended, from a temporary socket.
 fn send_for(planner: &mut Planner, to: u32, own: &Socket, message: &SocketMessage) {
     let slot = planner.temporary();
     planner.new_like(slot, own);

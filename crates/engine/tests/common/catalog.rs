@@ -24,7 +24,7 @@ pub struct Spec {
     pub args: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// What happens to it differs from event to event, as for programs in C.
+    /// Its fate differs from event to event, as for programs in C.
     #[serde(default)]
     pub every_event: bool,
     /// The engine is right to refuse it.

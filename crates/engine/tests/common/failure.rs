@@ -31,7 +31,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Names what the engine was asked when it failed.
+/// Names the engine's failed call.
 pub trait Asked<T> {
     fn asked(self, doing: impl Into<String>) -> super::Result<T>;
 }

@@ -1,4 +1,4 @@
-//! What the engine's integration tests share.
+//! Shared code of the engine's integration tests.
 //!
 //!   places ─► where root, spawner, programs and interpreters are
 //!   catalog ─► tests/programs/programs.toml

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The longest any one answer may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is said before a life event, and after it. The events use the same words, so that one
+/// The messages before and after a life event. All events use the same ones, so that one
 /// undisturbed run serves them all.
 pub const BEFORE: &[&str] = &["check", "step", "digest"];
 pub const AFTER: &[&str] = &["check", "step", "digest", "check"];
@@ -161,7 +161,7 @@ impl Program {
         self.tree.kill().asked("kill")
     }
 
-    /// A failure of this program, with what it was asked and what it wrote to standard error.
+    /// A failure of this program, with its question and its standard error.
     pub fn failure(&self, what: String) -> Failure {
         let said: Vec<&str> = self.history.iter().map(|(command, _)| command.as_str()).collect();
         let mut text = format!("{} {what}, after: {}", self.name, said.join(" "));

@@ -1,11 +1,11 @@
-//! What a conversation is when nothing happens to the program.
+//! A conversation with an undisturbed program.
 
 use super::program::History;
 use super::{Bench, Failure, Program, Result, Spec};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// A program's command line, whether it is behind walls, and what it is asked.
+/// A program's command line, whether it is sandboxed, and its questions.
 type Question = (String, bool, Vec<String>);
 type Answers = Arc<Mutex<Option<Vec<String>>>>;
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What a test is doing at the moment.
+/// The current step of a test.
 #[derive(Clone, Default)]
 pub struct Watch(Arc<Mutex<String>>);
 

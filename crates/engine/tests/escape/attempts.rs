@@ -5,12 +5,12 @@ use stasis_engine::WallsConfig;
 pub struct Attempt {
     pub name: &'static str,
     pub with: With,
-    /// What a program behind all walls is told.
+    /// The arguments of a sandboxed program.
     pub refusal: &'static str,
     pub without: Without,
 }
 
-/// What an attempt is given, beside its name.
+/// The arguments of an attempt, beside its name.
 #[derive(Debug, Clone, Copy)]
 pub enum With {
     Nothing,
@@ -25,9 +25,9 @@ pub enum With {
     OthersProcess,
     /// A process that holds an image's memory.
     Template,
-    /// A port of the host on which somebody listens.
+    /// A port of the host with a listener.
     HostPort,
-    /// An abstract socket of the host on which somebody listens.
+    /// An abstract socket of the host with a listener.
     HostSocket,
     /// A program of root's that is set-user-id, by its name where the attempt is made.
     SetUserId,

@@ -1,6 +1,6 @@
 //! Root file systems and images that name something of the host or of the machine's init.
 //!
-//! What builds a machine does so with rights that its programs do not have. Each of these would
+//! The code that builds a machine has rights that its programs lack. Each of these images would
 //! have used them; each is refused by name, and nothing of the host has changed.
 
 use crate::attempts::With;
@@ -158,8 +158,8 @@ fn silent_pipe(lab: &Lab) -> Result<(), Failed> {
     expect("a FIFO as a file", error, "FIFO")
 }
 
-/// Its line to the engine and the device that makes interfaces, beside the three of every process.
-/// Whoever got hold of the init would have what it holds.
+/// Its connection to the engine and the device that makes interfaces, beside the three of every
+/// process. An attacker who took over the init would have them.
 fn held_by_init(lab: &Lab) -> Result<(), Failed> {
     let machine = launch(&lab.engine(WallsConfig::default()));
     let status = std::fs::read_to_string(format!("/proc/{}/status", machine.tree().pid()))?;

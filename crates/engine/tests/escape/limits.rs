@@ -146,7 +146,7 @@ fn files_handed_on(lab: &Lab) -> Result<(), Failed> {
     is_ended_by(lab, "hopping_files 40")
 }
 
-/// Descriptors sent through a socket and received by nobody are in no process.
+/// Descriptors sent through a socket and not received are in no process.
 fn files_in_flight(lab: &Lab) -> Result<(), Failed> {
     let mut machine = limited(lab, |limits| limits.disk = Some(SMALL));
     machine.ask("files_in_flight 40");
@@ -189,7 +189,7 @@ fn files_of_an_image(lab: &Lab) -> Result<(), Failed> {
     await_end(&copy, "10 MB in an image and 10 more")
 }
 
-/// Whoever checkpoints faster than the watch looks gains nothing either.
+/// Checkpointing faster than the measurement gains nothing either.
 fn files_past_the_limit_make_no_image(lab: &Lab) -> Result<(), Failed> {
     let engine = lab.engine(WallsConfig::default());
     let mut machine = launch(&engine);
@@ -256,7 +256,7 @@ fn ids_are_the_machines_own(lab: &Lab) -> Result<(), Failed> {
     ensure(user == 1000, || format!("without that wall it runs as {user}"))
 }
 
-/// Who a process is for the host.
+/// The host's identity of a process.
 fn user(pid: i32) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or("");

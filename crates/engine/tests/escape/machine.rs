@@ -67,7 +67,7 @@ pub struct Lab {
 
 impl Lab {
     pub fn open() -> Lab {
-        // what is in it is inherited by everything that nobody keeps from it
+        // its contents are inherited by every process that is not kept from it
         stasis_sys::process::own_keyring().expect("a session keyring");
         let dir = TempDir::with_prefix_in("escape-", env!("CARGO_TARGET_TMPDIR")).expect("a dir");
         make_root(dir.path());

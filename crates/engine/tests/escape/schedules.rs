@@ -29,7 +29,7 @@ const KNOWN: [u64; 3] = [1, 2, 3];
 const SPAN: Duration = Duration::from_secs(4);
 /// For one call to the engine, or one answer of a machine. Against hangs on a busy host.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// What a capture or a restore of such a program may say instead.
+/// Acceptable errors of a capture or a restore of such a program.
 const REFUSALS: [&str; 3] = ["capture.refused", "capture.unsettled", "image.unfit"];
 
 pub fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
@@ -75,7 +75,7 @@ fn run(lab: &Lab, seed: u64) -> Result<(), Failed> {
         }
     };
     let counts = &schedule.counts;
-    eprintln!("{round} rounds, {counts:#?}");
+    eprintln!("seed {seed}: {round} rounds, {counts:?}");
     done.map_err(|error| {
         format!(
             "seed {seed}, round {round}: {} (STASIS_SEED={seed})",
@@ -234,7 +234,7 @@ fn line(ours: UnixStream) -> Result<BufReader<UnixStream>, Failed> {
     Ok(BufReader::new(ours))
 }
 
-/// What a call says, or that it does not come back.
+/// The result of a call, or that it does not return.
 fn within<T: Send + 'static>(
     what: &str,
     call: impl FnOnce() -> T + Send + 'static,

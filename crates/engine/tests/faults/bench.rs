@@ -17,7 +17,7 @@ pub struct Bench {
     pub engine: Engine,
     dir: PathBuf,
     root_name: String,
-    /// `None` when somebody else owns the directory.
+    /// `None` if another process owns the directory.
     _owned: Option<TempDir>,
 }
 

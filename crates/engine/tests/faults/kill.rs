@@ -35,8 +35,8 @@ fn restore() {
     });
 }
 
-/// A twin has the source's registers and descriptors. If it ran when its engine was gone, its words
-/// would be said twice.
+/// A twin has the source's registers and descriptors. If it ran after its engine exited, its output
+/// would appear twice.
 #[test]
 fn a_twin_never_speaks() {
     const NAME: &str = "kill::a_twin_never_speaks";
@@ -67,7 +67,7 @@ fn counting_victim() {
     let path = Path::new(&dir).join("said");
     let said = std::fs::File::create(&path).expect("a file for its words");
     let source = bench.try_launch_with(&["counter"], said.into()).expect("launch");
-    // it is killed, in the end, by whoever waits for it
+    // its waiter kills it in the end
     while std::fs::read_to_string(&path).expect("its words").lines().count() < 20 {
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -1,7 +1,8 @@
 //! Images with valid checksums that are not true.
 //!
-//! One honest image is captured; each lie alters its manifest, is written to the store as any image
-//! is, and must be refused when it is read. What reading cannot know must fail cleanly later.
+//! One honest image is captured; each lie alters its manifest, is written to the store like any
+//! image, and must be refused when it is read. Lies that reading cannot detect must fail cleanly
+//! later.
 
 use crate::bench::Bench;
 use crate::own;
@@ -481,8 +482,8 @@ const IMPOSSIBLE: &[Lie] = &[
 ];
 
 #[test]
-fn what_cannot_be_fails_cleanly() {
-    own::process("lies::what_cannot_be_fails_cleanly", || {
+fn impossible_manifests_fail_cleanly() {
+    own::process("lies::impossible_manifests_fail_cleanly", || {
         let bench = Bench::start();
         let mut source = bench.launch("children");
         let honest = bench.proves_capture(&mut source);

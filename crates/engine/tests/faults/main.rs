@@ -1,4 +1,4 @@
-//! What happens when things go wrong.
+//! Failures, and their consequences.
 //!
 //!   points   the engine fails at each named step: the source runs on, nothing is left behind
 //!   kill     the engine dies at each named step: no process is left, the last image comes back

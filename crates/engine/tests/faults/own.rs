@@ -59,7 +59,7 @@ pub fn was_killed(status: ExitStatus) -> bool {
     status.signal() == Some(libc::SIGKILL)
 }
 
-/// Whatever loses its parent below this process becomes its child, and can be seen.
+/// Orphans below this process become its children, and can be seen.
 fn adopt_orphans() {
     process::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0).expect("become a subreaper");
 }
@@ -109,8 +109,8 @@ pub fn descendants() -> Vec<String> {
     all
 }
 
-/// Descendants that have not ended (those that have are somebody's to wait for, at leisure), and
-/// are not inits: the engine keeps a changing number of empty machines ready.
+/// Descendants that have not ended (zombies are their parents' to reap), and are not inits: the
+/// engine keeps a changing number of empty machines ready.
 pub fn living() -> Vec<String> {
     let counts = |text: &String| !text.ends_with(" Z") && !text.contains(" stasis-init ");
     descendants().into_iter().filter(counts).collect()

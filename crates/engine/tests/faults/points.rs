@@ -155,7 +155,7 @@ fn kill(pid: i32) {
     own::until(|| has_ended(pid), || format!("{pid} lives on"));
 }
 
-/// Whether nothing of a process is left but, maybe, that somebody has to wait for it.
+/// Whether nothing of a process is left except perhaps a zombie.
 fn has_ended(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, after)| after.starts_with(['Z', 'X']))

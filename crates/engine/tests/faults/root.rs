@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The root that nobody alters; made once, brought up to date by every test process.
+/// The unaltered root; made once, brought up to date by every test process.
 pub fn shared() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
@@ -94,7 +94,7 @@ fn place(anew: bool, from: &Path, to: &Path) {
     fs::copy(from, &new).and_then(|_| fs::rename(&new, to)).expect("copy a file into the root");
 }
 
-/// What the loader would load, by `ldd`, but for our own library.
+/// Libraries that the loader would load, by `ldd`, except for our own.
 fn libraries(binary: &Path) -> Vec<PathBuf> {
     let output = Command::new("ldd").arg(binary).output().expect("run ldd");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -141,7 +141,7 @@ fn every_form_restores() {
     });
 }
 
-/// What the machines of a service do, with the records a service would have.
+/// Actions of a service's machines, with the records a service would have.
 struct Service {
     bench: Bench,
     records: Mutex<Vec<ImageId>>,

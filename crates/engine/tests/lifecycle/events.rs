@@ -120,8 +120,8 @@ fn captured_twice(stage: &mut Stage) -> Result<()> {
     stage.restored_copy_is_right(&saved, AFTER)
 }
 
-/// A copy is captured before it was asked anything: as soon as a restore returns, nothing of it may
-/// still be under way.
+/// A copy is captured before its first question: when a restore returns, nothing of it may still be
+/// under way.
 fn recaptured(stage: &mut Stage) -> Result<()> {
     let saved = stage.only_image()?;
     let copy = stage.bench.restore(&saved)?;
@@ -222,7 +222,7 @@ fn engine_restart(stage: &mut Stage) -> Result<()> {
     stage.restored_copy_is_right(&saved, AFTER)
 }
 
-/// What cannot be saved is refused by name, and the source does not notice.
+/// Unsupported state is refused by name, and the source does not notice.
 fn refused(stage: &mut Stage) -> Result<()> {
     stage.begin()?;
     match stage.capture_source() {

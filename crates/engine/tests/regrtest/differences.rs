@@ -1,4 +1,4 @@
-//! What is known to differ, and the comparison.
+//! Known differences, and the comparison.
 
 use crate::{Failure, Outcome, Outcomes, Result};
 use serde::Deserialize;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// What happened on the way.
+/// Events during the run.
 #[derive(Default)]
 pub struct Told {
     pub restores: u32,

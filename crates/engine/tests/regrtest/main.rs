@@ -4,10 +4,10 @@
 //!   disturbed:    launch ─► capture, kill, restore ─► capture, kill, restore ─► ... ─► outcomes
 //!                                                                  the same tests pass?
 //!
-//! One test per module. Instants are chosen by a generator seeded with the module's name. A capture
-//! that is refused is tried again a little later. What is known to differ is in `differences.toml`,
-//! with the reason; an entry of a test that is no more fails, and so does a test that differs every
-//! time without an entry. `STASIS_SOAK=1` runs the whole list, otherwise the short modules run.
+//! One test per module. Instants are chosen by a generator seeded with the module's name. A refused
+//! capture is retried a little later. Known differences are in `differences.toml`, with the reason;
+//! an entry of a test that no longer exists fails, and so does a test that differs every time
+//! without an entry. `STASIS_SOAK=1` runs the whole list, otherwise the short modules run.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -23,8 +23,8 @@ use run::{Outcome, Outcomes};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Some tests bound how long a call may take, and a capture that falls into it on a busy host takes
-/// longer. What differs every time is ours.
+/// Some tests bound the duration of a call, and a capture during it on a busy host takes longer. A
+/// test that differs every time is our bug.
 const TRIES: u32 = 3;
 
 fn main() -> ExitCode {

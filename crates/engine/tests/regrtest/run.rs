@@ -25,7 +25,7 @@ pub enum Outcome {
 
 pub type Outcomes = BTreeMap<String, Outcome>;
 
-/// What was heard so far, from whichever copy.
+/// The output so far, of all copies.
 #[derive(Clone, Default)]
 pub struct Heard(Arc<Mutex<(Outcomes, bool)>>);
 
@@ -73,7 +73,7 @@ pub struct RunningCopy {
 }
 
 impl RunningCopy {
-    /// Ends it; afterwards everything it said was heard.
+    /// Ends it; afterwards all its output was read.
     pub fn end(self) -> Result<()> {
         let killed = self.tree.kill();
         killed.map_err(|error| Failure::Program(format!("kill: {error}")))?;

@@ -24,7 +24,7 @@ const _: () = assert!(8 + 2 + 2 + 4 + 2 + 2 + 4 + 40 == CHECKSUM_AT);
 const _: () = assert!(CHECKSUM_AT + 32 == FIXED_LEN);
 const _: () = assert!(4 + 4 + 8 + 8 + 32 == ENTRY_LEN);
 
-/// One row of the section table, as found: nothing in it has been judged.
+/// One row of the section table, unvalidated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SectionEntry {
     pub(crate) kind: u32,
@@ -83,7 +83,7 @@ pub(crate) fn encode_header(arch: Arch, entries: &[SectionEntry]) -> Vec<u8> {
     out
 }
 
-/// The checksum of a header with its table, without the bytes where the checksum itself stands.
+/// The checksum of a header with its table, without the bytes of the checksum itself.
 pub(crate) fn header_checksum(header: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&header[..CHECKSUM_AT]).update(&header[FIXED_LEN..]);

@@ -22,8 +22,8 @@
 //! payload is decoded. A file that is short is torn; one with an unknown section kind or version,
 //! with bytes that belong to no section, or with a kind twice or not at all is refused, by name.
 //!
-//! What a section's type must not be, because postcard has no limit of its own there: recursive
-//! (a hostile depth overflows the stack) or a collection of elements that encode to no bytes (a
+//! Types that a section must not have, because postcard has no limit for them: recursive ones (a
+//! hostile depth overflows the stack) and collections of elements that encode to no bytes (a
 //! hostile count spins). Other hostile counts run out of input before they cost memory.
 
 mod header;

@@ -5,8 +5,8 @@
 //!   48   zstd        the image file
 //! ```
 //!
-//! The checksum comes before anything is unpacked, and what comes out is as long as promised, at
-//! most [`MAX_IMAGE_LEN`]. The image is verified after that like any other.
+//! The checksum is verified before anything is unpacked, and the result is as long as declared, at
+//! most [`MAX_IMAGE_LEN`]. The image is then verified like any other.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -32,7 +32,7 @@ pub fn pack_image(bytes: &[u8]) -> Cow<'_, [u8]> {
     all.into()
 }
 
-/// The image file that bytes stand for: themselves, unless they are compressed.
+/// The image file of these bytes: themselves, unless they are compressed.
 pub fn unpack_image(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ImageError> {
     if !bytes.starts_with(&MAGIC) {
         return Ok(bytes.into());
@@ -48,7 +48,7 @@ pub fn unpack_image(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ImageError> {
     if len > MAX_IMAGE_LEN {
         return Err(ImageError::Limit { what: "the length", found: len, max: MAX_IMAGE_LEN });
     }
-    // grows with what there is, not with what is claimed
+    // grows with the actual data, not with the declared length
     let mut image = Vec::new();
     let decoder = zstd::stream::read::Decoder::with_buffer(packed);
     let read = decoder.and_then(|decoder| decoder.take(len + 1).read_to_end(&mut image));

@@ -7,7 +7,7 @@ use super::{Arch, SectionKind};
 use crate::{ImageError, ImageId};
 
 /// An image whose every byte has been verified: header, table and payloads match their checksums,
-/// and each kind of section is there once.
+/// and each kind of section occurs once.
 #[derive(Debug)]
 pub struct ImageReader<'a> {
     bytes: &'a [u8],
@@ -43,7 +43,7 @@ impl<'a> ImageReader<'a> {
         Ok(Self { bytes, arch: header.arch, payloads })
     }
 
-    /// Decodes a section. Bytes left over are an error: they would be state that nobody restores.
+    /// Decodes a section. Bytes left over are an error: they would be state that is not restored.
     pub fn section<T: DeserializeOwned>(&self, kind: SectionKind) -> Result<T, ImageError> {
         let (value, rest) = postcard::take_from_bytes(self.payload(kind))
             .map_err(|source| ImageError::Decode { kind, source })?;
@@ -78,7 +78,7 @@ fn known(entry: &SectionEntry) -> Result<SectionKind, ImageError> {
     Ok(kind)
 }
 
-/// The payload of a section, which must begin at `free`, where what comes before it ends.
+/// The payload of a section, which must begin at `free`, the end of the previous one.
 fn place<'a>(
     bytes: &'a [u8],
     entry: &SectionEntry,

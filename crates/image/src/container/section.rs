@@ -1,4 +1,4 @@
-//! What sections there are, and for which architecture.
+//! The kinds of sections, and the architecture.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum SectionKind {
-    /// Who made the image, when, and from which parent.
+    /// The origin of the image: program, time and parent.
     Meta = 1,
     /// Processes and threads.
     Processes = 2,
@@ -42,7 +42,7 @@ impl SectionKind {
         }
     }
 
-    /// All versions at once: images of another form cannot be read.
+    /// All versions at once: images of another format cannot be read.
     pub fn form() -> String {
         Self::ALL.map(|kind| kind.version().to_string()).join(".")
     }

@@ -1,4 +1,4 @@
-//! Each way in which an image can be wrong, and the refusal it meets.
+//! Each fault of an image, and its refusal.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ fn another_format_is_explained_from_the_prefix_alone() {
 }
 
 #[test]
-fn what_is_not_an_image_is_told_from_what_is_torn() {
+fn a_foreign_file_is_distinguished_from_a_torn_image() {
     assert_eq!(ImageReader::open(b"").unwrap_err().code(), "image.torn");
     assert_eq!(ImageReader::open(b"STASIS").unwrap_err().code(), "image.torn");
     assert_eq!(ImageReader::open(b"ELF").unwrap_err().code(), "image.magic");

@@ -7,7 +7,7 @@ use crate::{BundleHead, ImageId, PackReader};
 /// Any bytes, read as the beginning of a file with a machine.
 pub fn bundle_reader(data: &[u8]) {
     check(data);
-    // with the digest made right, as whoever writes such a file would
+    // with a correct digest, as an attacker would write it
     if data.len() > 56 {
         check(&sealed(&data[56..]));
     }
@@ -20,8 +20,8 @@ fn check(bytes: &[u8]) {
     assert_eq!(BundleHead::read(&mut &again[..]).expect("written by us"), head);
 }
 
-/// The same file with every digest made right: those of its images and packs, and that of the head
-/// that names them. `None` where too little of it can be told apart.
+/// The same file with every digest corrected: those of its images and packs, and that of the head
+/// that names them. `None` if too little of it can be parsed.
 pub fn reseal_bundle(data: &[u8]) -> Option<Vec<u8>> {
     let len = u64::from_le_bytes(*data.get(16..)?.first_chunk()?);
     let end = usize::try_from(len).ok()?.checked_add(56)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTree {
-    /// Sorted by path; a directory comes before what it holds.
+    /// Sorted by path; a directory comes before its entries.
     pub entries: Vec<FileEntry>,
     /// Files that were open for writing, each once, with where their inode numbers come from.
     pub held: Vec<HeldFile>,
@@ -48,7 +48,7 @@ pub enum FileEntryKind {
     },
     Fifo,
     Socket,
-    /// Overlay's mark for a file of a lower layer that is gone.
+    /// Overlay's mark for a removed file of a lower layer.
     Whiteout,
     /// Another name of the file at this path.
     Hardlink {

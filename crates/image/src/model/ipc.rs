@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What every kind has.
+/// Properties of every kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IpcName {
     pub id: i32,
@@ -18,7 +18,7 @@ pub struct SysvMemory {
     pub name: IpcName,
     /// Index of the contents among the segments.
     pub segment: u32,
-    /// Removed, and there only until the last process lets go of it.
+    /// Removed, and kept only until the last process detaches it.
     pub removed: bool,
 }
 

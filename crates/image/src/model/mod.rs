@@ -1,4 +1,4 @@
-//! What a captured process tree is made of, as plain data.
+//! The parts of a captured process tree, as plain data.
 //!
 //!   Manifest ─┬─ Meta       when, where, on which CPU, which packs hold its pages
 //!             ├─ Process*   pid, threads, mappings, signals, timers, descriptors
@@ -7,8 +7,8 @@
 //!             ├─ Run*       where each private page of each process lies in the packs
 //!             └─ FileTree   the files the tree changed
 //!
-//! Nothing here is trusted by whoever restores it: every number came from a process that may
-//! have lied, so the engine checks ranges and references before it acts on them.
+//! A restore trusts nothing here: every number came from a process that may have lied, so the
+//! engine checks ranges and references before it uses them.
 
 mod file;
 mod ipc;
@@ -26,7 +26,7 @@ pub use socket::*;
 
 use serde::{Deserialize, Serialize};
 
-/// Everything an image says, apart from page contents, which live in packs.
+/// The contents of an image, apart from pages, which are in packs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     pub meta: Meta,
@@ -38,14 +38,14 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Where the private pages of a process are.
+    /// The locations of a process's private pages.
     pub fn runs_of(&self, pid: i32) -> &[PageRun] {
         let memory = self.memory.iter().find(|memory| memory.pid == pid);
         memory.map_or(&[], |memory| &memory.runs)
     }
 }
 
-/// Where and when an image was taken, and what it needs to come back.
+/// The host and time of a capture, and the requirements of a restore.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
     /// The image this one was captured on top of, for lineage only: a manifest is complete
@@ -53,7 +53,7 @@ pub struct Meta {
     pub parent: Option<crate::ImageId>,
     /// The first of its line, from which most memory is inherited: a template, for machines.
     pub origin: Option<crate::ImageId>,
-    /// The name of the root file system the tree stands on.
+    /// The name of the tree's root file system.
     pub root: String,
     pub created_unix_ms: u64,
     pub kernel: String,

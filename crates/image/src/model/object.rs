@@ -1,4 +1,4 @@
-//! What descriptors point at.
+//! Objects that descriptors refer to.
 
 use super::{SysvMemory, SysvQueue, SysvSemaphores};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct FdOwner {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ObjectKind {
-    /// A descriptor whose other side is outside: whoever restores supplies it by slot.
+    /// A descriptor whose other side is outside: the restoring program supplies it by slot.
     External {
         slot: u32,
     },
@@ -45,7 +45,7 @@ pub enum ObjectKind {
         position: DirPosition,
         locks: Vec<FileLock>,
     },
-    /// Opened with O_PATH: only a place in the tree of files, of whatever kind.
+    /// Opened with O_PATH: only a location in the file tree, of any kind.
     Place {
         path: String,
     },
@@ -145,7 +145,7 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Length as fcntl wants it: 0 reaches to the end.
+    /// Length in fcntl's form: 0 reaches to the end.
     pub fn len(&self) -> u64 {
         self.end.map_or(0, |end| end.saturating_sub(self.start) + 1)
     }
@@ -168,7 +168,7 @@ pub struct EpollWatch {
     pub fd: i32,
     pub events: u32,
     pub data: u64,
-    /// An event was waiting to be taken. Matters where it is told only once.
+    /// An event was pending. Matters where it is reported only once.
     pub due: bool,
 }
 
@@ -179,7 +179,7 @@ impl EpollWatch {
         self.events & ONESHOT_OR_EDGE != 0
     }
 
-    /// EPOLLONESHOT, and not told yet.
+    /// EPOLLONESHOT, and not reported yet.
     pub fn is_armed_shot(&self) -> bool {
         const ONESHOT: u32 = 1 << 30;
         const KINDS: u32 = (1 << 28) - 1;
@@ -211,14 +211,14 @@ pub struct Pty {
     pub master: bool,
 }
 
-/// A pseudo-terminal with what waits in it, kept once however often it is open.
+/// A pseudo-terminal with its queued data, stored once however often it is open.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terminal {
     /// Number under /dev/pts.
     pub index: u32,
     /// Owner, group and mode of the name under /dev/pts.
     pub node: (u32, u32, u32),
-    /// The master is closed: whoever has the slave open has been hung up.
+    /// The master is closed: processes with the slave open have been hung up.
     pub master_gone: bool,
     /// The slave was open and is not any more.
     pub slave_gone: bool,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     pub pid: i32,
-    /// 1 is the namespace's init, which belongs to the walls and not to the image.
+    /// 1 is the namespace's init, which belongs to the sandbox and not to the image.
     pub ppid: i32,
     pub pgid: i32,
     pub sid: i32,
@@ -58,7 +58,7 @@ pub struct LiveProcess {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobStop {
     pub signal: i32,
-    /// Whether the parent has been told by wait(2).
+    /// Whether wait(2) has reported it to the parent.
     pub told: bool,
 }
 
@@ -75,7 +75,7 @@ impl Process {
     }
 }
 
-/// What the kernel remembers of an address space beside its mappings.
+/// The kernel's record of an address space beside its mappings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MmFields {
     pub start_code: u64,

@@ -1,8 +1,8 @@
 //! Sockets: unix, TCP and UDP.
 //!
-//! A socket is described by what can be seen of it from inside its process: names, options, whom it
-//! is connected to, and what has arrived and was not read. Other sockets are referred to by their
-//! index among the objects, so nothing here is recursive.
+//! A socket is described by its properties as seen from inside its process: names, options, peer,
+//! and unread data. Other sockets are referred to by their index among the objects, so nothing here
+//! is recursive.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,14 +11,14 @@ pub struct Socket {
     pub family: i32,
     pub kind: i32,
     pub protocol: i32,
-    /// Who the socket belongs to: it decides whose sockets may share its port.
+    /// The owner of the socket, which decides whose sockets may share its port.
     pub uid: u32,
     pub gid: u32,
     /// Raw sockaddr bytes of the bound name, empty when unnamed.
     pub local: Vec<u8>,
     /// The file of a unix socket bound at a path.
     pub node: Option<SocketNode>,
-    /// What SO_PEERCRED says, in the machine's numbering.
+    /// The value of SO_PEERCRED, in the machine's numbering.
     pub peer_credentials: PeerId,
     pub options: Vec<SocketOption>,
     pub state: SocketState,
@@ -28,18 +28,18 @@ pub struct Socket {
     pub queue: Vec<SocketMessage>,
 }
 
-/// Where a path name led when the socket was bound.
+/// The target of a path name when the socket was bound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketNode {
-    /// What the name was relative to; `/` for an absolute one.
+    /// The directory the name was relative to; `/` for an absolute one.
     pub directory: String,
-    /// Where the file is now; `None` when it has no name any more.
+    /// The file's current path; `None` if it has no name any more.
     pub path: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PeerId {
-    /// 0 when it was nobody of the machine.
+    /// 0 for a process outside the machine.
     pub pid: i32,
     pub uid: u32,
     pub gid: u32,
@@ -57,14 +57,14 @@ pub struct SocketMessage {
     pub data: Vec<u8>,
     /// Raw sockaddr bytes of the sender, empty when it has no name or in a stream.
     pub from: Vec<u8>,
-    /// Who sent it, where the receiver asked to be told (SO_PASSCRED).
+    /// The sender, if the receiver requested it (SO_PASSCRED).
     pub sender: Option<PeerId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SocketState {
     Unconnected,
-    /// Listening, with connections nobody has accepted yet, oldest first.
+    /// Listening, with connections not accepted yet, oldest first.
     Listening {
         backlog: u32,
         waiting: Vec<PendingConnection>,
@@ -82,7 +82,7 @@ pub enum SocketState {
     Addressed {
         remote: Vec<u8>,
     },
-    /// Was connected to something that is gone or cannot come back.
+    /// Was connected to a peer that has closed or cannot be restored.
     Ended(Ending),
 }
 
@@ -91,13 +91,13 @@ pub enum SocketState {
 pub struct PendingConnection {
     /// The client's end; `None` when it has been closed.
     pub client: Option<u32>,
-    /// Who connected.
+    /// The connecting process.
     pub connector: PeerId,
-    /// What the client has sent.
+    /// The client's sent data.
     pub sent: Vec<SocketMessage>,
 }
 
-/// What happens on a connection once what is queued has been read.
+/// The event on a connection once the queued data has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     /// An error, ECONNRESET.

@@ -1,4 +1,4 @@
-//! Pages stored as differences: which ones, and to what.
+//! Pages stored as differences, and their bases.
 //!
 //! ```text
 //!   roots     32 each: packs that have base pages
@@ -6,8 +6,8 @@
 //!                                   | slot of the base 4
 //! ```
 //!
-//! A base is stored whole in its own pack, whatever the form of that: a difference to a difference
-//! is refused when it is read, so one page costs at most one other.
+//! A base is stored whole in its own pack, of any form: a difference to a difference is refused
+//! when it is read, so one page costs at most one other.
 
 use std::sync::{Arc, Weak};
 
@@ -33,7 +33,7 @@ pub struct Bases {
 }
 
 impl Bases {
-    /// One place for each slot of a pack.
+    /// One entry for each slot of a pack.
     pub fn of(pages: impl IntoIterator<Item = Option<BasePage>>) -> Bases {
         let mut bases = Bases::default();
         for page in pages {
@@ -121,7 +121,7 @@ impl BaseSource {
         self.0.as_ref()?.upgrade()
     }
 
-    /// Makes differences from `slot` on whole pages.
+    /// Converts differences from `slot` on to whole pages.
     pub(super) fn complete(
         &self,
         bases: &Bases,

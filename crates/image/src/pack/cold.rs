@@ -14,9 +14,9 @@
 //! ```
 //!
 //! Opening verifies everything but frames. A frame is verified before it is decompressed, into a
-//! buffer of the size it must have, and each page after that: hostile frames meet a checksum first
-//! and cost a bounded amount if they pass it. A frame that is damaged takes its pages with it, and
-//! is told by its slots.
+//! buffer of its exact size, and each page after that: hostile frames must pass a checksum first
+//! and cost a bounded amount if they do. A damaged frame loses its pages, and is reported by its
+//! slots.
 
 use parking_lot::Mutex;
 
@@ -184,7 +184,7 @@ pub(super) fn open(source: &impl ReadAt, len: u64) -> Result<PackParts, PackErro
     Ok(PackParts { arch, root: footer.root, index, dead, bases, frames: Some(frames) })
 }
 
-/// Where the frames are, and the one that was read last: pages are often asked for one by one.
+/// The positions of the frames, and the last frame read: pages are often requested one by one.
 #[derive(Debug)]
 pub(super) struct Frames {
     frame_pages: u64,

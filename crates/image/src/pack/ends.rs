@@ -49,7 +49,7 @@ pub(super) const fn dead_len(pages: u64) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PackKind {
     Whole,
-    /// Some pages were dropped: they are holes, and a list says which.
+    /// Some pages were dropped: they are holes, listed separately.
     Partial,
 }
 
@@ -113,7 +113,7 @@ impl Footer {
         record
     }
 
-    /// Reads the footer of a file of `len` bytes, which must be exactly as long as it says.
+    /// Reads the footer of a file of `len` bytes, which must have exactly the declared length.
     pub(super) fn decode(
         record: &[u8; FOOTER_LEN],
         len: u64,
@@ -143,7 +143,7 @@ pub(super) fn check_pages(pages: u64) -> Result<(), PackError> {
     Ok(())
 }
 
-/// Puts the checksum of everything before `at` at `at`, where the record ends.
+/// Writes the checksum of everything before `at` at `at`, where the record ends.
 pub(crate) fn seal(record: &mut [u8], at: usize) {
     let (body, checksum) = record.split_at_mut(at);
     checksum.copy_from_slice(blake3::hash(body).as_bytes());

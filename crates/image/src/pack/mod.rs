@@ -18,14 +18,14 @@
 //! does not help them: a pack's length is never a whole number of pages, so a file cut between
 //! pages never passes, and a cut elsewhere shows another root than the image expects.
 //!
-//! A pack is never changed in place. When most of its pages are of no use any more it is written
-//! anew, with holes for those and a list of them (flag 1); when it has not been used for long, in
-//! its cold form, compressed ([`cold`]), or as differences to pages of other packs ([`bases`]).
-//! Slots and root stay the same.
+//! A pack is never changed in place. When most of its pages are unneeded, it is rewritten with
+//! holes for those and a list of them (flag 1); when it has not been used for long, in its cold
+//! form, compressed ([`cold`]), or as differences to pages of other packs ([`bases`]). Slots and
+//! root stay the same.
 //!
-//! Opening verifies everything but the pages. A page is verified when it is read, so that opening
-//! costs time by the index alone, and damage is told by slot: `page 17 of the pack does not match
-//! its checksum`.
+//! Opening verifies everything but the pages. A page is verified when it is read, so that the cost
+//! of opening depends on the index alone, and damage is reported by slot:
+//! `page 17 of the pack does not match its checksum`.
 
 mod bases;
 mod cold;
@@ -52,10 +52,10 @@ pub use set::{PageLocation, PageSet};
 pub use slots::Slots;
 pub use writer::{PackSummary, PackWriter};
 
-/// How the pages of a pack lie in its file.
+/// The layout of a pack's pages in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PackForm {
-    /// As they are.
+    /// Uncompressed.
     Plain,
     /// Compressed, a few at a time.
     Cold,

@@ -1,4 +1,4 @@
-//! Opening a pack whose pages lie there as they are.
+//! Opens a pack with uncompressed pages.
 
 use super::Slots;
 use super::bases::Bases;

@@ -20,7 +20,7 @@ pub struct PackReader<R: ReadAt> {
     bases: BaseSource,
 }
 
-/// What a pack says besides its pages.
+/// The parts of a pack besides its pages.
 #[derive(Debug)]
 pub(super) struct PackParts {
     pub(super) arch: Arch,
@@ -30,13 +30,13 @@ pub(super) struct PackParts {
     pub(super) dead: Slots,
     /// Bases of the pages.
     pub(super) bases: Bases,
-    /// `None` when the pages lie there as they are.
+    /// `None` for uncompressed pages.
     pub(super) frames: Option<Frames>,
 }
 
 impl<R: ReadAt> PackReader<R> {
-    /// Opens a pack of `len` bytes. With an expected root, a pack that is intact but another one
-    /// is refused too.
+    /// Opens a pack of `len` bytes. With an expected root, an intact pack with another root is
+    /// refused too.
     pub fn open(source: R, len: u64, expected: Option<PackRoot>) -> Result<Self, PackError> {
         let parts = match cold::is_cold(&source, len)? {
             true => cold::open(&source, len)?,
@@ -87,7 +87,7 @@ impl<R: ReadAt> PackReader<R> {
         &self.parts.bases
     }
 
-    /// One page that is stored whole, verified. A difference is refused: it is no base.
+    /// One page that is stored whole, verified. A difference is refused: it cannot be a base.
     pub fn read_whole(&self, slot: u64, page: &mut [u8]) -> Result<(), PackError> {
         match self.parts.bases.get(slot) {
             Some(base) => Err(PackError::Base { slot, root: base.root, source: None }),
@@ -101,7 +101,7 @@ impl<R: ReadAt> PackReader<R> {
         &self.source
     }
 
-    /// The hash of the page in this slot, if there is one.
+    /// The hash of the page in this slot, if it exists.
     pub fn hash(&self, slot: u64) -> Option<PageHash> {
         let start = usize::try_from(slot).ok()?.checked_mul(HASH_LEN)?;
         self.parts.index.get(start..)?.first_chunk().copied().map(PageHash)
@@ -163,8 +163,8 @@ pub(super) fn failed(what: &'static str) -> impl FnOnce(io::Error) -> PackError 
     move |source| PackError::Io { what, source }
 }
 
-/// `len` bytes at an offset. The caller has held `len` against the file, so that what is allocated
-/// here is in it.
+/// `len` bytes at an offset. The caller has compared `len` with the file, so that the allocation is
+/// bounded by it.
 pub(super) fn bytes_at(
     source: &impl ReadAt,
     offset: u64,

@@ -1,7 +1,7 @@
-//! Writing a pack anew: in another form, without pages nobody needs, or with a page mended.
+//! Rewrites a pack: in another form, without unneeded pages, or with a repaired page.
 //!
-//! The slots and the root stay, so images go on referring to it. Every page is verified on its
-//! way: a pack with a damaged page is left as it is, unless the caller knows of the damage.
+//! The slots and the root stay, so images still refer to it. Every page is verified meanwhile: a
+//! pack with a damaged page is left unchanged, unless the caller knows of the damage.
 
 use std::collections::HashMap;
 use std::io::{Seek, SeekFrom, Write};
@@ -16,7 +16,7 @@ use crate::{PackError, PackRoot, PageHash, ReadAt};
 /// Memory pages compress fast and about as well as they ever will.
 const LEVEL: i32 = 3;
 
-/// What a rewritten pack is made of.
+/// The source of a rewritten pack.
 #[derive(Debug)]
 pub struct Rewrite<'a, R: ReadAt> {
     pub pack: &'a PackReader<R>,
@@ -72,7 +72,7 @@ impl<R: ReadAt> Rewrite<'_, R> {
         let mut buf = Vec::new();
         let mut next = 0;
         for range in dead.others(pages).ranges(FRAME_PAGES) {
-            // what is skipped becomes a hole
+            // skipped pages become a hole
             skip(&mut out, range.start - next)?;
             buf.resize((range.end - range.start) as usize * PAGE_SIZE, 0);
             self.pages(range.start, &mut buf)?;
@@ -152,7 +152,7 @@ impl<R: ReadAt> Rewrite<'_, R> {
                     page.copy_from_slice(content);
                 }
                 Some(_) => return Err(PackError::Page { slot }),
-                // what is left of it, or zeros: either way its hash tells
+                // the rest of it, or zeros: its hash shows either way
                 None if self.lost.contains(slot) => {
                     page.fill(0);
                     let _ = self.pack.read_unverified(slot, page);
@@ -164,7 +164,7 @@ impl<R: ReadAt> Rewrite<'_, R> {
     }
 }
 
-/// Makes live pages from `first` on differences to their bases.
+/// Converts live pages from `first` on to differences to their bases.
 fn differ(
     bases: &Bases,
     from: &dyn BasePages,

@@ -47,8 +47,8 @@ impl PageSet {
         self.places.get(hash).map(|&(pack, slot)| PageLocation { pack, slot: slot.into() })
     }
 
-    /// Notes where a page is, unless these contents have a place already; says whether they were
-    /// new.
+    /// Records the location of a page, unless these contents have one already; returns whether they
+    /// were new.
     ///
     /// # Panics
     ///
@@ -64,8 +64,8 @@ impl PageSet {
         }
     }
 
-    /// Notes all pages of a pack, as [`PackReader::hashes`](super::PackReader::hashes) lists them,
-    /// but those in `dead` slots.
+    /// Records all pages of a pack, as [`PackReader::hashes`](super::PackReader::hashes) lists
+    /// them, except those in `dead` slots.
     pub fn insert_pack(
         &mut self,
         pack: u32,
@@ -79,7 +79,7 @@ impl PageSet {
     }
 }
 
-/// Takes the first bytes of a hash as its hash. They are uniform already; a program that searches
+/// Uses the first bytes of a hash as its hash. They are uniform already; a program that searches
 /// for pages that agree in them pays about a second for each, to slow a lookup by nanoseconds.
 #[derive(Debug, Clone, Default)]
 struct FirstBytes(u64);

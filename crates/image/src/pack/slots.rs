@@ -22,7 +22,7 @@ impl Slots {
         word.is_some_and(|word| word >> (slot % BITS) & 1 == 1)
     }
 
-    /// Puts slots in; those past [`MAX_PAGES`], which no pack has, are left out.
+    /// Adds slots; those past [`MAX_PAGES`], which no pack has, are ignored.
     pub fn insert(&mut self, slots: Range<u64>) {
         let end = slots.end.min(MAX_PAGES);
         let mut at = slots.start;
@@ -106,7 +106,7 @@ impl Slots {
         bytes
     }
 
-    /// `None` when a slot from `pages` on is said to be in.
+    /// `None` if it contains a slot from `pages` on.
     pub(super) fn from_bytes(bytes: &[u8], pages: u64) -> Option<Slots> {
         let (words, rest) = bytes.as_chunks();
         let words = words.iter().map(|word| u64::from_le_bytes(*word)).collect();

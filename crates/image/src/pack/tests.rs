@@ -1,4 +1,4 @@
-//! Each way in which a pack can be wrong, and the refusal it meets.
+//! Each fault of a pack, and its refusal.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ fn header_refusal(at: usize, value: u8) -> PackError {
     open(&bytes).unwrap_err()
 }
 
-/// The refusal of a pack whose footer was replaced by a valid one that says this.
+/// The refusal of a pack whose footer was replaced by a valid one with this content.
 fn footer_refusal(pages: u64) -> PackError {
     let mut bytes = sample_pack(&[1, 2]);
     let footer_at = bytes.len() - FOOTER_LEN;
@@ -76,7 +76,7 @@ fn verify_all_crosses_its_chunks() {
 }
 
 #[test]
-fn damage_is_told_by_slot() {
+fn damage_is_reported_by_slot() {
     let mut bytes = sample_pack(&[7; 20]);
     bytes[page_offset(17) as usize + 100] ^= 1;
     let reader = open(&bytes).unwrap();
@@ -217,7 +217,7 @@ fn both_forms_hold_the_same() {
 }
 
 #[test]
-fn dropped_pages_are_told_from_damaged_ones() {
+fn dropped_pages_are_distinguished_from_damaged_ones() {
     let bytes = varied(80);
     let mut dead = Slots::new();
     dead.insert(0..33);
@@ -279,7 +279,7 @@ fn damage_is_not_copied_but_can_be_mended() {
 }
 
 #[test]
-fn a_damaged_frame_is_told_by_its_slots() {
+fn a_damaged_frame_is_reported_by_its_slots() {
     let bytes = varied(70);
     let mut cold = rewritten(&open(&bytes).unwrap(), PackForm::Cold, &Slots::new()).unwrap();
     let first_frame = COLD_HEADER_LEN + 3;
@@ -354,7 +354,7 @@ fn a_difference_is_no_base() {
 }
 
 #[test]
-fn damage_in_a_base_is_told_by_the_slots_that_need_it() {
+fn damage_in_a_base_is_reported_by_its_dependent_slots() {
     let mut other = varied(40);
     let sound: Arc<dyn BasePages> = Arc::new(Other(other.clone()));
     let (_, delta) = delta_of(&other, &*sound);
@@ -366,7 +366,7 @@ fn damage_in_a_base_is_told_by_the_slots_that_need_it() {
         assert_eq!(done.is_err(), slot == 9, "{slot}: {done:?}");
     }
     assert!(matches!(read.verify_all().unwrap_err(), PackError::Base { slot: 9, .. }));
-    // another page in its place is found, too
+    // another page in its place is detected, too
     let mut swapped = delta.clone();
     let bases_at = swapped.len() - COLD_FOOTER_LEN - 8 * 40;
     swapped[bases_at + 8 * 5 + 4] ^= 1;

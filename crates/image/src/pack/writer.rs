@@ -7,8 +7,8 @@ use crate::{Arch, PackError, PackRoot, PageHash};
 
 /// Writes pages as they come and keeps 32 bytes for each until [`PackWriter::finish`].
 ///
-/// Every append is one write, so a caller with single pages wants a `BufWriter` below. After an
-/// error the file has no footer and never gets one: what lies in it is torn.
+/// Every append is one write, so a caller with single pages should use a `BufWriter` below. After
+/// an error the file has no footer and never gets one: its data is torn.
 #[derive(Debug)]
 pub struct PackWriter<W: Write> {
     out: W,
@@ -16,7 +16,7 @@ pub struct PackWriter<W: Write> {
     poisoned: bool,
 }
 
-/// What a finished pack holds.
+/// The contents of a finished pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackSummary {
     pub pages: u64,
@@ -30,7 +30,7 @@ impl<W: Write> PackWriter<W> {
         Ok(Self { out, index: Vec::new(), poisoned: false })
     }
 
-    /// How many pages there are so far, which is also the slot the next one gets.
+    /// The number of pages so far, which is also the next page's slot.
     pub fn pages(&self) -> u64 {
         (self.index.len() / HASH_LEN) as u64
     }
@@ -86,7 +86,7 @@ impl<W: Write> PackWriter<W> {
 
     fn write_pages(&mut self, pages: &[u8]) -> Result<u64, PackError> {
         if let Err(error) = self.out.write_all(pages) {
-            // Part of it may have been written, so that later pages would lie in wrong slots.
+            // Part of it may have been written, so that later pages would be in wrong slots.
             self.poisoned = true;
             return Err(failed("write pages")(error));
         }

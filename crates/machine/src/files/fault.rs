@@ -15,14 +15,14 @@ pub enum FileError {
     /// On another file system of the machine, such as /proc.
     Elsewhere,
     Loop,
-    /// There are more directories below it than are watched.
+    /// It contains more directories than a watch may cover.
     TooMany(usize),
-    /// The kernel gives no more watches.
+    /// The kernel has no more watches.
     NoWatches,
-    /// It would pass the machine's limit, in bytes.
+    /// It would exceed the machine's limit, in bytes.
     Full(u64),
     BadName(&'static str),
-    /// The machine left memory again and again before it was done.
+    /// The machine repeatedly left memory before the operation finished.
     Unsteady,
     Io(io::Error),
 }
@@ -53,11 +53,11 @@ impl fmt::Display for FileError {
             FileError::NotEmpty => f.write_str("the directory is not empty"),
             FileError::Denied => f.write_str("the machine's user may not do that"),
             FileError::Elsewhere => f.write_str("it is not on the machine's own disk"),
-            FileError::Loop => f.write_str("its links lead in a circle, or too far"),
+            FileError::Loop => f.write_str("it has too many levels of links"),
             FileError::TooMany(most) => {
-                write!(f, "there is more below it than can be watched, which is {most} directories")
+                write!(f, "it contains more than {most} directories, the limit of a watch")
             }
-            FileError::NoWatches => f.write_str("the host has no watches of files left"),
+            FileError::NoWatches => f.write_str("the host has run out of inotify watches"),
             FileError::Full(limit) => {
                 write!(f, "it does not fit into the machine's limit of {} MB", limit >> 20)
             }
@@ -91,11 +91,15 @@ impl FileError {
         match self {
             FileError::Missing => Problem::NotFound,
             FileError::Denied => Problem::Forbidden,
-            FileError::NotEmpty => Problem::Conflict,
+            FileError::NotEmpty
+            | FileError::NotAFile
+            | FileError::NotADirectory
+            | FileError::Elsewhere
+            | FileError::Loop => Problem::Conflict,
             FileError::Full(_) | FileError::TooMany(_) => Problem::TooLarge,
             FileError::Unsteady | FileError::NoWatches => Problem::Unavailable,
             FileError::Io(_) => Problem::Internal,
-            _ => Problem::Invalid,
+            FileError::BadName(_) => Problem::Unprocessable,
         }
     }
 

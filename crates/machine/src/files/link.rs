@@ -11,7 +11,7 @@ use std::sync::Arc;
 const LONGEST: usize = 4095;
 
 impl Machine {
-    /// Makes a link to `target`, which need not be there and may lead anywhere in the machine.
+    /// Creates a link to `target`, which need not exist and may point anywhere in the machine.
     pub fn put_link(
         self: &Arc<Self>,
         given: &str,
@@ -26,7 +26,7 @@ impl Machine {
         for _ in 0..TRIES {
             let files = self.files()?;
             let made = self.change(&files, || link(&files, &path, target));
-            // the machine left memory meanwhile
+            // the machine left memory in between
             let Some((done, falls)) = made else { continue };
             let info = done.map_err(|fault| self.fault(&path, fault))?;
             self.keep_changes(&path, falls, durability)?;

@@ -1,4 +1,4 @@
-//! Files of a machine, for its owner: put, read, list, look, remove, watch.
+//! A machine's files, for its owner: put, read, list, stat, remove, watch.
 //!
 //!   client ──► bytes ──► a file without a name, in the machine's root ──► gets its name
 //!
@@ -12,9 +12,9 @@
 
 mod fault;
 mod link;
-mod look;
 mod path;
 mod put;
+mod read;
 mod remove;
 mod watch;
 
@@ -35,17 +35,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-/// How long a machine may take to come into memory while an instruction waits for the same.
+/// Maximum time for a machine to enter memory while an instruction waits for the same.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a machine is woken that leaves memory at once.
+/// Maximum number of wakes for a machine that leaves memory at once.
 const WAKES: usize = 4;
 
-/// The files of a machine for as long as it is in memory this time.
+/// The files of a machine during one stay in memory.
 pub(crate) struct MachineFiles {
     inside: TreeAccess,
-    /// Held for reading while names change, for writing while a capture looks.
+    /// Held for reading while names change, for writing while a capture reads.
     gate: RwLock<()>,
-    /// Bytes of uploads that have no name yet: the machine's disk limit counts them.
+    /// Bytes of uploads without a name yet: they count against the machine's disk limit.
     uploading: AtomicU64,
 }
 
@@ -78,7 +78,7 @@ impl MachineFiles {
 }
 
 impl Machine {
-    /// The machine's files; it is woken for them.
+    /// The machine's files; wakes the machine.
     pub(crate) fn files(self: &Arc<Self>) -> Result<Arc<MachineFiles>> {
         let end = Instant::now() + PATIENCE;
         let mut wakes = 0;
@@ -93,7 +93,7 @@ impl Machine {
                 return Ok(files);
             }
             if busy {
-                // it is being woken for an instruction, which may run for long afterwards
+                // it is being woken for an instruction, which may then run for long
                 listener.wait_timeout(Duration::from_millis(200));
             } else {
                 wakes += 1;
@@ -108,9 +108,9 @@ impl Machine {
         Error::File { machine, path, fault: fault.into() }
     }
 
-    /// Changes files while no capture looks and the machine does not leave memory, and notes that
-    /// they were changed: a checkpoint follows. How often the machine had rolled back by then;
-    /// `None` if these files are no longer those of the machine.
+    /// Changes files while no capture runs and the machine stays in memory, and marks them as
+    /// changed so that a checkpoint follows. Returns the number of rollbacks so far, or `None` if
+    /// these files are no longer the machine's.
     fn change<T>(&self, files: &Arc<MachineFiles>, change: impl FnOnce() -> T) -> Option<(T, u64)> {
         let _changing = files.changing();
         if !self.are_current(files) {
@@ -127,7 +127,7 @@ impl Machine {
         self.work().files.as_ref().is_some_and(|own| Arc::ptr_eq(own, files))
     }
 
-    /// Waits until what was changed is as durable as is asked for.
+    /// Waits until the change has the requested durability.
     fn keep_changes(
         self: &Arc<Self>,
         path: &str,
@@ -141,7 +141,7 @@ impl Machine {
         self.request(Action::Checkpoint)?;
         match self.work().falls == falls {
             true => Ok(()),
-            // what was changed went with the memory of the machine
+            // the change was lost with the machine's memory
             false => Err(self.fault(path, FileError::Unsteady)),
         }
     }

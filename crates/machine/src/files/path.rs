@@ -2,7 +2,7 @@
 
 use super::FileError;
 
-/// Where relative paths begin: the home of a machine's user.
+/// Relative paths start here: the home of a machine's user.
 const HOME: &str = "/home/user";
 const LONGEST: usize = 4095;
 
@@ -27,7 +27,7 @@ pub fn absolute(given: &str) -> Result<String, FileError> {
     Ok(format!("/{}", parts.join("/")))
 }
 
-/// The directory a path is in, and its name there.
+/// The parent directory of a path, and its name there.
 pub fn split(path: &str) -> Result<(&str, &str), FileError> {
     match path.rsplit_once('/') {
         Some((_, "")) | None => Err(FileError::BadName("it is the root")),

@@ -1,6 +1,6 @@
 //! Writes a file to a machine: bytes first, the name last.
 
-use super::look::info;
+use super::read::info;
 use super::{FileError, MachineFiles, path};
 use crate::error::Result;
 use crate::machine::Machine;
@@ -13,34 +13,34 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How often a machine may leave memory meanwhile.
+/// How often a machine may leave memory during an upload.
 pub(super) const TRIES: usize = 3;
-/// Permissions of directories that are made on the way.
+/// Permissions of created parent directories.
 const DIRECTORIES: u32 = 0o755;
 
-/// A file on its way into a machine. Dropped before it is finished, it leaves nothing behind.
+/// A file being uploaded to a machine. Dropped before it is finished, it leaves nothing behind.
 pub struct Upload {
     machine: Arc<Machine>,
     path: String,
     mode: u32,
     place: Place,
     written: u64,
-    /// The machine's limit, and what was left of it when the upload began.
+    /// The machine's disk limit, and the free part when the upload began.
     limit: u64,
     left: u64,
 }
 
-/// A file without a name in its directory, and the files it is among.
+/// An unnamed file in its directory, and the files it belongs to.
 struct Place {
     files: Arc<MachineFiles>,
     dir: OwnedFd,
     file: File,
-    /// Bytes of it that count as on their way into the machine.
+    /// Bytes of it counted as pending uploads.
     counted: u64,
 }
 
 impl Place {
-    /// Counts bytes that will be written; whether all uploads of the machine still fit.
+    /// Counts bytes to be written; whether all uploads of the machine still fit.
     fn count(&mut self, bytes: u64, left: u64) -> bool {
         self.counted += bytes;
         self.files.uploading.fetch_add(bytes, Ordering::Relaxed) + bytes <= left
@@ -54,7 +54,7 @@ impl Drop for Place {
 }
 
 impl Machine {
-    /// Begins to put a file; directories on its way are made.
+    /// Starts an upload; creates missing parent directories.
     pub fn put_file(self: &Arc<Self>, given: &str, mode: Option<u32>) -> Result<Upload> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
         let mode = mode.unwrap_or(0o644) & 0o777;
@@ -68,12 +68,12 @@ impl Machine {
 }
 
 impl Machine {
-    /// A file without a name in the directory of `path`, in the machine as it is now.
+    /// An unnamed file in the directory of `path`, in the machine as it is now.
     fn place_for(self: &Arc<Self>, path: &str, mode: u32) -> Result<Place> {
         for _ in 0..TRIES {
             let files = self.files()?;
             match Place::at(files.clone(), path, mode) {
-                // what is missing then is missing because the machine left memory
+                // if something is missing here, the machine left memory
                 Err(_) if !self.are_current(&files) => {}
                 placed => return placed.map_err(|fault| self.fault(path, fault)),
             }
@@ -92,8 +92,8 @@ impl Upload {
         wrote.map_err(|error| self.machine.fault(&self.path, error))
     }
 
-    /// Gives the file its name; what had it is replaced. When this returns the file is there, and
-    /// at durability `local` it is on disk.
+    /// Gives the file its name and replaces any file of that name. When this returns, the file
+    /// exists; at durability `local` it is on disk.
     pub fn finish(mut self, durability: Option<Durability>) -> Result<FileInfo> {
         for _ in 0..TRIES {
             match self.machine.change(&self.place.files, || self.give_name()) {
@@ -114,7 +114,7 @@ impl Upload {
         info(self.place.file.as_fd(), self.path.clone())
     }
 
-    /// The machine left memory meanwhile: goes on in the one that came back.
+    /// The machine left memory meanwhile: continue in the restored one.
     fn move_over(&mut self) -> Result<()> {
         let mut new = self.machine.place_for(&self.path, self.mode)?;
         let copy = |old: &mut Place| -> std::result::Result<Place, FileError> {
@@ -131,12 +131,10 @@ impl Upload {
 
 /// A unique name.
 fn temporary() -> String {
-    let mut bytes = [0; 8];
-    crate::host::random(&mut bytes);
-    format!(".stasis-{:016x}", u64::from_ne_bytes(bytes))
+    format!(".stasis-{}", hex::encode(crate::host::random::<8>()))
 }
 
-/// For the driver, which alone saves the machine: whole, or not at all, and noted by the caller.
+/// For the driver, which alone saves the machine: all or nothing; the caller marks the change.
 impl MachineFiles {
     pub fn put(
         self: &Arc<Self>,
@@ -167,7 +165,7 @@ impl MachineFiles {
         replace(&dir, name, |temporary| below::link_to(target, dir.as_fd(), temporary))
     }
 
-    /// What is not there need not be removed.
+    /// A missing file counts as removed.
     pub fn discard(&self, path: &str) -> std::result::Result<(), FileError> {
         let (parent, name) = path::split(path)?;
         let _as = self.act();
@@ -180,7 +178,7 @@ impl MachineFiles {
     }
 }
 
-/// Makes something under a name of its own, and then gives it the name that may be taken.
+/// Creates a file under a unique name, then renames it over the target.
 fn replace(
     dir: &OwnedFd,
     name: &str,
@@ -215,7 +213,7 @@ impl Place {
         files.has_room(written)?;
         let (_, name) = path::split(path)?;
         let _as = files.act();
-        // the mask of this process has no say
+        // the umask of this process does not apply
         fds::set_mode(file.as_fd(), mode)?;
         let give = |name: &str| below::give_name(file.as_fd(), dir.as_fd(), name);
         match give(name) {
@@ -225,7 +223,7 @@ impl Place {
     }
 }
 
-/// The directory, with those on its way made.
+/// The directory, with missing parents created.
 fn directories(files: &MachineFiles, path: &str) -> std::result::Result<OwnedFd, FileError> {
     const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY;
     match files.open(path, DIRECTORY) {
@@ -245,7 +243,7 @@ fn directories(files: &MachineFiles, path: &str) -> std::result::Result<OwnedFd,
 fn make(dir: BorrowedFd, name: &str) -> std::io::Result<()> {
     match below::make_dir(dir, name, DIRECTORIES) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        // it may be there, in a directory that is not ours
+        // it may exist, in a directory that is not ours
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
             below::open(dir, name, libc::O_PATH, 0).map(drop)
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 const TRIES: usize = 3;
 
 impl Machine {
-    /// Removes a file, a link, or a directory; one with something in it only if told so.
+    /// Removes a file, a link, or a directory; a non-empty directory only on request.
     pub fn remove_file(self: &Arc<Self>, given: &str, recursive: bool) -> Result<String> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
         for _ in 0..TRIES {
@@ -24,7 +24,7 @@ impl Machine {
                 one(dir.as_fd(), name, recursive)
             };
             let Some((removed, falls)) = self.change(&files, remove) else { continue };
-            // some of it may be gone even if the rest would not go
+            // part of it may be removed even if the rest failed
             self.keep_changes(&path, falls, None)?;
             removed.map_err(|fault| self.fault(&path, fault))?;
             self.event_about(EventKind::FileRemoved, &path);

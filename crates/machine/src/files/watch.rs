@@ -31,16 +31,16 @@ const MASK: u32 = libc::IN_CREATE
     | libc::IN_MOVE_SELF;
 const CAME: u32 = libc::IN_CREATE | libc::IN_MOVED_TO;
 const WENT: u32 = libc::IN_DELETE | libc::IN_MOVED_FROM;
-/// Of an event before its name: watch, what, cookie, length of the name.
+/// Size of an event before its name: watch, mask, cookie, length of the name.
 const HEAD: usize = 16;
-/// Directories one watch sees.
+/// Directories that one watch covers.
 const DIRECTORIES: usize = 1024;
-/// Entries that are looked at to find them, at once.
+/// Entries scanned at once to find them.
 const ENTRIES: usize = 100_000;
-/// Things found in a directory that came which are told.
+/// Contents of a new directory that are reported.
 const AT_ONCE: usize = 1000;
-/// Watches of one machine, of one account, and in all. Each is an inotify instance of this
-/// process's user, who has 128 unless told otherwise.
+/// Maximum watches of one machine, of one account, and in total. Each is an inotify instance of
+/// this process's user, who has 128 by default.
 const OF_MACHINE: usize = 8;
 const OF_ACCOUNT: usize = 32;
 const IN_ALL: usize = 96;
@@ -52,12 +52,12 @@ pub struct Watch {
     queue: File,
     /// Whether the machine is in memory and watched.
     on: bool,
-    /// What is watched, by the kernel's number: its path below what was asked for.
+    /// Watched paths, relative to the requested one, by the kernel's watch number.
     places: HashMap<i32, String>,
     _one: One,
 }
 
-/// One of the watches there may be, by account and machine.
+/// One slot of the allowed watches, by account and machine.
 struct One(String, i64);
 
 static OPEN: Mutex<Vec<(String, i64)>> = Mutex::new(Vec::new());
@@ -87,7 +87,7 @@ impl Drop for One {
     }
 }
 
-/// An event as the kernel tells it.
+/// An event as reported by the kernel.
 struct Told {
     watch: i32,
     mask: u32,
@@ -95,7 +95,7 @@ struct Told {
 }
 
 impl Machine {
-    /// Begins to watch; the machine is woken for it.
+    /// Starts to watch; wakes the machine.
     pub fn watch_file(self: &Arc<Self>, given: &str, recursive: bool) -> Result<Watch> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
         let one = One::take(self.account(), self.id.0);
@@ -111,18 +111,18 @@ impl Machine {
 }
 
 impl Watch {
-    /// Wakes up when something may have happened to the machine.
+    /// Wakes up when the machine may have changed.
     pub fn machine_changes(&self) -> EventListener {
         self.machine.listen()
     }
 
-    /// Whether `step` has something to do, which may take a moment; this does not.
+    /// Whether `step` has work, which may take a moment; this call does not.
     pub fn is_due(&self) -> bool {
         let back = !self.on && self.machine.work().files.is_some();
         back || fds::ready_for(self.queue.as_fd(), libc::POLLIN).is_ok_and(|ready| ready != 0)
     }
 
-    /// What happened since the last call; does not wait for anything to happen.
+    /// Events since the last call; does not block.
     pub fn step(&mut self) -> Result<Vec<FileEvent>> {
         match self.begin()? {
             true => Ok(vec![plain(FileChange::Watching)]),
@@ -130,7 +130,7 @@ impl Watch {
         }
     }
 
-    /// Watches if the machine is in memory; whether it does now and did not before.
+    /// Watches if the machine is in memory; whether the watch is new.
     fn begin(&mut self) -> Result<bool> {
         let files = self.machine.work().files.clone();
         let Some(files) = files.filter(|_| !self.on) else { return Ok(false) };
@@ -140,7 +140,7 @@ impl Watch {
         Ok(true)
     }
 
-    /// Watches what was asked for and, if so, all below it; nothing else any more.
+    /// Replaces all watches by the requested path and, if recursive, everything below it.
     fn add_all(&mut self, files: &MachineFiles) -> std::result::Result<(), FileError> {
         let before = std::mem::take(&mut self.places);
         let _as = files.act();
@@ -164,8 +164,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Watches a place and all directories below it. `found` hears of all that is there already,
-    /// which may have come before its watch.
+    /// Watches a directory and all directories below it. `found` receives everything that already
+    /// exists, because it may be older than its watch.
     fn add_below(
         &mut self,
         files: &MachineFiles,
@@ -174,7 +174,7 @@ impl Watch {
     ) -> std::result::Result<(), FileError> {
         let (mut todo, mut seen) = (vec![place], 0);
         while let Some(place) = todo.pop() {
-            // gone by now, closed to the machine's user, or on another file system
+            // removed by now, unreadable for the machine's user, or on another file system
             let Some(dir) = self.open(files, &place) else { continue };
             if !place.is_empty() {
                 self.add(dir.as_fd(), place.clone())?;
@@ -198,7 +198,7 @@ impl Watch {
         Ok(())
     }
 
-    /// A directory below what is watched; links are not followed.
+    /// A directory below the watched one; links are not followed.
     fn open(&self, files: &MachineFiles, place: &str) -> Option<OwnedFd> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let flags = if place.is_empty() { flags } else { flags | libc::O_NOFOLLOW };
@@ -226,7 +226,7 @@ impl Watch {
             self.look_again(events);
             return events.push(plain(FileChange::Overflowed));
         }
-        // a watch that was taken away may still have something to say
+        // a removed watch may still have queued events
         let Some(place) = self.places.get(&told.watch).cloned() else { return };
         if told.mask & libc::IN_UNMOUNT != 0 {
             self.on = false;
@@ -250,7 +250,7 @@ impl Watch {
         }
     }
 
-    /// A directory came or went: so do the watches in it.
+    /// Adds or removes the watches of a directory that was created or removed.
     fn follow(&mut self, mask: u32, path: String, events: &mut Vec<FileEvent>) {
         if mask & WENT != 0 {
             let own = |place: &str| place == path || place.starts_with(&format!("{path}/"));
@@ -281,7 +281,7 @@ impl Watch {
         }
     }
 
-    /// Directories may have come and gone unheard.
+    /// Directories may have been created or removed unnoticed.
     fn look_again(&mut self, events: &mut Vec<FileEvent>) {
         let files = self.machine.work().files.clone();
         let Some(files) = files.filter(|_| self.recursive && self.on) else { return };
@@ -314,13 +314,14 @@ fn tell(mask: u32, name: Option<String>, events: &mut Vec<FileEvent>) {
     let known = kinds.into_iter().find(|(bits, _)| mask & bits != 0);
     let Some((_, kind)) = known else { return };
     let event = FileEvent { kind, name };
-    // a writer changes much in a row; once is enough
+    // a writer causes many changes in a row; one report is enough
     if kind != FileChange::Changed || events.last() != Some(&event) {
         events.push(event);
     }
 }
 
-/// The kernel has no more watches for us; it says so as of disks and descriptors.
+/// The kernel has no more watches; it reports this with the same code as a full disk or too many
+/// descriptors.
 fn scarce(error: std::io::Error) -> FileError {
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EMFILE) => FileError::NoWatches,

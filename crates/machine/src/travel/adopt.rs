@@ -2,9 +2,9 @@
 //!
 //!   source ─► passing copy ─► pickles ─► host ─► target: one instruction of its log, or nothing
 //!
-//! Names that the target changed since the two parted are conflicts. Without `force` nothing is
-//! copied then. Check and copy happen between two instructions of the target. If the process is
-//! killed half-way, the target is at its last checkpoint.
+//! Names that the target changed since the two machines parted are conflicts. Without `force`, a
+//! conflict copies nothing. Check and copy happen between two instructions of the target. If the
+//! process is killed half-way, the target is at its last checkpoint.
 
 use super::carry::FileWrite;
 use super::compare::{by_name, same};
@@ -23,12 +23,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a target may be busy before the caller is sent away.
+/// Maximum time a target may be busy before the caller gets an error.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Variables and files of one call.
+/// Maximum variables and files of one call.
 const MOST: usize = 1000;
 
-/// What to take.
+/// The variables and files to adopt.
 #[derive(Debug, Clone, Default)]
 pub struct AdoptSelection {
     pub variables: Vec<String>,
@@ -37,7 +37,7 @@ pub struct AdoptSelection {
     pub force: bool,
 }
 
-/// All that is known before the target is looked at.
+/// Everything known before the target is inspected.
 pub(crate) struct AdoptPayload {
     from: String,
     variables: Vec<Variable>,
@@ -49,7 +49,7 @@ pub(crate) struct AdoptPayload {
     force: bool,
 }
 
-/// A file of the source as it is to be in the target.
+/// A file of the source, as it should be in the target.
 struct Item {
     path: String,
     kind: ItemKind,
@@ -62,7 +62,7 @@ enum ItemKind {
 }
 
 impl Host {
-    /// Takes variables and files of a state over into a machine.
+    /// Adopts variables and files of a state into a machine.
     pub fn adopt(
         self: &Arc<Host>,
         target: &Arc<Machine>,
@@ -135,7 +135,7 @@ impl Host {
         let lost = || Error::Invalid("the source wrote no pickles".into());
         parcel.pickles = self.contents(&image)?.read(&path, MAX_FILE)?.ok_or_else(lost)?;
         parcel.variables = all.into_iter().filter(|var| saved.contains(&var.name)).collect();
-        // what is no variable to be shown can still be carried
+        // a variable that is not listed can still be copied
         for name in saved.iter().filter(|name| parcel.variables.iter().all(|v| v.name != **name)) {
             parcel.failed.insert(name.clone(), "it is not a variable of the session".into());
         }
@@ -173,7 +173,7 @@ impl Host {
     }
 }
 
-/// The file at a path; for a directory, what the source changed in it since the base.
+/// The file at a path; for a directory, the files the source changed in it since the base.
 fn below(contents: &Contents<'_>, base: Option<&Contents<'_>>, path: &str) -> Result<Vec<String>> {
     let is_dir = contents.entry(path).is_some_and(|entry| entry.kind == EntryKind::Directory);
     let inside = |one: &str| one.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
@@ -247,7 +247,7 @@ impl Driver {
             };
             match self.put(&put) {
                 Ok(()) => adopted.files.push(path.clone()),
-                // the machine itself is gone: nothing of this holds
+                // the machine itself was removed: nothing of this applies
                 Err(error) if self.live.is_none() => return Err(error),
                 Err(error) => {
                     adopted.failed.insert(path.clone(), error.to_string());
@@ -283,7 +283,7 @@ impl Driver {
         let engine = &self.host.engine;
         let now = engine.contents(&image)?;
         let source = engine.contents(&parcel.source)?;
-        // what differs from the source, and what the target changed since they parted
+        // the differences to the source, and the target's changes since they parted
         let differs = names(now.differences(&source)?);
         let changed = match &parcel.base {
             Some((_, base)) => names(engine.contents(base)?.differences(&now)?),
@@ -299,8 +299,8 @@ fn names<T>(list: Vec<(String, T)>) -> std::collections::HashSet<String> {
     list.into_iter().map(|(path, _)| path).collect()
 }
 
-/// Whether taking a variable would overwrite what the target did since. `before` is absent where
-/// the two never parted.
+/// Whether adopting a variable would overwrite a later change of the target. `before` is absent if
+/// the two machines have no common ancestor.
 fn clash(here: Option<&Variable>, before: Option<Option<&Variable>>, source: &Variable) -> bool {
     let equal = |one: Option<&Variable>, other: Option<&Variable>| match (one, other) {
         (None, None) => true,
@@ -315,8 +315,8 @@ fn clash(here: Option<&Variable>, before: Option<Option<&Variable>>, source: &Va
 
 fn conflict<T>(kind: &str, name: &str, base: &Option<T>) -> Conflict {
     let why = match base {
-        Some(_) => "it was changed here since the two parted",
-        None => "there is one of that name here, and the two have no common past",
+        Some(_) => "it was changed here since the two machines parted",
+        None => "the name exists here, and the two machines have no common ancestor",
     };
     Conflict { kind: kind.into(), name: name.into(), why: why.into() }
 }
@@ -337,7 +337,7 @@ mod tests {
         assert!(!clash(Some(&b), Some(Some(&a)), &b));
         assert!(!clash(None, Some(None), &b));
         assert!(!clash(None, None, &b));
-        // both changed it; new on both sides; removed here; no common past
+        // both changed it; new on both sides; removed here; no common ancestor
         assert!(clash(Some(&c), Some(Some(&a)), &b));
         assert!(clash(Some(&c), Some(None), &b));
         assert!(clash(None, Some(Some(&a)), &b));

@@ -12,7 +12,8 @@ use stasis_records::MachineId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A machine on the way to the first of its line, where the line left it, and the image of that.
+/// A machine on the path to its first ancestor, the state where the path leaves it, and that
+/// state's image.
 struct Step {
     machine: Arc<Machine>,
     seq: Option<u64>,
@@ -38,7 +39,7 @@ impl Host {
         Ok(Some(StateRef { machine: older.machine.clone(), seq, image }))
     }
 
-    /// A step, or what came before it, if its instruction was taken back since.
+    /// A step, or the one before it if its instruction was undone since.
     fn still_there(&self, step: &Step) -> Result<(Option<u64>, ImageId)> {
         let undone = |seq: u64| step.machine.instruction(seq).is_ok_and(|ran| ran.rolled_back);
         if !step.seq.is_some_and(undone) {
@@ -51,8 +52,8 @@ impl Host {
     }
 }
 
-/// From a state over the machines it branched from to the first one that is still there. A parent
-/// has a smaller number than its branch, so this comes to an end.
+/// From a state through its ancestors to the first one that still exists. A parent has a smaller
+/// number than its branch, so this ends.
 fn line(all: &HashMap<MachineId, Arc<Machine>>, place: &StateRef) -> Vec<Step> {
     let image = place.image.id;
     let mut line = vec![Step { machine: place.machine.clone(), seq: place.seq, image }];

@@ -7,7 +7,7 @@ use stasis_engine::ImageId;
 use stasis_template::Root;
 use std::collections::BTreeMap;
 
-/// The generation of this description.
+/// The version of this description.
 pub const FORMAT: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,23 +15,23 @@ pub struct ExportManifest {
     pub format: u32,
     /// The program that wrote it.
     pub stasis: String,
-    /// The form of its images.
+    /// The format of its images.
     pub form: String,
     pub machine: Exported,
-    /// Where a machine was a branch of another.
+    /// The source of a branch.
     pub parent: Option<Parent>,
     pub template: TemplateInfo,
-    /// The agent's layer of its root, where it is what it was named by.
+    /// The agent's layer of its root, if it matches its name.
     pub agent: Option<Vec<(String, String)>>,
-    /// The root file system that it stands on.
+    /// The root file system it uses.
     pub root: Option<Root>,
-    /// Whether that follows, as the last part of the file.
+    /// Whether the root follows, as the last part of the file.
     pub carries_root: bool,
     pub checkpoints: Vec<ExportedCheckpoint>,
     pub instructions: Vec<Instruction>,
     /// Output by instruction.
     pub outputs: Vec<(u64, Vec<Chunk>)>,
-    /// What was too large for results; contents are among the file's parts.
+    /// Artifacts; their contents are among the file's parts.
     pub artifacts: Vec<stasis_api::KeptArtifact>,
 }
 

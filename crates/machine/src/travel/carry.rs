@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use stasis_protocol::{Order, Report};
 use std::collections::BTreeMap;
 
-/// Names that were carried, and why others were not.
+/// Names that were copied, and why others were not.
 pub type TransferredNames = (Vec<String>, BTreeMap<String, String>);
 
 pub fn carried(report: Report) -> Option<TransferredNames> {
@@ -16,7 +16,7 @@ pub fn carried(report: Report) -> Option<TransferredNames> {
     }
 }
 
-/// What to do with one file of a machine.
+/// The action for one file of a machine.
 pub enum FileWrite<'a> {
     File { path: &'a str, mode: u32, bytes: &'a [u8] },
     Link { path: &'a str, target: &'a str },
@@ -24,7 +24,7 @@ pub enum FileWrite<'a> {
 }
 
 impl Driver {
-    /// Puts a file into the machine, whole, or not at all; the machine is woken for it.
+    /// Writes a file into the machine, all or nothing; wakes the machine.
     pub(crate) fn put(&mut self, put: &FileWrite<'_>) -> Result<()> {
         self.wake()?;
         let files = self.machine.work().files.clone();
@@ -36,7 +36,7 @@ impl Driver {
             FileWrite::Link { path, target } => (path, files.link(&format!("/{path}"), target)),
             FileWrite::Nothing { path } => (path, files.discard(&format!("/{path}"))),
         };
-        // files of a tree that is gone are nobody's
+        // files of an ended tree belong to no machine
         if self.live.as_ref().is_some_and(|live| !live.tree.is_alive()) {
             self.fall_back_between("its process ended");
             return Err(Error::Ended(self.machine.name().to_string()));

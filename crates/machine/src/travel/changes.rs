@@ -13,10 +13,10 @@ use stasis_records::Checkpoint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Names told for one checkpoint.
+/// Maximum names reported for one checkpoint.
 const NAMES: usize = 20;
 
-/// What the records keep of one comparison.
+/// The recorded result of one comparison.
 #[derive(Serialize, Deserialize)]
 struct Known {
     before: ImageId,
@@ -25,8 +25,8 @@ struct Known {
 }
 
 impl Host {
-    /// The checkpoints of a machine with what each changed, oldest first; with `files`, also
-    /// which files.
+    /// The checkpoints of a machine with the changes of each, oldest first; with `files`, also the
+    /// changed files.
     pub fn points(&self, machine: &Arc<Machine>, files: bool) -> Result<Vec<Point>> {
         let checkpoints = self.history(machine)?;
         let log = machine.instructions(0, u32::MAX.into())?;
@@ -87,14 +87,14 @@ impl Host {
         Ok(read(before)?.differences(&read(after)?)?)
     }
 
-    /// What a machine takes on the disk with all its checkpoints.
+    /// Disk use of a machine with all its checkpoints.
     pub fn disk_use(&self, machine: &Arc<Machine>) -> Result<DiskUse> {
         let mut before = None;
         let found = loop {
             let (own, others) = self.inner().records.images_by_owner(machine.id)?;
             let groups = [("own".to_owned(), own), ("others".to_owned(), others)];
             match self.inner().engine.store().usage(&groups) {
-                // one of them may have been given up and collected meanwhile
+                // one of them may have been removed and collected meanwhile
                 Err(_) if before.as_ref() != Some(&groups) => before = Some(groups),
                 found => break found?,
             }

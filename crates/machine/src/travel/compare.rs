@@ -17,19 +17,19 @@ use stasis_protocol::Variable;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Files, and instructions of each side, that are told.
+/// Maximum files, and instructions of each side, in a comparison.
 const FILES: usize = 1000;
 const INSTRUCTIONS: usize = 50;
-/// Text of one file that is compared line by line, and of all differences together.
+/// Maximum text of one file compared by line, and of all differences together.
 const TEXT: u64 = 256 << 10;
 const ALL_TEXT: usize = 2 << 20;
 /// Output of one instruction.
 const OUTPUT: usize = 4 << 10;
-/// What is always without a hash and says by its name what it is.
+/// Kinds without a hash whose name says what they are.
 const CODE: [&str; 4] = ["function", "class", "builtin_function_or_method", "method"];
 
 impl Host {
-    /// Says what differs from the left state to the right one.
+    /// Lists the differences from the left state to the right one.
     pub fn compare(&self, left: &StateRef, right: &StateRef) -> Result<Comparison> {
         let base = self.base(left, right)?;
         let mut cut = Vec::new();
@@ -64,7 +64,7 @@ impl Host {
     }
 }
 
-/// Whether two variables look the same, as far as can be told.
+/// Whether two variables appear equal.
 pub fn same(left: &Variable, right: &Variable) -> Option<bool> {
     let seen = |one: &Variable| (one.kind.clone(), one.shape.clone(), one.repr.clone());
     match (&left.digest, &right.digest) {
@@ -128,7 +128,7 @@ fn file(
     FileDifference { change, left_size: size(left), right_size: size(right), diff, path }
 }
 
-/// The difference of two texts, where both are texts and not too long.
+/// The difference of two texts, if both are texts and not too long.
 fn text_diff(left: &Contents<'_>, right: &Contents<'_>, path: &str) -> Option<String> {
     let text = |side: &Contents<'_>| -> Option<String> {
         let bytes = match side.entry(path) {
@@ -145,7 +145,7 @@ fn text_diff(left: &Contents<'_>, right: &Contents<'_>, path: &str) -> Option<St
     Some(diff.unified_diff().header(&names.0, &names.1).to_string())
 }
 
-/// Instructions since the states parted, one beside the other.
+/// Instructions since the states parted, side by side.
 fn compare_outputs(
     left: &StateRef,
     right: &StateRef,

@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use stasis_api::{Candidate, Exec, Explored, Timeout, Vary};
 use std::sync::Arc;
 
-/// What to try.
+/// The candidates, and how to score them.
 #[derive(Debug, Clone, Default)]
 pub struct Explore {
     pub seq: Option<u64>,
@@ -21,7 +21,7 @@ pub struct Explore {
     pub score: String,
     /// Lower is better instead.
     pub minimize: bool,
-    /// Keep all branches, and the machine as it was.
+    /// Keep all branches, and the original machine.
     pub keep: bool,
     pub reseed: bool,
     pub timeout: Timeout,
@@ -39,7 +39,7 @@ impl Host {
         let (machines, told) = self.branch_varied(source, varied)?;
         let mut candidates: Vec<Candidate> =
             machines.iter().enumerate().map(|(index, one)| blank(index, one)).collect();
-        // all that run; those with nothing to run are scored as they are
+        // waits for all that run; branches without code are scored as they are
         for ended in told {
             candidates[ended.index].error = match ended.instruction {
                 Ok(end) => end.outcome.and_then(|end| end.error).map(said),
@@ -52,7 +52,7 @@ impl Host {
         self.clear(&machines, best.filter(|_| promoted.is_ok()), ask.keep)?;
         let former = promoted?;
         if let Some((at, former)) = best.zip(former.as_ref()) {
-            // the winner has the machine's name now, and the machine the winner's
+            // the winner has the machine's name now, and the machine has the winner's
             candidates[at].machine = machines[at].name();
             let about = former.describe();
             let removed = !ask.keep && self.retire(former, &machines[at])?;
@@ -65,7 +65,7 @@ impl Host {
         Ok(Explored { best: None, former: None, candidates })
     }
 
-    /// Scores every candidate that did not fail, all at once.
+    /// Scores every candidate that did not fail, in parallel.
     fn score(&self, machines: &[Arc<Machine>], ask: &Explore, candidates: &mut [Candidate]) {
         let begun: Vec<_> = machines
             .iter()
@@ -83,7 +83,7 @@ impl Host {
                     let outcome = end.outcome.unwrap_or_default();
                     candidate.score =
                         outcome.value.as_deref().and_then(|shown| machine.language().number(shown));
-                    let odd = || format!("its score is no number: {:?}", outcome.value);
+                    let odd = || format!("its score is not a number: {:?}", outcome.value);
                     let failed = outcome.error.clone().map(said);
                     candidate.error = failed.or_else(|| candidate.score.is_none().then(odd));
                 }
@@ -114,7 +114,7 @@ fn said(error: stasis_api::Failure) -> String {
     format!("{}: {}", error.name, error.message)
 }
 
-/// The first of the best.
+/// The first of the best ones.
 fn best(candidates: &[Candidate], minimize: bool) -> Option<usize> {
     let sign = if minimize { -1.0 } else { 1.0 };
     let mut best: Option<(usize, f64)> = None;

@@ -20,19 +20,19 @@ use std::sync::Arc;
 /// Instructions read at once.
 const PAGE: u64 = 500;
 
-/// What goes along.
+/// The parts to include.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Export {
     /// All checkpoints and the log.
     pub history: bool,
-    /// The files of its template, which another host may not have.
+    /// The files of its template, which another host may lack.
     pub root: bool,
 }
 
 impl Host {
     /// Writes a machine to `out`.
     pub fn export(&self, machine: &Arc<Machine>, what: Export, out: &mut dyn Write) -> Result<()> {
-        // a state to export, and nothing of it goes while it is being written
+        // holds the exported state while it is being written
         let now = self.place(machine, None)?;
         let about = self.about(machine, what)?;
         let images = self.held(&about)?;
@@ -138,7 +138,7 @@ impl Host {
         Ok(about)
     }
 
-    /// Checkpoints and log; without history, only what belongs to the state itself.
+    /// Checkpoints and log; without history, only the part that belongs to the current state.
     fn past(
         &self,
         machine: &Arc<Machine>,
@@ -172,7 +172,7 @@ impl Host {
         }
     }
 
-    /// Every image the file needs, and the template's, from which restores are fastest.
+    /// Every image the file needs, and the template's, which makes restores fastest.
     fn held(&self, about: &ExportManifest) -> Result<Vec<Image>> {
         let machine = &about.machine;
         let kept = about.checkpoints.iter().map(|one| one.image);

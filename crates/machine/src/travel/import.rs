@@ -21,12 +21,12 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
 
-/// Labels, codes and other texts that are kept in records.
+/// Maximum length of labels, codes and other recorded texts.
 const LONGEST_LABEL: usize = 200;
 const MOST_ARTIFACTS: usize = 200_000;
 
 impl Host {
-    /// Takes a machine in, under `name` or the one it had.
+    /// Imports a machine, under `name` or its old name.
     pub fn import(
         &self,
         account: &str,
@@ -35,15 +35,15 @@ impl Host {
     ) -> Result<Arc<Machine>> {
         let head = BundleHead::read(from)?;
         let about: ExportManifest = serde_json::from_slice(&head.about)
-            .map_err(|error| unfit(format!("its description makes no sense: {error}")))?;
+            .map_err(|error| unfit(format!("its description is malformed: {error}")))?;
         self.fits(&about)?;
-        // before anything is read, and again where it is added
+        // before anything is read, and again when it is added
         self.inner().admit_machines(account, 1)?;
         let name = name.unwrap_or_else(|| about.machine.name.clone());
         if self.machine_of(account, name.as_str()).is_ok() {
             return Err(stasis_records::Error::NameTaken(name.to_string()).into());
         }
-        // no collection takes a root whose machine is not recorded yet
+        // no collection removes a root whose machine is not recorded yet
         let _root = self.inner().importing.read();
         let images = self.take_parts(&head, &about.template.root, from)?;
         let artifacts = self.take_artifacts(&head, &about, from)?;
@@ -64,12 +64,14 @@ impl Host {
         Ok(machine)
     }
 
-    /// Whether such a machine could live here, before anything is written.
+    /// Whether the machine could run here, checked before anything is written.
     fn fits(&self, about: &ExportManifest) -> Result<()> {
         let form = SectionKind::form();
         if about.format != FORMAT || about.form != form {
             let theirs = format!("{} of Stasis {}", about.form, about.stasis);
-            return Err(unfit(format!("its images have the form {theirs}, here it is {form}")));
+            return Err(unfit(format!(
+                "its images have format {theirs}; this host uses format {form}"
+            )));
         }
         check(&about.machine.limits, &about.machine.tags, &about.machine.env)?;
         self.agent_fits(about)?;
@@ -78,7 +80,7 @@ impl Host {
         match (own, &about.root) {
             (Some(here), Some(there)) if here.digest == there.digest => Ok(()),
             (Some(_), _) => {
-                Err(unfit(format!("its root file system {base:?} is another one here")))
+                Err(unfit(format!("its root file system {base:?} differs from the one here")))
             }
             (None, Some(there)) if about.carries_root && there.name == base => Ok(()),
             (None, _) => Err(unfit(format!(
@@ -102,7 +104,7 @@ impl Host {
         Err(unfit(format!("its agent {layer:?} is neither here nor in the file")))
     }
 
-    /// Takes in the layers of its root that are not here; its agent's was checked.
+    /// Imports the missing layers of its root; its agent's layer was checked.
     fn take_root(&self, about: &ExportManifest, from: &mut dyn Read) -> Result<()> {
         let roots = &self.inner().dirs.roots;
         let (layer, base) = agent::layers(&about.template.root);
@@ -122,7 +124,7 @@ impl Host {
         }
     }
 
-    /// Takes in artifacts, which have no names yet.
+    /// Imports artifacts, which have no names yet.
     fn take_artifacts(
         &self,
         head: &BundleHead,
@@ -146,7 +148,7 @@ impl Host {
         head.files.iter().map(|(hash, len)| artifact_store.take_in(*hash, *len, from)).collect()
     }
 
-    /// Takes in all images and packs of a file; the images by name.
+    /// Imports all images and packs of a file; returns the images by name.
     fn take_parts(
         &self,
         head: &BundleHead,
@@ -157,7 +159,7 @@ impl Host {
         let fits = |manifest: &_| engine.check_fit(manifest);
         let images = engine.store().import_parts(head, from, &fits).map_err(strange)?;
         if images.iter().any(|image| image.manifest.meta.root != root) {
-            return Err(unfit("an image stands on another root than its template".into()));
+            return Err(unfit("an image has another root than its template".into()));
         }
         Ok(images.into_iter().map(|image| (image.id, image)).collect())
     }
@@ -217,7 +219,7 @@ impl Host {
         })
     }
 
-    /// The template it came from, under a name that is nobody else's.
+    /// Its template, under a name that is not used yet.
     fn template_of(
         &self,
         about: &ExportManifest,
@@ -241,7 +243,7 @@ impl Host {
     }
 }
 
-/// Whether the numbers of the log go together.
+/// Whether the numbers of the log are consistent.
 fn ordered(about: &ExportManifest) -> Result<()> {
     let next = about.machine.next_seq;
     let rising = |seqs: &[u64]| {
@@ -257,10 +259,10 @@ fn ordered(about: &ExportManifest) -> Result<()> {
         && outputs.iter().all(known)
         && about.artifacts.iter().all(|kept| known(&kept.seq))
         && about.artifacts.len() <= MOST_ARTIFACTS;
-    if fine { Ok(()) } else { Err(unfit("the numbers of its log do not go together".into())) }
+    if fine { Ok(()) } else { Err(unfit("the numbers in its log are inconsistent".into())) }
 }
 
-/// What is wrong with a part is the file's fault, not the host's.
+/// A fault in a part is an error of the file, not of the host.
 fn strange(error: stasis_engine::Error) -> Error {
     if error.is_io() { error.into() } else { unfit(error.to_string()) }
 }

@@ -9,8 +9,8 @@ use stasis_records::{MachineId, MachineRecord};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Generations of one tree; deeper ones are left out. JSON readers follow only so many: 128
-/// brackets in serde_json, and each generation has two. `ancestors` has all of them.
+/// Maximum generations of one tree; deeper ones are omitted. JSON readers limit the depth:
+/// serde_json to 128 brackets, and each generation has two. `ancestors` has all of them.
 const DEEPEST: usize = 60;
 
 impl Host {
@@ -20,7 +20,7 @@ impl Host {
         family(self.records(), machine.id).ok_or_else(removed)
     }
 
-    /// All families, oldest first; only those of an account, if one is given.
+    /// All families, oldest first; only those of one account, if given.
     pub fn families(&self, account: Option<&str>) -> Vec<Relative> {
         let mine =
             |record: &MachineRecord| account.is_none_or(|account| record.made.account == account);
@@ -38,7 +38,7 @@ fn families(records: Vec<MachineRecord>) -> Vec<Relative> {
     roots.filter_map(|id| family.tree(*id)).collect()
 }
 
-/// What is known of all machines.
+/// The data of all machines.
 struct Family {
     members: BTreeMap<MachineId, MachineRecord>,
     children: BTreeMap<MachineId, Vec<MachineId>>,
@@ -61,7 +61,7 @@ impl Family {
     fn of(records: Vec<MachineRecord>) -> Family {
         let mut children: BTreeMap<MachineId, Vec<MachineId>> = BTreeMap::new();
         for record in &records {
-            // a parent is older than its branch: no way down comes back to where it was
+            // a parent is older than its branch, so no path downwards is a circle
             if let Some(parent) = record.made.parent_id.filter(|parent| *parent < record.id) {
                 children.entry(parent).or_default().push(record.id);
             }
@@ -70,7 +70,7 @@ impl Family {
         Family { members, children }
     }
 
-    /// A parent that is still there. It is older than its branch, so this comes to an end.
+    /// A parent that still exists. It is older than its branch, so this ends.
     fn parent(&self, id: MachineId) -> Option<MachineId> {
         let parent = self.members.get(&id)?.made.parent_id?;
         (parent < id && self.members.contains_key(&parent)).then_some(parent)
@@ -94,8 +94,8 @@ impl Family {
         found
     }
 
-    /// A machine with its branches, theirs, and so on. How deep that goes is up to clients, so
-    /// this does not call itself: generation by generation down, and back up.
+    /// A machine with all its descendants. Clients control the depth, so this does not recurse: it
+    /// goes down by generation, and back up.
     fn tree(&self, root: MachineId) -> Option<Relative> {
         let mut found = vec![(root, 0)];
         let mut next = 0;
@@ -113,7 +113,7 @@ impl Family {
         self.relative(root, grown.remove(&root))
     }
 
-    /// `children` are in the order they were found, last first.
+    /// `children` are in reverse order of discovery.
     fn relative(&self, id: MachineId, children: Option<Vec<Relative>>) -> Option<Relative> {
         let record = self.members.get(&id)?;
         Some(Relative {
@@ -133,7 +133,7 @@ mod tests {
     use stasis_api::{Checkpoints, Durability, Limits, Name, Network, Parent, Timestamp};
     use stasis_records::{NewRecord, Records};
 
-    /// What may happen to machines; numbers choose among those there are.
+    /// Random changes to machines; numbers select among the existing ones.
     #[derive(Debug, Clone)]
     enum Event {
         Create,
@@ -151,12 +151,12 @@ mod tests {
         ]
     }
 
-    /// A machine in the model, which knows nothing of tables: a list, and who came from whom.
+    /// A machine in the model, which has no tables: a list with the parent of each.
     struct Node {
         id: MachineId,
         name: String,
         parent: Option<usize>,
-        /// The parent's name when it was branched, and from where.
+        /// The parent's name when it was branched, and the state.
         said: Option<(String, u64)>,
         there: bool,
     }
@@ -278,10 +278,11 @@ mod tests {
             head_seq: None,
             freed_seq: None,
             lost_start: false,
+            lineage: MachineId(1),
         }
     }
 
-    /// On a small stack, which a recursive walk would overflow.
+    /// Runs on a small stack, which a recursive walk would overflow.
     #[test]
     fn a_line_of_ten_thousand_branches() {
         let look = || {
@@ -298,7 +299,7 @@ mod tests {
         thread.expect("a thread").join().expect("no failure");
     }
 
-    /// As an older program could write them.
+    /// As an older program could have written them.
     #[test]
     fn machines_that_are_their_own_ancestors() {
         let records = || vec![member(1, Some(1)), member(2, Some(3)), member(3, Some(2))];
@@ -312,8 +313,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// Whatever was made, branched, removed and renamed, in whatever order: everybody's
-        /// ancestors and branches are those of the model, and all are in exactly one family.
+        /// After any sequence of creations, branches, removals and renames, ancestors and branches
+        /// match the model, and every machine is in exactly one family.
         #[test]
         fn as_the_model_says(events in prop::collection::vec(event(), 0..40)) {
             let dir = tempfile::tempdir().expect("a directory");

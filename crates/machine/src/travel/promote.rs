@@ -9,7 +9,7 @@ use stasis_engine::fault;
 use std::sync::Arc;
 
 impl Host {
-    /// A branch takes the name of `onto`, or of its parent. Gives the machine that had the name.
+    /// A branch gets the name of `onto`, or of its parent. Returns the machine that had the name.
     pub fn promote(
         &self,
         branch: &Arc<Machine>,
@@ -23,9 +23,9 @@ impl Host {
             return Err(Error::NoMachine(other.name().to_string()));
         }
         if other.id == branch.id {
-            return Err(Error::Invalid("a machine cannot replace itself".into()));
+            return Err(Error::State("a machine cannot replace itself".into()));
         }
-        // only another who exchanges names waits for this
+        // only other exchanges of names wait for this
         let promoting = self.promoting();
         let here = |one: &Machine| self.read().has(one) && !one.is_removed();
         if let Some(gone) = [branch, &other].into_iter().find(|one| !here(one)) {
@@ -41,10 +41,10 @@ impl Host {
         Ok(other)
     }
 
-    /// At once: no lookup finds one by its old name and the other by its new name.
+    /// Atomic: no lookup finds one machine by its old name and the other by its new name.
     fn exchange_names(&self, one: &Arc<Machine>, other: &Arc<Machine>) {
         let mut machines = self.write();
-        // one that was removed meanwhile has no name to be found by
+        // a machine removed meanwhile cannot be found by name
         let here: Vec<_> = [one, other].into_iter().filter(|own| machines.has(own)).collect();
         let (first, second) = (one.name(), other.name());
         here.iter().for_each(|own| machines.remove(own));
@@ -53,8 +53,8 @@ impl Host {
         here.into_iter().for_each(|own| machines.insert(own));
     }
 
-    /// Removes the machine whose name a branch took, if the branch has all that it did; whether
-    /// it was removed.
+    /// Removes the machine whose name a branch took, if the branch contains all its instructions;
+    /// whether it was removed.
     pub fn retire(&self, former: &Arc<Machine>, branch: &Arc<Machine>) -> Result<bool> {
         let made = branch.record().made.clone();
         let ran = former.work().last_ran;
@@ -66,13 +66,13 @@ impl Host {
         Ok(true)
     }
 
-    /// The machine that another is a branch of.
+    /// The parent of a branch.
     pub fn parent_of(&self, branch: &Arc<Machine>) -> Result<Arc<Machine>> {
         let record = branch.record().clone();
         let found = record.made.parent_id.and_then(|id| self.by_number(id));
         let missing = || match &record.made.parent {
             Some(parent) => Error::NoMachine(parent.machine.to_string()),
-            None => Error::Invalid(format!("`{}` is not a branch", record.made.name)),
+            None => Error::State(format!("`{}` is not a branch", record.made.name)),
         };
         found.ok_or_else(missing)
     }

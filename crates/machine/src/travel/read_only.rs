@@ -10,7 +10,7 @@ use stasis_api::{FileKind, FileView, Timestamp};
 use stasis_engine::{ContentEntry, Contents, EntryKind, Image, plain_path};
 use stasis_protocol::{Order, Reason, Report, Variable};
 
-/// The longest file that is read from a checkpoint.
+/// Maximum size of a file read from a checkpoint.
 pub const MAX_FILE: u64 = 256 << 20;
 
 pub struct ReadOnlyRestore(Option<LiveMachine>);
@@ -39,7 +39,7 @@ impl Host {
         self.read_only(place)?.vars()
     }
 
-    /// What is in a directory of a state.
+    /// The entries of a directory of a state.
     pub fn files_at(&self, place: &StateRef, path: &str) -> Result<Vec<FileView>> {
         let contents = self.contents(&place.image)?;
         let path = checked(path)?;
@@ -62,7 +62,7 @@ impl Host {
 
 pub fn checked(path: &str) -> Result<String> {
     let odd = || Error::Invalid(format!("{path:?} is not a path in a machine"));
-    // relative paths mean the same here as for files of the machine now
+    // relative paths mean the same here as for current files of the machine
     let whole = crate::files::absolute(path).map_err(|_| odd())?;
     plain_path(&whole).ok_or_else(odd)
 }
@@ -106,7 +106,7 @@ impl ReadOnlyRestore {
         self.live()?.ask(&Order::Save { names, path }, super::carry::carried)
     }
 
-    /// An image of the copy, with what it wrote.
+    /// An image of the copy, including its writes.
     pub fn capture(&mut self, host: &Host, account: &str) -> Result<Image> {
         Ok(self.live()?.capture(host.inner(), account)?.image)
     }

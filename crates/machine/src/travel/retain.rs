@@ -15,7 +15,7 @@ const DAY: i64 = 24 * HOUR;
 const HOURLY: i64 = 7 * DAY;
 
 impl Host {
-    /// Forgets checkpoints that no rule keeps, on all machines; how many.
+    /// Removes checkpoints that no rule keeps, on all machines; returns how many.
     pub fn prune(&self, now: Timestamp) -> Result<u64> {
         let mut dropped = 0;
         for machine in self.machines() {
@@ -24,7 +24,7 @@ impl Host {
         Ok(dropped)
     }
 
-    /// Forgets all checkpoints of a machine but the newest and those with labels.
+    /// Removes all checkpoints of a machine except the newest and the labelled ones.
     pub fn prune_all(&self, machine: &Arc<crate::Machine>) -> Result<u64> {
         let rule = Retention { last: Some(1), ..Retention::default() };
         self.prune_by(machine, &rule, Timestamp::now())
@@ -61,8 +61,8 @@ impl Host {
     }
 }
 
-/// Which of these checkpoints, oldest first, the rule does not keep. The newest is always kept, and
-/// so is one that a branch started from.
+/// The checkpoints, of a list from oldest to newest, that the rule does not keep. The newest is
+/// always kept, and so is one that a branch started from.
 pub fn to_free(
     checkpoints: &[Checkpoint],
     branched: &BTreeSet<u64>,
@@ -88,7 +88,7 @@ pub fn to_free(
 }
 
 /// Whether the first of these checkpoints is the last one of its hour, or of its day if it is old.
-/// Hours and days are those of the calendar: what stays does not depend on when this runs.
+/// Hours and days follow the calendar, so the result does not depend on when this runs.
 fn ends_a_span(checkpoints: &[Checkpoint], now: Timestamp) -> bool {
     let [one, next, ..] = checkpoints else { return true };
     let (at, after) = (one.at.as_second(), next.at.as_second());
@@ -102,6 +102,9 @@ mod tests {
     use crate::pinned::tests::{NamedImage, add_template, image};
     use proptest::prelude::*;
     use stasis_engine::ImageId;
+    use stasis_records::SyncTime;
+
+    const BEHIND: SyncTime = SyncTime::Behind;
 
     fn checkpoint(seq: u64, age: i64, labelled: bool) -> Checkpoint {
         Checkpoint {
@@ -114,8 +117,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against the words of the rule: the newest stays, and each other one exactly if one of
-        /// the reasons to keep it holds.
+        /// Against the rule's definition: the newest stays, and any other exactly if a reason to
+        /// keep it holds.
         #[test]
         fn as_the_rule_says(
             ages in prop::collection::vec((0i64..100, any::<bool>()), 0..30),
@@ -141,14 +144,14 @@ mod tests {
                 reasons.push(branched.contains(&one.seq));
                 prop_assert_eq!(!freed.contains(&one.seq), reasons.contains(&true));
             }
-            // what is left is left for good
+            // a second run removes nothing more
             let kept: Vec<_> =
                 all.into_iter().filter(|one| !freed.contains(&one.seq)).collect();
             prop_assert!(rule.last.is_none() || to_free(&kept, &branched, &rule, now).is_empty());
         }
 
-        /// Of a long past, one checkpoint of each hour stays for a week and then one of each day,
-        /// whichever way time passed between two looks.
+        /// Of a long history, one checkpoint of each hour stays for a week and then one of each
+        /// day, however often the rule ran.
         #[test]
         fn older_ones_are_thinned(
             gaps in prop::collection::vec(0i64..2 * DAY, 1..60),
@@ -185,7 +188,7 @@ mod tests {
         }
     }
 
-    /// What may happen to a machine's checkpoints.
+    /// Random changes to a machine's checkpoints.
     #[derive(Debug, Clone)]
     enum Event {
         Checkpoint,
@@ -210,13 +213,13 @@ mod tests {
         ]
     }
 
-    /// A machine as a list of states, and what branches began with.
+    /// A machine as a list of states, and the first states of its branches.
     struct Model {
         kept: Vec<Checkpoint>,
         head: (ImageId, Option<u64>),
         next: u64,
         started: Vec<ImageId>,
-        /// States that branches began with.
+        /// First states of branches.
         branched: BTreeSet<u64>,
         /// States that were rolled back, until something new runs.
         undone: Vec<ImageId>,
@@ -293,7 +296,7 @@ mod tests {
             Event::RollBack(number) => {
                 if let Some(at) = model.pick(*number) {
                     let (image, seq) = (model.kept[at].image, model.kept[at].seq);
-                    store.roll_back(id, &NamedImage(image), Some(seq)).expect("back");
+                    store.roll_back(id, &NamedImage(image), Some(seq), BEHIND).expect("back");
                     let undone = model.kept.split_off(at + 1);
                     model.undone.extend(undone.iter().map(|one| one.image));
                     model.head = (image, Some(seq));
@@ -331,8 +334,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// What a collection would keep is what can be reached: by a machine as it is, by its
-        /// checkpoints that a rule keeps, and by what its branches began with.
+        /// A collection keeps exactly the reachable images: of a machine's current state, of its
+        /// kept checkpoints, and of its branches' first states.
         #[test]
         fn records_keep_what_is_reachable(events in prop::collection::vec(event(), 0..40)) {
             let dir = tempfile::tempdir().expect("a directory");

@@ -22,8 +22,8 @@ impl StateRef {
 }
 
 impl Host {
-    /// A machine's state after an instruction, or now; for the latter a checkpoint is taken if
-    /// there is none.
+    /// A machine's state after an instruction, or its current state; for the latter a checkpoint is
+    /// taken if there is none.
     pub fn place(&self, machine: &Arc<Machine>, seq: Option<u64>) -> Result<StateRef> {
         let (held, seq) = match seq {
             Some(seq) => (self.checkpoint_image(machine, seq)?, Some(seq)),

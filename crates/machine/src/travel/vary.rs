@@ -14,25 +14,25 @@ use stasis_api::{Exec, Instruction, Limits, Ranged, Timeout, Vary};
 use stasis_policy::limits;
 use std::sync::{Arc, mpsc};
 
-/// What is asked of branches.
+/// Options of branches.
 #[derive(Debug, Clone, Default)]
 pub struct BranchPlan {
     pub branch: Branch,
-    /// For each branch in turn; those beyond the end run nothing.
+    /// Code for each branch in order; further branches run nothing.
     pub vary: Vec<Vary>,
     pub timeout: Timeout,
 }
 
-/// How one branch's part ended.
+/// The end of one branch's code.
 pub struct BranchResult {
-    /// Which branch, in the order they were asked for.
+    /// The branch's index, in the requested order.
     pub index: usize,
     pub machine: Arc<Machine>,
     pub instruction: Result<Instruction>,
 }
 
 impl BranchPlan {
-    /// What each branch runs; refuses what cannot be run before anything is made.
+    /// The code of each branch; refuses invalid code before anything is created.
     fn codes(&self, language: &dyn Language) -> Result<Vec<Option<String>>> {
         let count = self.branch.names.len();
         if self.vary.len() > count {
@@ -54,31 +54,28 @@ fn code(vary: &Vary, language: &dyn Language) -> Result<Option<String>> {
     Ok((!text.trim().is_empty()).then_some(text))
 }
 
-/// A statement that gives a variable a value that came as JSON.
+/// A statement that assigns a JSON value to a variable.
 fn assignment(language: &dyn Language, name: &str, value: &serde_json::Value) -> Result<String> {
     if !language.is_identifier(name) {
         let shown: String = name.chars().take(80).collect();
-        return Err(Error::Invalid(format!("{shown:?} is not the name of a variable")));
+        return Err(Error::Unusable(format!("{shown:?} is not the name of a variable")));
     }
-    let literal = language.literal(value).map_err(|why| Error::Invalid(why.to_string()))?;
+    let literal = language.literal(value).map_err(|why| Error::Unusable(why.to_string()))?;
     Ok(language.assignment(name, &literal))
 }
 
-/// Refuses limits beyond those of the machine that is branched.
+/// Refuses limits beyond those of the branched machine.
 fn within(asked: &Limits, most: &Limits) -> Result<()> {
     asked.check()?;
     match limits::wider(asked, most) {
         None => Ok(()),
-        Some(name) => {
-            let said = format!("{name} of a branch cannot be more than its machine's");
-            Err(Error::Invalid(said))
-        }
+        Some(name) => Err(Error::WiderLimit(name)),
     }
 }
 
 impl Host {
-    /// Makes branches and has each run its part. Gives the branches at once; `told` hears of each
-    /// part when it is over, in the order in which they end, on a thread of its own.
+    /// Creates branches and runs each one's code. Returns the branches at once; `told` is called on
+    /// another thread when each one's code ends, in that order.
     pub fn branch_varied(
         self: &Arc<Host>,
         source: &Arc<Machine>,
@@ -102,7 +99,7 @@ impl Host {
             let begun = machine.submit(exec);
             let wait = move || {
                 let instruction = begun.and_then(|seq| machine.wait(seq));
-                // who asked may have gone away
+                // the caller may have stopped waiting
                 let _ = tell.send(BranchResult { index, machine, instruction });
             };
             let thread = std::thread::Builder::new().name("stasis-branch".into());

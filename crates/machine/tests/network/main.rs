@@ -1,7 +1,13 @@
 //! Machines with a network, against a world outside that the test makes, and those without one.
 
+mod clients;
+#[cfg(debug_assertions)]
+mod escapes;
+mod limits;
 mod outside;
 mod policies;
+mod secrets;
+mod web;
 
 use base64::Engine;
 use libtest_mimic::{Arguments, Trial};
@@ -64,6 +70,14 @@ const CHECKS: &[(&str, Check)] = &[
     ("the_hosts_policy_holds_for_all", policies::the_hosts_policy_holds_for_all),
     ("node_is_held_to_its_policy", policies::node_is_held_to_its_policy),
     ("many_refusals_are_few_events", policies::many_refusals_are_few_events),
+    ("keys_stay_outside_of_machines", secrets::keys_stay_outside_of_machines),
+    ("python_clients_get_what_is_allowed", clients::python_clients_get_what_is_allowed),
+    ("node_clients_get_what_is_allowed", clients::node_clients_get_what_is_allowed),
+    ("trust_comes_with_a_policy", clients::trust_comes_with_a_policy),
+    ("traffic_is_limited", limits::traffic_is_limited),
+    ("slow_machines_hold_servers_back", limits::slow_machines_hold_servers_back),
+    #[cfg(debug_assertions)]
+    ("attempts_to_get_out_fail", escapes::attempts_to_get_out_fail),
 ];
 
 /// The world is made when the first check asks for it, and goes when the last is over.
@@ -122,7 +136,7 @@ fn pages_and_names_are_reached(world: &World) {
     let unknown = run(&machine, "socket.gethostbyname('nobody.invalid')");
     assert_eq!(stasis_testbed::error_name(&unknown), "gaierror");
     assert_eq!(value(&machine, "open('/etc/resolv.conf').read()"), "'nameserver 192.0.0.1\\n'");
-    // a port that nobody listens on is seen as that
+    // a port without a listener looks like one
     assert_eq!(value(&machine, &format!("attempt('{there}', 9)")), "'ECONNREFUSED'");
     assert_eq!(machine.describe().network, Network::Open);
 }
@@ -167,7 +181,7 @@ fn own_addresses() -> Vec<String> {
     text.lines().filter_map(address).collect()
 }
 
-/// What carries a machine's packets is not a program's to touch or to change.
+/// A program can neither access nor change the device of its machine's packets.
 fn the_interface_is_out_of_reach(world: &World) {
     let machine = with_tools(world, Network::Open);
     let code = "

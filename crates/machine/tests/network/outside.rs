@@ -26,8 +26,12 @@ pub struct Outside {
     pub here: Ipv4Addr,
     /// The server's public address.
     pub public: Ipv4Addr,
+    /// Another one, which no name has.
+    pub unnamed: Ipv4Addr,
     pub pages: Pages,
     pub names: Names,
+    /// The names of both ends of the link.
+    ends: [String; 2],
     work: mpsc::Sender<Box<dyn FnOnce() + Send>>,
 }
 
@@ -45,6 +49,7 @@ impl Outside {
         let net = |last: u8| Ipv4Addr::new(10, 128 + (high & 127), low, last);
         let (here, there) = (net(1), net(2));
         let public = Ipv4Addr::new(198, 18 + (high & 1), low, high | 1);
+        let unnamed = Ipv4Addr::new(198, 18 + (high & 1), low, (high | 1) ^ 128);
         let (work, orders) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
@@ -59,12 +64,14 @@ impl Outside {
         ip(&format!("link add {near} type veth peer name {far} netns {thread}"));
         ip(&format!("addr add {here}/30 dev {near}"));
         ip(&format!("link set {near} up"));
+        let ends = [near.clone(), far.clone()];
         let (pages, known) = (Pages::default(), Names::default());
         let (shared, all) = (pages.clone(), known.clone());
-        let outside = Outside { there, here, public, pages, names: known, work };
+        let outside = Outside { there, here, public, unnamed, pages, names: known, ends, work };
         outside.run(move || {
             ip(&format!("addr add {there}/30 dev {far}"));
             ip(&format!("addr add {public}/32 dev {far}"));
+            ip(&format!("addr add {unnamed}/32 dev {far}"));
             ip(&format!("link set {far} up"));
             ip("link set lo up");
             let any = Ipv4Addr::UNSPECIFIED;
@@ -76,7 +83,15 @@ impl Outside {
             names(UdpSocket::bind((there, 53)).expect("a port"), there, all);
         });
         ip(&format!("route add {public}/32 via {there} dev {near}"));
+        ip(&format!("route add {unnamed}/32 via {there} dev {near}"));
         outside
+    }
+
+    /// Gives the outside another address, which the host has a route to.
+    pub fn link(&self, address: Ipv4Addr) {
+        let [near, far] = self.ends.clone();
+        self.run(move || ip(&format!("addr add {address}/32 dev {far}")));
+        ip(&format!("route add {address}/32 via {} dev {near}", self.there));
     }
 
     /// Does something out there, and waits for it.
@@ -171,7 +186,7 @@ fn names(socket: UdpSocket, address: Ipv4Addr, others: Names) {
     });
 }
 
-/// The name that is asked about.
+/// The queried name.
 fn asked(query: &[u8]) -> String {
     let (mut rest, mut labels) = (query.get(12..).unwrap_or_default(), Vec::new());
     while let [len @ 1..=63, tail @ ..] = rest {

@@ -22,7 +22,7 @@ fn set(host: &Host, policy_name: &str, text: &str) -> Network {
     Network::Policy(name(policy_name))
 }
 
-/// What a machine's events say was refused, oldest first.
+/// The refusals in a machine's events, oldest first.
 fn refusals(host: &Host, machine: &Machine) -> Vec<Event> {
     let wanted = EventSelector {
         account: "test".into(),
@@ -34,7 +34,7 @@ fn refusals(host: &Host, machine: &Machine) -> Vec<Event> {
 }
 
 /// Whether a refusal was reported, with this access, reason and rule.
-fn reported(host: &Host, machine: &Machine, access: &str, reason: &str, rule: Option<&str>) {
+pub fn reported(host: &Host, machine: &Machine, access: &str, reason: &str, rule: Option<&str>) {
     let found = |event: &Event| {
         let refused = event.refused.as_ref().expect("what was refused");
         assert_eq!(event.kind, EventKind::NetworkRefused);
@@ -81,7 +81,7 @@ pub fn allowed_names_are_reached_and_no_others(world: &World) {
                 u.sendto(q, ('192.0.0.1', 53)); u.recv(500)[3] & 15";
     assert_eq!(value(&machine, code), "3");
     assert_eq!(value(&machine, "attempt('192.0.0.1', 53)"), "'ECONNREFUSED'");
-    let query = |url: &str| ExplainQuery { fetch: Some(url.into()), import: None };
+    let query = |url: &str| ExplainQuery { fetch: Some(url.into()), ..Default::default() };
     let said = host.explain(&machine, &query("https://a.wild.example/x")).expect("an answer");
     assert_eq!(said.verdict, PolicyVerdict::Allow);
     assert_eq!(said.rule.as_deref(), Some("network.allow \"*.wild.example\""));

@@ -2,7 +2,7 @@
 //!
 //!   test ── one order per line ──► this test, started again ──► answers, one per line
 //!
-//! The process ends with its standard input. Whatever it cannot do is an answer, not a panic.
+//! The process ends with its standard input. A failed command is an answer, not a panic.
 
 use serde::{Deserialize, Serialize};
 use stasis_api::{Checkpoints, Durability, Exec, NewMachine, Retention, Timestamp, Update};
@@ -130,7 +130,7 @@ impl HostProcess {
     }
 }
 
-/// A machine in a directory, made by a host that is gone.
+/// A machine in a directory, made by a host that has closed.
 pub fn make(dir: &Path, checkpoints: Checkpoints, durability: Durability) -> String {
     let new = NewMachine { checkpoints, durability, ..NewMachine::default() };
     let machine = open(dir).create("test", new).expect("make a machine");

@@ -194,7 +194,7 @@ impl Session {
         let answer = self.host.ask(&HostOrder::Undo { n, grouped });
         let Some(to) = self.model.ran.len().checked_sub(n).filter(|_| !self.model.ran.is_empty())
         else {
-            return refused(&answer, &["request.invalid"]);
+            return refused(&answer, &["history.too_far"]);
         };
         let wanted = to.checked_sub(1).map(|at| self.model.kept(self.model.ran[at]));
         if self.settled(&answer, wanted.unwrap_or(Kept::Yes)) {
@@ -208,7 +208,7 @@ impl Session {
     fn redo(&mut self, n: usize, grouped: bool) {
         let answer = self.host.ask(&HostOrder::Redo { n, grouped });
         let Some(wanted) = self.model.undone.get(n - 1).copied() else {
-            return refused(&answer, &["request.invalid"]);
+            return refused(&answer, &["history.too_far"]);
         };
         let kept = self.model.kept(wanted);
         // one further on may take it along
@@ -267,8 +267,8 @@ impl Session {
         assert_eq!(left, stay, "the states that retention keeps");
     }
 
-    /// Whether something was done that needs a state: always where there is one, never where it
-    /// was dropped. What is refused changes nothing.
+    /// Whether an action needs a state: always if there is one, never if it was dropped. A refused
+    /// action changes nothing.
     fn settled(&self, answer: &HostAnswer, kept: Kept) -> bool {
         match (answer, kept) {
             (HostAnswer::Done, Kept::Yes | Kept::Perhaps) => true,

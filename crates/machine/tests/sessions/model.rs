@@ -28,7 +28,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Instructions ran. What was undone cannot be redone any more.
+    /// Instructions ran. Undone ones can no longer be redone.
     pub fn extend(&mut self, seqs: &[u64]) {
         self.ran.extend(seqs);
         self.undone.clear();

@@ -1,4 +1,4 @@
-//! Takes an event stream apart.
+//! Parses an event stream.
 
 use super::MAX_LINE;
 
@@ -10,7 +10,7 @@ pub struct SseParser {
 }
 
 impl SseParser {
-    /// The data of events that are complete now.
+    /// The data of complete events.
     pub fn feed(&mut self, bytes: &[u8]) -> std::result::Result<Vec<String>, String> {
         self.bytes += bytes.len();
         let mut complete = Vec::new();

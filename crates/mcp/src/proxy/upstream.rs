@@ -1,4 +1,4 @@
-//! The service behind a proxy: where it is, and how it is brought back when it is not there.
+//! The service behind a proxy: its address, and how to restart it.
 
 use super::Sent;
 use reqwest::{Client, Method, RequestBuilder, Response};
@@ -32,7 +32,7 @@ impl Upstream {
         Upstream { headers, ..self }
     }
 
-    /// Restarts a service that does not answer, and says whether it did.
+    /// Restarts a service that does not answer; whether it did.
     pub fn with_revival<F>(self, revive: impl Fn() -> F + Send + Sync + 'static) -> Upstream
     where
         F: Future<Output = bool> + Send + 'static,
@@ -53,7 +53,7 @@ impl Upstream {
             request.header("accept", "application/json, text/event-stream")
         };
         match request().send().await {
-            // nothing was sent: the service can be woken and asked again
+            // nothing was sent: the service can be restarted and the request repeated
             Err(error) if error.is_connect() && self.revived().await => {
                 request().send().await.map_err(|error| said(&error))
             }

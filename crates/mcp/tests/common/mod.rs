@@ -104,7 +104,8 @@ async fn account(mut request: axum::extract::Request) -> axum::extract::Request 
     let name = request.headers().get("x-account").and_then(|name| name.to_str().ok());
     if let Some(name) = name.map(str::to_owned) {
         let may_build = name == "root";
-        request.extensions_mut().insert(McpCaller { name, may_build });
+        let may_approve = may_build;
+        request.extensions_mut().insert(McpCaller { name, may_build, may_approve });
     }
     request
 }

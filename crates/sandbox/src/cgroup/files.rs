@@ -16,14 +16,14 @@ pub enum Version {
 /// Processor time is given out in parts of this.
 const PERIOD_US: u64 = 100_000;
 
-/// A group's directory for each controller that is there.
+/// A group's directory for each existing controller.
 pub struct CgroupDirs {
     version: Version,
     dirs: Vec<(&'static str, PathBuf)>,
 }
 
 impl CgroupDirs {
-    /// Makes the directories of a new group.
+    /// Creates the directories of a new group.
     pub fn make(found: &Hierarchies, name: &str) -> io::Result<CgroupDirs> {
         let dirs: Vec<_> = found.dirs.iter().map(|(own, dir)| (*own, dir.join(name))).collect();
         let files = CgroupDirs { version: found.version, dirs };
@@ -173,7 +173,7 @@ fn named(what: &str, path: &Path, error: &io::Error) -> io::Error {
 mod tests {
     use super::*;
 
-    /// A group of version 2 in a plain directory: what would be written, and what would be read.
+    /// A version 2 group in a plain directory: the written and read values.
     fn group(version: Version) -> (tempfile::TempDir, CgroupDirs) {
         let dir = tempfile::tempdir().unwrap();
         let names = ["memory", "pids", "cpu", "cpuacct"];

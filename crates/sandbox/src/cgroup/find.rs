@@ -1,4 +1,4 @@
-//! Which cgroups the host has: from what is mounted, and what may be made there.
+//! The host's cgroups: from the mounted hierarchies, and the permission to create groups there.
 
 use super::files::Version;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const BASE: &str = "stasis";
 const CONTROLLERS: [&str; 4] = ["memory", "pids", "cpu", "cpuacct"];
 
-/// Where groups are made, by controller.
+/// The parent directories of groups, by controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchies {
     pub version: Version,
@@ -25,7 +25,7 @@ impl Hierarchies {
     }
 }
 
-/// What is there and can be used, and sentences about what cannot.
+/// The usable controllers, and messages about missing ones.
 pub fn find() -> (Option<Hierarchies>, Vec<String>) {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let unified = unified(&mounts).filter(|dir| offers(dir).contains(&"memory".to_owned()));
@@ -39,7 +39,7 @@ pub fn find() -> (Option<Hierarchies>, Vec<String>) {
     prepare(candidates)
 }
 
-/// Makes our directories; controllers whose directory cannot be made are missing.
+/// Creates our directories; controllers whose directory cannot be created are missing.
 fn prepare(candidates: Hierarchies) -> (Option<Hierarchies>, Vec<String>) {
     let mut missing = Vec::new();
     let mut dirs = Vec::new();

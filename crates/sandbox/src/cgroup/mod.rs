@@ -1,12 +1,12 @@
-//! Cgroups: a machine's limits on memory, processes and processor time, and what it uses.
+//! Cgroups: a machine's limits on memory, processes and processor time, and its usage.
 //!
 //!   find ─► Cgroups ──make──► Group ──► set_limits, usage, room, entrances
 //!
-//! Version 1 has a directory per controller, version 2 one for all; a host without either says so
-//! (`Cgroups::missing`), and machines then have the limits a process can have and no others.
-//! Groups lie below `stasis` at the root of each hierarchy, named after the engine's process. One
-//! whose last process is still ending cannot be removed yet; `sweep` tries again, and an engine
-//! removes at its start what killed ones left behind.
+//! Version 1 has a directory per controller, version 2 one for all; a host without either reports
+//! it (`Cgroups::missing`), and its machines have only process limits. Groups are below `stasis` at
+//! the root of each hierarchy, named after the engine's process. A group whose last process is
+//! still ending cannot be removed yet; `sweep` tries again, and an engine at its start removes the
+//! groups of killed ones.
 
 mod files;
 mod find;
@@ -25,7 +25,7 @@ use std::time::Duration;
 /// The init of a machine is a process too.
 const INIT: u64 = 1;
 
-/// Where this engine's groups are made.
+/// The parent of this engine's groups.
 pub struct Cgroups {
     hierarchies: Option<find::Hierarchies>,
     missing: Vec<String>,
@@ -33,19 +33,19 @@ pub struct Cgroups {
     ended: Mutex<Vec<PathBuf>>,
 }
 
-/// What a machine uses; `None` where nothing counts it.
+/// A machine's usage; `None` where no controller counts it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CgroupUsage {
     pub memory: Option<u64>,
     pub memory_peak: Option<u64>,
-    /// Processes that were ended for want of memory.
+    /// Processes killed by the kernel because memory ran out.
     pub oom_kills: Option<u64>,
     pub cpu_ns: Option<u64>,
     /// Processes and threads, without the init.
     pub pids: Option<u64>,
 }
 
-/// How a process gets into a group.
+/// How a process enters a group.
 pub enum Entrances {
     /// Write "0" to each.
     Tasks(Vec<OwnedFd>),
@@ -55,7 +55,7 @@ pub enum Entrances {
 }
 
 impl Cgroups {
-    /// Finds the host's cgroups, or what is missing.
+    /// Finds the host's cgroups, and what is missing.
     pub fn find() -> Arc<Cgroups> {
         let (hierarchies, missing) = find::find();
         let cgroups = Cgroups::new(hierarchies, missing);
@@ -81,7 +81,7 @@ impl Cgroups {
         }
     }
 
-    /// Limits that machines on this host cannot have, and why. Empty when all is there.
+    /// Limits that machines on this host cannot have, and why. Empty if all exist.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
@@ -100,7 +100,7 @@ impl Cgroups {
         Ok(group)
     }
 
-    /// Removes groups whose last process is gone by now.
+    /// Removes groups whose last process has ended by now.
     pub fn sweep(&self) {
         let ended = std::mem::take(&mut *self.ended());
         let left: Vec<PathBuf> = ended.into_iter().filter(|dir| !remove(dir)).collect();
@@ -111,7 +111,7 @@ impl Cgroups {
         self.ended.lock()
     }
 
-    /// Groups of engines that are gone.
+    /// Groups of engines that have exited.
     fn remove_leftovers(&self) {
         let bases = self.hierarchies.iter().flat_map(|found| found.bases());
         for entry in bases.flat_map(|base| std::fs::read_dir(base).into_iter().flatten()).flatten()
@@ -127,7 +127,7 @@ impl Cgroups {
 }
 
 impl Drop for Cgroups {
-    /// What still ends gets a moment; the rest is left for the next engine.
+    /// Ending processes get a moment; the next engine removes the rest.
     fn drop(&mut self) {
         const TRIES: u32 = 100;
         for _ in 0..TRIES {
@@ -160,14 +160,14 @@ impl Cgroup {
         self.files.as_ref().map_or(Ok(Entrances::None), CgroupDirs::entrances)
     }
 
-    /// Every task of the machine, its init's among them; `None` where there is no group. A task
-    /// cannot leave its group, and one that is made goes to the end of the kernel's list: whoever
-    /// runs while the list is read is in it, or was made by somebody who is.
+    /// Every task of the machine, including its init's; `None` without a group. A task cannot leave
+    /// its group, and a new one goes to the end of the kernel's list: a task that runs while the
+    /// list is read is in it, or was created by one that is.
     pub fn tasks(&self) -> io::Result<Option<Vec<i32>>> {
         self.files.as_ref().map_or(Ok(None), CgroupDirs::tasks)
     }
 
-    /// Every process of the machine, its init among them; `None` where there is no group.
+    /// Every process of the machine, including its init; `None` without a group.
     pub fn processes(&self) -> io::Result<Option<Vec<i32>>> {
         self.files.as_ref().map_or(Ok(None), CgroupDirs::processes)
     }
@@ -176,8 +176,8 @@ impl Cgroup {
         *self.limits.lock()
     }
 
-    /// Changes the limits of a machine while it runs. Memory below what is in use is refused where
-    /// the kernel cannot make room.
+    /// Changes the limits of a running machine. A memory limit below the current use is refused if
+    /// the kernel cannot reclaim enough.
     pub fn set_limits(&self, limits: ResourceLimits) -> io::Result<()> {
         self.apply(&limits, 0)?;
         *self.limits.lock() = limits;
@@ -189,9 +189,9 @@ impl Cgroup {
         CgroupUsage { pids: usage.pids.map(|pids| pids.saturating_sub(INIT)), ..usage }
     }
 
-    /// Room for the engine's own copies of the machine's processes, from when it is first asked
-    /// for and for as long as the value lives. They count as the machine's: at its limit a capture
-    /// would fail, and the kernel would end the machine's processes for the memory of their copies.
+    /// Extra memory for the engine's own copies of the machine's processes, from its first request
+    /// until the value is dropped. The copies count as the machine's: at its limit a capture would
+    /// fail, and the kernel would kill the machine's processes for the memory of their copies.
     pub fn room(&self) -> CopyHeadroom<'_> {
         CopyHeadroom { group: self, given: Cell::new(false) }
     }
@@ -214,7 +214,7 @@ pub struct CopyHeadroom<'a> {
 }
 
 impl CopyHeadroom<'_> {
-    /// Gives the room, beside what the machine uses now. Without it a copy may still fit.
+    /// Grants the extra memory, on top of the current use. Without it a copy may still fit.
     pub fn give(&self) {
         let limits = self.group.limits();
         let limited = limits.memory.is_some() || limits.pids.is_some();

@@ -1,15 +1,15 @@
 //! Which arguments of a call are let through, where its number alone does not say enough.
 //!
-//! Every list names what is allowed. The kernel has more of each kind, and gets new ones with every
-//! version; a machine has those below. Three groups of reasons: programs use it and images carry
-//! it, it only asks, or it undoes one of the others.
+//! Every list names the allowed values. The kernel has more of each kind, and gets new ones with
+//! every version; a machine has those below. Three reasons: programs use it and images save it, it
+//! only queries, or it undoes one of the others.
 
 use stasis_sys::libc;
 
 /// One argument, or a half of one, as the filter sees it: 32 bits, of which some count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArgumentWord {
-    /// Of the words of all arguments: lower half, upper half, and so on.
+    /// Index into the words of all arguments: lower half, upper half, and so on.
     pub index: u32,
     pub mask: u32,
     pub values: &'static [u32],
@@ -20,7 +20,7 @@ pub struct ArgumentWord {
 /// Words that are all as they should be.
 pub type ArgumentRow = &'static [ArgumentWord];
 
-/// Something a call must keep to: one of the rows fits, or this is the answer.
+/// A rule for a call: one of the rows matches, or this is the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     pub rows: &'static [ArgumentRow],
@@ -276,8 +276,8 @@ pub const GETSOCKOPT: &[Rule] = &[rule(
     libc::ENOPROTOOPT,
 )];
 
-/// Terminals without those that type for another program, change a line discipline or take over
-/// the console; descriptors; what interfaces there are. The most frequent come first.
+/// Terminals without requests that type for another program, change a line discipline or take over
+/// the console; descriptors; the list of interfaces. The most frequent come first.
 #[rustfmt::skip]
 const REQUESTS: &[u32] = &[
     0x5401, // TCGETS
@@ -331,7 +331,7 @@ const REQUESTS: &[u32] = &[
     0x4008_5400, // TFD_IOC_SET_TICKS
 ];
 
-/// The answer tells programs that an interface has no such settings.
+/// The answer means that an interface has no such settings.
 const SIOCETHTOOL: &[u32] = &[0x8946];
 
 pub const IOCTL: &[Rule] = &[
@@ -339,7 +339,7 @@ pub const IOCTL: &[Rule] = &[
     rule(&[&[among(1, REQUESTS)]], libc::ENOTTY),
 ];
 
-/// No leases and no signals about directories: a lease makes whoever else opens the file wait.
+/// No leases and no signals about directories: a lease delays other processes that open the file.
 #[rustfmt::skip]
 const COMMANDS: &[u32] = &[
     3, 4, 1, 2, // GETFL, SETFL, GETFD, SETFD
@@ -357,15 +357,15 @@ const COMMANDS: &[u32] = &[
 
 pub const FCNTL: &[Rule] = &[rule(&[&[among(1, COMMANDS)]], libc::EINVAL)];
 
-/// The limit that keeps the host from handling a crash. Programs that lower it are told that they
-/// did: there are no core files.
+/// The limit that keeps the host from handling a crash. Lowering it succeeds without effect: there
+/// are no core files.
 const CORE: &[u32] = &[libc::RLIMIT_CORE];
 
 pub const SETRLIMIT: &[Rule] = &[rule(&[&[none_of(0, CORE)]], 0)];
-/// It can be asked for.
+/// It can be queried.
 pub const PRLIMIT: &[Rule] = &[rule(&[&[none_of(1, CORE)], &[among(2, &[0]), upper(2, &[0])]], 0)];
 
-/// Options of prctl(2) about the caller itself that images carry, or that only ask.
+/// Options of prctl(2) about the caller itself that images save, or that only query.
 #[rustfmt::skip]
 const OWN_AFFAIRS: &[u32] = &[
     libc::PR_SET_VMA as u32,

@@ -1,7 +1,7 @@
 //! From the list to a filter: a search tree over call numbers, with the tests of arguments at its
 //! leaves.
 //!
-//! The kernel runs the filter once for every call number when it is installed (to know which calls
+//! When the filter is installed, the kernel runs it once for every call number (to find calls that
 //! need no run at all), so its depth counts and not only its length.
 
 use super::arguments::{ArgumentRow, ArgumentWord, Rule};
@@ -33,7 +33,7 @@ fn errno(error: i32) -> u64 {
     op(RETURN, ERRNO | error as u32, 0, 0)
 }
 
-/// What happens to calls from a number on, up to the next entry.
+/// The answer for calls from a number on, up to the next entry.
 struct Leaf {
     from: u32,
     code: Vec<u64>,
@@ -69,7 +69,7 @@ fn leaves(allowed: &[SyscallGroup], refused: &[RefusedSyscalls]) -> Vec<Leaf> {
     leaves
 }
 
-/// Adds what happens from a number on; neighbours with the same fate become one.
+/// Adds the answer from a number on; neighbours with the same answer are merged.
 fn push(leaves: &mut Vec<Leaf>, from: u32, code: Vec<u64>) {
     if leaves.last().is_some_and(|last| last.from == from) {
         leaves.pop();
@@ -121,7 +121,7 @@ fn row(row: ArgumentRow) -> Vec<u64> {
     let mut code = Vec::new();
     for own in row.iter().rev() {
         let mut before = word(own);
-        // over the words that follow, and what is done when all of them are right
+        // skips the following words, and the answer if all of them match
         before.push(op(JUMP, code.len() as u32 + 1, 0, 0));
         before.append(&mut code);
         code = before;
@@ -138,7 +138,7 @@ fn word(word: &ArgumentWord) -> Vec<u64> {
     let count = u8::try_from(word.values.len()).expect("a list of values fits a jump");
     for (index, value) in (0..count).zip(word.values) {
         let rest = count - 1 - index;
-        // where none is to fit, the last comparison passes over what a match goes to
+        // if none may match, the last comparison skips the answer of a match
         let (equal, other) = match (word.among, rest) {
             (true, _) => (rest + 1, 0),
             (false, 0) => (0, 1),
@@ -189,7 +189,8 @@ mod tests {
         run(filter(), X86_64, number as u32, args)
     }
 
-    /// What the list says for arguments of zero, by reading it and not the filter.
+    /// The answer of the list for arguments of zero, computed from the list and not from the
+    /// filter.
     fn expected(number: u32) -> u32 {
         let mut calls = ALLOWED.iter().flat_map(|purpose| purpose.calls);
         if let Some(call) = calls.find(|call| call.number as u32 == number) {

@@ -1,5 +1,5 @@
-//! The calls a machine may make, and why. What is not here does not exist for a machine (ENOSYS),
-//! apart from the calls named in `REFUSED`, whose answer is one that programs expect.
+//! The calls a machine may make, and why. Any other call does not exist for a machine (ENOSYS),
+//! except the calls in `REFUSED`, whose answer is one that programs expect.
 //!
 //! SECURITY.md shows this list; a test compares the two.
 
@@ -7,7 +7,7 @@ use super::arguments::{self, Rule};
 use super::numbers;
 use stasis_sys::libc;
 
-/// Calls that are there for the same reason.
+/// Calls with the same reason.
 #[derive(Debug, Clone, Copy)]
 pub struct SyscallGroup {
     pub why: &'static str,
@@ -18,9 +18,9 @@ pub struct SyscallGroup {
 pub struct AllowedSyscall {
     pub name: &'static str,
     pub number: i64,
-    /// What its arguments must keep to.
+    /// The rules for its arguments.
     pub rules: &'static [Rule],
-    /// What the rules keep out.
+    /// Calls that the rules exclude.
     pub note: &'static str,
 }
 

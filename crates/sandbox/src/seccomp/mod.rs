@@ -1,9 +1,9 @@
-//! The seccomp wall: a list of calls as data, and the filter it becomes.
+//! The seccomp filter: a list of calls as data, and its compiled form.
 //!
 //!   list ──compile──► classic BPF ──► installed before a program starts, and by a restore
 //!
-//! The filter is the same for every machine of a build. Machines remember theirs in their images;
-//! one that comes back with an older list gets today's as well.
+//! The filter is the same for every machine of a build. Images contain theirs; one with an older
+//! list gets the current one as well.
 
 mod arguments;
 mod compile;

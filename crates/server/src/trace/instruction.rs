@@ -4,8 +4,8 @@
 //! checkpoint may come later and be shared by several instructions. The number of open spans is
 //! bounded; an instruction past the bound has none and is counted as dropped.
 
+use super::exporter::ExportCounts;
 use super::request::caused;
-use super::way::ExportCounts;
 use opentelemetry::trace::{Span, SpanContext, Status, TraceContextExt, Tracer};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span as SdkSpan};
@@ -15,9 +15,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Instructions that are followed at once.
+/// Maximum instructions traced at once.
 const MOST: usize = 16_384;
-/// Instructions of one machine that are remembered until they are saved: the last ones.
+/// Unsaved instructions remembered per machine: the last ones.
 const UNSAVED: usize = 64;
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ struct Held {
     open: usize,
 }
 
-/// What is followed of one machine.
+/// Trace state of one machine.
 #[derive(Debug, Default)]
 struct Own {
     taken_up: Option<u64>,
@@ -42,7 +42,7 @@ struct Own {
     saving: Option<SystemTime>,
 }
 
-/// An instruction that is not over. Its spans end when they are dropped.
+/// An unfinished instruction. Its spans end when they are dropped.
 #[derive(Debug)]
 struct Open {
     trail: Trail,
@@ -51,7 +51,7 @@ struct Open {
     span: SdkSpan,
 }
 
-/// What a span needs to be a part of an instruction.
+/// Attributes that make a span part of an instruction.
 #[derive(Debug, Clone)]
 struct Trail {
     of: SpanContext,
@@ -109,7 +109,7 @@ impl InstructionSpans {
         }
         let builder = self.tracer.span_builder("instruction").with_attributes(labels.clone());
         let span = builder.start_with_context(&self.tracer, parent);
-        // the caller, or a sampler, wants none of this trace
+        // the caller, or a sampler, excludes this trace
         if !span.is_recording() {
             return;
         }
@@ -123,7 +123,7 @@ impl InstructionSpans {
     fn follow(&self, own: &mut Own, moment: &ObservedEvent<'_>) {
         match *moment {
             ObservedEvent::TakenUp(seq) => {
-                // one that never ended was cut short by a fault of ours
+                // a span that never ended was cut short by a bug of ours
                 if let Some(before) = own.taken_up.replace(seq).filter(|before| *before != seq) {
                     own.open.remove(&before);
                 }
@@ -148,7 +148,7 @@ impl InstructionSpans {
         }
     }
 
-    /// What runs is at its next part.
+    /// Moves the running instruction to its next phase.
     fn next(&self, own: &mut Own, part: Option<(&'static str, Option<&'static str>)>) {
         let Some(open) = own.current() else { return };
         open.part = None;
@@ -176,7 +176,7 @@ impl Own {
         self.open.get_mut(&self.taken_up?)
     }
 
-    /// What ran is to be saved.
+    /// Marks finished instructions as waiting for their checkpoint.
     fn ran(&mut self) {
         let Some(trail) = self.current().filter(|open| open.ran).map(|open| open.trail.clone())
         else {

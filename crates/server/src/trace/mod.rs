@@ -10,13 +10,14 @@
 //! output, and refused requests create none. If the collector is slow or unreachable, spans wait in
 //! a bounded queue; the rest is dropped and counted. No request waits for the collector.
 
+mod endpoint;
+mod exporter;
 mod instruction;
-mod place;
 mod request;
-mod way;
 
 use crate::error::Error;
 use crate::metrics::Metrics;
+use exporter::{BoundedSpanProcessor, ExportCounts};
 use instruction::InstructionSpans;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry::{Key, KeyValue};
@@ -27,9 +28,8 @@ pub use request::RequestSpan;
 use stasis_machine::{MachineId, ObservedEvent};
 use std::sync::Arc;
 use std::time::Duration;
-use way::{BoundedSpanProcessor, ExportCounts};
 
-/// How long spans may take that are sent when the service ends.
+/// Maximum time to send spans when the service ends.
 const FAREWELL: Duration = Duration::from_secs(5);
 const NAME: &str = "stasis";
 
@@ -44,10 +44,11 @@ struct Inner {
 }
 
 impl Traces {
-    /// Starts to send spans where `endpoint` or the usual variables say; nothing if neither does.
+    /// Starts to send spans to `endpoint` or to the address in the usual variables; does nothing if
+    /// neither is set.
     pub fn start(endpoint: Option<&str>, metrics: &Metrics) -> Result<Option<Traces>, Error> {
         let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-        let Some(place) = place::of_collector(endpoint, variable)? else { return Ok(None) };
+        let Some(place) = endpoint::of_collector(endpoint, variable)? else { return Ok(None) };
         let exporter = SpanExporter::builder()
             .with_http()
             .with_endpoint(&place)
@@ -81,11 +82,11 @@ impl Traces {
     }
 }
 
-/// What all spans have in common: the service, and what the usual variables say of it.
+/// The resource of all spans: the service, and attributes from the usual variables.
 fn resource() -> Resource {
     let said = Resource::builder().build();
     let named = said.get(&Key::new("service.name")).is_some_and(|name| {
-        // what the library says when nobody said anything
+        // the library's default
         !name.as_str().starts_with("unknown_service")
     });
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));

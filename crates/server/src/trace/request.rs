@@ -15,7 +15,7 @@ const PARENT: &str = "traceparent";
 
 pub struct RequestSpan(SdkSpan);
 
-/// What a caller said of its trace.
+/// The caller's trace headers.
 struct Said<'a> {
     parent: &'a str,
     state: Option<&'a str>,
@@ -35,7 +35,7 @@ impl Extractor for Said<'_> {
     }
 }
 
-/// The trace to join; a new one, if what was said is not understood.
+/// The trace to join; a new one, if the headers are invalid.
 fn joined(said: &Said<'_>) -> Context {
     TraceContextPropagator::new().extract_with_context(&Context::new(), said)
 }
@@ -56,13 +56,13 @@ fn of_headers(headers: &HeaderMap) -> Context {
     }
 }
 
-/// As the next one down the line reads it.
+/// As a `traceparent` for the next service.
 fn written(of: &SpanContext) -> String {
     format!("00-{}-{}-{:02x}", of.trace_id(), of.span_id(), of.trace_flags())
 }
 
 impl Traces {
-    /// `route` is the pattern: a path would be a name without end.
+    /// `route` is the pattern: a path would be an unbounded name.
     pub fn request(&self, request: &Request, route: &str, account: &str, id: &str) -> RequestSpan {
         let method = request.method().as_str().to_owned();
         let attributes = [
@@ -79,12 +79,12 @@ impl Traces {
 }
 
 impl RequestSpan {
-    /// What instructions of this request come from.
+    /// The trace context of this request's instructions.
     pub fn cause(&self) -> Option<TraceContext> {
         TraceContext::new(&written(self.0.span_context()))
     }
 
-    /// The answer says which trace it is part of.
+    /// The response names its trace.
     pub fn answered(mut self, response: &mut Response) {
         let status = response.status();
         self.0.set_attribute(KeyValue::new("http.response.status_code", status.as_u16() as i64));

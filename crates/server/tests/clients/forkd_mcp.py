@@ -1,5 +1,5 @@
-"""Drives the published `forkd-mcp` server as it is through all eleven tools, then our own set of
-the same names, and compares what both say they take."""
+"""Drives the published `forkd-mcp` server unchanged through all eleven tools, then our own set of
+the same names, and compares their arguments."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ def ours():
 
 
 def taken(tool):
-    """What a tool takes: names, which are needed, and what stands for those left out."""
+    """The arguments of a tool: names, required ones, and defaults."""
     schema = tool.inputSchema
     defaults = {name: about.get("default") for name, about in schema.get("properties", {}).items()}
     return defaults, sorted(schema.get("required", []))

@@ -1,4 +1,4 @@
-//! Who may do what: tokens, scopes, accounts, hosts, origins.
+//! Authorization: tokens, scopes, accounts, hosts, origins.
 
 use crate::client::Client;
 use crate::server::{root, shared};
@@ -62,7 +62,7 @@ fn accounts_do_not_see_each_other() {
 }
 
 /// Every scope, as errors list them.
-const SCOPES: &str = "scopes are machines, templates, tokens, host";
+const SCOPES: &str = "scopes are machines, templates, tokens, host, secrets, approve";
 
 #[test]
 fn a_token_does_what_its_scopes_say_until_it_is_revoked() {
@@ -91,7 +91,7 @@ fn a_token_does_what_its_scopes_say_until_it_is_revoked() {
 }
 
 #[test]
-fn nobody_gives_away_what_they_do_not_have() {
+fn a_caller_grants_only_its_own_scopes() {
     let (client, _) = token(json!({ "account": "giver", "scopes": ["machines", "tokens"] }));
     let more = json!({ "scopes": ["host"] });
     assert_eq!(client.post("/v1/token", &more).code(403), "token.scope");

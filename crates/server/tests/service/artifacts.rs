@@ -1,4 +1,4 @@
-//! What is too large for a result is kept whole beside it.
+//! Data too large for a result is kept whole beside it.
 
 use crate::server::root;
 

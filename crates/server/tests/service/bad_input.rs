@@ -214,9 +214,9 @@ fn queries_that_are_none() {
     assert_eq!(far("18446744073709551615").code(400), "request.range");
 }
 
-/// What the document excludes: empty texts, and lists in the place of objects.
+/// Values that the document excludes: empty texts, and lists in place of objects.
 #[test]
-fn what_the_document_excludes_is_refused() {
+fn requests_outside_the_document_are_refused() {
     let client = root();
     let name = client.machine();
     let document = stasis_server::openapi();
@@ -234,7 +234,10 @@ fn what_the_document_excludes_is_refused() {
     }
     is_decent(&client.post("/v1/token", &json!({ "scopes": [""] })), "an empty scope");
     let scopes = &document["components"]["schemas"]["NewToken"]["properties"]["scopes"];
-    assert_eq!(scopes["items"]["enum"], json!(["machines", "templates", "tokens", "host"]));
+    assert_eq!(
+        scopes["items"]["enum"],
+        json!(["machines", "templates", "tokens", "host", "secrets", "approve"])
+    );
     for rule in [json!([1]), json!([1, 60, true]), json!("last=1")] {
         let new = client.post("/v1/machine/new", &json!({ "retention": rule }));
         assert_eq!(new.code(400), "request.json", "{rule}");
@@ -283,7 +286,7 @@ fn a_client_that_leaves_takes_nothing_with_it() {
     assert_eq!(result["result"]["value"], "'there'");
 }
 
-/// Routes that anybody may ask.
+/// Routes without a token.
 const OPEN: [&str; 5] = ["/", "/docs", "/health", "/internal/signup", "/openapi.json"];
 
 #[test]

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 #[test]
-fn idle_connections_without_a_token_lock_nobody_out() {
+fn idle_connections_without_a_token_block_no_client() {
     let data = fresh_data("crowd");
     let listen = vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))];
     let options = Options { listen, max_connections: 64, ..Options::default() };

@@ -1,4 +1,4 @@
-//! Everything that changes is told, to those it concerns, and again to who was away.
+//! All changes are reported to the accounts concerned, and again after a reconnect.
 
 use crate::client::{Client, PATIENCE};
 use crate::server::{fresh_data, root, start};
@@ -7,7 +7,7 @@ use stasis_server::{Listen, Options};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::{SocketAddr, TcpStream};
 
-/// Somebody who follows events.
+/// A follower of events.
 pub struct Follower {
     lines: Lines<BufReader<TcpStream>>,
 }
@@ -52,7 +52,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_machines_life_is_told() {
+fn a_machines_lifecycle_is_reported() {
     let client = root();
     let mut follower = Follower::new(&client, "tag=watched%3Dyes", "");
     client.machine();
@@ -104,7 +104,7 @@ fn a_machines_life_is_told() {
 }
 
 #[test]
-fn events_of_others_are_not_told() {
+fn events_of_other_accounts_are_not_sent() {
     let client = root();
     let other = client.post("/v1/token", &json!({ "account": "quiet" })).good();
     let other = Client::new(client.address, other["token"].as_str().expect("a token"));

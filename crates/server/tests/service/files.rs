@@ -182,7 +182,7 @@ fn an_upload_that_breaks_off_leaves_nothing() {
 }
 
 #[test]
-fn traps_of_a_machine_hold_nobody() {
+fn traps_of_a_machine_block_no_request() {
     let client = root();
     let name = client.machine();
     let traps = "import os, socket\nos.makedirs('/tmp/t'); os.chdir('/tmp/t')\n\
@@ -193,11 +193,11 @@ fn traps_of_a_machine_hold_nobody() {
         os.symlink('/dev/zero', 'zero')\nos.symlink('fifo', 'tofifo')\nos.mkdir('d', 0o000)";
     assert!(client.run(&name, traps).get("error").is_none());
     let code = |path: &str, status| get(&client, &name, &format!("/tmp/t/{path}")).code(status);
-    assert_eq!(code("fifo", 400), "file.not_a_file");
-    assert_eq!(code("tofifo", 400), "file.not_a_file");
-    assert_eq!(code("sock", 400), "file.not_a_file");
-    assert_eq!(code("loop", 400), "file.loop");
-    assert_eq!(code("zero", 400), "file.elsewhere");
+    assert_eq!(code("fifo", 409), "file.not_a_file");
+    assert_eq!(code("tofifo", 409), "file.not_a_file");
+    assert_eq!(code("sock", 409), "file.not_a_file");
+    assert_eq!(code("loop", 409), "file.loop");
+    assert_eq!(code("zero", 409), "file.elsewhere");
     for path in ["magic/shadow", "fd"] {
         let reply = get(&client, &name, &format!("/tmp/t/{path}"));
         assert!((400..500).contains(&reply.status), "{path}: {}", reply.text());
@@ -205,18 +205,18 @@ fn traps_of_a_machine_hold_nobody() {
     // a link upwards ends in the machine's own /etc, where its user reads no secrets either
     let up = get(&client, &name, "/tmp/t/up");
     assert!([403, 404].contains(&up.status), "{}", up.text());
-    assert_eq!(get(&client, &name, "/proc/self/environ").code(400), "file.elsewhere");
-    assert_eq!(get(&client, &name, "/dev/zero").code(400), "file.elsewhere");
-    assert_eq!(code("", 400), "file.not_a_file");
+    assert_eq!(get(&client, &name, "/proc/self/environ").code(409), "file.elsewhere");
+    assert_eq!(get(&client, &name, "/dev/zero").code(409), "file.elsewhere");
+    assert_eq!(code("", 409), "file.not_a_file");
     let put =
         |path: &str| client.send("PUT", &format!("/v1/machine/{name}/file?path={path}"), &[], b"x");
     assert_eq!(put("/tmp/t/d/x").code(403), "file.denied");
     assert_eq!(put("/etc/passwd").code(403), "file.denied");
-    assert_eq!(put("/dev/x").code(400), "file.elsewhere");
-    assert_eq!(put("/").code(400), "file.bad_path");
-    assert_eq!(put("a/../b").code(400), "file.bad_path");
-    assert_eq!(put("/tmp/t/abs/x").code(400), "file.not_a_directory");
-    assert_eq!(put("a%00b").code(400), "file.bad_path");
+    assert_eq!(put("/dev/x").code(409), "file.elsewhere");
+    assert_eq!(put("/").code(422), "file.bad_path");
+    assert_eq!(put("a/../b").code(422), "file.bad_path");
+    assert_eq!(put("/tmp/t/abs/x").code(409), "file.not_a_directory");
+    assert_eq!(put("a%00b").code(422), "file.bad_path");
     // what is put on a pipe's name takes its place instead of waiting for a reader
     put("/tmp/t/fifo").good();
     assert_eq!(client.run(&name, "open('/tmp/t/fifo').read()")["value"], "'x'");
@@ -312,7 +312,7 @@ fn all_below_a_directory_is_watched() {
 }
 
 #[test]
-fn more_directories_than_are_watched_are_refused_and_told() {
+fn too_many_directories_are_refused_and_reported() {
     let client = root();
     let name = client.machine();
     client.run(&name, "import os\nfor i in range(1023): os.makedirs(f'/tmp/w/{i}')");

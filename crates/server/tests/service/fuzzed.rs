@@ -30,7 +30,7 @@ fn requests_from_the_document() {
     fuzz.arg(format!("http://{}/openapi.json", client.address));
     fuzz.args(["-H", &format!("authorization: Bearer {}", client.token)]);
     fuzz.args(["--seed", "1", "--phases", "coverage,fuzzing"]);
-    fuzz.args(["--max-examples", count, "--request-timeout", "120", "--suppress-health-check"]);
+    fuzz.args(["--max-examples", count, "--request-timeout", "300", "--suppress-health-check"]);
     fuzz.args(["all", "--warnings", "off", "--no-color"]).current_dir(&data);
     let done = fuzz.output().expect("schemathesis");
     let said = String::from_utf8_lossy(&done.stdout);

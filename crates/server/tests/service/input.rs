@@ -25,7 +25,7 @@ fn line(client: &Client, name: &str, seq: u64, at: u64) -> Value {
 }
 
 #[test]
-fn a_line_is_asked_for_and_given() {
+fn a_line_of_input_is_requested_and_delivered() {
     let client = root();
     let name = client.machine();
     let seq = submit(&client, &name, "print('a', end=''); who = input('name? '); print(who); who");

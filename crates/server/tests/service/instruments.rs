@@ -35,7 +35,7 @@ fn an_instruction_is_counted_once_whoever_follows_it() {
         assert_eq!(client.get(&format!("{at}/{way}")).status, 200, "{way}");
     }
     counted([1, 1]);
-    // nobody follows this one, and it came by another way
+    // this one has no follower, and came from another surface
     let mine = json!({ "snapshot_tag": "python" });
     let made = client.send(
         "POST",

@@ -53,7 +53,7 @@ fn the_only_one(address: SocketAddr) -> TcpStream {
 
 /// Its handler does not look at the body, and has answered before it comes.
 #[test]
-fn a_body_that_nobody_reads_does_not_cost_the_connection() {
+fn an_unread_body_keeps_the_connection() {
     let mut open = TcpStream::connect(crate::server::shared().address).expect("a connection");
     for round in 0..3 {
         let head = b"GET /health HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n";

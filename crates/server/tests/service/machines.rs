@@ -147,7 +147,7 @@ fn the_same_key_runs_once() {
 }
 
 #[test]
-fn what_runs_is_interrupted_and_what_waits_is_cancelled() {
+fn running_code_is_interrupted_and_waiting_code_cancelled() {
     let client = root();
     let name = client.machine();
     let running = client.submit(&name, "import time\nprint('up', flush=True)\ntime.sleep(60)");
@@ -208,7 +208,7 @@ fn ten_megabytes_of_code_run() {
     assert_eq!(client.run(&name, &code)["value"], (10 << 20).to_string());
 }
 
-/// What cannot be captured keeps its machine in memory, says why, and lets go when it is gone.
+/// A machine that cannot be captured stays in memory with the reason, until the cause is removed.
 #[test]
 fn a_machine_that_cannot_be_saved_is_pinned_and_goes_on() {
     let client = root();

@@ -69,7 +69,7 @@ fn each_account_has_its_own_names() {
 
 /// The same request about another's machine and about none, through every surface.
 #[test]
-fn what_exists_elsewhere_cannot_be_told_from_what_does_not() {
+fn other_accounts_machines_look_nonexistent() {
     let [one, other] = two("probe");
     named(&one, "real").good();
     kept(&one, "real", "x = 1");
@@ -123,7 +123,7 @@ fn by_mcp(client: &Client, machine: &str) -> String {
 }
 
 #[test]
-fn recipes_are_for_those_who_may_see_them() {
+fn recipes_are_visible_only_with_the_scope() {
     let secret = "only-for-builders";
     let nothing = token(&json!({ "account": "recipes", "scopes": [] }));
     for path in ["/v1/template", "/v1/template/python"] {
@@ -138,9 +138,9 @@ fn recipes_are_for_those_who_may_see_them() {
     }
 }
 
-/// What a checkpoint is said to take does not tell whether another account has the same pages.
+/// A checkpoint's reported size does not reveal whether another account has the same pages.
 #[test]
-fn sizes_do_not_tell_what_others_keep() {
+fn sizes_do_not_reveal_other_accounts_data() {
     let [one, other] = two("sizes");
     let guess = "import random; page = random.Random(41).randbytes(4 << 20)";
     let size = |client: &Client, code: &str| {

@@ -13,6 +13,9 @@ fn body_of(schema: &str) -> Value {
         "Rollback" => json!({ "seq": null }),
         "LabelRequest" => json!({ "seq": 0, "label": "x" }),
         "ExploreRequest" => json!({ "candidates": [{}], "score": "1" }),
+        "SetSecret" => json!({ "hosts": ["api.example.com"], "oauth": {
+            "token_url": "https://api.example.com/token", "client_id": "a", "client_secret": "b",
+        } }),
         _ => json!({}),
     }
 }
@@ -178,7 +181,7 @@ fn numbers_in_addresses_have_ranges_that_hold() {
 }
 
 #[test]
-fn what_older_programs_took_for_numbers() {
+fn numbers_that_older_versions_accepted_are_refused() {
     let client = root();
     let new = |body: &Value| client.post("/v1/machine/new", body).code(400);
     for limits in [json!({ "memory_mb": 1u64 << 44 }), json!({ "pids": 1u64 << 40 })] {

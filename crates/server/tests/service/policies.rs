@@ -39,7 +39,7 @@ fn policies_are_set_shown_and_removed_by_operators() {
     assert_eq!(explain("fetch=http://127.0.0.1/").good()["verdict"], "deny");
     assert_eq!(explain("import=npm:a").good()["verdict"], "deny");
     for wrong in ["", "fetch=x", "fetch=ftp://a", "import=x", "fetch=http://a&import=npm:a"] {
-        assert_eq!(explain(wrong).code(400), "policy.invalid", "{wrong}");
+        assert_eq!(explain(wrong).code(422), "policy.invalid", "{wrong}");
     }
     let change = json!({ "network": "none" }).to_string();
     user.send("PATCH", &at, &[], change.as_bytes()).good();
@@ -49,18 +49,19 @@ fn policies_are_set_shown_and_removed_by_operators() {
 }
 
 #[test]
-fn what_is_no_policy_is_refused() {
+fn malformed_policies_are_refused() {
     let root = root();
-    for (body, code) in [
-        (json!({ "network": { "allow": ["a b"] } }), "policy.invalid"),
-        (json!({ "network": { "allow": ["https://a.example"] } }), "policy.invalid"),
-        (json!({ "modules": { "allow": ["react"] } }), "policy.invalid"),
-        (json!({ "network": { "allow": vec!["a.example"; 1001] } }), "policy.invalid"),
-        (json!({ "test": [{ "expect": "allow" }] }), "policy.invalid"),
-        (json!({ "network": [] }), "request.json"),
-        (json!({ "test": [[]] }), "request.json"),
+    for body in [
+        json!({ "network": { "allow": ["a b"] } }),
+        json!({ "network": { "allow": ["https://a.example"] } }),
+        json!({ "modules": { "allow": ["react"] } }),
+        json!({ "network": { "allow": vec!["a.example"; 1001] } }),
+        json!({ "test": [{ "expect": "allow" }] }),
     ] {
-        assert_eq!(put(&root, "wrong", &body).code(400), code, "{body}");
+        assert_eq!(put(&root, "wrong", &body).code(422), "policy.invalid", "{body}");
+    }
+    for body in [json!({ "network": [] }), json!({ "test": [[]] })] {
+        assert_eq!(put(&root, "wrong", &body).code(400), "request.json", "{body}");
     }
     let unknown = put(&root, "wrong", &json!({ "netwrok": {} }));
     assert_eq!(unknown.status, 400);
@@ -70,4 +71,42 @@ fn what_is_no_policy_is_refused() {
         assert!((400..500).contains(&reply.status), "{name}: {}", reply.status);
     }
     assert_eq!(root.get("/v1/policies/wrong").code(404), "policy.not_found");
+}
+
+/// A policy of an account applies beside the machine's own, decides with Rego, and says which
+/// templates machines are created from.
+#[test]
+fn policies_of_accounts_rego_and_creation() {
+    let root = root();
+    let rego = "package stasis\nallow if input.object.tool == \"made\"\n\
+                ask if startswith(input.object.tool, \"delete_\")\n\
+                deny contains \"not today\" if input.object.tool == \"late\"";
+    let document = json!({ "accounts": ["levelled"], "tools": { "allow": ["a.*"] }, "rego": rego });
+    put(&root, "level", &document).good();
+    let made = root.post("/v1/token", &json!({ "account": "levelled" })).good();
+    let user = Client::new(shared().address, made["token"].as_str().expect("a token"));
+    let machine = user.post("/v1/machine/new", &json!({})).good();
+    let name = machine["machine_name"].as_str().expect("a name").to_owned();
+    let explain = |query: &str| user.get(&format!("/v1/machine/{name}/explain?{query}")).good();
+    for (query, verdict, rule) in [
+        ("tool=a.b", "allow", json!("tools.allow \"a.*\"")),
+        ("tool=b.made", "allow", json!("rego allow")),
+        ("tool=a.delete_all", "ask", json!("rego ask")),
+        ("tool=a.late", "deny", json!("rego deny")),
+        ("tool=b.other", "deny", Value::Null),
+        ("create=default", "allow", json!("machines")),
+    ] {
+        let said = explain(query);
+        assert_eq!((&said["verdict"], &said["rule"]), (&json!(verdict), &rule), "{query}: {said}");
+        assert_eq!(said["policy"], "level", "{query}");
+    }
+    assert_eq!(explain("tool=a.late")["reason"], "not today");
+    let none = json!({ "accounts": ["levelled"], "machines": {} });
+    put(&root, "level", &none).good();
+    assert_eq!(user.post("/v1/machine/new", &json!({})).code(403), "policy.refused");
+    for rego in ["package other\nallow := true", "package stasis\nallow if {", "x"] {
+        assert_eq!(put(&root, "level", &json!({ "rego": rego })).code(422), "policy.invalid");
+    }
+    assert_eq!(root.delete("/v1/policies/level").good()["removed"], "level");
+    user.post("/v1/machine/new", &json!({})).good();
 }

@@ -38,7 +38,7 @@ fn alone_it_ends_by_itself_and_the_next_one_has_all_that_was() {
         ..Options::default()
     };
     let (_, running) = start(&data, options.clone());
-    // it is not left alone before all was asked, however long that takes
+    // it is not idle before every request was sent, however long that takes
     let here = UnixStream::connect(&socket).expect("a connection");
     let mode = std::fs::metadata(&socket).expect("the socket").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -62,7 +62,7 @@ fn alone_it_ends_by_itself_and_the_next_one_has_all_that_was() {
 }
 
 #[test]
-fn a_stop_lets_what_runs_end_and_tells_those_who_wait() {
+fn a_stop_finishes_running_work_and_answers_waiters() {
     let data = fresh_data("stop");
     let socket = data.join("stasis.sock");
     let listen = vec![Listen::Unix(socket.clone())];

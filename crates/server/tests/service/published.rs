@@ -104,8 +104,8 @@ fn forkd_for_python_and_its_mcp_server() {
     }
 }
 
-/// What was listed for a superset of forkd to pass, by its own client, on a service that has its
-/// disk to itself. `STASIS_SOAK=1` does it with more children and more memory.
+/// The checks for a superset of forkd, by its own client, on a service with its own disk.
+/// `STASIS_SOAK=1` uses more children and more memory.
 #[test]
 fn checks_of_a_superset_of_forkd() {
     let data = fresh_data("checks");

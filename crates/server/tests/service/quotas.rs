@@ -1,4 +1,4 @@
-//! What accounts may have, and whose tokens are taken.
+//! Quotas of accounts, and issuers of accepted tokens.
 
 use crate::client::{Client, PATIENCE};
 use crate::server::{fresh_data, serve_on};
@@ -169,7 +169,7 @@ fn foreign_tokens(good: &Client) {
         let client = Client::new(good.address, &token);
         assert_eq!(client.get("/v1/whoami").code(401), "token.signature");
     }
-    // one that is wrong in two ways is told of the signature only
+    // a token with two faults gets only the signature's error
     let late = signed(&claims(&[("exp", json!(1))]));
     let late = late.replace(signature_of(&late), signature);
     assert_eq!(Client::new(good.address, &late).get("/v1/whoami").code(401), "token.signature");

@@ -21,7 +21,7 @@ fn sized(client: &Client, memory_mb: u64) -> String {
     name
 }
 
-/// What those of the account that are in memory may take together.
+/// The combined memory limits of the account's machines in memory.
 fn taken(client: &Client) -> u64 {
     let list = client.get("/v1/machine/list").good();
     let there = |one: &&Value| one["state"] != "swapped";

@@ -1,4 +1,4 @@
-//! What machines report does not make the service grow, however much it is.
+//! Reports of machines do not make the service grow, however large they are.
 
 use crate::client::Client;
 use crate::server::fresh_data;

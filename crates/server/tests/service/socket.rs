@@ -234,7 +234,7 @@ fn thousands_of_lines_arrive_whole() {
 }
 
 #[test]
-fn what_is_not_understood_is_said_and_harms_nothing() {
+fn unknown_messages_are_reported_and_harmless() {
     let mut socket = of_sdk("new", "python").expect("a socket");
     socket.connected();
     for wrong in ["", "{", "[]", "{\"type\":\"other\"}", "{\"type\":\"exec\"}", "\0"] {
@@ -262,7 +262,7 @@ fn pings_are_answered_while_code_runs() {
     loop {
         match socket.0.read().expect("a frame") {
             Message::Pong(payload) => break assert_eq!(&payload[..], b"x"),
-            // the service looks now and then whether somebody is there, too
+            // the service, too, checks periodically whether the client is connected
             Message::Ping(_) => {}
             other => panic!("{other:?}"),
         }
@@ -275,7 +275,7 @@ fn pings_are_answered_while_code_runs() {
 }
 
 #[test]
-fn code_goes_on_when_its_socket_is_gone() {
+fn code_continues_after_its_socket_closes() {
     let client = root();
     let mut socket = of_sdk("new", "javascript").expect("a socket");
     let name = socket.connected();

@@ -80,12 +80,12 @@ struct Storm<'a> {
     account: &'static str,
     seeded: Seeded,
     routes: &'a [Route],
-    /// A machine as a file, as somebody exported it last.
+    /// A machine as a file, from the last export.
     exported: &'a Mutex<Vec<u8>>,
     answers: &'a AtomicU64,
 }
 
-/// What went wrong; the first is enough.
+/// The error; the first is enough.
 type Failures = Mutex<Vec<String>>;
 
 impl Storm<'_> {

@@ -143,7 +143,7 @@ fn a_callers_trace_gets_the_whole_way_of_an_instruction() {
     on_the_disk_before_the_answer(&own, &collector, &machine);
     in_messages_of_a_websocket(&own, &collector, &machine);
     in_tools_of_mcp(&own, &collector);
-    what_is_not_told(&own, &collector, &machine);
+    requests_without_spans(&own, &collector, &machine);
 
     // what the end of the service finds is sent, too
     let header = format!("traceparent: {}", parent('f'));
@@ -174,7 +174,7 @@ fn in_messages_of_a_websocket(own: &Traced, collector: &Collector, machine: &str
     socket.say(&json!({ "type": "exec", "instruction": { "code": "1" }, "request_id": 1 }));
     socket.say(&json!({ "type": "exec", "instruction": { "code": "2" }, "request_id": 2,
         "traceparent": parent('d') }));
-    // the two may share a checkpoint; each is told of it in its own trace
+    // the two may share a checkpoint; each trace shows it
     let way = ["instruction", "queue", "run", "checkpoint"];
     let spans = own.spans(collector, 'd', &way);
     assert_eq!(one(&spans, "instruction").parent, CALLER);
@@ -201,7 +201,7 @@ fn in_tools_of_mcp(own: &Traced, collector: &Collector) {
 }
 
 /// Strangers, callers who do not want it, and broken words get no span of theirs.
-fn what_is_not_told(own: &Traced, collector: &Collector, machine: &str) {
+fn requests_without_spans(own: &Traced, collector: &Collector, machine: &str) {
     let header = format!("traceparent: {}", parent('4'));
     let stranger = Client::new(own.client.address, "no.body");
     assert_eq!(stranger.send("GET", "/v1/whoami", &[&header], b"").status, 401);
@@ -223,7 +223,7 @@ fn what_is_not_told(own: &Traced, collector: &Collector, machine: &str) {
 }
 
 #[test]
-fn a_collector_that_takes_nothing_disturbs_nobody() {
+fn an_unresponsive_collector_delays_no_request() {
     let collector = Collector::start(CollectorMode::Rude);
     let own = serve("traces-lost", &collector);
     let machine = own.client.machine();

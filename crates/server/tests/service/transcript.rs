@@ -14,7 +14,7 @@ fn instructions() -> Vec<&'static str> {
     WORK.split("# ---\n").collect()
 }
 
-/// What a client sees of an instruction.
+/// A client's view of an instruction.
 fn seen(client: &Client, machine: &str, seq: u64) -> String {
     let path = format!("/v1/machine/{machine}/exec/{seq}");
     let end = client.get(&format!("{path}/wait")).good();

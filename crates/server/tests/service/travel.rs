@@ -84,11 +84,11 @@ fn relatives_promotion_comparison_and_adoption() {
     assert_eq!(promoted["machine"]["name"], *name);
     assert_eq!(promoted["former"]["name"], *other);
     let not_one = client.post(&format!("/v1/machine/{other}/promote"), &json!({}));
-    assert_eq!(not_one.code(400), "request.invalid");
+    assert_eq!(not_one.code(409), "machine.state");
 }
 
 #[test]
-fn varied_branches_are_told_of_as_they_end() {
+fn varied_branches_are_reported_as_they_end() {
     let client = root();
     let name = client.machine();
     client.run(&name, "x = 5");
@@ -113,9 +113,9 @@ fn varied_branches_are_told_of_as_they_end() {
     assert_eq!(kinds, ["branches", "end", "end", "end", "over"]);
 
     let wide = json!({ "vary": [{ "code": "1", "limits": { "memory_mb": 900_000 } }] });
-    assert_eq!(client.post(&path, &wide).code(400), "request.invalid");
+    assert_eq!(client.post(&path, &wide).code(409), "branch.limit");
     let odd = json!({ "vary": [{ "variables": { "a b": 1 } }] });
-    assert_eq!(client.post(&path, &odd).code(400), "request.invalid");
+    assert_eq!(client.post(&path, &odd).code(422), "request.invalid");
 }
 
 #[test]
@@ -159,13 +159,15 @@ fn a_machine_leaves_as_a_file_and_comes_back() {
     assert_eq!(client.run("from-a-file", "x")["value"], "'carried'");
     let again = client.send("POST", "/v1/import?name=from-a-file", &[], &file.body);
     assert_eq!(again.code(409), "machine.name_taken");
-    let half = &file.body[..file.body.len() / 2];
-    let refused = client.send("POST", "/v1/import?name=half", &[], half);
-    assert_eq!(refused.code(400), "import.truncated");
-    let said = refused.json()["message"].as_str().expect("a message").to_owned();
-    assert!(said.contains(&format!("after {} bytes", half.len())), "{said}");
+    // in the middle, in its head, and in its first bytes
+    for length in [file.body.len() / 2, 1000, 9] {
+        let refused = client.send("POST", "/v1/import?name=half", &[], &file.body[..length]);
+        assert_eq!(refused.code(422), "import.truncated");
+        let said = refused.json()["message"].as_str().expect("a message").to_owned();
+        assert!(said.contains(&format!("after {length} bytes")), "{said}");
+    }
     assert_eq!(
-        client.send("POST", "/v1/import", &[], b"no machine, but long").code(400),
+        client.send("POST", "/v1/import", &[], b"no machine, but long").code(422),
         "bundle.magic"
     );
 }
@@ -191,12 +193,12 @@ fn a_file_that_is_refused_at_its_beginning_is_read_to_its_end() {
         let _ = stream.read(&mut rest).expect("the rest of the answer");
         String::from_utf8_lossy(&status).into_owned()
     };
-    assert_eq!(send("POST", "/v1/import", &long), "HTTP/1.1 400");
+    assert_eq!(send("POST", "/v1/import", &long), "HTTP/1.1 422");
     assert_eq!(send("GET", "/v1/machine/list", b""), "HTTP/1.1 200", "on the same connection");
 }
 
-/// Everything a machine stands on is in its file, so it comes up where there is no template. What
-/// was brought and is not needed goes again.
+/// A machine's file contains everything it needs, so it starts where its template does not exist.
+/// Unneeded parts are removed again.
 #[test]
 fn a_machine_comes_up_on_a_host_that_has_nothing_of_it() {
     let client = root();

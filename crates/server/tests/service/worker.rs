@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the allocator may keep more of from one time to another: some MiB for each of its arenas,
-/// of which there are eight for a processor, and what a table takes that doubles.
+/// Memory that the allocator may keep in addition from one time to another: some MiB for each of
+/// its arenas, of which there are eight per processor, and the size of a table that doubles.
 pub const ALLOCATOR_MIB: u64 = 128;
 
 /// Killed when it is dropped, without a word.
@@ -33,7 +33,7 @@ impl Worker {
             line.split_once("LISTENS ").map(|(_, address)| address.to_owned())
         });
         let address = address.expect("it listens").parse().expect("an address");
-        // the test program has a word to say when it runs for long, and ends if nobody listens
+        // the test program prints a message when it runs for long, and ends if its output is closed
         std::thread::spawn(move || said.for_each(drop));
         let token = std::fs::read_to_string(data.join("token")).expect("a token");
         Worker { child, client: Client::new(address, token.trim()) }
@@ -48,8 +48,8 @@ impl Worker {
         (self.count("fd"), self.count("task"), self.resident_mib())
     }
 
-    /// What there is once caches are full and the allocator has what it keeps: a service that goes
-    /// on growing is found by what comes after.
+    /// Memory use once caches are full and the allocator has its reserve: later growth reveals a
+    /// leak.
     pub fn warmed_up(&self, load: impl Fn()) -> (usize, usize, u64) {
         let mut before = self.look();
         for _ in 0..8 {

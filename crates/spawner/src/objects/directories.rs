@@ -1,15 +1,15 @@
 //! Directories, open at the entry their listing had come to.
 //!
-//! Offsets are the file system's own affair: the saved one is tried first, and where another
-//! entry comes next there (another file system, layers merged differently) the entry is looked
-//! for. Fails when no position has the right entry next.
+//! Offsets depend on the file system: the saved one is tried first, and if another entry comes next
+//! there (another file system, layers merged differently) the entry is searched for. Fails if no
+//! position has the right entry next.
 
 use stasis_sys::{fds, files, libc};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Where directories without a name are made, for a moment.
+/// The directory for temporary nameless directories.
 const NOWHERE: &str = "/.stasis/removed";
 
 pub fn open(
@@ -24,7 +24,7 @@ pub fn open(
     }
     let dir = super::open(root, path, flags, None)?;
     if Path::new(path).starts_with("/proc") {
-        // processes come and go, those of the image come later, and offsets are their numbers
+        // processes start and end, those of the image come later, and offsets are their numbers
         fds::seek(&dir, offset as i64, libc::SEEK_SET)?;
     } else if offset != 0 {
         position(&dir, offset, next)
@@ -66,5 +66,5 @@ fn search(dir: &OwnedFd, next: Option<&str>) -> io::Result<u64> {
             at = entry.after;
         }
     }
-    next.map_or(Ok(at), |_| Err(io::Error::other("the entry is gone")))
+    next.map_or(Ok(at), |_| Err(io::Error::other("the entry no longer exists")))
 }

@@ -1,7 +1,7 @@
-//! Pseudo-terminals in the machine's own devpts, under numbers that are asked for.
+//! Pseudo-terminals in the machine's own devpts, under given numbers.
 //!
-//! The kernel gives out the lowest free number, so terminals are opened until the wanted ones
-//! have been given out; the others are closed again.
+//! The kernel assigns the lowest free number, so terminals are opened until the wanted ones were
+//! assigned; the others are closed again.
 
 use stasis_spawner::protocol::ObjectSpec;
 use stasis_sys::{fds, files, libc};
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 
 const PTMX: &str = "/dev/pts/ptmx";
-/// Far above what a devpts gives out by itself.
+/// Far above the numbers a devpts assigns by itself.
 const HIGHEST: u32 = 1 << 16;
 
 /// Opens the masters among `specs`, unlocked; by number.
@@ -40,7 +40,7 @@ fn open_master(root: &OwnedFd) -> io::Result<(u32, OwnedFd)> {
     Ok((u32::from_ne_bytes(index), master))
 }
 
-/// Gives a new terminal its owner and mode, and the past its slave had.
+/// Gives a new terminal its owner and mode, and the history its slave had.
 pub fn set_up(
     root: &OwnedFd,
     master: &OwnedFd,

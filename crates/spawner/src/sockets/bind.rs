@@ -1,9 +1,9 @@
 //! Binding sockets to names, files among them.
 //!
-//! The file of a captured socket came back with the other files, so the name is taken: the old
-//! file steps aside, the socket is bound, and the new file takes over the old one's place, mode
-//! and owner. The name a program reads back is the one it once gave, relative or not, so the
-//! binding happens in the directory it was relative to.
+//! The file of a captured socket was restored with the other files, so the name is taken: the old
+//! file is renamed, the socket is bound, and the new file gets the old one's place, mode and owner.
+//! A program reads back the name it once gave, relative or not, so the binding happens in the
+//! directory it was relative to.
 //!
 //! Everything here happens below the machine's root; links of the machine lead nowhere else.
 
@@ -51,7 +51,7 @@ fn path_of(address: &[u8]) -> io::Result<PathBuf> {
     Ok(PathBuf::from(OsStr::from_bytes(bytes)))
 }
 
-/// Renames what is at `name` out of the way.
+/// Renames the file at `name` out of the way.
 fn step_aside(name: &Path) -> io::Result<Option<PathBuf>> {
     if fs::symlink_metadata(name).is_err() {
         return Ok(None);
@@ -61,7 +61,7 @@ fn step_aside(name: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(aside))
 }
 
-/// Gives the new file its place: where the old one was, or none.
+/// Moves the new file to its place: the old one's, or none.
 fn settle(name: &Path, path: Option<&Path>, aside: Option<&Path>) -> io::Result<()> {
     let Some(path) = path else { return fs::remove_file(name) };
     let bound_at = fs::canonicalize(name)?;

@@ -1,7 +1,7 @@
 //! The kernel's list of unix sockets (sock_diag), for the network namespace we are in.
 //!
-//! Nothing else says which two sockets are connected to each other, or who waits in a backlog.
-//! An answer that does not parse is an error: a capture must not guess.
+//! No other source shows which two sockets are connected, or which clients are in a backlog. An
+//! answer that does not parse is an error: a capture must not guess.
 
 use stasis_spawner::socket_plan::UnixRow;
 use stasis_sys::{libc, socket};
@@ -102,7 +102,7 @@ fn u16_at(bytes: &[u8], at: usize) -> io::Result<u16> {
 }
 
 fn torn() -> io::Error {
-    io::Error::other("an answer about sockets is torn")
+    io::Error::other("an answer about sockets is truncated")
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Being someone else while a socket is paired, connected or listened on.
 //!
-//! SO_PEERCRED tells a program who is at the other end, by the pid, user and group of whoever
-//! made the call. Before a restore none of those processes exist, so a short-lived child takes
-//! the wanted pid and user, follows the steps, hands new sockets back and ends. The kernel goes
-//! on remembering the number, which the restored process then has.
+//! SO_PEERCRED reports the other end by the pid, user and group of the process that made the call.
+//! Before a restore none of those processes exist, so a short-lived child takes the wanted pid and
+//! user, follows the steps, sends new sockets back and ends. The kernel keeps the number, which the
+//! restored process then has.
 
 use super::steps::{self, SocketSlots};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 #[derive(Serialize, Deserialize)]
 enum Said {
-    /// Two new sockets, which come along.
+    /// Two new sockets, sent along.
     Pair([u32; 2]),
     Done,
     Failed(String),
@@ -48,8 +48,8 @@ pub fn follow_as(
     }
 }
 
-/// Takes on user and group, but keeps every capability: what the socket led to may since have
-/// become unreachable for them.
+/// Takes on user and group, but keeps every capability: the socket's path may since have become
+/// inaccessible for them.
 fn be(who: ProcessIdentity) -> io::Result<()> {
     const SECBIT_NO_SETUID_FIXUP: u64 = 1 << 2;
     if (who.uid, who.gid) == (0, 0) {
@@ -75,7 +75,7 @@ fn receive(from: &OwnedFd, slots: &mut SocketSlots) -> io::Result<()> {
         match protocol::receive::<Said>(from.as_fd())? {
             Some((Said::Pair([a, b]), fds)) => {
                 let [one, other] = <[OwnedFd; 2]>::try_from(fds)
-                    .map_err(|_| io::Error::other("a pair of sockets was lost on the way"))?;
+                    .map_err(|_| io::Error::other("a pair of sockets was not received"))?;
                 slots.insert(a, one);
                 slots.insert(b, other);
             }

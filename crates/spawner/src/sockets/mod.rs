@@ -1,10 +1,10 @@
-//! Sockets of a machine: looked at for a capture, made again for a restore.
+//! Sockets of a machine: inspected for a capture, created for a restore.
 
 mod bind;
 mod diag;
 mod helper;
-mod look;
+mod inspect;
 mod steps;
 
-pub use look::look;
+pub use inspect::look;
 pub use steps::make;

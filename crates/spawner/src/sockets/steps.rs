@@ -1,7 +1,7 @@
 //! Following the engine's steps to make sockets.
 //!
-//! A step that fails ends the whole list with an error that says which, unless the step may fail.
-//! Sockets made so far are closed then, and the machine is dropped by the engine.
+//! A failing step ends the whole list with an error that names it, unless the step may fail.
+//! Sockets created so far are closed then, and the engine drops the machine.
 
 use super::{bind, helper};
 use stasis_spawner::socket_plan::{self, PlanStep, SocketPlan, SocketStep};
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// How long a connection inside the machine may take. It takes no time at all.
+/// Maximum time of a connection inside the machine, which normally takes none.
 const PATIENCE_MS: i32 = 5_000;
 
 /// Sockets by slot.
@@ -18,7 +18,7 @@ pub type SocketSlots = HashMap<u32, OwnedFd>;
 
 /// Follows the packed plan in `fds`; the descriptors to be kept, in the plan's order.
 pub fn make(mut fds: Vec<OwnedFd>) -> io::Result<Vec<OwnedFd>> {
-    let packed = fds.pop().ok_or_else(|| io::Error::other("no plan came along"))?;
+    let packed = fds.pop().ok_or_else(|| io::Error::other("the request has no plan"))?;
     let plan: SocketPlan = socket_plan::unpack(packed)?;
     let mut slots = SocketSlots::new();
     // neighbours with the same identity share a helper process
@@ -46,7 +46,7 @@ fn missing(slot: u32) -> io::Error {
     io::Error::other(format!("socket {slot} was never made"))
 }
 
-/// The error of a step, with the step but not the data it carries.
+/// The error of a step, with the step but not its data.
 fn named(what: &SocketStep, error: &io::Error) -> io::Error {
     let mut text = format!("{what:?}");
     text.truncate(text.char_indices().nth(120).map_or(text.len(), |(at, _)| at));
@@ -83,7 +83,7 @@ fn follow(step: &SocketStep, slots: &mut SocketSlots) -> io::Result<()> {
     Ok(())
 }
 
-/// Steps on one socket that is there already.
+/// Steps on one existing socket.
 fn act(step: &SocketStep, slots: &SocketSlots) -> io::Result<()> {
     match step {
         SocketStep::Option { slot, level, name, value } => {
@@ -98,7 +98,7 @@ fn act(step: &SocketStep, slots: &SocketSlots) -> io::Result<()> {
         SocketStep::Owner { slot, uid, gid } => {
             std::os::unix::fs::fchown(at(slots, *slot)?, Some(*uid), Some(*gid))
         }
-        other => Err(io::Error::other(format!("{other:?} is no step on a socket"))),
+        other => Err(io::Error::other(format!("{other:?} is not a step for a socket"))),
     }
 }
 
@@ -139,7 +139,7 @@ fn connect(fd: BorrowedFd, address: &[u8]) -> io::Result<()> {
     connected
 }
 
-/// Sends all of it. What a socket held once it can hold again.
+/// Sends all of it. A socket can hold again what it held once.
 fn send(fd: BorrowedFd, data: &[u8]) -> io::Result<()> {
     let mut rest = data;
     loop {
@@ -151,7 +151,7 @@ fn send(fd: BorrowedFd, data: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Takes an error that is on its way, or there already.
+/// Clears a pending or arriving error.
 fn clear_error(fd: BorrowedFd) -> io::Result<()> {
     fds::poll_readable(fd, PATIENCE_MS)?;
     socket::option_int(fd, libc::SOL_SOCKET, libc::SO_ERROR).map(drop)

@@ -56,8 +56,8 @@ fn has_attributes(entry: &FileEntry, meta: &Metadata) -> bool {
     (meta.mode() & 0o7777, meta.uid(), meta.gid()) == (entry.mode, entry.uid, entry.gid)
 }
 
-/// Whether a file's pages have the hashes their packs tell. One whose pack cannot be opened is
-/// told elsewhere.
+/// Whether a file's pages have the hashes in their packs. A pack that cannot be opened is reported
+/// elsewhere.
 fn holds(store: &Store, manifest: &Manifest, runs: &[PageRun], path: &Path) -> io::Result<bool> {
     let file = File::open(path)?;
     for run in runs {

@@ -1,13 +1,13 @@
-//! Reading everything images need, and naming what is damaged.
+//! Reads everything that images need, and names the damage.
 //!
 //!   images ─► which slots of which packs ─► pages, verified, a piece at a time ─► layers
 //!
-//! A check goes on after damage, can be stopped between pieces, and holds a bit per page and a
-//! piece of 1 MiB. It reads past the page cache, which would hide what the disk has become. What a
-//! collection removes meanwhile is no damage.
+//! A check continues after damage, can be stopped between pieces, and holds a bit per page and a
+//! piece of 1 MiB. It bypasses the page cache, which would hide damage on the disk. Data that a
+//! collection removes meanwhile is not damage.
 //!
-//! Nothing is repaired but what can be proved: a page whose contents are elsewhere under the same
-//! hash is put back, and a laid out layer that differs from its image is made again when needed.
+//! Only provable cases are repaired: a page whose contents exist elsewhere under the same hash is
+//! restored, and a layer on disk that differs from its image is recreated when needed.
 
 mod layer;
 mod repair;
@@ -28,7 +28,7 @@ use std::os::fd::AsFd;
 /// Pages read at a time.
 const PIECE: u64 = 256;
 
-/// What a check may do about damage.
+/// The action of a check on damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repair {
     Nothing,
@@ -36,7 +36,7 @@ pub enum Repair {
     FromCopies,
 }
 
-/// How far a check is.
+/// The progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckProgress {
     pub done_bytes: u64,
@@ -44,8 +44,8 @@ pub struct CheckProgress {
 }
 
 impl Store {
-    /// Checks everything the images in `keep` need. `progress` is asked after every piece whether
-    /// to go on.
+    /// Checks everything the images in `keep` need. `progress` is called after every piece and
+    /// decides whether to continue.
     pub fn check(
         &self,
         keep: &HashSet<ImageId>,
@@ -85,7 +85,7 @@ impl<P: FnMut(CheckProgress) -> ControlFlow<()>> Check<'_, P> {
         self.checked.findings.push(DamageFinding { damage, images, repaired });
     }
 
-    /// Reads every image file; what they need together.
+    /// Reads every image file; returns their combined needs.
     fn images(&mut self, keep: &HashSet<ImageId>) -> ReachableSet {
         let mut marks = ReachableSet::default();
         let mut keep: Vec<ImageId> = keep.iter().copied().collect();
@@ -134,7 +134,7 @@ impl<P: FnMut(CheckProgress) -> ControlFlow<()>> Check<'_, P> {
     }
 
     fn pack(&mut self, root: PackRoot, live: &Slots) -> ControlFlow<()> {
-        // a reader of its own: one that is open may be of a file that has lost its name
+        // a separate reader: an open one may have a file without a name
         let pack = match self.store.open_pack(root) {
             Ok(pack) => pack,
             Err(error) => {

@@ -19,7 +19,7 @@ pub fn repair(store: &Store, pack: &Pack, damaged: &Slots) -> Result<Slots> {
     }
     let mut repaired = Slots::new();
     contents.keys().for_each(|slot| repaired.insert(*slot..slot + 1));
-    // unneeded pages may be damaged, too: the pack is written with what is left of them
+    // unneeded pages may be damaged, too: the pack is written with the rest of them
     let mut lost = Slots::new();
     for range in pack.dead().others(pack.pages()).ranges(PIECE) {
         damaged_in(pack, &range, &mut lost);
@@ -28,7 +28,7 @@ pub fn repair(store: &Store, pack: &Pack, damaged: &Slots) -> Result<Slots> {
     Ok(if done { repaired } else { Slots::new() })
 }
 
-/// Contents of damaged slots, from wherever there is a page with the same hash.
+/// Contents of damaged slots, from any page with the same hash.
 fn find(store: &Store, pack: &Pack, damaged: &Slots) -> Result<HashMap<u64, Vec<u8>>> {
     let mut wanted: HashMap<PageHash, Vec<u64>> = HashMap::new();
     for slot in damaged.ranges(1).take(MOST as usize).map(|range| range.start) {

@@ -1,4 +1,4 @@
-//! What a check found, for people and for programs.
+//! The result of a check, for people and for programs.
 
 use crate::error::Error;
 use stasis_image::{ImageId, PackRoot};
@@ -12,14 +12,14 @@ pub struct CheckReport {
     pub findings: Vec<DamageFinding>,
     /// False when it was stopped before its end.
     pub complete: bool,
-    /// What was read.
+    /// The amount read.
     pub images: u64,
     pub packs: u64,
     pub pages: u64,
     pub layers: u64,
 }
 
-/// One damaged thing, and the images that need it.
+/// A damaged item, and the images that need it.
 #[derive(Debug)]
 pub struct DamageFinding {
     pub damage: Damage,
@@ -34,7 +34,7 @@ pub enum Damage {
     Image { id: ImageId, error: Error },
     /// A pack cannot be opened, and none of its pages be had.
     Pack { root: PackRoot, error: Error },
-    /// Pages of a pack are not what they were.
+    /// Pages of a pack do not match their hashes.
     Pages { root: PackRoot, slots: Range<u64> },
     /// Laid out files differ from the image they were made of.
     Layer { path: PathBuf, what: String },
@@ -67,7 +67,7 @@ impl fmt::Display for DamageFinding {
                 write!(f, "pages {} to {} of pack {root} are damaged", slots.start, slots.end - 1)?;
             }
             Damage::Layer { path, what } => write!(f, "layer {}: {what}", path.display())?,
-            Damage::Stray { path } => write!(f, "{} is not of the store", path.display())?,
+            Damage::Stray { path } => write!(f, "{} does not belong to the store", path.display())?,
         }
         match (self.repaired, self.images.len()) {
             (true, _) => write!(f, "; repaired"),

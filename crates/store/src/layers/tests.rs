@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// What the merge means, entry by entry: the definition, which takes quadratic time.
+/// The definition of the merge, entry by entry, in quadratic time.
 fn defined(below: &FileTree, upper: &FileTree) -> BTreeMap<BString, FileEntry> {
     let hiding: Vec<&BString> = upper
         .entries
@@ -41,7 +41,7 @@ fn regular(size: u64) -> FileEntryKind {
     FileEntryKind::Regular { size, runs: Vec::new() }
 }
 
-/// What is at the end of a hard link.
+/// The target of a hard link.
 fn contents<'a>(tree: &'a FileTree, entry: &'a FileEntry) -> &'a FileEntryKind {
     match &entry.kind {
         FileEntryKind::Hardlink { target } => {
@@ -126,7 +126,7 @@ fn names_that_share_a_file_go_on_sharing_it() {
     assert_eq!(kinds, [FileEntryKind::Whiteout, regular(7), link("b")]);
 }
 
-/// Against a merge that looks at every pair: that took minutes for these.
+/// Against a merge that compares every pair, which took minutes for these.
 #[test]
 fn a_merge_of_many_files_ends() {
     let tree = |from: usize| {

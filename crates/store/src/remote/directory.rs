@@ -1,9 +1,9 @@
 //! A remote store that is a directory, on another disk or mounted from another host.
 //!
 //!   DIR/images/ID, DIR/packs/ROOT/VERSION     objects
-//!   DIR/tmp/                                   being written; whoever writes removes its own
+//!   DIR/tmp/                                   being written; each writer removes its own
 //!
-//! An object gets its name after its bytes are synced, so nobody finds half of one.
+//! An object gets its name after its bytes are synced, so a reader never finds a part of one.
 
 use super::{ObjectError, ObjectGroup, ObjectName, ObjectResult, ObjectStore};
 use std::fs::File;
@@ -68,7 +68,7 @@ impl ObjectStore for ObjectDirectory {
             ErrorKind::NotFound => ObjectError::Missing(*name),
             _ => failed(format!("open {name}"))(error),
         })?;
-        // looked at first: a length that nobody has is not to be allocated
+        // checked first: an invalid length must not be allocated
         let len = open.metadata().map_err(failed(format!("look at {name}")))?.len();
         if range.end > len {
             return Err(ObjectError::Short { name: *name, end: range.end });
@@ -96,9 +96,9 @@ impl ObjectStore for ObjectDirectory {
         for entry in entries {
             let entry = entry.map_err(failed(format!("list {of}")))?;
             let name = format!("{of}/{}", entry.file_name().to_string_lossy());
-            // what is not named by this is not an object
+            // files without such a name are not objects
             let Ok(name) = name.parse::<ObjectName>() else { continue };
-            // one that was deleted meanwhile is not there
+            // an object deleted meanwhile does not exist
             found.extend(self.size(&name)?.map(|len| (name, len)));
         }
         found.sort_unstable();

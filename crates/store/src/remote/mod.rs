@@ -3,10 +3,10 @@
 //!   push:  packs the image needs ─► objects ─► the image, last
 //!   fetch: the image, looked at ─► packs that are not here ─► every page verified ─► named
 //!
-//! The local store is a cache of the remote one: what was pushed can be removed here and fetched
-//! again. An object never changes. A pack does, when pages that nothing needs are dropped from it,
-//! so every version of a pack is an object of its own, named by its bytes. An image is an object
-//! only after all its packs are. What is fetched is believed no more than an imported file is.
+//! The local store is a cache of the remote one: pushed data can be removed here and fetched again.
+//! An object never changes. A pack does, when unneeded pages are dropped from it, so every version
+//! of a pack is a separate object, named by its bytes. An image becomes an object only after all
+//! its packs have. Fetched data is trusted no more than an imported file.
 //!
 //! Packs go out whole, also with pages of other machines: a remote store belongs to the host.
 
@@ -25,31 +25,31 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Bytes that are asked for at a time.
+/// Bytes requested at a time.
 const PIECE: u64 = 4 << 20;
 
-/// Where immutable objects are kept: a directory, or a service on the network.
+/// A store of immutable objects: a directory, or a service on the network.
 pub trait ObjectStore: Send + Sync {
-    /// Keeps `len` bytes under a name. Whoever finds the object finds all of it. One that is there
-    /// already has the same bytes, and stays.
+    /// Stores `len` bytes under a name. A reader finds the complete object or none. An existing
+    /// object has the same bytes, and stays.
     fn put(&self, name: &ObjectName, from: &mut dyn Read, len: u64) -> ObjectResult<()>;
 
     /// The bytes in a range, all of them.
     fn get(&self, name: &ObjectName, range: Range<u64>) -> ObjectResult<Vec<u8>>;
 
-    /// How long an object is, if it exists.
+    /// The length of an object, if it exists.
     fn size(&self, name: &ObjectName) -> ObjectResult<Option<u64>>;
 
     /// All images, or all versions of a pack, with their lengths.
     fn list(&self, of: ObjectGroup) -> ObjectResult<Vec<(ObjectName, u64)>>;
 
-    /// Removes an object. One that does not exist is removed already.
+    /// Removes an object. A missing one counts as removed.
     fn delete(&self, name: &ObjectName) -> ObjectResult<()>;
 }
 
 pub type ObjectResult<T> = std::result::Result<T, ObjectError>;
 
-/// What can go wrong with a remote store.
+/// Errors of a remote store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
@@ -72,7 +72,7 @@ impl ObjectError {
     }
 }
 
-/// What objects are of.
+/// The kinds of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectGroup {
     Image,
@@ -88,7 +88,7 @@ pub enum ObjectName {
     Pack(PackRoot, PackVersion),
 }
 
-/// One of the forms that a pack had.
+/// One version of a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PackVersion([u8; 32]);
 
@@ -166,7 +166,7 @@ fn version_with<'a>(
 ) -> Result<Option<Remote<'a>>> {
     for (name, len) in store.list(ObjectGroup::Pack(root))? {
         let remote = || Remote { store, name, len, at: 0 };
-        // one that is damaged may have a sound one beside it
+        // a damaged version may have a sound one beside it
         let Ok(pack) = PackReader::open(remote(), len, Some(root)) else { continue };
         if !lacks(&pack, slots) {
             return Ok(Some(remote()));
@@ -258,7 +258,7 @@ impl Store {
     }
 }
 
-/// The file of a pack from the beginning to the end, whoever else reads it.
+/// The file of a pack from beginning to end, independent of other readers.
 struct FromFile<'a> {
     pack: &'a Pack,
     len: u64,

@@ -14,7 +14,7 @@ fn flip(path: &Path, at: u64) {
 }
 
 #[test]
-fn damage_is_named_with_those_who_need_it() {
+fn damage_is_reported_with_the_affected_images() {
     let bed = Bed::new();
     let (a, b) = (bed.pack(0..100), bed.pack(100..200));
     let first = bed.image(&[(&a, 0..50)]);
@@ -87,7 +87,7 @@ fn a_page_known_from_elsewhere_is_put_back() {
         let image = bed.image(&[(&a, 40..60)]);
         let path = bed.pack_file(a.root());
         flip(&path, stasis_image::pack::page_offset(50));
-        // and one that nobody needs
+        // and one that is not needed
         flip(&path, stasis_image::pack::page_offset(3));
         if form == PackForm::Cold {
             // a damaged pack stays plain; the other may be cold
@@ -137,7 +137,7 @@ fn a_check_can_be_stopped() {
 }
 
 #[test]
-fn strays_are_told() {
+fn stray_files_are_reported() {
     let bed = Bed::new();
     std::fs::write(bed.dir.path().join("packs/notes.txt"), "mine").expect("write");
     let checked = bed.store.check(&HashSet::new(), Repair::Nothing, go).expect("check");
@@ -147,7 +147,7 @@ fn strays_are_told() {
 }
 
 #[test]
-fn a_layer_that_was_altered_is_told_and_made_again() {
+fn an_altered_layer_is_reported_and_recreated() {
     let bed = Bed::new();
     let pack = bed.pack(0..3);
     let mut manifest = manifest(&[(&pack, 0..0)], 1);

@@ -1,11 +1,11 @@
-//! What goes, what stays, and what is left when it is interrupted.
+//! Removed and kept data, and the result of an interruption.
 
 use super::*;
 use stasis_fault::{Fault, POINTS, arm};
 use stasis_image::PageHash;
 
 #[test]
-fn what_nobody_needs_goes_and_the_rest_stays() {
+fn unneeded_data_is_removed_and_the_rest_stays() {
     let bed = Bed::new();
     let (shared, old) = (bed.pack(0..10), bed.pack(10..20));
     let kept = bed.image(&[(&shared, 0..10)]);
@@ -22,7 +22,7 @@ fn what_nobody_needs_goes_and_the_rest_stays() {
 }
 
 #[test]
-fn what_is_in_use_stays_until_it_is_not() {
+fn used_data_stays_until_released() {
     let bed = Bed::new();
     let pack = bed.pack(0..10);
     let root = pack.root();
@@ -60,13 +60,13 @@ fn a_pack_in_which_a_page_was_found_stays() {
 }
 
 #[test]
-fn what_was_recorded_after_the_beginning_stays() {
+fn images_recorded_during_a_collection_stay() {
     let bed = Bed::new();
     let old = bed.pack(0..10);
     drop(bed.image(&[(&old, 0..1)]));
     let collection = bed.store.begin_collection();
     let new = bed.pack(20..30);
-    // finished, recorded and let go while the collector works with older records
+    // finished, recorded and released while the collector works with older records
     let image = bed.image(&[(&old, 0..10), (&new, 0..10)]).id;
     drop((old, new));
     let collected = collection.sweep(&HashSet::new()).expect("collect");
@@ -114,7 +114,7 @@ fn mostly_dead_packs_shrink_and_their_pages_are_not_found() {
         bed.store.pack(root).expect("open");
         assert!(bed.store.find_page(&PageHash::of(&page(3))).is_none(), "after a restart");
         assert!(bed.store.find_page(&PageHash::of(&page(995))).is_some());
-        // somebody writes the same pack again, with all of its pages
+        // the same pack is written again, with all of its pages
         drop(bed.pack(0..1000));
         assert!(bed.store.find_page(&PageHash::of(&page(3))).is_some());
         let whole = bed.store.pack(root).expect("open");

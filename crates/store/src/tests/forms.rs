@@ -1,4 +1,4 @@
-//! Packs in their forms, and what they take.
+//! Packs in their forms, and their sizes.
 
 use super::*;
 use stasis_image::PageHash;

@@ -31,7 +31,7 @@ fn kept(bed: &Bed) -> Vec<String> {
     entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// The inode is there, empty, under its own name alone.
+/// The inode exists, empty, under its own name alone.
 fn is_kept(bed: &Bed, id: OriginId) {
     assert_eq!(kept(bed), [id.to_string()]);
     assert_eq!(bed.store.keepers().find(id).expect("it is known").id(), id);
@@ -82,7 +82,7 @@ fn after_a_crash_the_next_program_takes_it_in() {
     is_kept(&bed.reopened(), id);
 }
 
-/// What a program leaves in its directory leads nobody out of it.
+/// Files of a program in its directory do not lead out of it.
 #[test]
 fn links_are_not_followed() {
     let bed = Bed::new();

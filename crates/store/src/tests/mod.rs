@@ -1,4 +1,4 @@
-//! The store by itself: made-up images over made-up packs, no process far or near.
+//! The store by itself: synthetic images over synthetic packs, without processes.
 
 mod checks;
 mod collecting;
@@ -41,7 +41,7 @@ impl Bed {
         Bed { store: Store::open(dir.path(), any).expect("open a store"), dir }
     }
 
-    /// As a new program would find it.
+    /// As a new process would find it.
     fn reopened(self) -> Bed {
         let Bed { store, dir } = self;
         drop(store);

@@ -1,5 +1,5 @@
-//! The real capture sink against collections, in any order of their steps, by seed: whatever is
-//! recorded or held has its file and every slot it names.
+//! The real capture sink against collections, in any order of their steps, by seed: every recorded
+//! or held image has its file and every slot it names.
 //!
 //!   this thread   captures advance page by page, images are recorded, released and forgotten
 //!   the other     a collection, or a pack that gets another form; it stops at each of its failure
@@ -14,7 +14,7 @@ use stasis_image::PageHash;
 use std::collections::HashMap;
 use std::sync::mpsc;
 
-/// Different pages that captures draw from; few, so that they meet.
+/// Different pages that captures draw from; few, so that they coincide.
 const CONTENTS: u64 = 200;
 /// Pages of one image, at most. A pack is rewritten when 64 of its pages go.
 const LARGE: u64 = 100;
@@ -35,7 +35,7 @@ impl Seeded {
     }
 }
 
-/// A page of a model image: where it is, and what it must hold.
+/// A page of a model image: its location and its contents.
 type Expected = Vec<(u64, u64)>;
 
 /// A capture on its way: before its packs are finished, and after.
@@ -75,7 +75,7 @@ impl<'a> World<'a> {
         };
         let image = parent.as_ref().map(|(image, _)| image);
         let sink = Sink::new(&self.bed.store, image).expect("the parent is held");
-        // first ones fill packs, those after them leave most of a pack unused
+        // the first ones fill packs, later ones leave most of a pack unused
         let wanted = if parent.is_none() { LARGE } else { 2 + self.seeded.below(12) };
         self.going.push(Going { sink, parent, runs: Vec::new(), expected: Vec::new(), wanted });
     }
@@ -217,7 +217,7 @@ impl<'a> World<'a> {
 }
 
 impl Going<'_> {
-    /// One more page: taken over from the parent, the same as there, or any other.
+    /// One more page: reused from the parent, equal to one there, or any other.
     fn one(&mut self, seeded: &mut Seeded, page: u64) {
         let before = self.parent.as_ref().and_then(|(image, expected)| {
             let number = expected.iter().find(|(at, _)| *at == page)?.1;
@@ -238,7 +238,7 @@ impl Going<'_> {
         self.expected.push((page, number));
     }
 
-    /// All pages of another image, behind those there are.
+    /// All pages of another image, after the existing ones.
     fn refer(&mut self, other: &Image, expected: &Expected) {
         let first = self.expected.last().map_or(0, |(page, _)| page + 1);
         let mut runs = other.manifest.memory[0].runs.clone();

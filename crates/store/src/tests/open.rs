@@ -1,4 +1,4 @@
-//! How many packs are open at a time.
+//! The number of packs open at a time.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn open(bed: &Bed) -> usize {
 }
 
 #[test]
-fn packs_that_nobody_uses_are_closed_and_found_again() {
+fn unused_packs_are_closed_and_reopened() {
     let bed = Bed::new();
     let held = bed.pack([MANY]);
     let roots: Vec<PackRoot> = (0..MANY).map(|number| bed.pack([number]).root()).collect();

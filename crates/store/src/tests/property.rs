@@ -1,4 +1,4 @@
-//! Any order of events: what is kept or in use is whole, and what is neither is gone.
+//! Any order of events: kept and used data is complete, and all other data is removed.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use std::ops::Range;
 enum Event {
     /// A capture: pages found where they are, the others in a new pack.
     Capture(Range<u64>),
-    /// The record of an image goes; those who have it keep it.
+    /// The record of an image is removed; its users keep it.
     Unrecord(usize),
     /// An image is no longer in use.
     Release(usize),
@@ -98,8 +98,8 @@ impl World {
         }
     }
 
-    /// A capture ends, is recorded and let go between the beginning of a collection and its sweep,
-    /// while the collector has older records.
+    /// A capture ends, is recorded and released between the beginning of a collection and its
+    /// sweep, while the collector has older records.
     fn collect_late(&mut self, pages: Range<u64>) {
         let bed = self.bed.take().expect("a bed");
         let collection = bed.store.begin_collection();

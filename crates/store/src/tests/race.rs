@@ -5,11 +5,12 @@ use stasis_image::PageHash;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Finds what is there, writes what is not, and has an image that must be whole while it lives.
+/// Finds existing pages, writes missing ones, and has an image that must be complete while it
+/// lives.
 fn captures(bed: &Bed, thread: u64, over: &AtomicBool) -> u64 {
     let mut rounds = 0;
     while !over.load(Ordering::Relaxed) {
-        // threads meet in some pages, and come back to the same ones
+        // threads share some pages, and return to the same ones
         let first = (rounds % 7) * 40 + thread * 20;
         let image = capture(bed, first);
         let again = bed.store.read_image(image.id).expect("in use, so it is there");

@@ -1,4 +1,4 @@
-//! Images in a remote store, and back into a local one that has nothing.
+//! Images in a remote store, and back into an empty local one.
 
 use super::*;
 use crate::remote::{ObjectDirectory, ObjectGroup, ObjectName, ObjectStore};
@@ -39,7 +39,7 @@ fn an_image_comes_back_after_the_local_store_was_emptied() {
     assert_eq!(bed.store.fetch(id, &remote).expect("from here").id, id);
 }
 
-/// A pack whose pages were dropped here is there whole, and the other way round.
+/// A pack whose pages were dropped here is complete there, and vice versa.
 #[test]
 fn versions_of_a_pack_lie_beside_each_other() {
     let (_dir, remote) = remote();
@@ -66,7 +66,7 @@ fn versions_of_a_pack_lie_beside_each_other() {
 }
 
 #[test]
-fn what_is_missing_or_damaged_is_refused_and_leaves_nothing() {
+fn missing_or_damaged_parts_are_refused_and_leave_nothing() {
     let (dir, remote) = remote();
     let bed = Bed::new();
     let pack = bed.pack(0..64);

@@ -1,4 +1,4 @@
-//! What upkeep costs. Run by hand:
+//! The cost of maintenance. Run by hand:
 //! `cargo test --release -p stasis-engine --lib scale -- --ignored --nocapture`
 
 use super::*;
@@ -26,7 +26,7 @@ fn like_python(bed: &Bed, base: &Pack, own: &Pack, from: u64) -> Image {
     bed.store.write_image(manifest).expect("write")
 }
 
-/// How long somebody waits who asks for pages all the time, at the longest.
+/// The longest wait of a thread that continuously requests pages.
 fn longest_look(bed: &Bed, over: &AtomicBool) -> f64 {
     let hash = stasis_image::PageHash::of(&page(5));
     let mut longest = 0.0_f64;

@@ -1,4 +1,4 @@
-//! States that are stored as differences to those before them.
+//! States stored as differences to their predecessors.
 
 use super::remote::remote;
 use super::*;
@@ -58,7 +58,7 @@ impl Chain {
         self.bed.store.open_pack(self.own[step]).expect("open").form()
     }
 
-    /// Whether the pages of a state are what they were.
+    /// Whether the pages of a state are unchanged.
     fn is_right(&self, step: usize) -> bool {
         let pack = self.bed.store.pack(self.own[step]).expect("open");
         let mut bytes = vec![0; PAGE_SIZE];
@@ -99,7 +99,7 @@ fn a_history_takes_a_fraction_and_reads_as_before() {
     assert_eq!(chain.bed.tmp(), 0);
 }
 
-/// However long a history is, a page leans on one that is whole.
+/// However long a history is, a difference depends on a page that is stored whole.
 #[test]
 fn differences_do_not_lean_on_differences() {
     let chain = Chain::of(20);
@@ -114,9 +114,9 @@ fn differences_do_not_lean_on_differences() {
     }
 }
 
-/// Later states were made small first: what they lean on stays whole when its own turn comes.
+/// Later states were converted first: their bases stay whole when their own turn comes.
 #[test]
-fn what_others_lean_on_stays_whole() {
+fn base_pages_stay_whole() {
     let chain = Chain::of(3);
     let last = HashSet::from([chain.images[3]]);
     let long = Duration::from_secs(60);
@@ -128,10 +128,10 @@ fn what_others_lean_on_stays_whole() {
 }
 
 #[test]
-fn a_collection_keeps_what_differences_lean_on() {
+fn a_collection_keeps_the_bases_of_differences() {
     let chain = Chain::of(6);
     chain.thin();
-    // the first state goes, and with it nothing that the one that stays leans on
+    // the first state is removed, but nothing that the remaining one depends on
     let one = HashSet::from([chain.images[2]]);
     let collected = chain.bed.store.collect(&one).expect("collect");
     assert_eq!(collected.images, 6);
@@ -172,7 +172,7 @@ fn damage_to_a_base_is_named_and_harms_no_other_state() {
 
 /// A copy elsewhere needs nothing that is only here.
 #[test]
-fn what_leaves_the_store_is_whole() {
+fn exported_packs_are_complete() {
     let chain = Chain::of(3);
     chain.thin();
     let image = chain.bed.store.hold(chain.images[3]).expect("the last");
@@ -191,9 +191,9 @@ fn what_leaves_the_store_is_whole() {
     }
 }
 
-/// Pages that somebody has found and not recorded yet must not come to lean on others.
+/// Pages that were found and not recorded yet must not become differences.
 #[test]
-fn what_is_in_use_waits() {
+fn packs_in_use_are_not_converted() {
     let chain = Chain::of(1);
     let reader = chain.bed.store.pack(chain.own[1]).expect("open");
     chain.thin();

@@ -1,7 +1,7 @@
 //! The only code that ever runs inside a restored process before its own does.
 //!
-//! It is a position-independent, stackless loop over a list of operations, one page long. A
-//! planner in ordinary code writes the list; this loop carries it out:
+//! It is a position-independent, stackless loop over a list of operations, one page long. A planner
+//! in ordinary code writes the list; this loop executes it:
 //!
 //!   rbx ──► op  { call, args[6], store, mode, target }   80 bytes each
 //!           │   perform the call; keep the result where `store` says
@@ -13,7 +13,7 @@
 //! children can run it at once. Calls with numbers from `SPECIAL` on are its own few verbs.
 //!
 //! Failure: the address of the failing operation and its result are written to the report page
-//! (r13), then the whole process ends with status 111. Whoever planned reads the report.
+//! (r13), then the whole process ends with status 111. The planner reads the report.
 
 use std::arch::global_asm;
 
@@ -25,7 +25,7 @@ pub const JUMP: u64 = SPECIAL;
 pub const SIGRETURN: u64 = SPECIAL + 1;
 /// Wait until the 32-bit word at args[0] is at least args[1].
 pub const AWAIT: u64 = SPECIAL + 2;
-/// Add one to the 32-bit word at args[0] and wake whoever waits for it.
+/// Add one to the 32-bit word at args[0] and wake its waiters.
 pub const ARRIVE: u64 = SPECIAL + 3;
 /// Write the 64-bit value args[1] at args[0].
 pub const STORE: u64 = SPECIAL + 4;
@@ -44,13 +44,13 @@ pub const TRAP: u64 = SPECIAL + 7;
 pub struct Op {
     pub call: u64,
     pub args: [u64; 6],
-    /// Where to keep the result; 0: nowhere.
+    /// The address for the result; 0: none.
     pub store: u64,
     pub mode: u64,
     pub target: u64,
 }
 
-/// What an operation's result means.
+/// The meaning of an operation's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum ResultMode {
@@ -200,7 +200,7 @@ pub fn interpreter_code() -> &'static [u8] {
     }
 }
 
-/// Where a thread stands that carried out `TRAP`, from the beginning of the code.
+/// The address of a thread that executed `TRAP`, relative to the code.
 pub fn interpreter_trap_end() -> u64 {
     /// `int3` and the `ud2` behind it.
     const TRAP: [u8; 3] = [0xcc, 0x0f, 0x0b];

@@ -1,4 +1,4 @@
-//! What depends on the processor: the in-target interpreter, signal frames, extended state.
+//! Processor-specific code: the in-target interpreter, signal frames, extended state.
 
 mod interpreter;
 mod sigframe;

@@ -12,7 +12,7 @@ use super::xstate::{enabled_area_size, enabled_components};
 /// General registers in the order of `struct user_regs_struct`.
 pub type UserRegs = libc::user_regs_struct;
 
-/// What a frame is built from.
+/// The inputs of a frame.
 pub struct FrameParts<'a> {
     pub regs: &'a UserRegs,
     /// Standard-format XSAVE area as PTRACE_GETREGSET gave it.
@@ -90,7 +90,7 @@ fn write_xsave(out: &mut [u8], xstate: &[u8]) {
     let size = enabled_area_size();
     let known = xstate.len().min(size);
     out[..known].copy_from_slice(&xstate[..known]);
-    // the header's component bitmap may name only what fits here
+    // the header's component bitmap may name only components that fit here
     let mut bitmap = u64::from_ne_bytes(out[512..520].try_into().expect("eight bytes"));
     bitmap &= components;
     out[512..520].copy_from_slice(&bitmap.to_ne_bytes());

@@ -17,8 +17,8 @@ const ENTRY_PRESENT: u64 = 1 << 63;
 
 /// Entries read at a time.
 const BATCH: u64 = 64 << 10;
-/// Programs reserve much more than they use: of mappings from this size on, the kernel is asked
-/// first whether there is anything in them.
+/// Programs reserve much more than they use: for mappings from this size on, the kernel is first
+/// asked whether they have any pages.
 const LARGE: u64 = 256 << 20;
 
 pub fn scan(

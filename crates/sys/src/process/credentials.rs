@@ -44,7 +44,7 @@ pub fn drop_bounding_set() -> io::Result<()> {
 /// The form of sets that has 64 of them.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
-/// Gives every capability up.
+/// Drops every capability.
 pub fn drop_capabilities() -> io::Result<()> {
     prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64, 0, 0, 0)?;
     set_capabilities([0; 6])
@@ -72,7 +72,8 @@ fn set_capabilities(sets: [u32; 6]) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }).map(drop)
 }
 
-/// Gives some capabilities up, also for programs started later. To be called before any thread is.
+/// Drops some capabilities, also for programs started later. Must be called before any thread is
+/// started.
 pub fn give_up_capabilities(numbers: &[u32]) -> io::Result<()> {
     for number in numbers {
         // a kernel that does not know it does not give it
@@ -94,7 +95,7 @@ pub fn no_new_privileges() -> io::Result<()> {
 /// keyctl(2)'s request for a new session keyring.
 pub const KEYCTL_JOIN_SESSION_KEYRING: u64 = 1;
 
-/// Leaves the session keyring that this thread inherited for an empty one of its own.
+/// Replaces the inherited session keyring of this thread by an empty one.
 pub fn own_keyring() -> io::Result<()> {
     let unnamed = std::ptr::null::<libc::c_char>();
     // SAFETY: no name is passed.
@@ -102,8 +103,8 @@ pub fn own_keyring() -> io::Result<()> {
         .map(drop)
 }
 
-/// Whether there are keyrings to use: a kernel may lack them, and the filter of a container around
-/// us may refuse them, to us as to whatever we start.
+/// Whether keyrings are usable: a kernel may lack them, and the filter of a surrounding container
+/// may refuse them, to us and to all programs we start.
 pub fn has_keyrings() -> bool {
     const GET_KEYRING_ID: u64 = 0;
     const SESSION: i32 = -3;

@@ -11,7 +11,7 @@ pub fn rlimit_of(pid: i32, resource: u32) -> io::Result<(u64, u64)> {
     Ok((limit.rlim_cur, limit.rlim_max))
 }
 
-/// Lowers a limit of this process for good; one that is lower already stays.
+/// Lowers a limit of this process permanently; a lower one stays.
 pub fn lower_limit(resource: u32, most: u64) -> io::Result<()> {
     let (soft, hard) = rlimit_of(0, resource)?;
     set_limit(resource, soft.min(most), hard.min(most))
@@ -22,8 +22,8 @@ pub fn fix_limit(resource: u32, both: u64) -> io::Result<()> {
     set_limit(resource, both, both)
 }
 
-/// Lets this process have as many descriptors as the kernel has for one; where it is not
-/// privileged, as many as it was granted.
+/// Raises this process's descriptor limit to the kernel's maximum; without privileges, to its hard
+/// limit.
 pub fn raise_descriptor_limit() -> io::Result<()> {
     let (_, hard) = rlimit_of(0, libc::RLIMIT_NOFILE)?;
     let all = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();

@@ -20,7 +20,7 @@ pub fn schedule_of(tid: i32) -> io::Result<(i32, i32)> {
     }
 }
 
-/// Gives up a real-time policy that this thread inherited.
+/// Drops a real-time policy that this thread inherited.
 pub fn be_ordinary() -> io::Result<()> {
     let priority = 0i32;
     let policy = libc::SCHED_OTHER;
@@ -40,7 +40,7 @@ pub fn affinity_of(tid: i32) -> io::Result<Vec<u8>> {
     Ok(mask)
 }
 
-/// Keeps this thread on one processor, or off it, for as long as the value lives.
+/// Keeps this thread on one processor, or off it, until the value is dropped.
 pub struct Pinned {
     before: Vec<u8>,
 }

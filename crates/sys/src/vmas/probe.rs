@@ -26,7 +26,7 @@ pub fn agrees(lister: &VmaLister) -> io::Result<bool> {
     Ok(NEEDED.iter().all(|needed| seen.contains(needed)))
 }
 
-/// What smaps says of the mapping that holds an address.
+/// The smaps entry of the mapping at an address.
 fn flags_at(smaps: &str, address: u64) -> Option<&str> {
     let holds = |line: &str| -> Option<bool> {
         let (start, end) = line.split(' ').next()?.split_once('-')?;
@@ -37,7 +37,7 @@ fn flags_at(smaps: &str, address: u64) -> Option<&str> {
     lines.find_map(|line| line.strip_prefix("VmFlags:"))
 }
 
-/// Pages of our own, each marked in another way. What this kernel does not offer stays unmarked.
+/// Pages of our own, each marked in another way. Marks that this kernel lacks are skipped.
 struct Pages {
     base: *mut libc::c_void,
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// Where a path of the host's is inside.
+/// The path inside for a path of the host.
 pub type PathMap = dyn Fn(&Path) -> PathBuf;
 
 pub struct Copier<'a> {
@@ -22,7 +22,7 @@ pub struct Copier<'a> {
     done: HashSet<PathBuf>,
     /// Files with several names stay one file.
     inodes: HashMap<(u64, u64), PathBuf>,
-    /// Where libraries are inside.
+    /// The directory of libraries inside.
     places: BTreeSet<PathBuf>,
     bytes: u64,
 }
@@ -41,7 +41,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Where libraries went.
+    /// The directories used for libraries.
     pub fn finish(self) -> Vec<PathBuf> {
         self.progress.step("base", self.bytes, Some(self.bytes));
         self.places.into_iter().collect()
@@ -51,7 +51,7 @@ impl<'a> Copier<'a> {
         self.root.join(inside.strip_prefix("/").unwrap_or(inside))
     }
 
-    /// Takes a program or library along with all it needs; where it is inside.
+    /// Copies a program or library with all its dependencies; returns its path inside.
     pub fn program(&mut self, path: &Path) -> Result<PathBuf> {
         let real = fs::canonicalize(path).doing(|| format!("{}", path.display()))?;
         let inside = (self.place)(&real);
@@ -64,13 +64,13 @@ impl<'a> Copier<'a> {
         Ok(inside)
     }
 
-    /// Takes a program to a place of its own, along with all it needs.
+    /// Copies a program to a given path, with all its dependencies.
     pub fn program_at(&mut self, path: &Path, inside: &Path) -> Result<()> {
         self.copy(path, inside)?;
         self.meet(path)
     }
 
-    /// Takes a library found by name, if there is one.
+    /// Copies a library by name, if it exists.
     pub fn library(&mut self, name: &str, search: &[PathBuf]) -> Result<()> {
         let Some(path) = self.finder.find(name, search) else { return Ok(()) };
         let inside = self.program(&path)?;
@@ -78,7 +78,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Takes what a file that is already here needs.
+    /// Copies the dependencies of an existing file.
     fn meet(&mut self, real: &Path) -> Result<()> {
         if !self.done.insert(real.to_owned()) {
             return Ok(());
@@ -93,7 +93,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Takes a directory with what is below it, at the place the interpreter's paths map to.
+    /// Copies a directory with its contents, to the path that the interpreter's paths map to.
     pub fn tree(&mut self, dir: &Path, skipped: &dyn Fn(&str) -> bool) -> Result<()> {
         let doing = || format!("{}", dir.display());
         let inside = (self.place)(dir);
@@ -125,7 +125,7 @@ impl<'a> Copier<'a> {
                 return self.link_as(inside, &target);
             }
         }
-        // a link that leads elsewhere becomes what it leads to; sockets and the like stay behind
+        // a link that leads elsewhere is replaced by its target; sockets and the like are skipped
         if fs::metadata(source).is_ok_and(|about| about.is_file()) {
             self.copy(source, inside)?;
             let real = fs::canonicalize(source).doing(|| format!("{}", source.display()))?;
@@ -134,7 +134,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Copies one file to its place inside, unless it is there.
+    /// Copies one file to its path inside, unless it exists.
     pub fn copy(&mut self, source: &Path, inside: &Path) -> Result<()> {
         let target = self.outside(inside);
         if target.symlink_metadata().is_ok() {
@@ -154,7 +154,7 @@ impl<'a> Copier<'a> {
             return fs::hard_link(first, target);
         }
         fs::copy(source, target)?;
-        // nobody inside gains another's rights by running a program
+        // no user inside gains another's rights by running a program
         fs::set_permissions(target, Permissions::from_mode(about.mode() & 0o755 | 0o444))?;
         set_time(target, &about)?;
         self.inodes.insert(key, target.to_owned());

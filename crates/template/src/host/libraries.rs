@@ -1,5 +1,5 @@
-//! Which shared libraries a program needs: what its ELF header names, found where the loader would
-//! look. Nothing is executed. What is not found is passed over: the program may never ask for it.
+//! The shared libraries a program needs: the names in its ELF header, found like the loader does.
+//! Nothing is executed. Missing ones are skipped: the program may never load them.
 
 use goblin::elf::Elf;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::process::Command;
 const USUAL: [&str; 5] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"];
 const LARGEST: u64 = 512 << 20;
 
-/// What one file asks of the loader.
+/// One file's requirements on the loader.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     pub loader: Option<PathBuf>,
@@ -40,13 +40,13 @@ pub fn needs(path: &Path) -> Needs {
     }
 }
 
-/// Where the loader finds libraries by name.
+/// The loader's search paths.
 pub struct Finder {
     cache: HashMap<String, PathBuf>,
 }
 
 impl Finder {
-    /// Asks the loader's own cache.
+    /// Reads the loader's own cache.
     pub fn of_host() -> Finder {
         let program = ["/sbin/ldconfig", "/usr/sbin/ldconfig"].into_iter().find(is_file);
         let output = program.and_then(|program| Command::new(program).arg("-p").output().ok());

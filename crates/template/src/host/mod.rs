@@ -1,4 +1,4 @@
-//! The base `host`: the host's Python and a small userland, copied.
+//! The base `host`: the host's interpreter and a small userland, copied.
 //!
 //!   probe ──► interpreter, library ──► extension modules ──► shared libraries ──► loader
 //!                 userland: shell, coreutils, git, ...  ─┘
@@ -11,28 +11,17 @@ mod libraries;
 mod probe;
 mod userland;
 
-pub use probe::{PythonInstall, probe};
+pub use probe::{HostInterpreter, probe};
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::inside::BaseLayout;
 use crate::progress::Progress;
 use copier::Copier;
+use stasis_agent::environment::Environment;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Of the standard library: tests, editors and what needs a display.
-const SKIPPED: [&str; 8] = [
-    "test",
-    "tests",
-    "idlelib",
-    "idle_test",
-    "turtledemo",
-    "site-packages",
-    "dist-packages",
-    "EXTERNALLY-MANAGED",
-];
-const SKIPPED_STARTS: [&str; 2] = ["_tkinter.", "config-"];
 /// Opened by name at run time, by the C library or by wheels.
 const OPENED: [&str; 9] = [
     "libgcc_s.so.1",
@@ -58,28 +47,33 @@ fn merged(path: &Path) -> PathBuf {
 }
 
 /// Lays the base out in the empty directory `root`.
-pub fn lay(python: &PythonInstall, root: &Path, progress: &dyn Progress) -> Result<BaseLayout> {
+pub fn lay(
+    about: &Environment,
+    found: &HostInterpreter,
+    root: &Path,
+    progress: &dyn Progress,
+) -> Result<BaseLayout> {
     links(root).doing(|| "the root's first links".to_owned())?;
-    let own = python.clone();
+    let own = found.clone();
     let place = move |path: &Path| own.map(path);
     let mut copier = Copier::new(root, &place, progress);
-    copier.program(&python.executable)?;
-    if let Some(library) = &python.library {
+    copier.program(&found.executable)?;
+    if let Some(library) = &found.library {
         copier.program(library)?;
     }
-    for dir in dirs(python) {
-        copier.tree(dir, &|name| is_skipped(name))?;
+    for dir in dirs(found) {
+        copier.tree(dir, &|name| about.left_out.has(name))?;
     }
-    name_python(&mut copier, python)?;
+    name_interpreter(&mut copier, about, found)?;
     Ok(BaseLayout {
-        base: format!("Python {}", python.version),
-        interpreter: python.map(&python.executable),
+        base: format!("{} {}", about.title, found.version),
+        interpreter: found.map(&found.executable),
         env: surround(copier, root)?,
         user: None,
     })
 }
 
-/// Lays out a program that is not the host's, and around it what the host has.
+/// Writes a program that is not the host's, and the host's files around it.
 pub fn lay_program(
     program: &Path,
     inside: &Path,
@@ -92,7 +86,7 @@ pub fn lay_program(
     surround(copier, root)
 }
 
-/// What people expect beside an interpreter; variables that say where it is.
+/// Tools expected beside an interpreter; variables with its location.
 fn surround(mut copier: Copier, root: &Path) -> Result<BTreeMap<String, String>> {
     for name in OPENED {
         copier.library(name, &[])?;
@@ -105,19 +99,11 @@ fn surround(mut copier: Copier, root: &Path) -> Result<BTreeMap<String, String>>
     Ok(BTreeMap::from_iter(has_bundle.then_some(bundle)))
 }
 
-fn dirs(python: &PythonInstall) -> Vec<&Path> {
-    let mut dirs = vec![python.stdlib.as_path(), &python.platstdlib, &python.include];
+fn dirs(found: &HostInterpreter) -> Vec<&Path> {
+    let mut dirs = vec![found.stdlib.as_path(), &found.platstdlib, &found.include];
     dirs.dedup();
     dirs.retain(|dir| dir.is_dir());
     dirs
-}
-
-fn is_skipped(name: &str) -> bool {
-    SKIPPED.contains(&name)
-        || SKIPPED_STARTS.iter().any(|start| name.starts_with(start))
-        || name.ends_with(".opt-1.pyc")
-        || name.ends_with(".opt-2.pyc")
-        || name.ends_with(".a")
 }
 
 fn links(root: &Path) -> std::io::Result<()> {
@@ -128,9 +114,13 @@ fn links(root: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn name_python(copier: &mut Copier, python: &PythonInstall) -> Result<()> {
-    let inside = python.map(&python.executable);
-    for name in ["python3", "python"] {
+fn name_interpreter(
+    copier: &mut Copier,
+    about: &Environment,
+    found: &HostInterpreter,
+) -> Result<()> {
+    let inside = found.map(&found.executable);
+    for name in about.names {
         let link = inside.with_file_name(name);
         if link != inside {
             copier.link(&link, &inside)?;
@@ -139,7 +129,7 @@ fn name_python(copier: &mut Copier, python: &PythonInstall) -> Result<()> {
     Ok(())
 }
 
-/// Tells the loader where its libraries are, as they may have moved.
+/// Updates the loader's cache, because its libraries may have moved.
 fn loader_cache(root: &Path, places: &[PathBuf]) -> Result<()> {
     let list: String = places.iter().map(|place| format!("{}\n", place.display())).collect();
     let conf = root.join("etc/ld.so.conf");

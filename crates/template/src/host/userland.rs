@@ -1,11 +1,11 @@
-//! The programs and files beside Python: what people type into a shell, certificates, time zones.
-//! Each is optional; what the host lacks is left out.
+//! Programs and files beside Python: shell tools, certificates, time zones. Each is optional;
+//! missing ones are skipped.
 
 use super::copier::Copier;
 use crate::error::Result;
 use std::path::Path;
 
-/// Where certificates are inside, wherever the host keeps them.
+/// The path of certificates inside, wherever the host keeps them.
 pub const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 const BUNDLES: [&str; 4] =
     [BUNDLE, "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"];

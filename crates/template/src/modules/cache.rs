@@ -3,8 +3,8 @@
 //!   pins/<hash of a name>    which bytes a name is; the first answer stays
 //!   blobs/<SHA-256>          the bytes
 //!
-//! Files are written aside and named when they are whole. The oldest go when there is no room. A
-//! blob that went is fetched again, and has to be the pinned one.
+//! Files are written to a temporary name and renamed when complete. The oldest are removed when
+//! space runs out. A removed blob is fetched again, and must match the pinned one.
 
 use crate::error::{Error, ErrorContext, Result};
 use serde::Serialize;
@@ -53,7 +53,7 @@ impl ModuleCache {
         serde_json::from_slice(&text).ok()
     }
 
-    /// Notes what a name is. If somebody else did so meanwhile, theirs stays; that one is returned.
+    /// Pins a name. If another thread pinned it meanwhile, that pin stays and is returned.
     pub fn keep_pin<T: Serialize + DeserializeOwned>(&self, name: &str, pin: T) -> Result<T> {
         let text = serde_json::to_vec(&pin).map_err(io::Error::other);
         let path = self.pin_path(name);
@@ -63,10 +63,9 @@ impl ModuleCache {
         Ok(self.pin(name).unwrap_or(pin))
     }
 
-    /// Keeps bytes.
+    /// Stores bytes.
     pub fn add(&self, bytes: &[u8]) -> Result<BlobRef> {
-        let digest = Sha256::digest(bytes);
-        let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex::encode(Sha256::digest(bytes));
         let path = self.blob_path(&hash)?;
         if !path.is_file() {
             let placed = place(&path, bytes, Placing::Anew);
@@ -102,7 +101,7 @@ enum Placing {
     IfAbsent,
 }
 
-/// Gives a file its name when it is whole.
+/// Renames a file when it is complete.
 fn place(path: &Path, bytes: &[u8], how: Placing) -> io::Result<()> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let dir = path.parent().unwrap_or(path);

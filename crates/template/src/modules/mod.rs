@@ -5,9 +5,9 @@
 //!                                                                                   ▼
 //!                                        cache: pins (which bytes a name is), blobs (the bytes)
 //!
-//! Every name comes from inside a machine. Sizes, numbers and times are bounded. What was fetched
-//! once is pinned: a version or an address whose bytes changed is refused. A failure is one
-//! sentence for the machine, and leaves nothing but finished blobs behind.
+//! Every name comes from inside a machine. Sizes, numbers and times are bounded. Fetched data is
+//! pinned: a version or an address whose bytes changed is refused. A failure is one message for the
+//! machine, and leaves nothing but finished blobs behind.
 
 mod cache;
 mod graph;
@@ -28,7 +28,7 @@ use web::Web;
 /// The longest that one import may take.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Where packages come from.
+/// Registries of packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registries {
     pub npm: String,
@@ -37,7 +37,7 @@ pub struct Registries {
 }
 
 impl Registries {
-    /// Those that the variables of the service name.
+    /// The registries in the service's variables.
     pub fn of_environment() -> Registries {
         const JSR: &str = "https://npm.jsr.io";
         let jsr = std::env::var("npm_config_@jsr:registry").unwrap_or_else(|_| JSR.to_owned());
@@ -56,7 +56,7 @@ pub struct ModuleStore {
 #[derive(Debug)]
 pub struct FetchedImport {
     pub answer: FetchAnswer,
-    /// Every module in it: its exact name, and the hash of what was fetched.
+    /// Every module in it: its exact name, and the hash of its data.
     pub modules: Vec<PinnedModule>,
     /// Hashes of the blobs that the answer names.
     pub blobs: Vec<String>,
@@ -76,7 +76,7 @@ impl ModuleStore {
         ModuleStore { cache: ModuleCache::new(dir), registry: Registry::new(registries), web }
     }
 
-    /// Finds a module, and fetches what is not here yet.
+    /// Finds a module, and fetches missing ones.
     pub fn import(&self, specifier: &str) -> Result<FetchedImport> {
         match names::parse(specifier)? {
             ModuleName::Package(name) => in_time(graph::import(&self.registry, &self.cache, &name)),

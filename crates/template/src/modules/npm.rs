@@ -1,7 +1,7 @@
 //! Packages of a registry: which version a range means, and the archive of a version.
 //!
-//! The operator names the registry, so it may lie anywhere. Archives are taken from the registry
-//! itself, wherever its list says they are, and have to have the SHA-512 that the list gives.
+//! The operator names the registry, so it may have any address. Archives are fetched from the
+//! registry itself, whatever address its list has, and must match the SHA-512 in the list.
 
 use super::cache::ModuleCache;
 use super::names::{JSR_SCOPE, is_name, package};
@@ -24,19 +24,19 @@ const LARGEST_LIST: u64 = 64 << 20;
 const LARGEST_ARCHIVE: u64 = 64 << 20;
 /// The longest that nothing may come from the registry.
 const SILENCE: Duration = Duration::from_secs(20);
-/// How long a list of versions is believed, and how many are kept.
+/// Cache time of a list of versions, and the number kept.
 const FRESH: Duration = Duration::from_secs(300);
 const MOST_LISTS: usize = 64;
 /// Dependencies of one version.
 const MOST_DEPENDENCIES: usize = 1000;
 
-/// A version of a package, as it was when it was first fetched.
+/// A version of a package, as first fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackageVersion {
     pub name: String,
     pub version: String,
     pub integrity: String,
-    /// Where the archive is.
+    /// The archive's address.
     pub archive: String,
     /// By the name that its files import: the package and the range they mean.
     pub dependencies: BTreeMap<String, Dependency>,
@@ -84,7 +84,7 @@ impl Registry {
         client.user_agent("stasis").build().map_err(said)
     }
 
-    /// The version that a range means. One that is named exactly and known is not asked for.
+    /// The version that a range selects. An exact and known one is not looked up.
     pub async fn version(
         &self,
         cache: &ModuleCache,
@@ -103,7 +103,7 @@ impl Registry {
         match pinned.integrity == found.integrity {
             true => Ok(pinned),
             false => Err(Error::Module(format!(
-                "{}: the registry's hash differs from the one that was pinned",
+                "{}: the registry's hash differs from the pinned one",
                 found.id()
             ))),
         }
@@ -148,8 +148,7 @@ impl Registry {
         })
     }
 
-    /// The archive's address: as the list says if that is the registry's own, else where
-    /// registries have it.
+    /// The archive's address: the listed one if that is the registry's own, else the usual path.
     fn archive(&self, name: &str, version: &str, told: Option<&str>) -> String {
         let own = self.address(name);
         let origin = |text: &str| Url::parse(text).ok().map(|url| url.origin());
@@ -235,7 +234,7 @@ fn dependency(alias: &str, range: &str, optional: bool) -> Result<Dependency> {
     }
 }
 
-/// Whether a version is for this system, as far as its list says.
+/// Whether a version supports this system, according to its list.
 fn fits_here(about: &Value) -> bool {
     let names = |field: &str| about[field].as_array().into_iter().flatten();
     let allows = |field: &str, own: &str| {

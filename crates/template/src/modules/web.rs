@@ -4,9 +4,9 @@
 //!         ▲                                                                               │
 //!         └──────────────── the same question again, at most five times ──────────────────┘
 //!
-//! Names are resolved here, and only addresses that passed are connected to: a name cannot mean one
-//! thing when it is checked and another when it is used. No proxy is asked, because a proxy would
-//! resolve the name itself. What an address gave first is pinned.
+//! Names are resolved here, and only checked addresses are connected to: a name cannot change its
+//! meaning between check and use. No proxy is used, because a proxy would resolve the name itself.
+//! The first content of an address is pinned.
 
 use super::cache::ModuleCache;
 use super::{FetchedImport, PinnedModule, read, said};
@@ -44,7 +44,7 @@ pub struct Web {
 /// The response of an address.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct WebPin {
-    /// Where it was found.
+    /// Its final address.
     url: String,
     form: TextForm,
     blob: BlobRef,
@@ -72,7 +72,7 @@ impl Web {
         match pinned.blob == blob || cache.has(&pinned.blob) {
             true => Ok(found(pinned)),
             false => Err(Error::Module(format!(
-                "{name} has changed: its hash differs from the one that was pinned"
+                "{name} has changed: its hash differs from the pinned one"
             ))),
         }
     }
@@ -106,7 +106,7 @@ impl Web {
         Err(Error::Module(format!("{url} is more than {REDIRECTS} redirects away")))
     }
 
-    /// Checks what no resolver sees: the scheme, and addresses that are numbers.
+    /// Checks that no resolver makes: the scheme, and numeric addresses.
     fn check(&self, url: &Url) -> Result<()> {
         let refused = |why: String| Error::Module(format!("{url} is not fetched: {why}"));
         let port = url.port_or_known_default().unwrap_or(0);
@@ -127,9 +127,8 @@ impl Web {
 }
 
 fn found(pin: WebPin) -> FetchedImport {
-    let digest: Vec<u8> = (0..pin.blob.hash.len() / 2)
-        .filter_map(|at| u8::from_str_radix(pin.blob.hash.get(at * 2..at * 2 + 2)?, 16).ok())
-        .collect();
+    // kept by us: digits, or no import
+    let digest = hex::decode(&pin.blob.hash).unwrap_or_default();
     let integrity = format!("sha256-{}", BASE64_STANDARD.encode(digest));
     let WebPin { url, form, blob } = pin;
     FetchedImport {
@@ -152,7 +151,9 @@ fn form(url: &Url, kind: Option<&reqwest::header::HeaderValue>) -> Result<TextFo
         (kind, _) if kind == "application/json" || kind.ends_with("+json") => Ok(TextForm::Json),
         ("" | "text/plain" | "application/octet-stream", "js" | "mjs") => Ok(TextForm::Script),
         ("" | "text/plain" | "application/octet-stream", "json") => Ok(TextForm::Json),
-        (kind, _) => Err(Error::Module(format!("{url} is {kind:?}, and no module"))),
+        (kind, _) => {
+            Err(Error::Module(format!("{url} has the type {kind:?}, which is not a module")))
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Applies one layer to a root: adds, replaces, and removes what its whiteouts name.
+//! Applies one layer to a root: adds and replaces files, and removes those that its whiteouts name.
 //!
 //! A layer is a tar stream from a stranger. Names that climb are refused, links are resolved with
 //! the root as the end of the world, devices and other specials are left out, set-user-id bits and
@@ -15,13 +15,13 @@ use std::os::unix::fs::{self as unix, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tar::{Archive, Entry, EntryType, Header};
 
-/// Of all layers of an image together.
+/// Totals of all layers of an image.
 pub const MOST_BYTES: u64 = 32 << 30;
 const MOST_ENTRIES: u64 = 2_000_000;
 const LONGEST_NAME: usize = 4096;
 const NOBODY: u64 = 65534;
 
-/// What an image may still use.
+/// The remaining allowance of an image.
 #[derive(Debug, Clone)]
 pub struct Budget {
     pub bytes: u64,
@@ -46,7 +46,7 @@ impl Budget {
 /// A layer being applied.
 struct Layer<'a> {
     tree: &'a RootTree,
-    /// What this layer has brought: whiteouts only remove what was there before it.
+    /// Files of this layer: whiteouts only remove earlier ones.
     fresh: HashSet<PathBuf>,
 }
 
@@ -91,7 +91,7 @@ impl Layer<'_> {
         self.remove(path)
     }
 
-    /// Removes what earlier layers have put into a directory.
+    /// Removes the files of earlier layers from a directory.
     fn clear_older(&mut self, dir: &Path) -> io::Result<()> {
         for name in self.tree.list(dir)? {
             let path = dir.join(name);
@@ -177,12 +177,12 @@ fn target(entry: &Entry<impl Read>) -> io::Result<PathBuf> {
     Ok(PathBuf::from(std::ffi::OsString::from_vec(bytes.into_owned())))
 }
 
-/// The sticky bit may stay; nobody gains another's rights by running a file.
+/// The sticky bit may stay; no user gains another's rights by running a file.
 fn mode(header: &Header) -> io::Result<u32> {
     Ok(header.mode()? & 0o1777)
 }
 
-/// Owners beyond what a machine's user namespace has become nobody.
+/// Owners outside a machine's user namespace become nobody.
 fn own(path: &Path, header: &Header) -> io::Result<()> {
     let (uid, gid) = (header.uid()?.min(NOBODY), header.gid()?.min(NOBODY));
     unix::lchown(path, Some(uid as u32), Some(gid as u32))

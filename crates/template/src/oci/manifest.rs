@@ -33,7 +33,7 @@ pub struct OciManifest {
     pub layers: Vec<BlobDescriptor>,
 }
 
-/// One image of a `docker save` archive: names of files in it.
+/// One image of a `docker save` archive: names of its files.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct DockerSaveEntry {
@@ -91,7 +91,7 @@ impl OciManifest {
     }
 }
 
-/// The 64 digits of a sha256 digest: the only kind there is in use, and safe in a file name.
+/// The 64 digits of a sha256 digest: the only kind in use, and safe in a file name.
 pub fn digits(digest: &str) -> Result<&str> {
     let fits = |hex: &&str| {
         hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))

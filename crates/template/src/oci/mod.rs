@@ -20,6 +20,7 @@ use crate::recipe::ImageSource;
 use crate::tree::RootTree;
 use layer::Budget;
 use manifest::{BlobDescriptor, DockerSaveEntry, OciConfig, OciIndex, OciManifest, parse};
+use stasis_agent::environment::Environment;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use store::{ExpectedDigest, OciLayout, blob_name};
@@ -33,13 +34,13 @@ const INDEXES: [&str; 2] = [
     "application/vnd.docker.distribution.manifest.list.v2+json",
 ];
 
-/// An image that was found; a registry is asked only when it is laid out.
+/// A found image; the registry is contacted only when it is unpacked.
 pub enum OciImage {
     Remote { reference: String, cache: PathBuf },
     Local(OciLayout),
 }
 
-/// What an image consists of.
+/// The parts of an image.
 struct Parts {
     digest: String,
     config: OciConfig,
@@ -73,17 +74,18 @@ impl OciImage {
     /// Applies the image to the empty directory `root`.
     pub fn lay(
         &self,
-        python: Option<&str>,
+        about: &Environment,
+        wanted: Option<&str>,
         root: &Path,
         progress: &dyn Progress,
     ) -> Result<BaseLayout> {
         match self {
-            OciImage::Local(store) => lay(store, parts(store)?, python, root, progress),
+            OciImage::Local(store) => lay(store, parts(store)?, about, wanted, root, progress),
             OciImage::Remote { reference, cache } => {
                 let (manifest, digest) = registry::fetch(reference, cache, progress)?;
                 let store = OciLayout::Dir(cache.clone());
                 let parts = of_manifest(&store, manifest, digest)?;
-                lay(&store, parts, python, root, progress)
+                lay(&store, parts, about, wanted, root, progress)
             }
         }
     }
@@ -92,7 +94,8 @@ impl OciImage {
 fn lay(
     store: &OciLayout,
     parts: Parts,
-    python: Option<&str>,
+    about: &Environment,
+    wanted: Option<&str>,
     root: &Path,
     progress: &dyn Progress,
 ) -> Result<BaseLayout> {
@@ -109,9 +112,9 @@ fn lay(
     progress.step("layers", total, Some(total));
     let settings = parts.config.config;
     let env = variables(settings.env.unwrap_or_default());
-    let python = find_python(&tree, &env, python)?;
+    let interpreter = find_program(&tree, &env, about, wanted)?;
     let user = settings.user.filter(|user| !user.is_empty() && user.len() < 256);
-    Ok(BaseLayout { base: parts.digest, interpreter: python, env, user })
+    Ok(BaseLayout { base: parts.digest, interpreter, env, user })
 }
 
 /// The parts of an image in a layout or in an archive of Docker's.
@@ -149,7 +152,8 @@ fn of_manifest(store: &OciLayout, manifest: OciManifest, digest: String) -> Resu
     Ok(Parts { digest, config, layers })
 }
 
-/// Docker's own archives name layers by path; their digests are in the config, of what is unpacked.
+/// Docker's own archives name layers by path; their digests, of the unpacked data, are in the
+/// config.
 fn of_saved(store: &OciLayout, saved: &[DockerSaveEntry]) -> Result<Parts> {
     let [image] = saved else {
         return Err(Error::Image(format!("the archive holds {} images, not one", saved.len())));
@@ -172,17 +176,13 @@ fn variables(list: Vec<String>) -> BTreeMap<String, String> {
     list.into_iter().take(LONGEST_ENV).filter_map(split).filter(fits).collect()
 }
 
-fn find_python(
+fn find_program(
     tree: &RootTree,
     env: &BTreeMap<String, String>,
+    about: &Environment,
     wanted: Option<&str>,
 ) -> Result<PathBuf> {
-    let name = match wanted {
-        Some(version) if version.starts_with(|c: char| c.is_ascii_digit()) => {
-            format!("python{version}")
-        }
-        other => other.unwrap_or("python3").to_owned(),
-    };
+    let name = about.program(wanted);
     let path = env.get("PATH").map_or(PATH, String::as_str);
     let mut places = path.split(':').filter(|dir| dir.starts_with('/'));
     let found = places.find_map(|dir| {
@@ -192,6 +192,6 @@ fn find_python(
     found.ok_or_else(|| Error::Base {
         base: "oci",
         what: format!("the image has no {name} on its PATH ({path})"),
-        hint: "choose an image with Python 3.9 or later, such as one of the official python images",
+        hint: about.image_hint,
     })
 }

@@ -1,5 +1,5 @@
-//! Fetches an image from a registry into the cache, one verified blob after the other. A fetch that
-//! is stopped goes on with the blobs that are missing.
+//! Fetches an image from a registry into the cache, one verified blob at a time. An interrupted
+//! fetch continues with the missing blobs.
 
 use super::manifest::{BlobDescriptor, OciManifest, digits};
 use super::store::{blob_name, is_kept};
@@ -25,7 +25,7 @@ fn wrong(what: impl std::fmt::Display) -> Error {
     Error::Base { base: "oci", what: what.to_string(), hint: HINT }
 }
 
-/// Fetches what is missing in `dir`; the manifest and its digest.
+/// Fetches the missing parts into `dir`; returns the manifest and its digest.
 pub fn fetch(
     reference: &str,
     dir: &Path,

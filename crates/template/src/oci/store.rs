@@ -1,5 +1,5 @@
-//! Where the files of an image are: a directory, or places in a tar file. Every file is checked
-//! against its digest before anything of it is used.
+//! The files of an image: in a directory, or at offsets of a tar file. Every file is checked
+//! against its digest before it is used.
 
 use super::manifest::{LARGEST, digits};
 use crate::error::{Error, ErrorContext, Result};
@@ -20,7 +20,7 @@ pub enum OciLayout {
     },
 }
 
-/// What a file must hash to, before or after it is decompressed.
+/// The expected hash of a file, before or after decompression.
 #[derive(Debug, Clone)]
 pub enum ExpectedDigest {
     Stored(String),
@@ -33,7 +33,7 @@ impl OciLayout {
         Ok(OciLayout::Tar { path: path.to_owned(), files })
     }
 
-    /// Whether there is a file of this name.
+    /// Whether a file of this name exists.
     pub fn has(&self, name: &str) -> bool {
         match self {
             OciLayout::Dir(dir) => dir.join(name).is_file(),
@@ -71,7 +71,7 @@ impl OciLayout {
     /// A small file named by its digest, checked.
     pub fn blob(&self, digest: &str) -> Result<Vec<u8>> {
         let bytes = self.read(&blob_name(digest)?)?;
-        must_be(&hex(Sha256::digest(&bytes).as_slice()), digits(digest)?, digest)?;
+        must_be(&hex::encode(Sha256::digest(&bytes)), digits(digest)?, digest)?;
         Ok(bytes)
     }
 
@@ -105,14 +105,10 @@ pub fn hash(mut reader: impl Read) -> io::Result<String> {
     let mut buffer = vec![0; 256 << 10];
     loop {
         match reader.read(&mut buffer)? {
-            0 => return Ok(hex(hasher.finalize().as_slice())),
+            0 => return Ok(hex::encode(hasher.finalize())),
             n => hasher.update(&buffer[..n]),
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The tar stream in a layer, whatever it is compressed with.
@@ -127,8 +123,8 @@ pub fn unpacked(mut reader: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// Where the regular files of an archive are. Links, which old archives use for layers that occur
-/// twice, lead to the place of what they name.
+/// The positions of the regular files of an archive. Links, which old archives use for repeated
+/// layers, lead to their targets' positions.
 fn places(path: &Path) -> io::Result<HashMap<String, (u64, u64)>> {
     let mut archive = tar::Archive::new(File::open(path)?);
     let mut files = HashMap::new();

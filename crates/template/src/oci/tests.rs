@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 
-/// Writes layers, also those that well-behaved programs would not write.
+/// Writes layers, also malformed ones.
 struct Layer(Builder<Vec<u8>>);
 
 impl Layer {
@@ -136,7 +136,7 @@ fn whiteouts_remove_what_was_there_before() {
     let place = Place::new();
     let first = Layer::new().file("d/old", "1").file("d/both", "1").file("e/x", "1").file("f", "1");
     place.apply(first).unwrap();
-    // the marker may come after what the same layer adds
+    // the marker may come after the same layer's additions
     let second = Layer::new()
         .file("d/both", "2")
         .file("d/new", "2")
@@ -264,9 +264,13 @@ fn pack(dir: &Path, to: &Path) {
 }
 
 /// Lays an image out and looks at what all test images hold.
+fn about() -> &'static stasis_agent::environment::Environment {
+    stasis_agent::default().runtime().environment().expect("an environment")
+}
+
 fn lays(source: &ImageSource, cache: &Path) -> crate::Result<String> {
     let root = tempfile::tempdir().unwrap();
-    let laid = OciImage::find(source, cache)?.lay(None, root.path(), &NoProgress)?;
+    let laid = OciImage::find(source, cache)?.lay(about(), None, root.path(), &NoProgress)?;
     let mut names: Vec<_> =
         fs::read_dir(root.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
@@ -289,7 +293,7 @@ fn a_layout_and_its_archive_are_the_same_image() {
 }
 
 #[test]
-fn what_is_damaged_is_refused_by_its_digest() {
+fn a_damaged_file_is_refused_by_its_digest() {
     let dir = tempfile::tempdir().unwrap();
     let (_, layers) = layout(dir.path());
     let hash = store::hash(&layers[1][..]).unwrap();
@@ -329,7 +333,7 @@ fn an_image_without_python_says_so() {
     let source = ImageSource::Layout(dir.path().to_owned());
     let root = tempfile::tempdir().unwrap();
     let image = OciImage::find(&source, dir.path()).unwrap();
-    let error = image.lay(Some("3.99"), root.path(), &NoProgress).unwrap_err();
+    let error = image.lay(about(), Some("3.99"), root.path(), &NoProgress).unwrap_err();
     assert_eq!(error.code(), "template.base");
     assert!(error.to_string().contains("no python3.99 on its PATH"), "{error}");
 }
@@ -378,11 +382,11 @@ fn an_image_is_fetched_from_a_registry_once() {
     let port = registry(image.clone(), digest.clone());
     let source = ImageSource::Reference(format!("127.0.0.1:{port}/some/image:latest"));
     assert_eq!(lays(&source, &cache).unwrap(), digest);
-    // what is in the cache is not fetched again
+    // cached blobs are not fetched again
     let first = image.join("blobs/sha256").join(store::hash(&layers[0][..]).unwrap());
     fs::remove_file(&first).unwrap();
     assert_eq!(lays(&source, &cache).unwrap(), digest);
-    // and what the registry changes is not believed
+    // and changes of the registry are not trusted
     fs::write(&first, vec![b'x'; layers[0].len()]).unwrap();
     let error = lays(&source, &dir.path().join("other")).unwrap_err();
     assert!(["template.image", "template.base"].contains(&error.code()), "{error}");

@@ -1,4 +1,5 @@
-//! What tests of whole roots share: a place to build in, and running programs in the result.
+//! Shared code of tests of whole roots: a directory to build in, and running programs in the
+//! result.
 
 use stasis_template::{Progress, Recipe, Root, build_root};
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-/// Keeps what a build says, and shows it to whoever runs a test with `--nocapture`.
+/// Keeps a build's output, and shows it with `--nocapture`.
 #[derive(Default)]
 pub struct Log(pub Mutex<Vec<String>>);
 
@@ -67,7 +68,7 @@ impl Place {
         command.args(words).env_clear().envs(&root.env).output().unwrap()
     }
 
-    /// What a program that succeeds prints.
+    /// The output of a program that succeeds.
     pub fn answer(&self, root: &Root, words: &[&str]) -> String {
         let output = self.run(root, words);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

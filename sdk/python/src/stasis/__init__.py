@@ -1,4 +1,4 @@
-"""Machines that never forget: the Python SDK of Stasis.
+"""The Python SDK of Stasis: stateful code machines for AI agents.
 
     import stasis
 
@@ -7,7 +7,7 @@
         machine.run("x = 41")
         print(machine.run("x + 1").value)
 
-`AsyncClient` has the same calls to be awaited.
+`AsyncClient` has the same methods, as coroutines.
 """
 
 from __future__ import annotations

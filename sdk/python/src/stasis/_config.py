@@ -27,7 +27,7 @@ class Config:
         timeout: float,
         retry: Optional[Retry],
     ) -> Config:
-        """What was given, or else what the CLI would use, or else the service of this host."""
+        """The given values, or else the CLI's, or else the service of this host."""
         if token is not None and token.startswith(("http://", "https://")):
             if base_url is not None:
                 raise ValueError("the token is an address: write Client(token=..., base_url=...)")

@@ -1,4 +1,4 @@
-"""Reading JSON into types."""
+"""Parses JSON into types."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ FRACTION = re.compile(r"\.(\d+)")
 
 
 class Model:
-    """What all types have that come from the service."""
+    """Base of all types from the service."""
 
     @classmethod
     def from_json(cls: Type[M], data: Any) -> M:
         raise NotImplementedError
 
     def to_dict(self) -> Dict[str, Any]:
-        """All fields, also those of inner types, as plain values."""
+        """All fields, including those of nested types, as plain values."""
         return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
 
 
@@ -32,13 +32,13 @@ def each(read: Callable[[Any], T], data: Any) -> List[T]:
 
 
 def time(text: str) -> datetime:
-    """A time in RFC 3339; Python before 3.11 reads no `Z` and just six digits of a second."""
+    """A time in RFC 3339; Python before 3.11 reads no `Z` and only six digits of a second."""
     text = FRACTION.sub(lambda match: "." + match.group(1)[:6].ljust(6, "0"), text)
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def decode(kind: Type[M], data: Any) -> M:
-    """What the service said; an error if that is not what its document promises."""
+    """A parsed response; an error if it does not match the API's document."""
     try:
         return kind.from_json(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -42,7 +42,7 @@ def config() -> Dict[str, str]:
 
 
 def login() -> Dict[str, str]:
-    """Address and token that `stasis login` keeps; nothing if others may read them."""
+    """Address and token of the stored login; none if other users can read the file."""
     path = home("XDG_CONFIG_HOME", ".config") / "stasis/login.toml"
     try:
         return {} if path.stat().st_mode & 0o077 else settings(path)
@@ -51,13 +51,13 @@ def login() -> Dict[str, str]:
 
 
 def url() -> Optional[str]:
-    """The address of the service to use: of the environment, the configuration, or the login."""
+    """The address of the service: from the environment, the configuration, or the login."""
     return variable("STASIS_URL") or config().get("url") or login().get("url")
 
 
 def token_of(url: str) -> Optional[str]:
-    """The token for a service: of the environment, of the configuration or the login if they name
-    this service, or of the data directory if the service is here."""
+    """The token for a service: from the environment, from the configuration or the login if they
+    name this service, or from the data directory if the service is local."""
     own, kept = config(), login()
     given = variable("STASIS_TOKEN")
     if given is None and own.get("url", url).rstrip("/") == url:

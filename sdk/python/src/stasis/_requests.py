@@ -1,4 +1,4 @@
-"""Requests as values: what is asked of the service, without asking."""
+"""Requests as values, without sending them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LETTERS = string.ascii_lowercase + string.digits
 
 
 class ServiceDefault:
-    """Says that something was not said: `timeout_seconds=None` means no limit at all."""
+    """Marks an omitted argument: `timeout_seconds=None` means no limit."""
 
     def __repr__(self) -> str:
         return "SERVICE_DEFAULT"
@@ -39,13 +39,14 @@ class Call:
     body: Any = None
     """Sent as JSON."""
     content: Any = None
-    """Sent as it is: bytes, or pieces of them."""
+    """Sent unchanged: bytes, or pieces of them."""
     query: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = False
-    """Whether making it twice does what making it once does."""
+    """Whether it is idempotent."""
     timeout: Optional[float] = None
-    """Seconds without a byte after which the connection counts as dead; the client's otherwise."""
+    """Seconds without a byte after which the connection counts as dead; the client's default
+    otherwise."""
 
 
 def get(where: str, /, **query: Any) -> Call:
@@ -58,7 +59,7 @@ def post(path: str, body: Any = None, *, repeatable: bool = False) -> Call:
 
 
 def segment(text: str) -> str:
-    """A name as part of a path; one that would change the path is refused here."""
+    """A name as part of a path; a name that would change the path is refused here."""
     if not text or text in (".", ".."):
         raise InvalidRequest(f"{text!r} is not a name", code="request.invalid", status=400)
     return quote(text, safe="")
@@ -69,7 +70,8 @@ def at(machine: str, rest: str = "") -> str:
 
 
 def new_name() -> str:
-    """A name for a machine, so that making it again after a broken connection makes no second."""
+    """A generated machine name, so that a retry after a broken connection does not create a second
+    machine."""
     return "".join(secrets.choice(LETTERS) for _ in range(16))
 
 
@@ -95,7 +97,7 @@ def word(flag: bool) -> str:
 
 
 def present(fields: Dict[str, Any]) -> Dict[str, Any]:
-    """Without what was not said."""
+    """Without omitted arguments."""
     return {key: value for key, value in fields.items() if value is not None}
 
 
@@ -153,7 +155,7 @@ def update_body(
 
 
 def span(start: int, end: Optional[int]) -> Dict[str, str]:
-    """The header for a part of something; none for the whole."""
+    """The header of a range; none for the whole."""
     if start == 0 and end is None:
         return {}
     return {"range": f"bytes={start}-{'' if end is None else end - 1}"}
@@ -197,7 +199,7 @@ def branch_body(
 
 
 def variation(candidate: Candidate) -> Dict[str, Any]:
-    """What a branch runs: code, or an object as the API's `Vary` is."""
+    """The code of a branch, or an object like the API's `Vary`."""
     return {"code": candidate} if isinstance(candidate, str) else dict(candidate)
 
 

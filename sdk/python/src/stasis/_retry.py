@@ -1,4 +1,4 @@
-"""When a request is made again, and after which pause. Pure decisions."""
+"""When a request is retried, and after which pause. Pure decisions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LOST_BETWEEN = (502, 504)
 
 @dataclass(frozen=True)
 class Retry:
-    """How often and how fast requests are made again.
+    """The number and pace of retries.
 
-    Pauses begin at `first` seconds and double up to `longest`, each shortened by chance so that
-    many clients do not come back at once. A stream that breaks is resumed up to `resumes` times
-    without a new line in between.
+    Pauses start at `first` seconds and double up to `longest`, with jitter so that many clients do
+    not return at once. A broken stream is resumed up to `resumes` times without a new line in
+    between.
     """
 
     attempts: int = 4
@@ -27,24 +27,25 @@ class Retry:
     longest: float = 5.0
 
     def pause(self, made: int, asked: Optional[float] = None) -> float:
-        """Seconds before the next try, after `made` tries; at least what the service asked for."""
+        """Seconds before the next attempt, after `made` attempts; at least the service's
+        `retry-after`."""
         grown = min(self.longest, self.first * 2.0 ** min(made, 30))
         return max(grown * random.uniform(0.5, 1.0), min(asked or 0.0, 60.0))
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """What went wrong with a request."""
+    """The fault of a request."""
 
     sent: bool = True
     """Whether the service may have acted on it."""
     status: Optional[int] = None
-    """Of the answer; 0 if what is wrong is not its status."""
+    """The status of the response; 0 if the fault is another one."""
     retry_after: Optional[float] = None
 
 
 def is_worth(trouble: Trouble, repeatable: bool) -> bool:
-    """Whether a request may be made again: it did nothing, or doing it twice is doing it once."""
+    """Whether a request may be retried: it had no effect, or is idempotent."""
     if trouble.status is None:
         return repeatable or not trouble.sent
     if trouble.status in NOT_NOW:
@@ -53,7 +54,7 @@ def is_worth(trouble: Trouble, repeatable: bool) -> bool:
 
 
 def seconds(header: Optional[str]) -> Optional[float]:
-    """What `retry-after` asks for; dates are not read."""
+    """The value of `retry-after`; dates are not supported."""
     try:
         return max(0.0, float(header)) if header else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Output as it comes, on this process's own streams."""
+"""Output as it arrives, on this process's own streams."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ def to_own_streams(chunk: Chunk) -> None:
 
 
 def nowhere(chunk: Chunk) -> None:
-    """Output that is not shown now; the result has it."""
+    """Output that is not shown; the result has it."""

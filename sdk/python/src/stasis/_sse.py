@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes as they arrive."""
+"""Parses server-sent events from bytes as they arrive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Event:
 
 
 class Parser:
-    """Feed it bytes; it gives the events that are complete."""
+    """Add bytes; returns the complete events."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -25,7 +25,7 @@ class Parser:
         self._id: Optional[str] = None
         self._data: List[str] = []
         self.last_id: Optional[str] = None
-        """That of the last event that is complete, also of one without data."""
+        """The id of the last complete event, including one without data."""
 
     def feed(self, piece: bytes) -> Iterator[Event]:
         *lines, self._rest = (self._rest + piece).split(b"\n")

@@ -1,11 +1,11 @@
-"""What can go wrong, as types. Each has a stable code, a sentence and mostly a hint.
+"""Errors as types. Each has a stable code, a message and usually a hint.
 
     StasisError
     ├── ApiError             the service refused; one subclass per kind of refusal
     ├── Unreachable          the service did not answer, or the connection broke for good
-    ├── ProtocolError        the answer is not one of a Stasis service
-    ├── WaitTimeout          a result did not come in the time that was given; the code goes on
-    └── InstructionError     code ended with an error of its own (`Result.check`)
+    ├── ProtocolError        the response does not come from a Stasis service
+    ├── WaitTimeout          the result did not arrive in time; the code continues
+    └── InstructionError     the code ended with an error (`Result.check`)
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class StasisError(Exception):
         self.code = code or type(self).code
         self.hint = hint
         self.status: Optional[int] = None
-        """The HTTP status of the answer that this is, if it is one."""
+        """The HTTP status of the response, if there was one."""
         self.retry_after: Optional[float] = None
-        """How many seconds the service asks to wait."""
+        """Seconds to wait, as requested by the service."""
 
     def __str__(self) -> str:
         said = f"[{self.code}] {self.message}"
@@ -53,15 +53,15 @@ class ApiError(StasisError):
 
 
 class InvalidRequest(ApiError):
-    """The request makes no sense as it is."""
+    """The request is invalid."""
 
 
 class Unauthorized(ApiError):
-    """No token, or one that is unknown or over."""
+    """The token is missing, unknown or expired."""
 
 
 class Forbidden(ApiError):
-    """The token does not reach that far."""
+    """The token lacks the scope."""
 
 
 class NotFound(ApiError):
@@ -69,7 +69,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """It is there already, or in a state in which this cannot be done."""
+    """It exists already, or its state does not allow this."""
 
 
 class TooLarge(ApiError):
@@ -77,19 +77,19 @@ class TooLarge(ApiError):
 
 
 class TooMany(ApiError):
-    """Over a quota; later it may work."""
+    """A quota is exceeded; a later attempt may succeed."""
 
 
 class Unavailable(ApiError):
-    """Not now: overloaded or stopping."""
+    """The service is overloaded or stopping."""
 
 
 class Unsupported(ApiError):
-    """This service cannot do it."""
+    """The service does not support it."""
 
 
 class InternalError(ApiError):
-    """The service's fault, or its host's."""
+    """An internal error of the service or its host."""
 
 
 class Unreachable(StasisError):
@@ -99,19 +99,19 @@ class Unreachable(StasisError):
 
 
 class ProtocolError(StasisError):
-    """The answer is not one of a Stasis service."""
+    """The response does not come from a Stasis service."""
 
     code = "service.answer"
 
 
 class WaitTimeout(StasisError):
-    """The result did not come in the time that was given. The instruction goes on."""
+    """The result did not arrive in time. The instruction continues."""
 
     code = "client.wait_timeout"
 
 
 class InstructionError(StasisError):
-    """Code ended with an error of its own."""
+    """The code ended with an error."""
 
     code = "instruction.failed"
 
@@ -134,6 +134,7 @@ KINDS: Dict[int, Type[ApiError]] = {
     409: Conflict,
     413: TooLarge,
     416: InvalidRequest,
+    422: InvalidRequest,
     429: TooMany,
     501: Unsupported,
     503: Unavailable,
@@ -141,7 +142,7 @@ KINDS: Dict[int, Type[ApiError]] = {
 
 
 def refusal(status: int, body: Any) -> StasisError:
-    """The error that an answer with this status and this JSON is."""
+    """The error for a response with this status and JSON."""
     if not isinstance(body, dict) or not isinstance(body.get("code"), str):
         hint = "is the address that of a Stasis service?"
         strange = ProtocolError(f"an answer with status {status} that is not ours", hint=hint)

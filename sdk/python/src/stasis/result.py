@@ -1,4 +1,4 @@
-"""How an instruction ended. In a notebook a result shows itself as its value would have."""
+"""The result of an instruction. A notebook displays it like its value."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PNG = "image/png"
 
 @dataclass(frozen=True)
 class Shown:
-    """Something that was shown while code ran: a figure, `display(...)`."""
+    """Content displayed while code ran: a figure, `display(...)`."""
 
     after: int
-    """How many lines of output came before it."""
+    """Number of output lines before it."""
     data: Dict[str, Any]
-    """Kind to content; binary kinds in base64."""
+    """MIME type to content; binary types in base64."""
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Dict[str, Any]:
         return self.data
@@ -28,7 +28,7 @@ class Shown:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """How an instruction ended, with all of its output."""
+    """The result of an instruction, with all of its output."""
 
     machine: str
     instruction: types.Instruction
@@ -49,7 +49,7 @@ class Result:
 
     @property
     def receipt(self) -> Optional[types.Receipt]:
-        """What holds of the machine's state now."""
+        """The state of the machine after it."""
         return self.instruction.receipt
 
     @property
@@ -63,7 +63,7 @@ class Result:
 
     @property
     def data(self) -> Dict[str, Any]:
-        """The last expression's value in every form it offers: kind to content."""
+        """The last expression's value in every form it offers: MIME type to content."""
         return self.outcome.data or {}
 
     @property
@@ -83,7 +83,7 @@ class Result:
         return self.error is None and self.status == "done"
 
     def check(self) -> Result:
-        """This result, if it is a success; an `InstructionError` otherwise."""
+        """This result, if it is a success; raises `InstructionError` otherwise."""
         if self.error is not None:
             raise InstructionError(self.error.name, self.error.message, self.error.traceback)
         if not self.ok:
@@ -103,7 +103,7 @@ class Result:
 
     @property
     def png(self) -> Optional[bytes]:
-        """The value's own picture, or else the last one that was shown."""
+        """The value's own image, or else the last displayed one."""
         for data in [self.data, *(shown.data for shown in reversed(self.shown))]:
             if isinstance(data.get(PNG), str):
                 return base64.b64decode(data[PNG])

@@ -1,4 +1,4 @@
-"""What the service says, as the OpenAPI document of the service describes it.
+"""Types of the service, from its OpenAPI document.
 
 Written by `python3 sdk/generate`; change the document instead.
 """
@@ -19,7 +19,7 @@ Checkpoints = Literal["exact", "grouped"]
 
 Durability = Literal["memory", "local"]
 
-EventKind = Literal["machine.created", "machine.updated", "machine.removed", "machine.woken", "machine.swapped", "machine.pinned", "machine.fell_back", "machine.rolled_back", "machine.redone", "instruction.queued", "instruction.started", "instruction.finished", "checkpoint.made", "file.put", "file.removed", "template.built", "template.removed", "network.refused", "policy.changed", "policy.removed", "service.started", "events.missed"]
+EventKind = Literal["machine.created", "machine.updated", "machine.removed", "machine.woken", "machine.swapped", "machine.pinned", "machine.fell_back", "machine.rolled_back", "machine.redone", "instruction.queued", "instruction.started", "instruction.finished", "checkpoint.made", "file.put", "file.removed", "template.built", "template.removed", "network.refused", "approval.requested", "approval.answered", "policy.changed", "policy.removed", "service.started", "events.missed"]
 
 FileChange = Literal["watching", "created", "changed", "written", "removed", "overflowed", "unwatched", "swapped", "gone"]
 
@@ -33,11 +33,15 @@ OlderCheckpoints = Literal["removed", "thinned", "all"]
 
 PolicyVerdict = Literal["allow", "ask", "deny"]
 
+SecretKind = Literal["value", "oauth"]
+
 State = Literal["ready", "running", "swapped"]
 
 Status = Literal["queued", "running", "done", "failed", "interrupted", "cancelled", "lost"]
 
 Stream = Literal["stdout", "stderr"]
+
+ToolCallState = Literal["waiting", "approved", "running", "completed", "failed", "denied", "expired", "cancelled", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,18 @@ class Ancestor(Model):
             machine=data["machine"],
             removed=data.get("removed"),
             seq=data.get("seq"),
+        )
+
+
+@dataclass(frozen=True)
+class ApprovalList(Model):
+    approvals: List[ToolCall]
+    """Calls that a person was asked about, the newest first."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> ApprovalList:
+        return cls(
+            approvals=each(ToolCall.from_json, data["approvals"]),
         )
 
 
@@ -383,7 +399,7 @@ class Event(Model):
     """Details: a path, a template, a parent, or a reason."""
     machine: Optional[Name] = None
     refused: Optional[RefusedAccess] = None
-    """What was refused."""
+    """The refused access."""
     seq: Optional[int] = None
     """The number of the instruction."""
     status: Optional[Status] = None
@@ -427,7 +443,7 @@ class ExecResult(Model):
 
 @dataclass(frozen=True)
 class Explanation(Model):
-    """What a machine's policies answer to a request, and which rule decides."""
+    """The answer of a machine's policies to a request, and the deciding rule."""
     reason: str
     """Why."""
     verdict: PolicyVerdict
@@ -652,7 +668,7 @@ class History(Model):
 class ImportedModule(Model):
     """A module that the host fetched for an import. Its bytes are pinned by their hash."""
     integrity: str
-    """The hash of what was fetched: `sha512-` or `sha256-`, and base64."""
+    """The hash of the fetched data: `sha512-` or `sha256-`, and base64."""
     name: str
     """Its exact name, such as `npm:left-pad@1.3.0`, or its address."""
 
@@ -866,6 +882,36 @@ class MachineList(Model):
 
 
 @dataclass(frozen=True)
+class MachineSecret(Model):
+    """A secret that the policies of a machine grant, as its code knows it."""
+    hosts: List[str]
+    name: str
+    placeholder: str
+    """The text that code writes instead of the value."""
+    variable: str
+
+    @classmethod
+    def from_json(cls, data: Any) -> MachineSecret:
+        return cls(
+            hosts=list(data["hosts"]),
+            name=data["name"],
+            placeholder=data["placeholder"],
+            variable=data["variable"],
+        )
+
+
+@dataclass(frozen=True)
+class MachineSecrets(Model):
+    secrets: List[MachineSecret]
+
+    @classmethod
+    def from_json(cls, data: Any) -> MachineSecrets:
+        return cls(
+            secrets=each(MachineSecret.from_json, data["secrets"]),
+        )
+
+
+@dataclass(frozen=True)
 class Made(Model):
     """A new machine."""
     machine: Machine
@@ -913,7 +959,7 @@ class Outcome(Model):
     """The value of the last expression in every format it offers."""
     error: Optional[Failure] = None
     shown: List[Shown] = field(default_factory=list)
-    """Content displayed on the way: figures, `display(...)`."""
+    """Content displayed while the code ran: figures, `display(...)`."""
     touched: List[str] = field(default_factory=list)
     """Variables that were bound, unbound or changed in place, as far as the agent can tell."""
     value: Optional[str] = None
@@ -1054,29 +1100,57 @@ class Policy(Model):
 
 @dataclass(frozen=True)
 class PolicyCase(Model):
-    """A request, and the answer that is expected. It has either `fetch` or `import`."""
+    """A request, and the answer that is expected. It has one of `fetch`, `import`, `secret`,
+    `tool` and `create`.
+    """
     expect: PolicyVerdict
+    arguments: Optional[str] = None
+    """The arguments of `tool`, as the text of a JSON object."""
+    create: Optional[str] = None
+    """A template that a machine is created from."""
     fetch: Optional[str] = None
     """A URL: `http:`, `https:`, `tcp://host:port` or `udp://host:port`."""
     import_: Optional[str] = None
     """A module: `npm:`, `jsr:` or `https:`."""
+    method: Optional[str] = None
+    """The method of `fetch`; `GET`, if absent."""
+    secret: Optional[str] = None
+    """A secret and the host that gets it: `NAME@HOST`, or `NAME@HOST:PORT`."""
+    tool: Optional[str] = None
+    """A tool: `SERVER.TOOL`."""
 
     @classmethod
     def from_json(cls, data: Any) -> PolicyCase:
         return cls(
             expect=data["expect"],
+            arguments=data.get("arguments"),
+            create=data.get("create"),
             fetch=data.get("fetch"),
             import_=data.get("import"),
+            method=data.get("method"),
+            secret=data.get("secret"),
+            tool=data.get("tool"),
         )
 
 
 @dataclass(frozen=True)
 class PolicyDocument(Model):
     """A policy: what it does not allow is denied. The order of rules does not matter: `deny`
-    beats `ask`, and `ask` beats `allow`.
+    beats `ask`, and `ask` beats `allow`. A machine is held to every policy that applies to
+    it, and gets what all of them allow.
     """
+    accounts: List[str] = field(default_factory=list)
+    """Accounts whose machines are all held to this policy, beside their own."""
     description: Optional[str] = None
-    """What the policy is for."""
+    """The purpose of the policy."""
+    http: Optional[PolicyRules] = None
+    """Requests of HTTP, such as `GET,HEAD api.example.com/v1/*` or `POST *.example.com:8443`.
+    A host with such a rule is connected to; each request is judged by its method and path.
+    """
+    machines: Optional[PolicyRules] = None
+    """Templates that machines are created from, such as `python` or `team-*`. Without this
+    section the policy does not restrict them; with it, and without rules, it allows none.
+    """
     modules: Optional[PolicyRules] = None
     """Modules that the service fetches for imports, such as `npm:lodash` or `jsr:@std/*`, or
     the beginning of an `https:` address and `*`.
@@ -1085,16 +1159,41 @@ class PolicyDocument(Model):
     """Hosts that machines connect to, such as `api.example.com`, `*.example.com:443,8443`,
     `10.1.0.0/16:5432` or `time.example.com:123/udp`.
     """
+    rego: Optional[str] = None
+    """Rego, for what the other rules cannot say: package `stasis` with rules `allow`, `ask`
+    and `deny`. They count as rules of this policy. `input` has `subject`, `action` and
+    `object`.
+    """
+    secrets: Optional[PolicyRules] = None
+    """Secrets that requests of machines carry, such as `GITHUB@api.github.com`, or `GITHUB`
+    for every host that the secret is bound to.
+    """
+    templates: List[str] = field(default_factory=list)
+    """Templates whose machines are all held to this policy, beside their own."""
     test: List[PolicyCase] = field(default_factory=list)
     """Requests and the expected answers, for `stasis policy test`."""
+    tools: Optional[PolicyRules] = None
+    """Tools that code calls, such as `github.create_issue`, `github.list_*` or
+    `github.create_issue repo=acme/*`.
+    """
+    traffic: Optional[TrafficLimits] = None
+    """How much each machine sends and receives."""
 
     @classmethod
     def from_json(cls, data: Any) -> PolicyDocument:
         return cls(
+            accounts=list((data.get("accounts") or [])),
             description=data.get("description"),
+            http=None if data.get("http") is None else PolicyRules.from_json(data.get("http")),
+            machines=None if data.get("machines") is None else PolicyRules.from_json(data.get("machines")),
             modules=None if data.get("modules") is None else PolicyRules.from_json(data.get("modules")),
             network=None if data.get("network") is None else PolicyRules.from_json(data.get("network")),
+            rego=data.get("rego"),
+            secrets=None if data.get("secrets") is None else PolicyRules.from_json(data.get("secrets")),
+            templates=list((data.get("templates") or [])),
             test=each(PolicyCase.from_json, (data.get("test") or [])),
+            tools=None if data.get("tools") is None else PolicyRules.from_json(data.get("tools")),
+            traffic=None if data.get("traffic") is None else TrafficLimits.from_json(data.get("traffic")),
         )
 
 
@@ -1177,7 +1276,7 @@ class Receipt(Model):
 class RefusedAccess(Model):
     """A refused connection, name or import."""
     access: str
-    """What the machine asked for, such as `tcp api.example.com:443 (203.0.113.7)`."""
+    """The requested access, such as `tcp api.example.com:443 (203.0.113.7)`."""
     reason: str
     verdict: PolicyVerdict
     policy: Optional[str] = None
@@ -1254,7 +1353,7 @@ class Retention(Model):
     last: Optional[int] = None
     """Keep this many of the newest."""
     older: Optional[OlderCheckpoints] = None
-    """What happens to those that no other rule keeps."""
+    """The rule for all others."""
     seconds: Optional[int] = None
     """Keep those younger than this."""
 
@@ -1265,6 +1364,38 @@ class Retention(Model):
             last=data.get("last"),
             older=data.get("older"),
             seconds=data.get("seconds"),
+        )
+
+
+@dataclass(frozen=True)
+class Secret(Model):
+    """A secret without its value."""
+    changed_at: datetime
+    hosts: List[str]
+    kind: SecretKind
+    name: str
+    variable: str
+    """The variable that has the placeholder, in machines whose policy grants the secret."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Secret:
+        return cls(
+            changed_at=time(data["changed_at"]),
+            hosts=list(data["hosts"]),
+            kind=data["kind"],
+            name=data["name"],
+            variable=data["variable"],
+        )
+
+
+@dataclass(frozen=True)
+class SecretList(Model):
+    secrets: List[Secret]
+
+    @classmethod
+    def from_json(cls, data: Any) -> SecretList:
+        return cls(
+            secrets=each(Secret.from_json, data["secrets"]),
         )
 
 
@@ -1440,6 +1571,91 @@ class TokenList(Model):
     def from_json(cls, data: Any) -> TokenList:
         return cls(
             tokens=each(Token.from_json, data["tokens"]),
+        )
+
+
+@dataclass(frozen=True)
+class ToolCall(Model):
+    """A call of a tool by an instruction."""
+    arguments: str
+    """The arguments as JSON text; of a long one, the beginning."""
+    called_at: datetime
+    id: int
+    machine: Name
+    reason: str
+    """Why: the rule, or the lack of one."""
+    seq: int
+    """The number of the instruction."""
+    server: str
+    state: ToolCallState
+    tool: str
+    verdict: PolicyVerdict
+    """The answer of the machine's policies."""
+    answered_at: Optional[datetime] = None
+    answered_by: Optional[str] = None
+    """Who answered: an account, and the id of its token."""
+    error: Optional[str] = None
+    """Why there was no result."""
+    expires_at: Optional[datetime] = None
+    """When the call is denied if nobody has answered."""
+    finished_at: Optional[datetime] = None
+    note: Optional[str] = None
+    """The comment of that person for the code."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> ToolCall:
+        return cls(
+            arguments=data["arguments"],
+            called_at=time(data["called_at"]),
+            id=data["id"],
+            machine=data["machine"],
+            reason=data["reason"],
+            seq=data["seq"],
+            server=data["server"],
+            state=data["state"],
+            tool=data["tool"],
+            verdict=data["verdict"],
+            answered_at=None if data.get("answered_at") is None else time(data.get("answered_at")),
+            answered_by=data.get("answered_by"),
+            error=data.get("error"),
+            expires_at=None if data.get("expires_at") is None else time(data.get("expires_at")),
+            finished_at=None if data.get("finished_at") is None else time(data.get("finished_at")),
+            note=data.get("note"),
+        )
+
+
+@dataclass(frozen=True)
+class ToolCallList(Model):
+    calls: List[ToolCall]
+    """The newest first."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> ToolCallList:
+        return cls(
+            calls=each(ToolCall.from_json, data["calls"]),
+        )
+
+
+@dataclass(frozen=True)
+class TrafficLimits(Model):
+    """Limits of one machine's traffic. A machine that is held to several policies has the
+    lowest of each.
+    """
+    connections: Optional[int] = None
+    """TCP connections at once; never more than 256."""
+    kib_per_s: Optional[int] = None
+    """KiB per second, in both directions together. A faster machine is slowed down."""
+    total_mib: Optional[int] = None
+    """MiB in both directions together, of a machine and all its branches, since the service
+    started. After that connections are reset, and new ones refused.
+    """
+
+    @classmethod
+    def from_json(cls, data: Any) -> TrafficLimits:
+        return cls(
+            connections=data.get("connections"),
+            kib_per_s=data.get("kib_per_s"),
+            total_mib=data.get("total_mib"),
         )
 
 

@@ -1,4 +1,4 @@
-//! What every SDK can do, with the Rust SDK. Its arguments are the names of the scenarios.
+//! The scenarios of all SDKs, with the Rust SDK. Its arguments are the names of the scenarios.
 
 mod branches;
 mod local;
@@ -66,6 +66,7 @@ async fn scenario(client: &Client, name: &str) -> Result<()> {
         "moving" => service::moving(client).await,
         "templates" => service::templates(client).await,
         "tokens" => service::tokens(client).await,
+        "approvals" => service::approvals(client).await,
         "store" => service::store(client).await,
         "forevervm" => forevervm(client).await,
         other => panic!("no scenario {other}"),

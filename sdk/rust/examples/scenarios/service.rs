@@ -2,7 +2,9 @@
 
 use super::{all, first, flaky, fresh, refused, tags, value};
 use crate::local::{Here, names};
-use stasis_sdk::types::{NewMachine, NewToken};
+use stasis_sdk::types::{
+    ApprovalAnswer, ApprovalChoice, NewMachine, NewToken, ToolCall, ToolCallState,
+};
 use stasis_sdk::{Client, Error, Export, Kind, Result, StreamExt, Wanted};
 
 pub async fn refusals(client: &Client) -> Result<()> {
@@ -28,7 +30,7 @@ pub async fn events(client: &Client) -> Result<()> {
     for i in 0..12 {
         machine.run(i.to_string()).await?;
     }
-    // over a way that breaks: each is told, in order, and once
+    // over a connection that breaks: each is reported, in order, and once
     let kind = Some("instruction.finished".to_owned());
     let wanted = Wanted { kind, after: Some(0), ..Wanted::default() };
     let found = all(machine.events(wanted.clone()).take(12).boxed()).await?;
@@ -97,6 +99,47 @@ pub async fn tokens(client: &Client) -> Result<()> {
     client.revoke_token(&made.id).await?;
     refused(other.whoami().await, Kind::Unauthorized);
     Ok(())
+}
+
+pub async fn approvals(client: &Client) -> Result<()> {
+    client.list_approvals(true).await?;
+    refused(client.get_approval(1_000_000_000).await, Kind::NotFound);
+    let network = Some("policy:asks".to_owned());
+    let machine = client.create_machine(NewMachine { network, ..NewMachine::default() }).await?;
+    let code = "import stasis\nstasis.tools.issues.delete_issue(4)";
+    let allowed = machine.exec(code).await?;
+    let call = waiting(client, machine.name()).await?;
+    assert_eq!((call.tool.as_str(), call.seq), ("delete_issue", allowed.seq()));
+    assert_eq!(client.get_approval(call.id).await?.arguments, "{\"number\":4}");
+    let scopes = Some(vec!["machines".to_owned()]);
+    let made = client.create_token(&NewToken { scopes, ..NewToken::default() }).await?;
+    let other = Client::new(std::env::var("STASIS_URL").expect("an address"), made.token)?;
+    let answer = |answer, note: &str| ApprovalAnswer { answer, note: Some(note.to_owned()) };
+    let (allow, deny) = (answer(ApprovalChoice::Allow, ""), answer(ApprovalChoice::Deny, "no way"));
+    refused(other.answer_approval(call.id, &allow).await, Kind::Forbidden);
+    client.revoke_token(&made.id).await?;
+    client.answer_approval(call.id, &allow).await?;
+    assert_eq!(allowed.result().await?.value(), Some("'deleted 4'"));
+    refused(client.answer_approval(call.id, &deny).await, Kind::Conflict);
+    let denied = machine.exec(code).await?;
+    let call = waiting(client, machine.name()).await?;
+    client.answer_approval(call.id, &deny).await?;
+    let said = denied.result().await?.error().expect("an error").message.clone();
+    assert!(said.contains("no way"), "{said}");
+    let states: Vec<_> = machine.calls().await?.into_iter().map(|call| call.state).collect();
+    assert_eq!(states, [ToolCallState::Denied, ToolCallState::Completed]);
+    machine.remove().await
+}
+
+/// The call of a machine that waits for a person.
+async fn waiting(client: &Client, machine: &str) -> Result<ToolCall> {
+    loop {
+        let all = client.list_approvals(false).await?;
+        if let Some(found) = all.into_iter().find(|call| call.machine == machine) {
+            return Ok(found);
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
 }
 
 pub async fn store(client: &Client) -> Result<()> {

@@ -2,6 +2,7 @@
 //!
 //! Written by `python3 sdk/generate`; change the document instead.
 
+use super::{Name, PolicyVerdict};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,7 @@ pub struct Event {
     pub kind: EventKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Name>,
-    /// What was refused.
+    /// The refused access.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<RefusedAccess>,
     /// The number of the instruction.
@@ -68,6 +69,10 @@ pub enum EventKind {
     TemplateRemoved,
     #[serde(rename = "network.refused")]
     NetworkRefused,
+    #[serde(rename = "approval.requested")]
+    ApprovalRequested,
+    #[serde(rename = "approval.answered")]
+    ApprovalAnswered,
     #[serde(rename = "policy.changed")]
     PolicyChanged,
     #[serde(rename = "policy.removed")]
@@ -81,26 +86,10 @@ pub enum EventKind {
     Newer,
 }
 
-/// 1 to 64 characters of `A-Z a-z 0-9 _ -`, the first a letter or digit; never `new`, which
-/// means "create one".
-pub type Name = String;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum PolicyVerdict {
-    Allow,
-    Ask,
-    Deny,
-    /// A word of a newer service.
-    #[serde(other)]
-    Newer,
-}
-
 /// A refused connection, name or import.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RefusedAccess {
-    /// What the machine asked for, such as `tcp api.example.com:443 (203.0.113.7)`.
+    /// The requested access, such as `tcp api.example.com:443 (203.0.113.7)`.
     pub access: String,
     /// The policy that decided; absent, if the service's own rules did.
     #[serde(default, skip_serializing_if = "Option::is_none")]

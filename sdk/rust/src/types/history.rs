@@ -358,7 +358,7 @@ pub struct History {
 /// A module that the host fetched for an import. Its bytes are pinned by their hash.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImportedModule {
-    /// The hash of what was fetched: `sha512-` or `sha256-`, and base64.
+    /// The hash of the fetched data: `sha512-` or `sha256-`, and base64.
     pub integrity: String,
     /// Its exact name, such as `npm:left-pad@1.3.0`, or its address.
     pub name: String,
@@ -467,7 +467,7 @@ pub struct Made {
 /// TCP and UDP; never the host itself) or `policy:NAME` (what that policy allows).
 pub type Network = String;
 
-/// What becomes of checkpoints that are neither among the newest nor young.
+/// The rule for checkpoints that are neither among the newest nor young.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -495,7 +495,7 @@ pub struct Outcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
     pub runtime_ms: f64,
-    /// Content displayed on the way: figures, `display(...)`.
+    /// Content displayed while the code ran: figures, `display(...)`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<Shown>,
     /// Variables that were bound, unbound or changed in place, as far as the agent can tell.
@@ -622,7 +622,7 @@ pub struct Retention {
     /// Keep this many of the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<u64>,
-    /// What happens to those that no other rule keeps.
+    /// The rule for all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub older: Option<OlderCheckpoints>,
     /// Keep those younger than this.

@@ -24,7 +24,7 @@ pub struct NewToken {
     pub account: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// `machines` unless told; also `templates`, `tokens`, `host`.
+    /// `machines` by default; also `templates`, `tokens`, `host`, `secrets`, `approve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<String>>,
 }

@@ -77,7 +77,7 @@ impl Browser {
         Ok(Browser { child, dir })
     }
 
-    /// What the page says until it is over.
+    /// The page's messages until its end.
     fn listen(mut self, told: &Receiver<Word>) -> Result<String, Failed> {
         let (mut said, mut heard) = (String::new(), Instant::now());
         loop {

@@ -1,5 +1,5 @@
-//! A proxy as networks are at their worst: each change is answered only when it is asked for a
-//! second time, although the service did it the first time, and what is longer breaks off.
+//! A proxy like the worst networks: each change is answered only at the second request, although
+//! the service did it at the first, and longer answers break off.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 /// Where in an answer that is a stream the connection breaks.
 const CUT: u64 = 2000;
 
-/// Changes that were asked for once.
+/// Changes requested once.
 type Lost = Mutex<HashSet<Vec<u8>>>;
 
 /// Starts it; its address.

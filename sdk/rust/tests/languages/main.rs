@@ -5,8 +5,8 @@
 //!   tarball ─► Node, Deno, Bun, a browser ──┼─► service ◄─► proxy that loses answers
 //!   crate ─► Rust ──────────────────────────┘               and breaks streams
 //!
-//! What they ask for is held against the service's document: an operation that an SDK has no call
-//! for fails the test of its language.
+//! Their requests are compared with the service's document: an operation without a call in an SDK
+//! fails the test of its language.
 //!
 //! `STASIS_TEST_SDK` names the directory with the tools that dev/setup.sh prepares.
 
@@ -116,7 +116,7 @@ fn run(command: &mut Command) -> Result<(), Failed> {
     output(command).map(drop)
 }
 
-/// What a program says on its standard output; a failure with all it said, if it fails.
+/// A program's standard output; a failure with all its output, if it fails.
 fn output(command: &mut Command) -> Result<String, Failed> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,5 +1,5 @@
-//! A way to the service that remembers what was asked for, so that an operation of the service's
-//! document that an SDK cannot ask for is found out.
+//! A proxy that records requests, so that an operation of the service's document without a call in
+//! an SDK is found.
 
 use crate::root;
 use libtest_mimic::Failed;
@@ -128,7 +128,7 @@ fn operations() -> Result<Vec<(String, String)>, Failed> {
     Ok(each.collect())
 }
 
-/// What `without.txt` says; each with a reason.
+/// The entries of `without.txt`; each with a reason.
 fn left_out() -> Result<Vec<(String, String)>, Failed> {
     let text = std::fs::read_to_string(root().join("sdk/scenarios/without.txt"))?;
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));

@@ -112,7 +112,7 @@ fn fits(promised: &str, line: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// What a comment of this kind beside a line that prints says.
+/// The comment of this kind beside a line that prints.
 fn printed(mark: &'static str) -> impl Fn(&str) -> Option<&str> {
     move |line| {
         let calls = ["print(", "console.log("];

@@ -2,6 +2,7 @@
 
 use crate::flaky;
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
@@ -16,12 +17,14 @@ pub struct Server {
 impl Server {
     pub fn start(page: &str) -> Server {
         let data = stasis_testbed::data_dir();
+        let tools = with_tools(data.path());
         let mut child = Command::new(stasis_testbed::program())
             .arg("--data-dir")
             .arg(data.path())
             .args(["serve", "--listen", "127.0.0.1:0", "--allow-origin", page])
             // against hangs only: all languages are served at once
             .env("STASIS_TIMEOUT_SECONDS", "300")
+            .env("STASIS_TOOLS", tools)
             .stderr(Stdio::piped())
             .spawn()
             .expect("`cargo build --workspace` makes the program");
@@ -32,6 +35,7 @@ impl Server {
         // a full pipe would stop the service
         std::thread::spawn(move || log.for_each(drop));
         let token = std::fs::read_to_string(data.path().join("token")).expect("a token");
+        set_policy(data.path());
         let flaky_url = flaky::start(url.trim_start_matches("http://"));
         let token = token.trim().to_owned();
         Server { url, token, flaky_url, child: Mutex::new(child), data }
@@ -45,4 +49,27 @@ impl Server {
         let _ = child.wait();
         let _ = std::fs::remove_dir_all(self.data.path());
     }
+}
+
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/issues.py");
+const ASKS: &str = "[tools]\nallow = ['issues.*']\nask = ['issues.delete_issue']\n";
+
+/// A file with an upstream server, for the scenario `approvals`.
+fn with_tools(data: &Path) -> PathBuf {
+    let text = format!(
+        "{{\"mcpServers\": {{\"issues\": {{\"command\": \"python3\", \"args\": [\"{SERVER}\"]}}}}}}"
+    );
+    let file = data.join("tools-of-scenarios.json");
+    std::fs::write(&file, text).expect("a file");
+    file
+}
+
+/// A policy that asks a person about one of its tools.
+fn set_policy(data: &Path) {
+    let file = data.join("asks.toml");
+    std::fs::write(&file, ASKS).expect("a file");
+    let mut command = Command::new(stasis_testbed::program());
+    command.env("STASIS_CONFIG", "/dev/null").arg("--data-dir").arg(data);
+    let done = command.args(["policy", "set", "asks"]).arg(&file).output().expect("it runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }

@@ -2,9 +2,9 @@
 //!
 //!   sh, console blocks ─► page.sh ─► enter.sh: namespaces of mounts and network ─► what it says
 //!
-//! `sh` runs as it stands. In `console` stand-ins come first on the way to programs (standin.sh):
-//! for another host, for systemd, for a registry of packages. What cannot be run at all is in
-//! [`NOT_RUN`], and only there; an entry that nothing matches any more is a failure.
+//! `sh` runs unchanged. In `console`, stand-ins come first on the path (standin.sh): for another
+//! host, for systemd, for a registry of packages. Commands that cannot run are in [`NOT_RUN`], and
+//! only there; an entry without a match is a failure.
 
 use crate::packages::tool;
 use crate::{JAVASCRIPT, PYTHON, WORK, output, root};
@@ -36,7 +36,7 @@ const NOT_RUN: [[&str; 4]; 8] = [
     ["docs/guides/systemd.md", "podman exec", "stasis doctor --help >&2", "nor a container"],
 ];
 
-/// What a page takes for granted.
+/// The prerequisites of a page.
 const BEFORE: [(&str, &str); 1] = [(
     "docs/operating/upgrade.md",
     "sudo make install && sudo systemctl enable --now stasis
@@ -72,7 +72,7 @@ pub fn check_lists(pages: &[PathBuf]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What a page's commands say; each block has its kind.
+/// The output of a page's commands; each block has its kind.
 pub fn run<'a>(
     page: &str,
     blocks: impl Iterator<Item = (&'a str, String)>,
@@ -82,7 +82,7 @@ pub fn run<'a>(
     for (kind, body) in blocks {
         script += &if kind == "console" { console(page, &body) } else { body };
     }
-    // built and packed once, if anybody wants them
+    // built and packed once, on first use
     if script.contains("pip install") {
         LazyLock::force(&PYTHON);
     }

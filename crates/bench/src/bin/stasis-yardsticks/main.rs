@@ -1,5 +1,5 @@
-//! `stasis-yardsticks`: what CRIU and gVisor need to bring the same program back that
-//! `stasis bench engine` restores, and what a Jupyter kernel needs for `1+1`.
+//! `stasis-yardsticks`: the time CRIU and gVisor need to restore the program of
+//! `stasis bench engine`, and the time a Jupyter kernel needs for `1+1`.
 //!
 //!   restore_ms (ours) ─┬─ criu_restore_ms    as multiples of it
 //!                      └─ gvisor_restore_ms
@@ -51,7 +51,7 @@ struct Cli {
 fn main() -> ExitCode {
     run(&Cli::parse()).unwrap_or_else(|failure| {
         eprintln!("{failure}");
-        // 1 says that a bar was missed
+        // 1 means that a bar was missed
         Exit::Usage.into()
     })
 }

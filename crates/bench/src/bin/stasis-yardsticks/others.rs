@@ -1,4 +1,4 @@
-//! Running other people's programs and talking to what runs in them.
+//! Runs other people's programs and talks to the programs in them.
 
 use stasis_bench::python::LineChannel;
 use stasis_bench::report::Results;
@@ -15,7 +15,7 @@ pub fn add(results: &mut Results, key: &'static str, measured: Result<Samples>) 
     }
 }
 
-/// Runs a command to its end; what it says is its error if it fails.
+/// Runs a command to its end; its output is the error if it fails.
 pub fn run(command: &mut Command) -> Result<Output> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |why: String| CliFailure::new("bench.yardstick", format!("{name}: {why}"));

@@ -20,7 +20,7 @@ pub enum McpClient {
     Zed,
 }
 
-/// What a client is to start.
+/// The command a client starts.
 #[derive(Debug, Clone)]
 pub struct ServerEntry {
     pub command: String,
@@ -32,7 +32,7 @@ const CLINE: &str =
     "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
 
 impl McpClient {
-    /// Where its settings are.
+    /// The path of its settings.
     pub fn file(self) -> PathBuf {
         let own = home("HOME", "");
         let config = home("XDG_CONFIG_HOME", ".config");
@@ -57,7 +57,7 @@ impl McpClient {
         }
     }
 
-    /// The key its servers are below.
+    /// The key that contains its servers.
     pub fn section(self) -> &'static str {
         match self {
             McpClient::Goose => "extensions",
@@ -68,7 +68,7 @@ impl McpClient {
         }
     }
 
-    /// A server in the client's words.
+    /// A server entry in the client's format.
     pub fn entry(self, name: &str, entry: &ServerEntry) -> Value {
         let ServerEntry { command, args, env } = entry;
         let plain = json!({ "command": command, "args": args });

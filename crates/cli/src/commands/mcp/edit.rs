@@ -18,7 +18,7 @@ pub enum Format {
     Yaml,
 }
 
-/// Where an entry belongs: below a key, under a name.
+/// The position of an entry: below a key, under a name.
 #[derive(Debug, Clone, Copy)]
 pub struct EntryKey<'a> {
     pub section: &'a str,
@@ -34,11 +34,11 @@ impl Format {
             Format::Toml => toml::read(text),
             Format::Yaml => yaml::read(text),
         }?;
-        // a file with nothing in it
+        // an empty file
         Ok(if read.is_null() { Value::Object(Default::default()) } else { read })
     }
 
-    /// The text with an entry in it, in place of one of that name.
+    /// The text with an entry, replacing one of that name.
     pub fn put(self, text: &str, at: EntryKey, entry: &Value) -> Edited {
         let mut wanted = self.read(text)?;
         let section = wanted.as_object_mut().ok_or("it is not a table of settings")?;
@@ -57,7 +57,7 @@ impl Format {
         self.verified(edited, &wanted)
     }
 
-    /// The text without an entry; nothing, if it is not there.
+    /// The text without an entry; none, if it does not exist.
     pub fn take(self, text: &str, at: EntryKey) -> Result<Option<String>, String> {
         let mut wanted = self.read(text)?;
         let section = wanted.get_mut(at.section).and_then(Value::as_object_mut);
@@ -73,7 +73,7 @@ impl Format {
         self.verified(edited, &wanted).map(Some)
     }
 
-    /// An entry as it would be written.
+    /// An entry as written.
     pub fn show(self, at: EntryKey, entry: &Value) -> Edited {
         self.put("", at, entry)
     }
@@ -81,11 +81,11 @@ impl Format {
     fn verified(self, edited: String, wanted: &Value) -> Edited {
         let read = self.read(&edited)?;
         let same = without_empty(read) == without_empty(wanted.clone());
-        same.then_some(edited).ok_or_else(|| "it is written in a way that is not understood".into())
+        same.then_some(edited).ok_or_else(|| "its structure is not supported".into())
     }
 }
 
-/// A section that is there but empty means the same as none.
+/// An empty section means the same as none.
 fn without_empty(mut settings: Value) -> Value {
     let is_empty =
         |value: &Value| value.is_null() || value.as_object().is_some_and(|o| o.is_empty());
@@ -112,7 +112,7 @@ mod tests {
         format.put(text, EntryKey { section: "servers", name: "stasis" }, &entry()).expect(text)
     }
 
-    /// What was put in can be taken out, and what was there stays.
+    /// An added entry can be removed, and everything else stays.
     fn round(format: Format, text: &str) -> String {
         let at = EntryKey { section: "servers", name: "stasis" };
         let with = put(format, text);

@@ -36,7 +36,7 @@ pub struct Args {
     print: bool,
 }
 
-/// A file as it was and as it will be, and what that means.
+/// A file before and after, and a description of the change.
 struct Change<'a> {
     before: &'a str,
     after: &'a str,
@@ -56,7 +56,7 @@ impl Args {
         }
     }
 
-    /// The file to change. A link is followed: what it points to is changed.
+    /// The file to change. A link is followed, and its target changed.
     fn path(&self) -> PathBuf {
         let path = self.file.clone().unwrap_or_else(|| self.client.file());
         path.canonicalize().unwrap_or(path)
@@ -75,7 +75,7 @@ impl Args {
         match (context.json, changed) {
             (true, _) => show::json(&json!({ "file": path, "changed": changed })),
             (false, true) => eprintln!("{done} {}", path.display()),
-            (false, false) => eprintln!("{} already says so", path.display()),
+            (false, false) => eprintln!("{} already has this entry", path.display()),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -112,7 +112,7 @@ pub fn uninstall(args: &Args, context: &Context) -> Result<ExitCode> {
     args.settle(&path, Change { before: &before, after: &after, done: "taken out of" }, context)
 }
 
-/// How a client starts us: this program, with what was said here about where to go.
+/// How a client starts us: this program, with the current target options.
 fn started(tools: &str, context: &Context) -> Result<ServerEntry> {
     let command = std::env::current_exe().at("find", Path::new("this program"))?;
     let mut args = vec!["mcp".to_owned()];
@@ -127,7 +127,7 @@ fn started(tools: &str, context: &Context) -> Result<ServerEntry> {
     Ok(ServerEntry { command: command.display().to_string(), args, env })
 }
 
-/// A setting that a client would not know: one of the command line or of the environment.
+/// A setting that a client would not have: from the command line or the environment.
 fn said(context: &Context, key: &str) -> Option<String> {
     let mut all = context.config.settings.iter();
     let setting = all.find(|setting| setting.key.name == key)?;
@@ -144,7 +144,7 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).at("read", path)
 }
 
-/// Writes a file in one step, and keeps the one before.
+/// Writes a file atomically, and keeps the previous one.
 fn write(path: &Path, before: &str, after: &str) -> Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).at("make", dir)?;
@@ -152,7 +152,7 @@ fn write(path: &Path, before: &str, after: &str) -> Result<()> {
     if old.is_some() {
         let backup = backup(path);
         fs::write(&backup, before).at("write", &backup)?;
-        eprintln!("the file as it was is {}", backup.display());
+        eprintln!("the previous file is {}", backup.display());
     }
     let new = beside(path, "stasis-new");
     fs::write(&new, after).at("write", &new)?;
@@ -168,7 +168,7 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// A name for the file as it was that no earlier one has.
+/// An unused name for the previous file.
 fn backup(path: &Path) -> PathBuf {
     let names = (1..).map(|n| beside(path, &format!("before-stasis-{n}")));
     let mut free = names.filter(|name| !name.exists());

@@ -1,11 +1,12 @@
-//! What `stasis mcp-v8` was started with beyond settings: texts, WebAssembly modules and skills.
+//! The setup of `stasis mcp-v8`: texts, WebAssembly modules and skills.
 //!
 //!   flags ─► files read here, as the user ─► bytes to the daemon ─► the id of a setup
 //!
-//! The daemon never opens a path of these: it gets bytes, in requests whose size is bounded here
-//! and there, and checks them.
+//! The daemon never opens these paths: it gets bytes, in requests that both sides bound, and
+//! validates them.
 
 use super::flags::GivenFlags;
+use super::{policies, servers};
 use crate::client::Client;
 use crate::failure::{CliFailure, Result};
 use reqwest::Method;
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The largest file that is sent, and the longest text.
+/// Maximum size of a sent file, and of a text.
 const LARGEST: u64 = 16 << 20;
 const LONGEST_TEXT: u64 = 64 << 10;
 const DEEPEST: usize = 16;
@@ -41,7 +42,7 @@ struct DetailedModule {
     description: Option<String>,
 }
 
-/// Sends what the flags name; the setup's id, if they name anything.
+/// Sends the files that flags name; returns the setup's id, if there are any.
 pub fn send(given: &GivenFlags, client: &Client) -> Result<Option<String>> {
     let texts = V8Setup {
         instructions: text(given, "instructions")?,
@@ -57,7 +58,14 @@ pub fn send(given: &GivenFlags, client: &Client) -> Result<Option<String>> {
     let stub_prefix = (stubs && !wasm.is_empty()).then_some(prefix);
     let dir = given.text("skills-dir").map(Path::new);
     let skills = dir.map(|dir| skills(dir, client)).transpose()?.unwrap_or_default();
-    let setup = V8Setup { wasm, stub_prefix, skills, ..texts };
+    let policies = policies::read(given)?;
+    let mcp_servers = servers::read(given)?;
+    servers::log_in(&mcp_servers, client)?;
+    let stubs = given.text("mcp-stubs").is_none_or(|value| value == "true");
+    let prefix = given.text("mcp-stub-prefix").unwrap_or(PREFIX).to_owned();
+    let mcp_stub_prefix = (stubs && !mcp_servers.is_empty()).then_some(prefix);
+    let setup =
+        V8Setup { wasm, stub_prefix, skills, policies, mcp_servers, mcp_stub_prefix, ..texts };
     if setup.is_empty() {
         return Ok(None);
     }
@@ -81,7 +89,7 @@ fn post(client: &Client, path: &str, kind: &str, body: Vec<u8>) -> Result<Value>
     })
 }
 
-/// Has the daemon keep bytes; their hash.
+/// Stores bytes in the daemon; returns their hash.
 fn upload(client: &Client, what: &str, bytes: Vec<u8>) -> Result<String> {
     let kept = post(client, "/api/setup/files", "application/octet-stream", bytes)?;
     let hash = kept["file"].as_str().map(str::to_owned);
@@ -104,7 +112,7 @@ fn text(given: &GivenFlags, flag: &str) -> Result<Option<String>> {
 }
 
 /// A file, if it is not too large.
-fn read(path: &Path, most: u64, flag: &str) -> Result<Vec<u8>> {
+pub(super) fn read(path: &Path, most: u64, flag: &str) -> Result<Vec<u8>> {
     let wrong = |what: String| CliFailure::usage(format!("--{flag}: {}: {what}", path.display()));
     let is_file = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.is_file();
     if !is_file {
@@ -120,7 +128,7 @@ fn read(path: &Path, most: u64, flag: &str) -> Result<Vec<u8>> {
     }
 }
 
-/// A number of bytes, with k, m or g behind it or nothing.
+/// A number of bytes, optionally followed by k, m or g.
 fn bytes(text: &str) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     let (digits, unit) = match lower.char_indices().last()? {
@@ -133,7 +141,7 @@ fn bytes(text: &str) -> Option<u64> {
     number.checked_mul(1 << unit)
 }
 
-/// `NAME=PATH[:LIMIT]`; what comes behind the last colon is a limit only if it can be one.
+/// `NAME=PATH[:LIMIT]`; the part after the last colon is a limit only if it is valid as one.
 fn named_module(word: &str) -> Result<(&str, &str, Option<u64>)> {
     let wrong = || {
         let said = format!("--wasm-module is NAME=PATH or NAME=PATH:LIMIT, not {word:?}");
@@ -218,7 +226,7 @@ fn skills(dir: &Path, client: &Client) -> Result<Vec<V8Skill>> {
             return Err(failed(dir, &format!("there are more than {MOST_SKILLS} skills")));
         }
         let entries = std::fs::read_dir(&here).map_err(|error| failed(&here, &error))?;
-        // links to directories could lead round and round
+        // links to directories could form a cycle
         let dirs = entries.flatten().filter(|own| own.file_type().is_ok_and(|kind| kind.is_dir()));
         left.extend(dirs.filter(|_| depth < DEEPEST).map(|own| (own.path(), depth + 1)));
     }
@@ -232,7 +240,7 @@ fn skills(dir: &Path, client: &Client) -> Result<Vec<V8Skill>> {
     found.into_iter().map(one).collect()
 }
 
-/// The files of a skill, which the daemon has when this returns.
+/// The files of a skill, stored in the daemon when this returns.
 fn files(skill: &Path, client: &Client) -> Result<Vec<SkillFile>> {
     let wrong = |what: &dyn std::fmt::Display| {
         CliFailure::usage(format!("--skills-dir: {}: {what}", skill.display()))

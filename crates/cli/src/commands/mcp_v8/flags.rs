@@ -1,9 +1,10 @@
-//! mcp-v8's flags, environment variables and configuration file. A table says what each means here.
+//! mcp-v8's flags, environment variables and configuration file. A table has the meaning of each
+//! here.
 //!
 //!   command line > environment (`MCP_V8_<FLAG>`) > configuration file > default
 //!
-//! A flag or key that mcp-v8 does not know is refused. A flag of its that would protect or provide
-//! something that is missing here is refused too, never ignored.
+//! A flag or key unknown to mcp-v8 is refused. A flag of mcp-v8 that would enable a missing
+//! protection or feature is refused too, never ignored.
 
 use crate::failure::{CliFailure, Result};
 use serde_json::Value;
@@ -16,9 +17,9 @@ use std::path::Path;
 pub enum FlagEffect {
     /// The same as in mcp-v8.
     Works,
-    /// Nothing; this applies instead.
+    /// Ignored; this applies instead.
     Instead(&'static str),
-    /// It cannot be given: this is missing.
+    /// Refused: this is missing.
     Missing(&'static str),
 }
 
@@ -50,12 +51,10 @@ const CLUSTER: FlagEffect = Instead("there is no cluster: one service owns the d
 const SANDBOX: FlagEffect =
     Instead("every machine runs in namespaces, a seccomp filter and cgroups of its own");
 const PASSTHROUGH: FlagEffect = Missing("files of the host: machines see only their own");
-const POLICY: FlagEffect = Missing("policies");
-const UPSTREAM: FlagEffect = Missing("upstream MCP servers");
 const FETCH: FlagEffect = Missing("headers for fetch");
 
-/// Every flag of section 3.1 of the specification, the removed ones its documents still teach, and
-/// those of later versions.
+/// Every flag of section 3.1 of the specification, removed ones that its documents still mention,
+/// and those of later versions.
 pub const FLAGS: [Flag; 60] = [
     value("config", Works),
     switch("print-openapi", Works),
@@ -110,11 +109,11 @@ pub const FLAGS: [Flag; 60] = [
         Instead("the setting `imports` (STASIS_IMPORTS) allows npm:, jsr: and https: imports"),
     ),
     switch("allow-run-js-file", Instead("the service reads no files of its host; send `code`")),
-    value("policies-json", POLICY),
-    value("mcp-server", UPSTREAM),
-    value("mcp-config", UPSTREAM),
-    value("mcp-stubs", Instead("there are no upstream servers, so there are no stubs")),
-    value("mcp-stub-prefix", Instead("there are no stubs")),
+    value("policies-json", Works),
+    value("mcp-server", Works),
+    value("mcp-config", Works),
+    value("mcp-stubs", Works),
+    value("mcp-stub-prefix", Works),
     value("skills-dir", Works),
     switch("stateless", Works),
     value("directory-path", Works),
@@ -122,10 +121,11 @@ pub const FLAGS: [Flag; 60] = [
     value("fs-store-dir", STORE),
 ];
 
-/// Flags that can be given several times, on the line only.
-const REPEATABLE: [&str; 2] = ["wasm-module", "wasm-stub-description"];
-/// Keys that a file cannot have, and sections that stand for a flag.
-const NOT_IN_FILE: [&str; 4] = ["config", "print-openapi", "wasm-module", "wasm-stub-description"];
+/// Repeatable flags, on the command line only.
+const REPEATABLE: [&str; 3] = ["wasm-module", "wasm-stub-description", "mcp-server"];
+/// Keys that a file cannot have, and sections that correspond to a flag.
+const NOT_IN_FILE: [&str; 5] =
+    ["config", "print-openapi", "wasm-module", "wasm-stub-description", "mcp-server"];
 const SECTIONS: [(&str, &str); 5] = [
     ("wasm", "wasm-config"),
     ("mcp-servers", "mcp-config"),
@@ -157,7 +157,7 @@ impl GivenFlags {
         Ok(given)
     }
 
-    /// Keeps values that were given already.
+    /// Adds values without replacing given ones.
     fn add(&mut self, other: GivenFlags) {
         for (name, value) in other.0 {
             self.0.entry(name).or_insert(value);
@@ -244,8 +244,10 @@ impl GivenFlags {
         if self.is_set("session-fork-from") && !self.is_set("session-id") {
             return Err(CliFailure::usage("--session-fork-from needs --session-id"));
         }
-        if self.is_set("wasm-stubs") && !matches!(self.text("wasm-stubs"), Some("true")) {
-            return Err(CliFailure::usage("--wasm-stubs is true or false"));
+        for flag in ["wasm-stubs", "mcp-stubs"] {
+            if self.is_set(flag) && self.text(flag) != Some("true") {
+                return Err(CliFailure::usage(format!("--{flag} is true or false")));
+            }
         }
         for flag in ["heap-store", "fs-store"] {
             match self.text(flag) {
@@ -267,7 +269,7 @@ impl GivenFlags {
         self.0.get(name).map(String::as_str)
     }
 
-    /// The values of a flag that can be given several times.
+    /// The values of a repeatable flag.
     pub fn each(&self, name: &str) -> impl Iterator<Item = &str> {
         self.text(name).into_iter().flat_map(str::lines)
     }
@@ -285,7 +287,7 @@ impl GivenFlags {
         number.map(Some).ok_or_else(|| CliFailure::usage(said()))
     }
 
-    /// The parts of a list; none, if it has only blanks.
+    /// The parts of a list; none, if it is blank.
     pub fn list(&self, name: &str) -> Vec<String> {
         let parts = self.text(name).unwrap_or_default().split(',').map(str::trim);
         parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
@@ -302,7 +304,7 @@ impl GivenFlags {
         }
     }
 
-    /// A line for each flag that means something else here.
+    /// A line for each flag with another meaning here.
     pub fn notes(&self) -> Vec<String> {
         let note = |flag: &Flag| match flag.effect {
             Instead(what) => Some(format!("--{}: {what}", flag.name)),
@@ -363,20 +365,12 @@ mod tests {
         assert_eq!(names.len(), FLAGS.len(), "each once");
     }
 
-    /// What belongs to policies and upstream servers is refused, and nothing else but files of the
-    /// host.
+    /// Only flags of headers and files of the host are refused.
     #[test]
     fn only_these_are_missing() {
         let missing = FLAGS.iter().filter(|flag| matches!(flag.effect, Missing(_)));
         let names: Vec<_> = missing.map(|flag| flag.name).collect();
-        let wanted = [
-            "fs-passthrough",
-            "fetch-header",
-            "fetch-header-config",
-            "policies-json",
-            "mcp-server",
-            "mcp-config",
-        ];
+        let wanted = ["fs-passthrough", "fetch-header", "fetch-header-config"];
         assert_eq!(names, wanted);
     }
 
@@ -420,7 +414,6 @@ mod tests {
         for (name, text) in [
             ("a.json", r#"{"http-port": 3, "other": 1}"#),
             ("b.toml", "config = 'x'"),
-            ("c.toml", "[policies.fetch]\nmode = 'all'"),
             ("d.toml", "="),
         ] {
             let file = dir.path().join(name);

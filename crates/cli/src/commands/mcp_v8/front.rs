@@ -1,14 +1,17 @@
-//! mcp-v8's port: takes requests as mcp-v8 does, and hands them to the daemon.
+//! mcp-v8's port: accepts requests like mcp-v8, and forwards them to the daemon.
 //!
 //!   client ─► host and origin on the lists? ─► token, if there are keys ─► path ─► daemon
 //!
-//! Everything is streamed both ways. A request whose host is not on the list, or that a page of
-//! another origin sends, is refused before its body is read. If the daemon does not answer, the
-//! client gets 502.
+//! Answers are streamed. A request whose host is not on the list, or that a page of another origin
+//! sends, is refused before its body is read. If no daemon runs, the front starts one and sends the
+//! request to it; `greetings.rs` then opens the client's session again. A request that was under
+//! way when the daemon ended may have had an effect: it is repeated only if it is a GET, and the
+//! client gets 502 otherwise.
 
+use super::greetings::{Greetings, SESSION_ID};
 use crate::client::Client;
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,10 +19,14 @@ use stasis_server::TokenKeys;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Another place for a token, beside `Authorization`.
+/// Another header for a token, beside `Authorization`.
 const TOKEN: &str = "agent-session";
 /// Needs no token.
 const OPEN: &str = "/api-doc/openapi.json";
+/// Bytes of a request: more than the service takes of any.
+const MOST_BYTES: usize = 32 << 20;
+/// How often a request is sent when no daemon answers.
+const TRIES: usize = 3;
 /// Headers of one connection, and those that the front has checked.
 const LEFT_OUT: [&str; 8] = [
     TOKEN,
@@ -34,20 +41,43 @@ const LEFT_OUT: [&str; 8] = [
 
 pub struct Front {
     pub client: Arc<Client>,
-    /// The set of tools that `/mcp` and `/sse` stand for.
+    /// The tool set at `/mcp` and `/sse`.
     pub tools: &'static str,
     /// Settings of this process for all of its clients.
     pub headers: Vec<(&'static str, String)>,
-    /// Hosts it is called by; all, if there is `*`.
+    /// Its host names; any, if there is `*`.
     pub hosts: Vec<String>,
     pub origins: Vec<String>,
-    /// Keys that tokens are signed with; nobody needs one without.
+    /// Keys that sign tokens; without them no token is required.
     pub keys: Option<Arc<TokenKeys>>,
+    /// Sessions of clients, by the ids the clients know.
+    pub greetings: Greetings,
+}
+
+/// A request as it goes to the daemon.
+pub struct Passed {
+    pub method: Method,
+    /// With its query.
+    pub path: String,
+    pub headers: HeaderMap,
+    pub body: Bytes,
 }
 
 pub async fn serve(listener: TcpListener, front: Front) -> std::io::Result<()> {
     let router = Router::new().fallback(pass).with_state(Arc::new(front));
     axum::serve(listener, router).await
+}
+
+/// mcp-v8 answers 400 to a large body of its own API; its MCP transport answers 413.
+fn too_large(is_mcp: bool) -> Response {
+    let said = format!("a request has at most {MOST_BYTES} bytes");
+    match is_mcp {
+        true => (StatusCode::PAYLOAD_TOO_LARGE, said).into_response(),
+        false => {
+            let body = axum::Json(serde_json::json!({ "error": said }));
+            (StatusCode::BAD_REQUEST, body).into_response()
+        }
+    }
 }
 
 async fn pass(State(front): State<Arc<Front>>, request: Request) -> Response {
@@ -65,26 +95,45 @@ async fn pass(State(front): State<Arc<Front>>, request: Request) -> Response {
         return (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, "/llms.txt")]).into_response();
     }
     let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+    let is_mcp = request.uri().path() == "/mcp";
     let (parts, body) = request.into_parts();
-    let mut sent = front.client.forward(parts.method, &format!("{path}{query}"));
-    for (name, value) in &parts.headers {
-        if !LEFT_OUT.contains(&name.as_str()) {
-            sent = sent.header(name, value);
-        }
-    }
-    for (name, value) in &front.headers {
-        if !parts.headers.contains_key(*name) {
-            sent = sent.header(*name, value);
-        }
-    }
-    match sent.body(reqwest::Body::wrap_stream(body.into_data_stream())).send().await {
+    let Ok(body) = axum::body::to_bytes(body, MOST_BYTES).await else {
+        return too_large(is_mcp);
+    };
+    let mut headers = parts.headers;
+    LEFT_OUT.into_iter().for_each(|name| drop(headers.remove(name)));
+    let path = format!("{path}{query}");
+    let passed = Passed { method: parts.method, path, headers, body };
+    let sent = match is_mcp {
+        true => front.greetings.send(&front, passed).await,
+        false => front.send(&passed).await,
+    };
+    match sent {
         Ok(answer) => back(answer),
-        Err(error) => (StatusCode::BAD_GATEWAY, format!("the service did not answer: {error}"))
-            .into_response(),
+        Err(error) => {
+            let said = format!(
+                "the service ended before it answered: {error}. It is started again by the next \
+                 request; look whether this one had an effect before you repeat it"
+            );
+            (StatusCode::BAD_GATEWAY, said).into_response()
+        }
     }
 }
 
-fn back(answer: reqwest::Response) -> Response {
+/// The daemon's answer, and the client's own id of its session if it has another one.
+pub struct DaemonAnswer {
+    pub answer: reqwest::Response,
+    pub session: Option<HeaderValue>,
+}
+
+impl From<reqwest::Response> for DaemonAnswer {
+    fn from(answer: reqwest::Response) -> DaemonAnswer {
+        DaemonAnswer { answer, session: None }
+    }
+}
+
+fn back(answer: DaemonAnswer) -> Response {
+    let DaemonAnswer { answer, session } = answer;
     let (status, headers) = (answer.status(), answer.headers().clone());
     let mut response = Response::new(Body::from_stream(answer.bytes_stream()));
     *response.status_mut() = status;
@@ -92,6 +141,9 @@ fn back(answer: reqwest::Response) -> Response {
     for (name, value) in headers.iter().filter(|(name, _)| kept(name)) {
         let value: &HeaderValue = value;
         response.headers_mut().append(name, value.clone());
+    }
+    if let Some(session) = session {
+        response.headers_mut().insert(SESSION_ID, session);
     }
     response
 }
@@ -112,6 +164,31 @@ fn unauthorized() -> Response {
 }
 
 impl Front {
+    /// Sends a request to the daemon, which is started if there is none.
+    pub async fn send(&self, passed: &Passed) -> reqwest::Result<DaemonAnswer> {
+        let mut tries = 1;
+        loop {
+            let mut sent = self.client.forward(passed.method.clone(), &passed.path);
+            for (name, value) in &passed.headers {
+                sent = sent.header(name, value);
+            }
+            for (name, value) in &self.headers {
+                if !passed.headers.contains_key(*name) {
+                    sent = sent.header(*name, value);
+                }
+            }
+            let error = match sent.body(passed.body.clone()).send().await {
+                Ok(answer) => return Ok(answer.into()),
+                Err(error) => error,
+            };
+            let is_repeatable = error.is_connect() || passed.method == Method::GET;
+            if tries == TRIES || !is_repeatable || !self.client.is_back().await {
+                return Err(error);
+            }
+            tries += 1;
+        }
+    }
+
     /// Whether a request may be answered without a token.
     fn is_open(&self, request: &Request) -> bool {
         self.keys.is_none() || request.method() == Method::OPTIONS || request.uri().path() == OPEN
@@ -144,7 +221,7 @@ impl Front {
         self.hosts.iter().any(is_known) && !is_foreign
     }
 
-    /// Where the service has what mcp-v8 has at a path.
+    /// The service's path for a path of mcp-v8.
     fn path(&self, path: &str) -> Option<String> {
         let tools = self.tools;
         match path {
@@ -153,7 +230,7 @@ impl Front {
             "/sse" => Some(format!("/sse/{tools}")),
             "/docs" => Some("/llms.txt".into()),
             _ if path == format!("/sse/{tools}/messages") => Some(path.into()),
-            // what this process was started with is not for its clients to say
+            // clients cannot override this process's settings
             _ if path.starts_with("/api/setup") => None,
             _ if stasis_mcpv8::is_own_path(path) => Some(path.into()),
             _ => None,

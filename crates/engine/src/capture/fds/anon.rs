@@ -32,8 +32,8 @@ fn timerfd(descriptor: &OpenDescriptor) -> Option<ObjectKind> {
     if timer.ticks == 0 || timer.left_ns != 0 || timer.interval_ns == 0 {
         return Some(ObjectKind::Timerfd(timer));
     }
-    // One that has gone off rests until it is looked at; what it has missed is counted only then.
-    // To whoever looks it is the same.
+    // An expired timer rests until it is read, and only then counts its missed expirations. A
+    // reader sees no difference.
     descriptor.copy().and_then(|copy| fds::timerfd_catch_up(copy.as_fd())).ok()?;
     let path = format!("fdinfo/{}", descriptor.number);
     let text = proc::read_text(descriptor.process.pid, &path).ok()?;

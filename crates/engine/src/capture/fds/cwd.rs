@@ -1,5 +1,5 @@
-//! Where a process is. A directory that was removed is noted as such (an empty name) and stands
-//! among the objects; a process with a root of its own is refused.
+//! The working directory of a process. A removed directory is recorded as such (an empty name) and
+//! is one of the objects; a process with its own root is refused.
 
 use super::Objects;
 use super::files::removed_directory;

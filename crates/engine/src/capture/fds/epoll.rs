@@ -1,8 +1,8 @@
-//! Epoll sets: what they watch, and which events wait in them.
+//! Epoll sets: their watches and pending events.
 //!
-//! An event that is told only once (edge-triggered, one-shot) and that the program has taken must
-//! not come again in a copy. The kernel shows what waits only to whoever takes it, so it is taken,
-//! and the source is made to arm those watches again, which puts the events back.
+//! An event that is reported only once (edge-triggered, one-shot) and that the program has received
+//! must not come again in a copy. The kernel shows pending events only by removing them. The engine
+//! therefore removes them and makes the source arm those watches again, which restores the events.
 
 use super::OpenDescriptor;
 use crate::error::{Error, ErrorContext, Result};

@@ -129,7 +129,7 @@ fn nameless(
 ) -> Result<ObjectKind> {
     let offset = descriptor.info.offset;
     let doing = || format!("open {}", descriptor.path());
-    // never waits, whatever has the number by now
+    // never waits, whichever file has the number by now
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(descriptor.path());
     let file = file.doing(doing)?;
     if Inode::of(&file.metadata().doing(doing)?) != Inode::of(&descriptor.meta) {

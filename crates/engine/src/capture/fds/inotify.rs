@@ -1,9 +1,8 @@
-//! inotify: its watches, each with the name of what it watches.
+//! inotify: its watches, each with the name of the watched file.
 //!
-//! The kernel tells inodes, not names, so names are searched for: first those known from the
-//! last image and the working directories, then what the machine changed, then everything.
-//! Refused: a watch on something without a name, and events that nobody has read yet, which
-//! cannot be looked at without taking them.
+//! The kernel reports inodes, not names, so names are searched for: first those known from the last
+//! image and the working directories, then the machine's changed files, then everything. Refused: a
+//! watch on a file without a name, and unread events, which cannot be read without removing them.
 
 use super::names::Inode;
 use super::{Objects, OpenDescriptor};
@@ -15,7 +14,7 @@ use stasis_sys::libc;
 use std::collections::HashSet;
 use std::os::fd::AsFd;
 
-/// What a program can ask for; the kernel adds bits of its own.
+/// The bits a program can request; the kernel adds bits of its own.
 const ASKED: u32 = libc::IN_ALL_EVENTS | libc::IN_EXCL_UNLINK | libc::IN_ONESHOT;
 
 /// One line of fdinfo.
@@ -44,7 +43,7 @@ pub fn read(objects: &mut Objects, descriptor: &OpenDescriptor, tree: &Tree) -> 
     let names = objects.names(tree)?.find(&wanted, hints(descriptor, tree).into_iter());
     let watch = |line: &Line| {
         let path = names.get(&line.inode).cloned().ok_or_else(|| {
-            descriptor.refuse(format!("inotify watch {} is on what has no name", line.wd))
+            descriptor.refuse(format!("inotify watch {} is on a file without a name", line.wd))
         })?;
         Ok(InotifyWatch { wd: line.wd, path, mask: line.mask })
     };

@@ -1,8 +1,8 @@
 //! File locks, from the `lock:` lines of fdinfo.
 //!
-//! The kernel shows a lock with the open file it was taken through: flock and OFD locks belong
-//! to that open file, POSIX locks to the process whose descriptor is looked at. So POSIX locks
-//! are read again for every process that shares the open file. Leases are refused.
+//! The kernel shows a lock with the open file it was taken through: flock and OFD locks belong to
+//! that open file, POSIX locks to the process of the descriptor. So POSIX locks are read again for
+//! every process that shares the open file. Leases are refused.
 
 use super::OpenDescriptor;
 use crate::error::Result;
@@ -13,8 +13,9 @@ pub fn add(descriptor: &OpenDescriptor, object: &mut ObjectKind) -> Result<()> {
     for line in descriptor.info.all("lock") {
         let lock = parse(line, descriptor.process.own_pid)
             .ok_or_else(|| descriptor.refuse(format!("a lock of an unknown kind ({line})")))?;
-        let locks = locks_of(object)
-            .ok_or_else(|| descriptor.refuse(format!("a lock ({line}) on what is no file")))?;
+        let locks = locks_of(object).ok_or_else(|| {
+            descriptor.refuse(format!("a lock ({line}) on something that is not a file"))
+        })?;
         if !locks.contains(&lock) {
             locks.push(lock);
         }

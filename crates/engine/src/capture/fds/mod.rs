@@ -1,8 +1,8 @@
-//! Descriptors and what they point at.
+//! Descriptors and their open files.
 //!
-//! Every descriptor of every process is looked at through `/proc`. Those that share one open file
+//! Every descriptor of every process is read through `/proc`. Descriptors that share one open file
 //! (dup, fork, SCM_RIGHTS) are found with kcmp and share one object, so that they share an offset
-//! again. A kind that is not known is refused with its number and name.
+//! again. An unknown kind is refused with its number and name.
 
 mod anon;
 mod cwd;
@@ -37,7 +37,7 @@ use std::os::unix::fs::MetadataExt;
 pub struct Objects {
     pub list: Vec<Object>,
     pub segments: SharedSegments,
-    /// Where each object was first seen: (pid, descriptor), by what it refers to.
+    /// The first descriptor of each object: (pid, descriptor), by the open file.
     seen: HashMap<(u64, u64), Vec<Seen>>,
     /// Pipe contents by device and inode.
     pipes: HashMap<(u64, u64), u32>,

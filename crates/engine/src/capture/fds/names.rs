@@ -1,8 +1,8 @@
 //! From a file back to a name inside the machine.
 //!
-//! What `/proc` prints for a descriptor or a mapping is where the file *was* opened. Whether the
-//! name still leads there is asked of the machine's own tree; a file that has another name by
-//! now is looked for, among what the machine changed first and everywhere else last.
+//! `/proc` prints the path at which a file *was* opened. The machine's own tree shows whether the
+//! path still leads to it; a file that has another name by now is searched for, first among the
+//! machine's changed files and last everywhere else.
 
 use crate::error::{ErrorContext, Result};
 use crate::tree::Tree;
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Entries looked at before a search gives up: everything stands still meanwhile.
+/// Entries read before a search is abandoned: the whole tree is stopped meanwhile.
 const MOST_ENTRIES: u64 = 200_000;
 
 const DELETED: &str = " (deleted)";
@@ -33,7 +33,7 @@ impl Inode {
     }
 }
 
-/// Names of one machine, while it stands still.
+/// Names of one machine, while it is stopped.
 pub struct PathLookup {
     root: OwnedFd,
     root_path: PathBuf,
@@ -61,7 +61,7 @@ impl PathLookup {
         })
     }
 
-    /// The file a name leads to, itself and not what it points at if it is a link.
+    /// The file at a path; a link itself, not its target.
     fn look_up(&self, path: &str) -> Option<Inode> {
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
         let found = sysfiles::open_in_root(self.root.as_fd(), path, flags).ok()?;
@@ -113,8 +113,8 @@ impl PathLookup {
     }
 }
 
-/// Looks through a directory tree, on one file system, for the files that are wanted. Names that
-/// are not UTF-8 are not told: nothing can be opened by them after a restore.
+/// Searches a directory tree, on one file system, for the wanted files. Names that are not UTF-8
+/// are not reported: nothing can be opened by them after a restore.
 fn walk(
     top: &Path,
     wanted: &HashSet<Inode>,
@@ -128,7 +128,7 @@ fn walk(
             return Ok(None);
         }
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
-        // what is on another file system, or gone, is not looked at
+        // files that were removed or are on another file system are skipped
         let Ok(own) = sysfiles::open_straight(at.dir, at.name, flags) else { return Ok(None) };
         let stat = fds::stat(own.as_fd())?;
         if let Ok(path) = std::str::from_utf8(at.path) {

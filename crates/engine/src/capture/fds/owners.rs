@@ -1,4 +1,4 @@
-//! Who gets signals about a descriptor (F_SETOWN, F_SETSIG), in the machine's numbering.
+//! Receivers of signals about a descriptor (F_SETOWN, F_SETSIG), in the machine's numbering.
 
 use super::OpenDescriptor;
 use crate::error::{ErrorContext, Result};

@@ -1,4 +1,4 @@
-//! Pipes and FIFOs with what is in them.
+//! Pipes and FIFOs with their contents.
 
 use super::{Objects, OpenDescriptor};
 use crate::error::{ErrorContext, Result};
@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 /// The most a pipe of a machine may hold for its contents to be carried.
 const MAX_CONTENT: usize = 16 << 20;
 
-/// `path` is the name of a FIFO. One that was removed is a pipe like any other.
+/// `path` is the name of a FIFO. A removed FIFO is an ordinary pipe.
 pub fn read(
     objects: &mut Objects,
     descriptor: &OpenDescriptor,
@@ -36,8 +36,8 @@ pub fn read(
     Ok(ObjectKind::Pipe { pipe, end })
 }
 
-/// Copies the contents without taking them. Opening the pipe anew through `/proc` works for
-/// either end, and everyone who could notice stands still.
+/// Copies the contents without removing them. Opening the pipe anew through `/proc` works for
+/// either end, and all tasks that could notice are stopped.
 fn read_buffer(descriptor: &OpenDescriptor, path: Option<String>) -> Result<ObjectKind> {
     let doing = || format!("look into the pipe at {}", descriptor.path());
     let source = File::options()

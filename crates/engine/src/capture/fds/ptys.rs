@@ -131,7 +131,7 @@ fn look(found: &FoundTerminal, tree: &Tree, index: u32) -> std::io::Result<Termi
     Ok(terminal)
 }
 
-/// Packet mode would mix notes into what is read, and is off meanwhile.
+/// Packet mode would mix status bytes into the data, so it is off meanwhile.
 fn contents(
     master: BorrowedFd,
     slave: Option<BorrowedFd>,
@@ -141,7 +141,7 @@ fn contents(
         tty::set_word(master, libc::TIOCPKT, 0)?;
     }
     let drained = tty::drain(master, slave, terminal);
-    // what was taken goes back in any case
+    // the removed data is restored in any case
     let refilled = tty::refill(master, slave, terminal);
     if terminal.packet {
         tty::set_word(master, libc::TIOCPKT, 1)?;
@@ -180,7 +180,7 @@ fn check_controlling(frozen: &Frozen, terminals: &Terminals) -> Result<()> {
     Ok(())
 }
 
-/// Whom a terminal controls, from the processes' side.
+/// The session controlled by a terminal, from the processes' side.
 fn sessions(frozen: &Frozen, terminal: &mut Terminal) {
     let number = stat_number(terminal.index);
     let sid = |process: &crate::freeze::FrozenProcess| process.status.innermost("NSsid");

@@ -1,4 +1,4 @@
-//! The reader against somebody who changes what it reads.
+//! The reader against an attacker who changes the files it reads.
 
 use super::*;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -46,7 +46,7 @@ impl Place {
         self.dir.path().join("upper")
     }
 
-    /// Makes something of one kind and puts it in the place of what has a name.
+    /// Creates a file of one kind in place of an existing name.
     fn swap(&self, number: usize, kind: usize) {
         let name = self.upper().join(format!("name-{}", number % NAMES));
         let new = self.dir.path().join("new");
@@ -69,7 +69,7 @@ impl Place {
 }
 
 #[test]
-fn whatever_is_swapped_nothing_of_the_host_is_read_and_nothing_blocks() {
+fn swapped_files_never_leak_host_data_or_block() {
     let place = Place::new();
     let over = AtomicBool::new(false);
     let start = Instant::now();

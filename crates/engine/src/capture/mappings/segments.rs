@@ -1,4 +1,4 @@
-//! Shared memory and files without a name, read while everything stands still.
+//! Shared memory and files without a name, read while the tree is stopped.
 
 use super::{map_file, parse};
 use crate::capture::fds::Objects;
@@ -24,8 +24,8 @@ pub struct SharedSegments {
     pub index: HashMap<(u64, u64), u32>,
 }
 
-/// Shared memory, and what private mappings of a file without a name show through, are not
-/// copied by a fork, so they are read while everything stands still.
+/// A fork does not copy shared memory, nor the file behind private mappings of a file without a
+/// name, so they are read while the tree is stopped.
 pub fn shared_segments(
     frozen: &Frozen,
     stills: &[PausedMemory],
@@ -80,11 +80,11 @@ fn nameless_mappings(
 }
 
 pub const DELETED: &str = " (deleted)";
-/// What the kernel maps for io_setup(2).
+/// Mappings made by io_setup(2).
 const AIO: &str = "/[aio] (deleted)";
 
-/// What tells one nameless file from another. Not what maps prints: an overlay's files have
-/// other numbers there than for stat.
+/// The identity of a nameless file. Not the numbers in `maps`: there an overlay's files have other
+/// numbers than for stat.
 pub fn segment_key(meta: &std::fs::Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
 }

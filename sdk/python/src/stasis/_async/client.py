@@ -1,4 +1,4 @@
-"""The way in: a service, and what is on it besides the inside of machines."""
+"""The client: a service, and everything on it outside of machines."""
 
 from __future__ import annotations
 
@@ -43,11 +43,10 @@ class AsyncClient:
     """A Stasis service.
 
     `token` and `base_url` default to `STASIS_TOKEN` and `STASIS_URL`, then to `token` and `url` in
-    the CLI's `config.toml`, then to what `stasis login` keeps, then to the service of this host. An
-    address alone may come first:
-    `Client("http://127.0.0.1:7717")`. `timeout` is how many seconds a connection may be silent
-    before it counts as dead. Connections are kept and used again until `close`, or until the end
-    of a `with` block.
+    the CLI's `config.toml`, then to the stored login, then to the service of this host. An address
+    alone may be the first argument: `Client("http://127.0.0.1:7717")`. `timeout` is how many
+    seconds a connection may be silent before it counts as dead. Connections are reused until
+    `close`, or until the end of a `with` block.
     """
 
     def __init__(
@@ -76,11 +75,11 @@ class AsyncClient:
         await self.close()
 
     async def whoami(self) -> types.Whoami:
-        """Whose token it is."""
+        """The account and scopes of the token."""
         return await self._transport.ask(get("/v1/whoami"), types.Whoami)
 
     async def health(self) -> types.Health:
-        """Whether the service lives. Needs no token."""
+        """Whether the service is up. Needs no token."""
         return await self._transport.ask(get("/health"), types.Health)
 
     # machines
@@ -100,7 +99,7 @@ class AsyncClient:
         expires_at: When = None,
         retention: Optional[types.Retention] = None,
     ) -> AsyncMachine:
-        """Makes a machine."""
+        """Creates a machine."""
         body = machine_body(
             name or new_name(), template, tags, memory_mb, limits, env, network, durability,
             checkpoints, expires_at,
@@ -118,7 +117,7 @@ class AsyncClient:
         return AsyncMachine(self._transport, made.name, made)
 
     def machine(self, name: str) -> AsyncMachine:
-        """A machine by name, without asking the service."""
+        """A machine by name, without a request to the service."""
         return AsyncMachine(self._transport, name)
 
     async def get_machine(self, name: str) -> AsyncMachine:
@@ -138,7 +137,7 @@ class AsyncClient:
         memory_mb_max: Optional[int] = None,
         page_size: Optional[int] = None,
     ) -> AsyncIterator[AsyncMachine]:
-        """Machines that meet all that is said, newest first."""
+        """Machines that match all filters, newest first."""
         given = present(
             {
                 "tags": dict(tags) if tags else None,
@@ -163,7 +162,7 @@ class AsyncClient:
     async def compare(
         self, left: Union[str, AsyncMachine], right: Union[str, AsyncMachine]
     ) -> types.Comparison:
-        """What differs between two machines, or checkpoints such as `work@3`."""
+        """The differences between two machines, or checkpoints such as `work@3`."""
         names = [side if isinstance(side, str) else side.name for side in (left, right)]
         body = {"left": names[0], "right": names[1]}
         call = Call("POST", "/v1/compare", body=body, repeatable=True, timeout=LONG_SILENCE)
@@ -179,9 +178,10 @@ class AsyncClient:
         *,
         name: Optional[str] = None,
     ) -> AsyncMachine:
-        """Takes a machine in that `export` gave: its bytes, the path of its file, or its pieces.
+        """Imports a machine from the output of `export`: its bytes, the path of its file, or its
+        pieces.
 
-        Only what a service of your own gave: such a file is memory, and runs.
+        Import only files of services you trust: the file is memory that will run.
         """
         query = present({"name": name})
         if isinstance(source, (str, PathLike)):
@@ -206,11 +206,11 @@ class AsyncClient:
         kind: Optional[str] = None,
         after: Optional[int] = None,
     ) -> AsyncIterator[types.Event]:
-        """Everything that changes from now on, or after event number `after`, without an end.
+        """All changes from now on, or after event number `after`, without an end.
 
-        `tag` is written `key=value`; `kind` is how kinds begin, such as `machine.`. None is lost
-        or told twice when a connection breaks; what is too old to be known is told as one event
-        of kind `events.missed`.
+        `tag` is written `key=value`; `kind` is a prefix, such as `machine.`. After a broken
+        connection no event is lost or repeated; events that are no longer available are reported as
+        one event of kind `events.missed`.
         """
         name = machine if machine is None or isinstance(machine, str) else machine.name
         return listen(self._transport, name, tag, kind, after)
@@ -224,7 +224,7 @@ class AsyncClient:
         interrupt: bool = False,
         timeout_seconds: Seconds = SERVICE_DEFAULT,
     ) -> AsyncInstruction:
-        """Gives code to a machine, or to one that is made for it, and does not wait."""
+        """Submits code to a machine, or to a new one, and does not wait."""
         machine = await self._named(machine_name)
         return await machine.exec(code, interrupt=interrupt, timeout_seconds=timeout_seconds)
 
@@ -240,7 +240,7 @@ class AsyncClient:
     async def exec_result_stream(
         self, machine_name: Union[str, AsyncMachine], instruction_seq: int
     ) -> AsyncIterator[Union[types.Chunk, types.ExecResult]]:
-        """Output as it comes, and at last the result in foreverVM's form."""
+        """Output as it arrives, and then the result in foreverVM's form."""
         machine = await self._named(machine_name)
         async for progress in machine.instruction(instruction_seq).follow():
             if isinstance(progress, types.Chunk):
@@ -248,7 +248,7 @@ class AsyncClient:
         yield (await self.exec_result(machine, instruction_seq)).result
 
     async def repl(self, machine_name: Union[str, AsyncMachine] = NEW) -> AsyncRepl:
-        """A conversation with a machine; with a new one unless told."""
+        """A REPL on a machine; a new one by default."""
         return AsyncRepl(await self._named(None if machine_name == NEW else machine_name))
 
     async def _named(self, machine: Union[str, AsyncMachine, None]) -> AsyncMachine:
@@ -267,7 +267,7 @@ class AsyncClient:
         return await self._transport.ask(get(f"/v1/template/{segment(name)}"), types.Template)
 
     async def build_template(self, recipe: str) -> AsyncIterator[types.BuildLine]:
-        """Builds a template from a recipe in TOML; what it says on the way, the template last."""
+        """Builds a template from a recipe in TOML; yields its progress, and the template last."""
         body = {"recipe": recipe}
         call = Call("POST", "/v1/template/build", body=body, timeout=LONG_SILENCE)
         async for text in self._transport.lines(call):
@@ -279,7 +279,7 @@ class AsyncClient:
                 return
 
     async def remove_template(self, name: str) -> None:
-        """Removes a template that no machine stands on."""
+        """Removes a template that no machine uses."""
         await self._transport.json(Call("DELETE", f"/v1/template/{segment(name)}"))
 
     # tokens
@@ -291,7 +291,7 @@ class AsyncClient:
         account: Optional[str] = None,
         scopes: Optional[Sequence[str]] = None,
     ) -> types.MadeToken:
-        """Makes a token. Its secret is shown this once."""
+        """Creates a token. Its secret is shown only once."""
         scoped = None if scopes is None else list(scopes)
         body = present({"name": name, "account": account, "scopes": scoped})
         return await self._transport.ask(post("/v1/token", body), types.MadeToken)
@@ -301,20 +301,45 @@ class AsyncClient:
         return (await self._transport.ask(get("/v1/token"), types.TokenList)).tokens
 
     async def revoke_token(self, id: str) -> None:
-        """Revokes a token; from the next request on it is unknown."""
+        """Revokes a token, effective with the next request."""
         await self._transport.json(Call("DELETE", f"/v1/token/{segment(id)}"))
+
+    # calls of tools that wait for a person
+
+    async def list_approvals(
+        self, *, all: bool = False, machine: Optional[str] = None
+    ) -> List[types.ToolCall]:
+        """Calls that wait for a person, newest first; with `all`, also those that are over."""
+        asked = get("/v1/approvals", all="true" if all else None, machine=machine)
+        return (await self._transport.ask(asked, types.ApprovalList)).approvals
+
+    async def get_approval(self, id: int) -> types.ToolCall:
+        """A call that a person was asked about, with all of its arguments."""
+        return await self._transport.ask(get(f"/v1/approvals/{int(id)}"), types.ToolCall)
+
+    async def approve(self, id: int, note: Optional[str] = None) -> types.ToolCall:
+        """Allows a call that waits. A call is answered once. Requires the scope `approve`."""
+        return await self._answer(id, "allow", note)
+
+    async def deny(self, id: int, note: Optional[str] = None) -> types.ToolCall:
+        """Denies a call that waits; the code gets the note. Requires the scope `approve`."""
+        return await self._answer(id, "deny", note)
+
+    async def _answer(self, id: int, answer: str, note: Optional[str]) -> types.ToolCall:
+        call = post(f"/v1/approvals/{int(id)}", present({"answer": answer, "note": note}))
+        return await self._transport.ask(call, types.ToolCall)
 
     # the store
 
     async def store_stats(self) -> types.StoreStats:
-        """What the store takes."""
+        """The size of the store."""
         return await self._transport.ask(get("/v1/store/stats"), types.StoreStats)
 
     async def store_gc(self) -> types.StoreFreed:
-        """Frees what no machine, checkpoint or template needs."""
+        """Frees data that no machine, checkpoint or template needs."""
         return await self._transport.ask(post("/v1/store/gc"), types.StoreFreed)
 
     async def store_check(self, *, repair: bool = False) -> types.StoreChecked:
-        """Looks for damage in all that is in use."""
+        """Verifies all data in use."""
         call = post("/v1/store/check", {"repair": repair})
         return await self._transport.ask(call, types.StoreChecked)

@@ -1,4 +1,4 @@
-"""Files of a machine, and what was too large for its results."""
+"""Files of a machine, and its artifacts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OUT_OF_RANGE = 416
 
 
 class AsyncFiles:
-    """Files of a machine. Relative paths are below its home."""
+    """Files of a machine. Relative paths start at its home."""
 
     def __init__(self, transport: AsyncTransport, machine: str) -> None:
         self._transport = transport
@@ -37,7 +37,7 @@ class AsyncFiles:
         mode: Optional[str] = None,
         durability: Optional[types.Durability] = None,
     ) -> types.FileInfo:
-        """Puts a file; what was there is replaced. `mode` is octal, such as "755"."""
+        """Writes a file and replaces an existing one. `mode` is octal, such as "755"."""
         data = content.encode() if isinstance(content, str) else content
         return await self._put(path, data, mode, durability, repeatable=True)
 
@@ -49,15 +49,15 @@ class AsyncFiles:
         mode: Optional[str] = None,
         durability: Optional[types.Durability] = None,
     ) -> types.FileInfo:
-        """Puts a file of this computer, piece by piece, with its permissions unless told."""
+        """Uploads a local file in pieces, with its permissions by default."""
         with open(local, "rb") as file:
             given = mode or format(os.fstat(file.fileno()).st_mode & 0o777, "o")
             return await self._put(path, pieces(file), given, durability, repeatable=False)
 
     async def upload_dir(self, local: Union[str, PathLike[str]], path: str = "") -> int:
-        """Puts a directory of this computer with all that is in it; how many files.
+        """Uploads a local directory with its contents; returns the number of files.
 
-        Links are left out, and so are directories with nothing in them.
+        Links and empty directories are left out.
         """
         count = 0
         for here in sorted(Path(local).iterdir()):
@@ -91,11 +91,11 @@ class AsyncFiles:
         return (await self.read(path)).decode()
 
     async def download(self, path: str, local: Union[str, PathLike[str]]) -> None:
-        """Copies a file to this computer, piece by piece. It has its name when it is whole."""
+        """Downloads a file in pieces. The local file gets its name when it is complete."""
         await save(self.stream(path), local)
 
     async def download_dir(self, path: str, local: Union[str, PathLike[str]]) -> int:
-        """Copies a directory to this computer with all that is in it; how many files.
+        """Downloads a directory with its contents; returns the number of files.
 
         Links are left out.
         """
@@ -116,14 +116,14 @@ class AsyncFiles:
     def stream(
         self, path: str, start: int = 0, end: Optional[int] = None
     ) -> AsyncIterator[bytes]:
-        """The bytes of a file as they come, over as many connections as it takes."""
+        """The bytes of a file as they arrive, over as many connections as necessary."""
         call = get(at(self._machine, "/file"), path=path)
         return resumed(self._transport, call, start, end)
 
     async def list(
         self, path: str = "", *, page_size: Optional[int] = None
     ) -> AsyncIterator[types.FileInfo]:
-        """What is in a directory, by name."""
+        """The entries of a directory, by name."""
         cursor: Optional[str] = None
         while True:
             where = at(self._machine, "/files")
@@ -136,21 +136,22 @@ class AsyncFiles:
                 return
 
     async def stat(self, path: str) -> types.FileInfo:
-        """What is known of a file without reading it; of a link itself."""
+        """Metadata of a file; links are not followed."""
         asked = get(at(self._machine, "/file/stat"), path=path)
         return await self._transport.ask(asked, types.FileInfo)
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
-        """Removes a file, or a directory; one with something in it if `recursive`."""
+        """Removes a file or a directory; a non-empty directory only with `recursive`."""
         query = {"path": path, "recursive": word(recursive)}
         await self._transport.json(Call("DELETE", at(self._machine, "/file"), query=query))
 
     async def watch(
         self, path: str = "", *, recursive: bool = False
     ) -> AsyncIterator[types.FileEvent]:
-        """Changes of a file, or in a directory and, if `recursive`, all below it, until it is gone.
+        """Changes of a file, or in a directory and, with `recursive`, all below it, until it is
+        removed.
 
-        `watching` comes first, and again after a connection broke: look at what is there then.
+        `watching` comes first, and again after a broken connection: list the directory then.
         """
         where = at(self._machine, "/file/watch")
         call, broken = get(where, path=path, recursive=word(recursive)), 0
@@ -179,7 +180,7 @@ async def pieces(file: BinaryIO) -> AsyncIterator[bytes]:
 async def resumed(
     transport: AsyncTransport, call: Call, start: int, end: Optional[int]
 ) -> AsyncIterator[bytes]:
-    """The bytes of something that does not change meanwhile."""
+    """The bytes of a resource that does not change meanwhile."""
     position, broken = start, 0
     while True:
         part = Call("GET", call.path, query=call.query, headers=span(position, end))
@@ -198,7 +199,7 @@ async def resumed(
 
 
 async def save(content: AsyncIterator[bytes], local: Union[str, PathLike[str]]) -> None:
-    """Writes what comes to a file, which has its name when it is whole."""
+    """Writes received data to a file, which gets its name when it is complete."""
     part = f"{os.fspath(local)}.part"
     with open(part, "wb") as file:
         try:
@@ -211,7 +212,7 @@ async def save(content: AsyncIterator[bytes], local: Union[str, PathLike[str]]) 
 
 
 async def download(transport: AsyncTransport, call: Call) -> AsyncIterator[bytes]:
-    """The bytes of something that is made while it is read, and so comes from one connection."""
+    """The bytes of a resource that is generated while it is read, over one connection."""
     try:
         async with transport.stream(call) as response:
             async for piece in response.aiter_bytes():

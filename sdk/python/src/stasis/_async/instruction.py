@@ -1,4 +1,4 @@
-"""An instruction that was given to a machine: its output while it comes, its result, its end."""
+"""A submitted instruction: its output as it arrives, its result, its end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AsyncInstruction:
         self.machine = machine
         self.seq = seq
         self.interrupted = False
-        """Whether something else was interrupted for it."""
+        """Whether another instruction was interrupted for it."""
 
     @property
     def address(self) -> str:
@@ -36,7 +36,7 @@ class AsyncInstruction:
         return f"{self.machine}@{self.seq}"
 
     async def info(self) -> types.Instruction:
-        """What is known of it now."""
+        """Its current description."""
         return await self._transport.ask(get(self._path()), types.Instruction)
 
     # awaiting only:
@@ -47,12 +47,12 @@ class AsyncInstruction:
     # end
     @property
     async def result(self) -> Result:
-        """Its result, as soon as there is one."""
+        """Its result, as soon as it has ended."""
         return await self.wait()
 
     @property
     async def output(self) -> AsyncIterator[types.Chunk]:
-        """Its output from the first line on, as it comes."""
+        """Its output from the first line on, as it arrives."""
         async for progress in self.follow():
             if isinstance(progress, types.Chunk):
                 yield progress
@@ -60,7 +60,7 @@ class AsyncInstruction:
     async def wait(
         self, on_output: Optional[OnOutput] = None, wait_seconds: Optional[float] = None
     ) -> Result:
-        """Its result with all output. `WaitTimeout` if that takes longer than `wait_seconds`."""
+        """Its result with all output. Raises `WaitTimeout` after `wait_seconds`."""
         output: List[types.Chunk] = []
         tell = on_output or nowhere
         async for progress in self.follow(wait_seconds=wait_seconds):
@@ -71,7 +71,7 @@ class AsyncInstruction:
         raise Unreachable(f"{self.address} has no end")
 
     async def cancel(self) -> bool:
-        """Takes it out of the queue; whether it still waited there."""
+        """Removes it from the queue; whether it still waited there."""
         asked = post(self._path("/cancel"), repeatable=True)
         return (await self._transport.ask(asked, types.Cancelled)).cancelled
 
@@ -83,7 +83,7 @@ class AsyncInstruction:
     async def follow(
         self, start: int = 0, wait_seconds: Optional[float] = None
     ) -> AsyncIterator[Progress]:
-        """Output from line `start` on, then how it ended, over as many connections as it takes."""
+        """Output from line `start` on, then the end, over as many connections as necessary."""
         deadline = None if wait_seconds is None else monotonic() + wait_seconds
         position, broken = start, 0
         while True:
@@ -117,7 +117,7 @@ class AsyncInstruction:
         return Call("GET", self._path("/events"), query=query, repeatable=True, timeout=patience)
 
     def _patience(self, deadline: Optional[float]) -> float:
-        """How long a silence may last."""
+        """Maximum silence of the stream."""
         patience = self._transport.config.timeout
         if deadline is None:
             return patience
@@ -127,7 +127,7 @@ class AsyncInstruction:
         return min(patience, left)
 
     def _too_long(self) -> WaitTimeout:
-        hint = "it goes on: ask for its result later, or stop it"
+        hint = "it is still running: fetch its result later, or interrupt it"
         return WaitTimeout(f"{self.address} has no result yet", hint=hint)
 
     def _path(self, rest: str = "") -> str:

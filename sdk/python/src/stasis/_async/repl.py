@@ -1,4 +1,4 @@
-"""A conversation with one machine, in the form that foreverVM's users know."""
+"""A REPL on one machine, in foreverVM's form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .machine import AsyncMachine
 
 
 class AsyncRepl:
-    """`repl.exec(code)` gives something with `.output` and `.result`. The machine stays."""
+    """`repl.exec(code)` returns an object with `.output` and `.result`. The machine stays."""
 
     def __init__(self, machine: AsyncMachine) -> None:
         self.machine = machine

@@ -1,4 +1,4 @@
-"""Requests over one pool of connections: made again where that is safe, errors typed."""
+"""Requests over one connection pool: retried where that is safe, with typed errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AsyncTransport:
 
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[httpx.Response]:
-        """An answer that is read while it comes. Tried once: who reads it knows where to go on."""
+        """A response that is read as it arrives. Sent once: the reader knows where to resume."""
         response = await self._http.send(self._request(call), stream=True)
         try:
             if response.status_code >= 400:
@@ -65,7 +65,7 @@ class AsyncTransport:
             await response.aclose()
 
     async def lines(self, call: Call) -> AsyncIterator[str]:
-        """Lines of an answer that cannot be asked for again."""
+        """Lines of a response that cannot be requested again."""
         try:
             async with self.stream(call) as response:
                 async for line in response.aiter_lines():
@@ -75,7 +75,7 @@ class AsyncTransport:
         raise Unreachable("the connection broke before the end; the service may go on")
 
     async def breathe(self, error: Exception, broken: int) -> None:
-        """Waits before a stream that broke so often is resumed; raises if it should not be."""
+        """Waits before a broken stream is resumed; raises after too many attempts."""
         trouble, failure = judge(error)
         retry = self.config.retry
         if broken >= retry.resumes or not is_worth(trouble, repeatable=True):
@@ -96,7 +96,7 @@ class AsyncTransport:
 
 
 def read_json(response: httpx.Response) -> Any:
-    """The body of a good answer; the error that any other is."""
+    """The body of a successful response; otherwise raises its error."""
     try:
         body = response.json()
     except ValueError:
@@ -112,7 +112,7 @@ def read_json(response: httpx.Response) -> Any:
 
 
 def judge(error: Exception) -> Tuple[Trouble, StasisError]:
-    """What went wrong, for the decision whether to try again, and for the caller."""
+    """The fault of a request, for the retry decision and for the caller."""
     if isinstance(error, StasisError):
         return Trouble(status=error.status or 0, retry_after=error.retry_after), error
     sent = not isinstance(error, NEVER_SENT)

@@ -1,6 +1,6 @@
 # Written by `python3 sdk/generate` from _async/client.py; change that instead.
 
-"""The way in: a service, and what is on it besides the inside of machines."""
+"""The client: a service, and everything on it outside of machines."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ class Client:
     """A Stasis service.
 
     `token` and `base_url` default to `STASIS_TOKEN` and `STASIS_URL`, then to `token` and `url` in
-    the CLI's `config.toml`, then to what `stasis login` keeps, then to the service of this host. An
-    address alone may come first:
-    `Client("http://127.0.0.1:7717")`. `timeout` is how many seconds a connection may be silent
-    before it counts as dead. Connections are kept and used again until `close`, or until the end
-    of a `with` block.
+    the CLI's `config.toml`, then to the stored login, then to the service of this host. An address
+    alone may be the first argument: `Client("http://127.0.0.1:7717")`. `timeout` is how many
+    seconds a connection may be silent before it counts as dead. Connections are reused until
+    `close`, or until the end of a `with` block.
     """
 
     def __init__(
@@ -78,11 +77,11 @@ class Client:
         self.close()
 
     def whoami(self) -> types.Whoami:
-        """Whose token it is."""
+        """The account and scopes of the token."""
         return self._transport.ask(get("/v1/whoami"), types.Whoami)
 
     def health(self) -> types.Health:
-        """Whether the service lives. Needs no token."""
+        """Whether the service is up. Needs no token."""
         return self._transport.ask(get("/health"), types.Health)
 
     # machines
@@ -102,7 +101,7 @@ class Client:
         expires_at: When = None,
         retention: Optional[types.Retention] = None,
     ) -> Machine:
-        """Makes a machine."""
+        """Creates a machine."""
         body = machine_body(
             name or new_name(), template, tags, memory_mb, limits, env, network, durability,
             checkpoints, expires_at,
@@ -120,7 +119,7 @@ class Client:
         return Machine(self._transport, made.name, made)
 
     def machine(self, name: str) -> Machine:
-        """A machine by name, without asking the service."""
+        """A machine by name, without a request to the service."""
         return Machine(self._transport, name)
 
     def get_machine(self, name: str) -> Machine:
@@ -140,7 +139,7 @@ class Client:
         memory_mb_max: Optional[int] = None,
         page_size: Optional[int] = None,
     ) -> Iterator[Machine]:
-        """Machines that meet all that is said, newest first."""
+        """Machines that match all filters, newest first."""
         given = present(
             {
                 "tags": dict(tags) if tags else None,
@@ -165,7 +164,7 @@ class Client:
     def compare(
         self, left: Union[str, Machine], right: Union[str, Machine]
     ) -> types.Comparison:
-        """What differs between two machines, or checkpoints such as `work@3`."""
+        """The differences between two machines, or checkpoints such as `work@3`."""
         names = [side if isinstance(side, str) else side.name for side in (left, right)]
         body = {"left": names[0], "right": names[1]}
         call = Call("POST", "/v1/compare", body=body, repeatable=True, timeout=LONG_SILENCE)
@@ -181,9 +180,10 @@ class Client:
         *,
         name: Optional[str] = None,
     ) -> Machine:
-        """Takes a machine in that `export` gave: its bytes, the path of its file, or its pieces.
+        """Imports a machine from the output of `export`: its bytes, the path of its file, or its
+        pieces.
 
-        Only what a service of your own gave: such a file is memory, and runs.
+        Import only files of services you trust: the file is memory that will run.
         """
         query = present({"name": name})
         if isinstance(source, (str, PathLike)):
@@ -208,11 +208,11 @@ class Client:
         kind: Optional[str] = None,
         after: Optional[int] = None,
     ) -> Iterator[types.Event]:
-        """Everything that changes from now on, or after event number `after`, without an end.
+        """All changes from now on, or after event number `after`, without an end.
 
-        `tag` is written `key=value`; `kind` is how kinds begin, such as `machine.`. None is lost
-        or told twice when a connection breaks; what is too old to be known is told as one event
-        of kind `events.missed`.
+        `tag` is written `key=value`; `kind` is a prefix, such as `machine.`. After a broken
+        connection no event is lost or repeated; events that are no longer available are reported as
+        one event of kind `events.missed`.
         """
         name = machine if machine is None or isinstance(machine, str) else machine.name
         return listen(self._transport, name, tag, kind, after)
@@ -226,7 +226,7 @@ class Client:
         interrupt: bool = False,
         timeout_seconds: Seconds = SERVICE_DEFAULT,
     ) -> Instruction:
-        """Gives code to a machine, or to one that is made for it, and does not wait."""
+        """Submits code to a machine, or to a new one, and does not wait."""
         machine = self._named(machine_name)
         return machine.exec(code, interrupt=interrupt, timeout_seconds=timeout_seconds)
 
@@ -242,7 +242,7 @@ class Client:
     def exec_result_stream(
         self, machine_name: Union[str, Machine], instruction_seq: int
     ) -> Iterator[Union[types.Chunk, types.ExecResult]]:
-        """Output as it comes, and at last the result in foreverVM's form."""
+        """Output as it arrives, and then the result in foreverVM's form."""
         machine = self._named(machine_name)
         for progress in machine.instruction(instruction_seq).follow():
             if isinstance(progress, types.Chunk):
@@ -250,7 +250,7 @@ class Client:
         yield (self.exec_result(machine, instruction_seq)).result
 
     def repl(self, machine_name: Union[str, Machine] = NEW) -> Repl:
-        """A conversation with a machine; with a new one unless told."""
+        """A REPL on a machine; a new one by default."""
         return Repl(self._named(None if machine_name == NEW else machine_name))
 
     def _named(self, machine: Union[str, Machine, None]) -> Machine:
@@ -269,7 +269,7 @@ class Client:
         return self._transport.ask(get(f"/v1/template/{segment(name)}"), types.Template)
 
     def build_template(self, recipe: str) -> Iterator[types.BuildLine]:
-        """Builds a template from a recipe in TOML; what it says on the way, the template last."""
+        """Builds a template from a recipe in TOML; yields its progress, and the template last."""
         body = {"recipe": recipe}
         call = Call("POST", "/v1/template/build", body=body, timeout=LONG_SILENCE)
         for text in self._transport.lines(call):
@@ -281,7 +281,7 @@ class Client:
                 return
 
     def remove_template(self, name: str) -> None:
-        """Removes a template that no machine stands on."""
+        """Removes a template that no machine uses."""
         self._transport.json(Call("DELETE", f"/v1/template/{segment(name)}"))
 
     # tokens
@@ -293,7 +293,7 @@ class Client:
         account: Optional[str] = None,
         scopes: Optional[Sequence[str]] = None,
     ) -> types.MadeToken:
-        """Makes a token. Its secret is shown this once."""
+        """Creates a token. Its secret is shown only once."""
         scoped = None if scopes is None else list(scopes)
         body = present({"name": name, "account": account, "scopes": scoped})
         return self._transport.ask(post("/v1/token", body), types.MadeToken)
@@ -303,20 +303,45 @@ class Client:
         return (self._transport.ask(get("/v1/token"), types.TokenList)).tokens
 
     def revoke_token(self, id: str) -> None:
-        """Revokes a token; from the next request on it is unknown."""
+        """Revokes a token, effective with the next request."""
         self._transport.json(Call("DELETE", f"/v1/token/{segment(id)}"))
+
+    # calls of tools that wait for a person
+
+    def list_approvals(
+        self, *, all: bool = False, machine: Optional[str] = None
+    ) -> List[types.ToolCall]:
+        """Calls that wait for a person, newest first; with `all`, also those that are over."""
+        asked = get("/v1/approvals", all="true" if all else None, machine=machine)
+        return (self._transport.ask(asked, types.ApprovalList)).approvals
+
+    def get_approval(self, id: int) -> types.ToolCall:
+        """A call that a person was asked about, with all of its arguments."""
+        return self._transport.ask(get(f"/v1/approvals/{int(id)}"), types.ToolCall)
+
+    def approve(self, id: int, note: Optional[str] = None) -> types.ToolCall:
+        """Allows a call that waits. A call is answered once. Requires the scope `approve`."""
+        return self._answer(id, "allow", note)
+
+    def deny(self, id: int, note: Optional[str] = None) -> types.ToolCall:
+        """Denies a call that waits; the code gets the note. Requires the scope `approve`."""
+        return self._answer(id, "deny", note)
+
+    def _answer(self, id: int, answer: str, note: Optional[str]) -> types.ToolCall:
+        call = post(f"/v1/approvals/{int(id)}", present({"answer": answer, "note": note}))
+        return self._transport.ask(call, types.ToolCall)
 
     # the store
 
     def store_stats(self) -> types.StoreStats:
-        """What the store takes."""
+        """The size of the store."""
         return self._transport.ask(get("/v1/store/stats"), types.StoreStats)
 
     def store_gc(self) -> types.StoreFreed:
-        """Frees what no machine, checkpoint or template needs."""
+        """Frees data that no machine, checkpoint or template needs."""
         return self._transport.ask(post("/v1/store/gc"), types.StoreFreed)
 
     def store_check(self, *, repair: bool = False) -> types.StoreChecked:
-        """Looks for damage in all that is in use."""
+        """Verifies all data in use."""
         call = post("/v1/store/check", {"repair": repair})
         return self._transport.ask(call, types.StoreChecked)

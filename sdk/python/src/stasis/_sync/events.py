@@ -1,6 +1,6 @@
 # Written by `python3 sdk/generate` from _async/events.py; change that instead.
 
-"""Everything that changes, as it is told, over as many connections as it takes."""
+"""All changes as they happen, over as many connections as necessary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def listen(
     kind: Optional[str],
     after: Optional[int],
 ) -> Iterator[types.Event]:
-    """Goes on behind the last event that came when a connection breaks."""
+    """Resumes after the last received event when a connection breaks."""
     position, broken = after, 0
     while True:
         call = get("/v1/events", machine=machine, tag=tag, kind=kind, after=position)

@@ -1,6 +1,6 @@
 # Written by `python3 sdk/generate` from _async/files.py; change that instead.
 
-"""Files of a machine, and what was too large for its results."""
+"""Files of a machine, and its artifacts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OUT_OF_RANGE = 416
 
 
 class Files:
-    """Files of a machine. Relative paths are below its home."""
+    """Files of a machine. Relative paths start at its home."""
 
     def __init__(self, transport: Transport, machine: str) -> None:
         self._transport = transport
@@ -39,7 +39,7 @@ class Files:
         mode: Optional[str] = None,
         durability: Optional[types.Durability] = None,
     ) -> types.FileInfo:
-        """Puts a file; what was there is replaced. `mode` is octal, such as "755"."""
+        """Writes a file and replaces an existing one. `mode` is octal, such as "755"."""
         data = content.encode() if isinstance(content, str) else content
         return self._put(path, data, mode, durability, repeatable=True)
 
@@ -51,15 +51,15 @@ class Files:
         mode: Optional[str] = None,
         durability: Optional[types.Durability] = None,
     ) -> types.FileInfo:
-        """Puts a file of this computer, piece by piece, with its permissions unless told."""
+        """Uploads a local file in pieces, with its permissions by default."""
         with open(local, "rb") as file:
             given = mode or format(os.fstat(file.fileno()).st_mode & 0o777, "o")
             return self._put(path, pieces(file), given, durability, repeatable=False)
 
     def upload_dir(self, local: Union[str, PathLike[str]], path: str = "") -> int:
-        """Puts a directory of this computer with all that is in it; how many files.
+        """Uploads a local directory with its contents; returns the number of files.
 
-        Links are left out, and so are directories with nothing in them.
+        Links and empty directories are left out.
         """
         count = 0
         for here in sorted(Path(local).iterdir()):
@@ -93,11 +93,11 @@ class Files:
         return (self.read(path)).decode()
 
     def download(self, path: str, local: Union[str, PathLike[str]]) -> None:
-        """Copies a file to this computer, piece by piece. It has its name when it is whole."""
+        """Downloads a file in pieces. The local file gets its name when it is complete."""
         save(self.stream(path), local)
 
     def download_dir(self, path: str, local: Union[str, PathLike[str]]) -> int:
-        """Copies a directory to this computer with all that is in it; how many files.
+        """Downloads a directory with its contents; returns the number of files.
 
         Links are left out.
         """
@@ -118,14 +118,14 @@ class Files:
     def stream(
         self, path: str, start: int = 0, end: Optional[int] = None
     ) -> Iterator[bytes]:
-        """The bytes of a file as they come, over as many connections as it takes."""
+        """The bytes of a file as they arrive, over as many connections as necessary."""
         call = get(at(self._machine, "/file"), path=path)
         return resumed(self._transport, call, start, end)
 
     def list(
         self, path: str = "", *, page_size: Optional[int] = None
     ) -> Iterator[types.FileInfo]:
-        """What is in a directory, by name."""
+        """The entries of a directory, by name."""
         cursor: Optional[str] = None
         while True:
             where = at(self._machine, "/files")
@@ -138,21 +138,22 @@ class Files:
                 return
 
     def stat(self, path: str) -> types.FileInfo:
-        """What is known of a file without reading it; of a link itself."""
+        """Metadata of a file; links are not followed."""
         asked = get(at(self._machine, "/file/stat"), path=path)
         return self._transport.ask(asked, types.FileInfo)
 
     def remove(self, path: str, *, recursive: bool = False) -> None:
-        """Removes a file, or a directory; one with something in it if `recursive`."""
+        """Removes a file or a directory; a non-empty directory only with `recursive`."""
         query = {"path": path, "recursive": word(recursive)}
         self._transport.json(Call("DELETE", at(self._machine, "/file"), query=query))
 
     def watch(
         self, path: str = "", *, recursive: bool = False
     ) -> Iterator[types.FileEvent]:
-        """Changes of a file, or in a directory and, if `recursive`, all below it, until it is gone.
+        """Changes of a file, or in a directory and, with `recursive`, all below it, until it is
+        removed.
 
-        `watching` comes first, and again after a connection broke: look at what is there then.
+        `watching` comes first, and again after a broken connection: list the directory then.
         """
         where = at(self._machine, "/file/watch")
         call, broken = get(where, path=path, recursive=word(recursive)), 0
@@ -181,7 +182,7 @@ def pieces(file: BinaryIO) -> Iterator[bytes]:
 def resumed(
     transport: Transport, call: Call, start: int, end: Optional[int]
 ) -> Iterator[bytes]:
-    """The bytes of something that does not change meanwhile."""
+    """The bytes of a resource that does not change meanwhile."""
     position, broken = start, 0
     while True:
         part = Call("GET", call.path, query=call.query, headers=span(position, end))
@@ -200,7 +201,7 @@ def resumed(
 
 
 def save(content: Iterator[bytes], local: Union[str, PathLike[str]]) -> None:
-    """Writes what comes to a file, which has its name when it is whole."""
+    """Writes received data to a file, which gets its name when it is complete."""
     part = f"{os.fspath(local)}.part"
     with open(part, "wb") as file:
         try:
@@ -213,7 +214,7 @@ def save(content: Iterator[bytes], local: Union[str, PathLike[str]]) -> None:
 
 
 def download(transport: Transport, call: Call) -> Iterator[bytes]:
-    """The bytes of something that is made while it is read, and so comes from one connection."""
+    """The bytes of a resource that is generated while it is read, over one connection."""
     try:
         with transport.stream(call) as response:
             for piece in response.iter_bytes():

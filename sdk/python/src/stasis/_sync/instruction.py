@@ -1,6 +1,6 @@
 # Written by `python3 sdk/generate` from _async/instruction.py; change that instead.
 
-"""An instruction that was given to a machine: its output while it comes, its result, its end."""
+"""A submitted instruction: its output as it arrives, its result, its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Instruction:
         self.machine = machine
         self.seq = seq
         self.interrupted = False
-        """Whether something else was interrupted for it."""
+        """Whether another instruction was interrupted for it."""
 
     @property
     def address(self) -> str:
@@ -38,17 +38,17 @@ class Instruction:
         return f"{self.machine}@{self.seq}"
 
     def info(self) -> types.Instruction:
-        """What is known of it now."""
+        """Its current description."""
         return self._transport.ask(get(self._path()), types.Instruction)
 
     @property
     def result(self) -> Result:
-        """Its result, as soon as there is one."""
+        """Its result, as soon as it has ended."""
         return self.wait()
 
     @property
     def output(self) -> Iterator[types.Chunk]:
-        """Its output from the first line on, as it comes."""
+        """Its output from the first line on, as it arrives."""
         for progress in self.follow():
             if isinstance(progress, types.Chunk):
                 yield progress
@@ -56,7 +56,7 @@ class Instruction:
     def wait(
         self, on_output: Optional[OnOutput] = None, wait_seconds: Optional[float] = None
     ) -> Result:
-        """Its result with all output. `WaitTimeout` if that takes longer than `wait_seconds`."""
+        """Its result with all output. Raises `WaitTimeout` after `wait_seconds`."""
         output: List[types.Chunk] = []
         tell = on_output or nowhere
         for progress in self.follow(wait_seconds=wait_seconds):
@@ -67,7 +67,7 @@ class Instruction:
         raise Unreachable(f"{self.address} has no end")
 
     def cancel(self) -> bool:
-        """Takes it out of the queue; whether it still waited there."""
+        """Removes it from the queue; whether it still waited there."""
         asked = post(self._path("/cancel"), repeatable=True)
         return (self._transport.ask(asked, types.Cancelled)).cancelled
 
@@ -79,7 +79,7 @@ class Instruction:
     def follow(
         self, start: int = 0, wait_seconds: Optional[float] = None
     ) -> Iterator[Progress]:
-        """Output from line `start` on, then how it ended, over as many connections as it takes."""
+        """Output from line `start` on, then the end, over as many connections as necessary."""
         deadline = None if wait_seconds is None else monotonic() + wait_seconds
         position, broken = start, 0
         while True:
@@ -113,7 +113,7 @@ class Instruction:
         return Call("GET", self._path("/events"), query=query, repeatable=True, timeout=patience)
 
     def _patience(self, deadline: Optional[float]) -> float:
-        """How long a silence may last."""
+        """Maximum silence of the stream."""
         patience = self._transport.config.timeout
         if deadline is None:
             return patience
@@ -123,7 +123,7 @@ class Instruction:
         return min(patience, left)
 
     def _too_long(self) -> WaitTimeout:
-        hint = "it goes on: ask for its result later, or stop it"
+        hint = "it is still running: fetch its result later, or interrupt it"
         return WaitTimeout(f"{self.address} has no result yet", hint=hint)
 
     def _path(self, rest: str = "") -> str:

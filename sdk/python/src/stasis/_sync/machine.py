@@ -1,6 +1,6 @@
 # Written by `python3 sdk/generate` from _async/machine.py; change that instead.
 
-"""A machine: run code, look, go back, branch."""
+"""A machine: run code, inspect, go back, branch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Machine:
         self._transport = transport
         self.name = name
         self.info = info
-        """What the service last said of it, if it said anything."""
+        """The last description from the service, if any."""
 
     # running code
 
@@ -63,10 +63,10 @@ class Machine:
         checkpoints: Optional[types.Checkpoints] = None,
         idempotency_key: Optional[str] = None,
     ) -> Instruction:
-        """Gives it code to run, and does not wait.
+        """Submits code, and does not wait.
 
-        `timeout_seconds=None` lets the code take as long as it likes. `interrupt` ends what runs
-        and cancels what waits first.
+        `timeout_seconds=None` removes the time limit. `interrupt` first interrupts the running
+        instruction and cancels waiting ones.
         """
         call = exec_call(
             self.name, code, timeout_seconds, interrupt, durability, checkpoints, idempotency_key
@@ -89,10 +89,10 @@ class Machine:
         checkpoints: Optional[types.Checkpoints] = None,
         idempotency_key: Optional[str] = None,
     ) -> Result:
-        """Runs code to its end. Output appears while it comes, on this process's own streams.
+        """Runs code to its end. Output appears as it arrives, on this process's own streams.
 
-        An error of the code is part of the result; `run(...).check()` raises it. Whoever stops
-        waiting (Ctrl-C, a cancelled task) interrupts the code; the machine's state is kept.
+        An error of the code is part of the result; `run(...).check()` raises it. Ctrl-C or a
+        cancelled task interrupts the code; the machine's state is kept.
         """
         instruction = self.exec(
             code,
@@ -110,7 +110,7 @@ class Machine:
             raise
 
     def instruction(self, seq: int) -> Instruction:
-        """An instruction that it was given before."""
+        """An earlier instruction."""
         return Instruction(self._transport, self.name, seq)
 
     def instructions(
@@ -127,14 +127,14 @@ class Machine:
             start = page[-1].seq + 1
 
     def interrupt(self) -> bool:
-        """Interrupts what runs and keeps the state; whether something ran."""
+        """Interrupts the running instruction and keeps the state; whether one ran."""
         asked = post(self._path("/interrupt"))
         return (self._transport.ask(asked, types.Interrupted)).interrupted
 
     # looking
 
     def refresh(self) -> types.Machine:
-        """What the service says of it now."""
+        """Its current description from the service."""
         return self._remember(self._transport.ask(get(self._path()), types.Machine))
 
     def variables(self) -> List[types.Var]:
@@ -142,14 +142,14 @@ class Machine:
         return (self._transport.ask(get(self._path("/vars")), types.VarList)).vars
 
     def complete(self, code: str, cursor: Optional[int] = None) -> types.Completions:
-        """Names that could stand where the cursor is; at the end unless told."""
+        """Completions at the cursor; at the end by default."""
         call = post(self._path("/complete"), {"code": code, "cursor": cursor}, repeatable=True)
         return self._transport.ask(call, types.Completions)
 
     def events(
         self, *, kind: Optional[str] = None, after: Optional[int] = None
     ) -> Iterator[types.Event]:
-        """What changes about it, as `events` of the client tells."""
+        """Changes of this machine, as in the client's `events`."""
         return listen(self._transport, self.name, None, kind, after)
 
     # files
@@ -160,26 +160,31 @@ class Machine:
         return Files(self._transport, self.name)
 
     def artifacts(self) -> List[types.Kept]:
-        """What was too large for results, oldest first."""
+        """Artifacts, which are values too large for results, oldest first."""
         asked = get(self._path("/artifact"))
         return (self._transport.ask(asked, types.ArtifactList)).artifacts
 
     def artifact(
         self, id: str, start: int = 0, end: Optional[int] = None
     ) -> Iterator[bytes]:
-        """The bytes of an artifact as they come."""
+        """The bytes of an artifact as they arrive."""
         call = get(self._path(f"/artifact/{segment(id)}"))
         return resumed(self._transport, call, start, end)
+
+    def calls(self) -> List[types.ToolCall]:
+        """Its calls of tools with verdicts and answers, newest first."""
+        asked = get(self._path("/calls"))
+        return (self._transport.ask(asked, types.ToolCallList)).calls
 
     # going back, and elsewhere
 
     def history(self, *, files: bool = False) -> List[types.Point]:
-        """States that can be gone back to, oldest first; with the files each changed if asked."""
+        """States to return to, oldest first; optionally with the files each changed."""
         asked = get(self._path("/history"), files=word(True) if files else None)
         return (self._transport.ask(asked, types.History)).checkpoints
 
     def label(self, seq: int, label: Optional[str]) -> List[types.Point]:
-        """Names the state after an instruction, or takes its name away; the history then."""
+        """Sets or removes the label of a state; returns the new history."""
         call = post(self._path("/label"), {"seq": seq, "label": label}, repeatable=True)
         return (self._transport.ask(call, types.History)).checkpoints
 
@@ -188,24 +193,24 @@ class Machine:
         return self._transport.ask(get(self._path("/lineage")), types.Lineage)
 
     def disk(self) -> types.DiskUse:
-        """What it and its checkpoints take on the disk."""
+        """Disk use of the machine and its checkpoints."""
         return self._transport.ask(get(self._path("/disk")), types.DiskUse)
 
     def at(self, seq: int) -> Past:
-        """The state after an instruction, to look at without going back."""
+        """The state after an instruction, to inspect without going back."""
         return Past(self._transport, self.name, seq)
 
     def undo(self, n: int = 1, *, grouped: bool = False) -> types.Machine:
-        """Takes the last `n` instructions back. If they share a state with others, which grouped
-        instructions do, this is refused unless `grouped` says to take those along."""
+        """Undoes the last `n` instructions. If they share a state with others (grouped
+        instructions), this is refused unless `grouped` includes those."""
         return self._change(post(self._path("/undo"), {"n": n, "grouped": grouped}))
 
     def redo(self, n: int = 1, *, grouped: bool = False) -> types.Machine:
-        """Redoes `n` instructions that were undone, as long as nothing new ran."""
+        """Redoes `n` undone instructions, as long as nothing new ran."""
         return self._change(post(self._path("/redo"), {"n": n, "grouped": grouped}))
 
     def rollback(self, seq: Optional[int]) -> types.Machine:
-        """Back to the state after instruction `seq`, or with None to the beginning."""
+        """Returns to the state after instruction `seq`, or with None to the beginning."""
         return self._change(post(self._path("/rollback"), {"seq": seq}, repeatable=True))
 
     def branch(
@@ -217,7 +222,7 @@ class Machine:
         reseed: bool = False,
         network: Optional[types.Network] = None,
     ) -> Machine:
-        """A new machine that goes on from this one's state, or from that after `seq`."""
+        """A new machine that continues from this one's state, or from that after `seq`."""
         body = branch_body([name] if name else [], 1, seq, tags, reseed)
         if network is not None:
             body["network"] = network
@@ -232,7 +237,7 @@ class Machine:
         tags: Optional[Mapping[str, str]] = None,
         reseed: bool = False,
     ) -> List[Machine]:
-        """Several branches in one call: so many, or these."""
+        """Several branches in one call: this many, or with these names."""
         return self._branch(branch_body(list(names), count, seq, tags, reseed))
 
     def vary(
@@ -245,7 +250,8 @@ class Machine:
         reseed: bool = False,
         timeout_seconds: Seconds = SERVICE_DEFAULT,
     ) -> Iterator[types.BranchEnd]:
-        """A branch for each candidate, all at once; how each ended, in the order they end.
+        """Creates a branch for each candidate and runs them in parallel; yields results as branches
+        finish.
 
         A candidate is code, or a mapping with `code`, `variables`, `tags` and `limits`.
         """
@@ -273,10 +279,10 @@ class Machine:
         reseed: bool = False,
         timeout_seconds: Seconds = SERVICE_DEFAULT,
     ) -> types.Explored:
-        """Tries candidates as branches and keeps the one with the best score under this name.
+        """Runs candidates as branches and keeps the one with the best score under this name.
 
-        `score` is an expression that each branch is asked for. `keep` keeps those that
-        lose, and the machine as it was.
+        `score` is an expression that each branch evaluates. `keep` keeps the losing branches, and
+        the original machine.
         """
         body = {
             "candidates": [variation(one) for one in candidates],
@@ -298,9 +304,9 @@ class Machine:
         *,
         force: bool = False,
     ) -> types.Adopted:
-        """Takes variables and files over from another machine, or a checkpoint of one.
+        """Copies variables and files from another machine, or a checkpoint of one.
 
-        What both sides changed since they parted is a conflict, and nothing is taken without
+        Names that both sides changed since they parted are conflicts: nothing is copied without
         `force`.
         """
         origin = source if isinstance(source, str) else source.name
@@ -311,7 +317,8 @@ class Machine:
         return self._transport.ask(call, types.Adopted)
 
     def promote(self, onto: Union[str, Machine, None] = None) -> Machine:
-        """Takes the parent's name, or another's, which gets this one's; the machine that had it."""
+        """Exchanges names with the parent, or another machine; returns the machine that had the
+        name."""
         promoted = self._promote(onto, False)
         return Machine(self._transport, promoted.former.name, promoted.former)
 
@@ -326,9 +333,9 @@ class Machine:
         return promoted
 
     def export(self, *, history: bool = False, root: bool = True) -> Iterator[bytes]:
-        """It as one file, piece by piece: its state now, or all its checkpoints and its log.
+        """Exports it as one file, in pieces: its current state, or all its checkpoints and its log.
 
-        With `root=False` without the files of its template, for a host that has them.
+        `root=False` leaves out the files of its template, for a host that has them.
         """
         query = {"history": word(history), "root": word(root)}
         call = Call("GET", self._path("/export"), query=query, timeout=LONG_SILENCE)
@@ -337,14 +344,13 @@ class Machine:
     def export_to(
         self, local: Union[str, PathLike[str]], *, history: bool = False, root: bool = True
     ) -> None:
-        """Writes it to a file of this computer, which has its name only once it is whole."""
+        """Exports it to a local file, which gets its name when it is complete."""
         save(self.export(history=history, root=root), local)
 
     def attempt(self, *, reseed: bool = False, keep: bool = False) -> Attempt:
-        """A branch to work on in a `with` block: what it did counts if the block ends well.
+        """A branch for a `with` block: if the block succeeds, the branch replaces the machine.
 
-        The machine as it was is then removed, unless `keep` says otherwise or it ran something
-        meanwhile.
+        The old machine is then removed, unless `keep` is set or it ran something meanwhile.
         """
         return Attempt(self, reseed, keep)
 
@@ -366,9 +372,9 @@ class Machine:
         expires_at: Union[datetime, str, None, ServiceDefault] = SERVICE_DEFAULT,
         retention: Union[types.Retention, None, ServiceDefault] = SERVICE_DEFAULT,
     ) -> types.Machine:
-        """Changes what is given; `tags` replaces all, `expires_at=None` takes an expiry away.
+        """Changes the given settings; `tags` replaces all, `expires_at=None` removes the expiry.
 
-        `network` counts from the next wake on. `retention=None` goes back to the service's rule.
+        `network` takes effect at the next wake. `retention=None` restores the service's rule.
         """
         body = update_body(tags, limits, durability, checkpoints, network, expires_at, retention)
         return self._change(Call("PATCH", self._path(), body=body, repeatable=True))
@@ -382,7 +388,7 @@ class Machine:
         return self._change(post(self._path("/wake"), repeatable=True))
 
     def remove(self) -> None:
-        """Removes it and all it had."""
+        """Removes it with all its data."""
         self._transport.json(Call("DELETE", self._path()))
 
     def __enter__(self) -> Machine:
@@ -411,7 +417,7 @@ class Machine:
 
 
 class Past:
-    """A machine's state after an instruction, to look at."""
+    """A machine's state after an instruction, read-only."""
 
     def __init__(self, transport: Transport, machine: str, seq: int) -> None:
         self._transport = transport
@@ -419,16 +425,16 @@ class Past:
         self.seq = seq
 
     def variables(self) -> List[types.Var]:
-        """Variables as they were."""
+        """Variables of that state."""
         return (self._transport.ask(get(self._path("/vars")), types.VarList)).vars
 
     def files(self, path: str) -> List[types.FileView]:
-        """A directory as it was."""
+        """A directory of that state."""
         asked = get(self._path("/files"), path=path)
         return (self._transport.ask(asked, types.FileViews)).files
 
     def read(self, path: str) -> bytes:
-        """A file as it was."""
+        """A file of that state."""
         asked = get(self._path("/file"), path=path)
         return b"".join([piece for piece in resumed(self._transport, asked, 0, None)])
 
@@ -437,7 +443,7 @@ class Past:
 
 
 class Attempt:
-    """A branch that takes its parent's name at the end of a block, or goes if the block fails."""
+    """A branch that replaces its parent at the end of a block, or is removed if the block fails."""
 
     def __init__(self, machine: Machine, reseed: bool, keep: bool) -> None:
         self._machine = machine
@@ -445,10 +451,10 @@ class Attempt:
         self._keep = keep
         self._discarded = False
         self.former: Optional[Machine] = None
-        """The machine as it was before, under the branch's name, if it was kept."""
+        """The old machine, under the branch's name, if it was kept."""
 
     def discard(self) -> None:
-        """The block ends well, and yet the branch goes."""
+        """Discards the branch although the block succeeds."""
         self._discarded = True
 
     @property
@@ -456,7 +462,7 @@ class Attempt:
         return self._branch
 
     def run(self, code: str, **options: Any) -> Result:
-        """As `run` of a machine, on the branch; an error of the code is raised."""
+        """Like a machine's `run`, on the branch; raises an error of the code."""
         return (self._branch.run(code, **options)).check()
 
     def __enter__(self) -> Attempt:

@@ -1,6 +1,6 @@
 # Written by `python3 sdk/generate` from _async/repl.py; change that instead.
 
-"""A conversation with one machine, in the form that foreverVM's users know."""
+"""A REPL on one machine, in foreverVM's form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .machine import Machine
 
 
 class Repl:
-    """`repl.exec(code)` gives something with `.output` and `.result`. The machine stays."""
+    """`repl.exec(code)` returns an object with `.output` and `.result`. The machine stays."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

@@ -1,6 +1,6 @@
 # Written by `python3 sdk/generate` from _async/transport.py; change that instead.
 
-"""Requests over one pool of connections: made again where that is safe, errors typed."""
+"""Requests over one connection pool: retried where that is safe, with typed errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Transport:
 
     @contextmanager
     def stream(self, call: Call) -> Iterator[httpx.Response]:
-        """An answer that is read while it comes. Tried once: who reads it knows where to go on."""
+        """A response that is read as it arrives. Sent once: the reader knows where to resume."""
         response = self._http.send(self._request(call), stream=True)
         try:
             if response.status_code >= 400:
@@ -67,7 +67,7 @@ class Transport:
             response.close()
 
     def lines(self, call: Call) -> Iterator[str]:
-        """Lines of an answer that cannot be asked for again."""
+        """Lines of a response that cannot be requested again."""
         try:
             with self.stream(call) as response:
                 for line in response.iter_lines():
@@ -77,7 +77,7 @@ class Transport:
         raise Unreachable("the connection broke before the end; the service may go on")
 
     def breathe(self, error: Exception, broken: int) -> None:
-        """Waits before a stream that broke so often is resumed; raises if it should not be."""
+        """Waits before a broken stream is resumed; raises after too many attempts."""
         trouble, failure = judge(error)
         retry = self.config.retry
         if broken >= retry.resumes or not is_worth(trouble, repeatable=True):
@@ -98,7 +98,7 @@ class Transport:
 
 
 def read_json(response: httpx.Response) -> Any:
-    """The body of a good answer; the error that any other is."""
+    """The body of a successful response; otherwise raises its error."""
     try:
         body = response.json()
     except ValueError:
@@ -114,7 +114,7 @@ def read_json(response: httpx.Response) -> Any:
 
 
 def judge(error: Exception) -> Tuple[Trouble, StasisError]:
-    """What went wrong, for the decision whether to try again, and for the caller."""
+    """The fault of a request, for the retry decision and for the caller."""
     if isinstance(error, StasisError):
         return Trouble(status=error.status or 0, retry_after=error.retry_after), error
     sent = not isinstance(error, NEVER_SENT)

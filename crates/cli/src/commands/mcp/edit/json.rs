@@ -24,7 +24,7 @@ pub fn put(text: &str, at: EntryKey, entry: &Value) -> Edited {
     let (root, settings) = open(text)?;
     let section = settings.object_value_or_create(at.section).ok_or_else(|| odd(at))?;
     match section.get(at.name) {
-        // the same again changes nothing, not even how it is written
+        // repeating it changes nothing, not even the formatting
         Some(own)
             if own.value().and_then(|value| value.to_serde_value()).as_ref() == Some(entry) => {}
         Some(own) => own.set_value(input(entry)),

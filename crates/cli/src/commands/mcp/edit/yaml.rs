@@ -16,7 +16,7 @@ pub fn read(text: &str) -> Result<Value, String> {
     })
 }
 
-/// A line without its comment and its ends.
+/// A line without its comment and surrounding spaces.
 fn content(line: &str) -> &str {
     let line = line.trim();
     if line.starts_with('#') {
@@ -29,12 +29,12 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Where a section is, in lines.
+/// The lines of a section.
 struct Section {
     head: usize,
-    /// All that belongs to it, without blank lines and comments at the end.
+    /// Its body, without blank lines and comments at the end.
     body: Range<usize>,
-    /// How far its entries are indented.
+    /// The indentation of its entries.
     indent: usize,
 }
 

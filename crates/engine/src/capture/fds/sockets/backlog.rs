@@ -1,10 +1,10 @@
 //! Connections that wait to be accepted, with what their clients have already sent.
 //!
-//! The kernel shows nobody what is in such a connection until it is accepted, and an accepted one
-//! cannot be put back. So where clients have sent something, the line is formed anew, while the
-//! tree stands still: each client gets a new socket, like the old one in all it can see; the
-//! waiting connections are accepted and looked into; the new sockets connect in the same order,
-//! send the same, and take the places of the old ones.
+//! The kernel hides the contents of such a connection until it is accepted, and an accepted one
+//! cannot be put back. So where clients have sent data, the backlog is rebuilt while the tree is
+//! stopped: each client gets a new socket with the same visible properties; the waiting connections
+//! are accepted and read; the new sockets connect in the same order, send the same data, and
+//! replace the old ones.
 //!
 //!   new sockets, handed over ─► accept and look ─► connect, send ─► replace, watch again
 //!
@@ -25,10 +25,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// What was found in each line, by the listener's object.
+/// The contents of each backlog, by the listener's object.
 pub type Backlogs = HashMap<u32, Vec<PendingConnection>>;
 
-/// The stopped processes and what has been read of them.
+/// The stopped processes and the state read from them.
 pub struct FrozenView<'a> {
     pub frozen: &'a [FrozenProcess],
     pub processes: &'a [Process],
@@ -90,7 +90,7 @@ fn is_silent(client: &FoundSocket) -> bool {
     fds::ioctl_buffer(client.fd(), SIOCOUTQ, &mut count).is_ok() && count == [0; 4]
 }
 
-/// Who connected shows only once it is accepted: most likely whoever holds and owns the socket.
+/// The peer shows only after an accept: most likely the process that holds and owns the socket.
 fn silent(client: &FoundSocket, socket: &Socket) -> PendingConnection {
     let connector = PeerId { pid: client.own_pid, uid: socket.uid, gid: socket.gid };
     PendingConnection { client: Some(client.object), connector, sent: Vec::new() }
@@ -246,7 +246,7 @@ fn connect(
     node: &Option<OwnedFd>,
     address: &[u8],
 ) -> std::io::Result<()> {
-    // a line that is full for whatever reason must not stop us
+    // a full backlog must not stop us
     fds::fcntl(client.new.as_fd(), libc::F_SETFL, libc::O_NONBLOCK as u64)?;
     let mut by_holder = || -> Result<bool> {
         let Some((process, ..)) = client.holders.first() else { return Ok(false) };

@@ -90,7 +90,7 @@ impl<'a> Handover<'a> {
         self.injector.must("watch a descriptor", libc::SYS_epoll_ctl, args).map(drop)
     }
 
-    /// Closes what was opened for this.
+    /// Closes the descriptors opened for this.
     pub fn finish(mut self) {
         close(&mut self.injector, &std::mem::take(&mut self.opened));
     }

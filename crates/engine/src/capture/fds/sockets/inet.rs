@@ -2,7 +2,7 @@
 //!
 //! A connection comes back when both its ends are in the tree, over loopback, and everything one
 //! end has sent has arrived at the other: then its whole state is in two receive queues. Any other
-//! connection comes back as one that was reset, after what had already arrived.
+//! connection comes back as reset, after the data that had already arrived.
 
 use super::{FoundSocket, Scene, queue};
 use crate::error::{ErrorContext, Result};
@@ -23,7 +23,7 @@ const SHUT_SEND: u8 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Info {
     state: u8,
-    /// Of a listening socket: the longest its queue may grow.
+    /// Maximum backlog of a listening socket.
     backlog: u32,
     received: u64,
     sent: u64,
@@ -117,7 +117,7 @@ pub fn match_ends(found: &[FoundSocket], sockets: &mut [Socket]) -> Result<()> {
             sockets[*index].state = SocketState::Connected { peer: found[*other].object };
             sockets[*index].shutdown = if has_finished(here) { SHUT_SEND } else { 0 };
         } else {
-            // both ends learn of it, whatever they had heard already
+            // both ends are notified, whatever they knew already
             sockets[*index].state = SocketState::Ended(Ending::Reset);
         }
     }
@@ -140,7 +140,7 @@ fn keeps(a: Info, b: Info) -> bool {
     fitting && arrived(a, b) && arrived(b, a)
 }
 
-/// Whether it has said that it sends no more; that this was heard may not have come back yet.
+/// Whether it has shut down its sending side; the acknowledgement may not have arrived yet.
 fn has_finished(own: Info) -> bool {
     matches!(own.state, FIN_WAIT1 | FIN_WAIT2)
 }

@@ -1,11 +1,11 @@
-//! Sockets: what they are, whom they are connected to, and what waits in them.
+//! Sockets: their kinds, peers and queues.
 //!
 //!   every descriptor ─► note (a copy of the socket, what kind it is)
 //!   once all are known ─► ask the machine's init ─► read each ─► match the ends of connections
 //!
 //! A socket is read through a copy of its descriptor, in the pause. Reading leaves no trace: data
-//! is peeked at, and a pending error is never asked for, because asking takes it away. What two
-//! sockets have to do with each other shows only once all of them are known, hence the two steps.
+//! is peeked at, and a pending error is never read, because reading clears it. Relations between
+//! sockets show only once all of them are known, hence the two steps.
 //!
 //! Carried: unix sockets of all three kinds, TCP, UDP. Connections that lead out of the tree come
 //! back as reset ones. Everything else is refused with process, descriptor and kind, and so are
@@ -70,7 +70,7 @@ impl FoundSocket {
     }
 }
 
-/// What all sockets together show.
+/// Data of all sockets together.
 struct Scene {
     /// Unix sockets of the machine by inode, and the objects of those in the tree.
     rows: HashMap<u32, UnixRow>,
@@ -81,7 +81,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Somebody in the machine's numbering; one that has ended has no number any more.
+    /// A process id in the machine's numbering; an ended process has none.
     fn inside(&self, (pid, uid, gid): (i32, u32, u32)) -> PeerId {
         let id = |id: u32| self.ids.inside(id).unwrap_or(u32::MAX);
         let pid = self.pids.get(&pid).copied().unwrap_or(0);
@@ -89,7 +89,7 @@ impl Scene {
     }
 }
 
-/// Keeps a copy of a socket for later; what is returned is filled in by `resolve`.
+/// Keeps a copy of a socket for later; `resolve` fills in the returned value.
 pub fn note(objects: &mut Objects, descriptor: &OpenDescriptor) -> Result<ObjectKind> {
     let object = objects.list.len() as u32;
     let pid = descriptor.process.pid;
@@ -200,7 +200,7 @@ pub fn resolve(
     Ok(())
 }
 
-/// What only shows inside the machine.
+/// Data visible only inside the machine.
 fn ask(tree: &Tree, found: &[FoundSocket]) -> Result<(Vec<SocketLook>, Vec<UnixRow>)> {
     let mut looks = Vec::with_capacity(found.len());
     let mut rows = Vec::new();

@@ -1,7 +1,7 @@
 //! Options worth carrying.
 //!
-//! Each is read where the socket's kind has it and kept when it is not what a new socket has. An
-//! option that is not in the table is lost; one that cannot be carried at all (a packet filter, a
+//! Each option is read where the socket's kind has it and kept if it differs from a new socket's.
+//! An option that is not in the table is lost; a property that cannot be saved (a packet filter, a
 //! protocol on top of TCP) is refused.
 
 use super::FoundSocket;
@@ -83,7 +83,7 @@ const TCP: [Row; 12] = [
     (libc::IPPROTO_TCP, libc::TCP_INQ, 4, Some(0)),
 ];
 
-/// Of datagram sockets; a stream says something too, and will not have it set.
+/// For datagram sockets; a stream reports a value too, but refuses to have it set.
 const MULTICAST: [Row; 2] = [
     (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, 4, Some(1)),
     (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, 4, Some(1)),
@@ -147,7 +147,7 @@ fn forget_free_sizes(options: &mut Vec<SocketOption>) {
 /// Code in the kernel that belongs to a socket cannot be read back, or not completely.
 fn refuse_programs(own: &FoundSocket) -> Result<()> {
     const SO_GET_FILTER: i32 = libc::SO_ATTACH_FILTER;
-    // asked for no instructions, the kernel says how many there are
+    // with a length of zero, the kernel returns the number of instructions
     let filter = socket::option_len(own.fd(), libc::SOL_SOCKET, SO_GET_FILTER);
     if filter.doing(|| own.doing()).is_ok_and(|len| len == 0) {
         return refuse_layers(own);

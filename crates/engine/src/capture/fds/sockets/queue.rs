@@ -1,4 +1,4 @@
-//! What has arrived at a socket and was not read, looked at without taking it.
+//! Unread data of a socket, read without removing it.
 
 use super::{FoundSocket, Scene};
 use crate::error::{ErrorContext, Result};
@@ -39,8 +39,8 @@ pub fn peek_tcp(own: &FoundSocket) -> Result<Vec<SocketMessage>> {
     Ok(vec![SocketMessage { data, ..SocketMessage::default() }])
 }
 
-/// Everything in a connected unix socket that is no datagram socket. It stops at the last byte:
-/// with nothing left to look at the kernel would hand out a pending error, and forget it.
+/// Everything in a connected unix socket other than a datagram socket. It stops at the last byte:
+/// with an empty queue the kernel would return a pending error, and clear it.
 pub fn peek_stream(own: &FoundSocket, scene: &Scene) -> Result<Vec<SocketMessage>> {
     let total = unread(own)?;
     let mut queue = Queue::start(own, scene, total)?;
@@ -82,7 +82,7 @@ impl<'a> Queue<'a> {
         Ok(Queue { own, scene, _offset: offset, buffer, messages: Vec::new(), len: 0 })
     }
 
-    /// Looks at what comes next; false at the end.
+    /// Peeks at the next item; false at the end.
     fn next(&mut self) -> Result<bool> {
         let received = match peek(self.own.fd(), &mut self.buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),

@@ -95,7 +95,7 @@ fn node(own: &FoundSocket, local: &[u8]) -> Result<Option<SocketNode>> {
     Ok(Some(SocketNode { directory, path: (!removed).then(|| path.to_owned()) }))
 }
 
-/// What `name` was relative to if it led to `path`.
+/// The directory that `name` was relative to, if it led to `path`.
 fn directory(name: &str, path: &str) -> Option<String> {
     if name.starts_with('/') {
         return Some("/".to_owned());

@@ -1,0 +1,243 @@
+//! Operations of code that mcp-v8's policies and hooks decide: requests, files, programs, tools.
+//!
+//!   code ── Effect ──► driver ──► a thread of its own: hooks, policies ──► Execute, or a refusal
+//!        ── Effected: the output ──► the rest of the hooks ──► Output, or Execute again
+//!
+//! Code asks here because hooks may change what it does. It could do without asking: what must hold
+//! against any code is enforced where requests leave the machine.
+
+use crate::driver::Driver;
+use crate::host::HostInner;
+use crate::machine::Machine;
+use crate::tools::{RequestedCall, answered, denied_words, failed, first_text, shortened};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use stasis_api::{PolicyVerdict, RefusedAccess, Timestamp, ToolCallState};
+use stasis_policy::v8::{V8Policies, V8Refused, V8Step, V8Walk};
+use stasis_protocol::ToolAnswer;
+use stasis_records::{CallEnd, NewCall};
+use stasis_tools::{ToolFault, ToolOutcome};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Operations of one instruction that are under way, and all of them.
+const MOST_OPEN: usize = 256;
+const MOST: u64 = 100_000;
+const LONGEST_TOLD: usize = 200;
+
+/// Operations of the running instruction.
+#[derive(Default)]
+pub(crate) struct InstructionEffects {
+    asked: AtomicU64,
+    /// A refusal was reported; one instruction reports one.
+    told_refusal: AtomicBool,
+    open: Mutex<HashMap<u64, V8Walk>>,
+}
+
+impl InstructionEffects {
+    /// The answer to code about the next step of an operation.
+    fn answer(
+        &self,
+        machine: &Machine,
+        (category, policy): (&str, &str),
+        walk: V8Walk,
+        step: Result<V8Step, V8Refused>,
+    ) -> ToolAnswer {
+        match step {
+            Ok(V8Step::Done(output)) => ToolAnswer::Output { output },
+            Ok(V8Step::Execute { input, last }) => {
+                let call = self.asked.fetch_add(1, Ordering::Relaxed);
+                let mut open = self.open.lock();
+                if !last && open.len() >= MOST_OPEN {
+                    let said = format!("an instruction has {MOST_OPEN} operations under way");
+                    return failed("tool.too_many", said);
+                }
+                if !last {
+                    open.insert(call, walk);
+                }
+                ToolAnswer::Execute { call, input, last }
+            }
+            Err(refused) => {
+                if !self.told_refusal.swap(true, Ordering::Relaxed) {
+                    let reason = shortened(refused.0.clone(), LONGEST_TOLD);
+                    machine.tell_refused(RefusedAccess {
+                        access: format!("{category} {}", shortened(walk.about(), LONGEST_TOLD)),
+                        verdict: PolicyVerdict::Deny,
+                        reason,
+                        policy: Some(policy.to_owned()),
+                        rule: Some(category.to_owned()),
+                        unreported: 0,
+                    });
+                }
+                failed("policy.denied", refused)
+            }
+        }
+    }
+}
+
+impl Driver {
+    /// Whether an operation may take place, and how.
+    pub(crate) fn effect(&mut self, seq: u64, id: u64, category: String, input: Value) {
+        let effects = self.tools.effects.clone();
+        if effects.asked.load(Ordering::Relaxed) > MOST {
+            let said = format!("an instruction has at most {MOST} operations under policies");
+            return self.reply(seq, id, failed("tool.too_many", said));
+        }
+        self.behind(seq, id, move |_, machine| {
+            let Some((policy, v8)) = machine.v8_policies() else {
+                return failed("policy.none", "the machine has no policies of mcp-v8");
+            };
+            let Some(mut walk) = v8.walk(&category, machine.name().as_str(), input) else {
+                let said = format!("{category} is not available: the policies do not mention it");
+                return failed("policy.denied", said);
+            };
+            let step = walk.begin();
+            effects.answer(machine, (&category, &policy), walk, step)
+        });
+    }
+
+    /// Goes on with the output of an operation.
+    pub(crate) fn effected(&mut self, seq: u64, id: u64, call: u64, output: Result<Value, String>) {
+        let effects = self.tools.effects.clone();
+        self.behind(seq, id, move |_, machine| {
+            let Some(mut walk) = effects.open.lock().remove(&call) else {
+                return failed("tool.refused", format!("no operation {call} is under way"));
+            };
+            let (category, policy) = (walk.category(), machine.v8_policies());
+            let policy = policy.map(|(name, _)| name).unwrap_or_default();
+            let step = walk.executed(output);
+            effects.answer(machine, (category, &policy), walk, step)
+        });
+    }
+
+    /// Calls a tool under hooks, or under policies that wait for a server.
+    pub(crate) fn call_under_hooks(&mut self, seq: u64, id: u64, call: RequestedCall) {
+        let effects = self.tools.effects.clone();
+        self.behind(seq, id, move |host, machine| {
+            let Some((policy, v8)) = machine.v8_policies() else {
+                return failed("policy.none", "the machine has no policies of mcp-v8");
+            };
+            let RequestedCall { server, tool, arguments } = call;
+            let input = json!({ "operation": "mcp_call_tool", "server": server, "tool": tool,
+                "arguments": arguments });
+            let Some(mut walk) = v8.walk("mcp_tools", machine.name().as_str(), input) else {
+                return failed("policy.none", "the policies do not mention tools");
+            };
+            let mut step = walk.begin();
+            loop {
+                let input = match step {
+                    Ok(V8Step::Execute { input, .. }) => input,
+                    Ok(V8Step::Done(output)) => return outcome(output),
+                    refused => {
+                        let about = ("mcp_tools", policy.as_str());
+                        return match effects.answer(machine, about, walk, refused) {
+                            ToolAnswer::Failed { message, .. } => failed("tool.denied", message),
+                            other => other,
+                        };
+                    }
+                };
+                let made = match called(&input) {
+                    Some(call) => made_call(host, machine, (seq, id), call),
+                    None => Err(failed("tool.refused", "a hook makes it something else")),
+                };
+                step = match made {
+                    Ok(output) => walk.executed(Ok(document(&output))),
+                    Err(ToolAnswer::Failed { code, message }) if code == "tool.denied" => {
+                        return failed("tool.denied", message);
+                    }
+                    Err(ToolAnswer::Failed { message, .. }) => walk.executed(Err(message)),
+                    Err(other) => return other,
+                };
+            }
+        });
+    }
+}
+
+/// The call in an input that hooks may have changed.
+fn called(input: &Value) -> Option<RequestedCall> {
+    let text = |name: &str| input[name].as_str().map(str::to_owned);
+    let arguments = match &input["arguments"] {
+        Value::Null => Map::new(),
+        Value::Object(arguments) => arguments.clone(),
+        _ => return None,
+    };
+    Some(RequestedCall { server: text("server")?, tool: text("tool")?, arguments })
+}
+
+/// Makes a call that hooks and policies of mcp-v8 allow, if the machine's other policies do. A
+/// call that a person has to allow is refused: it cannot wait in the middle of hooks.
+fn made_call(
+    host: &HostInner,
+    machine: &Machine,
+    (seq, request): (u64, u64),
+    call: RequestedCall,
+) -> Result<ToolOutcome, ToolAnswer> {
+    let known = host.tools.has(&machine.tool_scope(), &call.server);
+    known.map_err(|fault: ToolFault| failed(fault.code(), fault))?;
+    let decision = machine.decide_tool(&call);
+    let explained = decision.explain();
+    if !decision.is_allowed() {
+        return Err(failed("tool.denied", denied_words(&call, &explained.reason)));
+    }
+    let new = NewCall {
+        seq,
+        request,
+        server: call.server.clone(),
+        tool: call.tool.clone(),
+        arguments: shortened(Value::Object(call.arguments.clone()).to_string(), 4 << 10),
+        state: ToolCallState::Running,
+        verdict: explained.verdict,
+        reason: explained.reason,
+        at: Timestamp::now(),
+        expires_at: None,
+    };
+    let record = host.records.add_call(machine.id, new);
+    let record = record.map_err(|error| failed("tool.not_recorded", error))?;
+    let _turn = host.calls.take(&machine.account());
+    let made = host.tools.call(&machine.tool_scope(), &call.server, &call.tool, call.arguments);
+    let (state, error) = match &made {
+        Ok(outcome) if !outcome.is_error => (ToolCallState::Completed, None),
+        Ok(outcome) => (ToolCallState::Failed, Some(first_text(outcome))),
+        Err(fault) => (ToolCallState::Failed, Some(fault.to_string())),
+    };
+    let error = error.map(|error| shortened(error, 1000));
+    if let Err(error) =
+        host.records.end_call(record, CallEnd { state, at: Timestamp::now(), error })
+    {
+        tracing::error!(machine = %machine.name(), seq, %error, "call not recorded");
+    }
+    made.map_err(|fault| answered(Err(fault)))
+}
+
+fn document(outcome: &ToolOutcome) -> Value {
+    json!({ "content": outcome.content, "structuredContent": outcome.structured,
+        "isError": outcome.is_error })
+}
+
+/// An output that hooks have left.
+fn outcome(mut output: Value) -> ToolAnswer {
+    let content = output["content"].take();
+    let Value::Array(content) = content else {
+        return failed("tool.refused", "a hook leaves no content");
+    };
+    let structured = Some(output["structuredContent"].take()).filter(|value| !value.is_null());
+    ToolAnswer::Result { content, structured, is_error: output["isError"] == Value::Bool(true) }
+}
+
+impl Machine {
+    /// mcp-v8's policies that the machine is held to, with the name that they are in force by.
+    pub(crate) fn v8_policies(&self) -> Option<(String, V8Policies)> {
+        let levels = self.policy_levels();
+        let found = levels.iter().find_map(|level| Some((level.name.to_string(), level.v8()?)));
+        found.map(|(name, v8)| (name, v8.clone()))
+    }
+
+    /// Whether calls of tools take their time: they have hooks, or a server decides.
+    pub(crate) fn has_tool_hooks(&self) -> bool {
+        self.v8_policies().is_some_and(|(_, v8)| v8.waits("mcp_tools"))
+    }
+}
+
+/// Shared between the driver and the threads that find answers.
+pub(crate) type SharedEffects = Arc<InstructionEffects>;
