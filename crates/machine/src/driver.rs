@@ -82,6 +82,7 @@ impl Driver {
             wants_state: None,
             yields: false,
         };
+        let counted = driver.host.drivers.enter();
         let run = move || {
             while catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
                 let settled = catch_unwind(AssertUnwindSafe(|| driver.after_panic()));
@@ -89,6 +90,9 @@ impl Driver {
                     driver.give_up();
                 }
             }
+            // in this order: the driver owns the host
+            drop(driver);
+            drop(counted);
         };
         threads::spawn("stasis-driver", run).doing(|| "start a driver".into())
     }

@@ -17,6 +17,7 @@ use crate::secrets;
 use crate::settings::{DataDirs, Settings};
 use crate::standby_pool::{self, StandbyPool};
 use crate::template::template_limits;
+use crate::thread_count::ThreadCount;
 use crate::threads;
 use crate::traffic::Traffic;
 use crate::unsaved::{StartCell, UnsavedStart};
@@ -37,6 +38,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 pub struct Host {
     inner: Arc<HostInner>,
@@ -56,6 +58,8 @@ const PARSERS: usize = 2;
 const FETCHES: usize = 4;
 /// Tools that are called at a time.
 const CALLS: usize = 32;
+/// Maximum time for the drivers to end when the host is dropped.
+const ENDING: Duration = Duration::from_secs(15);
 
 pub(crate) struct HostInner {
     pub settings: Settings,
@@ -72,6 +76,8 @@ pub(crate) struct HostInner {
     /// Calls of tools.
     pub calls: FairQueue,
     pub tools: ToolHub,
+    /// Drivers that have not ended, also those of removed machines.
+    pub drivers: Arc<ThreadCount>,
     /// The host closes: instructions that wait for a person are left to the next one.
     pub closing: AtomicBool,
     pub policies: Arc<PolicyBook>,
@@ -127,6 +133,7 @@ impl Host {
             modules,
             calls: FairQueue::new(CALLS),
             tools,
+            drivers: Arc::default(),
             closing: AtomicBool::new(false),
             policies,
             secrets,
@@ -397,6 +404,9 @@ impl Drop for Host {
         self.inner.warm.end();
         for thread in self.ahead.drain(..) {
             let _ = thread.join();
+        }
+        if !self.inner.drivers.wait(Instant::now() + ENDING) {
+            tracing::warn!("closed while a driver still works");
         }
     }
 }

@@ -64,6 +64,7 @@ mod state;
 mod steps;
 mod submit;
 mod template;
+mod thread_count;
 mod threads;
 mod tokens;
 mod tools;

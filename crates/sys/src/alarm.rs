@@ -32,16 +32,43 @@ impl Alarm {
         // SAFETY: both outlive the call.
         check(unsafe { libc::timer_create(clock, &raw mut event, &raw mut timer) }.into())?;
         let alarm = Alarm { timer, end: Instant::now() + limit };
-        let times = libc::itimerspec { it_interval: spec(AGAIN), it_value: spec(limit) };
-        let no_old = std::ptr::null_mut();
-        // SAFETY: the timer was just made; `times` outlives the call, no old value is asked for.
-        let set = unsafe { libc::timer_settime(timer, 0, &raw const times, no_old) };
-        check(set.into())?;
+        alarm.fire(limit, AGAIN)?;
         Ok(alarm)
     }
 
     pub fn is_over(&self) -> bool {
         Instant::now() >= self.end
+    }
+
+    /// Interrupts calls every `interval` too, while the returned value lives.
+    pub fn ticking(&self, interval: Duration) -> io::Result<Ticking<'_>> {
+        self.fire(interval.min(self.left()), interval)?;
+        Ok(Ticking(self))
+    }
+
+    fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    fn fire(&self, first: Duration, interval: Duration) -> io::Result<()> {
+        // a time of zero would switch the timer off
+        let first = spec(first.max(Duration::from_nanos(1)));
+        let times = libc::itimerspec { it_interval: spec(interval), it_value: first };
+        let no_old = std::ptr::null_mut();
+        // SAFETY: the timer lives as long as `self`; `times` outlives the call, no old value is
+        // asked for.
+        let set = unsafe { libc::timer_settime(self.timer, 0, &raw const times, no_old) };
+        check(set.into()).map(drop)
+    }
+}
+
+/// An alarm that also interrupts calls before its deadline.
+pub struct Ticking<'a>(&'a Alarm);
+
+impl Drop for Ticking<'_> {
+    fn drop(&mut self) {
+        // cannot fail: both times are valid
+        let _ = self.0.fire(self.0.left(), AGAIN);
     }
 }
 

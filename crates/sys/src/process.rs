@@ -163,15 +163,21 @@ pub fn wait(pid: i32, flags: i32) -> io::Result<Option<WaitStatus>> {
 /// Waits for a child until the alarm goes off, which is an error of kind `TimedOut`.
 pub fn wait_until(pid: i32, flags: i32, alarm: &Alarm) -> io::Result<WaitStatus> {
     loop {
-        let mut status = 0;
-        // SAFETY: `status` outlives the call.
-        match check(unsafe { libc::waitpid(pid, &raw mut status, flags) }.into()) {
-            Ok(pid) => return Ok(WaitStatus { pid: pid as i32, status }),
-            Err(error) if error.raw_os_error() != Some(libc::EINTR) => return Err(error),
+        match wait_once(pid, flags) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             Err(_) if alarm.is_over() => return Err(io::ErrorKind::TimedOut.into()),
             Err(_) => {}
+            waited => return waited,
         }
     }
+}
+
+/// Waits for a child until a signal interrupts the call, which is an error of kind `Interrupted`.
+pub(crate) fn wait_once(pid: i32, flags: i32) -> io::Result<WaitStatus> {
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    let pid = check(unsafe { libc::waitpid(pid, &raw mut status, flags) }.into())?;
+    Ok(WaitStatus { pid: pid as i32, status })
 }
 
 /// Waits until the process behind `pidfd` has ended, at most `timeout_ms` (-1: for ever).

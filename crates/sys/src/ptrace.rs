@@ -5,8 +5,9 @@
 use crate::alarm::Alarm;
 use crate::arch::UserRegs;
 use crate::check;
-use crate::process::wait_until;
+use crate::process::wait_once;
 use std::io;
+use std::time::Duration;
 
 const NT_X86_XSTATE: usize = 0x202;
 const NT_PRSTATUS: usize = 1;
@@ -75,8 +76,30 @@ pub enum StopReason {
 
 /// Waits for the next stop of one traced thread, until the alarm: a thread in a call that nothing
 /// interrupts (the parent of a vfork) does not stop before that call is over, which may be never.
+///
+/// The kernel reports the end of a process's first thread only after its tracer has waited for all
+/// the others. A caller that waits for the first one would wait for itself, so a thread that does
+/// not stop soon is checked for its end from time to time.
 pub fn wait_stop(tid: i32, alarm: &Alarm) -> io::Result<StopReason> {
-    wait_until(tid, libc::__WALL, alarm).map(|waited| StopReason::of(waited.status))
+    const CHECK: Duration = Duration::from_millis(20);
+    let _ticking = alarm.ticking(CHECK)?;
+    loop {
+        match wait_once(tid, libc::__WALL) {
+            Ok(waited) => return Ok(StopReason::of(waited.status)),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            Err(_) if alarm.is_over() => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) if has_ended(tid) => return Ok(StopReason::Gone(0)),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Whether a thread has ended and is still waited for.
+fn has_ended(tid: i32) -> bool {
+    let stat = std::fs::read(format!("/proc/{tid}/stat")).unwrap_or_default();
+    // after the name, which may contain anything
+    let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
+    matches!(state, Some(b'Z' | b'X'))
 }
 
 impl StopReason {

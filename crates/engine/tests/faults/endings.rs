@@ -28,3 +28,30 @@ fn a_tree_that_does_not_end_is_given_up_and_goes_when_it_can() {
         }
     });
 }
+
+/// The kernel reports the end of a first thread only after that of all others. An engine that waits
+/// for the first one, while it traces the others, would wait until its own deadline of 5 s.
+#[test]
+fn a_capture_ends_with_its_tree() {
+    const ROUNDS: u32 = 60;
+    /// Far more than a capture takes, and less than the deadline.
+    const PROMPT: Duration = Duration::from_secs(4);
+    own::process("endings::a_capture_ends_with_its_tree", || {
+        let bench = Bench::start();
+        for round in 0..ROUNDS {
+            let program = bench.launch("threads_futex");
+            let took = std::thread::scope(|scope| {
+                let capture = scope.spawn(|| {
+                    let start = Instant::now();
+                    let _ = bench.engine.capture(&program.tree);
+                    start.elapsed()
+                });
+                std::thread::sleep(Duration::from_micros(50) * round);
+                process::kill(program.tree.pid(), libc::SIGKILL).expect("killed");
+                capture.join().expect("no panic")
+            });
+            assert!(took < PROMPT, "round {round}: the capture took {took:?}");
+            program.tree.kill().expect("ended");
+        }
+    });
+}
