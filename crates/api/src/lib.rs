@@ -45,8 +45,8 @@ pub use machine::{
 pub use name::{Name, NameError};
 pub use network::{Network, NetworkError};
 pub use policy::{
-    ExplainQuery, Explanation, PolicyCase, PolicyDocument, PolicyInfo, PolicyList, PolicyRules,
-    PolicyVerdict, RefusedAccess, TrafficLimits,
+    BudgetLimits, ExplainQuery, Explanation, PolicyCase, PolicyDocument, PolicyInfo, PolicyList,
+    PolicyRules, PolicyVerdict, RefusedAccess, TrafficLimits,
 };
 pub use range::{OutOfRange, RANGES, Ranged, SEQ, STEPS, ValueRange, WHOLE, within};
 pub use secret::{

@@ -48,6 +48,14 @@ pub struct PolicyDocument {
     #[serde(default, skip_serializing_if = "TrafficLimits::is_empty")]
     #[serde(deserialize_with = "crate::object::required")]
     pub traffic: TrafficLimits,
+    /// What a machine and all its branches may use up together.
+    #[serde(default, skip_serializing_if = "BudgetLimits::is_empty")]
+    #[serde(deserialize_with = "crate::object::required")]
+    pub budget: BudgetLimits,
+    /// What all machines of an account that are held to the policy may use up together.
+    #[serde(default, skip_serializing_if = "BudgetLimits::is_empty")]
+    #[serde(deserialize_with = "crate::object::required")]
+    pub account_budget: BudgetLimits,
     /// Rego, for what the other rules cannot say: package `stasis` with rules `allow`, `ask` and
     /// `deny`. They count as rules of this policy. `input` has `subject`, `action` and `object`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,6 +111,34 @@ pub struct TrafficLimits {
 impl TrafficLimits {
     pub fn is_empty(&self) -> bool {
         *self == TrafficLimits::default()
+    }
+}
+
+/// Amounts that are used up, since a policy with this budget applies. Machines that are held to
+/// several policies have the lowest of each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetLimits {
+    /// Instructions that were accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<u64>,
+    /// Processor time. The running instruction is interrupted, and its state kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<u64>,
+    /// Calls of tools that policies allow or ask about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u64>,
+    /// Branches that were made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branches: Option<u64>,
+    /// MiB in both directions together, counted from the start of the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic_mib: Option<u64>,
+}
+
+impl BudgetLimits {
+    pub fn is_empty(&self) -> bool {
+        *self == BudgetLimits::default()
     }
 }
 

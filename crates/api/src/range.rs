@@ -180,7 +180,11 @@ ranged! {
     RemoveFile {};
     BuildTemplate {};
     NewToken {};
-    PolicyDocument {} [traffic];
+    PolicyDocument {} [traffic, budget, account_budget];
+    BudgetLimits {
+        instructions: WHOLE, cpu_seconds: AGE, tool_calls: WHOLE, branches: WHOLE,
+        traffic_mib: TOTAL_MIB
+    };
     TrafficLimits { connections: CONNECTIONS, kib_per_s: KIB_PER_S, total_mib: TOTAL_MIB };
     SetSecret {} [oauth];
     OauthClient { refresh_buffer_secs: WHOLE };

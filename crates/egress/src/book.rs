@@ -23,6 +23,8 @@ pub struct PolicyBook {
     version: AtomicU64,
     /// What lines of machines have sent and received, by account and first machine.
     meters: Mutex<HashMap<(String, i64), Arc<TrafficMeter>>>,
+    /// The same for accounts.
+    account_meters: Mutex<HashMap<String, Arc<TrafficMeter>>>,
 }
 
 /// All policies, and those of accounts and templates, by name.
@@ -31,11 +33,14 @@ struct PolicyPages {
     policies: HashMap<Name, Arc<Policy>>,
     accounts: HashMap<String, Vec<Arc<Policy>>>,
     templates: HashMap<String, Vec<Arc<Policy>>>,
+    /// Whether one of them has a budget.
+    has_budgets: bool,
 }
 
 impl PolicyPages {
     fn sort(&mut self) {
         (self.accounts, self.templates) = (HashMap::new(), HashMap::new());
+        self.has_budgets = self.policies.values().any(|policy| policy.has_budget());
         let mut all: Vec<_> = self.policies.values().collect();
         all.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
         for policy in all {
@@ -66,7 +71,9 @@ impl PolicyBook {
             // those that are not in use and have counted nothing are new again
             meters.retain(|_, meter| Arc::strong_count(meter) > 1 || meter.bytes() > 0);
         }
-        meters.entry((account.to_owned(), lineage)).or_default().clone()
+        let own = || self.account_meters.lock().entry(account.to_owned()).or_default().clone();
+        let line = || Arc::new(TrafficMeter::of(own()));
+        meters.entry((account.to_owned(), lineage)).or_insert_with(line).clone()
     }
 
     pub fn put(&self, policy: Policy) {
@@ -95,6 +102,11 @@ impl PolicyBook {
 
     pub fn has(&self, name: &Name) -> bool {
         self.pages.read().policies.contains_key(name)
+    }
+
+    /// Whether any policy limits what machines use up.
+    pub fn has_budgets(&self) -> bool {
+        self.pages.read().has_budgets
     }
 
     pub fn host(&self) -> Option<&Name> {

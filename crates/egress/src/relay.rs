@@ -12,7 +12,7 @@ use crate::lookup::Lookups;
 use crate::packet::{self, Endpoints, PacketKind};
 use crate::rules::EgressRules;
 use crate::tcp::{SocketReadiness, Tcp};
-use crate::traffic::{RelayTraffic, TrafficLimit};
+use crate::traffic::RelayTraffic;
 use crate::udp::{self, Udp};
 use crate::{MTU, resolvers};
 use stasis_policy::reach::{self, Protocol};
@@ -121,7 +121,7 @@ impl Relay {
             let (guard, traffic) = (&mut self.guard, &mut self.traffic);
             self.tcp.turn(&found.tcp, guard, traffic, &mut self.device);
             if self.traffic.is_used_up() && !self.tcp.is_empty() {
-                self.guard.limited("open connections", TrafficLimit::Total, &self.traffic);
+                self.guard.limited("open connections", self.traffic.used_up(), &self.traffic);
                 self.tcp.reset_all(&mut self.device);
             }
             if self.swept.elapsed() >= SWEEP {
@@ -237,7 +237,7 @@ impl Relay {
             true => self.udp.begin_asking(ends, &self.resolv_conf),
             false if self.traffic.is_used_up() => {
                 let access = connection(None, ends.outside, Protocol::Udp);
-                guard.limited(&access, TrafficLimit::Total, &self.traffic);
+                guard.limited(&access, self.traffic.used_up(), &self.traffic);
                 Err(io::ErrorKind::PermissionDenied.into())
             }
             false => match guard.open(&ends, Protocol::Udp) {

@@ -3,7 +3,8 @@
 //!   bytes of TCP and UDP ─► rate: what may pass now, the rest waits ─► total: used up, it ends
 //!
 //! The lowest limit of all policies counts. Bytes are counted where they enter or leave the
-//! machine. The total belongs to a line of machines, so a swap or a branch does not renew it.
+//! machine. The total belongs to a line of machines, so a swap or a branch does not renew it; an
+//! account may have a total, too.
 
 use crate::tcp::MOST;
 use stasis_api::Name;
@@ -18,13 +19,32 @@ const MIB: u64 = 1 << 20;
 const BURST: f64 = 0.1;
 const LEAST: f64 = 16384.0;
 
-/// Bytes that a line of machines has sent and received.
+/// Bytes that a line of machines has sent and received, or an account.
 #[derive(Debug, Default)]
-pub struct TrafficMeter(AtomicU64);
+pub struct TrafficMeter {
+    bytes: AtomicU64,
+    /// That of the account of a line.
+    account: Option<Arc<TrafficMeter>>,
+}
 
 impl TrafficMeter {
+    /// The meter of a line of machines of an account.
+    pub fn of(account: Arc<TrafficMeter>) -> TrafficMeter {
+        TrafficMeter { account: Some(account), ..TrafficMeter::default() }
+    }
+
     pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn account_bytes(&self) -> u64 {
+        self.account.as_ref().map_or(0, |account| account.bytes())
+    }
+
+    fn add(&self, bytes: usize) {
+        for meter in [Some(self), self.account.as_deref()].into_iter().flatten() {
+            meter.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
     }
 }
 
@@ -33,17 +53,23 @@ impl TrafficMeter {
 pub struct TrafficBound {
     pub most: u64,
     pub policy: Name,
+    pub rule: &'static str,
 }
 
 impl TrafficBound {
     fn lowest(
         levels: &[Arc<Policy>],
+        rule: &'static str,
         limit: impl Fn(&Policy) -> Option<u64>,
     ) -> Option<TrafficBound> {
         let bound = |level: &Arc<Policy>| {
-            limit(level).map(|most| TrafficBound { most, policy: level.name.clone() })
+            limit(level).map(|most| TrafficBound { most, policy: level.name.clone(), rule })
         };
         levels.iter().filter_map(bound).min_by_key(|bound| bound.most)
+    }
+
+    fn lower(one: Option<TrafficBound>, other: Option<TrafficBound>) -> Option<TrafficBound> {
+        one.into_iter().chain(other).min_by_key(|bound| bound.most)
     }
 }
 
@@ -54,6 +80,8 @@ pub enum TrafficLimit {
     Most,
     Connections,
     Total,
+    /// The total of its account.
+    Account,
 }
 
 /// The traffic of one machine.
@@ -61,6 +89,7 @@ pub struct RelayTraffic {
     meter: Arc<TrafficMeter>,
     pub connections: Option<TrafficBound>,
     pub total: Option<TrafficBound>,
+    account: Option<TrafficBound>,
     /// Bytes per second.
     rate: Option<u64>,
     /// Bytes that may pass now, as of an instant.
@@ -70,24 +99,32 @@ pub struct RelayTraffic {
 
 impl RelayTraffic {
     pub fn new(meter: Arc<TrafficMeter>, now: Instant) -> RelayTraffic {
-        RelayTraffic { meter, connections: None, total: None, rate: None, tokens: 0.0, filled: now }
+        let (connections, total, account, rate) = Default::default();
+        RelayTraffic { meter, connections, total, account, rate, tokens: 0.0, filled: now }
     }
 
     /// Takes the limits of a machine's policies.
     pub fn limit(&mut self, levels: &[Arc<Policy>]) {
         let connections = |level: &Policy| level.traffic().connections.map(u64::from);
-        self.connections = TrafficBound::lowest(levels, connections);
+        self.connections = TrafficBound::lowest(levels, "traffic.connections", connections);
         let total = |level: &Policy| level.traffic().total_mib.map(|most| most * MIB);
-        self.total = TrafficBound::lowest(levels, total);
+        let [line, account] = [0, 1].map(|scope| {
+            move |level: &Policy| level.budgets()[scope].traffic_mib.map(|most| most * MIB)
+        });
+        let total = TrafficBound::lowest(levels, "traffic.total_mib", total);
+        let line = TrafficBound::lowest(levels, "budget.traffic_mib", line);
+        self.total = TrafficBound::lower(total, line);
+        self.account = TrafficBound::lowest(levels, "account_budget.traffic_mib", account);
         let rate = |level: &Policy| level.traffic().kib_per_s.map(|most| most * KIB);
-        self.rate = TrafficBound::lowest(levels, rate).map(|bound| bound.most);
+        self.rate = TrafficBound::lowest(levels, "traffic.kib_per_s", rate).map(|bound| bound.most);
     }
 
     /// What keeps a machine with that many connections from another one.
     pub fn limit_of(&self, connections: usize) -> Option<TrafficLimit> {
         let full = |bound: &TrafficBound| connections as u64 >= bound.most;
         match () {
-            () if self.is_used_up() => Some(TrafficLimit::Total),
+            () if self.left_of_line() == Some(0) => Some(TrafficLimit::Total),
+            () if self.left_of_account() == Some(0) => Some(TrafficLimit::Account),
             () if self.connections.as_ref().is_some_and(full) => Some(TrafficLimit::Connections),
             () if connections >= MOST => Some(TrafficLimit::Most),
             () => None,
@@ -96,24 +133,45 @@ impl RelayTraffic {
 
     /// A limit as refusals name it: the reason, the policy and its rule.
     pub fn explain(&self, limit: TrafficLimit) -> (String, Option<&Name>, Option<String>) {
-        let (bound, rule) = match limit {
+        let bound = match limit {
             TrafficLimit::Most => {
                 return (format!("a machine has at most {MOST} connections at once"), None, None);
             }
-            TrafficLimit::Connections => (&self.connections, "connections"),
-            TrafficLimit::Total => (&self.total, "total_mib"),
+            TrafficLimit::Connections => &self.connections,
+            TrafficLimit::Total => &self.total,
+            TrafficLimit::Account => &self.account,
         };
         let most = bound.as_ref().map_or(0, |bound| bound.most);
         let reason = match limit {
             TrafficLimit::Total => format!("its traffic of {} MiB is used up", most / MIB),
+            TrafficLimit::Account => {
+                format!("its account's traffic of {} MiB is used up", most / MIB)
+            }
             _ => format!("it has at most {most} connections at once"),
         };
         let policy = bound.as_ref().map(|bound| &bound.policy);
-        (reason, policy, Some(format!("traffic.{rule}")))
+        (reason, policy, bound.as_ref().map(|bound| bound.rule.to_owned()))
     }
 
     pub fn is_used_up(&self) -> bool {
-        self.total.as_ref().is_some_and(|total| self.meter.bytes() >= total.most)
+        [self.left_of_line(), self.left_of_account()].contains(&Some(0))
+    }
+
+    /// The limit that is used up.
+    pub fn used_up(&self) -> TrafficLimit {
+        match self.left_of_line() {
+            Some(0) => TrafficLimit::Total,
+            _ => TrafficLimit::Account,
+        }
+    }
+
+    fn left_of_line(&self) -> Option<u64> {
+        self.total.as_ref().map(|total| total.most.saturating_sub(self.meter.bytes()))
+    }
+
+    fn left_of_account(&self) -> Option<u64> {
+        let used = self.meter.account_bytes();
+        self.account.as_ref().map(|account| account.most.saturating_sub(used))
     }
 
     /// Brings the rate up to date.
@@ -128,9 +186,9 @@ impl RelayTraffic {
 
     /// Bytes that may pass now.
     pub fn room(&self) -> usize {
-        let left = self.total.as_ref().map(|total| total.most.saturating_sub(self.meter.bytes()));
+        let left = self.left_of_line().into_iter().chain(self.left_of_account());
         let now = self.rate.map(|_| self.tokens.max(0.0) as u64);
-        left.into_iter().chain(now).min().map_or(usize::MAX, |room| room as usize)
+        left.chain(now).min().map_or(usize::MAX, |room| room as usize)
     }
 
     pub fn has_room(&self) -> bool {
@@ -138,7 +196,7 @@ impl RelayTraffic {
     }
 
     pub fn count(&mut self, bytes: usize) {
-        self.meter.0.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.meter.add(bytes);
         if self.rate.is_some() {
             self.tokens -= bytes as f64;
         }
@@ -174,7 +232,8 @@ mod tests {
         let low = level("low", "[traffic]\nconnections = 4\ntotal_mib = 1");
         traffic.limit(&[wide, low]);
         let policy = "low".parse().expect("a name");
-        assert_eq!(traffic.connections, Some(TrafficBound { most: 4, policy }));
+        let rule = "traffic.connections";
+        assert_eq!(traffic.connections, Some(TrafficBound { most: 4, policy, rule }));
         assert!(!traffic.has_room(), "nothing has been saved up");
         assert_eq!(traffic.rest(), Some(Duration::from_millis(40)));
         traffic.fill(start + Duration::from_secs(60));
@@ -191,5 +250,26 @@ mod tests {
         assert!(other.is_used_up());
         other.limit(&[]);
         assert!(other.has_room());
+    }
+
+    #[test]
+    fn an_account_has_a_total_for_all_its_lines() {
+        let account = Arc::<TrafficMeter>::default();
+        let line = || {
+            let meter = Arc::new(TrafficMeter::of(account.clone()));
+            let mut traffic = RelayTraffic::new(meter, Instant::now());
+            let text = "[budget]\ntraffic_mib = 2\n[account_budget]\ntraffic_mib = 3";
+            traffic.limit(&[level("low", text)]);
+            traffic
+        };
+        let (mut one, mut other) = (line(), line());
+        one.count(2 << 20);
+        assert_eq!(one.limit_of(0), Some(TrafficLimit::Total));
+        assert_eq!(one.explain(TrafficLimit::Total).2.as_deref(), Some("budget.traffic_mib"));
+        assert_eq!((other.limit_of(0), other.room()), (None, 1 << 20));
+        other.count(1 << 20);
+        assert_eq!(other.limit_of(0), Some(TrafficLimit::Account));
+        let (said, _, rule) = other.explain(TrafficLimit::Account);
+        assert_eq!(rule.as_deref(), Some("account_budget.traffic_mib"), "{said}");
     }
 }

@@ -175,7 +175,7 @@ fn made_call(
 ) -> Result<ToolOutcome, ToolAnswer> {
     let known = host.tools.has(&machine.tool_scope(), &call.server);
     known.map_err(|fault: ToolFault| failed(fault.code(), fault))?;
-    let decision = machine.decide_tool(&call);
+    let decision = machine.admit_tool(&call);
     let explained = decision.explain();
     if !decision.is_allowed() {
         return Err(failed("tool.denied", denied_words(&call, &explained.reason)));

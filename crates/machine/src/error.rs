@@ -68,6 +68,8 @@ pub enum Error {
     QueueFull(String, usize),
     #[error("account `{account}` uses {used} {what}; its quota is {most}")]
     OverQuota { account: String, what: &'static str, used: u64, most: u64 },
+    #[error("machine `{machine}`: {reason} (policy {policy}, {rule})")]
+    BudgetUsed { machine: String, reason: String, policy: String, rule: String },
     #[error("machine `{0}` is being removed")]
     Removed(String),
     #[error("machine `{0}`: its process exited; the machine is back at its last checkpoint")]
@@ -135,6 +137,7 @@ impl Error {
             Error::Unsupported(..) => "request.unsupported",
             Error::QueueFull(..) => "machine.queue_full",
             Error::OverQuota { .. } => "account.over_quota",
+            Error::BudgetUsed { .. } => "budget.used_up",
             Error::Removed(_) => "machine.removed",
             Error::Ended(_) => "machine.process_ended",
             Error::InUse(_) => "data.in_use",
@@ -177,7 +180,7 @@ impl Error {
             Error::PolicyInUse(..) | Error::PolicyOfHost(_) | Error::ApprovalOver(..) => {
                 Problem::Conflict
             }
-            Error::PolicyRefuses { .. } => Problem::Forbidden,
+            Error::PolicyRefuses { .. } | Error::BudgetUsed { .. } => Problem::Forbidden,
             Error::Engine(stasis_engine::Error::TooLarge(_)) => Problem::TooLarge,
             Error::Removed(_) | Error::InUse(_) | Error::TemplateInUse(..) => Problem::Conflict,
             // caused by its own code
@@ -227,14 +230,13 @@ impl Error {
             Error::Waiting(_) => "wait for them to finish, or cancel them",
             Error::NoTemplate(_) => "`stasis template list` lists the templates",
             Error::TemplateInUse(..) => "remove those machines first",
-            Error::NoPolicy(_) => {
-                "`stasis policy ls` lists the policies; `stasis policy set` adds one"
-            }
+            Error::NoPolicy(_) => "`stasis policy ls` lists policies, `stasis policy set` adds one",
             Error::NoApproval(_) => "`stasis approvals` lists the calls that wait",
             Error::ApprovalOver(..) => "a call is answered once: `stasis approvals --all`",
             Error::PolicyInUse(..) => "give those machines another network, or remove them",
             Error::PolicyOfHost(_) => "remove the setting `policy` of the service first",
             Error::PolicyRefuses { .. } => "use another template, or have the policy changed",
+            Error::BudgetUsed { .. } => "raise the budget in the policy, or remove it",
             Error::BadPolicy(_) => "`stasis policy check FILE` checks a file without a service",
             Error::Secret(error) => secret_hint(error),
             Error::Invalid(_) | Error::Unusable(_) | Error::OutOfRange(_) => {

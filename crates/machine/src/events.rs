@@ -26,6 +26,9 @@ const KEPT: usize = 10_000;
 const LEAP: u64 = 1_000_000;
 /// Interval between writes of new events.
 const OFTEN: Duration = Duration::from_millis(200);
+/// Rules whose refusals are counted one by one, and the name of all others.
+const MOST_RULES: usize = 1000;
+const OTHER: &str = "(others)";
 
 /// An event, and the account that may see it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,6 +48,22 @@ struct Log {
     /// The highest id in the records.
     written: u64,
     counts: HashMap<EventKind, u64>,
+    /// Refusals by policy and rule.
+    refusals: BTreeMap<RefusalKey, u64>,
+}
+
+/// The policy and the rule of a refusal; empty, if there is none.
+pub type RefusalKey = (String, String);
+
+impl Log {
+    fn count_refusal(&mut self, refused: &RefusedAccess) {
+        let text = |own: &Option<String>| own.clone().unwrap_or_default();
+        let mut by = (text(&refused.policy), text(&refused.rule));
+        if self.refusals.len() >= MOST_RULES && !self.refusals.contains_key(&by) {
+            by = (OTHER.into(), OTHER.into());
+        }
+        *self.refusals.entry(by).or_default() += 1;
+    }
 }
 
 pub(crate) struct EventLog {
@@ -98,7 +117,14 @@ impl EventLog {
         let last = kept.back().map_or(0, |entry: &Arc<Entry>| entry.event.id);
         let gone = kept.front().map_or(0, |entry: &Arc<Entry>| entry.event.id - 1);
         let next = if last == 0 { 1 } else { last + LEAP };
-        let log = Log { kept, next, gone, written: last, counts: HashMap::new() };
+        let log = Log {
+            kept,
+            next,
+            gone,
+            written: last,
+            counts: HashMap::new(),
+            refusals: BTreeMap::new(),
+        };
         let events = EventLog { log: Mutex::new(log), changed: event_listener::Event::new() };
         events.tell(None, BTreeMap::new(), None, EventKind::ServiceStarted, EventDetail::default());
         Ok(events)
@@ -122,6 +148,9 @@ impl EventLog {
         let id = log.next;
         log.next += 1;
         *log.counts.entry(kind).or_default() += 1;
+        if let Some(refused) = &refused {
+            log.count_refusal(refused);
+        }
         let event = Event { id, at, kind, machine, seq, status, about, refused };
         log.kept.push_back(Arc::new(Entry { account, tags, event }));
         if log.kept.len() > KEPT {
@@ -213,6 +242,12 @@ impl Host {
         self.inner().events.changed.listen()
     }
 
+    /// Number of refusals of each policy and rule since the start.
+    pub fn refusal_counts(&self) -> Vec<(RefusalKey, u64)> {
+        let log = self.inner().events.log();
+        log.refusals.iter().map(|(by, count)| (by.clone(), *count)).collect()
+    }
+
     /// Number of events of each kind since the start.
     pub fn event_counts(&self) -> Vec<(EventKind, u64)> {
         self.inner().events.log().counts.iter().map(|(kind, count)| (*kind, *count)).collect()
@@ -262,6 +297,7 @@ pub(crate) fn keep_writing(inner: &Arc<HostInner>) -> Result<()> {
 fn write_on(inner: &Weak<HostInner>) {
     while let Some(inner) = inner.upgrade() {
         inner.events.write(&inner.records);
+        inner.budgets.write(&inner.records);
         drop(inner);
         std::thread::sleep(OFTEN);
     }

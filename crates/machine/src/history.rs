@@ -13,6 +13,7 @@ use crate::pinned::PinnedImage;
 use crate::steps::{self, Step};
 use stasis_api::{Durability, EventKind, Name, Network, Parent, Timestamp};
 use stasis_engine::{UnsavedState, fault};
+use stasis_policy::budget::BudgetKind;
 use stasis_protocol::{Order, Report, Variable};
 use stasis_records::{Checkpoint, HeldImage, NewRecord, SyncTime};
 use std::collections::BTreeMap;
@@ -88,7 +89,9 @@ impl Host {
         given.map_or(Ok(()), |network| self.inner().check_network(network))?;
         let (origin, seq) = self.origin(source, &branch)?;
         fault::point("branch.captured")?;
-        let made = source.record().made.clone();
+        let record = source.record().clone();
+        let made = record.made.clone();
+        self.inner().may_become(&record, branch.network.as_ref().unwrap_or(&made.network))?;
         let one = |name: Option<Name>| {
             let mut tags = made.tags.clone();
             tags.extend(branch.tags.clone());
@@ -103,7 +106,9 @@ impl Host {
                 ..made.clone()
             }
         };
-        let coming = self.inner().expect_machines(&made.account, branch.names.len())?;
+        let count = branch.names.len();
+        let charge = self.inner().charge(source, BudgetKind::Branches, count as u64)?;
+        let coming = self.inner().expect_machines(&made.account, count)?;
         let records: Vec<NewRecord> = branch.names.into_iter().map(one).collect();
         let machines = match &origin {
             BranchOrigin::Saved(image) => self.add_all(records, image)?,
@@ -113,6 +118,7 @@ impl Host {
             }
         };
         drop(coming);
+        charge.keep();
         fault::point("branch.recorded")?;
         if let BranchOrigin::Saved(image) = &origin
             && machines.len() > 1

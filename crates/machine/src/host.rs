@@ -2,6 +2,7 @@
 
 use crate::action::Action;
 use crate::artifacts::ArtifactStore;
+use crate::budgets::BudgetMeters;
 use crate::error::{Error, ErrorContext, Result};
 use crate::events::{self, EventDetail, EventLog};
 use crate::limits::in_engine;
@@ -81,6 +82,7 @@ pub(crate) struct HostInner {
     /// The host closes: instructions that wait for a person are left to the next one.
     pub closing: AtomicBool,
     pub policies: Arc<PolicyBook>,
+    pub budgets: BudgetMeters,
     /// Held while policies change.
     pub changing_policies: Mutex<()>,
     pub secrets: Arc<SecretBook>,
@@ -119,6 +121,7 @@ impl Host {
         let (artifact_store, events) =
             (ArtifactStore::open(dirs.artifacts.clone())?, EventLog::open(&records)?);
         let policies = policies::load(&records, settings.policy.clone())?;
+        let budgets = BudgetMeters::load(&records)?;
         let (secrets, interception, roots_file) = secrets::load(&records, &settings)?;
         let modules = ModuleStore::new(dirs.cache.join("modules"), settings.registries.clone());
         let tools = ToolHub::new(settings.tools.clone()).doing(|| "start a thread".into())?;
@@ -136,6 +139,7 @@ impl Host {
             drivers: Arc::default(),
             closing: AtomicBool::new(false),
             policies,
+            budgets,
             secrets,
             changing_secrets: Mutex::default(),
             interception,
@@ -312,7 +316,12 @@ impl Host {
         let _changing = machine.changing();
         let given = update.network.as_ref();
         given.map_or(Ok(()), |network| self.inner.check_network(network))?;
-        let wanted = updated(&machine.record().made, &update, &bounds)?;
+        let record = machine.record().clone();
+        let wanted = updated(&record.made, &update, &bounds)?;
+        if wanted.limits != record.made.limits {
+            let changed = MachineRecord { made: wanted.clone(), ..record };
+            self.inner.may_become(&changed, &wanted.network)?;
+        }
         let _held = self.inner.in_turn(&machine.account(), || {
             self.inner.admit_memory_change(machine, wanted.limits)
         })?;
@@ -383,6 +392,7 @@ impl Host {
             // machines that never entered memory start from states that are on disk by now
             self.machines().iter().for_each(|machine| machine.settled());
             self.inner.events.write(&self.inner.records);
+            self.inner.budgets.write(&self.inner.records);
             failed
         })
     }

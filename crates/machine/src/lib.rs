@@ -20,6 +20,7 @@ mod agent;
 mod approvals;
 mod artifacts;
 mod background_save;
+mod budgets;
 mod connection;
 mod documents;
 mod driver;
@@ -79,7 +80,7 @@ mod work;
 
 pub use action::Steps;
 pub use error::{Error, Result};
-pub use events::{AllEvents, EventBatch, EventSelector};
+pub use events::{AllEvents, EventBatch, EventSelector, RefusalKey};
 pub use files::{FileError, Upload, Watch};
 pub use follow::FollowUpdate;
 pub use history::{Branch, MAX_BRANCHES};

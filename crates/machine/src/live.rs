@@ -29,6 +29,8 @@ pub struct LiveMachine {
     pub _egress: Option<Egress>,
     /// Its agent has answered since the machine entered memory.
     pub awake: bool,
+    /// Its processor time in ns that budgets have counted.
+    pub cpu_seen: Option<u64>,
 }
 
 /// Data from a machine.

@@ -147,6 +147,17 @@ impl HostInner {
         })
     }
 
+    /// Whether a machine may be branched or changed so: the question that its creation asked.
+    pub(crate) fn may_become(&self, record: &MachineRecord, network: &Network) -> Result<()> {
+        // it reaches nothing, and its policy comes back with its next run
+        if matches!(network, Network::Policy(name) if !self.policies.has(name)) {
+            return Ok(());
+        }
+        let who = self.identity(record)?;
+        let limits = &record.made.limits;
+        self.may_create(&record.made.account, (&who.template, limits), network)
+    }
+
     fn decide(&self, record: &MachineRecord, access: &Access<'_>) -> Decision {
         let Ok(who) = self.identity(record) else {
             return Decision::Deny(Denial::Unidentified, None);

@@ -78,6 +78,7 @@ impl Driver {
             Some(parked) => self.run_parked(parked, &exec, &mut lines),
         };
         drop(arrival);
+        self.count_processor();
         self.machine.observe(ObservedEvent::Ran);
         let result = match ended {
             Ok((RunEnd::Done(done), interrupt)) => {
@@ -180,6 +181,7 @@ impl Driver {
     ) -> Result<(RunEnd, Option<Interrupt>)> {
         let begun = Instant::now();
         self.tools.begun = Some(begun);
+        let mut watch = self.watch_processor();
         let mut interrupt: Option<Interrupt> = None;
         loop {
             let deadline = self.deadline(limit);
@@ -189,7 +191,7 @@ impl Driver {
                 None => deadline,
                 Some(last) => Some(last.at + REMIND),
             };
-            let end = match self.hear(wake) {
+            let end = match self.hear(watch.sooner(wake)) {
                 Ok(events) => self.digest(seq, events, lines),
                 Err(why) => Some(RunEnd::Crashed(why)),
             };
@@ -208,15 +210,15 @@ impl Driver {
                 return Ok((RunEnd::Parked, interrupt));
             }
             let now = Instant::now();
-            let deaf = self.is_deaf(begun);
+            let over = self.is_over_budget(&mut watch);
             let timed_out = deadline.is_some_and(|deadline| now >= deadline);
             match interrupt.as_mut() {
-                None if (asked || timed_out) && !deaf => {
+                None if (asked || timed_out || over) && !self.is_deaf(begun) => {
                     if let Err(error) = self.abandon_call() {
                         return Ok((crashed(error), interrupt));
                     }
                     self.signal();
-                    let timeout = limit.filter(|_| !asked);
+                    let timeout = limit.filter(|_| timed_out && !asked);
                     interrupt = Some(Interrupt { at: now, sent: 1, timeout });
                 }
                 Some(last) if now >= last.at + REMIND && last.sent < INTERRUPTS => {

@@ -1,6 +1,6 @@
 //! Accepts, cancels and interrupts instructions.
 //!
-//!   submit ─► quota ─► number and place in the queue ─► on record ─► driver woken
+//!   submit ─► quota, budget ─► number and place in the queue ─► on record ─► driver woken
 //!
 //! The number, the slot and the order of the records are decided under the machine's lock, which is
 //! released while the record is written. Until it is written, the driver takes neither this
@@ -13,6 +13,7 @@ use crate::removal::NOT_RUN;
 use crate::state::StateEvent;
 use crate::work::{WaitingExec, Work};
 use stasis_api::{Checkpoints, EventKind, Exec, Status, Timestamp};
+use stasis_policy::budget::BudgetKind;
 use stasis_records::{NewInstruction, PendingChange};
 use stasis_sys::{fds, libc};
 use std::sync::Arc;
@@ -35,12 +36,17 @@ impl Machine {
         if exec.interrupt {
             self.interrupt_all()?;
         }
-        let (seq, accepted) = self.host.in_turn(&self.account(), || {
+        let (charge, (seq, accepted)) = self.host.in_turn(&self.account(), || {
             self.host.admit(self)?;
-            self.reserve(exec)
+            drop(self.host.charge(self, BudgetKind::Cpu, 0)?);
+            let charge = self.host.charge(self, BudgetKind::Instructions, 1)?;
+            Ok((charge, self.reserve(exec)?))
         })?;
         match accepted.wait() {
-            Ok(None) => self.queue_up(seq),
+            Ok(None) => {
+                charge.keep();
+                self.queue_up(seq)
+            }
             Ok(Some(before)) => {
                 self.withdraw(seq);
                 Ok(before)

@@ -111,7 +111,7 @@ impl Host {
         let outside = OutsideFds { fds, numbers: NUMBERS.to_vec() };
         let engine = &self.inner().engine;
         let tree = engine.launch(own_root, program, outside)?;
-        let mut live = LiveMachine { tree, line, _egress: None, awake: false };
+        let mut live = LiveMachine { tree, line, _egress: None, awake: false, cpu_seen: None };
         let known = ready(&mut live, language)?;
         warm_up(&mut live, language, code)?;
         live.ask(&Order::Freeze, |report| matches!(report, Report::Frozen).then_some(()))?;

@@ -152,7 +152,7 @@ impl Driver {
         if self.machine.has_tool_hooks() {
             return self.call_under_hooks(seq, id, call);
         }
-        let decision = self.machine.decide_tool(&call);
+        let decision = self.machine.admit_tool(&call);
         let explained = decision.explain();
         let reason = match (&explained.policy, &explained.rule) {
             (Some(policy), Some(rule)) => format!("policy `{policy}`: {rule}"),

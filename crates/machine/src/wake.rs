@@ -124,7 +124,8 @@ pub fn wake(
     let ready = ready.filter(fits);
     let (mut made, egress) = connect(host, record, ready, refused, &granted)?;
     made.tell(host, record, first)?;
-    Ok(LiveMachine { tree: made.tree, line: made.line, _egress: egress, awake: false })
+    let (tree, line) = (made.tree, made.line);
+    Ok(LiveMachine { tree, line, _egress: egress, awake: false, cpu_seen: None })
 }
 
 /// The tree, with its machine's network.

@@ -4,6 +4,7 @@
 mod adopt;
 mod bad_javascript;
 mod branches;
+mod budgets;
 mod calls;
 mod imports;
 mod javascript;

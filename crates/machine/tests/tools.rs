@@ -262,6 +262,21 @@ fn a_policy_judges_arguments() {
     assert_eq!(denied, 3);
 }
 
+#[test]
+fn calls_have_a_budget() {
+    let bed = ToolBed::new();
+    bed.policy("[tools]\nallow = ['issues.*']\n[budget]\ntool_calls = 2");
+    let machine = bed.held();
+    run(&machine, "import stasis; issues = stasis.tools.issues");
+    (0..2).for_each(|_| assert_eq!(value(&machine, "issues.echo('a')"), "'a'"));
+    let said = error(&machine, "issues.create_issue('c')");
+    assert!(said.contains("budget.tool_calls"), "{said}");
+    let branch = Branch { names: vec![None], ..Branch::default() };
+    let branch = bed.bed.host.branch(&machine, branch).expect("a branch");
+    assert!(error(&branch[0], "issues.create_issue('c')").contains("budget"));
+    assert!(bed.calls().is_empty(), "no issue was made");
+}
+
 const ASKS: &str = "[tools]\nallow = ['issues.*']\nask = ['issues.delete_issue']";
 const DELETE: &str = "
 import stasis

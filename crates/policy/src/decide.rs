@@ -113,6 +113,8 @@ pub enum Denial {
     Hook(String),
     /// Requests under hooks are made by the function that has them.
     AroundHooks,
+    /// A budget is used up, in its words.
+    Budget(String),
 }
 
 /// The rule of a policy that decides; without a rule, the policy itself does.
@@ -148,7 +150,7 @@ impl fmt::Display for Denial {
             Denial::Import(refusal) => refusal.fmt(out),
             Denial::Rego(reason) => out.write_str(reason),
             Denial::RegoFailed(why) => write!(out, "Rego has no answer: {why}"),
-            Denial::Hook(said) => out.write_str(said),
+            Denial::Hook(said) | Denial::Budget(said) => out.write_str(said),
             Denial::AroundHooks => {
                 out.write_str("it goes around the hooks of `fetch`: call the global `fetch`")
             }

@@ -12,7 +12,7 @@ use crate::rego::{self, RegoModule};
 use crate::request::AccessRequest;
 use crate::tools::ToolPattern;
 use crate::v8::V8Policies;
-use stasis_api::{Name, PolicyDocument, PolicyRules, Ranged, TrafficLimits};
+use stasis_api::{BudgetLimits, Name, PolicyDocument, PolicyRules, Ranged, TrafficLimits};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
@@ -80,6 +80,8 @@ pub struct Policy {
     pub(crate) rego: Option<RegoModule>,
     pub(crate) v8: Option<V8Policies>,
     traffic: TrafficLimits,
+    /// Of a line of machines, and of an account.
+    budgets: [BudgetLimits; 2],
     accounts: Vec<String>,
     templates: Vec<String>,
 }
@@ -110,6 +112,7 @@ impl Policy {
             rego: None,
             v8: None,
             traffic: TrafficLimits::default(),
+            budgets: Default::default(),
             accounts: Vec::new(),
             templates: Vec::new(),
         }
@@ -127,6 +130,7 @@ impl Policy {
             templates: document.templates.clone(),
             machines: document.machines.as_ref().map(|_| RuleLists::default()),
             traffic: document.traffic,
+            budgets: [document.budget, document.account_budget],
             ..Policy::nothing(name)
         }
     }
@@ -170,6 +174,11 @@ impl Policy {
     /// How much each machine sends and receives.
     pub fn traffic(&self) -> TrafficLimits {
         self.traffic
+    }
+
+    /// What may be used up: by a machine and its branches, and by an account.
+    pub fn budgets(&self) -> [BudgetLimits; 2] {
+        self.budgets
     }
 
     /// The accounts whose machines are held to it.
@@ -229,6 +238,9 @@ fn check_size(document: &PolicyDocument) -> Result<(), PolicyFault> {
         }
     }
     document.traffic.check().map_err(|fault| PolicyFault(format!("traffic.{fault}")))?;
+    document.budget.check().map_err(|fault| PolicyFault(format!("budget.{fault}")))?;
+    let account = document.account_budget.check();
+    account.map_err(|fault| PolicyFault(format!("account_budget.{fault}")))?;
     if document.test.len() > MOST {
         return Err(PolicyFault(format!("a policy has at most {MOST} tests")));
     }

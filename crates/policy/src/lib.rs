@@ -14,6 +14,7 @@
 //!   timing    how long decisions take, for `stasis bench`
 //!   limits    limits of a machine: the request, its template, the host, the quota
 //!   quota     resources of an account
+//!   budget    amounts that machines and accounts use up
 //!   creation  tags and environment of a new machine
 //!   modules   which modules the host fetches for a machine
 //!
@@ -21,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod creation;
 pub mod decide;
 pub mod document;

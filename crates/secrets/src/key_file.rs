@@ -41,15 +41,25 @@ impl KeySource {
 
     /// Finds the key; `data` is the directory in which it must not be.
     pub fn load(&self, data: &Path) -> Result<MasterKey, SecretError> {
+        let text = std::env::var(VARIABLE).ok().map(Zeroizing::new);
+        self.find(text, std::env::var_os(CREDENTIALS).map(PathBuf::from), data)
+    }
+
+    /// The key, with what the environment says of it.
+    fn find(
+        &self,
+        text: Option<Zeroizing<String>>,
+        credentials: Option<PathBuf>,
+        data: &Path,
+    ) -> Result<MasterKey, SecretError> {
         match self {
             KeySource::File(path) => read(path, data),
             KeySource::Default { file } => {
-                if let Ok(text) = std::env::var(VARIABLE).map(Zeroizing::new) {
+                if let Some(text) = text {
                     let wrong = || format!("{VARIABLE} is not 64 hexadecimal digits");
                     return MasterKey::parse(&text).ok_or_else(|| SecretError::NoKey(wrong()));
                 }
-                let credential = std::env::var_os(CREDENTIALS).map(PathBuf::from);
-                let credential = credential.map(|dir| dir.join(CREDENTIAL));
+                let credential = credentials.map(|dir| dir.join(CREDENTIAL));
                 if let Some(path) = credential.filter(|path| path.exists()) {
                     return read(&path, data);
                 }
@@ -135,6 +145,27 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("changed");
         let said = source.load(&data).expect_err("others read it").to_string();
         assert!(said.contains("chmod 600"), "{said}");
+    }
+
+    #[test]
+    fn the_variable_comes_first_then_the_credential_then_the_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (data, own) = (dir.path().join("data"), dir.path().join("credentials"));
+        [&data, &own].into_iter().for_each(|dir| fs::create_dir(dir).expect("made"));
+        let source = KeySource::Default { file: Some(dir.path().join("secret.key")) };
+        let file = source.find(None, Some(own.clone()), &data).expect("made").text();
+        let credential = own.join(CREDENTIAL);
+        fs::write(&credential, "a".repeat(64)).expect("written");
+        fs::set_permissions(&credential, fs::Permissions::from_mode(0o400)).expect("changed");
+        let find = |text: Option<&str>, dir: Option<&PathBuf>| {
+            let text = text.map(|text| Zeroizing::new(text.to_owned()));
+            source.find(text, dir.cloned(), &data).map(|key| key.text())
+        };
+        assert_eq!(*find(None, Some(&own)).expect("the credential"), "a".repeat(64));
+        let variable = "b".repeat(64);
+        assert_eq!(*find(Some(&variable), Some(&own)).expect("the variable"), variable);
+        assert_eq!(find(None, None).expect("the file"), file);
+        find(Some("short"), None).map(drop).expect_err("no key");
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub struct Metrics {
     machines: IntGaugeVec,
     pending: IntGauge,
     events: IntGaugeVec,
+    refusals: IntGaugeVec,
     resident: IntGauge,
     ending: IntGauge,
     prepared: IntGaugeVec,
@@ -68,6 +69,13 @@ impl Metrics {
                 Opts::new("events_total", "Events since the start: swaps, checkpoints, ..."),
                 &["kind"],
             )?,
+            refusals: IntGaugeVec::new(
+                Opts::new(
+                    "refusals_total",
+                    "Reported refusals since the start, by policy and rule",
+                ),
+                &["policy", "rule"],
+            )?,
             resident: IntGauge::new("resident_memory_bytes", "Memory of the service itself")?,
             ending: IntGauge::new(
                 "machines_ending",
@@ -91,7 +99,7 @@ impl Metrics {
     }
 
     fn register(&self) -> prometheus::Result<()> {
-        let all: [Box<dyn prometheus::core::Collector>; 14] = [
+        let all: [Box<dyn prometheus::core::Collector>; 15] = [
             Box::new(self.requests.clone()),
             Box::new(self.latency.clone()),
             Box::new(self.instructions.clone()),
@@ -101,6 +109,7 @@ impl Metrics {
             Box::new(self.machines.clone()),
             Box::new(self.pending.clone()),
             Box::new(self.events.clone()),
+            Box::new(self.refusals.clone()),
             Box::new(self.resident.clone()),
             Box::new(self.ending.clone()),
             Box::new(self.prepared.clone()),
@@ -149,6 +158,9 @@ fn count(app: &App) {
     metrics.pending.set(pending);
     for (kind, count) in app.host.event_counts() {
         metrics.events.with_label_values(&[kind.word().as_str()]).set(count as i64);
+    }
+    for ((policy, rule), count) in app.host.refusal_counts() {
+        metrics.refusals.with_label_values(&[policy.as_str(), rule.as_str()]).set(count as i64);
     }
     metrics.resident.set(resident().unwrap_or(0));
     metrics.ending.set(stasis_machine::remains() as i64);

@@ -145,6 +145,23 @@ export interface Branches {
   machines: Machine[];
 }
 
+/**
+ * Amounts that are used up, since a policy with this budget applies. Machines that are held
+ * to several policies have the lowest of each.
+ */
+export interface BudgetLimits {
+  /** Branches that were made. */
+  branches?: number | null;
+  /** Processor time. The running instruction is interrupted, and its state kept. */
+  cpu_seconds?: number | null;
+  /** Instructions that were accepted. */
+  instructions?: number | null;
+  /** Calls of tools that policies allow or ask about. */
+  tool_calls?: number | null;
+  /** MiB in both directions together, counted from the start of the service. */
+  traffic_mib?: number | null;
+}
+
 /** A line of a build's progress. */
 export type BuildLine =
   | {
@@ -767,8 +784,12 @@ export interface PolicyCase {
  * it, and gets what all of them allow.
  */
 export interface PolicyDocument {
+  /** What all machines of an account that are held to the policy may use up together. */
+  account_budget?: BudgetLimits;
   /** Accounts whose machines are all held to this policy, beside their own. */
   accounts?: string[];
+  /** What a machine and all its branches may use up together. */
+  budget?: BudgetLimits;
   /** The purpose of the policy. */
   description?: string | null;
   /**

@@ -160,6 +160,9 @@ fn floor(world: &World, port: u16) -> Vec<Attempt> {
         ),
         attempt("a datagram", &[Floor], format!("dgram('{here}', {port})")),
         attempt("a link-local address", &[Floor], format!("talk('169.254.77.7', {PLAIN})")),
+        attempt("a metadata service", &[Floor], format!("talk('100.100.100.200', {PLAIN})")),
+        attempt("another metadata service", &[Floor], format!("talk('168.63.129.16', {PLAIN})")),
+        attempt("another port of the resolver", &[Floor], format!("talk('192.0.0.1', {PLAIN})")),
         attempt("a name of the host", &[Answers, Floor], at("host.bound.example".into())),
         attempt("in upper case", &[Answers, Floor], at("HOST.Bound.EXAMPLE".into())),
         attempt("with a dot at its end", &[Answers, Floor], at("host.bound.example.".into())),
@@ -316,7 +319,9 @@ pub fn attempts_to_get_out_fail(world: &World) {
     let bench = bench(world);
     let (here, public) = (world.outside.here, world.outside.public);
     let port = service(here);
-    world.outside.link("169.254.77.7".parse().expect("an address"));
+    for address in ["169.254.77.7", "100.100.100.200", "168.63.129.16", "192.0.0.1"] {
+        world.outside.link(address.parse().expect("an address"));
+    }
     let own = |name: &str, address| (name.to_owned(), address);
     world.outside.names.lock().expect("no panic").extend([
         own("host.bound.example", here),

@@ -71,6 +71,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("node_is_held_to_its_policy", policies::node_is_held_to_its_policy),
     ("many_refusals_are_few_events", policies::many_refusals_are_few_events),
     ("keys_stay_outside_of_machines", secrets::keys_stay_outside_of_machines),
+    ("tokens_are_got_once_and_renewed", secrets::tokens_are_got_once_and_renewed),
     ("python_clients_get_what_is_allowed", clients::python_clients_get_what_is_allowed),
     ("node_clients_get_what_is_allowed", clients::node_clients_get_what_is_allowed),
     ("trust_comes_with_a_policy", clients::trust_comes_with_a_policy),

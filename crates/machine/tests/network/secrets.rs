@@ -1,11 +1,13 @@
 //! Keys that machines use without having them: real clients in a real machine, a server with TLS
 //! outside, and a search for the key in everything that is kept.
 
-use crate::{World, outside::Outside};
+use crate::clients::bench;
+use crate::web::TLS;
+use crate::{World, outside::Outside, slow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use stasis_api::{Network, NewMachine, SetSecret};
+use stasis_api::{Network, NewMachine, OauthClient, SetSecret};
 use stasis_machine::{Branch, Export, Host, Machine};
 use stasis_policy::document;
 use stasis_testbed::{data_dir, run, settings, value};
@@ -186,4 +188,58 @@ pub fn keys_stay_outside_of_machines(world: &World) {
         has_bytes(dir.path(), written).is_some()
             && has_bytes(&dir.path().join("none"), written).is_none()
     );
+}
+
+const ASK: &str = "
+import os, urllib.request
+from concurrent.futures import ThreadPoolExecutor
+def ask(_=0):
+    request = urllib.request.Request('https://api.example:PORT/v1/head')
+    request.add_header('X-Key', 'Bearer ' + os.environ['STASIS_SECRET_CRM'])
+    answer = urllib.request.urlopen(request, timeout=120).read().decode()
+    return answer.split('x-key: Bearer ')[1].split('\\n')[0]
+def many(): return sorted(set(ThreadPoolExecutor(8).map(ask, range(8))))
+";
+
+/// Requests that need a token at once wait for one exchange. A token that ends is renewed, and
+/// neither it nor the client's secret is kept.
+pub fn tokens_are_got_once_and_renewed(world: &World) {
+    const SECRET: &str = "cl1ent-s3cret";
+    let bench = bench(world);
+    let set = || {
+        let oauth = OauthClient {
+            token_url: format!("https://api.example:{TLS}/v1/token"),
+            client_id: "app".into(),
+            client_secret: SECRET.into(),
+            scope: None,
+            refresh_buffer_secs: None,
+        };
+        let hosts = vec![format!("api.example:{TLS}")];
+        let secret = SetSecret { oauth: Some(oauth), hosts, ..SetSecret::default() };
+        bench.host.set_secret("test", "CRM", secret).expect("set");
+    };
+    set();
+    let text =
+        format!("[http]\nallow = [\"GET api.example:{TLS}/v1/*\"]\n[secrets]\nallow = [\"CRM\"]");
+    let policy = document::parse(&text).expect("a policy");
+    bench.host.set_policy("crm".parse().expect("a name"), policy).expect("set");
+    let network = Some(Network::Policy("crm".parse().expect("a name")));
+    let new = NewMachine { network, ..NewMachine::default() };
+    let machine = bench.host.create("test", new).expect("a machine");
+    run(&machine, &ASK.replace("PORT", &TLS.to_string()));
+    let grants = || bench.web.grants.lock().expect("no panic").clone();
+    assert_eq!(slow(&machine, "many()"), "['t0ken-1']");
+    assert_eq!(grants(), ["client_credentials"], "one exchange for all");
+    assert_eq!(slow(&machine, "ask()"), "'t0ken-1'");
+    // one that is set anew has no token yet, and the second token ends at once
+    set();
+    assert_eq!(slow(&machine, "ask()"), "'t0ken-2'");
+    assert_eq!(slow(&machine, "ask()"), "'t0ken-3'");
+    assert_eq!(slow(&machine, "many()"), "['t0ken-3']");
+    assert_eq!(grants(), ["client_credentials", "client_credentials", "refresh_token"]);
+    bench.host.swap(&machine).expect("swapped");
+    for kept in [SECRET, "r3fresh-t0ken"] {
+        assert_eq!(has_bytes(bench.host.data_dir(), kept.as_bytes()), None, "{kept}");
+    }
+    bench.host.remove_secret("test", "CRM").expect("removed");
 }

@@ -1,7 +1,8 @@
 //! A web server out there, with TLS, HTTP/1.1, HTTP/2 and WebSockets: pages, and answers that are
 //! slow, endless, too large, or lead elsewhere.
 //!
-//!   /v1/ok  /v1/away…  /v1/slow  /v1/endless  /v1/bomb  /v1/socket  /v1/head  and pages by path
+//!   /v1/ok  /v1/away…  /v1/slow  /v1/endless  /v1/bomb  /v1/socket  /v1/head  /v1/token
+//!   and pages by path
 
 use crate::outside::Outside;
 use aws_lc_rs::digest;
@@ -38,6 +39,8 @@ pub struct Web {
     pub pages: Mutex<HashMap<String, Vec<u8>>>,
     /// Bytes of endless answers that were taken.
     pub endless: AtomicU64,
+    /// The kinds of grants that were asked for.
+    pub grants: Mutex<Vec<String>>,
 }
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
@@ -128,7 +131,7 @@ async fn answer(web: Arc<Web>, mut request: Request<Incoming>) -> Result<Answer,
         return Ok(socket(&mut request));
     }
     let (path, to) = (request.uri().path().to_owned(), request.uri().query().map(str::to_owned));
-    let _ = request.into_body().collect().await;
+    let body = request.into_body().collect().await.map(|body| body.to_bytes());
     let page = web.pages.lock().expect("no panic").get(&path).cloned();
     Ok(match path.as_str() {
         _ if page.is_some() => {
@@ -139,6 +142,7 @@ async fn answer(web: Arc<Web>, mut request: Request<Incoming>) -> Result<Answer,
         }
         "/v1/ok" => text(200, "good day"),
         "/v1/head" => text(200, head),
+        "/v1/token" => token(&web, &body.unwrap_or_default()).await,
         "/v1/slow" => Response::new(BoxBody::new(Slow::new())),
         "/v1/endless" => Response::new(BoxBody::new(Endless(web))),
         "/v1/bomb" => bomb(),
@@ -152,6 +156,23 @@ fn text(status: u16, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(BoxBody::new(Full::new(body.into())));
     *answer.status_mut() = status.try_into().expect("a status");
     answer
+}
+
+/// A token, after a while. The second one ends at once, and can be renewed.
+async fn token(web: &Web, asked: &[u8]) -> Answer {
+    let asked = String::from_utf8_lossy(asked).into_owned();
+    let kind = asked.split('&').find_map(|field| field.strip_prefix("grant_type="));
+    let count = {
+        let mut grants = web.grants.lock().expect("no panic");
+        grants.push(kind.unwrap_or_default().to_owned());
+        grants.len()
+    };
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let seconds = if count == 2 { 1 } else { 3600 };
+    let refresh = if count == 2 { ", \"refresh_token\": \"r3fresh-t0ken\"" } else { "" };
+    let body =
+        format!("{{\"access_token\": \"t0ken-{count}\", \"expires_in\": {seconds}{refresh}}}");
+    text(200, body)
 }
 
 fn away(to: &str) -> Answer {

@@ -73,6 +73,59 @@ fn malformed_policies_are_refused() {
     assert_eq!(root.get("/v1/policies/wrong").code(404), "policy.not_found");
 }
 
+#[test]
+fn values_of_secrets_are_in_no_answer() {
+    const VALUE: &str = "hidd3n-from-all";
+    let root = root();
+    let body = json!({ "value": VALUE, "hosts": ["api.example.com"] }).to_string();
+    let set = root.send("PUT", "/v1/secrets/HIDDEN", &[], body.as_bytes());
+    assert!(!set.good().to_string().contains(VALUE));
+    for path in ["/v1/secrets", "/metrics", "/openapi.json", "/v1/policies", "/v1/whoami"] {
+        let said = root.get(path).text();
+        assert!(!said.contains(VALUE) && !said.is_empty(), "{path}: {said}");
+    }
+    assert!(root.get("/v1/secrets").text().contains("HIDDEN"));
+    assert_eq!(root.get("/v1/secrets/HIDDEN").status, 405, "values are not read back");
+    root.delete("/v1/secrets/HIDDEN").good();
+}
+
+#[test]
+fn answers_to_approvals_need_their_scope() {
+    let root = root();
+    let token = |scopes: Value| {
+        let made = root.post("/v1/token", &json!({ "account": "asked", "scopes": scopes })).good();
+        Client::new(shared().address, made["token"].as_str().expect("a token"))
+    };
+    let allow = |client: &Client| client.post("/v1/approvals/1", &json!({ "answer": "allow" }));
+    let (agent, person) = (token(json!(["machines"])), token(json!(["approve"])));
+    assert_eq!(allow(&agent).code(403), "token.scope");
+    assert_eq!(allow(&person).code(404), "approval.not_found");
+    assert_eq!(agent.get("/v1/approvals").good()["approvals"], json!([]));
+    assert_eq!(person.get("/v1/approvals").good()["approvals"], json!([]));
+    assert_eq!(token(json!(["templates"])).get("/v1/approvals").code(403), "token.scope");
+}
+
+#[test]
+fn a_budget_ends_and_is_counted() {
+    let root = root();
+    let refused = put(&root, "purse", &json!({ "budget": { "instructions": -1 } }));
+    assert_eq!(refused.status, 400);
+    let most = json!({ "account_budget": { "cpu_seconds": 1u64 << 60 } });
+    assert_eq!(put(&root, "purse", &most).code(400), "request.range");
+    put(&root, "purse", &json!({ "budget": { "instructions": 1 } })).good();
+    let new = json!({ "network": "policy:purse" });
+    let machine = root.post("/v1/machine/new", &new).good();
+    let name = machine["machine_name"].as_str().expect("a name").to_owned();
+    let exec = |code: &str| {
+        root.post(&format!("/v1/machine/{name}/exec"), &json!({ "instruction": { "code": code } }))
+    };
+    exec("1").good();
+    assert_eq!(exec("2").code(403), "budget.used_up");
+    let counted = root.get("/metrics").text();
+    let line = "stasis_refusals_total{policy=\"purse\",rule=\"budget.instructions\"} 1";
+    assert!(counted.contains(line), "{counted}");
+}
+
 /// A policy of an account applies beside the machine's own, decides with Rego, and says which
 /// templates machines are created from.
 #[test]

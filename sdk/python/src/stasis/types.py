@@ -216,6 +216,33 @@ class Branches(Model):
 
 
 @dataclass(frozen=True)
+class BudgetLimits(Model):
+    """Amounts that are used up, since a policy with this budget applies. Machines that are
+    held to several policies have the lowest of each.
+    """
+    branches: Optional[int] = None
+    """Branches that were made."""
+    cpu_seconds: Optional[int] = None
+    """Processor time. The running instruction is interrupted, and its state kept."""
+    instructions: Optional[int] = None
+    """Instructions that were accepted."""
+    tool_calls: Optional[int] = None
+    """Calls of tools that policies allow or ask about."""
+    traffic_mib: Optional[int] = None
+    """MiB in both directions together, counted from the start of the service."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> BudgetLimits:
+        return cls(
+            branches=data.get("branches"),
+            cpu_seconds=data.get("cpu_seconds"),
+            instructions=data.get("instructions"),
+            tool_calls=data.get("tool_calls"),
+            traffic_mib=data.get("traffic_mib"),
+        )
+
+
+@dataclass(frozen=True)
 class BuildLine(Model):
     """A line of a build's progress."""
     done: Optional[int] = None
@@ -1139,8 +1166,12 @@ class PolicyDocument(Model):
     beats `ask`, and `ask` beats `allow`. A machine is held to every policy that applies to
     it, and gets what all of them allow.
     """
+    account_budget: Optional[BudgetLimits] = None
+    """What all machines of an account that are held to the policy may use up together."""
     accounts: List[str] = field(default_factory=list)
     """Accounts whose machines are all held to this policy, beside their own."""
+    budget: Optional[BudgetLimits] = None
+    """What a machine and all its branches may use up together."""
     description: Optional[str] = None
     """The purpose of the policy."""
     http: Optional[PolicyRules] = None
@@ -1182,7 +1213,9 @@ class PolicyDocument(Model):
     @classmethod
     def from_json(cls, data: Any) -> PolicyDocument:
         return cls(
+            account_budget=None if data.get("account_budget") is None else BudgetLimits.from_json(data.get("account_budget")),
             accounts=list((data.get("accounts") or [])),
+            budget=None if data.get("budget") is None else BudgetLimits.from_json(data.get("budget")),
             description=data.get("description"),
             http=None if data.get("http") is None else PolicyRules.from_json(data.get("http")),
             machines=None if data.get("machines") is None else PolicyRules.from_json(data.get("machines")),

@@ -6,6 +6,27 @@ use super::{Name, PolicyVerdict};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+/// Amounts that are used up, since a policy with this budget applies. Machines that are held
+/// to several policies have the lowest of each.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BudgetLimits {
+    /// Branches that were made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branches: Option<u64>,
+    /// Processor time. The running instruction is interrupted, and its state kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<u64>,
+    /// Instructions that were accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<u64>,
+    /// Calls of tools that policies allow or ask about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u64>,
+    /// MiB in both directions together, counted from the start of the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic_mib: Option<u64>,
+}
+
 /// The answer of a machine's policies to a request, and the deciding rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
@@ -61,9 +82,15 @@ pub struct PolicyCase {
 /// it, and gets what all of them allow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PolicyDocument {
+    /// What all machines of an account that are held to the policy may use up together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account_budget: Option<BudgetLimits>,
     /// Accounts whose machines are all held to this policy, beside their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accounts: Vec<String>,
+    /// What a machine and all its branches may use up together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetLimits>,
     /// The purpose of the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
