@@ -11,14 +11,16 @@ use hyper::{Request, Response, StatusCode, client, server};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use stasis_api::{Name, Network, RefusedAccess};
+use serde_json::{Value, json};
+use stasis_api::{Network, RefusedAccess};
 use stasis_egress::{
     EgressRules, InterceptedConnection, InterceptedMachine, Interception, MachineRules, PolicyBook,
     TrustedRoots,
 };
 use stasis_policy::decide::Identity;
 use stasis_policy::document::{self, Policy};
-use stasis_secrets::{MasterKey, SecretBook, SecretContent, SecretText};
+use stasis_policy::v8::{ScriptAnswer, ScriptStep, V8Outside, V8Policies, V8Script};
+use stasis_secrets::{HeaderRule, MasterKey, SecretBook, SecretContent, SecretText};
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +34,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 const VALUE: &str = "s3cret-value";
+const WEB: &str = "web";
 const POLICY: &str = r#"
     [http]
     allow = ["GET,POST api.example:443/v1/*", "GET api.example:80/v1/*", "GET other.example"]
@@ -73,6 +76,37 @@ fn certificates(file: &Path, protocols: &[&str]) -> TlsAcceptor {
 }
 
 fn bed(protocols: &[&str]) -> Bed {
+    let policy = document::parse(POLICY).expect("a policy");
+    bed_of(protocols, Policy::compile(WEB.parse().expect("a name"), &policy).expect("a policy"))
+}
+
+/// mcp-v8's policies, with rules that add headers.
+fn bed_with_headers(rego: &str, rules: &[&str]) -> Bed {
+    let config = json!({ "fetch": { "policies":
+        [{ "modules": [{ "name": "a.rego", "text": format!("package mcp.fetch\n{rego}") }] }] } });
+    let rules: Vec<_> = rules.iter().map(|text| HeaderRule::short(text).expect(text)).collect();
+    let scopes = rules.iter().map(|rule| rule.scope().expect("a scope")).collect();
+    let v8 = V8Policies::read(&config, Arc::new(Nobody)).expect("policies");
+    let v8 = v8.with_headers(scopes).expect("policies");
+    let bed = bed_of(&["http/1.1"], Policy::of_v8(WEB.parse().expect("a name"), v8));
+    bed.machine.shared.secrets.lend_headers(WEB, &rules).expect("lent");
+    bed
+}
+
+/// Without servers and scripts.
+struct Nobody;
+
+impl V8Outside for Nobody {
+    fn post(&self, _: &str, _: &Value, _: Duration) -> Result<Value, String> {
+        Err("no server".into())
+    }
+
+    fn script(&self, _: &V8Script, _: ScriptStep<'_>) -> Result<ScriptAnswer, String> {
+        Err("no script".into())
+    }
+}
+
+fn bed_of(protocols: &[&str], policy: Policy) -> Bed {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("roots.pem");
     let tls = certificates(&file, protocols);
@@ -87,10 +121,8 @@ fn bed(protocols: &[&str]) -> Bed {
     let roots = TrustedRoots::read(Some(&file)).expect("roots");
     let shared = Arc::new(Interception::new(roots, secrets, dir.path().join("none")));
     let machine = Arc::new(InterceptedMachine::new(shared, "a".into(), 1));
-    let name: Name = "web".parse().expect("a name");
-    let book = PolicyBook::default();
-    let policy = document::parse(POLICY).expect("a policy");
-    book.put(Policy::compile(name.clone(), &policy).expect("a policy"));
+    let (name, book) = (policy.name.clone(), PolicyBook::default());
+    book.put(policy);
     let refused = Arc::<Mutex<Vec<RefusedAccess>>>::default();
     let told = refused.clone();
     let rules = Arc::new(MachineRules::new(EgressRules {
@@ -173,6 +205,7 @@ async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>) {
 
 async fn echo(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     if request.headers().contains_key("upgrade") {
+        let key = request.headers().get("x-key").cloned();
         let upgraded = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
             let mut stream = TokioIo::new(upgraded.await.expect("upgraded"));
@@ -180,7 +213,10 @@ async fn echo(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, I
             stream.read_exact(&mut buffer).await.expect("read");
             stream.write_all(&buffer).await.expect("written");
         });
-        let answer = Response::builder().status(101).header("upgrade", "websocket");
+        let mut answer = Response::builder().status(101).header("upgrade", "websocket");
+        if let Some(key) = key {
+            answer = answer.header("x-seen", key);
+        }
         let answer = answer.header("connection", "upgrade").body(Full::default());
         return Ok(answer.expect("an answer"));
     }
@@ -308,6 +344,7 @@ async fn plain_http_has_the_same_rules() {
     let headers = [("host", "api.example"), ("x-key", bed.placeholder.as_str())];
     let answer = plain.send_request(request("GET", "/v1/a", &headers)).await.expect("an answer");
     assert!(text(answer).await.1.contains(VALUE), "its port was written down");
+    plain.ready().await.expect("another request can be sent");
     let answer = plain.send_request(request("POST", "/v1/a", &headers)).await.expect("an answer");
     assert_eq!(answer.status(), StatusCode::FORBIDDEN);
     // HTTP/2 without TLS cannot be read
@@ -366,4 +403,56 @@ async fn heads_have_a_size_and_refusals_do_not_wait_for_bodies() {
     let mut first = [0; 12];
     raw.read_exact(&mut first).await.expect("an answer without the body");
     assert_eq!(&first, b"HTTP/1.1 403");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_are_added_and_policies_do_not_see_them() {
+    let allow = "allow if input.headers.authorization == \"Bearer stasis-placeholder\"";
+    let rules = [
+        "host=api.example,header=Authorization,value=Bearer k3y-one,methods=GET;PUT",
+        "host=*.example,header=X-More,value=k3y-two,override=false",
+    ];
+    let bed = bed_with_headers(allow, &rules);
+    let ask = async |host: &str, method: &str, more: &[(&str, &str)]| {
+        let mut sender = bed.http1(host).await;
+        let headers = [&[("host", host)][..], more].concat();
+        let asked = request(method, "/v1/a", &headers);
+        text(sender.send_request(asked).await.expect("an answer")).await
+    };
+    let (status, said) = ask("api.example", "GET", &[("authorization", "mine")]).await;
+    assert_eq!(status, 200, "{said}");
+    assert!(said.contains("authorization: Bearer k3y-one\n"), "it overrides: {said}");
+    assert!(said.contains("x-more: k3y-two\n") && !said.contains("mine"), "{said}");
+    let (_, said) = ask("api.example", "PUT", &[("X-More", "mine")]).await;
+    assert!(said.contains("x-more: mine\n") && !said.contains("k3y-two"), "it fills: {said}");
+    // another method or host has no mark, so the policy denies
+    assert_eq!(ask("api.example", "POST", &[]).await.0, 403);
+    let (status, said) = ask("other.example", "GET", &[]).await;
+    assert_eq!((status, said.contains("k3y")), (403, false), "{said}");
+    // a header that the machine says belongs to the connection is added all the same
+    let named = [("connection", "authorization"), ("authorization", "mine")];
+    let (_, said) = ask("api.example", "GET", &named).await;
+    assert!(said.contains("authorization: Bearer k3y-one\n"), "{said}");
+    // what is not lent any more is not replaced by nothing
+    bed.machine.shared.secrets.end_lent_headers(WEB);
+    let (status, said) = ask("api.example", "GET", &[]).await;
+    assert_eq!((status, said.contains("k3y")), (502, false), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_are_added_to_websockets_too() {
+    let config = json!({ "websocket": { "policies": [] } });
+    let rule = HeaderRule::short("host=api.example,header=X-Key,value=k3y").expect("a rule");
+    let v8 = V8Policies::read(&config, Arc::new(Nobody)).expect("policies");
+    let v8 = v8.with_headers(vec![rule.scope().expect("a scope")]).expect("policies");
+    let bed = bed_of(&["http/1.1"], Policy::of_v8(WEB.parse().expect("a name"), v8));
+    let shake = [("host", "api.example"), ("connection", "Upgrade"), ("upgrade", "websocket")];
+    let mut sender = bed.http1("api.example").await;
+    let answer = sender.send_request(request("GET", "/ws", &shake)).await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::BAD_GATEWAY, "its value is not there yet");
+    bed.machine.shared.secrets.lend_headers(WEB, &[rule]).expect("lent");
+    let mut sender = bed.http1("api.example").await;
+    let answer = sender.send_request(request("GET", "/ws", &shake)).await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
+    assert_eq!(answer.headers()["x-seen"], "k3y");
 }

@@ -97,7 +97,7 @@ pub use stasis_protocol::Variable;
 pub use stasis_records::{
     Checkpoint, DocumentChange, MachineId, TokenRecord, forbid_records_on_this_thread,
 };
-pub use stasis_secrets::KeySource;
+pub use stasis_secrets::{HeaderRule, KeySource};
 pub use stasis_sys::error_context;
 pub use stasis_tools::{ConfigFault, ServerTransport, ToolInfo, ToolServer};
 pub use template::DEFAULT as DEFAULT_TEMPLATE;

@@ -68,6 +68,7 @@ impl Host {
 
     pub fn end_lent_policy(&self, name: &Name) {
         self.inner().policies.remove(name);
+        self.inner().secrets.end_lent_headers(name.as_str());
     }
 
     /// A policy that is in force.

@@ -17,8 +17,8 @@ use stasis_policy::document::grants_secret;
 use stasis_policy::modules::ImportRule;
 use stasis_records::{DocumentChange, MachineRecord, Records};
 use stasis_secrets::{
-    ClientCredentials, GrantedSecret, SecretBook, SecretContent, SecretError, SecretText,
-    StoredSecret, variable,
+    ClientCredentials, GrantedSecret, HeaderRule, SecretBook, SecretContent, SecretError,
+    SecretText, StoredSecret, variable,
 };
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -111,6 +111,11 @@ impl Host {
         inner.records.change_documents(account, vec![change])?;
         inner.secrets.remove(account, name);
         Ok(())
+    }
+
+    /// Lends the values of headers to the machines under a policy, until the policy ends.
+    pub fn lend_headers(&self, policy: &str, rules: &[HeaderRule]) -> Result<()> {
+        Ok(self.inner().secrets.lend_headers(policy, rules)?)
     }
 
     /// The secrets that the policies of a machine grant, with their placeholders.

@@ -23,6 +23,7 @@ mod documents;
 mod error;
 mod exec;
 mod executions;
+mod fetch_headers;
 mod fs_routes;
 mod fs_tools;
 mod heaps;

@@ -42,9 +42,10 @@ pub fn permit(question: PolicyQuestion<'_>) -> Result<()> {
     }
 }
 
-/// The policy of a setup is named by its content.
-fn name_of(policies: &Value) -> Result<Name> {
-    let hash = blake3::hash(policies.to_string().as_bytes()).to_hex();
+/// The policy of a setup is named by its content, and by the headers that come with it.
+fn name_of(policies: &Value, headers: Option<&str>) -> Result<Name> {
+    let text = policies.to_string() + headers.unwrap_or_default();
+    let hash = blake3::hash(text.as_bytes()).to_hex();
     let name = format!("mcp-v8-{}", &hash.as_str()[..32]);
     name.parse().map_err(|_| Error::new(500, "a policy has no name"))
 }
@@ -52,7 +53,9 @@ fn name_of(policies: &Value) -> Result<Name> {
 impl V8Setup {
     /// The network of machines that run code with this setup, if it has policies.
     pub(crate) fn network(&self) -> Result<Option<Network>> {
-        self.policies.as_ref().map(|own| name_of(own).map(Network::Policy)).transpose()
+        let headers = self.private_headers.as_deref();
+        let name = self.policies.as_ref().map(|own| name_of(own, headers));
+        Ok(name.transpose()?.map(Network::Policy))
     }
 
     /// The categories of its policies.
@@ -101,12 +104,17 @@ impl V8 {
 
     /// Puts the policies of a setup in force; the network of its machines.
     pub(crate) fn network_of(&self, account: &str, setup: &str) -> Result<Option<Network>> {
-        let Some(policies) = self.setup(account, setup)?.policies else { return Ok(None) };
-        let name = name_of(&policies)?;
+        let setup = self.setup(account, setup)?;
+        let Some(Network::Policy(name)) = setup.network()? else { return Ok(None) };
         let mut lent = self.shared.policies.lock();
-        if !self.host.has_policy(&name) {
-            self.host
-                .lend_policy(Policy::of_v8(name.clone(), self.check_policies(account, &policies)?));
+        if let (Some(policies), false) = (&setup.policies, self.host.has_policy(&name)) {
+            let mut policies = self.check_policies(account, policies)?;
+            if let Some(headers) = &setup.private_headers {
+                let rules = self.header_rules(account, headers)?;
+                policies = self.with_headers(policies, &rules)?;
+                self.host.lend_headers(name.as_str(), &rules)?;
+            }
+            self.host.lend_policy(Policy::of_v8(name.clone(), policies));
             lent.push_back(name.clone());
         }
         while lent.len() > MOST {

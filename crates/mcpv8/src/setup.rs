@@ -17,7 +17,7 @@ use crate::trees::is_id;
 use crate::wasm::{MOST_MODULES, WasmModule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use stasis_machine::ToolServer;
+use stasis_machine::{HeaderRule, ToolServer};
 use std::collections::BTreeSet;
 use std::fs::{self, DirEntry};
 use std::io::Write;
@@ -60,6 +60,12 @@ pub struct V8Setup {
     pub server_names: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private: Option<String>,
+    /// Headers that are added to requests (`--fetch-header`), as a front sends them. Kept sealed,
+    /// under the name in `private_headers`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fetch_headers: Vec<HeaderRule>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private_headers: Option<String>,
 }
 
 /// A tool that only explains how to do something with `run_js`.
@@ -121,8 +127,9 @@ impl V8Setup {
             let said = format!("a stub's prefix has up to {LONGEST_PREFIX} letters, digits, _");
             return Err(Error::invalid(said));
         }
-        match self.private.is_some() || !self.server_names.is_empty() {
-            true => Err(Error::invalid("`private` and `server_names` are not sent")),
+        let made = [&self.private, &self.private_headers].into_iter().any(Option::is_some);
+        match made || !self.server_names.is_empty() {
+            true => Err(Error::invalid("names of sealed parts and servers are not sent")),
             false => Ok(()),
         }
     }
@@ -175,6 +182,7 @@ impl V8 {
     pub fn put_setup(&self, account: &str, setup: V8Setup) -> Result<(String, V8Setup)> {
         setup.check_sizes()?;
         setup.policies.as_ref().map(|own| self.check_policies(account, own)).transpose()?;
+        let private_headers = self.keep_headers(account, &setup)?;
         let read = |id: &str| self.setup_file(account, id);
         let wasm = setup.wasm.into_iter().map(|one| {
             let bytes = read(&one.file)?;
@@ -185,8 +193,17 @@ impl V8 {
             setup.skills.into_iter().map(|one| one.checked(read)).collect::<Result<_>>()?;
         let private = self.keep_servers(account, &setup.mcp_servers)?;
         let server_names = setup.mcp_servers.iter().map(|one| one.name.clone()).collect();
-        let mcp_servers = Vec::new();
-        let setup = V8Setup { wasm, skills, private, server_names, mcp_servers, ..setup };
+        let (mcp_servers, fetch_headers) = Default::default();
+        let setup = V8Setup {
+            wasm,
+            skills,
+            private,
+            private_headers,
+            server_names,
+            mcp_servers,
+            fetch_headers,
+            ..setup
+        };
         let text = serde_json::to_vec(&setup)
             .map_err(|error| Error::new(500, format!("cannot write a setup: {error}")))?;
         let id = blake3::hash(&text).to_hex().to_string();
@@ -197,17 +214,23 @@ impl V8 {
     }
 
     /// The file with the sealed part of a setup.
-    pub(crate) fn private_path(&self, account: &str, name: &str) -> Option<PathBuf> {
+    fn private_path(&self, account: &str, name: &str) -> Option<PathBuf> {
         is_id(name).then(|| self.setups_of(account).join("private").join(name))
     }
 
-    /// Stores a sealed part. The newest are kept: a setup has one, and is written after it.
+    /// Reads a sealed part of a setup, if it is there.
+    pub(crate) fn read_private(&self, account: &str, name: &str) -> Option<String> {
+        fs::read_to_string(self.private_path(account, name)?).ok()
+    }
+
+    /// Stores a sealed part. The newest are kept: a setup has two at most, and is written after
+    /// them.
     pub(crate) fn write_private(&self, account: &str, name: &str, sealed: &[u8]) -> Result<()> {
         let dir = self.setups_of(account).join("private");
         let _alone = self.shared.setups.lock();
         write(&dir, name, sealed)?;
         let all = by_age(&dir);
-        for (_, oldest) in all.iter().take(all.len().saturating_sub(MOST_SETUPS + 1)) {
+        for (_, oldest) in all.iter().take(all.len().saturating_sub(2 * (MOST_SETUPS + 1))) {
             let _ = fs::remove_file(oldest.path());
         }
         Ok(())

@@ -13,7 +13,6 @@ use crate::policy::FIRST;
 use crate::setup::{V8Setup, V8Stub};
 use serde_json::{Map, Value, json};
 use stasis_machine::{Machine, ToolInfo, ToolServer};
-use std::fs;
 
 const LONGEST: usize = 1 << 20;
 
@@ -59,8 +58,8 @@ impl V8 {
             let said = "the upstream servers of this setup are gone; restart `stasis mcp-v8`";
             Error::missing(said)
         };
-        let sealed = fs::read_to_string(self.private_path(account, set).ok_or_else(missing)?);
-        let text = self.host.open_text(account, set, &sealed.map_err(|_| missing())?)?;
+        let sealed = self.read_private(account, set).ok_or_else(missing)?;
+        let text = self.host.open_text(account, set, &sealed)?;
         let servers: Vec<ToolServer> = serde_json::from_str(&text).map_err(|_| missing())?;
         self.host.lend_tools(set, servers);
         Ok(())

@@ -3,6 +3,7 @@
 
 mod environment;
 mod files;
+mod headers;
 mod mcpv8;
 mod policies;
 mod surface;

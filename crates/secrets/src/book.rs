@@ -6,6 +6,7 @@ use crate::binding::HostBinding;
 use crate::check_name;
 use crate::error::SecretError;
 use crate::key::{MasterKey, SealedText};
+use crate::lent::LentHeaders;
 use crate::placeholder::{Placeholder, variable};
 use crate::value::SecretContent;
 use parking_lot::RwLock;
@@ -45,6 +46,7 @@ pub struct SecretBook {
     accounts: RwLock<HashMap<String, Account>>,
     key: Result<MasterKey, String>,
     version: AtomicU64,
+    pub(crate) lent: LentHeaders,
 }
 
 impl SecretBook {
@@ -54,7 +56,8 @@ impl SecretBook {
             SecretError::NoKey(said) => said,
             other => other.to_string(),
         });
-        SecretBook { accounts: RwLock::default(), key, version: AtomicU64::default() }
+        let (accounts, version, lent) = Default::default();
+        SecretBook { accounts, key, version, lent }
     }
 
     pub fn key(&self) -> Result<&MasterKey, SecretError> {

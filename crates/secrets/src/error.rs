@@ -14,6 +14,8 @@ pub enum SecretError {
     Value,
     #[error("client credentials: {0}")]
     Credentials(String),
+    #[error("a header rule: {0}")]
+    HeaderRule(String),
     #[error("no key for secrets: {0}")]
     NoKey(String),
     #[error("{path}: {why}")]

@@ -14,8 +14,10 @@
 mod binding;
 mod book;
 mod error;
+mod header_rule;
 mod key;
 mod key_file;
+mod lent;
 mod placeholder;
 mod substitute;
 mod value;
@@ -23,6 +25,7 @@ mod value;
 pub use binding::HostBinding;
 pub use book::{GrantedSecret, SecretBook, StoredSecret};
 pub use error::SecretError;
+pub use header_rule::{HeaderAuth, HeaderRule};
 pub use key::{MasterKey, SealedText};
 pub use key_file::KeySource;
 pub use placeholder::{PLACEHOLDER, Placeholder, variable};

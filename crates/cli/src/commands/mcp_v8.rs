@@ -5,6 +5,7 @@ mod equipment;
 mod flags;
 mod front;
 mod greetings;
+mod headers;
 mod policies;
 mod servers;
 
@@ -64,7 +65,7 @@ fn run_with(words: &[String], context: &Context) -> Result<ExitCode> {
         eprintln!("{note}");
     }
     let port = given.number("http-port", 1, 65535)?.or(given.number("sse-port", 1, 65535)?);
-    let mut headers = headers(&given)?;
+    let mut headers = run_settings(&given)?;
     let client = Arc::new(context.client()?);
     super::making::built_in(&client, TEMPLATE)?;
     headers.extend(equipment::send(&given, &client)?.map(|setup| (SETUP, setup)));
@@ -90,7 +91,7 @@ fn run_with(words: &[String], context: &Context) -> Result<ExitCode> {
 }
 
 /// Settings of this process for the runs of its clients.
-fn headers(given: &GivenFlags) -> Result<Vec<(&'static str, String)>> {
+fn run_settings(given: &GivenFlags) -> Result<Vec<(&'static str, String)>> {
     let mut all = vec![(MODE, given.mode().name().to_owned())];
     if let Some(seconds) = given.number("execution-timeout", 1, 300)? {
         all.push((TIMEOUT, seconds.to_string()));

@@ -3,10 +3,11 @@
 //!   placeholders in headers and query ─► a secret of the machine's account? ─► bound to this host?
 //!     ─► granted by policy? ─► opened, or its token got ─► in their place, for this request
 //!
-//! A placeholder that fails one of the questions stays as it is, and a report says why.
+//! A placeholder that fails one of the questions stays as it is, and a report says why. Headers
+//! that rules of mcp-v8 add come from the same book, and tokens for them from the same cache.
 
 use super::InterceptedConnection;
-use hyper::header::{HeaderMap, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use stasis_secrets::{SecretContent, SecretText, SubstitutionPlan, Substitutions};
 use zeroize::Zeroizing;
@@ -14,6 +15,7 @@ use zeroize::Zeroizing;
 /// What goes into a request beside what the machine wrote.
 pub struct Filled {
     values: Substitutions,
+    added: Vec<(HeaderName, SecretText)>,
 }
 
 impl Filled {
@@ -33,7 +35,7 @@ impl Filled {
                 }
             }
         }
-        Ok(Filled { values })
+        Ok(Filled { values, added: added(connection, parts).await? })
     }
 
     pub fn query(&self, query: Option<&str>) -> Option<Zeroizing<String>> {
@@ -41,6 +43,12 @@ impl Filled {
     }
 
     pub fn headers(&self, headers: &mut HeaderMap) {
+        for (name, value) in &self.added {
+            if let Ok(mut value) = HeaderValue::from_str(value.reveal()) {
+                value.set_sensitive(true);
+                headers.insert(name.clone(), value);
+            }
+        }
         if self.values.is_empty() {
             return;
         }
@@ -55,16 +63,51 @@ impl Filled {
     }
 }
 
-/// The value of a secret: as it was set, or a token that is got for it.
+/// The headers that rules add to a request.
+async fn added(
+    connection: &InterceptedConnection,
+    parts: &Parts,
+) -> Result<Vec<(HeaderName, SecretText)>, String> {
+    let mut all = Vec::new();
+    for level in connection.rules.levels() {
+        let Some(v8) = level.v8() else { continue };
+        let has = |name: &str| parts.headers.contains_key(name);
+        for header in v8.added_headers(&connection.host(), parts.method.as_str(), has) {
+            let book = &connection.machine.shared.secrets;
+            let opened = book.open_lent(level.name.as_str(), header.rule, &header.name);
+            let (name, content) = opened.map_err(|error| error.to_string())?;
+            let is_token = matches!(content, SecretContent::OauthClient(_));
+            let mut value = revealed(connection, &name, content).await?;
+            if is_token {
+                let text = format!("Bearer {}", value.reveal());
+                value = SecretText::new(text).map_err(|error| error.to_string())?;
+            }
+            let name = HeaderName::from_bytes(header.name.as_bytes());
+            all.push((name.map_err(|error| error.to_string())?, value));
+        }
+    }
+    Ok(all)
+}
+
+/// The value of a secret.
 async fn value(connection: &InterceptedConnection, name: &str) -> Result<SecretText, String> {
     let machine = &connection.machine;
-    match machine.shared.secrets.open(&machine.account, name) {
-        Ok(SecretContent::Value(value)) => Ok(value),
-        Ok(SecretContent::OauthClient(client)) => {
-            let tokens = &machine.shared.tokens;
+    let opened = machine.shared.secrets.open(&machine.account, name);
+    revealed(connection, name, opened.map_err(|error| error.to_string())?).await
+}
+
+/// A value as it was set, or a token that is got for it.
+async fn revealed(
+    connection: &InterceptedConnection,
+    name: &str,
+    content: SecretContent,
+) -> Result<SecretText, String> {
+    match content {
+        SecretContent::Value(value) => Ok(value),
+        SecretContent::OauthClient(client) => {
+            let tokens = &connection.machine.shared.tokens;
             let got = tokens.get(connection, name, &client).await;
             got.map_err(|error| format!("no token for secret `{name}`: {error}"))
         }
-        Err(error) => Err(error.to_string()),
     }
 }

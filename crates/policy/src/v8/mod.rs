@@ -11,6 +11,7 @@
 
 mod category;
 mod chain;
+mod headers;
 mod input;
 mod passes;
 mod source;
@@ -18,6 +19,7 @@ mod source;
 mod tests;
 mod walk;
 
+pub use headers::{AddedHeader, HeaderScope};
 pub use source::{ScriptAnswer, ScriptStep, V8Outside, V8Script};
 pub use walk::{V8Refused, V8Step, V8Walk};
 
@@ -45,6 +47,8 @@ pub struct V8Policies {
     chains: BTreeMap<&'static str, Arc<V8Chain>>,
     outside: Arc<dyn V8Outside>,
     passes: Arc<Passes>,
+    /// What is added to requests after hooks, and before policies.
+    headers: Arc<[HeaderScope]>,
 }
 
 impl fmt::Debug for V8Policies {
@@ -55,7 +59,7 @@ impl fmt::Debug for V8Policies {
 
 impl PartialEq for V8Policies {
     fn eq(&self, other: &V8Policies) -> bool {
-        self.text == other.text
+        self.text == other.text && self.headers == other.headers
     }
 }
 
@@ -79,7 +83,24 @@ impl V8Policies {
             };
             chains.insert(category.name, Arc::new(V8Chain::read(category, chain)?));
         }
-        Ok(V8Policies { text: config.to_string(), chains, outside, passes: Arc::default() })
+        let (text, passes, headers) = (config.to_string(), Arc::default(), Arc::default());
+        Ok(V8Policies { text, chains, outside, passes, headers })
+    }
+
+    /// With headers that are added to requests.
+    pub fn with_headers(self, scopes: Vec<HeaderScope>) -> Result<V8Policies, PolicyFault> {
+        headers::check(&scopes)?;
+        Ok(V8Policies { headers: scopes.into(), ..self })
+    }
+
+    /// The headers that are added to a request, in which `has` finds a header.
+    pub fn added_headers(
+        &self,
+        host: &str,
+        method: &str,
+        has: impl Fn(&str) -> bool,
+    ) -> Vec<AddedHeader> {
+        headers::added(&self.headers, (host, method), has)
     }
 
     /// The configured categories.
@@ -102,7 +123,7 @@ impl V8Policies {
     pub fn walk(&self, category: &str, machine: &str, input: Value) -> Option<V8Walk> {
         let chain = self.chains.get(category)?.clone();
         let (outside, passes) = (self.outside.clone(), self.passes.clone());
-        Some(V8Walk::new(chain, outside, passes, machine, input))
+        Some(V8Walk::new(chain, outside, (passes, self.headers.clone()), machine, input))
     }
 
     /// Why an access is denied, if it is; with the category that decided.
@@ -137,11 +158,12 @@ impl V8Policies {
         sent: &SentRequest<'_>,
     ) -> (&'static str, Result<(), Denial>) {
         if sent.is_websocket() {
-            return ("websocket", self.gate("websocket", who, sent.websocket(), false));
+            return ("websocket", self.gate("websocket", who, self.seen(sent.websocket()), false));
         }
         if sent.what.http2 && self.chains.contains_key("http2") {
             let [connect, request] = sent.http2();
             let judged = self.gate("http2", who, connect, false);
+            let request = self.seen(request);
             return ("http2", judged.and_then(|()| self.gate("http2", who, request, false)));
         }
         let input = sent.fetch();
@@ -149,7 +171,12 @@ impl V8Policies {
         if hooks && !self.passes.take(&who.machine, &input) {
             return ("fetch", Err(Denial::AroundHooks));
         }
-        ("fetch", self.policies("fetch", &input, false))
+        ("fetch", self.policies("fetch", &self.seen(input), false))
+    }
+
+    /// The input with the marks of added headers.
+    fn seen(&self, input: Value) -> Value {
+        headers::marked(&self.headers, input)
     }
 
     /// The answer of policies alone.

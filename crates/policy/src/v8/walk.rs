@@ -12,6 +12,7 @@
 
 use super::category::{Category, HookReach};
 use super::chain::{V8Chain, V8Executor, V8Layer};
+use super::headers::{HeaderScope, marked};
 use super::passes::Passes;
 use super::source::{ScriptAnswer, ScriptStep, V8Outside, V8Script, V8Source};
 use crate::decide::Denial;
@@ -50,6 +51,7 @@ pub struct V8Walk {
     pub(super) chain: Arc<V8Chain>,
     pub(super) outside: Arc<dyn V8Outside>,
     pub(super) passes: Arc<Passes>,
+    headers: Arc<[HeaderScope]>,
     pub(super) machine: String,
     asked: Value,
     frames: Vec<Frame>,
@@ -78,13 +80,24 @@ impl V8Walk {
     pub(super) fn new(
         chain: Arc<V8Chain>,
         outside: Arc<dyn V8Outside>,
-        passes: Arc<Passes>,
+        (passes, headers): (Arc<Passes>, Arc<[HeaderScope]>),
         machine: &str,
         asked: Value,
     ) -> V8Walk {
         let machine = machine.to_owned();
         let (frames, effective, spoiled, steps) = (Vec::new(), None, false, 0);
-        V8Walk { chain, outside, passes, machine, asked, frames, effective, spoiled, steps }
+        V8Walk {
+            chain,
+            outside,
+            passes,
+            headers,
+            machine,
+            asked,
+            frames,
+            effective,
+            spoiled,
+            steps,
+        }
     }
 
     pub fn category(&self) -> &'static str {
@@ -137,7 +150,13 @@ impl V8Walk {
             None => return self.end(input),
             Some(V8Layer::Inject) => Turn::Down(at + 1, input),
             Some(V8Layer::Policies) => {
-                let judged = chain.judge(self.outside.as_ref(), &input);
+                let judged = match chain.category.name {
+                    "fetch" => {
+                        let seen = marked(&self.headers, input.clone());
+                        chain.judge(self.outside.as_ref(), &seen)
+                    }
+                    _ => chain.judge(self.outside.as_ref(), &input),
+                };
                 judged.map_err(|denial| denied(chain.category, &input, &denial))?;
                 Turn::Down(at + 1, input)
             }

@@ -6,7 +6,7 @@
 //! validates them.
 
 use super::flags::GivenFlags;
-use super::{policies, servers};
+use super::{headers, policies, servers};
 use crate::client::Client;
 use crate::failure::{CliFailure, Result};
 use reqwest::Method;
@@ -64,6 +64,8 @@ pub fn send(given: &GivenFlags, client: &Client) -> Result<Option<String>> {
     let stubs = given.text("mcp-stubs").is_none_or(|value| value == "true");
     let prefix = given.text("mcp-stub-prefix").unwrap_or(PREFIX).to_owned();
     let mcp_stub_prefix = (stubs && !mcp_servers.is_empty()).then_some(prefix);
+    let fetch_headers = headers::read(given)?;
+    let texts = V8Setup { fetch_headers, ..texts };
     let setup =
         V8Setup { wasm, stub_prefix, skills, policies, mcp_servers, mcp_stub_prefix, ..texts };
     if setup.is_empty() {

@@ -51,7 +51,6 @@ const CLUSTER: FlagEffect = Instead("there is no cluster: one service owns the d
 const SANDBOX: FlagEffect =
     Instead("every machine runs in namespaces, a seccomp filter and cgroups of its own");
 const PASSTHROUGH: FlagEffect = Missing("files of the host: machines see only their own");
-const FETCH: FlagEffect = Missing("headers for fetch");
 
 /// Every flag of section 3.1 of the specification, removed ones that its documents still mention,
 /// and those of later versions.
@@ -102,8 +101,8 @@ pub const FLAGS: [Flag; 60] = [
     value("wasm-stubs", Works),
     value("wasm-stub-prefix", Works),
     value("wasm-stub-description", Works),
-    value("fetch-header", FETCH),
-    value("fetch-header-config", FETCH),
+    value("fetch-header", Works),
+    value("fetch-header-config", Works),
     switch(
         "allow-external-modules",
         Instead("the setting `imports` (STASIS_IMPORTS) allows npm:, jsr: and https: imports"),
@@ -122,10 +121,17 @@ pub const FLAGS: [Flag; 60] = [
 ];
 
 /// Repeatable flags, on the command line only.
-const REPEATABLE: [&str; 3] = ["wasm-module", "wasm-stub-description", "mcp-server"];
+const REPEATABLE: [&str; 4] =
+    ["wasm-module", "wasm-stub-description", "mcp-server", "fetch-header"];
 /// Keys that a file cannot have, and sections that correspond to a flag.
-const NOT_IN_FILE: [&str; 5] =
-    ["config", "print-openapi", "wasm-module", "wasm-stub-description", "mcp-server"];
+const NOT_IN_FILE: [&str; 6] = [
+    "config",
+    "print-openapi",
+    "wasm-module",
+    "wasm-stub-description",
+    "mcp-server",
+    "fetch-header",
+];
 const SECTIONS: [(&str, &str); 5] = [
     ("wasm", "wasm-config"),
     ("mcp-servers", "mcp-config"),
@@ -365,13 +371,12 @@ mod tests {
         assert_eq!(names.len(), FLAGS.len(), "each once");
     }
 
-    /// Only flags of headers and files of the host are refused.
+    /// Only the flag of files of the host is refused.
     #[test]
     fn only_these_are_missing() {
         let missing = FLAGS.iter().filter(|flag| matches!(flag.effect, Missing(_)));
         let names: Vec<_> = missing.map(|flag| flag.name).collect();
-        let wanted = ["fs-passthrough", "fetch-header", "fetch-header-config"];
-        assert_eq!(names, wanted);
+        assert_eq!(names, ["fs-passthrough"]);
     }
 
     #[test]
