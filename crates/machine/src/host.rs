@@ -29,7 +29,7 @@ use stasis_egress::{Interception, PolicyBook};
 use stasis_engine::{Engine, EngineConfig, FairQueue, Lazy, WallsConfig};
 use stasis_policy::creation;
 use stasis_policy::limits::{self, LimitBounds};
-use stasis_records::{MachineRecord, NewRecord, Records};
+use stasis_records::{MachineId, MachineRecord, NewRecord, Records};
 use stasis_secrets::SecretBook;
 use stasis_template::ModuleStore;
 use stasis_tools::ToolHub;
@@ -79,6 +79,8 @@ pub(crate) struct HostInner {
     pub tools: ToolHub,
     /// Drivers that have not ended, also those of removed machines.
     pub drivers: Arc<ThreadCount>,
+    /// Held while a template is warmed up.
+    pub warming_up: Mutex<()>,
     /// The host closes: instructions that wait for a person are left to the next one.
     pub closing: AtomicBool,
     pub policies: Arc<PolicyBook>,
@@ -137,6 +139,7 @@ impl Host {
             calls: FairQueue::new(CALLS),
             tools,
             drivers: Arc::default(),
+            warming_up: Mutex::default(),
             closing: AtomicBool::new(false),
             policies,
             budgets,
@@ -339,8 +342,22 @@ impl Host {
 
     /// Ends and removes a machine. The next collection removes its images.
     pub fn remove(&self, machine: &Arc<Machine>) -> Result<()> {
+        self.remove_by(machine, Records::delete)
+    }
+
+    /// Removes a temporary machine without waiting for the disk. If the host ends right now, the
+    /// machine is there again until it expires.
+    pub fn remove_temporary(&self, machine: &Arc<Machine>) -> Result<()> {
+        self.remove_by(machine, Records::delete_unsynced)
+    }
+
+    fn remove_by(
+        &self,
+        machine: &Arc<Machine>,
+        delete: fn(&Records, MachineId) -> stasis_records::Result<()>,
+    ) -> Result<()> {
         machine.leave()?;
-        self.inner.records.delete(machine.id).inspect_err(|_| machine.stay())?;
+        delete(&self.inner.records, machine.id).inspect_err(|_| machine.stay())?;
         self.write().remove(machine);
         self.inner.accounts.remove(machine);
         machine.event_at(EventKind::MachineRemoved, None);

@@ -172,6 +172,8 @@ impl V8 {
     fn leave(&self, machine: &Arc<Machine>, origin: RunOrigin, is_kept: bool, mode: V8Mode) {
         let done = match origin {
             _ if is_kept && mode.keeps_heap() => Ok(()),
+            // a temporary machine ends by itself, should the host fail right now
+            RunOrigin::Made if !mode.keeps_heap() => self.host.remove_temporary(machine),
             RunOrigin::Made => self.host.remove(machine),
             RunOrigin::At(seq) if machine.is_at(seq) => Ok(()),
             RunOrigin::At(seq) => self.host.roll_back(machine, Some(seq)),

@@ -178,10 +178,19 @@ impl Records {
 
     /// With its instructions, output and checkpoints. Nothing is written for it afterwards.
     pub fn delete(&self, id: MachineId) -> Result<()> {
-        self.write_synced(move |connection| {
-            there(id, connection.execute("DELETE FROM machines WHERE id = ?1", [id.0])?)
-        })
+        self.write_synced(move |connection| remove(connection, id))
     }
+
+    /// The same, without waiting for the disk. After the end of the host the machine may be there
+    /// again.
+    pub fn delete_unsynced(&self, id: MachineId) -> Result<()> {
+        self.write(move |connection| remove(connection, id))
+    }
+}
+
+fn remove(connection: &Connection, id: MachineId) -> Result<()> {
+    let mut statement = connection.prepare_cached("DELETE FROM machines WHERE id = ?1")?;
+    there(id, statement.execute([id.0])?)
 }
 
 /// Whether a machine was there to be written: `changed` is how many rows were.
