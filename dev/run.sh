@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Serves machines on 127.0.0.1:7717. The first start compiles, and `serve` prepares the default
-# template. Later starts build nothing: they only open the data directory.
+# template before it is ready, and JavaScript's in the background. Later starts build nothing: they
+# only open the data directory.
 #
 #   built  the directory of the programs;  build  the command that builds them
 set -euo pipefail
@@ -22,4 +23,4 @@ if stale; then
   # cargo leaves a program alone that it finds unchanged
   touch "$program"
 fi
-exec "$program" serve "$@"
+exec "$program" serve --prepare javascript "$@"

@@ -140,6 +140,14 @@ impl Language for JavaScript {
         FILES
     }
 
+    fn endings(&self) -> &'static [&'static str] {
+        &["js", "mjs", "cjs", "ts", "mts", "cts"]
+    }
+
+    fn arguments(&self, words: &Value) -> String {
+        format!("process.argv = [process.execPath, ...{words}]; undefined")
+    }
+
     fn argv(&self, interpreter: &str, dir: &str) -> Vec<String> {
         let flags = FLAGS.map(str::to_owned);
         let program = [interpreter.to_owned()];

@@ -67,6 +67,12 @@ pub trait Language: Sync {
     /// The agent's files: paths below its directory, and contents.
     fn files(&self) -> &'static [(&'static str, &'static str)];
 
+    /// Endings of files with code of it.
+    fn endings(&self) -> &'static [&'static str];
+
+    /// Code that gives a script its arguments: a list in JSON, with the script's name first.
+    fn arguments(&self, words: &Value) -> String;
+
     /// The command line that starts the agent from its directory with an interpreter.
     fn argv(&self, interpreter: &str, dir: &str) -> Vec<String>;
 
@@ -191,6 +197,12 @@ impl Syntax {
     pub fn is_keyword(&self, word: &str) -> bool {
         self.reserved.contains(&word) || self.soft.contains(&word)
     }
+}
+
+/// The language of a file, by its ending.
+pub fn language_of_file(path: &Path) -> Option<&'static dyn Language> {
+    let ending = path.extension()?.to_str()?;
+    LANGUAGES.iter().copied().find(|one| one.endings().contains(&ending))
 }
 
 /// The language of that name.

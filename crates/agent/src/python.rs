@@ -111,6 +111,15 @@ impl Language for Python {
         FILES
     }
 
+    fn endings(&self) -> &'static [&'static str] {
+        &["py"]
+    }
+
+    fn arguments(&self, words: &Value) -> String {
+        // a list of strings has the same notation in JSON
+        format!("import sys; sys.argv = {words}")
+    }
+
     fn argv(&self, interpreter: &str, dir: &str) -> Vec<String> {
         vec![interpreter.to_owned(), dir.to_owned()]
     }

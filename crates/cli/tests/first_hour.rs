@@ -41,6 +41,18 @@ fn a_script_finds_its_arguments() {
 }
 
 #[test]
+fn scripts_of_both_languages_run_with_the_same_calls() {
+    let kept = Kept::of("javascript");
+    let typed = "const words: string[] = process.argv.slice(2)\nconsole.log(words.join())";
+    std::fs::write(kept.world.path("tool.ts"), typed).expect("a script");
+    assert_eq!(kept.well(&["run", "tool.ts", "in.csv", "--size=3"]), "in.csv,--size=3\n");
+    assert_eq!(kept.well(&["run", "tool.ts"]), "\n");
+    assert_eq!(kept.well(&["run", "--language", "typescript", "-c", "[1, 2].at(-1)"]), "2\n");
+    assert_eq!(kept.well(&["run", "--language", "python", "-c", "[1, 2][-1]"]), "2\n");
+    assert_eq!(kept.run(&["ls", "--json"]).json()["machines"], json!([]));
+}
+
+#[test]
 fn exploring_leaves_one_machine() {
     let kept = Kept::new();
     kept.well(&["machine", "new", "work"]);

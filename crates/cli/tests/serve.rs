@@ -291,3 +291,43 @@ fn every_thread_has_the_rights_it_is_promised() {
     let ended = Command::new("kill").arg(child.id().to_string()).status().expect("kill runs");
     assert!(ended.success() && child.wait().expect("an end").success());
 }
+
+/// Gives a directory roots of its own: those of the seed are shared, and a build would change them.
+fn own_roots(data: &Path) {
+    let shared = data.join("roots").canonicalize().expect("roots");
+    std::fs::remove_file(data.join("roots")).expect("a link");
+    let copied = Command::new("cp").arg("-al").arg(shared).arg(data.join("roots")).status();
+    assert!(copied.expect("cp runs").success());
+}
+
+/// A service is ready before templates that it prepares. A second build of the same one, asked for
+/// meanwhile, finds what the first has built.
+#[test]
+fn templates_are_prepared_in_the_background() {
+    let data = stasis_testbed::data_dir_of("javascript");
+    own_roots(data.path());
+    let ask = |words: &[&str]| stasis(data.path()).args(words).output().expect("stasis runs");
+    let removed = ask(&["template", "rm", "javascript"]);
+    assert!(removed.status.success(), "{removed:?}");
+    let odd = ask(&["serve", "--prepare", "cobol"]);
+    assert!(String::from_utf8_lossy(&odd.stderr).contains("python and javascript"), "{odd:?}");
+    ask(&["stop"]);
+    let mut command = stasis(data.path());
+    command.args(["serve", "--prepare", "javascript", "--listen", "127.0.0.1:0"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("stasis runs");
+    let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut said = lines.map(|line| line.expect("text"));
+    let listens = said.by_ref().position(|line| line.contains("listening on"));
+    assert!(listens.is_some(), "it says where it listens");
+    let asked = std::thread::scope(|scope| {
+        let own = scope.spawn(|| ask(&["machine", "new", "js", "--language", "javascript"]));
+        let ready = said.by_ref().find(|line| line.contains("template is"));
+        assert!(ready.is_some_and(|line| line.contains("ready")), "it was built");
+        own.join().expect("no panic")
+    });
+    assert!(asked.status.success(), "{asked:?}");
+    let value = ask(&["exec", "js", "1 + 1"]);
+    assert_eq!(String::from_utf8_lossy(&value.stdout).trim(), "2", "{value:?}");
+    child.kill().expect("killed");
+    child.wait().expect("an end");
+}

@@ -7,7 +7,6 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::show::{self, Table, age};
 use clap::Subcommand;
-use clap::builder::PossibleValuesParser;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use stasis_api::{
@@ -53,7 +52,8 @@ pub struct NewArgs {
     #[arg(long, value_name = "NAME")]
     template: Option<String>,
     /// Language: starts from the template of that name
-    #[arg(long, value_name = "LANGUAGE", conflicts_with = "template", value_parser = languages())]
+    #[arg(long, value_name = "LANGUAGE", conflicts_with = "template",
+        value_parser = making::languages())]
     language: Option<String>,
     /// Tag
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = pair)]
@@ -212,17 +212,6 @@ impl MachineCommand {
     }
 }
 
-fn languages() -> PossibleValuesParser {
-    PossibleValuesParser::new(stasis_agent::LANGUAGES.iter().map(|language| {
-        clap::builder::PossibleValue::new(language.name()).aliases(language.aliases())
-    }))
-}
-
-/// The template of a language has its name.
-fn template_of(language: String) -> Option<String> {
-    stasis_agent::language(&language).map(|language| language.name().to_owned())
-}
-
 fn new(args: NewArgs, client: &Client, as_json: bool) -> Result<()> {
     let wanted = NewMachine {
         name: args.name,
@@ -230,7 +219,7 @@ fn new(args: NewArgs, client: &Client, as_json: bool) -> Result<()> {
         limits: args.limits.limits(),
         memory_mb: None,
         env: map(args.env),
-        template: args.template.or(args.language.and_then(template_of)),
+        template: args.template.or(args.language.and_then(making::template_of)),
         durability: args.durability.into(),
         checkpoints: args.checkpoints.into(),
         network: args.network,

@@ -5,6 +5,7 @@
 use crate::client::Client;
 use crate::failure::{CliFailure, Result};
 use crate::show::BuildProgress;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::json;
@@ -34,6 +35,20 @@ pub fn make(client: &Client, new: &NewMachine) -> Result<MachineInfo> {
         }
         other => other,
     }
+}
+
+/// The languages of machines, as values of an option.
+pub fn languages() -> PossibleValuesParser {
+    PossibleValuesParser::new(
+        stasis_agent::LANGUAGES
+            .iter()
+            .map(|language| PossibleValue::new(language.name()).aliases(language.aliases())),
+    )
+}
+
+/// The template of a language has its name.
+pub fn template_of(language: String) -> Option<String> {
+    stasis_agent::language(&language).map(|language| language.name().to_owned())
 }
 
 /// Builds the default template if it is missing.

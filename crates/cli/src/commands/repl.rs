@@ -12,6 +12,10 @@ use std::process::ExitCode;
 pub struct Args {
     /// Machine to continue [default: a new one]
     machine: Option<Name>,
+    /// Language of a new machine [default: Python]
+    #[arg(long, value_name = "LANGUAGE", conflicts_with = "machine",
+        value_parser = making::languages())]
+    language: Option<String>,
     /// Time limit of each instruction in seconds, or `none`
     #[arg(long, value_name = "SECONDS", default_value = "none")]
     timeout: TimeoutArg,
@@ -21,7 +25,10 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let client = context.client()?;
     let machine: MachineInfo = match &args.machine {
         Some(name) => client.get(&format!("/v1/machine/{name}"))?,
-        None => making::make(&client, &NewMachine::default())?,
+        None => {
+            let template = args.language.and_then(making::template_of);
+            making::make(&client, &NewMachine { template, ..NewMachine::default() })?
+        }
     };
     let name = machine.name.to_string();
     eprintln!(

@@ -19,6 +19,7 @@ use stasis_machine::{Host, ImportRule, Quota, Settings, ToolServer};
 use stasis_sandbox::service;
 use stasis_server::{BoundAddresses, Instruments, JwtOptions, Listen, Options};
 use stasis_sys::{files, process};
+use stasis_template::{NoProgress, Recipe};
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
@@ -27,7 +28,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tracing_subscriber::filter::LevelFilter;
 
 /// The errors of a directory that another process holds, or is about to release.
@@ -71,6 +72,9 @@ pub struct Args {
     /// Origin whose pages may use the service, such as https://example.org
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     allowed_origins: Vec<String>,
+    /// Build this language's template in the background, unless it exists
+    #[arg(long, value_name = "LANGUAGE", conflicts_with = "private")]
+    prepare: Vec<String>,
 }
 
 pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
@@ -86,6 +90,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
         config.flag(key, text)?;
     }
     let mut options = options(&args, &config)?;
+    let later = args.prepare.iter().map(|name| recipe_of(name)).collect::<Result<Vec<_>>>()?;
     service::restrict_process().map_err(|error| {
         CliFailure::new("service.restrict", format!("cannot drop privileges: {error}"))
             .hint("`stasis doctor` checks this host")
@@ -108,7 +113,9 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     let data = config.data_dir();
     let (as_json, is_secure) = (context.json, options.tls.is_some());
     let logs_json = logging::is_json(&config);
+    let weak = Arc::downgrade(&host);
     let ready = move |bound: &BoundAddresses| {
+        prepare_later(&weak, &later);
         match Place::of(bound, &data, is_secure) {
             // one line, so that programs can keep reading
             Some(place) if as_json => show::say(&json!(place).to_string()),
@@ -269,11 +276,43 @@ fn prepare(host: &Host) -> Result<()> {
     if host.template(None).is_ok() {
         return Ok(());
     }
-    let recipe = stasis_template::Recipe::default_template();
+    let recipe = Recipe::default_template();
     let shown = Shown(RefCell::new(BuildProgress::new(&format!("template {}", recipe.name))));
     let built = host.build_template(&recipe, &shown);
     shown.0.into_inner().end(if built.is_ok() { "ready" } else { "failed" });
     Ok(built.map(drop)?)
+}
+
+/// The recipe of a language's own template.
+fn recipe_of(language: &str) -> Result<Recipe> {
+    Recipe::built_in(language).ok_or_else(|| {
+        let known: Vec<_> = stasis_agent::LANGUAGES.iter().map(|own| own.name()).collect();
+        CliFailure::usage(format!("--prepare: there is no language {language:?}"))
+            .hint(format!("languages are {}", known.join(" and ")))
+    })
+}
+
+/// Builds templates while the service works. A build that fails is tried again by the first
+/// command that needs the template.
+fn prepare_later(host: &Weak<Host>, recipes: &[Recipe]) {
+    if recipes.is_empty() {
+        return;
+    }
+    let (host, recipes) = (host.clone(), recipes.to_vec());
+    stasis_machine::hand_over(move || {
+        for recipe in recipes {
+            let Some(host) = host.upgrade() else { return };
+            if host.template(Some(&recipe.name)).is_ok() {
+                continue;
+            }
+            let template = recipe.name.as_str();
+            tracing::info!(template, "building a template in the background");
+            match host.build_template(&recipe, &NoProgress) {
+                Ok(_) => tracing::info!(template, "the template is ready"),
+                Err(error) => tracing::warn!(template, %error, "the template is not built"),
+            }
+        }
+    });
 }
 
 /// A build in this process, shown as others are.

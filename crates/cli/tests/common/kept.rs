@@ -13,7 +13,15 @@ pub struct Kept {
 
 impl Kept {
     pub fn new() -> Kept {
-        let data = stasis_testbed::data_dir();
+        Kept::on(stasis_testbed::data_dir())
+    }
+
+    /// The same with the template of a language.
+    pub fn of(language: &str) -> Kept {
+        Kept::on(stasis_testbed::data_dir_of(language))
+    }
+
+    fn on(data: TempDir) -> Kept {
         let mut world = World::new();
         world.set("STASIS_DATA_DIR", &data.path().to_string_lossy());
         // against hangs only
