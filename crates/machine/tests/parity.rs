@@ -6,6 +6,7 @@ use stasis_api::{
     Timeout, Vary,
 };
 use stasis_machine::{AdoptSelection, Branch, BranchPlan, Explore, Export, Machine, Steps};
+use stasis_template::{NoProgress, Recipe};
 use stasis_testbed::{TestHost, error_name, exec, lines, run, until};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -353,6 +354,25 @@ fn keys(place: &Place, codes: &[&str]) {
     assert_eq!(printed(&machine, codes[2]), "2");
 }
 
+/// Packages of a recipe are there in every machine of its template.
+fn templates(place: &Place, codes: &[&str]) {
+    let [package, missing, code] = codes else { panic!("{codes:?}") };
+    let language = place.language;
+    let recipe = |package: &str| {
+        let text = format!(
+            "name = \"with-a-package\"\nlanguage = \"{language}\"\npackages = [{package:?}]\n"
+        );
+        Recipe::parse(&text).expect("a recipe")
+    };
+    place.bed.host.build_template(&recipe(package), &NoProgress).expect("built");
+    let new = NewMachine { template: Some("with-a-package".into()), ..NewMachine::default() };
+    let machine = place.bed.host.create("test", new).expect("a machine");
+    assert_eq!(printed(&machine, code), "007");
+    let refused = place.bed.host.build_template(&recipe(missing), &NoProgress);
+    let refused = refused.expect_err("no such version").to_string();
+    assert!(refused.contains(package.split(['=', '@']).next().expect("a name")), "{refused}");
+}
+
 type Check = fn(&Place, &[&str]);
 
 /// A behaviour: its name, its check, and its programs in each language.
@@ -582,6 +602,16 @@ const TABLE: &[Row] = &[
         going_back_and_forth,
         &["n = 1", "n += 1", "print(n)"],
         &["let n = 1", "n += 1", "console.log(n)"],
+    ),
+    Row(
+        "templates with packages",
+        templates,
+        &["six==1.17.0", "six==99.0.0", "import six; print(six.text_type(7).zfill(3))"],
+        &[
+            "left-pad@1.3.0",
+            "left-pad@99.0.0",
+            "import pad from 'left-pad'; console.log(pad('7', 3, '0'))",
+        ],
     ),
     Row("keys", keys, &["n = 1", "n += 1", "print(n)"], &["let n = 1", "n += 1", "console.log(n)"]),
 ];

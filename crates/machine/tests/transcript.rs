@@ -18,24 +18,16 @@ struct Session {
     work: &'static str,
     /// The line between two instructions.
     mark: &'static str,
-    /// Something is done to the machine after each of so many instructions.
-    every: usize,
 }
 
 static PYTHON: Session = Session {
     language: stasis_agent::DEFAULT_NAME,
     work: include_str!("transcript/work.py"),
     mark: "# ---\n",
-    every: 1,
 };
 
-/// `STASIS_SOAK=1` disturbs it after each instruction.
-static JAVASCRIPT: LazyLock<Session> = LazyLock::new(|| Session {
-    language: "javascript",
-    work: include_str!("transcript/work.js"),
-    mark: "// ---\n",
-    every: if std::env::var_os("STASIS_SOAK").is_some() { 1 } else { 8 },
-});
+static JAVASCRIPT: Session =
+    Session { language: "javascript", work: include_str!("transcript/work.js"), mark: "// ---\n" };
 
 impl Session {
     fn instructions(&self) -> Vec<&'static str> {
@@ -46,16 +38,14 @@ impl Session {
         NewMachine { template: Some(self.language.into()), ..NewMachine::default() }
     }
 
-    /// The answers with `between` done after each, or after every few.
+    /// The answers with `between` done after each.
     fn answers(&self, between: impl Fn(&TestHost, Arc<Machine>) -> Arc<Machine>) -> Vec<String> {
         let bed = TestHost::of(self.language);
         let mut machine = bed.host.create("test", self.new_machine()).expect("make a machine");
         let mut answers = Vec::new();
-        for (index, code) in self.instructions().into_iter().enumerate() {
+        for code in self.instructions() {
             answers.push(ask(&machine, code));
-            if (index + 1) % self.every == 0 {
-                machine = between(&bed, machine);
-            }
+            machine = between(&bed, machine);
         }
         answers
     }
@@ -84,16 +74,15 @@ impl Session {
         })
     }
 
-    /// The answers of hosts that are killed after each, or after every few.
+    /// The answers of hosts that are killed after each.
     fn killed(&self) -> Vec<String> {
         let dir = data_dir_of(self.language);
         let name = {
             let host = open(dir.path());
             host.create("test", self.new_machine()).expect("create").name().to_string()
         };
-        let all: Vec<usize> = (0..self.instructions().len()).collect();
-        let runs = all.chunks(self.every);
-        runs.flat_map(|run| Worker::start(self, dir.path(), &name).ask(run)).collect()
+        let all = 0..self.instructions().len();
+        all.map(|index| Worker::start(self, dir.path(), &name).ask(index)).collect()
     }
 }
 
@@ -185,19 +174,18 @@ impl Worker {
         Worker(command.spawn().expect("start a worker"))
     }
 
-    /// Has it run instructions, and kills it when the last answer is there.
-    fn ask(mut self, run: &[usize]) -> Vec<String> {
-        let numbers: Vec<String> = run.iter().map(usize::to_string).collect();
+    /// Has it run an instruction, and kills it when the answer is there.
+    fn ask(mut self, index: usize) -> String {
         let stdin = self.0.stdin.as_mut().expect("a pipe");
-        writeln!(stdin, "{}", numbers.join(" ")).expect("ask the worker");
+        writeln!(stdin, "{index}").expect("ask the worker");
         let stdout = self.0.stdout.take().expect("a pipe");
         let said = BufReader::new(stdout).lines().map(|line| line.expect("read the worker"));
-        let answers = said.filter_map(|line| line.split_once("ANSWER ").map(|(_, a)| a.to_owned()));
-        let answers: Vec<String> = answers.take(run.len()).collect();
-        assert_eq!(answers.len(), run.len(), "the worker answers");
+        let mut answers =
+            said.filter_map(|line| line.split_once("ANSWER ").map(|(_, a)| a.to_owned()));
+        let answer = answers.next().expect("the worker answers");
         self.0.kill().expect("kill the worker");
         self.0.wait().expect("wait for the worker");
-        answers
+        answer
     }
 }
 
@@ -211,14 +199,11 @@ fn worker() {
     let host = open(Path::new(&dir));
     let machine = host.machine(&name).expect("the machine");
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line).expect("numbers");
+    std::io::stdin().read_line(&mut line).expect("a number");
     let language = std::env::var("WORKER_LANGUAGE").expect("a language");
-    let session = if language == PYTHON.language { &PYTHON } else { &*JAVASCRIPT };
-    let codes = session.instructions();
-    for index in line.split_whitespace() {
-        let index: usize = index.parse().expect("a number");
-        println!("ANSWER {}", ask(&machine, codes[index]));
-    }
+    let session = if language == PYTHON.language { &PYTHON } else { &JAVASCRIPT };
+    let index: usize = line.trim().parse().expect("a number");
+    println!("ANSWER {}", ask(&machine, session.instructions()[index]));
     // until it is killed, or its parent has exited
     let _ = std::io::stdin().read_line(&mut line);
 }

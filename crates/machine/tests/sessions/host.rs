@@ -81,6 +81,29 @@ pub struct Sight {
     pub next: u64,
 }
 
+/// A session's language, and how an instruction mixes its number into the machine's.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionLanguage {
+    pub template: &'static str,
+    mixed: fn(u64) -> String,
+}
+
+pub static PYTHON: SessionLanguage = SessionLanguage {
+    template: "python",
+    mixed: |seq| format!("ran = (globals().get('ran', 0) * 31 + {seq} + 1) % {PRIME}"),
+};
+pub static JAVASCRIPT: SessionLanguage = SessionLanguage {
+    template: "javascript",
+    mixed: |seq| format!("var ran = ((globalThis.ran ?? 0) * 31 + {seq} + 1) % {PRIME}"),
+};
+
+impl SessionLanguage {
+    fn named(template: &str) -> &'static SessionLanguage {
+        let all = [&PYTHON, &JAVASCRIPT];
+        all.into_iter().find(|own| own.template == template).expect("a language")
+    }
+}
+
 /// The host's process, as the test has it.
 pub struct HostProcess {
     child: Child,
@@ -88,10 +111,11 @@ pub struct HostProcess {
 }
 
 impl HostProcess {
-    pub fn start(dir: &Path, machine: &str) -> HostProcess {
+    pub fn start(dir: &Path, machine: &str, language: &SessionLanguage) -> HostProcess {
         let mut command = Command::new(std::env::current_exe().expect("this test"));
         command.args(["--exact", "host_process", "--nocapture", "--ignored"]);
         command.env("SESSION_DIR", dir).env("SESSION_MACHINE", machine);
+        command.env("SESSION_LANGUAGE", language.template);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("start a host");
         let answers = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -131,21 +155,28 @@ impl HostProcess {
 }
 
 /// A machine in a directory, made by a host that has closed.
-pub fn make(dir: &Path, checkpoints: Checkpoints, durability: Durability) -> String {
-    let new = NewMachine { checkpoints, durability, ..NewMachine::default() };
+pub fn make(
+    dir: &Path,
+    language: &SessionLanguage,
+    checkpoints: Checkpoints,
+    durability: Durability,
+) -> String {
+    let template = Some(language.template.to_owned());
+    let new = NewMachine { template, checkpoints, durability, ..NewMachine::default() };
     let machine = open(dir).create("test", new).expect("make a machine");
     machine.name().to_string()
 }
 
 /// The body of the process.
-pub fn serve(dir: &Path, name: &str) {
+pub fn serve(dir: &Path, name: &str, language: &str) {
+    let language = SessionLanguage::named(language);
     // the killed one's processes may still be on their way out
     let host = open(dir);
     let machine = host.machine(name).expect("the machine");
     for line in std::io::stdin().lines() {
         let line = line.expect("read an order");
         let order = serde_json::from_str(&line).expect("orders are data");
-        let answer = obey(&host, &machine, order);
+        let answer = obey(&host, &machine, language, order);
         say(&answer.unwrap_or_else(|error| HostAnswer::Refused {
             code: error.code().to_owned(),
             words: error.to_string(),
@@ -157,9 +188,14 @@ fn say(answer: &HostAnswer) {
     println!("ANSWER {}", serde_json::to_string(answer).expect("answers are data"));
 }
 
-fn obey(host: &Host, machine: &Arc<Machine>, order: HostOrder) -> Result<HostAnswer> {
+fn obey(
+    host: &Host,
+    machine: &Arc<Machine>,
+    language: &SessionLanguage,
+    order: HostOrder,
+) -> Result<HostAnswer> {
     match order {
-        HostOrder::Run(batch) => run(machine, batch)?,
+        HostOrder::Run(batch) => run(machine, language, batch)?,
         HostOrder::Undo { n, grouped } => host.undo(machine, Steps { n, grouped })?,
         HostOrder::Redo { n, grouped } => host.redo(machine, Steps { n, grouped })?,
         HostOrder::RollBack(seq) => host.roll_back(machine, seq)?,
@@ -189,11 +225,11 @@ fn obey(host: &Host, machine: &Arc<Machine>, order: HostOrder) -> Result<HostAns
     Ok(HostAnswer::Done)
 }
 
-fn run(machine: &Arc<Machine>, batch: Batch) -> Result<()> {
+fn run(machine: &Arc<Machine>, language: &SessionLanguage, batch: Batch) -> Result<()> {
     let Batch { count, pipelined, durability, checkpoints } = batch;
     let submit = || {
         let seq = machine.describe().instructions;
-        let code = format!("ran = (globals().get('ran', 0) * 31 + {seq} + 1) % {PRIME}");
+        let code = (language.mixed)(seq);
         machine.submit(Exec { code, durability, checkpoints, ..Exec::default() })
     };
     let end = |seq| -> Result<()> {

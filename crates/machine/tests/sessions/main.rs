@@ -11,13 +11,13 @@
 mod host;
 mod model;
 
-use host::{Batch, HostAnswer, HostOrder, HostProcess, Sight};
+use host::{Batch, HostAnswer, HostOrder, HostProcess, JAVASCRIPT, PYTHON, SessionLanguage, Sight};
 use model::{Kept, Model, number};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use stasis_api::{Checkpoints, Durability};
-use stasis_testbed::data_dir;
+use stasis_testbed::data_dir_of;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
@@ -89,6 +89,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Session {
     dir: TempDir,
     name: String,
+    language: &'static SessionLanguage,
     host: HostProcess,
     model: Model,
     checkpoints: Checkpoints,
@@ -96,11 +97,15 @@ struct Session {
 }
 
 impl Session {
-    fn start(checkpoints: Checkpoints, durability: Durability) -> Session {
-        let dir = data_dir();
-        let name = host::make(dir.path(), checkpoints, durability);
-        let host = HostProcess::start(dir.path(), &name);
-        Session { dir, name, host, model: Model::default(), checkpoints, durability }
+    fn start(
+        language: &'static SessionLanguage,
+        checkpoints: Checkpoints,
+        durability: Durability,
+    ) -> Session {
+        let dir = data_dir_of(language.template);
+        let name = host::make(dir.path(), language, checkpoints, durability);
+        let host = HostProcess::start(dir.path(), &name, language);
+        Session { dir, name, language, host, model: Model::default(), checkpoints, durability }
     }
 
     fn look(&mut self) -> Sight {
@@ -167,7 +172,7 @@ impl Session {
             }
         }
         self.host.kill();
-        self.host = HostProcess::start(self.dir.path(), &self.name);
+        self.host = HostProcess::start(self.dir.path(), &self.name, self.language);
         let sight = self.look();
         self.settle_after_kill(batch, &ended, &sight);
     }
@@ -300,14 +305,19 @@ impl Drop for Context<'_> {
     }
 }
 
-fn session(seed: u64, count: usize, checkpoints: Checkpoints, durability: Durability) {
+fn session(
+    language: &'static SessionLanguage,
+    seed: u64,
+    checkpoints: Checkpoints,
+    durability: Durability,
+) {
     let bytes: Vec<u8> = seed.to_le_bytes().repeat(4);
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let steps = prop::collection::vec((step(), any::<bool>()), count);
+    let steps = prop::collection::vec((step(), any::<bool>()), STEPS);
     let steps = steps.new_tree(&mut runner).expect("steps").current();
     let all: Vec<Step> = steps.iter().map(|(step, _)| *step).collect();
-    let mut session = Session::start(checkpoints, durability);
+    let mut session = Session::start(language, checkpoints, durability);
     for (index, (step, settle)) in steps.iter().enumerate() {
         let _context = Context { seed, done: &all[..=index] };
         session.act(*step);
@@ -319,14 +329,23 @@ fn session(seed: u64, count: usize, checkpoints: Checkpoints, durability: Durabi
 
 /// Sessions of 50 steps, so many steps in all; the long form for a soak.
 fn sessions(checkpoints: Checkpoints, durability: Durability, first: u64) {
+    sessions_in(&PYTHON, checkpoints, durability, first);
+}
+
+fn sessions_in(
+    language: &'static SessionLanguage,
+    checkpoints: Checkpoints,
+    durability: Durability,
+    first: u64,
+) {
     let asked = std::env::var("STASIS_SEED").ok().and_then(|seed| seed.parse().ok());
     if let Some(seed) = asked {
-        return session(seed, STEPS, checkpoints, durability);
+        return session(language, seed, checkpoints, durability);
     }
     let soak = std::env::var_os("STASIS_SOAK").is_some();
     let first = if soak { u64::from(std::process::id()) << 16 } else { first };
     let count = if soak { 50 } else { 2 };
-    (first..first + count).for_each(|seed| session(seed, STEPS, checkpoints, durability));
+    (first..first + count).for_each(|seed| session(language, seed, checkpoints, durability));
 }
 
 const STEPS: usize = 50;
@@ -349,6 +368,16 @@ fn grouped_in_memory() {
 #[test]
 fn grouped_on_disk() {
     sessions(Checkpoints::Grouped, Durability::Local, 400);
+}
+
+#[test]
+fn javascript_exact_in_memory() {
+    sessions_in(&JAVASCRIPT, Checkpoints::Exact, Durability::Memory, 600);
+}
+
+#[test]
+fn javascript_grouped_on_disk() {
+    sessions_in(&JAVASCRIPT, Checkpoints::Grouped, Durability::Local, 700);
 }
 
 /// The order of things does not depend on who gets a processor.
@@ -377,5 +406,6 @@ fn exact_under_busy_loops() {
 fn host_process() {
     let Some(dir) = std::env::var_os("SESSION_DIR") else { return };
     let name = std::env::var("SESSION_MACHINE").expect("a name");
-    host::serve(Path::new(&dir), &name);
+    let language = std::env::var("SESSION_LANGUAGE").expect("a language");
+    host::serve(Path::new(&dir), &name, &language);
 }
