@@ -11,6 +11,7 @@ use stasis_image::model::*;
 use stasis_spawner::layout;
 use stasis_spawner::program::{Label, Program};
 use stasis_sys::{PAGE, libc};
+use std::rc::Rc;
 
 /// Resources the engine has ready for the program.
 pub struct Prepared<'a> {
@@ -129,6 +130,25 @@ pub fn build(prepared: &Prepared) -> Result<Built> {
     Ok(Built { program, leave, fills, registers, installs, stopped })
 }
 
+/// A process that its parent forks: it continues at the label.
+struct Forked<'a> {
+    label: Label,
+    process: &'a Process,
+    parent: Rc<ParentMemory<'a>>,
+}
+
+/// The memory that children start with: without what the parent gets on demand.
+struct ParentMemory<'a> {
+    target: Layout<'a>,
+    runs: Vec<PageRun>,
+}
+
+impl ParentMemory<'_> {
+    fn layout(&self) -> Layout<'_> {
+        Layout { runs: &self.runs, ..self.target }
+    }
+}
+
 /// The process everything else hangs on: the first child of init.
 pub fn root_of(manifest: &Manifest) -> Result<&Process> {
     manifest
@@ -170,7 +190,7 @@ impl<'a> Builder<'a> {
         self.make_uffds();
         self.enter_walls();
         self.take_objects();
-        self.process(root, None)
+        self.processes(root)
     }
 
     fn enter_walls(&mut self) {
@@ -263,13 +283,24 @@ impl<'a> Builder<'a> {
         p.jump_to(layout::LOOP + PAGE);
     }
 
-    /// Everything from memory on, for one process and (after it) its children. A child starts
-    /// with the memory of its `parent`, the root with the template's.
-    pub(super) fn process(
+    /// Everything from memory on, for one process and (after it) its descendants. A child starts
+    /// with the memory of its parent, the root with the template's. Machines control the depth, so
+    /// this does not recurse.
+    pub(super) fn processes(&mut self, root: &'a Process) -> Result<()> {
+        let mut waiting = self.process(root, None)?;
+        while let Some(Forked { label, process, parent }) = waiting.pop() {
+            self.program.land(label);
+            waiting.extend(self.process(process, Some(parent.layout()))?);
+        }
+        Ok(())
+    }
+
+    /// One process; its children, the last one first.
+    fn process(
         &mut self,
         process: &'a Process,
         parent: Option<Layout<'_>>,
-    ) -> Result<()> {
+    ) -> Result<Vec<Forked<'a>>> {
         let live = process.live().ok_or(Error::Gone)?;
         let target = layout_of(self.prepared.manifest, process.pid, live);
         let is_root = parent.is_none();
@@ -290,12 +321,15 @@ impl<'a> Builder<'a> {
             self.arm_tracking(&live.vmas);
         }
         self.finish_process(process, live, is_root)?;
-        let there = without_lazy(target.runs, &live.vmas, lazy);
-        for (label, child) in children {
-            self.program.land(label);
-            self.process(child, Some(Layout { runs: &there, ..target }))?;
-        }
-        Ok(())
+        let runs = match children.is_empty() {
+            true => Vec::new(),
+            false => without_lazy(target.runs, &live.vmas, lazy),
+        };
+        let parent = Rc::new(ParentMemory { target, runs });
+        let children = children.into_iter().rev();
+        Ok(children
+            .map(|(label, process)| Forked { label, process, parent: parent.clone() })
+            .collect())
     }
 
     /// Forks the process's children; each continues at its label.

@@ -8,7 +8,7 @@ use crate::machine::{Lab, copy_root, launch, launch_in, restore_here};
 use libtest_mimic::{Failed, Trial};
 use stasis_engine::{Error, Image, WallsConfig};
 use stasis_image::model::{
-    Fd, FileEntry, FileEntryKind, Manifest, Object, ObjectKind, ProcessState,
+    Fd, FileEntry, FileEntryKind, Manifest, Object, ObjectKind, ProcessPages, ProcessState,
 };
 use stasis_spawner::UNUSED_CAPABILITIES;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -22,11 +22,12 @@ const LONG: Duration = Duration::from_secs(60);
 type Test = fn(&Lab) -> Result<(), Failed>;
 
 pub fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 7] = [
         ("a_root_with_a_link_for_shared_memory", root_with_links),
         ("an_image_with_a_link_for_shared_memory", image_with_links),
         ("an_image_that_opens_the_memory_of_init", memory_of_init),
         ("an_image_that_opens_a_pipe_nobody_writes", silent_pipe),
+        ("an_image_with_a_long_line_of_processes", long_line),
         ("init_holds_nothing_of_the_spawner", held_by_init),
         ("the_spawner_and_templates_have_few_capabilities", few_capabilities),
     ];
@@ -156,6 +157,26 @@ fn silent_pipe(lab: &Lab) -> Result<(), Failed> {
         open_also(manifest, "/silent", 0);
     })?;
     expect("a FIFO as a file", error, "FIFO")
+}
+
+/// Each process is the parent of the next. However many there are, the engine's stack holds them.
+fn long_line(lab: &Lab) -> Result<(), Failed> {
+    const FIRST: i32 = 1000;
+    const COUNT: i32 = 4000;
+    let error = altered(lab, true, |manifest| {
+        let (first, memory) = (manifest.processes[0].clone(), manifest.memory[0].clone());
+        for pid in FIRST..FIRST + COUNT {
+            let mut next = first.clone();
+            (next.pid, next.ppid) = (pid, if pid == FIRST { first.pid } else { pid - 1 });
+            if let ProcessState::Live(live) = &mut next.state {
+                live.threads.truncate(1);
+                live.threads[0].tid = pid;
+            }
+            manifest.processes.push(next);
+            manifest.memory.push(ProcessPages { pid, ..memory.clone() });
+        }
+    })?;
+    expect("a line of processes", error, "more threads or mappings")
 }
 
 /// Its connection to the engine and the device that makes interfaces, beside the three of every

@@ -63,7 +63,7 @@ fn routes() -> Vec<Route> {
     all
 }
 
-const CODES: [&str; 9] = [
+const CODES: [&str; 10] = [
     "x = 1",
     "x",
     "print('y' * 100)",
@@ -72,6 +72,7 @@ const CODES: [&str; 9] = [
     "1 / 0",
     "data = bytes(range(256)) * 4000",
     "import os, threading; len(os.listdir('/tmp'))",
+    "import socket; socket.create_connection(('10.255.255.1', 80), 0.05)",
     "import os; os._exit(3)",
 ];
 
@@ -107,6 +108,31 @@ impl Storm<'_> {
         CODES[self.seeded.below(most as u64) as usize]
     }
 
+    /// Policies belong to all accounts.
+    fn policy(&mut self) -> String {
+        format!("policy-{}", self.seeded.below(2))
+    }
+
+    fn network(&mut self) -> String {
+        match self.seeded.below(4) {
+            0 => "open".to_owned(),
+            1 => format!("policy:{}", self.policy()),
+            _ => "none".to_owned(),
+        }
+    }
+
+    fn policy_document(&mut self) -> Value {
+        let rule = self.seeded.pick(&["example.com", "*.example.org:443", "10.0.0.0/8"]);
+        let other = self.seeded.pick(&["example.com", "*.example.net"]);
+        match self.seeded.below(4) {
+            0 => json!({ "network": { "allow": [rule], "deny": [other] } }),
+            1 => json!({ "network": { "allow": [rule] }, "http": { "allow": [other] } }),
+            2 => json!({ "network": { "allow": [rule] }, "secrets": { "allow": ["S"] },
+                         "traffic": { "connections": 2 } }),
+            _ => json!({ "description": "y".repeat(100), "modules": { "deny": ["left-pad"] } }),
+        }
+    }
+
     fn seq(&mut self) -> Value {
         match self.seeded.below(3) {
             0 => Value::Null,
@@ -118,6 +144,12 @@ impl Storm<'_> {
         let mut path = route.path.replace("{name}", &self.name());
         if route.path.starts_with("/v1/template/") {
             path = route.path.replace("{name}", "nobody-has-this");
+        }
+        if route.path.starts_with("/v1/policies/") {
+            path = route.path.replace("{name}", &self.policy());
+        }
+        if route.path.starts_with("/v1/approvals/") {
+            path = route.path.replace("{id}", &self.seeded.below(6).to_string());
         }
         path = path.replace("{seq}", &self.seeded.below(6).to_string());
         path = path.replace("{id}", &format!("{:064x}", self.seeded.below(3)));
@@ -131,6 +163,7 @@ impl Storm<'_> {
                 "durability" => self.seeded.pick(&["memory", "local"]).to_owned(),
                 "name" => self.name(),
                 "machine" => self.name(),
+                "fetch" => "https://example.com/a".to_owned(),
                 _ => continue,
             };
             query.push(format!("{name}={value}"));
@@ -149,7 +182,13 @@ impl Storm<'_> {
                 let instruction = json!({ "code": self.code(), "timeout_seconds": 20 });
                 json!({ "instruction": instruction, "durability": durability })
             }
-            ("POST", "new") => json!({ "name": self.name() }),
+            ("POST", "new") => json!({ "name": self.name(), "network": self.network() }),
+            ("PUT", _) if route.path.starts_with("/v1/policies/") => self.policy_document(),
+            ("PUT", _) => json!({ "value": "v".repeat(20), "hosts": ["example.com"] }),
+            ("POST", "input") => json!({ "line": "a line" }),
+            ("POST", _) if route.path.starts_with("/v1/approvals/") => {
+                json!({ "answer": self.seeded.pick(&["allow", "deny"]) })
+            }
             ("POST", "branch") => match self.seeded.below(2) {
                 0 => json!({ "names": [self.name()], "seq": self.seq() }),
                 _ => json!({ "names": [self.name()], "vary": [{ "code": self.code() }] }),
@@ -173,7 +212,12 @@ impl Storm<'_> {
             ("POST", "token") => json!({ "account": self.account }),
             ("PATCH", _) => {
                 let retention = json!({ "last": 1 + self.seeded.below(3) });
-                json!({ "tags": { "t": "1" }, "retention": retention })
+                let (limits, network) = (json!({ "pids": 100 }), self.network());
+                match self.seeded.below(3) {
+                    0 => json!({ "network": network }),
+                    1 => json!({ "limits": limits }),
+                    _ => json!({ "tags": { "t": "1" }, "retention": retention }),
+                }
             }
             _ => json!({}),
         };
@@ -216,7 +260,7 @@ impl Storm<'_> {
         head += &format!("host: {}\r\n", self.client.address);
         head += &format!("authorization: Bearer {}\r\n", self.client.token);
         let kind = match route.method.as_str() {
-            "PUT" => "application/octet-stream",
+            _ if route.path.ends_with("/file") => "application/octet-stream",
             _ if route.path.ends_with("/import") => "application/octet-stream",
             _ => "application/json",
         };
