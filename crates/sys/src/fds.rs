@@ -129,8 +129,8 @@ pub fn close_range(first: u32, last: u32) -> io::Result<()> {
 
 /// Wraps a descriptor number this process was handed by its parent.
 pub fn inherited(number: RawFd) -> OwnedFd {
-    // SAFETY: by contract of the callers (a started helper process) the number is open, and
-    // nobody else in this process owns it.
+    // SAFETY: by contract of the callers (a started helper process) the number is open, and no
+    // other value in this process owns it.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
