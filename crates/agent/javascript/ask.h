@@ -3,7 +3,7 @@
 /* How long the host may take to answer a question, and how often the turn is looked at meanwhile. */
 enum { ANSWER_MS = 120000, SLICE_MS = 20 };
 
-/* Whether the turn is over for whoever waits in it. */
+/* Whether the turn is over, so that a thread that waits in it must return. */
 static bool is_due(void) {
     pthread_mutex_lock(&lock);
     bool due = !atomic_load(&turn) || must_end(atomic_load(&turn));

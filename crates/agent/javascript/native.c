@@ -219,7 +219,7 @@ static void take_signal(void) {
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-/* heed(): takes SIGINT, whoever had it. */
+/* heed(): takes SIGINT, also from a handler that user code installed. */
 static napi_value heed(napi_env env, napi_info info) {
     (void)info;
     take_signal();

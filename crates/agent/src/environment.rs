@@ -28,8 +28,8 @@ pub struct Environment {
     pub dir: &'static str,
     pub interpreter: &'static str,
     pub kit: InterpreterKit,
-    /// Arguments that make the environment; one that lets it see the base's packages; what to do
-    /// if the interpreter cannot.
+    /// Arguments that make the environment; one that lets it see the base's packages; a hint for
+    /// an interpreter that cannot.
     pub make: &'static [&'static str],
     pub with_base: &'static str,
     pub make_hint: &'static str,

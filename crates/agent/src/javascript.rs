@@ -4,7 +4,7 @@ use crate::environment::{HostTool, ToolCheck};
 use crate::notation::{Notation, quoted};
 use crate::{LONGEST_NAME, Language, NO_INSTALLER, PREPARE, Runtime, Syntax, Unwritable};
 use serde_json::Value;
-use stasis_protocol::{PreparedCode, PreparedModule};
+use stasis_protocol::{PreparedCode, PreparedModule, TextForm};
 use std::path::Path;
 
 pub struct JavaScript;
@@ -45,6 +45,15 @@ const FLAGS: [&str; 4] = [
     "--no-force-async-hooks-checks",
     "--no-memory-protection-keys",
     "--expose-internals",
+];
+
+/// Content types of plain modules.
+const SCRIPTS: [&str; 5] = [
+    "application/javascript",
+    "text/javascript",
+    "application/x-javascript",
+    "application/ecmascript",
+    "text/ecmascript",
 ];
 
 const SYNTAX: Syntax = Syntax {
@@ -104,6 +113,19 @@ const NOTATION: Notation =
 
 /// The error that ends an interrupted instruction.
 const INTERRUPT: &str = "Interrupted";
+
+/// The form of a module from its content type, and its name's ending; `None` if it is no module.
+pub fn module_form(kind: &str, ending: &str) -> Option<TextForm> {
+    match (kind, ending) {
+        (kind, _) if kind.ends_with("typescript") => Some(TextForm::Typed),
+        (kind, "ts" | "mts") if kind != "text/html" => Some(TextForm::Typed),
+        (kind, _) if SCRIPTS.contains(&kind) => Some(TextForm::Script),
+        (kind, _) if kind == "application/json" || kind.ends_with("+json") => Some(TextForm::Json),
+        ("" | "text/plain" | "application/octet-stream", "js" | "mjs") => Some(TextForm::Script),
+        ("" | "text/plain" | "application/octet-stream", "json") => Some(TextForm::Json),
+        _ => None,
+    }
+}
 
 impl Language for JavaScript {
     fn name(&self) -> &'static str {

@@ -19,6 +19,7 @@ mod prepare;
 mod python;
 pub mod typescript;
 
+pub use javascript::module_form;
 pub use prepare::{FILE, LARGEST, PREPARE};
 
 use environment::{Environment, HostTool};

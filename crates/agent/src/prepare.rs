@@ -1,6 +1,6 @@
 //! Runs `stasis-prepare`, installed beside the other programs, to convert code.
 //!
-//!   host ── code ──► stasis-prepare (nobody's rights, little time and memory) ── PreparedCode ──►
+//!   host ── code ──► stasis-prepare (no rights, little time and memory) ── PreparedCode ──►
 //!
 //! Parsing is left to a process because the text is hostile: it may overflow the stack, take all
 //! memory or exponential time. The process ends then, and the instruction fails as if it was not

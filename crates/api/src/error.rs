@@ -56,9 +56,9 @@ impl Problem {
 pub struct ErrorBody {
     /// A stable code for programs, such as `machine.not_found`.
     pub code: String,
-    /// What failed, and why.
+    /// The failure, and its cause.
     pub message: String,
-    /// What to do next.
+    /// The next step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The id of the request, as it appears in the logs.

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 const POLICY: &str = "policy:";
 
-/// What a machine may reach: `none` (loopback only), `open` (addresses outside the host, over TCP
-/// and UDP; never the host itself) or `policy:NAME` (what that policy allows).
+/// The addresses that a machine may reach: `none` (loopback only), `open` (addresses outside the
+/// host, over TCP and UDP; never the host itself) or `policy:NAME` (those that this policy allows).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum Network {
     #[default]
@@ -69,9 +69,9 @@ impl FromStr for Network {
 
 impl utoipa::PartialSchema for Network {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
-        let about = "What a machine may reach: `none` (loopback only), `open` (addresses outside \
-                     the host, over TCP and UDP; never the host itself) or `policy:NAME` (what \
-                     that policy allows).";
+        let about = "The addresses that a machine may reach: `none` (loopback only), `open` \
+                     (addresses outside the host, over TCP and UDP; never the host itself) or \
+                     `policy:NAME` (those that this policy allows).";
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
             .pattern(Some("^(none|open|policy:[A-Za-z0-9][A-Za-z0-9_-]{0,63})$"))

@@ -21,7 +21,7 @@ pub enum ToolCallState {
     Failed,
     /// A policy or a person denied it.
     Denied,
-    /// Nobody answered in time.
+    /// It was not answered in time.
     Expired,
     /// Its instruction ended first.
     Cancelled,
@@ -65,14 +65,14 @@ pub struct ToolCallInfo {
     pub reason: String,
     #[schema(value_type = String, format = DateTime)]
     pub called_at: Timestamp,
-    /// When the call is denied if nobody has answered.
+    /// When a call without an answer is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub answered_at: Option<Timestamp>,
-    /// Who answered: an account, and the id of its token.
+    /// The account that answered, and the id of its token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<String>,
     /// The comment of that person for the code.

@@ -15,7 +15,7 @@ import matplotlib.pyplot
 class Spinner:
     """Watches the clock from a thread of its own and remembers its longest gap.
 
-    The main thread is blocked in read meanwhile, so nobody else wants the interpreter's lock. The
+    The main thread is blocked in read meanwhile and does not need the interpreter's lock. The
     first moments, in which the main thread still answers, do not count.
     """
 

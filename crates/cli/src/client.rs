@@ -137,8 +137,8 @@ impl Client {
         self.ready().await.is_ok() && self.daemon.is_some()
     }
 
-    /// Does something and waits for it. Between two calls nobody listens to the connections that
-    /// are kept: those that the service closed meanwhile must be found out before one is used.
+    /// Runs a future to its end. Between two calls no task reads the kept connections, so those
+    /// that the service closed meanwhile are detected here, before one is used.
     pub fn block<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(async {
             // one poll to receive the close events, one for each connection to handle them

@@ -45,7 +45,7 @@ impl Service {
                     "STASIS_TOOL_LOG": home.path().join("calls"), "ISSUES_KEY": "${TOOL_KEY}",
                 },
             },
-            // nobody listens there: the failure must not tell the header
+            // no server listens there: the failure must not show the header
             "web": {
                 "url": "http://127.0.0.1:1/mcp",
                 "headers": { "authorization": "Bearer ${HEADER_KEY}" },

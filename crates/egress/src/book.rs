@@ -21,7 +21,7 @@ pub struct PolicyBook {
     /// The policy that every machine is held to.
     host: Option<Name>,
     version: AtomicU64,
-    /// What lines of machines have sent and received, by account and first machine.
+    /// Bytes that lines of machines have sent and received, by account and first machine.
     meters: Mutex<HashMap<(String, i64), Arc<TrafficMeter>>>,
     /// The same for accounts.
     account_meters: Mutex<HashMap<String, Arc<TrafficMeter>>>,
@@ -64,7 +64,7 @@ impl PolicyBook {
         PolicyBook { host, ..PolicyBook::default() }
     }
 
-    /// What a line of machines has sent and received since this book was opened.
+    /// Bytes that a line of machines has sent and received since this book was opened.
     pub fn meter(&self, account: &str, lineage: i64) -> Arc<TrafficMeter> {
         let mut meters = self.meters.lock();
         if meters.len() >= METERS {

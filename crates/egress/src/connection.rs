@@ -70,7 +70,7 @@ impl Connection {
         self.target.as_ref().is_some_and(|target| !target.is_seen)
     }
 
-    /// Whether what comes from outside is held back too: it may be for whoever reads requests.
+    /// Whether bytes from outside are held back too: the reader of requests may need them.
     pub fn is_held(&self) -> bool {
         self.target.as_ref().is_some_and(|target| !target.is_seen && target.allowed.is_read)
     }

@@ -50,7 +50,7 @@ pub struct ResolvedAnswer {
     pub ttl: Duration,
 }
 
-/// The id of a question, which nobody can guess.
+/// The id of a question: random, so that others cannot guess it.
 pub fn random_id() -> u16 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish() as u16

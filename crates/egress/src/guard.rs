@@ -1,4 +1,4 @@
-//! What a machine's traffic may do: remembers names, asks the policies, and reports refusals.
+//! The guard of a machine's traffic: remembers names, asks the policies, and reports refusals.
 //!
 //!   name, address, first bytes ─► Guard ─► rules ─► allowed, read, or refused and reported
 

@@ -41,7 +41,7 @@ pub struct EgressRules {
     pub refused: RefusalSink,
     /// How its requests are read, where a rule needs that.
     pub intercept: Arc<InterceptedMachine>,
-    /// What its line of machines has sent and received.
+    /// Bytes that its line of machines has sent and received.
     pub meter: Arc<TrafficMeter>,
 }
 

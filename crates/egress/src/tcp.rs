@@ -4,11 +4,11 @@
 //!            │                         └─ failed ─┐
 //!            └─ refused ──────────────────────────┴─► reset
 //!
-//! A SYN is answered only when the connection outside is there, so a machine sees a port that
-//! nobody listens on as what it is. Bytes go from one socket's buffer straight into the other's;
-//! when one side is slow, the other is not read. Under a policy, what the machine sends first waits
-//! until it is known whether it is TLS, and for which name. The other direction waits only where
-//! requests are read: then the socket goes to `intercept`, and a pair of sockets leads there.
+//! A SYN is answered only when the connection outside is there, so a closed port looks closed to
+//! the machine. Bytes go from one socket's buffer straight into the other's; when one side is slow,
+//! the other is not read. Under a policy, the first bytes of a machine wait until it is known
+//! whether they are TLS, and for which name. The other direction waits only where requests are
+//! read: then the socket goes to `intercept`, and a pair of sockets leads there.
 
 use crate::MTU;
 use crate::budget::SocketPermit;

@@ -73,7 +73,7 @@ impl TrafficBound {
     }
 }
 
-/// What keeps a machine from another connection.
+/// A bound that keeps a machine from another connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrafficLimit {
     /// As many connections as the relay has for one machine.
@@ -119,7 +119,7 @@ impl RelayTraffic {
         self.rate = TrafficBound::lowest(levels, "traffic.kib_per_s", rate).map(|bound| bound.most);
     }
 
-    /// What keeps a machine with that many connections from another one.
+    /// The bound that keeps a machine with that many connections from another one.
     pub fn limit_of(&self, connections: usize) -> Option<TrafficLimit> {
         let full = |bound: &TrafficBound| connections as u64 >= bound.most;
         match () {

@@ -4,7 +4,7 @@
 
 use stasis_policy::decide::{Access, Decision, Denial};
 
-/// What keeps a machine from reaching something.
+/// The rule that keeps a machine from an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EgressGuard {
     /// The addresses that no policy opens.

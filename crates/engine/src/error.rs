@@ -42,7 +42,7 @@ impl Error {
         }
     }
 
-    /// What to do about it.
+    /// The next step for the caller.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Refused { .. } => "close the named resource; see docs/concepts/state.md",

@@ -1,6 +1,6 @@
 //! Clones forked ahead: each waits at its gate, in walls of its own, for an image to become.
 //!
-//!   restore ──take──► pool of a template and a root ◄──add── a thread, while nobody waits
+//!   restore ──take──► pool of a template and a root ◄──add── a thread, while no restore waits
 //!
 //! Forking is the longest step of a restore, and depends only on the template, the sandbox and the
 //! root's pid. A pool is created at its first request, and filled from the second on: machines with

@@ -69,7 +69,7 @@ impl BundleError {
         }
     }
 
-    /// What to do about it.
+    /// The next step for the caller.
     pub fn hint(&self) -> &'static str {
         match self {
             BundleError::Magic => "`stasis export` writes such files",

@@ -43,8 +43,8 @@ pub struct AgentConnection {
     long: Long,
     /// Whether the agent has reported that it is awake; it does so once.
     woken: bool,
-    /// The machine came back in the middle of an instruction: what another thread was sending when
-    /// it was saved comes without its beginning.
+    /// The machine was restored in the middle of an instruction. A message that another thread was
+    /// sending when it was saved arrives without its beginning.
     goes_on: bool,
     /// Counted among the connections with wide pipes.
     _wide: Option<Wide>,

@@ -3,8 +3,8 @@
 //!   code ── Effect ──► driver ──► a thread of its own: hooks, policies ──► Execute, or a refusal
 //!        ── Effected: the output ──► the rest of the hooks ──► Output, or Execute again
 //!
-//! Code asks here because hooks may change what it does. It could do without asking: what must hold
-//! against any code is enforced where requests leave the machine.
+//! Code asks here because hooks may change its request. Hostile code can skip the question: rules
+//! that must hold against any code are enforced where requests leave the machine.
 
 use crate::driver::Driver;
 use crate::host::HostInner;

@@ -169,7 +169,7 @@ impl Error {
             Error::Unusable(_) | Error::BadPolicy(_) | Error::Secret(_) | Error::Bundle(_) => {
                 Problem::Unprocessable
             }
-            // what its code holds stands against it: nothing of ours is broken
+            // the program holds something that cannot be saved; the service works
             Error::Unfit(_) | Error::Engine(stasis_engine::Error::Refused { .. }) => {
                 Problem::Conflict
             }
@@ -206,7 +206,7 @@ impl Error {
         }
     }
 
-    /// What to do next.
+    /// The next step for the caller.
     pub fn hint(&self) -> String {
         match self {
             Error::NoMachine(_) => "`stasis machine list` lists the machines",

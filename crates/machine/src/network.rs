@@ -94,7 +94,7 @@ impl Grants {
         Ok(Grants { variables, intercept: Some(intercept), trusted })
     }
 
-    /// The variables of a new machine: what it was made with comes first.
+    /// The variables of a new machine. Its own variables replace those of the network.
     pub fn fresh(&self, made: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let mut all = self.variables.clone();
         all.extend(made.iter().map(|(name, value)| (name.clone(), value.clone())));

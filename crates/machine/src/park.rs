@@ -196,7 +196,7 @@ impl Driver {
                 failed("tool.denied", denied_words(&call, &format!("{by} denied it{said}")))
             }
             Some(ToolCallState::Expired) => {
-                failed("tool.expired", denied_words(&call, "nobody answered in time"))
+                failed("tool.expired", denied_words(&call, "it was not answered in time"))
             }
             Some(ToolCallState::Running | ToolCallState::Unknown) => {
                 self.end_record(waiting.record, ToolCallState::Unknown);

@@ -2,8 +2,8 @@
 //!
 //!   set, remove ─► sealed ─► records ─► book ─► egress of every machine
 //!
-//! The key is read when the host is opened, by a thread that can. Without one the host works, and
-//! what needs a secret or reads requests is refused, with the reason.
+//! The key is read when the host is opened, by a thread that can. Without a key the host
+//! works; calls that need a secret, and rules that read requests, are refused with the reason.
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::host::{Host, HostInner};

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 const MOST: u32 = 4000;
 /// Bytes of the arguments of a call.
 const LONGEST_ARGUMENTS: usize = 1 << 20;
-/// Bytes of the arguments in the history of calls that nobody is asked about.
+/// Bytes of the arguments in the history of calls that need no approval.
 const KEPT_ARGUMENTS: usize = 4 << 10;
 /// Bytes of a name of a tool.
 const LONGEST_NAME: usize = 128;

@@ -1,8 +1,8 @@
 //! Images held in memory, in parked processes, so that restores of them are fast and share pages.
 //!
 //!   an image is wanted ─┬─ parked ──────────► restored from there
-//!                       ├─ nobody asked yet ─► restored from its files alone, at once
-//!                       └─ asked before ────► waits until the thread here has parked it
+//!                       ├─ first request ───► restored from its files alone, at once
+//!                       └─ later requests ──► waits until the thread here has parked it
 //!
 //! The first restore after a service start does not wait for a template to be parked. Later ones
 //! do, so that they share one copy, and find damage before they run. The common state of many

@@ -1,5 +1,5 @@
-//! Everybody who waits for a machine gets an answer: while it is removed, when its driver hangs or
-//! fails, and when a template cannot be parked.
+//! Every call that waits for a machine gets an answer: while it is removed, when its driver hangs
+//! or fails, and when a template cannot be parked.
 //!
 //! Failure points are armed for any thread, so the tests of this program run one at a time.
 

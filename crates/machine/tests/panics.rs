@@ -1,4 +1,4 @@
-//! A driver that panics, in each state a machine can be in: everybody who waits is answered, and
+//! A driver that panics, in each state a machine can be in: every waiting call is answered, and
 //! the machine and the service go on.
 //!
 //! Failure points are armed for any thread, so the tests of this program run one at a time.

@@ -469,7 +469,7 @@ fn a_call_expires() {
     let bed = ToolBed { bed: TestHost { host, dir }, _notes, log, servers };
     let machine = bed.bed.host.machine(name.as_str()).expect("it is there");
     let said = result(&machine, seq);
-    assert!(said.contains("nobody answered in time"), "{said}");
+    assert!(said.contains("it was not answered in time"), "{said}");
     let late = answer(&bed, call.id, ApprovalChoice::Allow).expect_err("it is over");
     assert_eq!(late.code(), "approval.over");
     assert_eq!(bed.calls(), Vec::<String>::new());

@@ -197,7 +197,7 @@ fn hostile_answers_over_http_are_bounded() {
         assert!(fault.contains(said), "{how}: {fault}");
         assert!(begun.elapsed() < Duration::from_secs(60), "{how}");
     }
-    // nobody listens, and nobody answers at all
+    // a closed port, and a server that never answers
     let (nobody, _) = hub(json!({ "url": format!("http://127.0.0.1:{}/", free_port()) }));
     assert!(call(&nobody, "go", json!({})).expect_err("refused").contains("cannot connect"));
 }

@@ -48,7 +48,8 @@ impl ApprovalAsker {
         ApprovalAsker { call, machine, seq, asked: BTreeSet::new(), questions: Vec::new() }
     }
 
-    /// Waits a while, and asks about calls that wait. Never returns if nobody can be asked.
+    /// Waits, then asks the user about calls that need approval. Never returns if the client cannot
+    /// ask its user.
     pub async fn look(&mut self) {
         let Some(call) = &self.call else { return std::future::pending().await };
         tokio::time::sleep(EVERY).await;

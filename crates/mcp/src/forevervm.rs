@@ -6,17 +6,23 @@
 use crate::answer::Answer;
 use crate::call::{CallContext, InstructionRequest};
 use crate::error::Result;
-use crate::input::{ForeverRun, NoArguments};
+use crate::input::NoArguments;
 use crate::output::{ForeverRan, ForeverRepl, RunOutput};
 use crate::table::{Effect, ToolDescription, ToolEntry};
 use rmcp::ErrorData;
 use rmcp::model::JsonObject;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use stasis_api::Exec;
 use std::sync::LazyLock;
 
 /// The tools' names, which foreverVM's clients know.
 const CREATE: &str = "create-python-repl";
 pub const RUN: &str = "run-python-in-repl";
+
+pub const INSTRUCTIONS: &str = "\
+Create a REPL with create-python-repl and run code in it with run-python-in-repl. The REPL keeps \
+its state between calls.";
 
 pub static TOOLS: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| {
     let create = ToolDescription {
@@ -35,6 +41,16 @@ pub static TOOLS: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| {
     };
     vec![create.does(create_repl), run.runs(run_in_repl, in_their_words)]
 });
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ForeverRun {
+    /// Python code to run.
+    #[serde(rename = "pythonCode")]
+    pub code: String,
+    /// The REPL's id from `create-python-repl`.
+    #[serde(rename = "replId")]
+    pub repl_id: String,
+}
 
 /// Refuses arguments like foreverVM's server: with a protocol error.
 pub fn check(name: &str, arguments: &JsonObject) -> std::result::Result<(), ErrorData> {

@@ -12,10 +12,6 @@ undo returns to earlier states; branch_machine and explore try several approache
 Code that exceeds its timeout is interrupted and the state is kept; set timeout_seconds for long \
 work.";
 
-pub const FOREVERVM_INSTRUCTIONS: &str = "\
-Create a REPL with create-python-repl and run code in it with run-python-in-repl. The REPL keeps \
-its state between calls.";
-
 const NAME: &str = "work-with-machines";
 const ABOUT: &str = "How to work with machines that keep their state.";
 

@@ -85,7 +85,7 @@ pub struct CreateMachine {
     pub network: Option<WantedNetwork>,
 }
 
-/// What a machine may reach.
+/// The addresses that a machine may reach.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WantedNetwork {
@@ -183,14 +183,4 @@ pub struct BranchMachine {
     /// Tags for the branches, in addition to the machine's.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct ForeverRun {
-    /// Python code to run.
-    #[serde(rename = "pythonCode")]
-    pub code: String,
-    /// The REPL's id from `create-python-repl`.
-    #[serde(rename = "replId")]
-    pub repl_id: String,
 }

@@ -28,7 +28,7 @@ pub struct RunOutput {
     /// Number of images in the result.
     pub images: usize,
     pub runtime_ms: f64,
-    /// What was omitted, as text.
+    /// A description of each omitted part.
     pub cut: Vec<String>,
     pub receipt: Option<StateOutput>,
 }
@@ -50,7 +50,7 @@ pub struct StateOutput {
     pub intact: bool,
     /// The newest checkpoint on disk when this was written.
     pub durable: Option<String>,
-    /// What was lost, and why.
+    /// The loss, and its cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
     pub notes: Vec<String>,
@@ -197,7 +197,7 @@ pub struct MachineOutput {
     pub usage: Option<UsageOutput>,
 }
 
-/// What a machine in memory uses.
+/// Resources that a machine in memory uses.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Usage")]
 pub struct UsageOutput {

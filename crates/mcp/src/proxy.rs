@@ -1,8 +1,8 @@
 //! Standard streams in front of a service: each line of JSON-RPC becomes a POST, and the response,
 //! JSON or an event stream, becomes lines.
 //!
-//!   stdin ──► line ──► POST ──► service        several at a time, so that a long call holds
-//!   stdout ◄── lines ◄── JSON or events        nobody up; news come by a stream of their own
+//!   stdin ──► line ──► POST ──► service        several at a time: a long call delays no
+//!   stdout ◄── lines ◄── JSON or events        other; notifications have their own stream
 //!
 //! A message that cannot be delivered is answered with an error, so that no client waits for ever.
 //! A restarted service does not know the client's session: the proxy repeats the initialization for

@@ -157,7 +157,7 @@ impl ToolSet {
         }
         match self {
             ToolSet::Stasis | ToolSet::All | ToolSet::Conformance => guide::INSTRUCTIONS,
-            ToolSet::ForeverVm => guide::FOREVERVM_INSTRUCTIONS,
+            ToolSet::ForeverVm => forevervm::INSTRUCTIONS,
             _ => stasis_forkd::INSTRUCTIONS,
         }
     }

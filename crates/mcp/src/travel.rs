@@ -83,7 +83,7 @@ pub struct CompareOutput {
     pub files: Vec<VariableDiff>,
     /// Number of instructions with different results.
     pub outputs: usize,
-    /// What was omitted, as text.
+    /// A description of each omitted part.
     pub cut: Vec<String>,
 }
 
@@ -127,7 +127,7 @@ pub struct AdoptOutput {
     pub files: Vec<String>,
     /// Conflicting names; without `force` they prevent adopting.
     pub conflicts: Vec<String>,
-    /// What could not be copied, and why.
+    /// Variables and files that could not be copied, with the reasons.
     pub failed: BTreeMap<String, String>,
 }
 

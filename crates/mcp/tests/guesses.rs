@@ -14,6 +14,9 @@ async fn ten_tools_unless_all_are_wanted() {
     let few = service.session("/mcp", "root").await;
     let listed = few.request("tools/list", json!({})).await.result().clone();
     assert_eq!(names(&listed).len(), 10, "{:?}", names(&listed));
+    // at most 2,500 tokens, schemas included; a token is about four bytes of JSON
+    let size = listed["tools"].to_string().len();
+    assert!(size <= 4 * 2500, "{size} bytes of tools");
     let all = service.session("/mcp/all", "root").await;
     let more = all.request("tools/list", json!({})).await.result().clone();
     let has = |name: &str| names(&more).contains(&name);

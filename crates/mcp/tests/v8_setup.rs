@@ -130,7 +130,7 @@ async fn modules_by_flag_work_with_heaps_and_have_stubs() {
     }
 }
 
-/// mcp-v8's own configuration decides about imports, and only for those who run the service.
+/// mcp-v8's own configuration decides about imports, and only for the service's own account.
 #[tokio::test(flavor = "multi_thread")]
 async fn policies_of_a_setup_decide() {
     let service = Service::of("javascript").await;

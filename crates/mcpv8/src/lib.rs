@@ -82,7 +82,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// The template of the machines that run code.
-const TEMPLATE: &str = "javascript";
+pub const TEMPLATE: &str = "javascript";
 
 /// mcp-v8's surface over a host.
 #[derive(Clone)]

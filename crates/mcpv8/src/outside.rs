@@ -1,4 +1,4 @@
-//! What policies of mcp-v8 need beside Rego: remote servers, and scripts with hooks.
+//! Parts of mcp-v8's policies beside Rego: remote servers, and scripts with hooks.
 //!
 //!   server   POST, JSON both ways, no redirects, at most so many bytes and so long
 //!   script   a machine of its own, made for its text and found again by it
@@ -25,7 +25,7 @@ const LARGEST: usize = 1 << 20;
 const GRACE: Duration = Duration::from_secs(60);
 const LIFETIME: i64 = 24 * 3600;
 const MEMORY_MB: u64 = 512;
-/// Hooks belong to those who set policies.
+/// Hooks run as the account that sets policies.
 const ACCOUNT: &str = "root";
 
 pub(crate) struct HookHost(pub Weak<Host>);

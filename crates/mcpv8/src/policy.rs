@@ -1,4 +1,4 @@
-//! What mcp-v8 lets policies decide: whether code may be run, and the policies of setups.
+//! Decisions that mcp-v8 leaves to policies: whether code may run; and the policies of setups.
 //!
 //!   setup with policies ─► Policy, in force under the name of its content ─► machines of its runs
 //!
@@ -67,7 +67,7 @@ impl V8Setup {
 
 impl V8 {
     /// Checks the policies of a setup. Rego runs in the service, and the service asks servers, so
-    /// they come from those who may set policies: here, the account that runs the service.
+    /// only accounts that may set policies give them: here, the account that runs the service.
     pub(crate) fn check_policies(&self, account: &str, policies: &Value) -> Result<V8Policies> {
         if account != FIRST {
             let said = "policies need the account that runs the service; ask for a policy instead";

@@ -2,7 +2,7 @@
 //!
 //!   end ─► claimed by one thread ─► one transaction ─► answered ─► machine kept, rolled back or
 //!           │                                                      removed
-//!           └─ whoever comes second (a worker that was given up, `watch.rs`) only tidies up
+//!           └─ a second thread (a worker that was given up, `watch.rs`) only tidies up
 //!
 //! Every run gets an end. If the transaction fails, a shorter one that reports it is tried; if that
 //! fails too, this process reports it until the next start of the service settles the record.

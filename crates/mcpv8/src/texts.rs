@@ -45,7 +45,7 @@ pub fn instructions(mode: V8Mode) -> &'static str {
     }
 }
 
-/// What a run keeps and answers in a mode.
+/// Describes the state and the answer of a run in a mode.
 pub(crate) fn run_js_state(mode: V8Mode) -> &'static str {
     match mode {
         V8Mode::Stateless => {

@@ -84,7 +84,7 @@ fn files_persist_and_globals_do_not() {
                  await fs.exists('/tmp/other'))";
     assert_eq!(bed.printed(session(check)), "undefined é sub/a ran false");
     until("no machine is left", || bed.bed.host.machines().is_empty());
-    // identical files are the same tree, whoever wrote them and when
+    // identical files are the same tree, whichever run wrote them
     assert_eq!(bed.tree(files(make)), first);
     // a run that fails changes nothing, and is no entry
     let (info, _) = bed.run(session("await fs.rm('link'); throw new Error('no')"));

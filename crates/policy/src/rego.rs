@@ -3,8 +3,8 @@
 //!   text ─► compile: size, calls, a first evaluation ─► RegoModule
 //!   input ─► a thread with its own stack and a deadline ─► allow, ask, deny, intercept
 //!
-//! The text comes from those who may change policies; the input is what a machine asks for, so its
-//! size is bounded and nothing follows from it but an answer. Whatever fails is denied. Calls whose
+//! Operators write the text. The input describes a machine's request, so its size is bounded, and
+//! evaluating it has no effect but an answer. An evaluation that fails is a denial. Calls whose
 //! results can be far larger than their arguments are refused when the text is compiled.
 
 use crate::decide::{Access, Identity};
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The longest text, and the longest input as JSON.
 pub const LONGEST: usize = 64 << 10;
 pub const LONGEST_INPUT: usize = 32 << 10;
-/// What one evaluation may take by its own clock, and how long its caller waits.
+/// The time limit of one evaluation by its own clock, and how long its caller waits.
 const EVALUATION: Duration = Duration::from_millis(100);
 const DEADLINE: Duration = Duration::from_millis(500);
 const COMPILATION: Duration = Duration::from_secs(2);
@@ -103,7 +103,7 @@ impl RegoRule {
     ];
 }
 
-/// What Rego answers: each rule that holds, with the reason that it gives.
+/// The answer of Rego: each rule that holds, with the reason that it gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegoAnswer {
     pub allow: bool,
@@ -135,7 +135,7 @@ impl RegoModule {
         Ok(RegoModule { text: text.to_owned(), engine: Arc::new(engine), rules })
     }
 
-    /// What it answers to an input.
+    /// Evaluates the rules for an input.
     pub fn answer(&self, input: &serde_json::Value) -> Result<RegoAnswer, RegoFailure> {
         let of = |rule: RegoRule| self.rules.iter().filter(move |(own, _)| *own == rule);
         let wanted = [RegoRule::Deny, RegoRule::Ask, RegoRule::Allow];
@@ -162,7 +162,7 @@ impl RegoModule {
     }
 }
 
-/// What Rego is asked about an access.
+/// The input for an access.
 pub fn input(who: &Identity, access: &Access<'_>) -> serde_json::Value {
     let host = |name: Option<&str>, to: SocketAddrV4| match name {
         Some(name) => name.to_owned(),
@@ -216,7 +216,7 @@ pub fn input(who: &Identity, access: &Access<'_>) -> serde_json::Value {
     json!({ "subject": subject, "action": action, "object": object })
 }
 
-/// What Rego is asked about a host whose requests may have to be read.
+/// The input for a host whose requests may have to be read.
 pub fn target(name: Option<&str>, to: SocketAddrV4) -> serde_json::Value {
     let ip = to.ip().to_string();
     let object = json!({ "host": name.unwrap_or(&ip), "address": ip, "port": to.port() });
@@ -359,7 +359,7 @@ fn within<T: Send + 'static>(
     let job: Job = Box::new(move || {
         let value = act();
         drop(running);
-        // nobody waits any longer: then the answer was a denial
+        // a caller that waits no longer has taken this for a denial
         let _ = send.send(value);
     });
     let idle = EVALUATOR.take().map_or_else(evaluator, Ok)?;

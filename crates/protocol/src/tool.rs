@@ -40,7 +40,7 @@ pub enum ToolRequest {
         #[serde(default)]
         error: Option<String>,
     },
-    /// A request that was too large to be read; what it had too much of.
+    /// A request that was too large to be read; names the part that was too large.
     #[serde(skip)]
     Cut(String),
 }

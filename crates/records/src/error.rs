@@ -47,7 +47,7 @@ impl Error {
         }
     }
 
-    /// What to do about it.
+    /// The next step for the caller.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Database(_) => "check the permissions and free space of the data directory",

@@ -23,7 +23,7 @@
 //! Refused here, so that no order of calls can cause it:
 //!   a write for a machine that was removed; its number is never given to another
 //!   a branch of a machine that is not there, or with a smaller number than its parent
-//!   an image that is recorded while nobody holds it
+//!   an image that is recorded without being held
 
 #![forbid(unsafe_code)]
 

@@ -90,7 +90,7 @@ impl Shared {
                 }
                 wanted.over
             };
-            // the next synced transaction meets what is wrong, and has somebody to tell
+            // the next synced transaction meets the same error, and reports it to its caller
             let _ = self.sync();
             if over {
                 return;

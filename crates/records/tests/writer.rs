@@ -105,7 +105,7 @@ fn many_threads_make_fewer_transactions_than_changes() {
                     records.accept(id, queued(seq)).wait().expect("accepted");
                     records.start(id, seq, Timestamp::now()).expect("started");
                     records.finish(id, finished(seq), Vec::new()).expect("finished");
-                    // what was answered is there for everybody
+                    // every thread sees an answered change
                     let read = records.instruction(id, seq).expect("read").expect("there");
                     assert_eq!(read.status, Status::Done);
                 }

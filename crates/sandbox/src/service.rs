@@ -3,7 +3,7 @@
 //!   stasis serve ── restrict_process ──► fewer capabilities, no new privileges, no dumps
 //!      ├─ engine: captures, restores, files, templates     as above: it traces, mounts, signals
 //!      ├─ service: HTTP, WebSockets, MCP ─ restrict_thread  no capability, filter, Landlock
-//!      └─ egress: packets of machines ──── restrict_thread  the same, and files as nobody
+//!      └─ egress: packets of machines ──── restrict_thread  the same, and files as `nobody`
 //!
 //! A thread is restricted before it reads its first byte, and hands that on to every thread it
 //! starts. The engine's threads cannot have a filter: the kernel shows the filters of a machine,

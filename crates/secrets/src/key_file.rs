@@ -1,7 +1,7 @@
 //! Where the key comes from: the environment, a credential of systemd, or a file.
 //!
-//! Only a file that nobody but its owner reads is accepted. The default file is made when it is
-//! first needed. A key never lies in the data directory: who copies that has no secrets.
+//! Only a file that its owner alone can read is accepted. The default file is made when it is first
+//! needed. A key never lies in the data directory, so a copy of that directory opens no secret.
 
 use crate::error::SecretError;
 use crate::key::MasterKey;
@@ -103,7 +103,7 @@ fn read(path: &Path, data: &Path) -> Result<MasterKey, SecretError> {
     MasterKey::parse(&text).ok_or_else(|| fault(path, "not 64 hexadecimal digits"))
 }
 
-/// Makes the file; if somebody else just did, reads theirs.
+/// Makes the file; if another process just did, reads that one.
 fn make(path: &Path, data: &Path) -> Result<MasterKey, SecretError> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(dir).map_err(|error| fault(path, error))?;

@@ -15,7 +15,7 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(get, answer)).routes(routes!(calls))
 }
 
-/// Approvals can be seen by those who run code, and by those who answer.
+/// Tokens that may run code, and tokens that may answer, see approvals.
 fn may_look(caller: &Caller) -> Result<()> {
     if caller.may(Scope::Approve) { Ok(()) } else { caller.need(Scope::Machines) }
 }

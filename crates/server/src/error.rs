@@ -41,7 +41,7 @@ impl Error {
         }
     }
 
-    /// What to do about it.
+    /// The next step for the caller.
     pub fn hint(&self) -> String {
         match self {
             Error::Machine(error) => return error.hint(),

@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn a_request_without_a_peer_is_not_the_hosts_own() {
         assert!(is_private(Some(Peer::Private)).is_ok_and(|private| private));
-        let refused = is_private(None).expect_err("nobody");
+        let refused = is_private(None).expect_err("no peer");
         assert_eq!((refused.problem, &*refused.code), (Problem::Forbidden, "request.peer"));
     }
 

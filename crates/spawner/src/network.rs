@@ -1,6 +1,6 @@
 //! A machine's way outside: an interface whose other end is a descriptor of the engine's.
 //!
-//!   program ─► its kernel's TCP and UDP ─► interface ─► descriptor ─► whoever decides
+//!   program ─► its kernel's TCP and UDP ─► interface ─► descriptor ─► relay (crate `egress`)
 //!
 //! The interface belongs to the namespace in which the device is opened, so the machine's init
 //! opens it. The host's `/dev/net/tun` and its permissions do not matter: the spawner has its own
@@ -56,7 +56,7 @@ pub fn make(link: &NetworkLink, node: &OwnedFd, trusted: &[OwnedFd]) -> io::Resu
 /// Writes the certificates that programs are to trust.
 fn trust(etc: &OwnedFd, host: &OwnedFd, own: &OwnedFd) -> io::Result<()> {
     let read = |file: &OwnedFd| {
-        // read from the beginning, whoever read it before
+        // read from the beginning: another spawn may have moved the position
         let mut text =
             vec![0; File::from(file.try_clone()?).metadata()?.len().min(LONGEST) as usize];
         File::from(file.try_clone()?).read_exact_at(&mut text, 0)?;

@@ -58,8 +58,8 @@ impl Drop for Collection<'_> {
 }
 
 impl Store {
-    /// Begins a collection; waits until none is under way. Whoever records an image must have it
-    /// in use, as an [`Image`](super::Image), until its record is durable.
+    /// Begins a collection; waits until none is under way. A caller that records an image holds
+    /// it, as an [`Image`](super::Image), until the record is durable.
     pub fn begin_collection(&self) -> Collection<'_> {
         let turn = self.turn();
         self.known().begin_journal();

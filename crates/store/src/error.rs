@@ -46,7 +46,7 @@ impl Error {
         }
     }
 
-    /// What to do about it.
+    /// The next step for the caller.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Io { .. } => "check the permissions and free space of the data directory",

@@ -2,9 +2,9 @@
 //!
 //! Nothing that is in use is ever collected. In use are
 //!   an image    while any [`Image`](super::Image) of it lives, with its packs and its layer: live
-//!               trees and parked templates have one, and so has who has yet to record a capture
-//!   a pack      while anybody holds its reader: captures hold every pack they found a page in
-//! and, during a collection, whatever was in use at any time since it began (the journal).
+//!               trees, parked templates and captures that are not yet recorded have one
+//!   a pack      while its reader is held: captures hold every pack they found a page in
+//! and, during a collection, everything that was in use at any time since it began (the journal).
 //!
 //! The number of open packs is bounded: each is a descriptor and a list of hashes, and every
 //! checkpoint makes one. The least recently used ones are closed, and opened again on request.

@@ -71,7 +71,7 @@ impl Store {
     pub(crate) fn save(&self, pack: Option<NewPack>, manifest: Manifest) -> Result<Image> {
         let new = self.begin_image(manifest)?;
         if pack.is_some() {
-            // what fails here fails in the sync, too
+            // an error here comes back in the sync
             let _ = sysfiles::start_writing(new.file.as_fd());
         }
         let pack = pack.map(|pack| Ok::<_, Error>((self.sync_pack(&pack)?, pack))).transpose()?;

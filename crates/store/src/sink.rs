@@ -292,7 +292,7 @@ impl<'a> Sink<'a> {
     pub fn save(mut self, mut manifest: Manifest) -> Result<Image> {
         let own = self.written()?;
         manifest.meta.packs = std::mem::take(&mut self.packs);
-        // what the image names is held until it has its name
+        // the packs and layers that the image names are held until it has its name
         self.store.save(own, manifest)
     }
 

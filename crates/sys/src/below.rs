@@ -1,8 +1,8 @@
 //! Files below a directory that a hostile program can change at any time.
 //!
 //! Every name is resolved as if the directory were `/`, and resolution never follows the links of
-//! /proc nor enters another mount: whatever the other side does to its files, a path ends below the
-//! directory or nowhere. Nothing is opened that could block: callers first inspect a file with
+//! /proc nor enters another mount. A path ends below the directory or nowhere, however the program
+//! changes its files. Nothing is opened that could block: callers first inspect a file with
 //! `O_PATH`, and then open exactly that file by its descriptor.
 
 use crate::{c_string, check};

@@ -34,20 +34,44 @@ pub fn tee(from: BorrowedFd, to: BorrowedFd, len: usize) -> io::Result<usize> {
     Ok(copied as usize)
 }
 
+/// Commands of fcntl(2) that take a number.
+const NUMERIC: [i32; 9] = [
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_SETFL,
+    libc::F_SETPIPE_SZ,
+    libc::F_GETPIPE_SZ,
+    libc::F_ADD_SEALS,
+    libc::F_GET_SEALS,
+    F_GETSIG,
+];
+
+/// Panics if the command is not one that takes a number.
 pub fn fcntl(fd: BorrowedFd, command: i32, argument: u64) -> io::Result<i32> {
-    // SAFETY: used with commands whose argument is a number.
+    assert!(NUMERIC.contains(&command), "fcntl {command} may take a pointer");
+    // SAFETY: a command that took the number for a pointer would write anywhere; the list above has
+    // none.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), command, argument) }.into()).map(|v| v as i32)
 }
 
-/// An ioctl whose argument is a number or points into `buffer`.
+/// An ioctl whose argument points to `buffer`. Requests from before sizes were part of the number
+/// fill a fixed struct (`winsize`, `rtentry`, an integer), which callers pass whole. Panics if the
+/// buffer is smaller than the size in the request.
 pub fn ioctl_buffer(fd: BorrowedFd, request: u64, buffer: &mut [u8]) -> io::Result<i32> {
-    // SAFETY: callers pass a buffer of at least the size the request encodes.
+    let size = (request >> 16 & 0x3fff) as usize;
+    assert!(buffer.len() >= size, "ioctl {request:#x} needs {size} bytes");
+    // SAFETY: the kernel may write as many bytes as the request encodes; the buffer has them.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), request, buffer.as_mut_ptr()) }.into())
         .map(|v| v as i32)
 }
 
-pub fn ioctl_value(fd: BorrowedFd, request: u64, value: u64) -> io::Result<i32> {
-    // SAFETY: the request takes a number, not a pointer.
+/// An ioctl whose argument is a number. Panics if the request encodes a size, as those with a
+/// pointer do.
+pub(crate) fn ioctl_value(fd: BorrowedFd, request: u64, value: u64) -> io::Result<i32> {
+    assert_eq!(request >> 16 & 0x3fff, 0, "ioctl {request:#x} takes a pointer");
+    // SAFETY: a request that took the number for a pointer could write anywhere. This function is
+    // called with SIOCUNIXFILE only, which ignores it.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), request, value) }.into()).map(|v| v as i32)
 }
 
@@ -129,8 +153,8 @@ pub fn close_range(first: u32, last: u32) -> io::Result<()> {
 
 /// Wraps a descriptor number this process was handed by its parent.
 pub fn inherited(number: RawFd) -> OwnedFd {
-    // SAFETY: by contract of the callers (a started helper process) the number is open, and
-    // nobody else in this process owns it.
+    // SAFETY: by contract of the callers (a started helper process) the number is open, and no
+    // other value in this process owns it.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
@@ -317,4 +341,24 @@ pub fn owner(fd: BorrowedFd) -> io::Result<(i32, i32)> {
     // SAFETY: the array has the size and layout of the struct the call fills.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), F_GETOWN_EX, owner.as_mut_ptr()) }.into())?;
     Ok((owner[0], owner[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "may take a pointer")]
+    fn a_command_with_a_pointer_is_refused() {
+        let (read, _write) = std::io::pipe().expect("a pipe");
+        let _ = fcntl(read.as_fd(), libc::F_GETLK, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "needs 44 bytes")]
+    fn a_request_that_fills_more_than_the_buffer_is_refused() {
+        const TCGETS2: u64 = 0x802c_542a;
+        let (read, _write) = std::io::pipe().expect("a pipe");
+        let _ = ioctl_buffer(read.as_fd(), TCGETS2, &mut [0; 43]);
+    }
 }

@@ -27,8 +27,8 @@ pub fn make_memory(key: i32, size: usize, mode: u32) -> io::Result<i32> {
 
 /// The file behind a segment, for reading and writing.
 pub fn memory_file(id: i32) -> io::Result<File> {
-    // SAFETY: the kernel chooses the place, where nothing was mapped before; nobody but this
-    // function knows it, and it is given back before the function returns.
+    // SAFETY: the kernel chooses the place, where nothing was mapped before; only this
+    // function has the address, and unmaps it before it returns.
     unsafe {
         let at = libc::shmat(id, std::ptr::null(), 0);
         if at as isize == -1 {

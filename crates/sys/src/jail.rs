@@ -144,7 +144,7 @@ fn stand_outside(namespaces: u64) -> io::Result<()> {
     let Forked::Parent { pid, .. } = fork(namespaces, libc::SIGCHLD)? else {
         return die_with_parent();
     };
-    // `spawn` returns when nobody holds its pipe any more; the child's copy closes at exec
+    // `spawn` returns when every copy of its pipe is closed; the child's copy closes at exec
     // SAFETY: closes descriptors that values in this copy of the process still own. None of those
     // values is used or dropped again: the copy waits for its child and ends by `exit_now`.
     unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };

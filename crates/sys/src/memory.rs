@@ -231,7 +231,7 @@ impl Vmas {
 
 /// Asks the kernel to drop a file's pages from its cache. Pages that are dirty or mapped stay.
 pub fn drop_cache(file: BorrowedFd) -> io::Result<()> {
-    // SAFETY: the borrow keeps the file open. The kernel drops only clean pages that nobody maps,
+    // SAFETY: the borrow keeps the file open. The kernel drops only clean pages without a mapping,
     // so no memory that a reference leads to changes.
     let result = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }

@@ -142,7 +142,7 @@ impl VmaLister {
 
     /// The mappings of a stopped process, given its first thread, in order.
     pub fn list(&self, tid: i32) -> io::Result<Vec<RawVma>> {
-        // what the kernel gives at one go
+        // the most that one read of the kernel returns
         let mut buffer = vec![0; 32 << 10];
         let mut records = self.open(tid)?;
         let mut list: Vec<RawVma> = Vec::new();
@@ -203,7 +203,7 @@ fn instructions(offsets: &[u32]) -> Vec<u64> {
     const CALL: u8 = 0x85;
     const EXIT: u8 = 0x95;
     const SEQ_WRITE: i32 = 127;
-    /// In what the program is given: what describes the walk, and the mapping.
+    /// Offsets in the context of the program: the description of the walk, and the mapping.
     const META: i16 = 0;
     const VMA: i16 = 16;
     let op = |code: u8, to: u8, from: u8, offset: i16, number: i32| {

@@ -162,7 +162,7 @@ fn build(
     inside::furnish(work, kit)?;
     let env = inside::environment(&laid.env, kit, &recipe.env);
     let build = kit.build.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    // what the recipe sets weighs more
+    // variables of the recipe replace those of the build
     let env_now = build.chain(env.clone()).collect();
     let installer = Installer { recipe, root: work, cache, env: &env_now, progress };
     let settle = || settle(work, kit);

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 const HINT: &str = "install it with: apt-get install mmdebstrap";
 const SOURCES: [&str; 2] = ["/etc/apt/sources.list", "/etc/apt/sources.list.d"];
-/// Beside what the variant has and the interpreter: what installers need, what a shell is used for.
+/// Packages beside those of the variant and the interpreter: for installers, and for shells.
 const ALWAYS: &str = "ca-certificates,tzdata,bash,curl,git,procps,less";
 
 fn wrong(what: impl Into<String>, hint: &'static str) -> Error {

@@ -1,5 +1,5 @@
-//! Where packages come from: what the host's installers are told, translated for programs that run
-//! in a jail. No index is named here; without settings, the installers' own default holds.
+//! Where packages come from: the settings of the host's installers, translated for programs that
+//! run in a jail. No index is named here; without settings, the installers' own default holds.
 
 use stasis_agent::environment::IndexSettings;
 use stasis_sys::jail::Jail;
@@ -22,7 +22,7 @@ const PASSED: [&str; 8] = [
 /// Where any program finds certificates.
 const CERTIFICATES: &str = "SSL_CERT_FILE";
 
-/// What a language's installer is told on this host.
+/// The settings of a language's installer on this host.
 #[derive(Default)]
 pub struct HostIndex {
     about: Option<&'static IndexSettings>,

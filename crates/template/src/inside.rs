@@ -28,7 +28,7 @@ const DIRS: [(&str, u32); 13] = [
     (".stasis", 0o755),
 ];
 
-/// What a base brought along.
+/// The parts of a base that later steps need.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BaseLayout {
     /// A description: a version, a suite, a digest.
@@ -78,7 +78,7 @@ fn accounts(tree: &RootTree) -> std::io::Result<()> {
     tree.write("etc/group", with_groups(&group))
 }
 
-/// The table of users with root, nobody and ours; entries with our name or number are removed.
+/// The table of users with `root`, `nobody` and ours; entries with our name or number are removed.
 fn with_users(passwd: &str, shell: &str) -> String {
     let mut table = without(passwd, &["user"], USER);
     let rest = [

@@ -22,7 +22,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the environment's interpreter says of itself. An image may lie: only shown and checked.
+/// The environment's interpreter describes itself here. An image may lie: these values are only
+/// shown and checked.
 #[derive(Debug, Clone, Deserialize)]
 struct InterpreterInfo {
     site: PathBuf,
@@ -101,7 +102,7 @@ impl Installer<'_> {
             .ok_or_else(|| Error::Packages(format!("the environment does not work: {}", said.talk)))
     }
 
-    /// Installs the language's installer and the recipe's packages; what is there then.
+    /// Installs the language's installer and the recipe's packages. Returns all installed packages.
     fn install(&self, about: &'static Environment, site: &InterpreterInfo) -> Result<Vec<String>> {
         self.progress.step("packages", 0, None);
         let alone = self.recipe.packages.is_empty() && site.bootstraps;
@@ -209,7 +210,7 @@ impl Installer<'_> {
         let _ = trees::remove(&self.downloads());
     }
 
-    /// What is installed in the environment, as `name==version`.
+    /// The packages installed in the environment, as `name==version`.
     fn lock(&self, about: &Environment, site: &InterpreterInfo) -> Result<Vec<String>> {
         let path = site.site.to_string_lossy();
         let words: Vec<&str> = about.list.iter().copied().chain([path.as_ref()]).collect();

@@ -39,7 +39,7 @@ pub struct Recipe {
     /// the files it leaves in the home and in the environment belong to the root.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prepare: String,
-    /// Code run before the template is captured; what it imports every machine has.
+    /// Code run before the template is captured. Every machine has the modules that it imports.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub warm_up: String,
     #[serde(default = "host")]

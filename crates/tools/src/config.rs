@@ -45,7 +45,7 @@ pub enum ServerTransport {
     Http { url: String, headers: BTreeMap<String, String>, auth: Option<ServerAuth> },
 }
 
-/// What is wrong with a configuration.
+/// A fault of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigFault(pub(crate) String);

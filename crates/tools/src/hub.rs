@@ -1,7 +1,7 @@
 //! All upstream servers of a host, for callers that wait: those of the host, and sets of further
 //! ones that a surface lends to some machines.
 //!
-//! The hub's runtime has a thread of its own, which is started by whoever opens the host. Child
+//! The hub's runtime has a thread of its own, which the thread that opens the host starts. Child
 //! processes therefore do not inherit the restrictions of the threads that serve clients.
 
 use crate::config::ToolServer;

@@ -83,7 +83,7 @@ impl ToolServer {
             .extend_pairs((!scope.is_empty()).then_some(("scope", &scope)));
         show(address.as_str());
         let code = timeout(THOUGHT, called_back(&listener, &state, &endpoints.issuer)).await;
-        let code = code.map_err(|_| format!("nobody answered within {THOUGHT:?}"))??;
+        let code = code.map_err(|_| format!("no answer from the browser within {THOUGHT:?}"))??;
         let form = [
             ("grant_type", "authorization_code"),
             ("code", code.as_str()),

@@ -156,7 +156,7 @@ pub async fn discover(client: &Client, server: &Url) -> Result<OauthEndpoints, S
     Ok(endpoints)
 }
 
-/// What a server says of itself, where its refusal names, or at the well-known places.
+/// A server's description of itself, at the address that its refusal names, or a well-known one.
 async fn resource(client: &Client, server: &Url) -> Result<Option<ResourceMetadata>, String> {
     let probe = client.get(server.clone()).header(ACCEPT, "text/event-stream");
     let probed = tokio::time::timeout(PATIENCE, probe.send()).await;

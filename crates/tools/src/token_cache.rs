@@ -17,7 +17,7 @@ pub struct TokenFile {
     binding: TokenBinding,
 }
 
-/// What tokens are for.
+/// The server, client and scopes that tokens belong to.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct TokenBinding {
     url: String,

@@ -66,7 +66,7 @@ pub struct ToolList {
     pub left_out: Option<String>,
 }
 
-/// What a tool returned.
+/// The result of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolOutcome {
     pub content: Vec<Value>,

@@ -25,7 +25,7 @@ export interface Details {
 /** Base of all errors of this package. */
 export class StasisError extends Error {
   readonly code: string;
-  /** What to do next. */
+  /** The next step. */
   readonly hint: string | undefined;
   /** The HTTP status of the response, if there was one. */
   readonly status: number | undefined;

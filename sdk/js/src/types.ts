@@ -282,11 +282,11 @@ export type Durability = "memory" | "local";
 export interface ErrorBody {
   /** A stable code for programs, such as `machine.not_found`. */
   code: string;
-  /** What to do next. */
+  /** The next step. */
   hint?: string | null;
   /** The id of the request, as it appears in the logs. */
   id?: string | null;
-  /** What failed, and why. */
+  /** The failure, and its cause. */
   message: string;
 }
 
@@ -636,8 +636,9 @@ export interface MadeToken {
 export type Name = string;
 
 /**
- * What a machine may reach: `none` (loopback only), `open` (addresses outside the host, over
- * TCP and UDP; never the host itself) or `policy:NAME` (what that policy allows).
+ * The addresses that a machine may reach: `none` (loopback only), `open` (addresses outside
+ * the host, over TCP and UDP; never the host itself) or `policy:NAME` (those that this
+ * policy allows).
  */
 export type Network = string;
 
@@ -1066,14 +1067,14 @@ export interface TokenList {
 /** A call of a tool by an instruction. */
 export interface ToolCall {
   answered_at?: string | null;
-  /** Who answered: an account, and the id of its token. */
+  /** The account that answered, and the id of its token. */
   answered_by?: string | null;
   /** The arguments as JSON text; of a long one, the beginning. */
   arguments: string;
   called_at: string;
   /** Why there was no result. */
   error?: string | null;
-  /** When the call is denied if nobody has answered. */
+  /** When a call without an answer is denied. */
   expires_at?: string | null;
   finished_at?: string | null;
   id: number;

@@ -47,7 +47,7 @@ pub struct ApiError {
     /// Stable, for programs: `machine.not_found`.
     pub code: String,
     pub message: String,
-    /// What to do next.
+    /// The next step.
     pub hint: Option<String>,
     pub status: u16,
     /// The request's id in the service's logs.
@@ -162,7 +162,7 @@ impl Error {
         }
     }
 
-    /// What to do next.
+    /// The next step.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Error::Api(error) => error.hint.as_deref(),

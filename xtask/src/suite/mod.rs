@@ -1,7 +1,11 @@
-//! `cargo xtask test`: every test program of the workspace, and Clippy, two at a time.
+//! `cargo xtask test`: every test program of the workspace, two at a time, and what Clippy found.
 //!
-//!   cargo test --no-run ─► programs ─► plan: slowest first ─┬─► lane ─┬─► summary
-//!                                                           └─► lane ─┘
+//!   cargo test --no-run ─┬─► programs ─► plan: slowest first ─┬─► lane ─┬─► summary
+//!    (by Clippy)         │                                    └─► lane ─┤
+//!                        └─► warnings ──────────────────────────────────┘
+//!
+//! Clippy's driver compiles the workspace: it is the compiler with more lints. A separate run of
+//! Clippy would check every crate again, those of others included, which takes minutes.
 //!
 //! `cargo test` runs one program after another, and half of them wait for a clock, a disk or one
 //! single thread. The output of a program is printed when it ends, so that outputs do not mix. A
@@ -19,7 +23,11 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// The compiler of the workspace's own crates. `make built` names the same, or nothing it built
+/// could be used here.
+const COMPILER: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
 
 /// Programs that run at once. Most of them have several threads of their own.
 const LANES: usize = 2;
@@ -29,29 +37,67 @@ const LANES: usize = 2;
 pub fn run(root: &Path, filters: &[&str]) -> io::Result<bool> {
     let start = Instant::now();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut runs = plan::plan(cargo.as_ref(), root, &built(&cargo, root)?);
+    let built = built(&cargo, root)?;
+    let mut runs = plan::plan(&built.programs);
     runs.retain(|run| filters.is_empty() || filters.iter().any(|part| run.name().contains(part)));
     if runs.is_empty() {
         return Err(io::Error::other(format!("no test program is named like {filters:?}")));
     }
     let mut reports = in_lanes(runs)?;
+    reports.extend(built.lints());
     reports.sort_by_key(|report| std::cmp::Reverse(report.took));
     summarise(&reports, start);
     Ok(reports.iter().all(|report| report.passed))
 }
 
-/// Builds the test programs; what Cargo reports of them.
-fn built(cargo: &OsStr, root: &Path) -> io::Result<Vec<plan::TestProgram>> {
-    let mut command = Command::new(cargo);
-    command.args(["test", "--locked", "--workspace", "--no-run"]).current_dir(root);
-    command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
-    let output = command.output()?;
-    if !output.status.success() {
-        return Err(io::Error::other("the tests do not compile"));
+/// The test programs, and the warnings of the compiler.
+struct Built {
+    programs: Vec<plan::TestProgram>,
+    warnings: Vec<String>,
+}
+
+impl Built {
+    /// From Cargo's messages, one for each line. Cargo repeats the warnings of crates that it does
+    /// not compile again.
+    fn from_messages(text: &str) -> serde_json::Result<Built> {
+        let mut built = Built { programs: Vec::new(), warnings: Vec::new() };
+        for line in text.lines() {
+            let message: Value = serde_json::from_str(line)?;
+            built.programs.extend(plan::TestProgram::from_message(&message));
+            if let Some(shown) = message["message"]["rendered"].as_str() {
+                built.warnings.push(shown.to_owned());
+            }
+        }
+        built.warnings.sort();
+        built.warnings.dedup();
+        Ok(built)
     }
+
+    /// A failed run, if the compiler warned.
+    fn lints(&self) -> Option<RunReport> {
+        (!self.warnings.is_empty()).then(|| RunReport {
+            name: "clippy".into(),
+            passed: false,
+            ending: format!("{} warnings", self.warnings.len()),
+            output: self.warnings.concat().into_bytes(),
+            took: Duration::ZERO,
+        })
+    }
+}
+
+/// Builds the test programs.
+fn built(cargo: &OsStr, root: &Path) -> io::Result<Built> {
+    let mut command = Command::new(cargo);
+    command.args(["test", "--locked", "--workspace", "--no-run", "--message-format=json"]);
+    command.env(COMPILER.0, COMPILER.1).current_dir(root).stderr(Stdio::inherit());
+    let output = command.output()?;
     let text = String::from_utf8(output.stdout).map_err(io::Error::other)?;
-    let messages = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
-    Ok(messages.iter().filter_map(plan::TestProgram::from_message).collect())
+    let built = Built::from_messages(&text).map_err(io::Error::other)?;
+    built.warnings.iter().for_each(|warning| eprint!("{warning}"));
+    match output.status.success() {
+        true => Ok(built),
+        false => Err(io::Error::other("the tests do not compile")),
+    }
 }
 
 fn in_lanes(runs: Vec<TestRun>) -> io::Result<Vec<RunReport>> {
@@ -95,4 +141,21 @@ fn summarise(reports: &[RunReport], start: Instant) {
     }
     let (all, seconds) = (reports.len(), start.elapsed().as_secs());
     eprintln!("test: {all} programs in {seconds} s, {} failed", failed.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_of_the_compiler_is_a_failed_run() {
+        let warning = r#"{"reason":"compiler-message","message":{"rendered":"warning: a\n"}}"#;
+        let end = r#"{"reason":"build-finished","success":true}"#;
+        let read = |lines: &[&str]| Built::from_messages(&lines.join("\n")).expect("messages");
+        assert!(read(&[end]).lints().is_none());
+        let lints = read(&[warning, warning, end]).lints().expect("a run");
+        assert!(!lints.passed);
+        assert_eq!((&*lints.ending, &*lints.output), ("1 warnings", &b"warning: a\n"[..]));
+        assert!(Built::from_messages("not JSON").is_err());
+    }
 }

@@ -1,14 +1,10 @@
 //! Which programs run, in which order, and what each is given; pure.
 
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-
-/// Clippy is one run more: it compiles while tests wait. Its alias is in `.cargo/config.toml`.
-const CLIPPY: [&str; 1] = ["lint"];
+use std::path::PathBuf;
 
 /// The slowest runs, slowest first. A slow run that starts last leaves the other lane idle.
-const SLOWEST: [&str; 11] = [
-    "clippy",
+const SLOWEST: [&str; 10] = [
     "engine::lifecycle",
     "sdk::languages",
     "server::service",
@@ -93,13 +89,7 @@ fn crate_of(package: &str) -> &str {
 }
 
 /// All runs, slowest first; the order of Cargo otherwise.
-pub fn plan(cargo: &Path, root: &Path, programs: &[TestProgram]) -> Vec<TestRun> {
-    let clippy = TestProgram {
-        name: "clippy".to_owned(),
-        executable: cargo.to_owned(),
-        directory: root.to_owned(),
-    };
-    let clippy = TestRun { program: clippy, note: "", arguments: &CLIPPY, environment: &[] };
+pub fn plan(programs: &[TestProgram]) -> Vec<TestRun> {
     let once = programs.iter().map(|program| TestRun {
         program: program.clone(),
         note: "",
@@ -110,7 +100,7 @@ pub fn plan(cargo: &Path, root: &Path, programs: &[TestProgram]) -> Vec<TestRun>
         let program = programs.iter().find(|program| program.name == name).cloned();
         program.map(|program| TestRun { program, note, arguments, environment })
     });
-    let mut runs: Vec<_> = once.chain(again).chain([clippy]).collect();
+    let mut runs: Vec<_> = once.chain(again).collect();
     runs.sort_by_key(|run| {
         SLOWEST.iter().position(|name| *name == run.name()).unwrap_or(usize::MAX)
     });
@@ -133,11 +123,11 @@ mod tests {
     #[test]
     fn slow_programs_start_first_and_none_is_left_out() {
         let all = ["api", "server::service", "engine::lifecycle", "bench"].map(program);
-        let runs = plan(Path::new("cargo"), Path::new("/s"), &all);
+        let runs = plan(&all);
         let again = "engine::lifecycle, without newer kernel features";
-        let wanted = ["clippy", "engine::lifecycle", "server::service", "api", "bench", again];
+        let wanted = ["engine::lifecycle", "server::service", "api", "bench", again];
         assert_eq!(names(&runs), wanted);
-        assert_eq!(runs[5].arguments, ["madvise"]);
+        assert_eq!(runs[4].arguments, ["madvise"]);
     }
 
     #[test]

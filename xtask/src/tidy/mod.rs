@@ -2,11 +2,11 @@
 //!
 //!   every file     text    no notes to self, no paths of one machine, no large blobs
 //!   Rust files     rust    module docs, line width, where `unsafe` may be, dead files
-//!                  languages  which file may name one
+//!                  languages  only the seam names one
 //!                  names   every visible type has a name of its own
 //!                  sizes   functions and files, with exceptions listed by name
 //!   documents      paths   files they name exist
-//!                  prose   paragraphs are wrapped
+//!                  prose   paragraphs are wrapped; sentences name their subjects
 //!   the workspace  arrows  which crate may use which
 //!
 //! Each rule is a pure function from text to findings. Only this file reads the disk.
@@ -91,7 +91,6 @@ fn check(sources: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut long = Vec::new();
     let mut modules = rust::Modules::default();
-    let mut named = Vec::new();
     let mut types = Vec::new();
     for source in sources {
         findings.extend(text::check(source));
@@ -101,7 +100,7 @@ fn check(sources: &[SourceFile]) -> Vec<Finding> {
         if !source.is_rust() {
             continue;
         }
-        named.extend(languages::count(&source.path, text));
+        findings.extend(languages::check(&source.path, text));
         match tokens::parse(text) {
             Ok(tokens) => {
                 findings.extend(rust::check(&source.path, text, &tokens));
@@ -113,7 +112,6 @@ fn check(sources: &[SourceFile]) -> Vec<Finding> {
         }
     }
     findings.extend(sizes::check(&long, exceptions::LONG));
-    findings.extend(languages::check(&named, languages::LEFT));
     findings.extend(modules.dead());
     findings.extend(names::check(&types));
     findings.extend(text::check_readme(sources));

@@ -11,7 +11,7 @@ const UUIDS = 128;
 const INTEGERS = 1024;
 
 let own = node.random;
-// The variables of the template. A default replaces them: nobody set them for this machine.
+// The variables of the template. A default replaces them: they were not set for this machine.
 const template = { ...environment };
 // Functions of user code to call when the machine comes back.
 const hooks = [];

@@ -52,7 +52,7 @@ class Server:
             except BaseException as error:
                 self.streams.complain("agent: order not understood: %s" % describe(error))
             if not self.channel.ours():
-                _exit(1)  # a child that user code forked off where nobody expected it
+                _exit(1)  # a child that user code forked in the middle of an order
 
     def obey(self, line):
         order = decode(line.decode())

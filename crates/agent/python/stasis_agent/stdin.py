@@ -15,7 +15,7 @@ class StdinNotAvailable(EOFError):
 
 StdinNotAvailable.__module__ = "stasis"
 
-WORDS = "a machine has no standard input: nobody can type. Put the value into a variable instead"
+WORDS = "a machine has no standard input. Put the value into a variable instead"
 
 _input = builtins.input
 _hook = sys.breakpointhook
@@ -27,7 +27,7 @@ def refuse(*_arguments, **_named):
 
 def no_debugger(*_arguments, **_named):
     raise StdinNotAvailable(
-        "breakpoint() needs somebody to type, and a machine has no standard input. "
+        "breakpoint() reads commands, and a machine has no standard input. "
         "Print what you need, or look at variables in the next instruction"
     )
 

@@ -28,7 +28,7 @@ class Waker:
         self.session = session
         self.libraries = []
         self.modules = 0
-        # A default replaces a variable of the template: nobody set it for this machine.
+        # A default replaces a variable of the template: it was not set for this machine.
         self.template = dict(environ)
 
     def wake(self, order):

@@ -40,7 +40,7 @@ class Input(OneMachine, unittest.TestCase):
         self.machine.expect("input")
         self.machine.interrupt()
         self.assertEqual(self.machine.finish()["how"], "interrupted")
-        # a line that comes too late is for nobody
+        # a line that comes too late is dropped
         self.machine.order(op="input", seq=self.machine.seq, line="late")
         end, _ = self.ask("input()", "in time")
         self.assertEqual(end["value"], "'in time'")

@@ -35,7 +35,7 @@ impl BenchLanguage {
         }
     }
 
-    /// What most machines are measured after.
+    /// The instruction that most machines run before they are measured.
     pub fn work(self) -> &'static str {
         match self {
             BenchLanguage::Python => PANDAS,

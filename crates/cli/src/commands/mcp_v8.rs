@@ -12,8 +12,8 @@ mod servers;
 use crate::context::{Context, Global};
 use crate::failure::{CliFailure, Result};
 use flags::GivenFlags;
-use stasis_mcpv8::V8Mode;
 use stasis_mcpv8::settings::{MEMORY, MODE, SESSION, SETUP, TIMEOUT};
+use stasis_mcpv8::{TEMPLATE, V8Mode};
 use stasis_server::TokenKeys;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,7 +22,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 pub const NAME: &str = "mcp-v8";
-const TEMPLATE: &str = "javascript";
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -100,7 +100,7 @@ pub fn check(parts: &Parts, host: &ConnectionHost<'_>) -> Result<(), HeadFault> 
     }
 }
 
-/// What a head asks to be upgraded to, if it does.
+/// The protocol that a head asks to be upgraded to, if it does.
 fn upgrade(headers: &HeaderMap) -> Option<String> {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
     let all: Vec<String> = headers.get_all(UPGRADE).iter().map(text).collect();

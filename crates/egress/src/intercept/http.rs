@@ -26,12 +26,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Mutex;
 
-/// What a head may have: together, and as headers.
+/// Bounds of a head: bytes in total, and headers.
 const HEAD_BYTES: usize = 64 << 10;
 const HEADERS: usize = 128;
 /// How long a head may take, and how long a connection waits for the next one.
 const HEAD_TIME: Duration = Duration::from_secs(75);
-/// What is read ahead of a body.
+/// Bytes of a body that are read ahead.
 const BUFFER: usize = 128 << 10;
 /// Of HTTP/2: streams at once, and what may be under way on one and on all of them.
 const STREAMS: u32 = 100;

@@ -43,7 +43,7 @@ const THREADS: usize = 2;
 /// Threads beside them, while policies wait for a server.
 const BLOCKED: usize = 64;
 
-/// What all machines of a host share.
+/// State that all machines of a host share.
 pub struct Interception {
     pub roots: TrustedRoots,
     pub secrets: Arc<SecretBook>,
@@ -107,7 +107,7 @@ impl InterceptedMachine {
         InterceptedMachine { shared, account, lineage, authority: OnceLock::new() }
     }
 
-    /// What signs the certificates that the machine is shown.
+    /// Signs the certificates that the machine gets.
     pub fn authority(&self) -> Result<&MachineAuthority, String> {
         let made = self.authority.get_or_init(|| {
             let key = self.shared.secrets.key().map_err(|error| error.to_string())?;

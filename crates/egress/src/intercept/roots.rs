@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// What a host trusts, read once.
+/// The authorities that a host trusts, read once.
 pub struct TrustedRoots {
     /// How servers outside are connected to.
     pub config: Arc<ClientConfig>,

@@ -12,7 +12,7 @@ use hyper::http::request::Parts;
 use stasis_secrets::{SecretContent, SecretText, SubstitutionPlan, Substitutions};
 use zeroize::Zeroizing;
 
-/// What goes into a request beside what the machine wrote.
+/// Values that are added to the request of a machine.
 pub struct Filled {
     values: Substitutions,
     added: Vec<(HeaderName, SecretText)>,

@@ -49,7 +49,7 @@ impl TokenCache {
         client: &ClientCredentials,
     ) -> Result<SecretText, String> {
         let entry = self.entry(connection, secret);
-        // whoever comes second waits here, and finds the token
+        // a second caller waits here, and finds the token
         let mut state = entry.lock().await;
         let buffer = Duration::from_secs(client.refresh_buffer_secs.min(3600));
         let refresh = match &*state {
@@ -83,7 +83,7 @@ impl TokenCache {
         let owner = TokenOwner { account, secret: secret.to_owned(), changed_ms };
         let mut entries = self.entries.lock();
         if entries.len() >= MOST {
-            // those that somebody waits for stay
+            // entries with waiting callers stay
             entries.retain(|_, entry| Arc::strong_count(entry) > 1);
         }
         // an older form of the same secret is of no use

@@ -1,8 +1,8 @@
 //! Capturing a live tree.
 //!
 //!   freeze ─► kernel state ─► descriptors ─► shared memory, files ─► changed pages ─► thaw
-//!   (every     (threads,       (what they     (read now: nobody       (copied if few, else a
-//!    thread)    signals,        point at)      writes meanwhile)       copy-on-write fork, the
+//!   (every     (threads,       (files,        (read now: no task      (copied if few, else a
+//!    thread)    signals,        sockets)       writes meanwhile)       copy-on-write fork, the
 //!               timers)                                                twin, of the process)
 //!                        ... the source runs on ...
 //!   mappings, pages ─► pack ─► sync ─► image ─► sync

@@ -30,7 +30,7 @@ pub struct PieceRange {
     pub drops_zeros: bool,
 }
 
-/// What a range held.
+/// The contents of a range.
 pub struct Piece {
     pub start: u64,
     pub bytes: Vec<u8>,

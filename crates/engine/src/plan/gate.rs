@@ -18,6 +18,6 @@ pub fn gate() -> Vec<u8> {
     gate.await_word(WRITTEN, 1);
     gate.jump_to(layout::BEHIND_GATE);
     gate.land(nobody);
-    gate.any("nobody is left", libc::SYS_exit_group, &[0]);
+    gate.any("no process is left", libc::SYS_exit_group, &[0]);
     gate.ops_bytes()
 }

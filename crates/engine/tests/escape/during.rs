@@ -167,7 +167,7 @@ fn foreign_traps(lab: &Lab) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A key that everybody below this process inherits is not there for a machine, launched or
+/// A key that all children of this process inherit is not there for a machine, launched or
 /// restored, that may make any call.
 fn own_keyring(lab: &Lab) -> Result<(), Failed> {
     let name = format!("stasis-escape-{}", std::process::id());

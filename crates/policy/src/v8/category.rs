@@ -3,7 +3,7 @@
 use super::input::parsed;
 use serde_json::Value;
 
-/// What the hooks of a category may do beside denying.
+/// The rights of a category's hooks beside denying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HookReach {
     /// See and change the output, or do without the operation.
@@ -73,7 +73,7 @@ impl Category {
         Ok(input)
     }
 
-    /// What code is told when a policy denies.
+    /// The message to code when a policy denies.
     pub fn denial(&self, input: &Value) -> String {
         let text = |name: &str| {
             let found = input[name].as_str().unwrap_or_default();

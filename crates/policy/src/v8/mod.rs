@@ -42,7 +42,7 @@ pub const LONGEST_CONFIG: usize = 4 * LONGEST;
 /// Chains of policies by category.
 #[derive(Clone)]
 pub struct V8Policies {
-    /// What it was read from; equal texts decide alike.
+    /// The text it was read from; equal texts decide alike.
     text: String,
     chains: BTreeMap<&'static str, Arc<V8Chain>>,
     outside: Arc<dyn V8Outside>,
@@ -204,7 +204,7 @@ impl V8Policies {
         walk.begin().map(drop).map_err(|refused| Denial::Hook(refused.0))
     }
 
-    /// What code is told when a policy of a category denies.
+    /// The message to code when a policy of a category denies.
     pub fn denial(&self, category: &str, input: &Value) -> String {
         Category::named(category).map_or_else(String::new, |known| known.denial(input))
     }

@@ -1,4 +1,4 @@
-//! What a policy or a hook is made of: Rego, a remote server, or a script.
+//! The source of a policy or a hook: Rego, a remote server, or a script.
 //!
 //! This crate does no I/O: servers are asked, and scripts run, by the `V8Outside` that the caller
 //! has. Both are bounded by it. What fails is not allowed.
@@ -20,12 +20,12 @@ const LONGEST_RULE: usize = 256;
 const TIMEOUT: Duration = Duration::from_secs(5);
 const LAYER_TIMEOUT: Duration = Duration::from_secs(30);
 const LONGEST_TIMEOUT: u64 = 300_000;
-/// What Rego in a hook is asked at most: outputs are larger than requests.
+/// The longest input of Rego in a hook: outputs are larger than requests.
 const LONGEST_HOOK_INPUT: usize = 1 << 20;
 
 /// Servers and scripts.
 pub trait V8Outside: Send + Sync {
-    /// What a server answers to a POST of JSON: JSON again, of a bounded size.
+    /// Sends JSON to a server by POST. The answer is JSON again, of a bounded size.
     fn post(&self, url: &str, body: &Value, timeout: Duration) -> Result<Value, String>;
     /// Runs a function of a script, isolated, until it returns or calls `next`.
     fn script(&self, script: &V8Script, step: ScriptStep<'_>) -> Result<ScriptAnswer, String>;
@@ -49,7 +49,7 @@ pub enum ScriptStep<'a> {
     Call(&'a [Value]),
     /// It is called with an input, and with `next`.
     Enter { call: u64, input: &'a Value },
-    /// What `next` of that call comes to.
+    /// `next` of that call returns or throws this.
     Resume { call: u64, next: Result<&'a Value, &'a str> },
 }
 
@@ -160,7 +160,7 @@ impl V8Source {
         }
     }
 
-    /// What a hook answers; nothing, if it abstains.
+    /// The answer of a hook; nothing, if it abstains.
     pub fn answer(
         &self,
         outside: &dyn V8Outside,

@@ -37,7 +37,7 @@ impl fmt::Display for V8Refused {
     }
 }
 
-/// What is next.
+/// The next step of the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum V8Step {
     /// The caller executes the operation with this input. Its output is its own affair, if it is
@@ -243,7 +243,7 @@ impl V8Walk {
         self.heard(answer)
     }
 
-    /// What the innermost script answers.
+    /// Takes the answer of the innermost script.
     fn heard(&mut self, answer: Result<ScriptAnswer, String>) -> Result<Turn, String> {
         let Some(frame) = self.frames.last() else { return Err("no hook waits".into()) };
         if let Ok(ScriptAnswer::Next(input)) = answer {
@@ -264,7 +264,7 @@ impl V8Walk {
         }
     }
 
-    /// What a hook replaces its object by, if it does.
+    /// The object that a hook puts in place of its own, if it does.
     fn hook(
         &self,
         stage: &str,
@@ -311,7 +311,7 @@ fn failed(name: &str, said: &str) -> String {
     format!("hook {name}: {}", cut(said))
 }
 
-/// What code is told when policies deny.
+/// The message to code when policies deny.
 pub(super) fn denied(category: &Category, input: &Value, denial: &Denial) -> String {
     match denial {
         Denial::Denied => category.denial(input),

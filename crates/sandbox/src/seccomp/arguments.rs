@@ -163,7 +163,7 @@ const TCP_OPTIONS: &[u32] = &[
     9,  // DEFER_ACCEPT
     10, // WINDOW_CLAMP
     12, // QUICKACK
-    13, // CONGESTION: of those that are loaded and open to everybody
+    13, // CONGESTION: only algorithms that are loaded and open to all users
     18, // USER_TIMEOUT
     23, // FASTOPEN
     25, // NOTSENT_LOWAT

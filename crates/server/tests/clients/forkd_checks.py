@@ -159,7 +159,7 @@ client.branch_sandbox(line[-1], tag="line-last")
 assert run(child, "line") == "['one', 'two', 'three']"
 assert run(spawn("line-three")[0], "line") == "['one', 'two', 'three']"
 
-# 6: a tag that nobody waited for
+# 6: a tag that no call waited for
 run(source, "hurried = 6")
 made = client.branch_sandbox(source, tag="hurried", mode="live", wait=False)
 assert made["status"] in ("ready", "writing"), made

@@ -56,8 +56,8 @@ const LEN: usize = (COUNT * PAGE) as usize;
 impl Pages {
     fn marked() -> io::Result<Pages> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: the kernel chooses a free range, which is used by nobody else and unmapped on
-        // drop; advice and locks on it change no memory that anyone reads.
+        // SAFETY: the kernel chooses a free range, which no other value uses and which is unmapped
+        // on drop; advice and locks on it change no memory that is read.
         unsafe {
             let prot = libc::PROT_READ | libc::PROT_WRITE;
             let base = libc::mmap(std::ptr::null_mut(), LEN, prot, flags, -1, 0);

@@ -59,8 +59,8 @@ impl HostInterpreter {
         Ok(hasher.finalize().to_hex().to_string())
     }
 
-    /// Where a path of the interpreter's goes. A prefix of its own, which may be in the home of
-    /// somebody, becomes /usr/local: it finds its library from where its program is.
+    /// Where a path of the interpreter's goes. Its own prefix, which may be in a home
+    /// directory, becomes /usr/local: the interpreter finds its library relative to its program.
     pub fn map(&self, path: &Path) -> PathBuf {
         match path.strip_prefix(&self.prefix) {
             Ok(rest) if self.prefix != Path::new("/usr") => Path::new("/usr/local").join(rest),

@@ -26,13 +26,6 @@ use url::Host;
 const LARGEST: u64 = 16 << 20;
 const REDIRECTS: usize = 5;
 const SILENCE: Duration = Duration::from_secs(20);
-const SCRIPTS: [&str; 5] = [
-    "application/javascript",
-    "text/javascript",
-    "application/x-javascript",
-    "application/ecmascript",
-    "text/ecmascript",
-];
 
 /// Why an address is not connected to.
 type Judge = fn(SocketAddrV4) -> Option<Refusal>;
@@ -138,23 +131,14 @@ fn found(pin: WebPin) -> FetchedImport {
     }
 }
 
-/// The kind of a module, by its type and else by its name.
+/// The form of a module, by its content type and else by its name.
 fn form(url: &Url, kind: Option<&reqwest::header::HeaderValue>) -> Result<TextForm> {
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let ending = url.path().rsplit('/').next().and_then(|name| name.rsplit_once('.'));
     let ending = ending.map(|(_, ending)| ending).unwrap_or_default();
-    match (kind.as_str(), ending) {
-        (kind, _) if kind.ends_with("typescript") => Ok(TextForm::Typed),
-        (kind, "ts" | "mts") if kind != "text/html" => Ok(TextForm::Typed),
-        (kind, _) if SCRIPTS.contains(&kind) => Ok(TextForm::Script),
-        (kind, _) if kind == "application/json" || kind.ends_with("+json") => Ok(TextForm::Json),
-        ("" | "text/plain" | "application/octet-stream", "js" | "mjs") => Ok(TextForm::Script),
-        ("" | "text/plain" | "application/octet-stream", "json") => Ok(TextForm::Json),
-        (kind, _) => {
-            Err(Error::Module(format!("{url} has the type {kind:?}, which is not a module")))
-        }
-    }
+    stasis_agent::module_form(&kind, ending)
+        .ok_or_else(|| Error::Module(format!("{url} has the type {kind:?}, which is not a module")))
 }
 
 /// Resolves names, and leaves out the addresses that are refused.

@@ -182,7 +182,7 @@ fn mode(header: &Header) -> io::Result<u32> {
     Ok(header.mode()? & 0o1777)
 }
 
-/// Owners outside a machine's user namespace become nobody.
+/// Owners outside a machine's user namespace become `nobody`.
 fn own(path: &Path, header: &Header) -> io::Result<()> {
     let (uid, gid) = (header.uid()?.min(NOBODY), header.gid()?.min(NOBODY));
     unix::lchown(path, Some(uid as u32), Some(gid as u32))

@@ -399,9 +399,9 @@ class ErrorBody(Model):
     code: str
     """A stable code for programs, such as `machine.not_found`."""
     message: str
-    """What failed, and why."""
+    """The failure, and its cause."""
     hint: Optional[str] = None
-    """What to do next."""
+    """The next step."""
     id: Optional[str] = None
     """The id of the request, as it appears in the logs."""
 
@@ -1626,11 +1626,11 @@ class ToolCall(Model):
     """The answer of the machine's policies."""
     answered_at: Optional[datetime] = None
     answered_by: Optional[str] = None
-    """Who answered: an account, and the id of its token."""
+    """The account that answered, and the id of its token."""
     error: Optional[str] = None
     """Why there was no result."""
     expires_at: Optional[datetime] = None
-    """When the call is denied if nobody has answered."""
+    """When a call without an answer is denied."""
     finished_at: Optional[datetime] = None
     note: Optional[str] = None
     """The comment of that person for the code."""

@@ -53,7 +53,7 @@ pub enum PolicyVerdict {
 pub struct ToolCall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_at: Option<Timestamp>,
-    /// Who answered: an account, and the id of its token.
+    /// The account that answered, and the id of its token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<String>,
     /// The arguments as JSON text; of a long one, the beginning.
@@ -62,7 +62,7 @@ pub struct ToolCall {
     /// Why there was no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// When the call is denied if nobody has answered.
+    /// When a call without an answer is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

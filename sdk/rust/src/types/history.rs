@@ -463,8 +463,9 @@ pub struct Made {
     pub machine_name: Name,
 }
 
-/// What a machine may reach: `none` (loopback only), `open` (addresses outside the host, over
-/// TCP and UDP; never the host itself) or `policy:NAME` (what that policy allows).
+/// The addresses that a machine may reach: `none` (loopback only), `open` (addresses outside
+/// the host, over TCP and UDP; never the host itself) or `policy:NAME` (those that this
+/// policy allows).
 pub type Network = String;
 
 /// The rule for checkpoints that are neither among the newest nor young.

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 pub struct ErrorBody {
     /// A stable code for programs, such as `machine.not_found`.
     pub code: String,
-    /// What to do next.
+    /// The next step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The id of the request, as it appears in the logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What failed, and why.
+    /// The failure, and its cause.
     pub message: String,
 }
 

@@ -2,7 +2,7 @@
 //! what is promised beside them has to be said.
 //!
 //!   python, ts   against the service; a comment beside `print` or `console.log` is what it prints
-//!   rust         the same, built as whoever uses the crate builds it
+//!   rust         the same, built as a user of the crate builds it
 //!   sh, console  on a host of the page's own (shell.rs); `#=> text` is what the line prints
 //!   json         has to be JSON
 //!   toml         read by the tests of the crate that reads it

@@ -1,5 +1,5 @@
 # A host of its own for the commands of one page, in namespaces of mounts and network: a network with
-# nothing but loopback, and an /etc, a /usr/local and a /var/lib that nobody else sees.
+# nothing but loopback, and an /etc, a /usr/local and a /var/lib of its own.
 #
 #   $HOST  on the disk: etc and usr-local, what is changed there; var-lib; state; there, another host
 #   $BIN   the programs of this build
