@@ -139,8 +139,8 @@ impl Engine {
         self.capture_source(tree, SourceFate::RunsOn, owner, None)
     }
 
-    /// The same. If there is much to write, `share` is given the state before that is done, so that
-    /// others can be restored from it meanwhile.
+    /// The same. `share` is given the state before it is on disk, so that others can be restored
+    /// from it meanwhile: before it is written, if there is much to write.
     pub fn capture_sharing(
         &self,
         tree: &Tree,
@@ -148,6 +148,19 @@ impl Engine {
         share: impl FnOnce(UnsavedState) + Send,
     ) -> Result<Captured> {
         self.capture_source(tree, SourceFate::RunsOn, owner, Some(Box::new(share)))
+    }
+
+    /// The same in the thread that calls it. That thread must end right after: the kernel then
+    /// releases everything it traced.
+    pub fn capture_sharing_here(
+        &self,
+        tree: &Tree,
+        owner: &str,
+        share: impl FnOnce(UnsavedState) + Send,
+    ) -> Result<Captured> {
+        tree.wait_saved()?;
+        let turn = self.captures.take(owner);
+        capture::capture(tree, &self.store, SourceFate::RunsOn, Some(Box::new(share)), turn)
     }
 
     /// Captures a tree for the last time: it does nothing any more that is not in the image. When
@@ -193,6 +206,7 @@ impl Engine {
         if let Some(saved) = state.image_now()? {
             return self.restore(&saved, outside);
         }
+        self.store.validate(&state.image)?;
         let _restoring = self.walls.restoring();
         let template = self.template_for(&state.image);
         let ground = self.ground_for(&state.image, &template)?;

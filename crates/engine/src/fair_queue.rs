@@ -146,6 +146,14 @@ impl FairQueue {
     }
 }
 
+impl QueueTurn<'_> {
+    /// Whether nobody else has a turn or waits for one.
+    pub fn is_alone(&self) -> bool {
+        let state = self.0.state();
+        state.taken.len() <= 1 && state.waiting.is_empty()
+    }
+}
+
 impl Drop for QueueTurn<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
@@ -218,7 +226,10 @@ mod tests {
         queue.overdue = Duration::from_millis(20);
         let hung = queue.take("hung");
         let next = queue.take("next");
-        drop((hung, next));
+        assert!(!next.is_alone());
+        drop(hung);
+        assert!(next.is_alone());
+        drop(next);
         assert!(!queue.any_taken());
     }
 }

@@ -46,7 +46,7 @@ impl PageSource<'_> {
     pub fn pack(&self, root: PackRoot) -> Result<FillPack> {
         match self.unsaved.filter(|unsaved| unsaved.has(root)) {
             Some(unsaved) => Ok(FillPack::Unsaved(unsaved.clone(), root)),
-            None => Ok(FillPack::Saved(self.store.pack(root)?)),
+            None => Ok(FillPack::Saved(self.store.readable_pack(root)?)),
         }
     }
 }

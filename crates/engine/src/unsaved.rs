@@ -1,12 +1,13 @@
 //! States that are not on disk yet: a restore reads their pages from the twins of the capture that
-//! is still writing them.
+//! is still writing them, or from files that are written and not synced.
 //!
 //!   capture ─► pause ─► twins ─┬─► UnsavedState ─► restores, as from an image
 //!                              └─► pages written ─► image: restores go on from there
 //!
-//! The manifest of such a state names a pack that no store has for each twin; the slot of a page is
-//! its page number. If the capture fails, so does every read from then on: a tree that still lacks
-//! pages is ended, and one that has them all cannot be captured.
+//! With twins, the manifest of such a state names a pack that no store has for each of them; the
+//! slot of a page is its page number. Without, it is that of the image. If the capture fails, so
+//! does every read from then on: a tree that still lacks pages is ended, and one that has them all
+//! cannot be captured.
 
 use crate::error::{Error, ErrorContext, Result};
 use parking_lot::{Condvar, Mutex};
@@ -37,7 +38,12 @@ impl UnsavedState {
         self.pages.image_now()
     }
 
-    /// A name that no image on disk has.
+    /// Whether its files are written: it has the name that its image will have.
+    pub fn is_written(&self) -> bool {
+        self.pages.twins.is_empty()
+    }
+
+    /// Its name: no image on disk has it before this one is saved.
     pub fn id(&self) -> stasis_image::ImageId {
         self.image.id
     }
@@ -179,6 +185,10 @@ impl SavePromise {
 
     /// The state has an image: its pages are read from there, and the twins may end.
     pub fn saved(&self, store: &Store, image: &Image) {
+        if self.0.twins.is_empty() {
+            // its packs are read by their own names
+            return self.0.now_at(Place::Disk(SavedPages { image: image.clone(), packs: vec![] }));
+        }
         let packs = image.manifest.meta.packs.iter().map(|pack| store.pack(pack.root));
         self.0.now_at(match packs.collect::<std::result::Result<Vec<_>, _>>() {
             Ok(packs) => Place::Disk(SavedPages { image: image.clone(), packs }),

@@ -1,12 +1,12 @@
 //! An undo of a state that is still being saved.
 //!
-//!   instruction ─► capture ─► twin ─► written ....................... ─► on record, to be redone
+//!   instruction ─► capture ─► twin, or written ─► on disk ........... ─► on record, to be redone
 //!                               └─ undo: the state before is restored, on record, answered
 //!
-//! The driver itself waits for a capture, unless the last instruction ran so long that there may be
-//! much to write. In that case a thread holds the machine until it is saved, and the driver carries
-//! out an undo meanwhile if one is the next request. The state that the undo left is still written.
-//! If the write fails, or the process is killed, that state cannot be redone; nothing else is lost.
+//! After an instruction a thread holds the machine until it is saved, and the driver carries out an
+//! undo meanwhile if one is the next request: as soon as the state to be left does not depend on
+//! its tree any more. That state still goes to disk. If the write fails, or the process is killed,
+//! it cannot be redone; nothing else is lost.
 
 use crate::action::{Action, EarlyStep, ReplySender};
 use crate::driver::Driver;
@@ -27,11 +27,8 @@ use std::os::fd::AsFd;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
-use std::time::Duration;
 
 const PAGE: u64 = 4096;
-/// An instruction that took less time cannot have written much.
-const LONG: Duration = Duration::from_millis(20);
 /// Poll interval of the driver when nothing wakes it.
 const LOOK_MS: i32 = 50;
 
@@ -55,16 +52,15 @@ pub(crate) type AskedState = Arc<Mutex<Option<ReplySender<(BranchOrigin, Option<
 impl Driver {
     /// Saves the state after an instruction. An undo does not wait for this.
     pub(crate) fn checkpoint_behind(&mut self) {
-        self.yields = self.runtime.is_some_and(|ran| ran >= LONG);
+        self.yields = true;
         let _ = self.checkpoint();
         self.yields = false;
     }
 
     /// An undo. If the state it leaves is not saved yet, the undo runs while that state is written.
     pub(crate) fn undo_behind(&mut self, request: EarlyStep, reply: ReplySender<()>) {
-        let long = self.live.is_some() && self.runtime.is_some_and(|ran| ran >= LONG);
         let mut work = self.machine.work();
-        if !long || work.queue.is_saved() {
+        if self.live.is_none() || work.queue.is_saved() {
             drop(work);
             return reply.give(self.undo(request));
         }
@@ -125,7 +121,7 @@ impl Driver {
         let faults = stasis_engine::fault::owner();
         let save = move || {
             stasis_engine::fault::adopt(faults);
-            let captured = own.capture_sharing(&machine.host, &machine.account(), share);
+            let captured = own.capture_sharing_here(&machine.host, &machine.account(), share);
             drop(own);
             let _ = tell.send(captured);
             machine.work().wake_driver();
@@ -198,12 +194,14 @@ impl Driver {
             self.ahead = None;
             return Err((error, saving));
         }
-        self.machine.work().shared = None;
+        let shared = self.machine.work().shared.take();
         // the tree's further effects are invisible, and not in the saved state
         let _ = saving.live.tree.signal(libc::SIGSTOP);
         if let Err(error) = self.go_to(&image, to, EventKind::MachineRolledBack) {
             tracing::warn!(machine = %self.machine.name(), %error, "after an undo");
         }
+        // not before: an earlier state that was left is saved by now
+        self.machine.work().left = shared;
         self.finish_behind(saving, left);
         self.come_back(true);
         Ok(())
@@ -229,6 +227,7 @@ impl Driver {
                 }
                 _ => tracing::error!(machine = %machine.name(), "saving failed"),
             }
+            machine.work().left = None;
             if let Some(live) = Arc::into_inner(live) {
                 end(live, &machine);
             }

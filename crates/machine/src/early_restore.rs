@@ -11,8 +11,9 @@ use crate::error::Result;
 use crate::host::HostInner;
 use crate::machine::Machine;
 use crate::network::Grants;
+use crate::unsaved;
 use crate::wake::{FirstOrder, RestoredTree, restore_at_once};
-use stasis_engine::ImageId;
+use stasis_engine::{ImageId, UnsavedState};
 use stasis_protocol::Reason;
 use stasis_records::MachineRecord;
 use std::thread::JoinHandle;
@@ -31,6 +32,18 @@ impl EarlyRestore {
         Some(EarlyRestore { image, standing })
     }
 
+    /// The same for a state that is written and not on disk yet.
+    fn start_unsaved(machine: &Machine, state: UnsavedState) -> Option<EarlyRestore> {
+        let (host, record) = (machine.host.clone(), machine.record().clone());
+        let image = state.id();
+        let restore = move || {
+            let made = unsaved::restore(&host, &state, &record.made.account)?;
+            tell(&host, &record, image, made)
+        };
+        let thread = std::thread::Builder::new().name("stasis-ahead".into());
+        Some(EarlyRestore { image, standing: thread.spawn(restore).ok()? })
+    }
+
     /// The tree, if it has that image. Otherwise the caller restores, and gets the error.
     pub fn finish(self, image: ImageId) -> Option<RestoredTree> {
         let standby = self.standing.join().ok()?.ok()?;
@@ -38,9 +51,18 @@ impl EarlyRestore {
     }
 }
 
-/// A machine that begins again is told so by its driver.
 fn restore(host: &HostInner, record: &MachineRecord, image: ImageId) -> Result<RestoredTree> {
-    let mut made = restore_at_once(host, image, &record.made.account)?;
+    let made = restore_at_once(host, image, &record.made.account)?;
+    tell(host, record, image, made)
+}
+
+/// Sends the first order. A machine that begins again is told so by its driver.
+fn tell(
+    host: &HostInner,
+    record: &MachineRecord,
+    image: ImageId,
+    mut made: RestoredTree,
+) -> Result<RestoredTree> {
     if image != record.start_image {
         let granted = Grants::of(host, record)?;
         made.tell(host, record, FirstOrder::of(record, Reason::Rollback, &granted))?;
@@ -66,18 +88,33 @@ impl Machine {
 
     /// Starts to restore the state `n` instructions forward.
     pub(crate) fn restore_after(&self, n: usize) -> Option<EarlyRestore> {
+        let undone = self.host.records.undone(self.id).ok()?;
+        let wanted = *undone.get(n.checked_sub(1)?)?;
+        if let Some(state) = self.left_state(wanted).filter(|_| self.may_restore_early()) {
+            return EarlyRestore::start_unsaved(self, state);
+        }
         self.restore_early(|| {
-            let undone = self.host.records.undone(self.id).ok()?;
-            let wanted = *undone.get(n.checked_sub(1)?)?;
             let states = self.host.records.undone_checkpoints(self.id).ok()?;
             states.iter().find(|one| one.seq == wanted).map(|one| one.image)
         })
     }
 
-    /// Only for a machine in memory. Machines with a network are excluded, because the network
-    /// belongs to the final restore.
+    /// The state after an instruction that an undo left, while it is not on disk. One that is
+    /// shared before it is written gets another name.
+    fn left_state(&self, seq: u64) -> Option<UnsavedState> {
+        let work = self.work();
+        let left = work.left.as_ref().filter(|left| left.seq == Some(seq))?;
+        Some(left.state.clone()).filter(UnsavedState::is_written)
+    }
+
+    /// Only a machine in memory. Machines with a network are excluded, because the network belongs
+    /// to the final restore.
+    fn may_restore_early(&self) -> bool {
+        self.work().state().is_in_memory() && self.record().made.network.is_none()
+    }
+
     fn restore_early(&self, image: impl FnOnce() -> Option<ImageId>) -> Option<EarlyRestore> {
-        if !self.work().state().is_in_memory() || !self.record().made.network.is_none() {
+        if !self.may_restore_early() {
             return None;
         }
         EarlyRestore::start(self, image()?)

@@ -135,7 +135,7 @@ impl LiveMachine {
         Ok(host.engine.capture_for(&self.tree, owner)?)
     }
 
-    /// The same. If there is much to write, `share` gets the state before the writing.
+    /// The same. `share` gets the state before it is on disk.
     pub fn capture_sharing(
         &self,
         host: &HostInner,
@@ -144,6 +144,17 @@ impl LiveMachine {
     ) -> Result<Captured> {
         self.check_answered()?;
         Ok(host.engine.capture_sharing(&self.tree, owner, share)?)
+    }
+
+    /// The same in the thread that calls it, which must end right after.
+    pub fn capture_sharing_here(
+        &self,
+        host: &HostInner,
+        owner: &str,
+        share: impl FnOnce(UnsavedState) + Send,
+    ) -> Result<Captured> {
+        self.check_answered()?;
+        Ok(host.engine.capture_sharing_here(&self.tree, owner, share)?)
     }
 
     /// An image of the tree while its agent waits for the answer to a call.

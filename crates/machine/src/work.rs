@@ -48,6 +48,8 @@ pub(crate) struct Work {
     pub pause: Duration,
     /// The state being saved, from which branches may start.
     pub shared: Option<SharedState>,
+    /// The state that an undo left before it was on disk, until it is.
+    pub left: Option<SharedState>,
     /// Wakes the driver, if there is one.
     wakeup: Option<File>,
 }
@@ -95,6 +97,7 @@ impl Work {
             rolled_back: false,
             pause: Duration::ZERO,
             shared: None,
+            left: None,
             wakeup: None,
         }
     }

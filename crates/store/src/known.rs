@@ -32,6 +32,9 @@ pub struct KnownPacks {
     close_at: usize,
     /// Goes on by one with each use of a pack.
     clock: Cell<u64>,
+    /// Packs without a name, which only images that are being saved refer to. The index does not
+    /// have their pages: nothing that gets its name before them may depend on them.
+    unnamed: HashMap<PackRoot, Weak<Pack>>,
     /// Readers of files that were written anew since, perhaps still in use.
     superseded: Vec<(PackRoot, Weak<Pack>)>,
     index: PageIndex,
@@ -84,6 +87,22 @@ impl KnownPacks {
         let open = self.packs.get(&root)?;
         open.used.set(self.now());
         Some(&open.pack)
+    }
+
+    pub fn unnamed(&self, root: PackRoot) -> Option<Arc<Pack>> {
+        self.unnamed.get(&root)?.upgrade()
+    }
+
+    pub fn add_unnamed(&mut self, pack: &Arc<Pack>) {
+        self.unnamed.insert(pack.root(), Arc::downgrade(pack));
+    }
+
+    /// The pack has its name, or never gets one.
+    pub fn remove_unnamed(&mut self, pack: &Arc<Pack>) {
+        let is_own = |own: &Weak<Pack>| std::ptr::eq(own.as_ptr(), Arc::as_ptr(pack));
+        if self.unnamed.get(&pack.root()).is_some_and(is_own) {
+            self.unnamed.remove(&pack.root());
+        }
     }
 
     /// Whether a pack existed at the last lookup.

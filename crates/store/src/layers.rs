@@ -217,7 +217,7 @@ pub fn write_runs<E: From<Error>>(
 ) -> std::result::Result<(), E> {
     const PIECE: u32 = 64;
     for run in runs {
-        let pack = store.pack(manifest.meta.packs[run.pack as usize].root)?;
+        let pack = store.readable_pack(manifest.meta.packs[run.pack as usize].root)?;
         let mut done = 0;
         while done < run.count {
             let count = (run.count - done).min(PIECE);

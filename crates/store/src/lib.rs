@@ -6,12 +6,13 @@
 //!   DIR/packs/<root>.dpack   the same, as differences to pages of other packs
 //!   DIR/layers/<hash>-<n>/   files of an image laid out for overlayfs; made anew when missing
 //!   DIR/keepers/             inodes whose numbers images need
+//!   DIR/pending/             whole packs and images that are about to get their names
 //!   DIR/tmp/                 being written, or being removed; emptied at open
 //!   DIR/lock                 held by the one program that has the store open
 //!
 //! A file gets its name only after it was synced, and an image only after every pack it refers
-//! to: after a crash there are whole files and leftovers in tmp, nothing in between. No file is
-//! changed once it has its name; it is replaced.
+//! to: after a crash there are whole files and leftovers in tmp and pending, nothing in between. No
+//! file is changed once it has its name; it is replaced.
 //!
 //!   collect ─► frees what nothing refers to      check ─► reads everything, names damage
 //!   usage   ─► who takes how much space          forms ─► compress, thaw, drop dead pages, mend
@@ -32,9 +33,11 @@ mod keepers;
 mod known;
 pub mod layers;
 mod marks;
+mod name_sync;
 mod names;
 pub mod origin;
 mod pack_files;
+mod pending;
 mod recent;
 pub mod remote;
 mod save;
@@ -51,6 +54,7 @@ pub use collect::{Collected, Collection};
 pub use error::{Error, Result};
 pub use forms::RewrittenPack;
 pub use keepers::{Keepers, LiveInode};
+pub use save::WrittenImage;
 pub use sink::{FinishedPacks, PageCounts, Sink};
 pub use transfer::TempFile;
 pub use usage::StoreUsage;
@@ -58,8 +62,10 @@ pub use usage::StoreUsage;
 use codec::{decode, encode};
 use error::ErrorContext;
 use known::{KnownPacks, PackedPage};
+use name_sync::NameSync;
 use pack_files::PackFiles;
 use parking_lot::{Mutex, MutexGuard};
+use pending::PENDING;
 use recent::Recent;
 use stasis_image::model::Manifest;
 use stasis_image::{ImageId, PackForm, PackReader, PackRoot, PageHash};
@@ -96,6 +102,7 @@ pub struct Store {
     packs: Arc<PackFiles>,
     recent: Recent,
     keepers: Arc<Keepers>,
+    names: NameSync,
     /// Held while files are removed or replaced.
     turn: Mutex<()>,
     /// Images whose states are as small as they get.
@@ -115,10 +122,12 @@ impl Store {
         for name in ["tmp", "layers"] {
             let _ = trees::remove(&dir.join(name));
         }
-        for name in ["images", "packs", "layers", "tmp"] {
+        for name in ["images", "packs", "layers", PENDING, "tmp"] {
             let path = dir.join(name);
             private_dir(&path).doing(|| format!("make {}", path.display()))?;
         }
+        pending::settle(dir)?;
+        let names = NameSync::start(&dir.join(PENDING)).doing(|| "start a thread".into())?;
         Ok(Store {
             dir: dir.to_owned(),
             next: AtomicU64::new(0),
@@ -126,6 +135,7 @@ impl Store {
             thinned: Mutex::default(),
             recent: Recent::default(),
             keepers,
+            names,
             turn: Mutex::default(),
             check,
             _lock: lock,
@@ -144,6 +154,11 @@ impl Store {
     /// Whether a directory is one of the layers, which come and go.
     pub fn is_layer(&self, dir: &Path) -> bool {
         dir.parent() == Some(&self.dir.join("layers"))
+    }
+
+    /// A unique path for a file that is to get this name.
+    fn pending_path(&self, name: &str) -> PathBuf {
+        self.dir.join(PENDING).join(pending::name_for(self.number(), name))
     }
 
     /// A unique path below tmp.
@@ -167,6 +182,11 @@ impl Store {
         self.packs.pack(root)
     }
 
+    /// A pack to read from, also for an image that is being saved.
+    pub fn readable_pack(&self, root: PackRoot) -> Result<Arc<Pack>> {
+        self.packs.readable(root)
+    }
+
     /// A separate reader, of the file that has the name now.
     fn open_pack(&self, root: PackRoot) -> Result<Pack> {
         self.packs.open(root)
@@ -179,7 +199,7 @@ impl Store {
             buf.copy_from_slice(&pages);
             return Ok(());
         }
-        let read = self.pack(root)?.read(slot, buf);
+        let read = self.readable_pack(root)?.read(slot, buf);
         read.map_err(|source| Error::Pack { root: root.to_string(), source })?;
         if again {
             self.recent.add(key, buf);
@@ -287,6 +307,11 @@ impl Store {
             decode(&bytes, id).map_err(|source| Error::Image { id: id.to_string(), source })?;
         self.check_manifest(&manifest)?;
         Ok(manifest)
+    }
+
+    /// Whether an image that was captured, and not read, is one that may be restored.
+    pub fn validate(&self, image: &Image) -> Result<()> {
+        self.check_manifest(&image.manifest)
     }
 
     fn check_manifest(&self, manifest: &Manifest) -> Result<()> {

@@ -18,11 +18,11 @@ pub fn of_pack(root: PackRoot, form: PackForm) -> String {
     }
 }
 
-fn image_of(name: &str) -> Option<ImageId> {
+pub fn image_of(name: &str) -> Option<ImageId> {
     name.strip_suffix(".img")?.parse().ok()
 }
 
-fn pack_of(name: &str) -> Option<(PackRoot, PackForm)> {
+pub fn pack_of(name: &str) -> Option<(PackRoot, PackForm)> {
     let (root, form) = match name.split_once('.')? {
         (root, "pack") => (root, PackForm::Plain),
         (root, "zpack") => (root, PackForm::Cold),
@@ -60,7 +60,7 @@ impl StoreListing {
     }
 }
 
-fn list(dir: &Path) -> Result<Vec<String>> {
+pub fn list(dir: &Path) -> Result<Vec<String>> {
     let doing = || format!("list {}", dir.display());
     let names = std::fs::read_dir(dir)
         .doing(doing)?

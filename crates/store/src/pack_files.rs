@@ -46,6 +46,12 @@ impl PackFiles {
         }
     }
 
+    /// The same, or one without a name, which only an image that is being saved refers to.
+    pub fn readable(&self, root: PackRoot) -> Result<Arc<Pack>> {
+        let unnamed = self.known().unnamed(root);
+        unnamed.map_or_else(|| self.pack(root), Ok)
+    }
+
     /// A separate reader, of the file that has the name now.
     pub fn open(&self, root: PackRoot) -> Result<Pack> {
         // the most independent first; while one replaces another, one of them exists

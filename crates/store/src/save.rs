@@ -1,16 +1,17 @@
 //! Makes new packs and images durable, and gives them their names.
 //!
-//!   pack, image ─► written to tmp ─► both synced ─► both named ─► both directories synced
+//!   pack, image ─► written to pending ─► both and their directory synced, at once ─► both named
+//!                            └─► can be read by this program, as an image in use
 //!
-//! A file gets its name only after its contents are on disk, so every named file is whole. A pack
-//! and its image are synced side by side: each sync waits for the disk, and a journal takes up
-//! everything that was begun before it. If the host ends before the directories are synced, an
-//! image may have its name and its pack not; no record names such an image, because a caller
-//! records it only when this returned, and the next collection removes it.
+//! A file gets its name only after its contents are on disk, so every named file is whole. A sync
+//! takes as long as the disk needs to empty its cache, however little is written: everything is
+//! synced at the same time, and the directory once for all who wait for it (`name_sync.rs`). The
+//! new names need no sync (`pending.rs`).
 
 use crate::codec::encode;
 use crate::error::{Error, ErrorContext, Result};
-use crate::{Image, Pack, Store};
+use crate::sink::PinnedSlots;
+use crate::{Image, Pack, Store, names};
 use stasis_fault as fault;
 use stasis_image::model::Manifest;
 use stasis_image::{PackForm, PackRoot};
@@ -21,7 +22,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file in tmp, removed with this unless it got its name.
+/// A file in tmp or pending, removed with this unless it got its name.
 pub(crate) struct TempPath(pub PathBuf);
 
 impl Drop for TempPath {
@@ -37,11 +38,84 @@ pub(crate) struct NewPack {
     pub root: PackRoot,
 }
 
+impl NewPack {
+    fn sync(&self) -> Result<()> {
+        self.file.sync_data().doing(|| format!("sync {}", self.path.0.display()))
+    }
+}
+
 /// An image that is written, and neither synced nor named.
 struct NewImage {
     path: TempPath,
     file: File,
     image: Image,
+}
+
+impl NewImage {
+    fn sync(&self) -> Result<()> {
+        self.file.sync_data().doing(|| format!("sync {}", self.path.0.display()))
+    }
+}
+
+/// An image that is written with its pack. Its pages can be read, and nothing else in the store may
+/// refer to them: it is neither durable nor named.
+pub struct WrittenImage<'a> {
+    store: &'a Store,
+    new: NewImage,
+    pack: Option<(NewPack, Arc<Pack>)>,
+    /// What the image names is held until it has its name.
+    _held: PinnedSlots,
+}
+
+impl Drop for WrittenImage<'_> {
+    fn drop(&mut self) {
+        if let Some((_, pack)) = &self.pack {
+            self.store.known().remove_unnamed(pack);
+        }
+    }
+}
+
+impl WrittenImage<'_> {
+    pub fn image(&self) -> &Image {
+        &self.new.image
+    }
+
+    /// Makes the image and its pack durable, and gives them their names.
+    pub fn save(self) -> Result<Image> {
+        fault::point("pack.written")?;
+        let names = self.store.names.want();
+        let synced = match &self.pack {
+            Some((pack, _)) => at_once(|| pack.sync(), || self.new.sync()),
+            None => self.new.sync(),
+        };
+        self.store.names.wait(names).doing(|| "sync the names of new files".into()).and(synced)?;
+        fault::point("image.written")?;
+        if let Some((new, pack)) = &self.pack {
+            self.store.name_pack(new, pack)?;
+            fault::point("pack.synced")?;
+        }
+        let image = &self.new.image;
+        let path = self.store.image_path(image.id);
+        let known = self.store.known();
+        let named = std::fs::rename(&self.new.path.0, &path);
+        drop(known);
+        named.doing(|| format!("name {}", path.display()))?;
+        fault::point("image.synced")?;
+        Ok(image.clone())
+    }
+}
+
+/// Does two things that mostly wait for the disk.
+fn at_once(
+    one: impl FnOnce() -> Result<()> + Send,
+    other: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("stasis-sync".into());
+        let thread = thread.spawn_scoped(scope, one).doing(|| "start a thread".into())?;
+        let done = other();
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(done)
+    })
 }
 
 impl Store {
@@ -55,7 +129,9 @@ impl Store {
     /// Takes in a new pack. It stays while its reader lives, and when an image that refers to it
     /// was written by then, as long as that is kept.
     pub(crate) fn adopt_new(&self, new: NewPack) -> Result<Arc<Pack>> {
-        let pack = self.sync_pack(&new)?;
+        fault::point("pack.written")?;
+        new.sync()?;
+        let pack = self.read_pack(&new)?;
         self.name_pack(&new, &pack)?;
         self.sync_dir("packs")?;
         fault::point("pack.synced")?;
@@ -64,42 +140,42 @@ impl Store {
 
     /// Writes an image and makes it durable.
     pub fn write_image(&self, manifest: Manifest) -> Result<Image> {
-        self.save(None, manifest)
+        self.write_with(None, manifest, PinnedSlots::default())?.save()
     }
 
-    /// Writes an image and makes it durable, together with the pack that was written for it.
-    pub(crate) fn save(&self, pack: Option<NewPack>, manifest: Manifest) -> Result<Image> {
+    /// Writes an image to its file, with the pack that was written for it. It can be restored from
+    /// here on, and is in use. `held` keeps what it names.
+    pub(crate) fn write_with(
+        &self,
+        pack: Option<NewPack>,
+        manifest: Manifest,
+        held: PinnedSlots,
+    ) -> Result<WrittenImage<'_>> {
+        let pack = pack.map(|pack| self.begin_pack(pack)).transpose()?;
         let new = self.begin_image(manifest)?;
-        if pack.is_some() {
-            // an error here comes back in the sync
-            let _ = sysfiles::start_writing(new.file.as_fd());
-        }
-        let pack = pack.map(|pack| Ok::<_, Error>((self.sync_pack(&pack)?, pack))).transpose()?;
-        let path = self.image_path(new.image.id);
-        new.file.sync_data().doing(|| format!("write {}", path.display()))?;
-        fault::point("image.written")?;
-        if let Some((pack, new)) = &pack {
-            self.name_pack(new, pack)?;
-        }
         let mut known = self.known();
         known.hold(new.image.id, &new.image.manifest);
-        let named = std::fs::rename(&new.path.0, &path);
+        pack.iter().for_each(|(_, pack)| known.add_unnamed(pack));
         drop(known);
-        named.doing(|| format!("name {}", path.display()))?;
-        if pack.is_some() {
-            self.sync_dir("packs")?;
-            fault::point("pack.synced")?;
-        }
-        self.sync_dir("images")?;
-        fault::point("image.synced")?;
-        Ok(new.image)
+        Ok(WrittenImage { store: self, new, pack, _held: held })
+    }
+
+    /// Moves a new pack to where it becomes durable.
+    fn begin_pack(&self, new: NewPack) -> Result<(NewPack, Arc<Pack>)> {
+        // an error here comes back in the sync
+        let _ = sysfiles::start_writing(new.file.as_fd());
+        let pack = self.read_pack(&new)?;
+        let name = names::of_pack(new.root, PackForm::Plain);
+        let path = TempPath(self.pending_path(&name));
+        std::fs::rename(&new.path.0, &path.0).doing(|| format!("write {}", path.0.display()))?;
+        Ok((NewPack { path, ..new }, pack))
     }
 
     fn begin_image(&self, manifest: Manifest) -> Result<NewImage> {
         let sealed =
             encode(&manifest).map_err(|source| Error::Image { id: "(new)".into(), source })?;
         let image = Image { id: sealed.id, manifest: Arc::new(manifest) };
-        let path = TempPath(self.temp_path("image"));
+        let path = TempPath(self.pending_path(&names::of_image(image.id)));
         let doing = || format!("write {}", self.image_path(image.id).display());
         let file = File::create(&path.0).doing(doing)?;
         let mut file = fault::Writer::new("image.write", file);
@@ -107,10 +183,9 @@ impl Store {
         Ok(NewImage { path, file: file.inner, image })
     }
 
-    fn sync_pack(&self, NewPack { path, file, root }: &NewPack) -> Result<Arc<Pack>> {
+    /// A reader of a new pack.
+    fn read_pack(&self, NewPack { path, root, .. }: &NewPack) -> Result<Arc<Pack>> {
         let temp: &Path = &path.0;
-        fault::point("pack.written")?;
-        file.sync_data().doing(|| format!("sync {}", temp.display()))?;
         let file = File::open(temp).doing(|| format!("open {}", temp.display()))?;
         Ok(Arc::new(self.packs.read(file, *root, temp)?))
     }

@@ -8,7 +8,7 @@
 //!   place            a slot of the new pack            its reader is held from its name on
 
 use crate::error::{Error, ErrorContext, Result};
-use crate::save::{NewPack, TempPath};
+use crate::save::{NewPack, TempPath, WrittenImage};
 use crate::{Image, Pack, Store};
 use stasis_fault as fault;
 use stasis_image::model::{Manifest, PackRef, PageRun, push_run};
@@ -287,13 +287,12 @@ impl<'a> Sink<'a> {
         Ok(FinishedPacks { packs, held: std::mem::take(&mut self.held) })
     }
 
-    /// Makes the new pack and its image durable together, which takes fewer syncs than one after
-    /// the other. `manifest` lacks its packs.
-    pub fn save(mut self, mut manifest: Manifest) -> Result<Image> {
+    /// Writes the new pack to its end, and the image. Both are made durable together, which takes
+    /// fewer syncs than one after the other. `manifest` lacks its packs.
+    pub fn write(mut self, mut manifest: Manifest) -> Result<WrittenImage<'a>> {
         let own = self.written()?;
         manifest.meta.packs = std::mem::take(&mut self.packs);
-        // the packs and layers that the image names are held until it has its name
-        self.store.save(own, manifest)
+        self.store.write_with(own, manifest, std::mem::take(&mut self.held))
     }
 
     /// Makes the data written so far durable, and every pack known by its root. Later data goes to

@@ -107,13 +107,13 @@ fn take(
     let twins = tree.walls.group.room();
     let parent = tree.last_image();
     let mut sink = Sink::new(store, parent.as_ref())?;
-    let (mut paused, pause) = match pause(tree, store, &mut sink, &twins, source)? {
+    let terms = PauseTerms { twins: &twins, source, alone: turn.is_alone() };
+    let (mut paused, pause) = match pause(tree, store, &mut sink, &terms)? {
         (Some(paused), pause) => (paused, pause),
         // something was missing: now it is known what to read
         (None, _) => {
             sink = Sink::new(store, parent.as_ref())?;
-            let (paused, pause) = pause_again(tree, store, &mut sink, &twins, source)?;
-            (paused, pause)
+            pause_again(tree, store, &mut sink, &terms)?
         }
     };
     let seen = std::mem::take(&mut paused.held);
@@ -145,14 +145,21 @@ pub struct Paused {
     pub filters: Vec<SeccompFilter>,
 }
 
+/// How a pause is carried out.
+struct PauseTerms<'a> {
+    twins: &'a cgroup::CopyHeadroom<'a>,
+    source: SourceFate,
+    /// No other tree is captured: this one may use two processors.
+    alone: bool,
+}
+
 fn pause_again(
     tree: &Tree,
     store: &Store,
     sink: &mut Sink,
-    twins: &cgroup::CopyHeadroom,
-    source: SourceFate,
+    terms: &PauseTerms,
 ) -> Result<(Paused, Duration)> {
-    let (paused, pause) = pause(tree, store, sink, twins, source)?;
+    let (paused, pause) = pause(tree, store, sink, terms)?;
     let unsteady = || Error::refused(0, "its memory marks change from capture to capture");
     Ok((paused.ok_or_else(unsteady)?, pause))
 }
@@ -162,9 +169,9 @@ fn pause(
     tree: &Tree,
     store: &Store,
     sink: &mut Sink,
-    twins: &cgroup::CopyHeadroom,
-    source: SourceFate,
+    terms: &PauseTerms,
 ) -> Result<(Option<Paused>, Duration)> {
+    let PauseTerms { twins, source, alone } = *terms;
     let mut means = CopyResources { copies: CopyBuffer::make(), twins, room: false };
     let mut reader = files::Reader::prepare(tree.walls.files.upper.as_ref())?;
     let start = Instant::now();
@@ -172,7 +179,10 @@ fn pause(
     reader.begin();
     let first = ask_first(tree, &frozen)?;
     let read = || State::read(tree, &frozen, sink, first, reader);
-    let (state, look, pinned) = beside_a_look(tree, &frozen, read)?;
+    let (state, look, pinned) = match alone {
+        true => beside_a_look(tree, &frozen, read)?,
+        false => before_a_look(tree, &frozen, read)?,
+    };
     let State { clocks, mut processes, filters, mut objects, files } = state;
     let held = held::look(tree, store, &objects.written);
     fault::point("capture.files")?;
@@ -279,6 +289,21 @@ fn ask_first(tree: &Tree, frozen: &Frozen) -> Result<Option<Told>> {
     }
     let _pinned = last_processor(frozen).and_then(|near| sysprocess::Pinned::to(near).ok());
     Told::of(tree, frozen).map(Some)
+}
+
+/// Reads state, then mappings and the root's pages. Where several trees are captured, a second
+/// thread for each would only make them take turns.
+fn before_a_look(
+    tree: &Tree,
+    frozen: &Frozen,
+    read: impl FnOnce() -> Result<State>,
+) -> Result<(State, RootScan, Option<sysprocess::Pinned>)> {
+    let (tell, told) = mpsc::channel();
+    let pinned = last_processor(frozen).and_then(|near| sysprocess::Pinned::to(near).ok());
+    let state = read()?;
+    let scan = ParallelScan::at(tree, &tell)?;
+    let outline = told.try_recv().ok().and_then(|()| MappingList::of(tree.root));
+    Ok((state, scan.with(tree, outline)?, pinned))
 }
 
 /// Reads state, and then mappings, while another thread scans the root's pages. The reading thread

@@ -1,8 +1,11 @@
 //! From a state that nothing can change any more to an image on disk.
 //!
-//! If there is much to write, the state can be shared before: a restore of it meanwhile reads pages
-//! from the twins. If writing fails, the twins are killed, nothing has been named in the store, and
-//! such restores get an error.
+//!   much to write    twins ─► shared ─► pages written ─► image written ──────────► synced, named
+//!   little                              pages written ─► image written ─► shared ─► synced, named
+//!
+//! A shared state can be restored before it is on disk: its pages are read from the twins, or from
+//! the files that are not synced yet. If writing fails, the twins are killed, nothing has been
+//! named in the store, and such restores get an error.
 
 use super::ShareState;
 use super::pages::{self, ScannedProcess};
@@ -16,7 +19,7 @@ use stasis_store::{Image, PageCounts, Sink, Store};
 use stasis_sys::PAGE;
 use std::sync::Arc;
 
-/// With fewer bytes to write, sharing gains nothing.
+/// Fewer bytes than this are written before they are shared.
 const WORTH_SHARING: u64 = 16 << 20;
 
 /// Writes pages and image. `manifest` lacks its memory and its packs. The turn is given back when
@@ -30,32 +33,40 @@ pub fn write(
     turn: QueueTurn,
 ) -> Result<(Image, PageCounts)> {
     let scanned = pages::scan_all(&stills, &manifest.processes)?;
-    let promise = match share {
-        Some(share) => show(store, &mut sink, &manifest, &scanned, share)?,
-        None => None,
-    };
+    let mut share = share;
+    let promise = show(store, &mut sink, &manifest, &scanned, &mut share)?;
     let memory = fault::point("capture.shared").map_err(Error::from).and_then(|()| {
         let memory = scanned.iter().map(|process| process.write(&mut sink));
         memory.collect::<Result<Vec<ProcessPages>>>()
     });
     drop(scanned);
     let mut kept = None;
+    let mut late = None;
     let written = memory.and_then(|memory| {
         fault::point("capture.pages")?;
         stills.iter().try_for_each(PausedMemory::check_intact)?;
+        let counts = sink.counts();
+        let written = sink.write(Manifest { memory, ..manifest })?;
         // a twin slows its source down, and is needed only while it has readers
         kept = promise.is_some().then_some((stills, turn));
-        let counts = sink.counts();
-        let image = sink.save(Manifest { memory, ..manifest })?;
-        Ok((image, counts))
+        late = share.map(|share| show_written(written.image(), share));
+        Ok((written.save()?, counts))
     });
-    match (promise, &written) {
+    match (promise.or(late), &written) {
         (Some(promise), Ok((image, _))) => promise.saved(store, image),
         (Some(promise), Err(error)) => promise.failed(error),
         (None, _) => {}
     }
     drop(kept);
     written
+}
+
+/// Offers a state whose files are written: nothing of it is needed of the source any more.
+fn show_written(image: &Image, share: ShareState) -> SavePromise {
+    let (image, pages) = (image.clone(), Arc::new(UnsavedPages::of(Vec::new())));
+    let promise = SavePromise::of(&pages);
+    share(UnsavedState { image, pages });
+    promise
 }
 
 /// Offers the state to `share`, if there is much to write: everything but memory is on disk, and
@@ -65,8 +76,11 @@ fn show(
     sink: &mut Sink,
     manifest: &Manifest,
     scanned: &[ScannedProcess],
-    share: ShareState,
+    share: &mut Option<ShareState>,
 ) -> Result<Option<SavePromise>> {
+    if share.is_none() {
+        return Ok(None);
+    }
     let twins = scanned.iter().filter_map(|process| process.still.twin());
     let twins = twins.map(|twin| TwinMemory::new(twin.own_pid, &twin.memory));
     let twins = twins.collect::<Result<Vec<TwinMemory>>>()?;
@@ -95,6 +109,8 @@ fn show(
     let image = store.unwritten_image(manifest)?;
     let pages = Arc::new(UnsavedPages::of(twins));
     let promise = SavePromise::of(&pages);
-    share(UnsavedState { image, pages });
+    if let Some(share) = share.take() {
+        share(UnsavedState { image, pages });
+    }
     Ok(Some(promise))
 }

@@ -6,6 +6,7 @@ mod forms;
 mod keepers;
 mod model;
 mod open;
+mod pending;
 mod property;
 mod race;
 mod remote;
