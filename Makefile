@@ -55,6 +55,7 @@ soak: setup ## the long tests: random instants, hostile schedules, client storms
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-server --test service -- load fuzzed output published forkd bad_input storm
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test machines -- travel branches
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test sessions
+	STASIS_SOAK=1 cargo test --release --locked -p stasis-machine --test pressure
 	STASIS_SOAK=1 cargo test --release --locked -p stasis-fuzz
 
 install: ## build, and install the program, its service and its documents (PREFIX, DESTDIR)

@@ -9,11 +9,12 @@ use crate::flatten;
 use crate::forks::Forks;
 use crate::held;
 use crate::plan;
+use crate::prepared::{PreparedBudget, PreparedKind};
 use crate::restore::{self, HostFeatures, Lazy, RestoreTarget};
 use crate::spare_pool::{SpareKey, SparePool};
 use crate::spawner::Spawner;
 use crate::template::Template;
-use crate::template_pool::TemplatePool;
+use crate::template_pool::{TemplatePool, lacking};
 use crate::tree::{self, Tree};
 use crate::unsaved::UnsavedState;
 use crate::validate;
@@ -76,6 +77,7 @@ pub struct Engine {
     parked: TemplatePool,
     forks: Forks,
     captures: Arc<FairQueue>,
+    budget: Arc<PreparedBudget>,
 }
 
 impl Engine {
@@ -86,17 +88,19 @@ impl Engine {
         let spawner = Spawner::start(&config.spawner)?;
         let confinement = Arc::new(Confinement::find(config.walls.clone())?);
         let captures = Arc::new(FairQueue::for_this_host());
+        let budget = PreparedBudget::of_host();
         let walls = WallsPool::start(
             spawner,
             &config.run_dir,
             confinement.clone(),
             store.keepers().clone(),
             captures.clone(),
+            budget.clone(),
         )?;
         let (pid, pidfd, control) = walls.spawner().blank()?;
         let blank = Arc::new(Template::blank(pid, pidfd, control)?);
         let walls = Arc::new(walls);
-        let spares = SparePool::start(walls.clone(), captures.clone())?;
+        let spares = SparePool::start(walls.clone(), captures.clone(), budget.clone())?;
         let host = HostFeatures::probe(config.lazy)?;
         let (parked, forks) = (TemplatePool::default(), Forks::start()?);
         Ok(Engine {
@@ -110,6 +114,7 @@ impl Engine {
             parked,
             forks,
             captures,
+            budget,
         })
     }
 
@@ -308,7 +313,10 @@ impl Engine {
         let faults = fault::owner();
         let park = || {
             fault::adopt(faults);
-            self.parked_copy(image).map(Template::for_a_while)
+            self.parked_copy(image).map(|template| {
+                let share = self.budget.charge(PreparedKind::Template, template.adds);
+                template.for_a_while(share)
+            })
         };
         let templates = std::thread::scope(|scope| {
             let parking: Vec<_> = (1..copies).map(|_| scope.spawn(park)).collect();
@@ -324,7 +332,10 @@ impl Engine {
     fn parked_copy(&self, image: &Image) -> Result<Template> {
         let trunk = self.parked.trunk(image, &self.store);
         let from = trunk.as_deref().unwrap_or(&*self.blank);
-        restore::park(&self.store, &self.host, image, from, &self.roots(image)?)
+        let mut template =
+            restore::park(&self.store, &self.host, image, from, &self.roots(image)?)?;
+        template.adds = lacking(from, image);
+        Ok(template)
     }
 
     /// Rewrites an image so that all its pages are in one pack of its own.
@@ -363,6 +374,11 @@ impl Engine {
         self.store.forget_pages();
         self.spares.clear();
         self.walls.clear();
+    }
+
+    /// Memory for what is prepared ahead of requests.
+    pub fn budget(&self) -> &Arc<PreparedBudget> {
+        &self.budget
     }
 
     /// Resources that are prepared ahead of requests.

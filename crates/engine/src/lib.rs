@@ -31,6 +31,7 @@ mod jobs;
 mod lazy;
 mod objects;
 mod plan;
+mod prepared;
 mod proc;
 mod registers;
 mod remains;
@@ -58,6 +59,9 @@ pub use engine::{Engine, EngineConfig, OutsideFds, PreparedCounts};
 pub use error::{Error, Result};
 pub use fair_queue::FairQueue;
 pub use inside::TreeAccess;
+pub use prepared::{
+    Demand, LONG_LULL, LULL, PoolSizes, Prepared, PreparedBudget, PreparedKind, PreparedShare,
+};
 pub use remains::remains;
 pub use restore::Lazy;
 #[doc(hidden)]

@@ -12,6 +12,9 @@
 use crate::clone::ProcessClone;
 use crate::error::{ErrorContext, Result};
 use crate::fair_queue::FairQueue;
+use crate::prepared::{
+    Demand, LULL, PoolSizes, Prepared, PreparedBudget, PreparedKind, PreparedShare,
+};
 use crate::restore::RestoreTarget;
 use crate::template::Template;
 use crate::walls::WallsPool;
@@ -24,15 +27,12 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Size of a pool: at its second request, and at most.
-const FIRST: usize = 2;
-const MOST: usize = 64;
+/// The size of a pool from its second request on.
+const SPARES: PoolSizes = PoolSizes { first: 2, most: 64, after_lull: 0, after_long_lull: 0 };
 /// Pools remembered.
 const POOLS: usize = 8;
 /// Quiet time after a request before more are forked, so as not to compete with restores.
 const QUIET: Duration = Duration::from_millis(8);
-/// After this long without use a pool is emptied.
-const LULL: Duration = Duration::from_secs(15);
 
 /// The key of a spare clone.
 #[derive(Clone, PartialEq, Eq)]
@@ -47,8 +47,7 @@ pub struct SpareKey {
 struct Pool<T> {
     fit: SpareKey,
     standing: Vec<T>,
-    wanted: usize,
-    asked: Instant,
+    demand: Demand,
 }
 
 /// Most recently asked first. Pure, so that it can be tested without clones.
@@ -65,21 +64,21 @@ impl<T> Pools<T> {
         let known = self.0.iter().position(|pool| pool.fit == *fit);
         let mut pool = match known.and_then(|index| self.0.remove(index)) {
             Some(pool) => pool,
-            None => Pool { fit: fit.clone(), standing: Vec::new(), wanted: 0, asked: now },
+            None => {
+                let demand = Demand::new(SPARES, now);
+                Pool { fit: fit.clone(), standing: Vec::new(), demand }
+            }
         };
-        if known.is_some() && pool.standing.is_empty() {
-            pool.wanted = (2 * pool.wanted).clamp(FIRST, MOST);
-        }
-        pool.asked = now;
         let one = pool.standing.pop();
+        pool.demand.ask(known.is_none() || one.is_some(), now);
         self.0.push_front(pool);
         one
     }
 
     /// A pool with fewer clones than wanted, if there was no recent request.
     fn lacking(&self, now: Instant) -> Option<SpareKey> {
-        let last = self.0.front()?.asked;
-        let lacks = |pool: &&Pool<T>| pool.standing.len() < pool.wanted;
+        let last = self.0.front()?.demand.asked;
+        let lacks = |pool: &&Pool<T>| pool.standing.len() < pool.demand.wanted;
         let quiet = now.duration_since(last) >= QUIET;
         self.0.iter().find(lacks).filter(|_| quiet).map(|pool| pool.fit.clone())
     }
@@ -93,7 +92,7 @@ impl<T> Pools<T> {
     /// Removes unused clones, and pools beyond the last one remembered.
     fn thin_out(&mut self, now: Instant) -> Vec<Pool<T>> {
         let fresh = self.0.iter().take(POOLS);
-        let kept = fresh.take_while(|pool| now.duration_since(pool.asked) < LULL).count();
+        let kept = fresh.take_while(|pool| now.duration_since(pool.demand.asked) < LULL).count();
         self.0.drain(kept..).collect()
     }
 
@@ -108,7 +107,8 @@ impl<T> Pools<T> {
 struct Shared {
     walls: Arc<WallsPool>,
     captures: Arc<FairQueue>,
-    pools: Mutex<Pools<RestoreTarget>>,
+    budget: Arc<PreparedBudget>,
+    pools: Mutex<Pools<Prepared<RestoreTarget>>>,
     /// Templates of the pools, to fork from while they are there.
     templates: Mutex<VecDeque<Weak<Template>>>,
     asked: Condvar,
@@ -132,10 +132,15 @@ impl Drop for SparePool {
 }
 
 impl SparePool {
-    pub fn start(walls: Arc<WallsPool>, captures: Arc<FairQueue>) -> Result<SparePool> {
+    pub fn start(
+        walls: Arc<WallsPool>,
+        captures: Arc<FairQueue>,
+        budget: Arc<PreparedBudget>,
+    ) -> Result<SparePool> {
         let shared = Arc::new(Shared {
             walls,
             captures,
+            budget,
             pools: Mutex::default(),
             templates: Mutex::default(),
             asked: Condvar::new(),
@@ -150,7 +155,7 @@ impl SparePool {
     /// Walls with a clone that waits in them, if there are any of this use.
     pub fn take(&self, fit: &SpareKey, template: &Arc<Template>) -> Option<RestoreTarget> {
         self.shared.remember(template);
-        let next = || self.shared.pools().take(fit, Instant::now());
+        let next = || self.shared.pools().take(fit, Instant::now()).map(Prepared::taken);
         let mut taken = next();
         while let Some(dead) = taken.take_if(|ground| !waits(ground)) {
             drop(dead);
@@ -186,11 +191,11 @@ fn waits(ground: &RestoreTarget) -> bool {
 }
 
 impl Shared {
-    fn pools(&self) -> MutexGuard<'_, Pools<RestoreTarget>> {
+    fn pools(&self) -> MutexGuard<'_, Pools<Prepared<RestoreTarget>>> {
         self.pools.lock()
     }
 
-    fn remove(&self, gone: impl Fn(&SpareKey) -> bool) -> Vec<Pool<RestoreTarget>> {
+    fn remove(&self, gone: impl Fn(&SpareKey) -> bool) -> Vec<Pool<Prepared<RestoreTarget>>> {
         self.pools().remove(gone)
     }
 
@@ -214,11 +219,13 @@ impl Shared {
             let old = self.pools().thin_out(Instant::now());
             drop(old);
             let lacking = self.pools().lacking(Instant::now());
-            match lacking.filter(|_| !self.captures.any_taken()) {
-                Some(fit) => self.fill(&fit),
+            let share = || self.budget.admit(PreparedKind::Process);
+            let lacking = lacking.filter(|_| !self.captures.any_taken());
+            match lacking.and_then(|fit| Some((fit, share()?))) {
+                Some((fit, share)) => self.fill(&fit, share),
                 None => {
                     let mut pools = self.pools();
-                    let busy = pools.0.iter().any(|pool| pool.standing.len() < pool.wanted);
+                    let busy = pools.0.iter().any(|pool| pool.standing.len() < pool.demand.wanted);
                     self.asked.wait_for(&mut pools, if busy { LOOK } else { IDLE });
                 }
             }
@@ -227,9 +234,9 @@ impl Shared {
     }
 
     /// One more; a pool that cannot be filled is forgotten.
-    fn fill(&self, fit: &SpareKey) {
+    fn fill(&self, fit: &SpareKey, share: PreparedShare) {
         match self.fork(fit) {
-            Some(ground) => self.pools().add(fit, ground),
+            Some(ground) => self.pools().add(fit, Prepared::new(ground, share)),
             None => drop(self.remove(|other| other == fit)),
         }
     }
@@ -259,16 +266,16 @@ mod tests {
         assert!(pools.lacking(later).is_none());
         assert!(pools.take(&of("a"), start).is_none());
         assert!(pools.lacking(start).is_none(), "somebody asked just now");
-        for _ in 0..FIRST {
+        for _ in 0..SPARES.first {
             assert!(pools.lacking(later).is_some());
             pools.add(&of("a"), 1);
         }
         assert!(pools.lacking(later).is_none());
-        for _ in 0..FIRST {
+        for _ in 0..SPARES.first {
             assert!(pools.take(&of("a"), later).is_some());
         }
         assert!(pools.take(&of("a"), later).is_none());
-        assert_eq!(pools.0[0].wanted, 2 * FIRST);
+        assert_eq!(pools.0[0].demand.wanted, 2 * SPARES.first);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::plan::{Layout, MemoryPlan, plan_memory};
+use crate::prepared::PreparedShare;
 use crate::proc;
 use crate::track;
 use parking_lot::Mutex;
@@ -35,6 +36,10 @@ pub struct Template {
     pub depth: u32,
     /// Whether it will be forked again and again, so that forks ahead are worth it.
     pub stays: bool,
+    /// About how much memory it has beside that of the template it was forked from.
+    pub adds: u64,
+    /// Of the memory for what is prepared, if it is only held for a while.
+    share: Option<PreparedShare>,
     /// How the image restored last is reached from here: many are made of one in a row.
     last_plan: Mutex<Option<(ImageId, Arc<MemoryPlan>)>>,
 }
@@ -83,7 +88,19 @@ impl Template {
         depth: u32,
     ) -> Template {
         let (control, last_plan) = (Mutex::new(control), Mutex::default());
-        Template { pid, pidfd, control, uffd: None, memory, depth, stays: true, last_plan }
+        let (uffd, share) = (None, None);
+        Template {
+            pid,
+            pidfd,
+            control,
+            uffd,
+            memory,
+            depth,
+            stays: true,
+            adds: 0,
+            share,
+            last_plan,
+        }
     }
 
     /// Has its forks inherit that their writes are tracked; they do without if that fails.
@@ -99,8 +116,8 @@ impl Template {
         self.uffd.is_some()
     }
 
-    pub fn for_a_while(mut self) -> Template {
-        self.stays = false;
+    pub fn for_a_while(mut self, share: PreparedShare) -> Template {
+        (self.stays, self.share) = (false, Some(share));
         self
     }
 

@@ -101,10 +101,10 @@ impl TemplatePool {
 }
 
 /// About how many bytes of an image a template does not hold.
-fn lacking(template: &Template, image: &Image) -> u64 {
-    let Some(held) = template.image() else { return u64::MAX };
-    let (held, meta) = (&held.manifest.meta, &image.manifest.meta);
-    let foreign: Vec<bool> = meta.packs.iter().map(|pack| !held.packs.contains(pack)).collect();
+pub fn lacking(template: &Template, image: &Image) -> u64 {
+    let held = template.image().map_or(&[][..], |held| &held.manifest.meta.packs);
+    let meta = &image.manifest.meta;
+    let foreign: Vec<bool> = meta.packs.iter().map(|pack| !held.contains(pack)).collect();
     let runs = image.manifest.memory.iter().flat_map(|memory| &memory.runs);
     let missing = runs.filter(|run| foreign.get(run.pack as usize).copied().unwrap_or(true));
     missing.map(|run| u64::from(run.count) * PAGE).sum()

@@ -10,6 +10,7 @@ use crate::disk::DiskAccount;
 use crate::disk_watch::DiskWatch;
 use crate::error::{Error, ErrorContext, Result};
 use crate::fair_queue::FairQueue;
+use crate::prepared::{Demand, PoolSizes, Prepared, PreparedBudget, PreparedKind};
 use crate::spawner::{Init, Spawner};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use stasis_sandbox::{Cgroup, IdRange, Ids};
@@ -24,14 +25,8 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How many stand ready for each root at first, and at most: whenever none is left it becomes
-/// twice as many, so that a host that sees bursts is ready for the next.
-const READY_FIRST: usize = 24;
-const READY_MOST: usize = 112;
-/// After this long without a request a root has no more than at first, and later only a few.
-const LULL: Duration = Duration::from_secs(60);
-const LONG_LULL: Duration = Duration::from_secs(600);
-const READY_FEW: usize = 4;
+/// How many stand ready for each root.
+const READY: PoolSizes = PoolSizes { first: 24, most: 112, after_lull: 24, after_long_lull: 4 };
 /// For how many roots.
 const ROOTS: usize = 2;
 /// Quiet time after a request before more are built, so as not to compete with it: a burst is
@@ -112,6 +107,7 @@ struct Shared {
     run_dir: PathBuf,
     keepers: Arc<Keepers>,
     captures: Arc<FairQueue>,
+    budget: Arc<PreparedBudget>,
     restores: AtomicUsize,
     next: AtomicU64,
     ready: Mutex<Ready>,
@@ -127,29 +123,22 @@ struct Ready {
 }
 
 /// Walls around one root.
-struct Standing<T = Walls> {
+struct Standing<T = Prepared<Walls>> {
     lower: Vec<String>,
     walls: Vec<T>,
-    wanted: usize,
-    asked: Instant,
+    demand: Demand,
 }
 
 impl<T> Standing<T> {
     /// Removes sandboxes kept for bursts, when none has come for a while.
     fn thin_out(&mut self, now: Instant) -> Vec<T> {
-        let idle = now.saturating_duration_since(self.asked);
-        let most = match idle {
-            _ if idle >= LONG_LULL => READY_FEW,
-            _ if idle >= LULL => READY_FIRST,
-            _ => READY_MOST,
-        };
-        self.wanted = self.wanted.min(most);
+        let most = self.demand.relax(now);
         self.walls.split_off(self.walls.len().min(most))
     }
 
     /// Removes all; only a few are built again before the next request.
     fn empty(&mut self) -> Vec<T> {
-        self.wanted = self.wanted.min(READY_FEW);
+        self.demand.start_over();
         std::mem::take(&mut self.walls)
     }
 }
@@ -170,6 +159,7 @@ impl WallsPool {
         confinement: Arc<Confinement>,
         keepers: Arc<Keepers>,
         captures: Arc<FairQueue>,
+        budget: Arc<PreparedBudget>,
     ) -> Result<WallsPool> {
         private_dir(run_dir).doing(|| format!("make {}", run_dir.display()))?;
         remove_leftovers(run_dir);
@@ -180,6 +170,7 @@ impl WallsPool {
             run_dir: run_dir.to_owned(),
             keepers,
             captures,
+            budget,
             restores: AtomicUsize::new(0),
             next: AtomicU64::new(0),
             ready: Mutex::default(),
@@ -238,7 +229,7 @@ impl WallsPool {
     /// Lets all go that stand ready, when memory is short.
     pub fn clear(&self) {
         let mut ready = self.shared.ready();
-        let gone: Vec<Vec<Walls>> = ready.roots.iter_mut().map(Standing::empty).collect();
+        let gone: Vec<Vec<_>> = ready.roots.iter_mut().map(Standing::empty).collect();
         drop(ready);
         drop(gone);
     }
@@ -265,19 +256,16 @@ impl Shared {
         let mut ready = self.ready();
         ready.asked_at = Some(Instant::now());
         let known = ready.roots.iter().position(|standing| standing.lower == lower);
-        let asked = Instant::now();
+        let now = Instant::now();
         let mut standing = match known {
             Some(index) => ready.roots.remove(index)?,
             None => {
-                let (lower, walls) = (lower.to_vec(), Vec::new());
-                Standing { lower, walls, wanted: READY_FIRST / 2, asked }
+                let demand = Demand::new(READY, now);
+                Standing { lower: lower.to_vec(), walls: Vec::new(), demand }
             }
         };
-        standing.asked = asked;
-        let walls = standing.walls.pop();
-        if walls.is_none() {
-            standing.wanted = (2 * standing.wanted).min(READY_MOST);
-        }
+        let walls = standing.walls.pop().map(Prepared::taken);
+        standing.demand.ask(walls.is_some(), now);
         ready.roots.push_front(standing);
         ready.roots.truncate(ROOTS);
         self.asked.notify_one();
@@ -316,7 +304,8 @@ impl Shared {
     /// A root with fewer walls standing than it should have.
     fn lacking(&self) -> Option<Vec<String>> {
         let ready = self.ready();
-        let lacks = ready.roots.iter().find(|standing| standing.walls.len() < standing.wanted);
+        let is_lacking = |own: &&Standing| own.walls.len() < own.demand.wanted;
+        let lacks = ready.roots.iter().find(is_lacking);
         lacks.map(|standing| standing.lower.clone())
     }
 
@@ -324,7 +313,7 @@ impl Shared {
     /// stopped for a capture. When few are left, no longer than a restore usually takes.
     fn not_quiet_yet(&self) -> Option<Duration> {
         let ready = self.ready();
-        let few = ready.roots.iter().any(|root| 4 * root.walls.len() < root.wanted);
+        let few = ready.roots.iter().any(|root| 4 * root.walls.len() < root.demand.wanted);
         let since = ready.asked_at?.elapsed();
         let restores = self.restores.load(Ordering::Relaxed) as u32;
         let restoring = restores > 0 && since < HEAD_START.max(restores * HEAD_START_EACH);
@@ -336,7 +325,7 @@ impl Shared {
         (!left.is_zero()).then_some(left)
     }
 
-    fn add(&self, lower: &[String], walls: Walls) {
+    fn add(&self, lower: &[String], walls: Prepared<Walls>) {
         let mut ready = self.ready();
         if let Some(standing) = ready.roots.iter_mut().find(|own| own.lower == lower) {
             standing.walls.push(walls);
@@ -351,8 +340,9 @@ fn keep_ready(pool: &Weak<Shared>) {
             shared.asked.wait_for(&mut shared.ready(), left);
             continue;
         }
-        match shared.lacking() {
-            Some(lower) => {
+        let share = || shared.budget.admit(PreparedKind::Sandbox);
+        match shared.lacking().and_then(|lower| Some((lower, share()?))) {
+            Some((lower, share)) => {
                 let built = shared.build(lower.clone(), |_| Ok(()));
                 let Ok(walls) = built.and_then(|walls| walls.init.wait_ready().map(|()| walls))
                 else {
@@ -360,11 +350,11 @@ fn keep_ready(pool: &Weak<Shared>) {
                     std::thread::sleep(Duration::from_secs(1));
                     continue;
                 };
-                shared.add(&lower, walls);
+                shared.add(&lower, Prepared::new(walls, share));
             }
             None => {
                 let now = Instant::now();
-                let gone: Vec<Vec<Walls>> =
+                let gone: Vec<Vec<_>> =
                     shared.ready().roots.iter_mut().map(|root| root.thin_out(now)).collect();
                 drop(gone);
                 shared.confinement.cgroups.sweep();
@@ -392,17 +382,23 @@ fn remove_leftovers(run_dir: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prepared::{LONG_LULL, LULL};
 
     #[test]
     fn what_a_burst_needed_goes_when_no_other_comes() {
         let asked = Instant::now();
-        let walls: Vec<u8> = vec![0; READY_MOST];
-        let mut root = Standing { lower: Vec::new(), walls, wanted: READY_MOST, asked };
+        let mut demand = Demand::new(READY, asked);
+        (0..4).for_each(|_| demand.ask(false, asked));
+        let walls: Vec<u8> = vec![0; READY.most];
+        let mut root = Standing { lower: Vec::new(), walls, demand };
         assert!(root.thin_out(asked + LULL / 2).is_empty());
-        assert_eq!(root.thin_out(asked + LULL).len(), READY_MOST - READY_FIRST);
-        assert_eq!((root.walls.len(), root.wanted), (READY_FIRST, READY_FIRST));
-        assert_eq!(root.thin_out(asked + LONG_LULL).len(), READY_FIRST - READY_FEW);
-        assert_eq!(root.wanted, READY_FEW);
-        assert_eq!(root.empty().len(), READY_FEW);
+        assert_eq!(root.thin_out(asked + LULL).len(), READY.most - READY.after_lull);
+        assert_eq!(root.walls.len(), READY.after_lull);
+        assert_eq!(
+            root.thin_out(asked + LONG_LULL).len(),
+            READY.after_lull - READY.after_long_lull
+        );
+        assert_eq!(root.demand.wanted, READY.after_long_lull);
+        assert_eq!(root.empty().len(), READY.after_long_lull);
     }
 }

@@ -11,6 +11,7 @@ use crate::machine::Machine;
 use crate::observe::{ObservedEvent, Observer};
 use crate::pinned::PinnedImage;
 use crate::policies;
+use crate::pressure::MemoryRelief;
 use crate::quota::Accounts;
 use crate::recover::STOPPED;
 use crate::registry::MachineRegistry;
@@ -101,6 +102,7 @@ pub(crate) struct HostInner {
     /// Held by imports of roots that no template names yet.
     pub importing: RwLock<()>,
     pub warm: TemplateWarmer,
+    pub relief: MemoryRelief,
     /// The observer of instructions.
     pub observer: OnceLock<Arc<dyn Observer>>,
 }
@@ -155,6 +157,7 @@ impl Host {
             accounts: Accounts::default(),
             importing: RwLock::default(),
             warm: TemplateWarmer::default(),
+            relief: MemoryRelief::default(),
             observer: OnceLock::new(),
         });
         events::keep_writing(&inner)?;

@@ -1,23 +1,29 @@
 //! Swaps out idle machines when the host's memory runs short.
 //!
-//!   available < kept free ─► all that stands ready goes ─► idle machines swap out, the longest
-//!                                                          idle first, until there is enough
+//!   available < kept free and a quarter ─► all that stands ready goes ─► idle machines swap out,
+//!                                          the longest idle first, until there is enough
+//!   available < kept free               ─► machines that would enter memory wait for that
 //!
 //! Swapped machines wake with their next instruction. A machine that cannot be saved stays in
-//! memory.
+//! memory. Nothing waits for long, and nothing fails: if swapping frees no memory, machines enter
+//! as if there were enough, and the kernel decides.
 
 use crate::error::Result;
-use crate::host::Host;
+use crate::host::{Host, HostInner};
 use crate::machine::Machine;
 use stasis_api::Limits;
-use stasis_engine::PreparedCounts;
+use stasis_engine::{PreparedCounts, PreparedKind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Machines swapped out per round: each takes a moment, and others may free memory meanwhile.
 const ROUND: usize = 32;
 /// Share of the host's memory to keep free by default.
 const SHARE: u64 = 20;
+/// Maximum wait of a machine that would enter memory.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The host's memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +49,30 @@ impl Memory {
     fn is_short(&self, keep_free: Option<u64>) -> bool {
         self.available < keep_free.unwrap_or(self.total / SHARE)
     }
+
+    /// Whether machines should leave memory: before it is short, because that takes a while.
+    fn is_running_short(&self, keep_free: Option<u64>) -> bool {
+        let keep_free = keep_free.unwrap_or(self.total / SHARE);
+        self.available < keep_free.saturating_add(keep_free / 4)
+    }
+}
+
+/// Whether memory is being freed, so that it is worth waiting for.
+#[derive(Default)]
+pub(crate) struct MemoryRelief(AtomicBool);
+
+impl HostInner {
+    /// Waits until the host has memory for one more machine, while some is being freed.
+    pub(crate) fn wait_for_memory(&self) {
+        let end = Instant::now() + PATIENCE;
+        let keep_free = self.settings.keep_free;
+        while self.relief.0.load(Ordering::Relaxed)
+            && Instant::now() < end
+            && Memory::now().is_some_and(|memory| memory.is_short(keep_free))
+        {
+            std::thread::sleep(LOOK);
+        }
+    }
 }
 
 /// The host's memory, processors and processes, as limits of one machine.
@@ -67,13 +97,22 @@ impl Host {
         ]
     }
 
-    /// Frees memory when it is short; returns how many machines were swapped out.
+    /// Memory for what is prepared: of each kind, and the budget of all.
+    pub fn prepared_memory(&self) -> ([(&'static str, u64); 4], u64) {
+        let budget = self.inner().engine.budget();
+        (PreparedKind::ALL.map(|kind| (kind.name(), budget.used(kind))), budget.most())
+    }
+
+    /// Frees memory when it runs short; returns how many machines were swapped out.
     pub fn relieve(&self) -> Result<usize> {
         let keep_free = self.inner().settings.keep_free;
-        let short = || Memory::now().is_some_and(|memory| memory.is_short(keep_free));
+        let short = || Memory::now().is_some_and(|memory| memory.is_running_short(keep_free));
+        let helps = |helps: bool| self.inner().relief.0.store(helps, Ordering::Relaxed);
         if !short() {
+            helps(false);
             return Ok(0);
         }
+        helps(true);
         self.inner().standby.clear();
         self.inner().engine.drop_spares();
         self.inner().cool_branched();
@@ -88,6 +127,7 @@ impl Host {
                 tracing::info!(machine = %machine.name(), "swapped out: memory is short");
             }
         }
+        helps(left > 0);
         Ok(left)
     }
 
@@ -111,6 +151,9 @@ mod tests {
         assert!(memory.is_short(None));
         assert!(!memory.is_short(Some(50_000)));
         assert!(memory.is_short(Some(60_000)));
+        // machines leave before it is short
+        assert!(memory.is_running_short(Some(50_000)) && !memory.is_running_short(Some(40_000)));
+        assert!(memory.is_running_short(Some(u64::MAX)) && !memory.is_running_short(Some(0)));
         assert_eq!(Memory::parse("MemTotal: many kB\nMemAvailable: 1 kB"), None);
     }
 }

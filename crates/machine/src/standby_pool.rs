@@ -9,31 +9,25 @@
 use crate::host::HostInner;
 use crate::wake::{RestoredTree, restore};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use stasis_engine::ImageId;
+use stasis_engine::{Demand, ImageId, PoolSizes, Prepared, PreparedKind};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Initial and maximum size of a pool.
-const FIRST: usize = 2;
-const MOST: usize = 64;
+const STANDBY: PoolSizes = PoolSizes { first: 4, most: 64, after_lull: 2, after_long_lull: 0 };
 /// Templates with a pool.
 const POOLS: usize = 4;
 /// Quiet time after a tree was taken before more are made, so as not to compete with new machines.
 const QUIET: Duration = Duration::from_millis(10);
-/// Unused time after which a pool shrinks to few trees, and later to none.
-const LULL: Duration = Duration::from_secs(20);
-const LONG_LULL: Duration = Duration::from_secs(300);
 
 /// Ready and wanted trees of each pool: pure, so that it can be tested without trees.
 struct Pools<T>(HashMap<ImageId, Pool<T>>);
 
 struct Pool<T> {
     standing: Vec<T>,
-    wanted: usize,
-    asked: Instant,
+    demand: Demand,
 }
 
 impl<T> Pools<T> {
@@ -42,18 +36,16 @@ impl<T> Pools<T> {
         if !self.0.contains_key(&image) {
             self.make_room();
         }
-        let new = || Pool { standing: Vec::new(), wanted: FIRST, asked: now };
+        let new = || Pool { standing: Vec::new(), demand: Demand::new(STANDBY, now) };
         let pool = self.0.entry(image).or_insert_with(new);
-        if pool.standing.is_empty() {
-            pool.wanted = (2 * pool.wanted).min(MOST);
-        }
-        pool.asked = now;
-        pool.standing.pop()
+        let one = pool.standing.pop();
+        pool.demand.ask(one.is_some(), now);
+        one
     }
 
     /// Drops the least recently used pool when there are too many.
     fn make_room(&mut self) {
-        let oldest = self.0.iter().min_by_key(|(_, pool)| pool.asked);
+        let oldest = self.0.iter().min_by_key(|(_, pool)| pool.demand.asked);
         if self.0.len() >= POOLS
             && let Some(image) = oldest.map(|(image, _)| *image)
         {
@@ -63,9 +55,9 @@ impl<T> Pools<T> {
 
     /// An image whose pool has fewer trees than wanted, in a quiet time.
     fn lacking(&self, now: Instant) -> Option<ImageId> {
-        let quiet = |pool: &Pool<T>| now.duration_since(pool.asked) >= QUIET;
+        let quiet = |pool: &Pool<T>| now.duration_since(pool.demand.asked) >= QUIET;
         let mut pools = self.0.iter();
-        let lacks = |pool: &Pool<T>| quiet(pool) && pool.standing.len() < pool.wanted;
+        let lacks = |pool: &Pool<T>| quiet(pool) && pool.standing.len() < pool.demand.wanted;
         pools.find(|(_, pool)| lacks(pool)).map(|(image, _)| *image)
     }
 
@@ -79,19 +71,15 @@ impl<T> Pools<T> {
     fn thin_out(&mut self, now: Instant) -> Vec<T> {
         let mut gone = Vec::new();
         for pool in self.0.values_mut() {
-            let idle = now.duration_since(pool.asked);
-            if idle >= LULL {
-                pool.wanted = if idle >= LONG_LULL { 0 } else { FIRST };
-                let keep = pool.wanted.min(pool.standing.len());
-                gone.extend(pool.standing.drain(keep..));
-            }
+            let keep = pool.demand.relax(now).min(pool.standing.len());
+            gone.extend(pool.standing.drain(keep..));
         }
         gone
     }
 }
 
 pub struct StandbyPool {
-    pools: Mutex<Pools<RestoredTree>>,
+    pools: Mutex<Pools<Prepared<RestoredTree>>>,
     asked: Condvar,
     over: AtomicBool,
 }
@@ -105,16 +93,17 @@ impl StandbyPool {
         }
     }
 
-    fn pools(&self) -> MutexGuard<'_, Pools<RestoredTree>> {
+    fn pools(&self) -> MutexGuard<'_, Pools<Prepared<RestoredTree>>> {
         self.pools.lock()
     }
 
     /// A ready tree of this image, if any.
     pub fn take(&self, image: ImageId) -> Option<RestoredTree> {
-        let mut taken = self.pools().take(image, Instant::now());
+        let next = || self.pools().take(image, Instant::now()).map(Prepared::taken);
+        let mut taken = next();
         while let Some(dead) = taken.take_if(|made| !made.tree.is_alive()) {
             drop(dead);
-            taken = self.pools().take(image, Instant::now());
+            taken = next();
         }
         self.asked.notify_one();
         taken
@@ -171,12 +160,15 @@ fn keep_ready(host: &Weak<HostInner>) {
         let lacking = standby.pools().lacking(now);
         let wait = match lacking {
             Some(image) if !host.may_stand(image) => LATER,
-            Some(image) => match restore(&host, image, "") {
-                Ok(made) => {
-                    standby.pools().add(image, made);
-                    continue;
-                }
-                Err(_) => AFTER_FAILURE,
+            Some(image) => match host.engine.budget().admit(PreparedKind::Machine) {
+                Some(share) => match restore(&host, image, "") {
+                    Ok(made) => {
+                        standby.pools().add(image, Prepared::new(made, share));
+                        continue;
+                    }
+                    Err(_) => AFTER_FAILURE,
+                },
+                None => LOOK,
             },
             None if standby.pools().lacking(now + QUIET).is_some() => QUIET,
             None => LOOK,
@@ -200,6 +192,7 @@ impl HostInner {
 mod tests {
     use super::*;
     use crate::pinned::tests::image;
+    use stasis_engine::{LONG_LULL, LULL};
 
     fn fill(pools: &mut Pools<u32>, now: Instant) -> usize {
         let mut made = 0;
@@ -216,15 +209,15 @@ mod tests {
         let mut pools = Pools(HashMap::new());
         assert_eq!(pools.take(image("a"), now), None);
         assert_eq!(pools.lacking(now), None, "not while restores are under way");
-        assert_eq!(fill(&mut pools, now + QUIET), 2 * FIRST);
+        assert_eq!(fill(&mut pools, now + QUIET), STANDBY.first);
         let burst = now + QUIET;
         let had = (0..100).filter_map(|_| pools.take(image("a"), burst)).count();
-        assert_eq!(had, 2 * FIRST);
-        assert_eq!(fill(&mut pools, burst + QUIET), MOST);
+        assert_eq!(had, STANDBY.first);
+        assert_eq!(fill(&mut pools, burst + QUIET), STANDBY.most);
         let gone = pools.thin_out(burst + LULL).len();
-        assert_eq!(gone, MOST - FIRST);
+        assert_eq!(gone, STANDBY.most - STANDBY.after_lull);
         assert_eq!(pools.lacking(burst + LULL), None);
-        assert_eq!(pools.thin_out(burst + LONG_LULL).len(), FIRST);
+        assert_eq!(pools.thin_out(burst + LONG_LULL).len(), STANDBY.after_lull);
         assert_eq!(pools.lacking(burst + LONG_LULL), None);
     }
 

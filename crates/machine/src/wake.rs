@@ -167,6 +167,7 @@ impl Driver {
             return Ok(());
         }
         let machine = self.machine.clone();
+        machine.host.wait_for_memory();
         machine.host.in_turn(&machine.account(), || {
             machine.host.admit_memory(&machine)?;
             self.ensure_live()

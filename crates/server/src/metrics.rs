@@ -37,6 +37,8 @@ pub struct Metrics {
     resident: IntGauge,
     ending: IntGauge,
     prepared: IntGaugeVec,
+    prepared_bytes: IntGaugeVec,
+    prepared_budget: IntGauge,
     pub spans_sent: IntCounter,
     pub spans_dropped: IntCounter,
 }
@@ -88,6 +90,18 @@ impl Metrics {
                 ),
                 &["kind"],
             )?,
+            prepared_bytes: IntGaugeVec::new(
+                Opts::new(
+                    "prepared_bytes",
+                    "Memory counted for what is prepared in advance, by kind; templates only if \
+                     they are held for a burst of branches",
+                ),
+                &["kind"],
+            )?,
+            prepared_budget: IntGauge::new(
+                "prepared_budget_bytes",
+                "Memory that may be used for what is prepared in advance",
+            )?,
             spans_sent: IntCounter::new("trace_spans_sent_total", "Spans accepted by a collector")?,
             spans_dropped: IntCounter::new(
                 "trace_spans_dropped_total",
@@ -99,7 +113,7 @@ impl Metrics {
     }
 
     fn register(&self) -> prometheus::Result<()> {
-        let all: [Box<dyn prometheus::core::Collector>; 15] = [
+        let all: [Box<dyn prometheus::core::Collector>; 17] = [
             Box::new(self.requests.clone()),
             Box::new(self.latency.clone()),
             Box::new(self.instructions.clone()),
@@ -113,6 +127,8 @@ impl Metrics {
             Box::new(self.resident.clone()),
             Box::new(self.ending.clone()),
             Box::new(self.prepared.clone()),
+            Box::new(self.prepared_bytes.clone()),
+            Box::new(self.prepared_budget.clone()),
             Box::new(self.spans_sent.clone()),
             Box::new(self.spans_dropped.clone()),
         ];
@@ -167,6 +183,11 @@ fn count(app: &App) {
     for (kind, count) in app.host.prepared() {
         metrics.prepared.with_label_values(&[kind]).set(count as i64);
     }
+    let (used, most) = app.host.prepared_memory();
+    for (kind, bytes) in used {
+        metrics.prepared_bytes.with_label_values(&[kind]).set(bytes as i64);
+    }
+    metrics.prepared_budget.set(most as i64);
 }
 
 /// Opened when the service starts, because its threads may open nothing outside the data directory.
