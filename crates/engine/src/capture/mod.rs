@@ -179,10 +179,7 @@ fn pause(
     reader.begin();
     let first = ask_first(tree, &frozen)?;
     let read = || State::read(tree, &frozen, sink, first, reader);
-    let (state, look, pinned) = match alone {
-        true => beside_a_look(tree, &frozen, read)?,
-        false => before_a_look(tree, &frozen, read)?,
-    };
+    let (state, look, pinned) = with_a_look(tree, &frozen, alone, read)?;
     let State { clocks, mut processes, filters, mut objects, files } = state;
     let held = held::look(tree, store, &objects.written);
     fault::point("capture.files")?;
@@ -289,6 +286,16 @@ fn ask_first(tree: &Tree, frozen: &Frozen) -> Result<Option<Told>> {
     }
     let _pinned = last_processor(frozen).and_then(|near| sysprocess::Pinned::to(near).ok());
     Told::of(tree, frozen).map(Some)
+}
+
+/// Reads state, mappings and the root's pages, with a second thread if no other tree is captured.
+fn with_a_look(
+    tree: &Tree,
+    frozen: &Frozen,
+    alone: bool,
+    read: impl FnOnce() -> Result<State>,
+) -> Result<(State, RootScan, Option<sysprocess::Pinned>)> {
+    if alone { beside_a_look(tree, frozen, read) } else { before_a_look(tree, frozen, read) }
 }
 
 /// Reads state, then mappings and the root's pages. Where several trees are captured, a second
