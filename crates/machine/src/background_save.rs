@@ -144,7 +144,8 @@ impl Driver {
                         reply.give(Ok(()));
                         return Ok(Capture::Left);
                     }
-                    Err((error, still)) => {
+                    Err(refused) => {
+                        let (error, still) = *refused;
                         reply.give(Err(error));
                         saving = still;
                     }
@@ -181,18 +182,18 @@ impl Driver {
         &mut self,
         EarlyStep { steps, ahead }: EarlyStep,
         saving: Saving,
-    ) -> std::result::Result<(), (crate::error::Error, Saving)> {
+    ) -> std::result::Result<(), Box<(crate::error::Error, Saving)>> {
         let left = self.last_ran();
         let to = match self.undone_state(steps).and_then(|to| Ok((self.state_image(to)?, to))) {
             Ok(to) => to,
-            Err(error) => return Err((error, saving)),
+            Err(error) => return Err(Box::new((error, saving))),
         };
         let (image, to) = to;
         self.ahead = ahead.or_else(|| EarlyRestore::start(&self.machine, image.0.id));
         let recorded = self.host.records.roll_back(self.machine.id, &image, to, self.sync_time());
         if let Err(error) = self.is_kept(recorded, to) {
             self.ahead = None;
-            return Err((error, saving));
+            return Err(Box::new((error, saving)));
         }
         let shared = self.machine.work().shared.take();
         // the tree's further effects are invisible, and not in the saved state
