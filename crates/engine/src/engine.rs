@@ -21,7 +21,7 @@ use crate::validate;
 use crate::walls::WallsPool;
 use stasis_fault as fault;
 use stasis_image::ImageId;
-use stasis_image::model::{Manifest, ObjectKind};
+use stasis_image::model::{Manifest, ObjectKind, Process, ProcessState};
 use stasis_sandbox::WallsConfig;
 use stasis_spawner::protocol::{LaunchSpec, NetworkLink};
 use stasis_store::{Collected, Image, Store};
@@ -270,7 +270,14 @@ impl Engine {
             confinement: &self.confinement,
             forks: &self.forks,
         };
-        restore::restore(&scene, image, template, ground, outside)
+        let admitted = ground.walls.group.admit(tasks_of(&image.manifest));
+        let admitted = admitted.doing(|| "admit the tasks of an image".into())?;
+        let tree = restore::restore(&scene, image, template, ground, outside)?;
+        if admitted {
+            // the tasks stay; no more are allowed than before
+            tree.set_limits(tree.limits())?;
+        }
+        Ok(tree)
     }
 
     fn template_for(&self, image: &Image) -> Arc<Template> {
@@ -413,6 +420,15 @@ impl Engine {
         let missing = || Error::Unfit(format!("its root file system {name:?} is not here"));
         name.split('+').map(dir).collect::<Option<_>>().ok_or_else(missing)
     }
+}
+
+/// How many tasks a restore of an image creates.
+fn tasks_of(manifest: &Manifest) -> u64 {
+    let tasks = |process: &Process| match &process.state {
+        ProcessState::Live(live) => live.threads.len() as u64,
+        ProcessState::Zombie { .. } => 1,
+    };
+    manifest.processes.iter().map(tasks).sum()
 }
 
 /// Whether something is made under the pids of an image's processes before they are there: sockets

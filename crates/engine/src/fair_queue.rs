@@ -147,7 +147,7 @@ impl FairQueue {
 }
 
 impl QueueTurn<'_> {
-    /// Whether nobody else has a turn or waits for one.
+    /// Whether no other turn is taken or waited for.
     pub fn is_alone(&self) -> bool {
         let state = self.0.state();
         state.taken.len() <= 1 && state.waiting.is_empty()

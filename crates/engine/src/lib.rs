@@ -60,7 +60,7 @@ pub use error::{Error, Result};
 pub use fair_queue::FairQueue;
 pub use inside::TreeAccess;
 pub use prepared::{
-    Demand, LONG_LULL, LULL, PoolSizes, Prepared, PreparedBudget, PreparedKind, PreparedShare,
+    Demand, LONG_LULL, LULL, PoolSizes, PreparedBudget, PreparedItem, PreparedKind, PreparedShare,
 };
 pub use remains::remains;
 pub use restore::Lazy;

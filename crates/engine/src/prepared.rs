@@ -160,14 +160,14 @@ impl Drop for PreparedShare {
 }
 
 /// A resource that waits for its request.
-pub struct Prepared<T> {
+pub struct PreparedItem<T> {
     item: T,
     _share: PreparedShare,
 }
 
-impl<T> Prepared<T> {
-    pub fn new(item: T, share: PreparedShare) -> Prepared<T> {
-        Prepared { item, _share: share }
+impl<T> PreparedItem<T> {
+    pub fn new(item: T, share: PreparedShare) -> PreparedItem<T> {
+        PreparedItem { item, _share: share }
     }
 
     /// It is used from now on, and no longer prepared.
@@ -209,9 +209,9 @@ mod tests {
         let budget = PreparedBudget::new(room);
         let machine = budget.admit(PreparedKind::Machine).expect("room for a machine");
         assert!(budget.admit(PreparedKind::Process).is_none());
-        let sandbox = budget.admit(PreparedKind::Sandbox).map(|share| Prepared::new(7, share));
+        let sandbox = budget.admit(PreparedKind::Sandbox).map(|share| PreparedItem::new(7, share));
         assert!(budget.admit(PreparedKind::Sandbox).is_none());
-        assert_eq!(sandbox.map(Prepared::taken), Some(7));
+        assert_eq!(sandbox.map(PreparedItem::taken), Some(7));
         assert_eq!(budget.used(PreparedKind::Sandbox), 0);
         let burst = budget.charge(PreparedKind::Template, 2 * room);
         assert!(budget.admit(PreparedKind::Sandbox).is_none());

@@ -13,7 +13,7 @@ use crate::clone::ProcessClone;
 use crate::error::{ErrorContext, Result};
 use crate::fair_queue::FairQueue;
 use crate::prepared::{
-    Demand, LULL, PoolSizes, Prepared, PreparedBudget, PreparedKind, PreparedShare,
+    Demand, LULL, PoolSizes, PreparedBudget, PreparedItem, PreparedKind, PreparedShare,
 };
 use crate::restore::RestoreTarget;
 use crate::template::Template;
@@ -108,7 +108,7 @@ struct Shared {
     walls: Arc<WallsPool>,
     captures: Arc<FairQueue>,
     budget: Arc<PreparedBudget>,
-    pools: Mutex<Pools<Prepared<RestoreTarget>>>,
+    pools: Mutex<Pools<PreparedItem<RestoreTarget>>>,
     /// Templates of the pools, to fork from while they are there.
     templates: Mutex<VecDeque<Weak<Template>>>,
     asked: Condvar,
@@ -155,7 +155,7 @@ impl SparePool {
     /// Walls with a clone that waits in them, if there are any of this use.
     pub fn take(&self, fit: &SpareKey, template: &Arc<Template>) -> Option<RestoreTarget> {
         self.shared.remember(template);
-        let next = || self.shared.pools().take(fit, Instant::now()).map(Prepared::taken);
+        let next = || self.shared.pools().take(fit, Instant::now()).map(PreparedItem::taken);
         let mut taken = next();
         while let Some(dead) = taken.take_if(|ground| !waits(ground)) {
             drop(dead);
@@ -191,11 +191,11 @@ fn waits(ground: &RestoreTarget) -> bool {
 }
 
 impl Shared {
-    fn pools(&self) -> MutexGuard<'_, Pools<Prepared<RestoreTarget>>> {
+    fn pools(&self) -> MutexGuard<'_, Pools<PreparedItem<RestoreTarget>>> {
         self.pools.lock()
     }
 
-    fn remove(&self, gone: impl Fn(&SpareKey) -> bool) -> Vec<Pool<Prepared<RestoreTarget>>> {
+    fn remove(&self, gone: impl Fn(&SpareKey) -> bool) -> Vec<Pool<PreparedItem<RestoreTarget>>> {
         self.pools().remove(gone)
     }
 
@@ -236,7 +236,7 @@ impl Shared {
     /// One more; a pool that cannot be filled is forgotten.
     fn fill(&self, fit: &SpareKey, share: PreparedShare) {
         match self.fork(fit) {
-            Some(ground) => self.pools().add(fit, Prepared::new(ground, share)),
+            Some(ground) => self.pools().add(fit, PreparedItem::new(ground, share)),
             None => drop(self.remove(|other| other == fit)),
         }
     }

@@ -10,7 +10,7 @@ use crate::disk::DiskAccount;
 use crate::disk_watch::DiskWatch;
 use crate::error::{Error, ErrorContext, Result};
 use crate::fair_queue::FairQueue;
-use crate::prepared::{Demand, PoolSizes, Prepared, PreparedBudget, PreparedKind};
+use crate::prepared::{Demand, PoolSizes, PreparedBudget, PreparedItem, PreparedKind};
 use crate::spawner::{Init, Spawner};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use stasis_sandbox::{Cgroup, IdRange, Ids};
@@ -123,7 +123,7 @@ struct Ready {
 }
 
 /// Walls around one root.
-struct Standing<T = Prepared<Walls>> {
+struct Standing<T = PreparedItem<Walls>> {
     lower: Vec<String>,
     walls: Vec<T>,
     demand: Demand,
@@ -264,7 +264,7 @@ impl Shared {
                 Standing { lower: lower.to_vec(), walls: Vec::new(), demand }
             }
         };
-        let walls = standing.walls.pop().map(Prepared::taken);
+        let walls = standing.walls.pop().map(PreparedItem::taken);
         standing.demand.ask(walls.is_some(), now);
         ready.roots.push_front(standing);
         ready.roots.truncate(ROOTS);
@@ -325,7 +325,7 @@ impl Shared {
         (!left.is_zero()).then_some(left)
     }
 
-    fn add(&self, lower: &[String], walls: Prepared<Walls>) {
+    fn add(&self, lower: &[String], walls: PreparedItem<Walls>) {
         let mut ready = self.ready();
         if let Some(standing) = ready.roots.iter_mut().find(|own| own.lower == lower) {
             standing.walls.push(walls);
@@ -350,7 +350,7 @@ fn keep_ready(pool: &Weak<Shared>) {
                     std::thread::sleep(Duration::from_secs(1));
                     continue;
                 };
-                shared.add(&lower, Prepared::new(walls, share));
+                shared.add(&lower, PreparedItem::new(walls, share));
             }
             None => {
                 let now = Instant::now();

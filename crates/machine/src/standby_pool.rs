@@ -9,7 +9,7 @@
 use crate::host::HostInner;
 use crate::wake::{RestoredTree, restore};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use stasis_engine::{Demand, ImageId, PoolSizes, Prepared, PreparedKind};
+use stasis_engine::{Demand, ImageId, PoolSizes, PreparedItem, PreparedKind};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -79,7 +79,7 @@ impl<T> Pools<T> {
 }
 
 pub struct StandbyPool {
-    pools: Mutex<Pools<Prepared<RestoredTree>>>,
+    pools: Mutex<Pools<PreparedItem<RestoredTree>>>,
     asked: Condvar,
     over: AtomicBool,
 }
@@ -93,13 +93,13 @@ impl StandbyPool {
         }
     }
 
-    fn pools(&self) -> MutexGuard<'_, Pools<Prepared<RestoredTree>>> {
+    fn pools(&self) -> MutexGuard<'_, Pools<PreparedItem<RestoredTree>>> {
         self.pools.lock()
     }
 
     /// A ready tree of this image, if any.
     pub fn take(&self, image: ImageId) -> Option<RestoredTree> {
-        let next = || self.pools().take(image, Instant::now()).map(Prepared::taken);
+        let next = || self.pools().take(image, Instant::now()).map(PreparedItem::taken);
         let mut taken = next();
         while let Some(dead) = taken.take_if(|made| !made.tree.is_alive()) {
             drop(dead);
@@ -163,7 +163,7 @@ fn keep_ready(host: &Weak<HostInner>) {
             Some(image) => match host.engine.budget().admit(PreparedKind::Machine) {
                 Some(share) => match restore(&host, image, "") {
                     Ok(made) => {
-                        standby.pools().add(image, Prepared::new(made, share));
+                        standby.pools().add(image, PreparedItem::new(made, share));
                         continue;
                     }
                     Err(_) => AFTER_FAILURE,

@@ -61,7 +61,8 @@ impl Modelled {
     fn make(bed: &TestHost, mib: u64) -> Modelled {
         let machine = bed.machine();
         let make = format!(
-            "import numpy as np\nbig = np.frombuffer(bytearray(np.random.bytes({mib} << 20)), 'u1')\n\
+            "import numpy as np\n\
+             big = np.frombuffer(bytearray(np.random.bytes({mib} << 20)), 'u1')\n\
              big[::4096] = 0; n = 0\n{LOOK}"
         );
         let modelled = Modelled { machine, states: vec![0], undone: Vec::new(), pages: mib << 8 };

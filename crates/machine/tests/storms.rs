@@ -83,6 +83,24 @@ fn a_fork_bomb_is_bounded() {
     assert_eq!(value(&bed.machine(), "'others are fine'"), "'others are fine'");
 }
 
+/// A machine whose limit was raised returns with more processes than new machines may have.
+#[test]
+fn more_processes_than_the_default_allows_come_back() {
+    let bed = TestHost::with(|settings| settings.limits.pids = Some(24));
+    let limits = stasis_api::Limits { pids: Some(200), ..Default::default() };
+    let machine = bed.host.create("test", NewMachine { limits, ..NewMachine::default() });
+    let machine = machine.expect("make a machine");
+    run(
+        &machine,
+        "import subprocess\nmade = [subprocess.Popen(['sleep', '600']) for _ in range(60)]",
+    );
+    for _ in 0..2 {
+        bed.host.swap(&machine).expect("swap");
+        assert_eq!(value(&machine, "sum(one.poll() is None for one in made)"), "60");
+    }
+    assert_eq!(value(&machine, "made.append(subprocess.Popen(['sleep', '600'])) or 61"), "61");
+}
+
 /// A flipped bit in one machine's pages is found and named, and harms no other machine.
 #[test]
 fn damage_is_found_named_and_contained() {

@@ -200,7 +200,7 @@ mod tests {
             let admit = |levels: &[Arc<Policy>]| {
                 admit(levels, BudgetKind::Branches, more, [used, 0]).is_ok()
             };
-            prop_assert!(admit(&[parent.clone()]) || !admit(&[parent, child]));
+            prop_assert!(admit(std::slice::from_ref(&parent)) || !admit(&[parent, child]));
         }
     }
 }

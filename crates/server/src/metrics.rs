@@ -43,6 +43,11 @@ pub struct Metrics {
     pub spans_dropped: IntCounter,
 }
 
+/// Gauges that differ by label.
+fn gauges(name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
+    IntGaugeVec::new(Opts::new(name, help), labels)
+}
+
 impl Metrics {
     pub fn new() -> prometheus::Result<Metrics> {
         let _ = statm();
@@ -65,17 +70,12 @@ impl Metrics {
             ))?,
             connections: IntGauge::new("connections", "Open connections")?,
             sockets: IntGauge::new("websockets", "Open WebSockets")?,
-            machines: IntGaugeVec::new(Opts::new("machines", "Machines by state"), &["state"])?,
+            machines: gauges("machines", "Machines by state", &["state"])?,
             pending: IntGauge::new("instructions_pending", "Instructions that run or wait")?,
-            events: IntGaugeVec::new(
-                Opts::new("events_total", "Events since the start: swaps, checkpoints, ..."),
-                &["kind"],
-            )?,
-            refusals: IntGaugeVec::new(
-                Opts::new(
-                    "refusals_total",
-                    "Reported refusals since the start, by policy and rule",
-                ),
+            events: gauges("events_total", "Events since the start: swaps, saves, ...", &["kind"])?,
+            refusals: gauges(
+                "refusals_total",
+                "Reported refusals since the start, by policy and rule",
                 &["policy", "rule"],
             )?,
             resident: IntGauge::new("resident_memory_bytes", "Memory of the service itself")?,
@@ -83,19 +83,15 @@ impl Metrics {
                 "machines_ending",
                 "Killed machines that the kernel has not ended after 10 s",
             )?,
-            prepared: IntGaugeVec::new(
-                Opts::new(
-                    "prepared",
-                    "Sandboxes, processes and machines prepared in advance, by kind",
-                ),
+            prepared: gauges(
+                "prepared",
+                "Sandboxes, processes and machines prepared in advance, by kind",
                 &["kind"],
             )?,
-            prepared_bytes: IntGaugeVec::new(
-                Opts::new(
-                    "prepared_bytes",
-                    "Memory counted for what is prepared in advance, by kind; templates only if \
-                     they are held for a burst of branches",
-                ),
+            prepared_bytes: gauges(
+                "prepared_bytes",
+                "Memory counted for what is prepared in advance, by kind; templates only if they \
+                 are held for a burst of branches",
                 &["kind"],
             )?,
             prepared_budget: IntGauge::new(

@@ -196,6 +196,18 @@ impl Cgroup {
         CopyHeadroom { group: self, given: Cell::new(false) }
     }
 
+    /// Room for the tasks of an image, if they are more than the limits of new walls allow: its
+    /// machine may have wider limits, which are set after the restore. Says whether there is more
+    /// room than the limits allow; `set_limits` takes it back.
+    pub fn admit(&self, tasks: u64) -> io::Result<bool> {
+        let limits = self.limits();
+        let exceeds = limits.pids.is_some_and(|pids| tasks > pids);
+        if exceeds {
+            self.apply(&limits, tasks)?;
+        }
+        Ok(exceeds)
+    }
+
     fn apply(&self, limits: &ResourceLimits, copies: u64) -> io::Result<()> {
         /// More than a small program writes to during a capture.
         const EXTRA_MEMORY: u64 = 64 << 20;
