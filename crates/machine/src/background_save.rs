@@ -127,7 +127,7 @@ impl Driver {
             machine.work().wake_driver();
         };
         let thread = std::thread::Builder::new().name("stasis-save".into());
-        if thread.spawn(save).is_err() {
+        if thread.spawn(self.host.users.counted(save)).is_err() {
             self.live = Arc::into_inner(live);
             return self.capture_here(asked).map(Capture::Taken);
         }
@@ -235,6 +235,6 @@ impl Driver {
         };
         let thread = std::thread::Builder::new().name("stasis-end".into());
         // if the thread cannot be started, the tree was dropped, which ends it too
-        self.endings.save(thread.spawn(finish).ok());
+        self.endings.save(thread.spawn(self.host.users.counted(finish)).ok());
     }
 }

@@ -82,7 +82,7 @@ impl Driver {
             wants_state: None,
             yields: false,
         };
-        let counted = driver.host.drivers.enter();
+        let counted = driver.host.users.enter();
         let run = move || {
             while catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
                 let settled = catch_unwind(AssertUnwindSafe(|| driver.after_panic()));

@@ -28,7 +28,9 @@ impl EarlyRestore {
     pub fn start(machine: &Machine, image: ImageId) -> Option<EarlyRestore> {
         let (host, record) = (machine.host.clone(), machine.record().clone());
         let thread = std::thread::Builder::new().name("stasis-ahead".into());
-        let standing = thread.spawn(move || restore(&host, &record, image)).ok()?;
+        let users = host.users.clone();
+        let work = users.counted(move || restore(&host, &record, image));
+        let standing = thread.spawn(work).ok()?;
         Some(EarlyRestore { image, standing })
     }
 
@@ -36,10 +38,11 @@ impl EarlyRestore {
     fn start_unsaved(machine: &Machine, state: UnsavedState) -> Option<EarlyRestore> {
         let (host, record) = (machine.host.clone(), machine.record().clone());
         let image = state.id();
-        let restore = move || {
+        let users = host.users.clone();
+        let restore = users.counted(move || {
             let made = unsaved::restore(&host, &state, &record.made.account)?;
             tell(&host, &record, image, made)
-        };
+        });
         let thread = std::thread::Builder::new().name("stasis-ahead".into());
         Some(EarlyRestore { image, standing: thread.spawn(restore).ok()? })
     }

@@ -17,7 +17,9 @@ use serde::{Deserialize, Serialize};
 use stasis_api::{Event, EventKind, Name, RefusedAccess, Status, Timestamp};
 use stasis_records::Records;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Number of events kept.
@@ -287,18 +289,32 @@ impl Machine {
     }
 }
 
-/// Records events several times a second, until the host closes.
-pub(crate) fn keep_writing(inner: &Arc<HostInner>) -> Result<()> {
-    let weak = Arc::downgrade(inner);
-    let thread = std::thread::Builder::new().name("stasis-events".into());
-    thread.spawn(move || write_on(&weak)).doing(|| "start a thread".into()).map(drop)
+/// The thread that records events several times a second. It has ended once this is dropped, so it
+/// is never the last to use the host.
+pub(crate) struct EventWriter {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-fn write_on(inner: &Weak<HostInner>) {
-    while let Some(inner) = inner.upgrade() {
-        inner.events.write(&inner.records);
-        inner.budgets.write(&inner.records);
-        drop(inner);
-        std::thread::sleep(OFTEN);
+impl EventWriter {
+    pub fn start(inner: &Arc<HostInner>) -> Result<EventWriter> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let inner = inner.clone();
+        let write = move || {
+            while stopped.recv_timeout(OFTEN) == Err(RecvTimeoutError::Timeout) {
+                inner.events.write(&inner.records);
+                inner.budgets.write(&inner.records);
+            }
+        };
+        let thread = std::thread::Builder::new().name("stasis-events".into());
+        let thread = thread.spawn(write).doing(|| "start a thread".into())?;
+        Ok(EventWriter { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for EventWriter {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        drop(self.thread.take().map(JoinHandle::join));
     }
 }

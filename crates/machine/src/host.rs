@@ -4,7 +4,7 @@ use crate::action::Action;
 use crate::artifacts::ArtifactStore;
 use crate::budgets::BudgetMeters;
 use crate::error::{Error, ErrorContext, Result};
-use crate::events::{self, EventDetail, EventLog};
+use crate::events::{EventDetail, EventLog, EventWriter};
 use crate::limits::in_engine;
 use crate::lock;
 use crate::machine::Machine;
@@ -50,6 +50,7 @@ pub struct Host {
     promoting: Mutex<()>,
     /// Threads that prepare things in advance.
     ahead: Vec<JoinHandle<()>>,
+    _writer: EventWriter,
     /// Held as long as this process uses the directory.
     _lock: File,
 }
@@ -60,7 +61,7 @@ const PARSERS: usize = 2;
 const FETCHES: usize = 4;
 /// Tools that are called at a time.
 const CALLS: usize = 32;
-/// Maximum time for the drivers to end when the host is dropped.
+/// Maximum time for the threads to end when the host is dropped.
 const ENDING: Duration = Duration::from_secs(15);
 
 pub(crate) struct HostInner {
@@ -78,8 +79,8 @@ pub(crate) struct HostInner {
     /// Calls of tools.
     pub calls: FairQueue,
     pub tools: ToolHub,
-    /// Drivers that have not ended, also those of removed machines.
-    pub drivers: Arc<ThreadCount>,
+    /// Drivers and other threads that use this and have not ended, also those of removed machines.
+    pub users: Arc<ThreadCount>,
     /// Held while a template is warmed up.
     pub warming_up: Mutex<()>,
     /// The host closes: instructions that wait for a person are left to the next one.
@@ -140,7 +141,7 @@ impl Host {
             modules,
             calls: FairQueue::new(CALLS),
             tools,
-            drivers: Arc::default(),
+            users: Arc::default(),
             warming_up: Mutex::default(),
             closing: AtomicBool::new(false),
             policies,
@@ -160,11 +161,11 @@ impl Host {
             relief: MemoryRelief::default(),
             observer: OnceLock::new(),
         });
-        events::keep_writing(&inner)?;
+        let writer = EventWriter::start(&inner)?;
         let ahead = [standby_pool::start(&inner), warm::start(&inner)].into_iter().collect();
         let ahead = std::io::Result::doing(ahead, || "start a thread".into())?;
         let (machines, promoting) = Default::default();
-        let host = Host { inner, machines, promoting, ahead, _lock: lock };
+        let host = Host { inner, machines, promoting, ahead, _writer: writer, _lock: lock };
         host.load()?;
         Ok(host)
     }
@@ -435,8 +436,8 @@ impl Drop for Host {
         for thread in self.ahead.drain(..) {
             let _ = thread.join();
         }
-        if !self.inner.drivers.wait(Instant::now() + ENDING) {
-            tracing::warn!("closed while a driver still works");
+        if !self.inner.users.wait(Instant::now() + ENDING) {
+            tracing::warn!("closed while a thread still works");
         }
     }
 }

@@ -109,7 +109,8 @@ impl Driver {
         let machine = self.machine.clone();
         let thread = std::thread::Builder::new().name("stasis-end".into());
         // if the thread cannot be started, the tree was dropped, which ends it too
-        self.endings.add(thread.spawn(move || end(live, &machine)).ok());
+        let work = self.host.users.counted(move || end(live, &machine));
+        self.endings.add(thread.spawn(work).ok());
     }
 
     fn part(&mut self) -> Option<LiveMachine> {

@@ -22,6 +22,16 @@ impl ThreadCount {
         CountedThread(self.clone())
     }
 
+    /// Work for a thread, which counts from now until all that the work owned is dropped.
+    pub fn counted<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+        let counted = self.enter();
+        move || {
+            let result = work();
+            drop(counted);
+            result
+        }
+    }
+
     /// Waits until no thread is left; false if the time is over before.
     pub fn wait(&self, until: Instant) -> bool {
         let mut count = self.count.lock();

@@ -96,7 +96,8 @@ impl Host {
         (record.start_image, record.head_image) = (state.id(), state.id());
         let machine = self.announce_unsaved(record, UnsavedStart { state, older, older_image });
         let own = machine.clone();
-        if threads::spawn("stasis-start", move || own.settle_start()).is_err() {
+        let settle = self.inner().users.counted(move || own.settle_start());
+        if threads::spawn("stasis-start", settle).is_err() {
             machine.clone().settle_start();
         }
         Ok(machine)
