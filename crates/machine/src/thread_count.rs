@@ -23,7 +23,10 @@ impl ThreadCount {
     }
 
     /// Work for a thread, which counts from now until all that the work owned is dropped.
-    pub fn counted<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    pub fn counted<T, W: FnOnce() -> T>(
+        self: &Arc<Self>,
+        work: W,
+    ) -> impl FnOnce() -> T + use<T, W> {
         let counted = self.enter();
         move || {
             let result = work();
