@@ -12,10 +12,48 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Longer than the spawner or an init takes for anything, on a host that answers at all.
+const ASK_LIMIT: Duration = Duration::from_secs(60);
+
 /// The spawner process; ends with this value.
 pub struct Spawner {
-    control: Mutex<OwnedFd>,
+    line: Mutex<SpawnerLine>,
     child: Child,
+}
+
+/// The line to the spawner, which answers in order.
+///
+/// A request that is not answered in time fails, and the spawner is not given up for it: that would
+/// end every machine because the host stalls. Its answer is still owed, and is thrown away when it
+/// comes: the process that it brings ends by itself, for its socket is closed.
+struct SpawnerLine {
+    control: OwnedFd,
+    owed: u32,
+}
+
+impl SpawnerLine {
+    fn ask(
+        &mut self,
+        request: &SpawnRequest,
+        fds: &[BorrowedFd],
+        until: Instant,
+    ) -> io::Result<(SpawnReply, Vec<OwnedFd>)> {
+        while self.owed > 0 {
+            drop(self.reply(until)?);
+        }
+        protocol::send(self.control.as_fd(), request, fds)?;
+        self.owed += 1;
+        self.reply(until)
+    }
+
+    fn reply(&mut self, until: Instant) -> io::Result<(SpawnReply, Vec<OwnedFd>)> {
+        if !readable_until(self.control.as_fd(), until)? {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let received = protocol::receive(self.control.as_fd());
+        self.owed -= 1;
+        received?.ok_or_else(|| io::Error::other("the spawner has ended"))
+    }
 }
 
 impl Spawner {
@@ -25,7 +63,7 @@ impl Spawner {
             .stdin(Stdio::from(theirs))
             .spawn()
             .doing(|| format!("start {}", program.display()))?;
-        Ok(Spawner { control: Mutex::new(ours), child })
+        Ok(Spawner { line: Mutex::new(SpawnerLine { control: ours, owed: 0 }), child })
     }
 
     /// A process with nothing but the interpreter: its pid, pidfd and control socket.
@@ -45,13 +83,10 @@ impl Spawner {
     }
 
     fn ask(&self, request: &SpawnRequest, fds: &[BorrowedFd]) -> Result<(i32, OwnedFd)> {
-        let control = self.control.lock();
-        let exchange = || -> io::Result<(SpawnReply, Vec<OwnedFd>)> {
-            protocol::send(control.as_fd(), request, fds)?;
-            // no deadline: it does nothing for a machine that runs, its end closes the socket, and
-            // giving it up because the host stalls would end every machine
-            protocol::receive(control.as_fd())?
-                .ok_or_else(|| io::Error::other("the spawner has ended"))
+        let until = Instant::now() + ASK_LIMIT;
+        let exchange = || match self.line.try_lock_until(until) {
+            Some(mut line) => line.ask(request, fds, until),
+            None => Err(io::ErrorKind::TimedOut.into()),
         };
         let (reply, mut fds) = exchange().doing(|| "ask the spawner".into())?;
         match (reply, fds.pop()) {
@@ -173,16 +208,10 @@ impl Drop for Init {
 /// An init that does not answer in time is given up, and with it its machine: it ends when it finds
 /// its socket closed, and an answer that came late would be taken for another's.
 fn receive_reply(control: BorrowedFd) -> Result<(Vec<OwnedFd>, bool)> {
-    const LIMIT: Duration = Duration::from_secs(60);
-    const LOOK_MS: i32 = 1000;
     let doing = || "hear from the machine's init".to_owned();
-    let end = Instant::now() + LIMIT;
-    // a signal ends a look early
-    while !fds::poll_readable(control, LOOK_MS).doing(doing)? {
-        if Instant::now() > end {
-            let _ = socket::shutdown(control, libc::SHUT_RDWR);
-            return Err(io::Error::from(io::ErrorKind::TimedOut)).doing(doing);
-        }
+    if !readable_until(control, Instant::now() + ASK_LIMIT).doing(doing)? {
+        let _ = socket::shutdown(control, libc::SHUT_RDWR);
+        return Err(io::Error::from(io::ErrorKind::TimedOut)).doing(doing);
     }
     let received = protocol::receive::<InitReply>(control).doing(doing)?;
     match received {
@@ -190,6 +219,21 @@ fn receive_reply(control: BorrowedFd) -> Result<(Vec<OwnedFd>, bool)> {
         Some((InitReply::Failed { what, errno }, _)) => Err(failed(what, errno)),
         Some((InitReply::Done { fds, more }, got)) if got.len() == fds as usize => Ok((got, more)),
         Some(_) => Err(io::Error::other("descriptors were lost on the way")).doing(doing),
+    }
+}
+
+/// Waits for a message; false if none came by then.
+fn readable_until(control: BorrowedFd, until: Instant) -> io::Result<bool> {
+    const LOOK: Duration = Duration::from_secs(1);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        // a signal ends a look early
+        if fds::poll_readable(control, left.min(LOOK).as_millis() as i32)? {
+            return Ok(true);
+        }
+        if left.is_zero() {
+            return Ok(false);
+        }
     }
 }
 
@@ -202,4 +246,40 @@ pub fn pid_of(pidfd: BorrowedFd) -> Result<i32> {
         .find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<i32>().ok())
         .filter(|pid| *pid > 0)
         .ok_or(Error::Gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer that comes too late is not taken for that of the next request.
+    #[test]
+    fn a_spawner_that_stalls_is_not_given_up() {
+        let (ours, theirs) = socket::pair(libc::SOCK_SEQPACKET).expect("a socket");
+        let mut line = SpawnerLine { control: ours, owed: 0 };
+        let soon = || Instant::now() + Duration::from_millis(20);
+        let ask = |line: &mut SpawnerLine, until| {
+            line.ask(&SpawnRequest::Blank, &[], until).map(|(reply, _)| match reply {
+                SpawnReply::Made { pid } => pid,
+                SpawnReply::Failed { what, .. } => panic!("{what}"),
+            })
+        };
+        let late = ask(&mut line, soon()).expect_err("nobody answers");
+        assert_eq!((late.kind(), line.owed), (io::ErrorKind::TimedOut, 1));
+        // one that waits for its turn sends nothing: there is never more than one request there
+        ask(&mut line, soon()).expect_err("still nobody");
+        assert_eq!(line.owed, 1);
+        let spawner = std::thread::spawn(move || {
+            for pid in [11, 12] {
+                let asked = protocol::receive::<SpawnRequest>(theirs.as_fd()).expect("receive");
+                asked.expect("a request");
+                protocol::send(theirs.as_fd(), &SpawnReply::Made { pid }, &[]).expect("send");
+            }
+        });
+        let pid = ask(&mut line, Instant::now() + Duration::from_secs(60)).expect("an answer");
+        assert_eq!((pid, line.owed), (12, 0));
+        spawner.join().expect("no panic");
+        let ended = ask(&mut line, soon()).expect_err("its end is closed");
+        assert_ne!(ended.kind(), io::ErrorKind::TimedOut);
+    }
 }
