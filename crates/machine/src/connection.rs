@@ -36,6 +36,8 @@ pub struct AgentConnection {
     stdout: File,
     stderr: File,
     received: Vec<u8>,
+    /// Bytes ever received.
+    heard: u64,
     /// Length of the prefix of `received` that has no newline.
     looked_at: usize,
     /// Orders sent and not answered yet.
@@ -82,6 +84,7 @@ impl AgentConnection {
                 stdout,
                 stderr,
                 received: Vec::new(),
+                heard: 0,
                 looked_at: 0,
                 owed: 0,
                 long: Long::No,
@@ -156,6 +159,7 @@ impl AgentConnection {
         match self.control.read(&mut buffer) {
             Ok(0) => Ok(ReadOutcome::End),
             Ok(read) => {
+                self.heard += read as u64;
                 self.receive(&buffer[..read]);
                 Ok(ReadOutcome::Bytes(read))
             }
@@ -236,6 +240,11 @@ impl AgentConnection {
             return Ok(Some(report));
         }
         Ok(None)
+    }
+
+    /// How many bytes of reports have arrived.
+    pub fn heard(&self) -> u64 {
+        self.heard
     }
 
     /// Whether every order was answered. A tree may be captured only then: otherwise its agent

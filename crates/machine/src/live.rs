@@ -6,7 +6,7 @@ use crate::host::HostInner;
 use crate::work::silence;
 use stasis_egress::Egress;
 use stasis_engine::{Captured, Tree, UnsavedState};
-use stasis_protocol::{Order, Report};
+use stasis_protocol::{LONGEST, Order, Report};
 use stasis_sys::{fds, libc};
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -21,6 +21,13 @@ const STALLED: Duration = Duration::from_millis(20);
 /// Number of reads that empty both pipes of their contents at the first read: one read takes 256
 /// KiB, and the program inside can enlarge a pipe to 1 MiB.
 const READS_OF_REST: usize = 8;
+
+/// Output that is kept while an order is unanswered, and reports that may arrive: one of the longest
+/// and many short ones.
+const MOST_OUTPUT: usize = 16 << 20;
+const MOST_REPORTS: usize = 4096;
+const MOST_HEARD: u64 = 2 * LONGEST as u64;
+const TOO_MUCH: &str = "its agent sends too much and does not answer";
 
 pub struct LiveMachine {
     pub tree: Tree,
@@ -112,21 +119,22 @@ impl LiveMachine {
 
     /// The same, but for so many orders.
     pub fn settle_within(&mut self, owed: u32) -> Result<Vec<AgentEvent>> {
-        let mut all = Vec::new();
+        let mut meanwhile = Meanwhile::default();
         let end = Instant::now() + PATIENCE;
         let no_wakeup = no_wakeup()?;
+        let first = self.line.heard();
         while self.line.owed() > owed {
             if Instant::now() >= end {
                 return Err(gone("its agent does not answer"));
             }
             for event in self.wait(&no_wakeup, Some(end))? {
-                match event {
-                    AgentEvent::Gone(why) => return Err(gone(&why)),
-                    other => all.push(other),
-                }
+                meanwhile.add(event)?;
+            }
+            if self.line.heard() - first > MOST_HEARD {
+                return Err(gone(TOO_MUCH));
             }
         }
-        Ok(all)
+        Ok(meanwhile.events)
     }
 
     /// An image of the tree.
@@ -219,6 +227,33 @@ impl LiveMachine {
     }
 }
 
+/// Events that arrive while an order is unanswered. The machine decides how many: of its output a
+/// part is kept, and too many reports end the wait.
+#[derive(Default)]
+struct Meanwhile {
+    events: Vec<AgentEvent>,
+    output: usize,
+    reports: usize,
+}
+
+impl Meanwhile {
+    fn add(&mut self, event: AgentEvent) -> Result<()> {
+        match &event {
+            AgentEvent::Gone(why) => return Err(gone(why)),
+            AgentEvent::Stdout(bytes) | AgentEvent::Stderr(bytes) => {
+                if self.output + bytes.len() > MOST_OUTPUT {
+                    return Ok(());
+                }
+                self.output += bytes.len();
+            }
+            AgentEvent::Report(_) if self.reports >= MOST_REPORTS => return Err(gone(TOO_MUCH)),
+            AgentEvent::Report(_) => self.reports += 1,
+        }
+        self.events.push(event);
+        Ok(())
+    }
+}
+
 /// An eventfd that is never signalled.
 fn no_wakeup() -> Result<File> {
     let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
@@ -228,4 +263,27 @@ fn no_wakeup() -> Result<File> {
 
 fn gone(why: &str) -> Error {
     Error::Invalid(format!("the machine did not answer: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrives_before_an_answer_is_bounded() {
+        let mut all = Meanwhile::default();
+        for _ in 0..10_000 {
+            all.add(AgentEvent::Stdout(vec![b'x'; 256 << 10])).expect("output is cut");
+        }
+        let kept = |event: &AgentEvent| match event {
+            AgentEvent::Stdout(bytes) => bytes.len(),
+            _ => 0,
+        };
+        assert_eq!(all.events.iter().map(kept).sum::<usize>(), MOST_OUTPUT);
+        for _ in 0..MOST_REPORTS {
+            all.add(AgentEvent::Report(Report::Frozen)).expect("a report");
+        }
+        all.add(AgentEvent::Report(Report::Frozen)).expect_err("one too many");
+        all.add(AgentEvent::Gone("it ended".into())).expect_err("the end");
+    }
 }
