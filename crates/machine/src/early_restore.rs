@@ -16,32 +16,61 @@ use crate::wake::{FirstOrder, RestoredTree, restore_at_once};
 use stasis_engine::{ImageId, UnsavedState};
 use stasis_protocol::Reason;
 use stasis_records::MachineRecord;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 /// A tree being restored before it is known whether it will be needed.
 pub(crate) struct EarlyRestore {
     image: ImageId,
-    standing: JoinHandle<Result<RestoredTree>>,
+    standing: JoinHandle<(Result<RestoredTree>, EarlyTurn)>,
+}
+
+/// One early restore of a machine, until its tree is taken over or ended: many requests at once
+/// must not stand many trees up.
+#[derive(Default)]
+pub(crate) struct EarlyTurns(Arc<AtomicBool>);
+
+struct EarlyTurn(Arc<AtomicBool>);
+
+impl EarlyTurns {
+    fn take(&self) -> Option<EarlyTurn> {
+        (!self.0.swap(true, Ordering::AcqRel)).then(|| EarlyTurn(self.0.clone()))
+    }
+}
+
+impl Drop for EarlyTurn {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl EarlyRestore {
     pub fn start(machine: &Machine, image: ImageId) -> Option<EarlyRestore> {
-        let (host, record) = (machine.host.clone(), machine.record().clone());
-        let thread = std::thread::Builder::new().name("stasis-ahead".into());
-        let users = host.users.clone();
-        let work = users.counted(move || restore(&host, &record, image));
-        let standing = thread.spawn(work).ok()?;
-        Some(EarlyRestore { image, standing })
+        EarlyRestore::begin(machine, image, move |host, record| {
+            restore_at_once(host, image, &record.made.account)
+        })
     }
 
     /// The same for a state that is written and not on disk yet.
     fn start_unsaved(machine: &Machine, state: UnsavedState) -> Option<EarlyRestore> {
+        EarlyRestore::begin(machine, state.id(), move |host, record| {
+            unsaved::restore(host, &state, &record.made.account)
+        })
+    }
+
+    /// None, if another early restore of the machine is under way.
+    fn begin(
+        machine: &Machine,
+        image: ImageId,
+        restore: impl FnOnce(&HostInner, &MachineRecord) -> Result<RestoredTree> + Send + 'static,
+    ) -> Option<EarlyRestore> {
+        let turn = machine.early.take()?;
         let (host, record) = (machine.host.clone(), machine.record().clone());
-        let image = state.id();
         let users = host.users.clone();
         let restore = users.counted(move || {
-            let made = unsaved::restore(&host, &state, &record.made.account)?;
-            tell(&host, &record, image, made)
+            let made = restore(&host, &record);
+            (made.and_then(|made| tell(&host, &record, image, made)), turn)
         });
         let thread = std::thread::Builder::new().name("stasis-ahead".into());
         Some(EarlyRestore { image, standing: thread.spawn(restore).ok()? })
@@ -49,14 +78,9 @@ impl EarlyRestore {
 
     /// The tree, if it has that image. Otherwise the caller restores, and gets the error.
     pub fn finish(self, image: ImageId) -> Option<RestoredTree> {
-        let standby = self.standing.join().ok()?.ok()?;
+        let standby = self.standing.join().ok()?.0.ok()?;
         (self.image == image).then_some(standby)
     }
-}
-
-fn restore(host: &HostInner, record: &MachineRecord, image: ImageId) -> Result<RestoredTree> {
-    let made = restore_at_once(host, image, &record.made.account)?;
-    tell(host, record, image, made)
 }
 
 /// Sends the first order. A machine that begins again is told so by its driver.
@@ -121,5 +145,19 @@ impl Machine {
             return None;
         }
         EarlyRestore::start(self, image()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time() {
+        let turns = EarlyTurns::default();
+        let first = turns.take().expect("the first");
+        assert!(turns.take().is_none());
+        drop(first);
+        assert!(turns.take().is_some());
     }
 }

@@ -24,6 +24,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Operations of one instruction that are under way, and all of them.
 const MOST_OPEN: usize = 256;
 const MOST: u64 = 100_000;
+/// Bytes of an operation, and of all that are under way.
+const LONGEST: usize = 8 << 20;
+const ALL_OPEN: usize = 32 << 20;
 const LONGEST_TOLD: usize = 200;
 
 /// Operations of the running instruction.
@@ -32,7 +35,25 @@ pub(crate) struct InstructionEffects {
     asked: AtomicU64,
     /// A refusal was reported; one instruction reports one.
     told_refusal: AtomicBool,
-    open: Mutex<HashMap<u64, V8Walk>>,
+    open: Mutex<HashMap<u64, OpenOperation>>,
+}
+
+/// An operation whose output is awaited.
+struct OpenOperation {
+    walk: V8Walk,
+    /// Bytes of its input.
+    size: usize,
+}
+
+/// Bytes of a value as text.
+fn size_of(value: &Value) -> usize {
+    serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
+}
+
+/// Whether one more operation may be under way.
+fn has_room(open: &HashMap<u64, OpenOperation>, size: usize) -> bool {
+    let held: usize = open.values().map(|one| one.size).sum();
+    open.len() < MOST_OPEN && held.saturating_add(size) <= ALL_OPEN
 }
 
 impl InstructionEffects {
@@ -48,13 +69,18 @@ impl InstructionEffects {
             Ok(V8Step::Done(output)) => ToolAnswer::Output { output },
             Ok(V8Step::Execute { input, last }) => {
                 let call = self.asked.fetch_add(1, Ordering::Relaxed);
-                let mut open = self.open.lock();
-                if !last && open.len() >= MOST_OPEN {
-                    let said = format!("an instruction has {MOST_OPEN} operations under way");
-                    return failed("tool.too_many", said);
-                }
                 if !last {
-                    open.insert(call, walk);
+                    let size = size_of(&input);
+                    let mut open = self.open.lock();
+                    if !has_room(&open, size) {
+                        let said = format!(
+                            "an instruction has at most {MOST_OPEN} operations under way, and {} \
+                             MiB of them",
+                            ALL_OPEN >> 20
+                        );
+                        return failed("tool.too_many", said);
+                    }
+                    open.insert(call, OpenOperation { walk, size });
                 }
                 ToolAnswer::Execute { call, input, last }
             }
@@ -84,15 +110,20 @@ impl Driver {
             let said = format!("an instruction has at most {MOST} operations under policies");
             return self.reply(seq, id, failed("tool.too_many", said));
         }
-        self.behind(seq, id, move |_, machine| {
+        if size_of(&input) > LONGEST {
+            let said = format!("the operation has more than {} MiB", LONGEST >> 20);
+            return self.reply(seq, id, failed("tool.too_large", said));
+        }
+        self.behind(seq, id, move |host, machine| {
             let Some((policy, v8)) = machine.v8_policies() else {
                 return failed("policy.none", "the machine has no policies of mcp-v8");
             };
             let Some(mut walk) = v8.walk(&category, machine.name().as_str(), input) else {
+                let category = shortened(category, LONGEST_TOLD);
                 let said = format!("{category} is not available: the policies do not mention it");
                 return failed("policy.denied", said);
             };
-            let step = walk.begin();
+            let step = in_turn(host, machine, || walk.begin());
             effects.answer(machine, (&category, &policy), walk, step)
         });
     }
@@ -100,13 +131,14 @@ impl Driver {
     /// Goes on with the output of an operation.
     pub(crate) fn effected(&mut self, seq: u64, id: u64, call: u64, output: Result<Value, String>) {
         let effects = self.tools.effects.clone();
-        self.behind(seq, id, move |_, machine| {
-            let Some(mut walk) = effects.open.lock().remove(&call) else {
+        self.behind(seq, id, move |host, machine| {
+            let found = effects.open.lock().remove(&call);
+            let Some(OpenOperation { mut walk, .. }) = found else {
                 return failed("tool.refused", format!("no operation {call} is under way"));
             };
             let (category, policy) = (walk.category(), machine.v8_policies());
             let policy = policy.map(|(name, _)| name).unwrap_or_default();
-            let step = walk.executed(output);
+            let step = in_turn(host, machine, || walk.executed(output));
             effects.answer(machine, (category, &policy), walk, step)
         });
     }
@@ -124,7 +156,7 @@ impl Driver {
             let Some(mut walk) = v8.walk("mcp_tools", machine.name().as_str(), input) else {
                 return failed("policy.none", "the policies do not mention tools");
             };
-            let mut step = walk.begin();
+            let mut step = in_turn(host, machine, || walk.begin());
             loop {
                 let input = match step {
                     Ok(V8Step::Execute { input, .. }) => input,
@@ -142,16 +174,24 @@ impl Driver {
                     None => Err(failed("tool.refused", "a hook makes it something else")),
                 };
                 step = match made {
-                    Ok(output) => walk.executed(Ok(document(&output))),
+                    Ok(output) => in_turn(host, machine, || walk.executed(Ok(document(&output)))),
                     Err(ToolAnswer::Failed { code, message }) if code == "tool.denied" => {
                         return failed("tool.denied", message);
                     }
-                    Err(ToolAnswer::Failed { message, .. }) => walk.executed(Err(message)),
+                    Err(ToolAnswer::Failed { message, .. }) => {
+                        in_turn(host, machine, || walk.executed(Err(message)))
+                    }
                     Err(other) => return other,
                 };
             }
         });
     }
+}
+
+/// Asks policies and hooks, which may wait for a server or a script, fairly between accounts.
+fn in_turn<T>(host: &HostInner, machine: &Machine, ask: impl FnOnce() -> T) -> T {
+    let _turn = host.turns.questions.take(&machine.account());
+    ask()
 }
 
 /// The call in an input that hooks may have changed.
@@ -194,7 +234,7 @@ fn made_call(
     };
     let record = host.records.add_call(machine.id, new);
     let record = record.map_err(|error| failed("tool.not_recorded", error))?;
-    let _turn = host.calls.take(&machine.account());
+    let _turn = host.turns.calls.take(&machine.account());
     let made = host.tools.call(&machine.tool_scope(), &call.server, &call.tool, call.arguments);
     let (state, error) = match &made {
         Ok(outcome) if !outcome.is_error => (ToolCallState::Completed, None),

@@ -22,12 +22,13 @@ use crate::template::template_limits;
 use crate::thread_count::ThreadCount;
 use crate::threads;
 use crate::traffic::Traffic;
+use crate::turns::SharedTurns;
 use crate::unsaved::{StartCell, UnsavedStart};
 use crate::warm::{self, TemplateWarmer};
 use parking_lot::{Mutex, RwLock};
 use stasis_api::{EventKind, Limits, Name, NewMachine, Ranged, Timestamp, Update};
 use stasis_egress::{Interception, PolicyBook};
-use stasis_engine::{Engine, EngineConfig, FairQueue, Lazy, WallsConfig};
+use stasis_engine::{Engine, EngineConfig, Lazy, WallsConfig};
 use stasis_policy::creation;
 use stasis_policy::limits::{self, LimitBounds};
 use stasis_records::{MachineId, MachineRecord, NewRecord, Records};
@@ -55,12 +56,6 @@ pub struct Host {
     _lock: File,
 }
 
-/// Maximum number of concurrent parser processes.
-const PARSERS: usize = 2;
-/// Maximum number of concurrent imports.
-const FETCHES: usize = 4;
-/// Tools that are called at a time.
-const CALLS: usize = 32;
 /// Maximum time for the threads to end when the host is dropped.
 const ENDING: Duration = Duration::from_secs(15);
 
@@ -69,15 +64,8 @@ pub(crate) struct HostInner {
     pub dirs: DataDirs,
     pub standby: StandbyPool,
     pub engine: Engine,
-    /// Machines entering memory, fairly between accounts.
-    pub restores: FairQueue,
-    /// Code being parsed outside machines, in memory that no machine pays for.
-    pub parsers: FairQueue,
-    /// Imports being fetched for machines.
-    pub fetches: FairQueue,
+    pub turns: SharedTurns,
     pub modules: ModuleStore,
-    /// Calls of tools.
-    pub calls: FairQueue,
     pub tools: ToolHub,
     /// Drivers and other threads that use this and have not ended, also those of removed machines.
     pub users: Arc<ThreadCount>,
@@ -135,11 +123,8 @@ impl Host {
             dirs,
             standby: StandbyPool::new(),
             engine,
-            restores: FairQueue::for_restores(),
-            parsers: FairQueue::new(PARSERS),
-            fetches: FairQueue::new(FETCHES),
+            turns: SharedTurns::new(),
             modules,
-            calls: FairQueue::new(CALLS),
             tools,
             users: Arc::default(),
             warming_up: Mutex::default(),

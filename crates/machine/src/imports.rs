@@ -12,7 +12,6 @@ use crate::driver::Driver;
 use crate::error::Result as HostResult;
 use crate::host::HostInner;
 use crate::machine::Machine;
-use crate::threads;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use stasis_api::{ImportedModule, RefusedAccess};
@@ -79,8 +78,7 @@ impl Driver {
             let result = fetched(&host, &machine, id, what);
             machine.take_fetched(seq, result);
         };
-        if let Err(error) = threads::spawn("stasis-fetch", fetch) {
-            let message = format!("no thread can be started: {error}");
+        if let Err(message) = self.machine.helpers.spawn("stasis-fetch", fetch) {
             self.machine.take_fetched(seq, FetchResult::new(id, refused(message)));
         }
     }
@@ -172,7 +170,7 @@ fn fetched(
     let account = machine.account();
     match what {
         FetchRequest::Module { specifier } => {
-            let _turn = host.fetches.take(&account);
+            let _turn = host.turns.fetches.take(&account);
             match host.modules.import(&specifier) {
                 Ok(found) => FetchResult {
                     id,
@@ -190,7 +188,7 @@ fn fetched(
             FetchResult::new(id, answer)
         }
         FetchRequest::Source { text } => {
-            let _turn = host.parsers.take(&account);
+            let _turn = host.turns.parsers.take(&account);
             let programs = host.settings.spawner.parent();
             let made = programs.and_then(|dir| machine.language().prepare_file(dir, &text));
             let unreadable = || PreparedModule {

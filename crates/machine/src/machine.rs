@@ -8,6 +8,8 @@
 //! first request, and ends when the machine is swapped out and its queue is empty.
 
 use crate::agent::MachineAgent;
+use crate::early_restore::EarlyTurns;
+use crate::helpers::HelperThreads;
 use crate::host::HostInner;
 use crate::unsaved::StartCell;
 use crate::work::Work;
@@ -32,6 +34,9 @@ pub struct Machine {
     pub(crate) start: StartCell,
     /// A lent set of servers whose tools its code calls.
     pub(crate) tool_set: Mutex<Option<String>>,
+    /// Find answers for its code.
+    pub(crate) helpers: HelperThreads,
+    pub(crate) early: EarlyTurns,
 }
 
 impl Machine {
@@ -47,6 +52,8 @@ impl Machine {
             spoken: OnceLock::new(),
             start,
             tool_set: Mutex::default(),
+            helpers: HelperThreads::default(),
+            early: EarlyTurns::default(),
         }
     }
 

@@ -130,7 +130,7 @@ impl Driver {
         match ended {
             (RunEnd::Done(done), None) if done.unparsed => {
                 let programs = self.host.settings.spawner.parent()?;
-                let _turn = self.host.parsers.take(&self.machine.account());
+                let _turn = self.host.turns.parsers.take(&self.machine.account());
                 self.machine.language().prepare(programs, &exec.code)
             }
             _ => None,

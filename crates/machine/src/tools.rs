@@ -13,7 +13,6 @@ use crate::error::Result as HostResult;
 use crate::host::HostInner;
 use crate::machine::Machine;
 use crate::park::{ParkedState, WaitingCall};
-use crate::threads;
 use serde_json::{Map, Value};
 use stasis_api::{RefusedAccess, Timestamp, ToolCallState};
 use stasis_policy::decide::{Access, Decision};
@@ -137,9 +136,8 @@ impl Driver {
             let answer = find(&host, &machine);
             machine.take_tool(seq, FoundToolAnswer { id, answer });
         };
-        if let Err(error) = threads::spawn("stasis-tool", run) {
-            let said = format!("no thread can be started: {error}");
-            self.reply(seq, id, failed("tool.unreachable", said));
+        if let Err(said) = self.machine.helpers.spawn("stasis-tool", run) {
+            self.reply(seq, id, failed("tool.busy", said));
         }
     }
 
@@ -213,7 +211,7 @@ impl Driver {
     pub(crate) fn make_call(&self, seq: u64, id: u64, record: u64, call: RequestedCall) {
         self.behind(seq, id, move |host, machine| {
             let scope = machine.tool_scope();
-            let _turn = host.calls.take(&scope.account);
+            let _turn = host.turns.calls.take(&scope.account);
             let made = host.tools.call(&scope, &call.server, &call.tool, call.arguments);
             let (state, error) = match &made {
                 Ok(outcome) if !outcome.is_error => (ToolCallState::Completed, None),
@@ -298,7 +296,7 @@ pub(crate) fn denied_words(call: &RequestedCall, reason: &str) -> String {
 
 fn listed(host: &HostInner, machine: &Machine, server: &str, etag: Option<&str>) -> ToolAnswer {
     let scope = machine.tool_scope();
-    let _turn = host.calls.take(&scope.account);
+    let _turn = host.turns.calls.take(&scope.account);
     match host.tools.list(&scope, server) {
         Ok(list) if etag == Some(list.etag.as_str()) => ToolAnswer::Unchanged,
         Ok(list) => ToolAnswer::Tools {

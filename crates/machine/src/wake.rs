@@ -104,7 +104,7 @@ pub(crate) fn in_turn<T>(
     one: impl FnOnce(Vec<OwnedFd>) -> stasis_engine::Result<T>,
 ) -> Result<(AgentConnection, T)> {
     let (line, ends) = AgentConnection::open()?;
-    let _turn = host.restores.take(owner);
+    let _turn = host.turns.restores.take(owner);
     Ok((line, one(ends)?))
 }
 

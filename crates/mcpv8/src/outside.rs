@@ -8,6 +8,7 @@
 //! day without a machine, starts the script anew.
 
 use crate::TEMPLATE;
+use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use stasis_api::{
     Checkpoints, Durability, Exec, Limits, Network, NewMachine, Status, Timeout, Timestamp,
@@ -16,13 +17,15 @@ use stasis_machine::{Error as HostError, Host, Machine, hand_over};
 use stasis_policy::v8::{ScriptAnswer, ScriptStep, V8Outside, V8Script};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PROGRAM: &str = include_str!("hook.js");
 /// Bytes of an answer.
 const LARGEST: usize = 1 << 20;
 /// Beyond the time limit of a script: its machine may have to be made or woken first.
 const GRACE: Duration = Duration::from_secs(60);
+/// Questions at once, of all machines.
+const MOST_ASKED: usize = 128;
 const LIFETIME: i64 = 24 * 3600;
 const MEMORY_MB: u64 = 512;
 /// Hooks run as the account that sets policies.
@@ -43,15 +46,60 @@ impl V8Outside for HookHost {
     }
 }
 
+/// Questions that are under way. The threads that find their answers serve clients, too, so only so
+/// many of them may wait for servers and scripts.
+struct Asking {
+    most: usize,
+    now: Mutex<usize>,
+    fewer: Condvar,
+}
+
+/// One question, until it is dropped.
+struct AskingTurn<'a>(&'a Asking);
+
+static ASKING: Asking = Asking::of(MOST_ASKED);
+
+impl Asking {
+    const fn of(most: usize) -> Asking {
+        Asking { most, now: Mutex::new(0), fewer: Condvar::new() }
+    }
+
+    /// Room for one more, if there is some by then.
+    fn take(&self, until: Instant) -> Option<AskingTurn<'_>> {
+        let mut now = self.now.lock();
+        while *now >= self.most {
+            if self.fewer.wait_until(&mut now, until).timed_out() && *now >= self.most {
+                return None;
+            }
+        }
+        *now += 1;
+        Some(AskingTurn(self))
+    }
+}
+
+impl Drop for AskingTurn<'_> {
+    fn drop(&mut self) {
+        *self.0.now.lock() -= 1;
+        self.0.fewer.notify_one();
+    }
+}
+
 /// Does something on a thread with the service's rights: the caller's may be restricted.
 fn elsewhere<T: Send + 'static>(
     limit: Duration,
     act: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
+    let until = Instant::now() + limit + Duration::from_secs(1);
+    let late = || Err(format!("no answer after {} ms", limit.as_millis()));
+    let Some(turn) = ASKING.take(until) else { return late() };
     let (send, receive) = mpsc::sync_channel(1);
-    hand_over(move || drop(send.send(act())));
-    let waited = receive.recv_timeout(limit + Duration::from_secs(1));
-    waited.unwrap_or_else(|_| Err(format!("no answer after {} ms", limit.as_millis())))
+    hand_over(move || {
+        // also of a question that nobody waits for any more
+        let _turn = turn;
+        drop(send.send(act()));
+    });
+    let left = until.saturating_duration_since(Instant::now());
+    receive.recv_timeout(left).unwrap_or_else(|_| late())
 }
 
 fn posted(url: &str, body: String, timeout: Duration) -> Result<Value, String> {
@@ -154,4 +202,25 @@ fn run(host: &Arc<Host>, script: &V8Script, code: String) -> Result<ScriptAnswer
     }
     let returned = answer.remove("returned").ok_or("it has no answer")?;
     Ok(ScriptAnswer::Returned(Some(returned).filter(|value| !value.is_null())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_so_many_questions_are_under_way() {
+        let asking = Asking::of(2);
+        let soon = || Instant::now() + Duration::from_millis(20);
+        let first = asking.take(soon()).expect("room");
+        let _second = asking.take(soon()).expect("room");
+        assert!(asking.take(soon()).is_none());
+        std::thread::scope(|scope| {
+            let third =
+                scope.spawn(|| asking.take(Instant::now() + Duration::from_secs(60)).is_some());
+            drop(first);
+            assert!(third.join().expect("no panic"), "room that becomes free is used");
+        });
+        assert_eq!(*asking.now.lock(), 1);
+    }
 }
