@@ -106,7 +106,7 @@ impl MachineRules {
             || self.rules.intercept.has_secret_for(host, to.port(), granted)
     }
 
-    /// Whether the answer to a request may have to come from a server or a hook.
+    /// Whether the answer to a request may take its time.
     pub fn waits(&self) -> bool {
         self.levels().iter().any(|level| level.waits_for_requests())
     }

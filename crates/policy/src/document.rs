@@ -165,10 +165,10 @@ impl Policy {
         self.v8.as_ref()
     }
 
-    /// Whether its answer to a request may have to come from a server or a hook.
+    /// Whether its answer to a request may take its time: Rego evaluates, or a server or a hook is
+    /// asked.
     pub fn waits_for_requests(&self) -> bool {
-        let waits = |v8: &V8Policies| ["fetch", "websocket", "http2"].iter().any(|c| v8.waits(c));
-        self.v8.as_ref().is_some_and(waits)
+        self.rego.is_some() || self.v8.is_some()
     }
 
     /// How much each machine sends and receives.

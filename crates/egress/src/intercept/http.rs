@@ -273,7 +273,7 @@ impl Exchange {
             }
             _ => {}
         }
-        let allowed = connection.judge(&parts);
+        let allowed = connection.judge(&parts).await;
         allowed.map_err(|reason| Refused { status: StatusCode::FORBIDDEN, reason })?;
         let filled = Filled::of(connection, &parts).await;
         let filled =

@@ -37,11 +37,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use tokens::TokenCache;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 
 /// Threads for all machines.
 const THREADS: usize = 2;
 /// Threads beside them, while policies wait for a server.
 const BLOCKED: usize = 64;
+/// Of one machine.
+const WAITS: usize = 4;
 
 /// State that all machines of a host share.
 pub struct Interception {
@@ -100,11 +103,14 @@ pub struct InterceptedMachine {
     /// The first machine of its line: a branch has its parent's authority and placeholders.
     pub lineage: i64,
     authority: OnceLock<Result<MachineAuthority, String>>,
+    /// Requests whose policies may wait: the threads for that are shared by all machines.
+    waits: Semaphore,
 }
 
 impl InterceptedMachine {
     pub fn new(shared: Arc<Interception>, account: String, lineage: i64) -> Self {
-        InterceptedMachine { shared, account, lineage, authority: OnceLock::new() }
+        let (authority, waits) = (OnceLock::new(), Semaphore::new(WAITS));
+        InterceptedMachine { shared, account, lineage, authority, waits }
     }
 
     /// Signs the certificates that the machine gets.
@@ -167,12 +173,15 @@ impl InterceptedConnection {
         self.name.clone().unwrap_or_else(|| self.to.ip().to_string())
     }
 
-    /// Whether a request is allowed; if not, why. Policies may wait for a server for seconds.
-    fn judge(&self, parts: &Parts) -> Result<(), String> {
-        match self.rules.waits() {
-            true => tokio::task::block_in_place(|| self.allows(parts)),
-            false => self.allows(parts),
+    /// Whether a request is allowed; if not, why. Policies may evaluate, or wait for a server, for
+    /// seconds: meanwhile the thread does not serve other machines, and another takes its place.
+    async fn judge(&self, parts: &Parts) -> Result<(), String> {
+        if !self.rules.waits() {
+            return self.allows(parts);
         }
+        let turn = self.machine.waits.acquire().await;
+        let _turn = turn.map_err(|error| error.to_string())?;
+        tokio::task::block_in_place(|| self.allows(parts))
     }
 
     fn allows(&self, parts: &Parts) -> Result<(), String> {
