@@ -22,6 +22,9 @@ const MOST_PACKAGES: usize = 500;
 const LARGEST: u64 = 128 << 20;
 const MOST_FILES: usize = 20_000;
 const LARGEST_GRAPH: u64 = 512 << 20;
+/// Bytes of an archive when it is unpacked, with all that is not a file: the reader holds a long
+/// name in memory, whatever its length.
+const UNPACKED: u64 = LARGEST + (64 << 20);
 
 /// Versions by id, and the ids that each one's dependencies became.
 #[derive(Default)]
@@ -114,13 +117,14 @@ async fn blob(
     }
     let archive = registry.download(version).await?;
     let odd = |error: io::Error| Error::Module(format!("{}: {error}", version.id()));
-    let blob = cache.add(&bundle(&archive).map_err(odd)?)?;
+    let blob = cache.add(&bundle(&archive, UNPACKED).map_err(odd)?)?;
     cache.keep_pin(&name, blob)
 }
 
 /// The regular files of an archive, as a line of JSON and then their bytes.
-fn bundle(archive: &[u8]) -> io::Result<Vec<u8>> {
-    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(archive));
+fn bundle(archive: &[u8], unpacked: u64) -> io::Result<Vec<u8>> {
+    let unpacked = flate2::read::GzDecoder::new(archive).take(unpacked);
+    let mut archive = tar::Archive::new(unpacked);
     let (mut names, mut bodies) = (BTreeMap::new(), Vec::new());
     for entry in archive.entries()? {
         let mut entry = entry?;
@@ -193,9 +197,27 @@ mod tests {
             ("/etc/out", "no"),
             ("alone", "no"),
         ]);
-        let bytes = bundle(&archive).expect("a bundle");
+        let bytes = bundle(&archive, UNPACKED).expect("a bundle");
         let text = String::from_utf8(bytes).expect("text");
         assert_eq!(text, "[[\"a/c.js\",5],[\"b.js\",3]]\nthreetwo");
-        assert!(bundle(b"no archive").is_err());
+        assert!(bundle(b"no archive", UNPACKED).is_err());
+    }
+
+    /// Names are held in memory before anything can be said about them.
+    #[test]
+    fn an_archive_with_an_endless_name() {
+        let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut tar = tar::Builder::new(gzip);
+        for (kind, size) in [(tar::EntryType::GNULongName, 8 << 20), (tar::EntryType::Regular, 0)] {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(kind);
+            header.set_size(size);
+            header.set_cksum();
+            tar.append(&header, io::repeat(b'x').take(size)).expect("added");
+        }
+        let archive = tar.into_inner().and_then(|gzip| gzip.finish()).expect("an archive");
+        assert!(archive.len() < 1 << 20, "{}", archive.len());
+        bundle(&archive, 1 << 20).expect_err("cut short");
+        assert_eq!(bundle(&archive, 16 << 20).expect("no file of it"), b"[]\n");
     }
 }

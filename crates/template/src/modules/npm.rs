@@ -24,9 +24,11 @@ const LARGEST_LIST: u64 = 64 << 20;
 const LARGEST_ARCHIVE: u64 = 64 << 20;
 /// The longest that nothing may come from the registry.
 const SILENCE: Duration = Duration::from_secs(20);
-/// Cache time of a list of versions, and the number kept.
+/// Cache time of a list of versions, the number kept, and how long their texts are in total: a
+/// parsed list takes many times as much.
 const FRESH: Duration = Duration::from_secs(300);
 const MOST_LISTS: usize = 64;
+const ALL_LISTS: usize = 32 << 20;
 /// Dependencies of one version.
 const MOST_DEPENDENCIES: usize = 1000;
 
@@ -60,7 +62,35 @@ impl PackageVersion {
 
 pub struct Registry {
     registries: Registries,
-    lists: Mutex<HashMap<String, (Instant, Arc<Value>)>>,
+    lists: Mutex<RecentLists>,
+}
+
+/// Lists of versions that were fetched recently, by their address.
+#[derive(Default)]
+struct RecentLists(HashMap<String, RecentList>);
+
+struct RecentList {
+    since: Instant,
+    /// Bytes of its text.
+    size: usize,
+    list: Arc<Value>,
+}
+
+impl RecentLists {
+    fn get(&self, address: &str) -> Option<Arc<Value>> {
+        let found = self.0.get(address).filter(|one| one.since.elapsed() < FRESH);
+        found.map(|one| one.list.clone())
+    }
+
+    /// Keeps a list, if there is room.
+    fn keep(&mut self, address: String, list: &Arc<Value>, size: usize) {
+        self.0.retain(|_, one| one.since.elapsed() < FRESH);
+        let kept: usize = self.0.values().map(|one| one.size).sum();
+        if self.0.len() < MOST_LISTS && kept + size <= ALL_LISTS {
+            let since = Instant::now();
+            self.0.insert(address, RecentList { since, size, list: list.clone() });
+        }
+    }
 }
 
 impl Registry {
@@ -112,8 +142,7 @@ impl Registry {
     /// The registry's list of versions.
     async fn list(&self, name: &str) -> Result<Arc<Value>> {
         let address = format!("{}/{}", self.address(name), name.replace('/', "%2f"));
-        let known = self.lists.lock().get(&address).cloned();
-        if let Some((_, list)) = known.filter(|(since, _)| since.elapsed() < FRESH) {
+        if let Some(list) = self.lists.lock().get(&address) {
             return Ok(list);
         }
         let short = "application/vnd.npm.install-v1+json";
@@ -126,11 +155,7 @@ impl Registry {
         let list: Value = serde_json::from_slice(&bytes)
             .map_err(|error| Error::Module(format!("the registry's list of {name}: {error}")))?;
         let list = Arc::new(list);
-        let mut lists = self.lists.lock();
-        lists.retain(|_, (since, _)| since.elapsed() < FRESH);
-        if lists.len() < MOST_LISTS {
-            lists.insert(address, (Instant::now(), list.clone()));
-        }
+        self.lists.lock().keep(address, &list, bytes.len());
         Ok(list)
     }
 
@@ -275,6 +300,17 @@ mod tests {
             assert_eq!(picked(range), version, "{range}");
         }
         assert_eq!(pick(&json!([]), "1"), None);
+    }
+
+    #[test]
+    fn kept_lists_are_bounded() {
+        let (mut lists, list) = (RecentLists::default(), Arc::new(json!({})));
+        lists.keep("a".into(), &list, ALL_LISTS - 1);
+        lists.keep("b".into(), &list, 2);
+        assert!(lists.get("a").is_some() && lists.get("b").is_none());
+        let mut lists = RecentLists::default();
+        (0..=MOST_LISTS).for_each(|number| lists.keep(number.to_string(), &list, 1));
+        assert_eq!(lists.0.len(), MOST_LISTS);
     }
 
     #[test]
