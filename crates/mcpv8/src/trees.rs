@@ -62,6 +62,11 @@ impl WorkTree {
             .map_err(|error| Error::new(500, format!("cannot write a tree: {error}")))
     }
 
+    /// A list, if it is one that could have been stored: a machine's file may look like a list.
+    fn read(text: &[u8]) -> Option<WorkTree> {
+        serde_json::from_slice(text).ok().filter(|tree: &WorkTree| tree.check().is_ok())
+    }
+
     pub fn bytes(&self) -> u64 {
         let size = |entry: &TreeEntry| match entry {
             TreeEntry::File { size, .. } => *size,
@@ -126,6 +131,35 @@ fn failed(doing: &str) -> impl FnOnce(std::io::Error) -> Error {
     move |error| Error::new(500, format!("cannot {doing} of the file store: {error}"))
 }
 
+/// Space of an account that content takes while it is stored: several may be at once. Given back,
+/// unless the content stays.
+struct TakenSpace<'a> {
+    v8: &'a V8,
+    account: &'a str,
+    bytes: u64,
+}
+
+impl TakenSpace<'_> {
+    fn add(&mut self, bytes: u64) -> Result<()> {
+        let mut all = self.v8.shared.tree_bytes.lock();
+        let used = all.entry(self.account.to_owned()).or_default();
+        if *used + bytes > MOST_BYTES || self.bytes + bytes > LARGEST_TREE {
+            return Err(Error::new(507, "the account's file trees use all of their 2 GiB"));
+        }
+        *used += bytes;
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for TakenSpace<'_> {
+    fn drop(&mut self) {
+        if let Some(used) = self.v8.shared.tree_bytes.lock().get_mut(self.account) {
+            *used = used.saturating_sub(self.bytes);
+        }
+    }
+}
+
 impl V8 {
     fn trees_of(&self, account: &str) -> PathBuf {
         let hash = blake3::hash(account.as_bytes()).to_hex();
@@ -143,14 +177,15 @@ impl V8 {
         let id = check_id(id)?;
         let mut text = Vec::new();
         let file = File::open(self.trees_of(account).join(&id)).map_err(|_| missing(&id))?;
-        let read = file.take(LONGEST_LIST).read_to_end(&mut text);
-        read.map_err(failed("read a tree"))?;
+        let read = file.take(LONGEST_LIST + 1).read_to_end(&mut text);
         // a file that is not a list is the content of one, which is not accessible here
-        let tree: WorkTree = serde_json::from_slice(&text).map_err(|_| missing(&id))?;
-        match blake3::hash(&text).to_hex().as_str() == id && tree.check().is_ok() {
-            true => Ok(tree),
-            false => Err(Error::new(500, format!("tree '{id}' is damaged"))),
+        if read.map_err(failed("read a tree"))? as u64 > LONGEST_LIST {
+            return Err(missing(&id));
         }
+        if blake3::hash(&text).to_hex().as_str() != id {
+            return Err(Error::new(500, format!("tree '{id}' is damaged")));
+        }
+        WorkTree::read(&text).ok_or_else(|| missing(&id))
     }
 
     /// Stores a tree whose contents are stored already.
@@ -167,8 +202,9 @@ impl V8 {
     pub(crate) fn put_content(&self, account: &str, mut from: impl Read) -> Result<(String, u64)> {
         let dir = self.trees_of(account);
         fs::create_dir_all(&dir).map_err(failed("make the directory"))?;
-        let mut room = MOST_BYTES.saturating_sub(self.tree_bytes(account)?).min(LARGEST_TREE);
-        let (mut hash, mut size) = (blake3::Hasher::new(), 0u64);
+        self.tree_bytes(account)?;
+        let mut taken = TakenSpace { v8: self, account, bytes: 0 };
+        let mut hash = blake3::Hasher::new();
         let mut file = tempfile::NamedTempFile::new_in(&dir).map_err(failed("write a file"))?;
         let mut piece = vec![0; PIECE];
         loop {
@@ -176,19 +212,16 @@ impl V8 {
             if read == 0 {
                 break;
             }
-            room = room.checked_sub(read as u64).ok_or_else(|| {
-                Error::new(507, "the account's file trees use all of their 2 GiB")
-            })?;
+            taken.add(read as u64)?;
             hash.update(&piece[..read]);
-            size += read as u64;
             file.write_all(&piece[..read]).map_err(failed("write a file"))?;
         }
         let id = hash.finalize().to_hex().to_string();
-        let path = dir.join(&id);
+        let (path, size) = (dir.join(&id), taken.bytes);
         if !path.exists() {
             file.as_file().sync_data().map_err(failed("write a file"))?;
             file.persist(&path).map_err(|error| failed("name a file")(error.error))?;
-            *self.shared.tree_bytes.lock().entry(account.to_owned()).or_default() += size;
+            taken.bytes = 0;
         }
         Ok((id, size))
     }
@@ -283,6 +316,16 @@ mod tests {
         let large =
             WorkTree([("a", large.clone()), ("b", large)].map(|(n, e)| (n.into(), e)).into());
         assert_eq!(large.check().expect_err("large").status, 413);
+    }
+
+    #[test]
+    fn files_that_look_like_lists() {
+        let good = tree(&["a", "b/c"]);
+        assert_eq!(WorkTree::read(&good.text().expect("text")), Some(good));
+        let odd = tree(&["../a"]).text().expect("text");
+        for text in [&odd[..], b"", b"{", b"[1]", b"{\"a\":1}"] {
+            assert_eq!(WorkTree::read(text), None);
+        }
     }
 
     #[test]
