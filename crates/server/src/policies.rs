@@ -25,12 +25,21 @@ fn may_look(caller: &Caller) -> Result<()> {
     if caller.may(Scope::Host) { Ok(()) } else { caller.need(Scope::Machines) }
 }
 
+/// A policy as a caller may see it: those that do not set policies see no other accounts' names.
+fn seen_by(caller: &Caller, mut info: PolicyInfo) -> PolicyInfo {
+    if !caller.may(Scope::Host) {
+        info.document.accounts.retain(|account| *account == caller.account);
+    }
+    info
+}
+
 /// List policies, by name.
 #[utoipa::path(get, path = "/v1/policies", tag = "policies",
     responses((status = 200, body = PolicyList)))]
 async fn list(State(app): State<App>, caller: Caller) -> Result<Json<PolicyList>> {
     may_look(&caller)?;
     let policies = app.block(|host| host.policies()).await?;
+    let policies = policies.into_iter().map(|info| seen_by(&caller, info)).collect();
     Ok(Json(PolicyList { policies }))
 }
 
@@ -44,7 +53,8 @@ async fn get(
 ) -> Result<Json<PolicyInfo>> {
     may_look(&caller)?;
     let name = segments.get("name").to_owned();
-    Ok(Json(app.block(move |host| host.policy(&name)).await?))
+    let found = app.block(move |host| host.policy(&name)).await?;
+    Ok(Json(seen_by(&caller, found)))
 }
 
 /// Create or replace a policy. It applies to running machines at once, open connections included.

@@ -138,6 +138,23 @@ fn recipes_are_visible_only_with_the_scope() {
     }
 }
 
+#[test]
+fn policies_name_no_other_account() {
+    let (mine, other) = ("policies-mine", "policies-hidden");
+    let document = json!({ "accounts": [mine, other], "network": { "allow": ["example.com"] } });
+    let path = "/v1/policies/of-accounts";
+    root().send("PUT", path, JSON, document.to_string().as_bytes()).good();
+    let scopes = |scopes: Value| token(&json!({ "account": mine, "scopes": scopes }));
+    let (machines, host) = (scopes(json!(["machines"])), scopes(json!(["host"])));
+    for path in ["/v1/policies", path] {
+        let seen = machines.get(path).good().to_string();
+        assert!(seen.contains(mine) && seen.contains("example.com"), "{seen}");
+        assert!(!seen.contains(other), "{seen}");
+        assert!(host.get(path).good().to_string().contains(other));
+    }
+    root().delete(path).good();
+}
+
 /// A checkpoint's reported size does not reveal whether another account has the same pages.
 #[test]
 fn sizes_do_not_reveal_other_accounts_data() {
