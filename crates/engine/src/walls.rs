@@ -16,9 +16,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use stasis_sandbox::{Cgroup, IdRange, Ids};
 use stasis_spawner::protocol::{Entrance, InitRequest, NetworkLink, RootSpec, WallsSpec};
 use stasis_store::{Keepers, private_dir};
-use stasis_sys::trees;
+use stasis_sys::{files, trees};
 use std::collections::VecDeque;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -163,6 +163,7 @@ impl WallsPool {
     ) -> Result<WallsPool> {
         private_dir(run_dir).doing(|| format!("make {}", run_dir.display()))?;
         remove_leftovers(run_dir);
+        scatter(run_dir);
         let shared = Arc::new(Shared {
             spawner,
             confinement,
@@ -362,6 +363,14 @@ fn keep_ready(pool: &Weak<Shared>) {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
+    }
+}
+
+/// Sandboxes are made and removed often, each with a directory. On file systems without the mark
+/// nothing is to be done.
+fn scatter(run_dir: &Path) {
+    if let Ok(dir) = std::fs::File::open(run_dir) {
+        let _ = files::scatter_directories(dir.as_fd());
     }
 }
 
