@@ -10,7 +10,7 @@ use crate::disk::DiskAccount;
 use crate::disk_watch::DiskWatch;
 use crate::error::{Error, ErrorContext, Result};
 use crate::fair_queue::FairQueue;
-use crate::prepared::{Demand, PoolSizes, PreparedBudget, PreparedItem, PreparedKind};
+use crate::prepared::{Demand, PoolSizes, Preparation, PreparedBudget, PreparedItem, PreparedKind};
 use crate::spawner::{Init, Spawner};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use stasis_sandbox::{Cgroup, IdRange, Ids};
@@ -108,6 +108,7 @@ struct Shared {
     keepers: Arc<Keepers>,
     captures: Arc<FairQueue>,
     budget: Arc<PreparedBudget>,
+    sizes: PoolSizes,
     restores: AtomicUsize,
     next: AtomicU64,
     ready: Mutex<Ready>,
@@ -159,7 +160,7 @@ impl WallsPool {
         confinement: Arc<Confinement>,
         keepers: Arc<Keepers>,
         captures: Arc<FairQueue>,
-        budget: Arc<PreparedBudget>,
+        (budget, preparation): (Arc<PreparedBudget>, Preparation),
     ) -> Result<WallsPool> {
         private_dir(run_dir).doing(|| format!("make {}", run_dir.display()))?;
         remove_leftovers(run_dir);
@@ -172,6 +173,7 @@ impl WallsPool {
             keepers,
             captures,
             budget,
+            sizes: preparation.sizes(READY),
             restores: AtomicUsize::new(0),
             next: AtomicU64::new(0),
             ready: Mutex::default(),
@@ -261,7 +263,7 @@ impl Shared {
         let mut standing = match known {
             Some(index) => ready.roots.remove(index)?,
             None => {
-                let demand = Demand::new(READY, now);
+                let demand = Demand::new(self.sizes, now);
                 Standing { lower: lower.to_vec(), walls: Vec::new(), demand }
             }
         };

@@ -122,6 +122,7 @@ impl Host {
             spawner: settings.spawner.clone(),
             lazy: Lazy::default(),
             walls: WallsConfig { limits: in_engine(settings.limits), ..WallsConfig::default() },
+            preparation: settings.preparation,
         })?;
         let (artifact_store, events) =
             (ArtifactStore::open(dirs.artifacts.clone())?, EventLog::open(&records)?);
@@ -131,9 +132,9 @@ impl Host {
         let modules = ModuleStore::new(dirs.cache.join("modules"), settings.registries.clone());
         let tools = ToolHub::new(settings.tools.clone()).doing(|| "start a thread".into())?;
         let inner = Arc::new(HostInner {
+            standby: StandbyPool::new(settings.preparation),
             settings,
             dirs,
-            standby: StandbyPool::new(),
             engine,
             restores: FairQueue::for_restores(),
             parsers: FairQueue::new(PARSERS),
