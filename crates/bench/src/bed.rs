@@ -97,6 +97,7 @@ impl EngineBench {
             spawner: self.spawner.clone(),
             lazy: Default::default(),
             walls: Default::default(),
+            preparation: Default::default(),
         };
         Engine::start(config).map_err(|error| {
             CliFailure::from(error).hint("the engine needs root and Linux 6.7 or newer")

@@ -9,7 +9,7 @@ use crate::flatten;
 use crate::forks::Forks;
 use crate::held;
 use crate::plan;
-use crate::prepared::{PreparedBudget, PreparedKind};
+use crate::prepared::{Preparation, PreparedBudget, PreparedKind};
 use crate::restore::{self, HostFeatures, Lazy, RestoreTarget};
 use crate::spare_pool::{SpareKey, SparePool};
 use crate::spawner::Spawner;
@@ -46,6 +46,7 @@ pub struct EngineConfig {
     pub spawner: PathBuf,
     pub lazy: Lazy,
     pub walls: WallsConfig,
+    pub preparation: Preparation,
 }
 
 /// Outside descriptors of a tree: their targets, and their numbers inside.
@@ -95,7 +96,7 @@ impl Engine {
             confinement.clone(),
             store.keepers().clone(),
             captures.clone(),
-            budget.clone(),
+            (budget.clone(), config.preparation),
         )?;
         let (pid, pidfd, control) = walls.spawner().blank()?;
         let blank = Arc::new(Template::blank(pid, pidfd, control)?);

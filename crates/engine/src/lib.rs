@@ -60,7 +60,8 @@ pub use error::{Error, Result};
 pub use fair_queue::FairQueue;
 pub use inside::TreeAccess;
 pub use prepared::{
-    Demand, LONG_LULL, LULL, PoolSizes, PreparedBudget, PreparedItem, PreparedKind, PreparedShare,
+    Demand, LONG_LULL, LULL, PoolSizes, Preparation, PreparedBudget, PreparedItem, PreparedKind,
+    PreparedShare,
 };
 pub use remains::remains;
 pub use restore::Lazy;

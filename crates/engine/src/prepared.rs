@@ -57,6 +57,25 @@ pub struct PoolSizes {
     pub after_long_lull: usize,
 }
 
+/// How much is prepared at first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Preparation {
+    #[default]
+    Usual,
+    /// At most two of a kind, until a burst needs more. Engines that live as long as a test spend
+    /// most of their time on the rest otherwise: it is made, never used, and ended with them.
+    Little,
+}
+
+impl Preparation {
+    pub fn sizes(self, usual: PoolSizes) -> PoolSizes {
+        match self {
+            Preparation::Usual => usual,
+            Preparation::Little => PoolSizes { first: usual.first.min(2), ..usual },
+        }
+    }
+}
+
 /// How many of a pool should be ready.
 #[derive(Debug, Clone, Copy)]
 pub struct Demand {
@@ -201,6 +220,20 @@ mod tests {
         assert_eq!(demand.wanted, 2);
         demand.start_over();
         assert_eq!(demand.wanted, 1);
+    }
+
+    #[test]
+    fn little_is_prepared_until_a_burst_needs_more() {
+        let now = Instant::now();
+        let mut demand =
+            Demand::new(Preparation::Little.sizes(PoolSizes { first: 8, ..SIZES }), now);
+        let wanted: Vec<usize> = (0..4)
+            .map(|_| {
+                demand.ask(false, now);
+                demand.wanted
+            })
+            .collect();
+        assert_eq!(wanted, [2, 4, 8, 16]);
     }
 
     #[test]

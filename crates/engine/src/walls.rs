@@ -10,15 +10,15 @@ use crate::disk::DiskAccount;
 use crate::disk_watch::DiskWatch;
 use crate::error::{Error, ErrorContext, Result};
 use crate::fair_queue::FairQueue;
-use crate::prepared::{Demand, PoolSizes, PreparedBudget, PreparedItem, PreparedKind};
+use crate::prepared::{Demand, PoolSizes, Preparation, PreparedBudget, PreparedItem, PreparedKind};
 use crate::spawner::{Init, Spawner};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use stasis_sandbox::{Cgroup, IdRange, Ids};
 use stasis_spawner::protocol::{Entrance, InitRequest, NetworkLink, RootSpec, WallsSpec};
 use stasis_store::{Keepers, private_dir};
-use stasis_sys::trees;
+use stasis_sys::{files, trees};
 use std::collections::VecDeque;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -108,6 +108,7 @@ struct Shared {
     keepers: Arc<Keepers>,
     captures: Arc<FairQueue>,
     budget: Arc<PreparedBudget>,
+    sizes: PoolSizes,
     restores: AtomicUsize,
     next: AtomicU64,
     ready: Mutex<Ready>,
@@ -159,10 +160,11 @@ impl WallsPool {
         confinement: Arc<Confinement>,
         keepers: Arc<Keepers>,
         captures: Arc<FairQueue>,
-        budget: Arc<PreparedBudget>,
+        (budget, preparation): (Arc<PreparedBudget>, Preparation),
     ) -> Result<WallsPool> {
         private_dir(run_dir).doing(|| format!("make {}", run_dir.display()))?;
         remove_leftovers(run_dir);
+        scatter(run_dir);
         let shared = Arc::new(Shared {
             spawner,
             confinement,
@@ -171,6 +173,7 @@ impl WallsPool {
             keepers,
             captures,
             budget,
+            sizes: preparation.sizes(READY),
             restores: AtomicUsize::new(0),
             next: AtomicU64::new(0),
             ready: Mutex::default(),
@@ -260,7 +263,7 @@ impl Shared {
         let mut standing = match known {
             Some(index) => ready.roots.remove(index)?,
             None => {
-                let demand = Demand::new(READY, now);
+                let demand = Demand::new(self.sizes, now);
                 Standing { lower: lower.to_vec(), walls: Vec::new(), demand }
             }
         };
@@ -362,6 +365,14 @@ fn keep_ready(pool: &Weak<Shared>) {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
+    }
+}
+
+/// Sandboxes are made and removed often, each with a directory. On file systems without the mark
+/// nothing is to be done.
+fn scatter(run_dir: &Path) {
+    if let Ok(dir) = std::fs::File::open(run_dir) {
+        let _ = files::scatter_directories(dir.as_fd());
     }
 }
 

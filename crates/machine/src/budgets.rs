@@ -1,4 +1,4 @@
-//! What machines use up: instructions, processor time, calls of tools, branches.
+//! Counts the use of budgets: instructions, processor time, calls of tools, branches.
 //!
 //!   about to use ─► bounds of its policies ─► counted for its line and its account ─► done
 //!                          └─► refused, an event       └─► given back, if it does not happen
@@ -26,12 +26,12 @@ use std::time::{Duration, Instant};
 /// The kind of their documents in the records, and the key of an account's.
 const KIND: &str = "budget";
 const ACCOUNT: &str = "account";
-/// How often the processor time of a running instruction is looked at.
+/// Interval at which the processor time of a running instruction is read.
 pub(crate) const OFTEN: Duration = Duration::from_millis(250);
 
 type Amounts = [u64; BudgetKind::ALL.len()];
 
-/// What a line of machines, or an account, has used up.
+/// The amounts that a line of machines, or an account, has used.
 #[derive(Debug, Default)]
 struct BudgetMeter {
     used: Mutex<Amounts>,

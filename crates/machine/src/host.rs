@@ -110,6 +110,7 @@ impl Host {
             spawner: settings.spawner.clone(),
             lazy: Lazy::default(),
             walls: WallsConfig { limits: in_engine(settings.limits), ..WallsConfig::default() },
+            preparation: settings.preparation,
         })?;
         let (artifact_store, events) =
             (ArtifactStore::open(dirs.artifacts.clone())?, EventLog::open(&records)?);
@@ -119,9 +120,9 @@ impl Host {
         let modules = ModuleStore::new(dirs.cache.join("modules"), settings.registries.clone());
         let tools = ToolHub::new(settings.tools.clone()).doing(|| "start a thread".into())?;
         let inner = Arc::new(HostInner {
+            standby: StandbyPool::new(settings.preparation),
             settings,
             dirs,
-            standby: StandbyPool::new(),
             engine,
             turns: SharedTurns::new(),
             modules,

@@ -92,7 +92,7 @@ pub use machine::Machine;
 pub use observe::{ObservedEvent, Observer, TraceContext};
 pub use quota::QuotaUsage;
 pub use settings::{DataDirs, Settings};
-pub use stasis_engine::remains;
+pub use stasis_engine::{Preparation, remains};
 pub use stasis_policy::modules::ImportRule;
 pub use stasis_policy::quota::Quota;
 pub use stasis_protocol::Variable;

@@ -1,8 +1,9 @@
 //! The network of a machine, if it has one.
 //!
-//! It is created when the machine enters memory and ends with its tree: connections come back as
-//! reset. A changed setting applies when the machine next enters memory, a changed policy at once.
-//! A branch has its parent's network unless requested otherwise; an imported machine has none.
+//! It is created when the machine enters memory and ends with its tree: a restored program finds
+//! its connections reset. A changed setting applies when the machine next enters memory, a changed
+//! policy at once. A branch has its parent's network unless requested otherwise; an imported
+//! machine has none.
 
 use crate::error::{Error, ErrorContext, Result};
 use crate::host::HostInner;

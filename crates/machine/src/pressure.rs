@@ -1,7 +1,7 @@
 //! Swaps out idle machines when the host's memory runs short.
 //!
-//!   available < kept free and a quarter ─► all that stands ready goes ─► idle machines swap out,
-//!                                          the longest idle first, until there is enough
+//!   available < kept free and a quarter ─► the pools are emptied ─► idle machines swap out, the
+//!                                          longest idle first, until enough is free
 //!   available < kept free               ─► machines that would enter memory wait for that
 //!
 //! Swapped machines wake with their next instruction. A machine that cannot be saved stays in

@@ -1,6 +1,7 @@
 //! Settings and paths of a host.
 
 use stasis_api::{Limits, Name, Network, Retention};
+use stasis_engine::Preparation;
 use stasis_policy::modules::ImportRule;
 use stasis_policy::quota::Quota;
 use stasis_secrets::KeySource;
@@ -62,6 +63,8 @@ pub struct Settings {
     /// The authorities that servers outside are checked against, in a file; those that the host
     /// trusts, if absent.
     pub trusted_roots: Option<PathBuf>,
+    /// How much is prepared ahead of requests.
+    pub preparation: Preparation,
 }
 
 impl Settings {
@@ -103,6 +106,7 @@ impl Settings {
             resolv_conf: "/etc/resolv.conf".into(),
             secret_key: KeySource::of_process(),
             trusted_roots: None,
+            preparation: Preparation::default(),
         }
     }
 }

@@ -9,7 +9,7 @@
 use crate::host::HostInner;
 use crate::wake::{RestoredTree, restore};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use stasis_engine::{Demand, ImageId, PoolSizes, PreparedItem, PreparedKind};
+use stasis_engine::{Demand, ImageId, PoolSizes, Preparation, PreparedItem, PreparedKind};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,7 +23,7 @@ const POOLS: usize = 4;
 const QUIET: Duration = Duration::from_millis(10);
 
 /// Ready and wanted trees of each pool: pure, so that it can be tested without trees.
-struct Pools<T>(HashMap<ImageId, Pool<T>>);
+struct Pools<T>(HashMap<ImageId, Pool<T>>, PoolSizes);
 
 struct Pool<T> {
     standing: Vec<T>,
@@ -36,7 +36,8 @@ impl<T> Pools<T> {
         if !self.0.contains_key(&image) {
             self.make_room();
         }
-        let new = || Pool { standing: Vec::new(), demand: Demand::new(STANDBY, now) };
+        let sizes = self.1;
+        let new = || Pool { standing: Vec::new(), demand: Demand::new(sizes, now) };
         let pool = self.0.entry(image).or_insert_with(new);
         let one = pool.standing.pop();
         pool.demand.ask(one.is_some(), now);
@@ -85,9 +86,9 @@ pub struct StandbyPool {
 }
 
 impl StandbyPool {
-    pub fn new() -> StandbyPool {
+    pub fn new(preparation: Preparation) -> StandbyPool {
         StandbyPool {
-            pools: Mutex::new(Pools(HashMap::new())),
+            pools: Mutex::new(Pools(HashMap::new(), preparation.sizes(STANDBY))),
             asked: Condvar::new(),
             over: AtomicBool::new(false),
         }
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn a_pool_grows_with_bursts_and_shrinks_in_lulls() {
         let now = Instant::now();
-        let mut pools = Pools(HashMap::new());
+        let mut pools = Pools(HashMap::new(), STANDBY);
         assert_eq!(pools.take(image("a"), now), None);
         assert_eq!(pools.lacking(now), None, "not while restores are under way");
         assert_eq!(fill(&mut pools, now + QUIET), STANDBY.first);
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn the_template_asked_longest_ago_makes_room() {
         let now = Instant::now();
-        let mut pools: Pools<u32> = Pools(HashMap::new());
+        let mut pools: Pools<u32> = Pools(HashMap::new(), STANDBY);
         for index in 0..=POOLS {
             let _ = pools.take(image(&index.to_string()), now + QUIET * index as u32);
         }

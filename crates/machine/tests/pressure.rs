@@ -6,7 +6,7 @@
 //!   the upkeep of a service                ─► frees memory every second
 //!   a look at the host                     ─► how much memory is free at worst
 
-use stasis_machine::{Branch, Host, Machine, Steps};
+use stasis_machine::{Branch, Host, Machine, Preparation, Steps};
 use stasis_testbed::{TestHost, value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -128,7 +128,10 @@ const LOOK: &str = "(n, int(big[::65536].astype('u8').sum()))";
 #[test]
 fn nothing_is_lost_and_memory_stays_free() {
     let scale = Scale::now();
-    let bed = TestHost::with(|settings| settings.keep_free = Some(scale.keep_free));
+    let bed = TestHost::with(|settings| {
+        settings.keep_free = Some(scale.keep_free);
+        settings.preparation = Preparation::Usual;
+    });
     let (over, swapped) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (least, steps) = (AtomicU64::new(u64::MAX), AtomicUsize::new(0));
     std::thread::scope(|scope| {

@@ -13,20 +13,6 @@ fn knows_tasks() -> Value {
     json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } })
 }
 
-/// Asks about a task until it is over.
-async fn over(client: &Client, id: &str) -> Value {
-    let asking = async {
-        loop {
-            let now = client.request("tasks/get", json!({ "taskId": id })).await.result().clone();
-            if now["status"] != "working" {
-                return now;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, asking).await.expect("an end in time")
-}
-
 /// Lets what lasts come to its end.
 async fn let_go_on(client: &Client) {
     let go = json!({ "machine": "lab", "path": "/tmp/go", "content": "" });
@@ -60,7 +46,7 @@ async fn calls_that_last_become_tasks() {
     let id = task(&client, json!({ "machine": "lab", "code": LONG })).await;
     assert_eq!(id, "run_code:lab@0");
     let_go_on(&client).await;
-    let end = over(&client, &id).await;
+    let end = client.over(&id).await;
     assert_eq!((&end["status"], &end["result"]["isError"]), (&"completed".into(), &false.into()));
     assert_eq!(end["result"]["structuredContent"]["value"], "42", "{end}");
     assert_eq!(end["result"]["structuredContent"]["stdout"], "begun");
@@ -69,7 +55,7 @@ async fn calls_that_last_become_tasks() {
     let id = id.await;
     printed(&service, 1).await;
     client.request("tasks/cancel", json!({ "taskId": id })).await.result();
-    assert_eq!(over(&client, &id).await["status"], "cancelled");
+    assert_eq!(client.over(&id).await["status"], "cancelled");
     // of one that knows no tasks: on a busy host anything may last
     let kept = service.client().run("lab", "kept").await;
     assert_eq!(kept["structuredContent"]["value"], "1", "{kept}");
@@ -78,7 +64,7 @@ async fn calls_that_last_become_tasks() {
     let late = json!({ "machine": "lab", "code": ENDLESS, "timeout_seconds": 1.5 });
     let mut end = client.call("run_code", late).await;
     if let Some(id) = end["taskId"].as_str() {
-        end = over(&client, id).await["result"].clone();
+        end = client.over(id).await["result"].clone();
     }
     assert_eq!(end["structuredContent"]["error"]["name"], "TimeoutError", "{end}");
 
@@ -102,9 +88,9 @@ async fn tasks_outlive_the_service() {
     client.call("create_machine", json!({ "name": "lab" })).await;
     let id = task(&client, json!({ "machine": "lab", "code": LONG })).await;
     let_go_on(&client).await;
-    assert_eq!(over(&client, &id).await["status"], "completed");
+    assert_eq!(client.over(&id).await["status"], "completed");
     let service = service.restart().await;
-    let end = over(&service.able(knows_tasks()), &id).await;
+    let end = service.able(knows_tasks()).over(&id).await;
     assert_eq!(end["result"]["structuredContent"]["value"], "42", "{end}");
 }
 

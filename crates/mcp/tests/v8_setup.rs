@@ -1,6 +1,6 @@
 //! mcp-v8's tools with what a process in front was started with, and calls that go on as tasks.
 
-use crate::common::{Client, PATIENCE, Service};
+use crate::common::{Client, Service};
 use serde_json::{Value, json};
 use stasis_mcpv8::{SkillFile, V8, V8Setup, V8Skill, WasmModule};
 use std::time::Duration;
@@ -203,19 +203,6 @@ async fn skills_and_texts_of_a_setup() {
     assert_eq!(odd.last()["error"]["code"], -32601, "there are no skills without a setup");
 }
 
-async fn over(client: &Client, id: &Value) -> Value {
-    let asking = async {
-        loop {
-            let now = client.request("tasks/get", json!({ "taskId": id })).await.result().clone();
-            if now["status"] != "working" {
-                return now;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, asking).await.expect("an end in time")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_that_last_are_tasks_and_a_cancelled_task_stops_its_run() {
     let service = Service::of("javascript").await;
@@ -226,7 +213,7 @@ async fn runs_that_last_are_tasks_and_a_cancelled_task_stops_its_run() {
     let stateless = of("/mcp/v8-stateless");
     let made = stateless.call("run_js", json!({ "code": later })).await;
     assert_eq!(made["resultType"], "task", "{made}");
-    let end = over(&stateless, &made["taskId"]).await;
+    let end = stateless.over(made["taskId"].as_str().expect("an id")).await;
     assert_eq!(
         (&end["status"], said(&end["result"])),
         (&json!("completed"), json!({ "output": "7" }))
@@ -239,15 +226,15 @@ async fn runs_that_last_are_tasks_and_a_cancelled_task_stops_its_run() {
     let heaps = of("/mcp/v8");
     let made = heaps.call("run_js", json!({ "code": "while (true) {}" })).await;
     assert_eq!(made["resultType"], "task", "{made}");
-    let id = made["taskId"].clone();
-    let run = json!({ "execution_id": id.as_str().expect("an id").strip_prefix("run_js:") });
+    let id = made["taskId"].as_str().expect("an id");
+    let run = json!({ "execution_id": id.strip_prefix("run_js:") });
     heaps.request("tasks/cancel", json!({ "taskId": id })).await.result();
-    assert_eq!(over(&heaps, &id).await["status"], "cancelled");
+    assert_eq!(heaps.over(id).await["status"], "cancelled");
     let info = said(&heaps.call("get_execution", run).await);
     assert_eq!(info["status"], "cancelled", "{info}");
     // tasks belong to an account, and clients that know none are not given any
     let stranger = Client { account: "other", ..heaps.clone() };
-    for (client, id) in [(&stranger, &id), (&heaps, &json!("run_js:x")), (&heaps, &json!("x"))] {
+    for (client, id) in [(&stranger, id), (&heaps, "run_js:x"), (&heaps, "x")] {
         let reply = client.request("tasks/get", json!({ "taskId": id })).await;
         assert_eq!(reply.last()["error"]["code"], -32602, "{id}");
     }

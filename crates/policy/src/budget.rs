@@ -11,7 +11,7 @@ use stasis_api::{BudgetLimits, Name};
 use std::fmt;
 use std::sync::Arc;
 
-/// What is used up.
+/// The things that a budget limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BudgetKind {
     Instructions,
@@ -53,7 +53,7 @@ impl BudgetKind {
     }
 }
 
-/// Whose budget it is.
+/// The owner of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BudgetScope {
     /// A machine and all its branches.

@@ -176,7 +176,7 @@ impl Policy {
         self.traffic
     }
 
-    /// What may be used up: by a machine and its branches, and by an account.
+    /// The budgets of a machine with its branches, and of an account.
     pub fn budgets(&self) -> [BudgetLimits; 2] {
         self.budgets
     }

@@ -95,7 +95,7 @@ impl HeaderRule {
         }
     }
 
-    /// What is sealed of the rule, by the header that it is for.
+    /// The parts of the rule that are sealed, each with its header.
     pub fn values(&self) -> Vec<HeaderValueOf> {
         let own = self.headers.iter().map(|(name, value)| HeaderValueOf {
             header: name.to_ascii_lowercase(),
@@ -108,7 +108,7 @@ impl HeaderRule {
         own.chain(auth).collect()
     }
 
-    /// What policies may see of the rule. An error says what is wrong with it.
+    /// The part of the rule that policies may see. An error names the fault in the rule.
     pub fn scope(&self) -> Result<HeaderScope, SecretError> {
         if self.headers.is_empty() == self.auth.is_none() {
             return Err(wrong("it has either `headers` or `auth`"));

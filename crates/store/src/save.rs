@@ -63,7 +63,7 @@ pub struct WrittenImage<'a> {
     store: &'a Store,
     new: NewImage,
     pack: Option<(NewPack, Arc<Pack>)>,
-    /// What the image names is held until it has its name.
+    /// Keeps the pages that the image refers to until the image has its name.
     _held: PinnedSlots,
 }
 

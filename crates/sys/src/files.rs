@@ -11,6 +11,10 @@ use std::path::Path;
 const RESOLVE_IN_ROOT: u64 = 0x10;
 /// Neither leave the directory or its mount nor follow any link.
 const RESOLVE_STRAIGHT: u64 = 0x08 | 0x04 | 0x02 | 0x01;
+const FS_IOC_GETFLAGS: u64 = 0x8008_6601;
+const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
+/// The directory is the top of a hierarchy.
+const FS_TOPDIR_FL: u64 = 0x0002_0000;
 
 #[repr(C)]
 struct OpenHow {
@@ -63,6 +67,27 @@ pub fn make_node(path: impl AsRef<OsStr>, mode: u32, major: u32, minor: u32) -> 
     let path = c_string(path)?;
     // SAFETY: the path outlives the call.
     check(unsafe { libc::mknod(path.as_ptr(), mode, libc::makedev(major, minor)) }.into()).map(drop)
+}
+
+/// Asks the file system to place the directories made in `dir` far from each other.
+///
+/// ext4 makes a directory in the block group of its parent, and does not reuse an inode for minutes
+/// after it was freed. Where many directories are made and removed, each new inode therefore costs
+/// a search through up to 8,192 freed ones: about a millisecond. With this mark every directory
+/// made in `dir` gets a group of its own. File systems without such a mark return an error.
+pub fn scatter_directories(dir: BorrowedFd) -> io::Result<()> {
+    let mut flags = inode_flags(dir)? | FS_TOPDIR_FL;
+    // SAFETY: the kernel reads an int, a file system in user space the eight bytes that the request
+    // names; `flags` has eight and outlives the call.
+    check(unsafe { libc::ioctl(dir.as_raw_fd(), FS_IOC_SETFLAGS, &raw mut flags) }.into()).map(drop)
+}
+
+fn inode_flags(file: BorrowedFd) -> io::Result<u64> {
+    let mut flags = 0;
+    // SAFETY: the kernel writes an int, a file system in user space the eight bytes that the
+    // request names; `flags` has eight and outlives the call.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_GETFLAGS, &raw mut flags) }.into())?;
+    Ok(flags)
 }
 
 /// Used bytes of the file system of a path.
@@ -233,4 +258,27 @@ pub(crate) fn raw_entries(dir: BorrowedFd, buffer: &mut [u8]) -> io::Result<Vec<
         rest = more;
     }
     Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn directories_are_scattered_where_the_file_system_can() {
+        let program = std::env::current_exe().expect("a test has a program");
+        let dir = tempfile::tempdir_in(program.parent().expect("in a directory")).expect("a dir");
+        let dir = std::fs::File::open(dir.path()).expect("open");
+        match scatter_directories(dir.as_fd()) {
+            Ok(()) => {
+                let flags = inode_flags(dir.as_fd()).expect("flags");
+                assert_eq!(flags & FS_TOPDIR_FL, FS_TOPDIR_FL);
+            }
+            Err(error) => {
+                let unknown = [libc::ENOTTY, libc::EOPNOTSUPP, libc::EINVAL];
+                assert!(unknown.contains(&error.raw_os_error().unwrap_or_default()), "{error}");
+            }
+        }
+    }
 }

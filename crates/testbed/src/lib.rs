@@ -12,7 +12,7 @@ pub mod collector;
 
 use parking_lot::Mutex;
 use stasis_api::{Chunk, Exec, Instruction, NewMachine, Stream};
-use stasis_machine::{Host, KeySource, Machine, Settings};
+use stasis_machine::{Host, KeySource, Machine, Preparation, Settings};
 use stasis_sys::{files, libc};
 use stasis_template::Recipe;
 use std::collections::BTreeMap;
@@ -139,7 +139,8 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 pub fn settings(dir: &Path) -> Settings {
     let secret_key = KeySource::Default { file: Some(places().0.join("secret.key")) };
     let settings = Settings::new(dir.to_owned(), spawner());
-    Settings { timeout: Some(PATIENCE), secret_key, ..settings }
+    let preparation = Preparation::Little;
+    Settings { timeout: Some(PATIENCE), secret_key, preparation, ..settings }
 }
 
 /// Opens a host where another may still be on its way out.

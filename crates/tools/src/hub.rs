@@ -31,7 +31,7 @@ pub struct ToolHub {
     runtime: Option<Runtime>,
 }
 
-/// Whose servers are meant: those of an account, and those of a lent set, which come first.
+/// Selects servers: those of an account, and those of a lent set, which come first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolScope {
     pub account: String,

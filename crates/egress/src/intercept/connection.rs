@@ -2,9 +2,9 @@
 //!
 //!   hello of the machine ─► the host outside, same protocols ─► answered with what it chose
 //!
-//! The host outside is connected to first. What it chooses, HTTP/2 or HTTP/1.1, is what the machine
-//! is offered. If its certificate is not valid for the name, the machine's handshake ends with an
-//! alert and a report says why.
+//! The connection to the host outside comes first. The machine is offered the protocol which that
+//! host chooses, HTTP/2 or HTTP/1.1. If its certificate is not valid for the name, the machine's
+//! handshake ends with an alert and a report says why.
 
 use super::{InterceptedConnection, InterceptedEnds, http};
 use stasis_policy::pattern::normal_name;

@@ -5,8 +5,8 @@
 //!
 //! Only connections that need it come here (`tcp`), with the socket that is connected already; all
 //! others pass through untouched. The tasks of all machines share a few threads, which are
-//! restricted like the relay: the first relay that needs them starts them. What goes wrong with a
-//! connection ends it, and nothing else.
+//! restricted like the relay: the first relay that needs them starts them. A fault in a connection
+//! ends that connection and no other.
 
 mod authority;
 mod connection;

@@ -28,7 +28,7 @@ pub enum Track {
 }
 
 impl Builder<'_> {
-    /// Those that the root needs; it keeps at most one of them for longer.
+    /// Makes the userfaultfds that the root needs. The root keeps at most one of them for longer.
     pub(super) fn make_uffds(&mut self) {
         let (own, lazy) = (self.prepared.track == Track::Own, !self.prepared.lazy.is_empty());
         if own {

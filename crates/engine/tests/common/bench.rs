@@ -3,7 +3,7 @@
 use super::failure::Asked;
 use super::program::{History, Talk};
 use super::{Failure, Places, Program, Result, Spec, Watch};
-use stasis_engine::{Engine, EngineConfig, Image, Lazy, OutsideFds, WallsConfig};
+use stasis_engine::{Engine, EngineConfig, Image, Lazy, OutsideFds, Preparation, WallsConfig};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
@@ -151,6 +151,7 @@ fn start_engine(dir: &Path, watch: &Watch, lazy: Lazy, walls: WallsConfig) -> Re
         spawner: places.spawner.clone(),
         lazy,
         walls,
+        preparation: Preparation::Little,
     })
     .asked("start an engine")
 }

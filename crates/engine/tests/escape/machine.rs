@@ -2,7 +2,7 @@
 
 use crate::attempts::With;
 use stasis_engine::{
-    Engine, EngineConfig, Error, Image, LaunchSpec, OutsideFds, Tree, WallsConfig,
+    Engine, EngineConfig, Error, Image, LaunchSpec, OutsideFds, Preparation, Tree, WallsConfig,
 };
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -93,6 +93,7 @@ impl Lab {
             spawner: spawner(),
             lazy: Default::default(),
             walls,
+            preparation: Preparation::Little,
         });
         Arc::new(engine.expect("start an engine"))
     }

@@ -121,6 +121,7 @@ pub fn start_engine(dir: &Path, root: &Path) -> Result<Engine> {
         spawner: spawner(),
         lazy: Lazy::default(),
         walls: stasis_engine::WallsConfig::namespaces_only(),
+        preparation: stasis_engine::Preparation::Little,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Watches a file, a directory, or a directory tree, across swaps.
 //!
-//!   kernel ─► events by number of watch ─► place of that watch ─► told by path
+//!   kernel ─► events by number of watch ─► place of that watch ─► reported by path
 //!                 └─ a directory came or went ─► watches below it are added or taken away
 //!
 //! Watches use inotify and do not hold the machine's file system: they end when the machine leaves

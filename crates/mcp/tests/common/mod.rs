@@ -162,6 +162,20 @@ impl Client {
         assert_eq!(self.post(ready).await.status, StatusCode::ACCEPTED);
     }
 
+    /// Asks about a task until it is over.
+    pub async fn over(&self, id: &str) -> Value {
+        let asking = async {
+            loop {
+                let now = self.request("tasks/get", json!({ "taskId": id })).await.result().clone();
+                if now["status"] != "working" {
+                    return now;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, asking).await.expect("an end in time")
+    }
+
     /// Opens the stream a GET gives.
     pub async fn listen(&self, path: &str) -> Events {
         let mut sender = self.connect().await;

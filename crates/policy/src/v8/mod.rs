@@ -7,7 +7,7 @@
 //!
 //! A machine that is held to them may do what the category of an action allows. A category that is
 //! absent allows imports and calls of tools, and denies requests: there is no `fetch` without its
-//! policy. The floor and private addresses are as for every policy. Whatever fails is denied.
+//! policy. The floor and private addresses are as for every policy. A policy that fails denies.
 
 mod category;
 mod chain;

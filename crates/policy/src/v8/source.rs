@@ -1,7 +1,7 @@
 //! The source of a policy or a hook: Rego, a remote server, or a script.
 //!
-//! This crate does no I/O: servers are asked, and scripts run, by the `V8Outside` that the caller
-//! has. Both are bounded by it. What fails is not allowed.
+//! This crate does no I/O. The caller's `V8Outside` asks servers and runs scripts, and bounds both.
+//! A source that fails allows nothing.
 
 use super::category::Category;
 use super::fault;
