@@ -150,17 +150,15 @@ impl MappingList {
 /// The pages of a process, searched in the mappings of its last image: anonymous ranges are read in
 /// another way than files, and few have changed.
 pub struct Pages {
-    anonymous: Vec<AddressRange>,
-    own: OwnPages,
+    /// Ranges that were taken for anonymous.
+    pub anonymous: Vec<AddressRange>,
+    pub own: OwnPages,
 }
 
-impl Pages {
-    pub fn of(pid: i32, last: &LiveProcess) -> Result<Pages> {
-        let vmas = last.vmas.iter().filter(|vma| vma.backing == Backing::Anonymous);
-        let anonymous = large(vmas.map(|vma| (vma.start, vma.end)));
-        let own = pages::own_pages(pid, &anonymous)?;
-        Ok(Pages { anonymous, own })
-    }
+/// Ranges that were anonymous in the last image.
+pub fn anonymous_ranges(last: &LiveProcess) -> Vec<AddressRange> {
+    let vmas = last.vmas.iter().filter(|vma| vma.backing == Backing::Anonymous);
+    large(vmas.map(|vma| (vma.start, vma.end)))
 }
 
 /// Copies the necessary pages; `None` if they are too many, or something is not understood, and a
