@@ -228,5 +228,8 @@ mod tests {
         assert!(due(cost * HASTE, 51 << 20));
         assert!(!due(cost * (HASTE - 1), 51 << 20), "looks must not take a whole processor");
         assert!(due(cost * SHARE, 0));
+        let met = LastLook { cost: Duration::ZERO, ..last };
+        let first = |after: Duration| is_due(&met, PERIOD, now + after, 1 << 30);
+        assert!(!first(PERIOD - MS) && first(PERIOD));
     }
 }
