@@ -42,9 +42,8 @@ struct Watched {
     init: OwnedFd,
     account: Arc<DiskAccount>,
     looks: u64,
-    last: Option<LastLook>,
-    /// Free space when it was first watched.
-    first: DiskRoom,
+    /// At first, when it was met: it has written nothing by then.
+    last: LastLook,
     /// Free space before it had its current descriptors in flight.
     unhidden: Option<DiskRoom>,
 }
@@ -108,11 +107,12 @@ impl DiskWatch {
     pub fn add(&self, walls: &Walls) -> Result<()> {
         let init = walls.init.pidfd.try_clone().doing(|| "copy a descriptor".into())?;
         let account = walls.disk.clone();
-        let first = DiskRoom {
+        let room = DiskRoom {
             left: account.limit().map_or(u64::MAX, |limit| limit.bytes),
             taken: taken_beside(&account),
         };
-        let watched = Watched { init, account, looks: 0, last: None, first, unhidden: None };
+        let last = LastLook { ended: Instant::now(), cost: Duration::ZERO, room };
+        let watched = Watched { init, account, looks: 0, last, unhidden: None };
         self.shared.unmet.lock().push(watched);
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Watched {
     }
 
     fn cost(&self) -> Duration {
-        self.last.map_or(Duration::ZERO, |last| last.cost)
+        self.last.cost
     }
 
     /// Ends the machine if it has more than it may.
@@ -136,7 +136,7 @@ impl Watched {
         };
         let start = Instant::now();
         let DiskFinding { excess, left, hides } = self.account.look(places);
-        let before = self.unhidden.unwrap_or(self.last.map_or(self.first, |last| last.room));
+        let before = self.unhidden.unwrap_or(self.last.room);
         self.unhidden = hides.then_some(before);
         let hidden = hides && before.is_filled(taken);
         if let Some(excess) = excess.or(hidden.then_some(DiskExcess::Uncountable)) {
@@ -145,7 +145,7 @@ impl Watched {
         }
         let ended = Instant::now();
         let room = DiskRoom { left, taken };
-        self.last = Some(LastLook { ended, cost: ended - start, room });
+        self.last = LastLook { ended, cost: ended - start, room };
     }
 }
 
@@ -168,9 +168,7 @@ fn look_at_due(machines: &mut [Watched], over: &AtomicBool) -> bool {
     let taken = machines.first().map_or(0, |one| taken_beside(&one.account));
     let costs: Vec<Duration> = machines.iter().map(Watched::cost).collect();
     for (at, machine) in machines.iter_mut().enumerate() {
-        let due = machine
-            .last
-            .is_none_or(|last| is_due(&last, wait_after(&costs, at), Instant::now(), taken));
+        let due = is_due(&machine.last, wait_after(&costs, at), Instant::now(), taken);
         if !due || machine.account.limit().is_none() {
             continue;
         }
@@ -230,5 +228,8 @@ mod tests {
         assert!(due(cost * HASTE, 51 << 20));
         assert!(!due(cost * (HASTE - 1), 51 << 20), "looks must not take a whole processor");
         assert!(due(cost * SHARE, 0));
+        let met = LastLook { cost: Duration::ZERO, ..last };
+        let first = |after: Duration| is_due(&met, PERIOD, now + after, 1 << 30);
+        assert!(!first(PERIOD - MS) && first(PERIOD));
     }
 }

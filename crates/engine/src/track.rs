@@ -17,7 +17,7 @@
 //! Such memory is unregistered and becomes huge pages again. It is registered again after a capture
 //! that finds most of it unchanged.
 
-use crate::capture::untracked;
+use crate::capture::{self, TrackedPages, untracked};
 use crate::error::{ErrorContext, Result};
 use crate::plan::MemoryPlan;
 use crate::proc;
@@ -138,16 +138,17 @@ impl Tracker {
         Tracker { uffd, registered: false, complete: false, rewritten, split }
     }
 
-    /// Registered ranges of a stopped process written since the last call; tracking starts anew.
-    /// Unregistered pages come on top.
-    pub fn take(&mut self, pid: i32) -> Result<Option<Vec<Region>>> {
+    /// Registered pages of a stopped process, and those written since the last call; tracking
+    /// starts anew. Unregistered pages come on top. `anonymous` are ranges in which no page can be
+    /// a file's.
+    pub fn take(&mut self, pid: i32, anonymous: &[(u64, u64)]) -> Result<Option<TrackedPages>> {
         // if anything below fails the protections are half renewed: nothing is known any more
         let complete = std::mem::replace(&mut self.complete, false);
         if !self.registered {
             self.register(pid)?;
         }
-        let regions = protect(pid, ALL)?;
-        Ok(complete.then_some(regions))
+        let pages = capture::take_tracked(pid, anonymous)?;
+        Ok(complete.then_some(pages))
     }
 
     /// Registers memory that may be written, and other memory with pages of the process's own.

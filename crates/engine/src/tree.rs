@@ -1,5 +1,6 @@
 //! A live process tree inside its walls.
 
+use crate::capture::TrackedPages;
 use crate::disk::DiskExcess;
 use crate::engine::OutsideFds;
 use crate::error::{Error, ErrorContext, Result};
@@ -160,14 +161,18 @@ impl Tree {
         Ok(())
     }
 
-    /// Registered ranges of a stopped process written since the last capture, where they are
-    /// known.
-    pub(crate) fn take_changed(&self, pid: i32) -> Result<Option<Vec<Region>>> {
+    /// Registered pages of a stopped process, and those written since the last capture, where they
+    /// are known. `anonymous` are ranges in which no page can be a file's.
+    pub(crate) fn take_changed(
+        &self,
+        pid: i32,
+        anonymous: &[(u64, u64)],
+    ) -> Result<Option<TrackedPages>> {
         // out of the memo meanwhile: it takes a moment, and others look into the memo
         let Some(mut tracker) = self.memo().tracker.take_if(|_| pid == self.root) else {
             return Ok(None);
         };
-        let changed = tracker.take(pid);
+        let changed = tracker.take(pid, anonymous);
         self.memo().tracker = Some(tracker);
         changed
     }

@@ -10,6 +10,7 @@ use crate::{check, probe};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
 
 /// `PAGEMAP_SCAN`, an ioctl on `/proc/PID/pagemap` (Linux 6.7 and newer).
 pub const PAGEMAP_SCAN: u64 = 0xc060_6610;
@@ -149,6 +150,17 @@ pub(crate) fn can_scan() -> bool {
     let nothing = Query { report: PRESENT, ..Query::default() };
     let own = Pagemap::open(std::process::id() as i32);
     own.is_ok_and(|mut map| map.scan_at_once(0, crate::PAGE, nothing, &mut Vec::new()).is_ok())
+}
+
+/// `GUARD`, on kernels that tell it: others refuse to be asked.
+pub fn guard_if_told() -> u64 {
+    static TOLD: OnceLock<u64> = OnceLock::new();
+    *TOLD.get_or_init(|| {
+        let query = Query { any: PRESENT, report: PRESENT | GUARD, ..Query::default() };
+        let own = Pagemap::open(std::process::id() as i32);
+        let told = own.and_then(|mut map| map.scan(0, crate::PAGE, query, &mut Vec::new()));
+        if told.is_ok() { GUARD } else { 0 }
+    })
 }
 
 /// The argument of a scan that protects every page between two addresses and reports nothing, as

@@ -121,6 +121,23 @@ pub fn walk<E: From<io::Error>>(
     Ok(())
 }
 
+/// Whether an open directory has no entries. Reading it begins anew afterwards.
+pub fn is_empty(dir: BorrowedFd) -> io::Result<bool> {
+    // more than the longest entry, behind the directory's own two
+    let mut buffer = [0; 1024];
+    fds::seek(dir, 0, libc::SEEK_SET)?;
+    let found = loop {
+        let some = raw_entries(dir, &mut buffer)?;
+        match some.iter().find(|entry| entry.name != "." && entry.name != "..") {
+            Some(_) => break true,
+            None if some.is_empty() => break false,
+            None => {}
+        }
+    };
+    fds::seek(dir, 0, libc::SEEK_SET)?;
+    Ok(!found)
+}
+
 /// Opens the directory that another is in, if it is this one.
 fn parent_of(below: BorrowedFd, expected: (u64, u64)) -> io::Result<OwnedFd> {
     let name = c_string("..")?;

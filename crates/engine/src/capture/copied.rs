@@ -22,7 +22,7 @@ use stasis_sys::vmas::{RawVma, VmaLister};
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// More than this is not copied in a pause: a twin is faster.
 const MOST: u64 = 4 << 20;
@@ -102,8 +102,8 @@ fn keep_buffer(bytes: Vec<u8>) {
 /// A mapping as the pause leaves it: strings are made when the source runs again.
 struct Listed {
     raw: RawVma,
-    /// Which of the descriptions is its own; several mappings of one open file share it.
-    backing: MappingInfo,
+    /// Several mappings of one open file share it.
+    backing: Arc<MappingInfo>,
 }
 
 /// The kernel's list of mappings, where it can be had.
@@ -150,17 +150,15 @@ impl MappingList {
 /// The pages of a process, searched in the mappings of its last image: anonymous ranges are read in
 /// another way than files, and few have changed.
 pub struct Pages {
-    anonymous: Vec<AddressRange>,
-    own: OwnPages,
+    /// Ranges that were taken for anonymous.
+    pub anonymous: Vec<AddressRange>,
+    pub own: OwnPages,
 }
 
-impl Pages {
-    pub fn of(pid: i32, last: &LiveProcess) -> Result<Pages> {
-        let vmas = last.vmas.iter().filter(|vma| vma.backing == Backing::Anonymous);
-        let anonymous = large(vmas.map(|vma| (vma.start, vma.end)));
-        let own = pages::own_pages(pid, &anonymous)?;
-        Ok(Pages { anonymous, own })
-    }
+/// Ranges that were anonymous in the last image.
+pub fn anonymous_ranges(last: &LiveProcess) -> Vec<AddressRange> {
+    let vmas = last.vmas.iter().filter(|vma| vma.backing == Backing::Anonymous);
+    large(vmas.map(|vma| (vma.start, vma.end)))
 }
 
 /// Copies the necessary pages; `None` if they are too many, or something is not understood, and a
@@ -203,26 +201,29 @@ pub fn copy(
 /// a recent feature of the kernel, so its output must account for the whole address space.
 fn list(lister: &VmaLister, pid: i32) -> io::Result<Vec<Listed>> {
     let vmas = Vmas::open(pid)?;
-    let mut listed: Vec<Listed> = Vec::new();
-    let mut files: HashMap<u64, usize> = HashMap::new();
     let all = lister.list(pid)?;
+    let mut listed: Vec<Listed> = Vec::with_capacity(all.len());
+    let mut files: HashMap<u64, Arc<MappingInfo>> = HashMap::new();
+    let nothing = Arc::new(MappingInfo::default());
     let pages: u64 = all.iter().map(|raw| (raw.end - raw.start) / PAGE).sum();
     if pages != proc::size(pid)? {
         return Err(io::ErrorKind::InvalidData.into());
     }
     for raw in all {
-        let known = files.get(&raw.file).map(|index| listed[*index].backing.clone());
+        // the mappings of a file are mostly side by side
+        let last = listed.last().filter(|last| last.raw.file == raw.file && raw.file != 0);
+        let known = last.map(|last| &last.backing).or_else(|| files.get(&raw.file));
         let backing = match known {
-            Some(backing) => backing,
-            None if raw.file == 0 && !raw.special => MappingInfo::default(),
-            None => vmas.describe(raw.start)?,
+            Some(backing) => backing.clone(),
+            None if raw.file == 0 && !raw.special => nothing.clone(),
+            None => Arc::new(vmas.describe(raw.start)?),
         };
         // what smaps would show as an escape, and flags we do not know, are for the other way
         if backing.name.contains('\n') || !raw.is_understood() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        if raw.file != 0 {
-            files.entry(raw.file).or_insert(listed.len());
+        if raw.file != 0 && last.is_none() {
+            files.entry(raw.file).or_insert_with(|| backing.clone());
         }
         listed.push(Listed { raw, backing });
     }

@@ -3,6 +3,9 @@
 //!   before the pause   a thread that can read this directory and nothing else (Landlock)
 //!   in the pause       begin ─► thread: names, attributes, contents ─► finish: sink, image's tree
 //!
+//! While the directory is empty, as for a machine that has changed no file since its restore, there
+//! is nothing to read and no thread.
+//!
 //! The tree should not change anything meanwhile, but nothing here depends on that. Every file is
 //! reached by descriptor from its directory, no link is followed, and a file is checked after it
 //! was opened. Only regular files are read, so a file that is swapped for something else yields its
@@ -53,10 +56,11 @@ enum Item {
     Done,
 }
 
-/// A thread that is about to read a directory.
-pub struct Reader {
-    begin: Option<SyncSender<()>>,
-    found: Receiver<Vec<Item>>,
+/// Reads a directory, in a thread of its own.
+pub enum Reader {
+    /// The directory had no entries before the pause.
+    Empty(OwnedFd),
+    Thread(ReaderThread),
 }
 
 impl Reader {
@@ -64,28 +68,17 @@ impl Reader {
     pub fn prepare(upper: &Path) -> Result<Reader> {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let dir = File::options().read(true).custom_flags(flags).open(upper);
-        let dir = dir.doing(|| format!("open {}", upper.display()))?.into();
-        let (begin, order) = mpsc::sync_channel(1);
-        let (tell, found) = mpsc::sync_channel(WAITING);
-        std::thread::Builder::new()
-            .name("stasis-files".into())
-            .spawn(move || {
-                let mut out = Out { tell, items: Vec::new(), bytes: 0 };
-                let last = match read(dir, &order, &mut out) {
-                    Ok(()) => Item::Done,
-                    Err(error) => Item::Failed(error),
-                };
-                // the receiver of an abandoned capture has closed the channel
-                let _ = out.add(last, PIECE);
-            })
-            .doing(|| "start a thread".into())?;
-        Ok(Reader { begin: Some(begin), found })
+        let dir: OwnedFd = dir.doing(|| format!("open {}", upper.display()))?.into();
+        match trees::is_empty(dir.as_fd()).doing(|| "list its files".into())? {
+            true => Ok(Reader::Empty(dir)),
+            false => ReaderThread::start(dir).map(Reader::Thread),
+        }
     }
 
     /// The tree is stopped.
     pub fn begin(&mut self) {
-        if let Some(begin) = self.begin.take() {
-            let _ = begin.send(());
+        if let Reader::Thread(thread) = self {
+            thread.begin();
         }
     }
 
@@ -100,7 +93,56 @@ impl Reader {
         Ok(files)
     }
 
-    /// Everything the thread finds; contents go to `keep`, which names where they are.
+    /// Everything below the directory; contents go to `keep`, which names where they are.
+    fn collect(
+        self,
+        keep: impl FnMut(u64, &[u8], &mut Vec<PageRun>) -> Result<()>,
+    ) -> Result<FileTree> {
+        let thread = match self {
+            Reader::Empty(dir) => {
+                if trees::is_empty(dir.as_fd()).doing(|| "list its files".into())? {
+                    return Ok(FileTree::default());
+                }
+                ReaderThread::start(dir)?
+            }
+            Reader::Thread(thread) => thread,
+        };
+        thread.collect(keep)
+    }
+}
+
+/// A thread that is about to read a directory.
+pub struct ReaderThread {
+    begin: Option<SyncSender<()>>,
+    found: Receiver<Vec<Item>>,
+}
+
+impl ReaderThread {
+    fn start(dir: OwnedFd) -> Result<ReaderThread> {
+        let (begin, order) = mpsc::sync_channel(1);
+        let (tell, found) = mpsc::sync_channel(WAITING);
+        std::thread::Builder::new()
+            .name("stasis-files".into())
+            .spawn(move || {
+                let mut out = Out { tell, items: Vec::new(), bytes: 0 };
+                let last = match read(dir, &order, &mut out) {
+                    Ok(()) => Item::Done,
+                    Err(error) => Item::Failed(error),
+                };
+                // the receiver of an abandoned capture has closed the channel
+                let _ = out.add(last, PIECE);
+            })
+            .doing(|| "start a thread".into())?;
+        Ok(ReaderThread { begin: Some(begin), found })
+    }
+
+    fn begin(&mut self) {
+        if let Some(begin) = self.begin.take() {
+            let _ = begin.send(());
+        }
+    }
+
+    /// Everything the thread finds.
     fn collect(
         mut self,
         mut keep: impl FnMut(u64, &[u8], &mut Vec<PageRun>) -> Result<()>,

@@ -55,7 +55,7 @@ pub fn read_all(
     around: &MappingContext,
 ) -> Result<Completeness> {
     let MappingContext { segments, closer, lasting } = around;
-    let mut table = Table { files, by_path: HashMap::new(), lasting, moved: false };
+    let mut table = Table { files, by_path: HashMap::new(), last: None, lasting, moved: false };
     for still in stills {
         let process = processes.iter_mut().find(|process| process.pid == still.own_pid());
         let Some(Process { state: ProcessState::Live(live), .. }) = process else { continue };
@@ -167,6 +167,8 @@ impl UnnamedFile {
 struct Table<'a> {
     files: &'a mut Vec<MappedFile>,
     by_path: HashMap<String, u32>,
+    /// The file that was asked for last: its mappings are mostly side by side.
+    last: Option<u32>,
     lasting: &'a Lasting<'a>,
     moved: bool,
 }
@@ -179,8 +181,11 @@ enum Seen<'a> {
 
 impl Table<'_> {
     fn add(&mut self, shown: &Shown, path: &str, seen: Seen) -> Result<u32> {
-        if let Some(index) = self.by_path.get(path) {
-            return Ok(*index);
+        let is_path = |index: &u32| self.files.get(*index as usize).is_some_and(|f| f.path == path);
+        let known = self.last.filter(is_path).or_else(|| self.by_path.get(path).copied());
+        if let Some(index) = known {
+            self.last = Some(index);
+            return Ok(index);
         }
         if let (Some((copied, _)), Seen::Mapped(map)) = (&shown.running, &seen)
             && map.path == path

@@ -31,7 +31,7 @@ mod threads;
 mod twin;
 mod write;
 
-pub use pages::untracked;
+pub use pages::{TrackedPages, take_tracked, untracked};
 pub use process::mm_fields;
 
 use crate::error::{Error, ErrorContext, Result};

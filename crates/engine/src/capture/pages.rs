@@ -7,7 +7,8 @@ use stasis_image::PAGE_SIZE;
 use stasis_image::model::*;
 use stasis_store::Sink;
 use stasis_sys::pagemap::{
-    FILE, GUARD, PRESENT, Pagemap, Query, Region, SWAPPED, WP_ALLOWED, ZERO_PAGE,
+    FILE, GUARD, PRESENT, Pagemap, Query, Region, SWAPPED, WP_ALLOWED, WRITTEN, ZERO_PAGE,
+    guard_if_told,
 };
 use std::borrow::Cow;
 
@@ -90,16 +91,54 @@ pub struct OwnPages {
 /// `anonymous` are ranges in which no page can be a file's: looking at the page tables alone is
 /// several times faster than looking at every page.
 pub fn own_pages(pid: i32, anonymous: &[AddressRange]) -> Result<OwnPages> {
-    let report = PRESENT | WP_ALLOWED;
-    let told = scan(pid, anonymous, report | GUARD).or_else(|_| scan(pid, anonymous, report))?;
-    let (guards, pages): (Vec<_>, Vec<_>) =
-        told.into_iter().partition(|region| region.categories & GUARD != 0);
+    let report = PRESENT | WP_ALLOWED | guard_if_told();
+    let (guards, pages) = split_guards(scan(pid, anonymous, Query { report, ..OWN })?);
     let untracked = pages.iter().filter(|region| region.categories & WP_ALLOWED == 0);
-    Ok(OwnPages {
-        untracked: untracked.copied().collect(),
-        guards: guards.iter().map(|region| (region.start, region.end)).collect(),
-        pages: joined(pages),
-    })
+    Ok(OwnPages { untracked: untracked.copied().collect(), guards, pages: joined(pages) })
+}
+
+/// Pages of its own that are registered for tracking.
+pub struct TrackedPages {
+    /// Those written since they were protected.
+    pub written: Vec<Region>,
+    pub own: Vec<Region>,
+    pub guards: Vec<AddressRange>,
+}
+
+/// Finds the registered pages of a stopped process and protects those that were written, in one
+/// walk.
+pub fn take_tracked(pid: i32, anonymous: &[AddressRange]) -> Result<TrackedPages> {
+    let report = WP_ALLOWED | WRITTEN | guard_if_told();
+    let query = Query { all: WP_ALLOWED, report, protect: true, ..OWN };
+    let (guards, pages) = split_guards(scan(pid, anonymous, query)?);
+    let written = pages.iter().filter(|region| region.categories & WRITTEN != 0);
+    Ok(TrackedPages { written: written.copied().collect(), own: joined(pages), guards })
+}
+
+/// All pages of a process, of which the registered ones are known.
+pub fn with_rest(
+    pid: i32,
+    tracked: Vec<Region>,
+    mut guards: Vec<AddressRange>,
+) -> Result<OwnPages> {
+    let (all, inverted, report) = (WP_ALLOWED, WP_ALLOWED, PRESENT | guard_if_told());
+    let (more, untracked) = split_guards(scan(pid, &[], Query { all, inverted, report, ..OWN })?);
+    guards.extend(more);
+    guards.sort_unstable();
+    let mut pages = [tracked, untracked.clone()].concat();
+    // two lists in order, which a stable sort only merges
+    pages.sort_by_key(|region| region.start);
+    Ok(OwnPages { pages: joined(pages), untracked, guards })
+}
+
+/// Pages that are there. `scan` adds that they are neither a file's nor the shared zero page.
+const OWN: Query =
+    Query { all: 0, any: PRESENT | SWAPPED, inverted: 0, report: PRESENT, protect: false };
+
+fn split_guards(told: Vec<Region>) -> (Vec<AddressRange>, Vec<Region>) {
+    let (guards, pages): (Vec<Region>, Vec<Region>) =
+        told.into_iter().partition(|region| region.categories & GUARD != 0);
+    (guards.iter().map(|region| (region.start, region.end)).collect(), pages)
 }
 
 /// Pages of its own that are not registered for tracking.
@@ -130,14 +169,9 @@ fn joined(regions: Vec<Region>) -> Vec<Region> {
     joined
 }
 
-fn scan(pid: i32, anonymous: &[AddressRange], report: u64) -> Result<Vec<Region>> {
-    let query = |not: u64| Query {
-        all: not,
-        inverted: not,
-        any: PRESENT | SWAPPED,
-        report,
-        protect: false,
-    };
+fn scan(pid: i32, anonymous: &[AddressRange], wanted: Query) -> Result<Vec<Region>> {
+    let query =
+        |not: u64| Query { all: wanted.all | not, inverted: wanted.inverted | not, ..wanted };
     let mut regions = Vec::new();
     let mut walk = || -> std::io::Result<()> {
         let mut pagemap = Pagemap::open(pid)?;

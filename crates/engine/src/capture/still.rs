@@ -2,6 +2,7 @@
 //! holds all of it.
 
 use super::copied::{Copied, CopyBuffer, MappingList, ObservedProcess, Pages};
+use super::pages::TrackedPages;
 use super::twin::Twin;
 use super::{copied, pages, twin};
 use crate::error::{Error, ErrorContext, Result};
@@ -45,15 +46,24 @@ pub struct ParallelScan {
 }
 
 impl ParallelScan {
-    /// Finds the written pages; if they are few, notifies the other thread and scans the pages.
+    /// Finds the written pages; if they are few, notifies the other thread and scans the rest of
+    /// the pages.
     pub fn at(tree: &Tree, tell: &Sender<()>) -> Result<ParallelScan> {
-        let written = tree.take_changed(tree.root)?;
-        let small = written.as_deref().is_some_and(copied::may_be_small);
-        let last = tree.last_image().filter(|_| small && !tree.memo().twins_only);
-        let Some(last) = last else { return Ok(ParallelScan { written, pages: None }) };
+        let last = tree.last_image();
+        let live =
+            last.as_ref().map(|last| plan::root_of(&last.manifest)?.live().ok_or(Error::Gone));
+        let anonymous = live.transpose()?.map(copied::anonymous_ranges);
+        let tracked = tree.take_changed(tree.root, anonymous.as_deref().unwrap_or_default())?;
+        let Some(TrackedPages { written, own, guards }) = tracked else {
+            return Ok(ParallelScan { written: None, pages: None });
+        };
+        let small = copied::may_be_small(&written) && !tree.memo().twins_only;
+        let Some(anonymous) = anonymous.filter(|_| small) else {
+            return Ok(ParallelScan { written: Some(written), pages: None });
+        };
         let _ = tell.send(());
-        let live = plan::root_of(&last.manifest)?.live().ok_or(Error::Gone)?;
-        Ok(ParallelScan { written, pages: Some(Pages::of(tree.root, live)?) })
+        let own = pages::with_rest(tree.root, own, guards)?;
+        Ok(ParallelScan { written: Some(written), pages: Some(Pages { anonymous, own }) })
     }
 
     pub fn with(self, tree: &Tree, outline: Option<MappingList>) -> Result<RootScan> {

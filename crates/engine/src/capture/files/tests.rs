@@ -97,6 +97,29 @@ fn swapped_files_never_leak_host_data_or_block() {
 }
 
 #[test]
+fn what_comes_into_an_empty_directory_is_read() {
+    let place = Place::new();
+    let read = |mut reader: Reader| {
+        reader.begin();
+        let mut seen = Vec::new();
+        let tree = reader.collect(|_, bytes, _| {
+            seen.extend_from_slice(bytes);
+            Ok(())
+        });
+        (tree.expect("read").entries.len(), seen)
+    };
+    let prepare = || Reader::prepare(&place.upper()).expect("prepared");
+    assert!(matches!(prepare(), Reader::Empty(_)));
+    assert_eq!(read(prepare()), (0, Vec::new()));
+    let before = prepare();
+    std::fs::write(place.upper().join("late"), "content").expect("written");
+    let (count, seen) = read(before);
+    assert!(count == 1 && seen.starts_with(b"content"), "{count} files");
+    assert!(matches!(prepare(), Reader::Thread(_)));
+    assert_eq!(read(prepare()).0, 1);
+}
+
+#[test]
 fn a_deep_tree_is_read_or_refused_by_name() {
     let deep = |depth: usize, name: &str| {
         let place = Place::new();
