@@ -156,8 +156,7 @@ pub struct Pages {
 
 impl Pages {
     pub fn of(pid: i32, last: &LiveProcess) -> Result<Pages> {
-        let vmas = last.vmas.iter().filter(|vma| vma.backing == Backing::Anonymous);
-        let anonymous = large(vmas.map(|vma| (vma.start, vma.end)));
+        let anonymous = anonymous(&last.vmas);
         let own = pages::own_pages(pid, &anonymous)?;
         Ok(Pages { anonymous, own })
     }
@@ -244,6 +243,12 @@ impl Listed {
             flags: letters.iter().filter_map(|own| own.as_bytes().try_into().ok()).collect(),
         }
     }
+}
+
+/// Ranges of a process in which no page is a file's.
+pub fn anonymous(vmas: &[Vma]) -> Vec<AddressRange> {
+    let anonymous = vmas.iter().filter(|vma| vma.backing == Backing::Anonymous);
+    large(anonymous.map(|vma| (vma.start, vma.end)))
 }
 
 /// Ranges of anonymous memory that are worth a look of their own.

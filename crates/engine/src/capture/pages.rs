@@ -1,5 +1,6 @@
 //! Private pages, from processes that stand still to the sink.
 
+use super::copied;
 use super::pieces::{self, PieceRange};
 use super::still::PausedMemory;
 use crate::error::{Error, ErrorContext, Result};
@@ -32,7 +33,7 @@ pub fn scan_all<'a>(
         let vmas = process.and_then(Process::live).map_or(&[][..], |live| &live.vmas);
         let own = match still {
             PausedMemory::Copied(copied) => Cow::Borrowed(&copied.own),
-            PausedMemory::Twin(twin) => Cow::Owned(own_pages(twin.pid, &[])?),
+            PausedMemory::Twin(twin) => Cow::Owned(own_pages(twin.pid, &copied::anonymous(vmas))?),
         };
         check_vdso(pid, vmas, &own.pages)?;
         Ok(ScannedProcess { still, vmas, own })
