@@ -11,7 +11,6 @@ use super::still::PausedMemory;
 use crate::error::{Error, ErrorContext, Result};
 use stasis_image::model::{Backing, Vma};
 use stasis_image::{PAGE_SIZE, PageHash, hash_pages};
-use stasis_sys::process as sysprocess;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
 /// Bytes of one piece.
@@ -21,8 +20,6 @@ const WORTH_THREADS: u64 = 8 << 20;
 /// Pieces a worker has ready for the writer.
 const AHEAD: usize = 2;
 const MOST_WORKERS: usize = 4;
-/// A third of an ordinary thread's share, where there are not enough processors for all.
-const NICE: i32 = 5;
 static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 
 /// Addresses to read, within one mapping.
@@ -113,8 +110,6 @@ fn work<'a>(
     tell: &SyncSender<Result<Piece>>,
     buffers: &Receiver<Vec<u8>>,
 ) {
-    // restores of this very state go first
-    let _ = sysprocess::be_nice(NICE);
     for range in ranges {
         let piece = range.read(still, buffers.try_recv().unwrap_or_default());
         let failed = piece.is_err();

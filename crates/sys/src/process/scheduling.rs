@@ -9,12 +9,6 @@ pub fn nice_of(tid: i32) -> io::Result<i32> {
     Ok(20 - raw as i32)
 }
 
-/// Lets other threads go before this one.
-pub fn be_nice(nice: i32) -> io::Result<()> {
-    // SAFETY: sets an integer of this thread in the kernel.
-    check(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice) }).map(drop)
-}
-
 /// A thread's scheduling policy and priority.
 pub fn schedule_of(tid: i32) -> io::Result<(i32, i32)> {
     let mut priority = 0i32;
