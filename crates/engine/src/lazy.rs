@@ -84,7 +84,7 @@ impl BackgroundFill {
         ranges: HugePageRanges,
     ) -> Result<BackgroundFill> {
         let missing = runs.into_iter().map(|run| (run.page, run)).collect();
-        let space = Space { uffd, missing, next: 0, window: AROUND, expected: 0 };
+        let space = Space::new(uffd, missing);
         let filler = Filler { packs, spaces: vec![space], asked: Instant::now() + HEAD_START };
         let thread = std::thread::Builder::new()
             .name("stasis-fill".into())
@@ -126,6 +126,8 @@ struct Space {
     /// Pages installed for the last fault, and where the next one would continue.
     window: u64,
     expected: u64,
+    /// Contents on their way, in memory that was used before.
+    bytes: Vec<u8>,
 }
 
 struct Filler {
@@ -155,7 +157,8 @@ impl Filler {
     /// One round for one address space: all faults, then a piece ahead. False when it is complete.
     fn serve(&mut self, index: usize) -> Result<bool> {
         let space = &mut self.spaces[index];
-        let patience = if self.asked.elapsed() < QUIET { 1 } else { 0 };
+        let is_quiet = space.is_walked() || self.asked.elapsed() >= QUIET;
+        let patience = if is_quiet { 0 } else { 1 };
         let waiting = fds::poll_readable(space.uffd.as_fd(), patience).doing(|| "poll".into())?;
         if waiting {
             self.asked = Instant::now();
@@ -169,7 +172,7 @@ impl Filler {
             }
         }
         let space = &mut self.spaces[index];
-        if waiting && !space.missing.is_empty() {
+        if waiting && !space.missing.is_empty() && !space.is_walked() {
             return Ok(true);
         }
         if space.missing.is_empty() {
@@ -188,6 +191,15 @@ fn is_gone(error: &Error) -> bool {
 }
 
 impl Space {
+    fn new(uffd: OwnedFd, missing: BTreeMap<u64, PageRun>) -> Space {
+        Space { uffd, missing, next: 0, window: AROUND, expected: 0, bytes: Vec::new() }
+    }
+
+    /// Whether the program walks through memory: it gets the pages ahead of it without asking.
+    fn is_walked(&self) -> bool {
+        self.window == MOST_AROUND
+    }
+
     fn handle(&mut self, event: UffdEvent, packs: &[FillPack]) -> Result<Option<Space>> {
         match event {
             UffdEvent::Fault { address } => self.fault(address / PAGE, packs)?,
@@ -196,13 +208,7 @@ impl Space {
             }
             UffdEvent::Remap { from, to, len } => self.moved(from, to, len),
             UffdEvent::Fork { fd } => {
-                return Ok(Some(Space {
-                    uffd: fds::inherited(fd),
-                    missing: self.missing.clone(),
-                    next: 0,
-                    window: AROUND,
-                    expected: 0,
-                }));
+                return Ok(Some(Space::new(fds::inherited(fd), self.missing.clone())));
             }
             UffdEvent::Unknown(kind) => {
                 return Err(io::Error::other(format!("an unknown event {kind:#x}")))
@@ -267,7 +273,16 @@ impl Space {
         }
     }
 
+    /// Fills what the program is about to reach, or else the next pages in order.
     fn fill_ahead(&mut self, packs: &[FillPack]) -> Result<()> {
+        if self.is_walked() {
+            let wanted = self.take(self.expected, self.expected + self.window);
+            if !wanted.is_empty() {
+                self.expected += self.window;
+                return self.install(wanted, packs);
+            }
+            self.window = AROUND;
+        }
         let next = self.missing.range(self.next..).next().or_else(|| self.missing.iter().next());
         let Some((page, _)) = next else { return Ok(()) };
         let first = *page;
@@ -280,9 +295,11 @@ impl Space {
     fn install(&mut self, wanted: Vec<PageRun>, packs: &[FillPack]) -> Result<()> {
         for run in wanted {
             let pack = &packs[run.pack as usize];
-            let mut bytes = vec![0; run.count as usize * PAGE_SIZE];
+            let mut bytes = std::mem::take(&mut self.bytes);
+            bytes.resize(run.count as usize * PAGE_SIZE, 0);
             pack.read(run.slot, &mut bytes)?;
             let left = self.copy(&run, &bytes)?;
+            self.bytes = bytes;
             if let Some(rest) = left {
                 self.missing.insert(rest.page, rest);
             }

@@ -27,6 +27,7 @@ mod fields;
 pub mod fuzzing;
 pub mod model;
 pub mod pack;
+mod page_hashes;
 mod read_at;
 
 pub use bundle::{BUNDLE_MAGIC, BundleError, BundleHead, MAX_HEAD_LEN};
@@ -40,4 +41,5 @@ pub use pack::{
     BasePage, BasePages, Bases, PAGE_SIZE, PackForm, PackReader, PackSummary, PackWriter,
     PageLocation, PageSet, Rewrite, Slots,
 };
+pub use page_hashes::hash_pages;
 pub use read_at::ReadAt;

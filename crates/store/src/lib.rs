@@ -36,6 +36,7 @@ mod marks;
 mod name_sync;
 mod names;
 pub mod origin;
+mod pack_file;
 mod pack_files;
 mod pending;
 mod recent;

@@ -8,16 +8,14 @@
 //!   place            a slot of the new pack            its reader is held from its name on
 
 use crate::error::{Error, ErrorContext, Result};
+use crate::pack_file::PackFile;
 use crate::save::{NewPack, TempPath, WrittenImage};
 use crate::{Image, Pack, Store};
-use stasis_fault as fault;
 use stasis_image::model::{Manifest, PackRef, PageRun, push_run};
-use stasis_image::{Arch, PAGE_SIZE, PackRoot, PackWriter, PageHash, PageLocation, PageSet};
-use stasis_sys::files as sysfiles;
+use stasis_image::{
+    Arch, PAGE_SIZE, PackRoot, PackWriter, PageHash, PageLocation, PageSet, hash_pages,
+};
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -39,6 +37,8 @@ pub struct Sink<'a> {
     store: &'a Store,
     /// Whether pages already kept in other packs may be referred to.
     shares: bool,
+    /// Whether nothing stands still until the pages are written.
+    may_wait: bool,
     parent: Option<Image>,
     /// The packs whose hashes were read, by their place in the parent.
     parent_packs: HashMap<u32, Arc<Pack>>,
@@ -84,33 +84,8 @@ impl PinnedSlots {
 
 struct Own {
     path: PathBuf,
-    writer: PackWriter<BufWriter<fault::Writer<PackFile>>>,
+    writer: PackWriter<PackFile>,
     index: u32,
-}
-
-/// Writes a pack's file, and has the disk start on what was written before all of it is: a large
-/// one would otherwise wait for the disk only at its end.
-struct PackFile {
-    file: File,
-    /// Bytes since the disk was last told to start.
-    waiting: usize,
-}
-
-impl Write for PackFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        const WORTH_A_CALL: usize = 8 << 20;
-        let written = self.file.write(bytes)?;
-        self.waiting += written;
-        if self.waiting >= WORTH_A_CALL {
-            self.waiting = 0;
-            sysfiles::start_writing(self.file.as_fd())?;
-        }
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
 }
 
 impl<'a> Sink<'a> {
@@ -130,6 +105,7 @@ impl<'a> Sink<'a> {
         Sink {
             store,
             shares: false,
+            may_wait: false,
             parent: None,
             parent_packs: HashMap::new(),
             packs: Vec::new(),
@@ -139,6 +115,14 @@ impl<'a> Sink<'a> {
             fresh: PageSet::new(),
             inherited: Vec::new(),
             counts: PageCounts::default(),
+        }
+    }
+
+    /// From now on, pages may wait for the disk.
+    pub fn may_wait(&mut self) {
+        self.may_wait = true;
+        if let Some(own) = &mut self.own {
+            own.writer.out().may_wait();
         }
     }
 
@@ -212,8 +196,8 @@ impl<'a> Sink<'a> {
         same_place: impl Fn(u64) -> Option<PageRun>,
         runs: &mut Vec<PageRun>,
     ) -> Result<()> {
-        let hashes: Vec<_> =
-            bytes.chunks_exact(PAGE_SIZE).map(|page| Some(PageHash::of(page))).collect();
+        let pages: Vec<_> = bytes.as_chunks::<PAGE_SIZE>().0.iter().collect();
+        let hashes: Vec<_> = hash_pages(&pages).into_iter().map(Some).collect();
         self.keep_hashed(page, bytes, &hashes, same_place, runs)
     }
 
@@ -269,9 +253,11 @@ impl<'a> Sink<'a> {
 
     fn start_pack(&mut self) -> Result<Own> {
         let path = self.store.temp_path("pack");
-        let file = File::create(&path).doing(|| format!("make {}", path.display()))?;
-        let file = fault::Writer::new("pack.write", PackFile { file, waiting: 0 });
-        let writer = PackWriter::new(BufWriter::with_capacity(256 << 10, file), Arch::X86_64)
+        let mut file = PackFile::create(&path).doing(|| format!("make {}", path.display()))?;
+        if self.may_wait {
+            file.may_wait();
+        }
+        let writer = PackWriter::new(file, Arch::X86_64)
             .map_err(|source| Error::Pack { root: "(new)".into(), source })?;
         let index = self.packs.len() as u32;
         // the root is known only when the last page is in
@@ -312,10 +298,9 @@ impl<'a> Sink<'a> {
         let Some(own) = self.own.take() else { return Ok(None) };
         let path = TempPath(own.path);
         let finished = own.writer.finish();
-        let (buffer, summary) =
+        let (file, summary) =
             finished.map_err(|source| Error::Pack { root: "(new)".into(), source })?;
-        let file = buffer.into_inner().map_err(|error| error.into_error());
-        let file = file.doing(|| format!("write {}", path.0.display()))?.inner.file;
+        let file = file.into_file();
         self.packs[own.index as usize] = PackRef { root: summary.root, pages: summary.pages };
         self.index.entry(summary.root).or_insert(own.index);
         Ok(Some(NewPack { path, file, root: summary.root }))

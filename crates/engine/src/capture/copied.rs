@@ -155,12 +155,6 @@ pub struct Pages {
     pub own: OwnPages,
 }
 
-/// Ranges that were anonymous in the last image.
-pub fn anonymous_ranges(last: &LiveProcess) -> Vec<AddressRange> {
-    let vmas = last.vmas.iter().filter(|vma| vma.backing == Backing::Anonymous);
-    large(vmas.map(|vma| (vma.start, vma.end)))
-}
-
 /// Copies the necessary pages; `None` if they are too many, or something is not understood, and a
 /// twin is needed.
 pub fn copy(
@@ -245,6 +239,12 @@ impl Listed {
             flags: letters.iter().filter_map(|own| own.as_bytes().try_into().ok()).collect(),
         }
     }
+}
+
+/// Ranges of a process in which no page is a file's.
+pub fn anonymous(vmas: &[Vma]) -> Vec<AddressRange> {
+    let anonymous = vmas.iter().filter(|vma| vma.backing == Backing::Anonymous);
+    large(anonymous.map(|vma| (vma.start, vma.end)))
 }
 
 /// Ranges of anonymous memory that are worth a look of their own.

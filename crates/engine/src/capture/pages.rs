@@ -1,5 +1,6 @@
 //! Private pages, from processes that stand still to the sink.
 
+use super::copied;
 use super::pieces::{self, PieceRange};
 use super::still::PausedMemory;
 use crate::error::{Error, ErrorContext, Result};
@@ -33,7 +34,7 @@ pub fn scan_all<'a>(
         let vmas = process.and_then(Process::live).map_or(&[][..], |live| &live.vmas);
         let own = match still {
             PausedMemory::Copied(copied) => Cow::Borrowed(&copied.own),
-            PausedMemory::Twin(twin) => Cow::Owned(own_pages(twin.pid, &[])?),
+            PausedMemory::Twin(twin) => Cow::Owned(own_pages(twin.pid, &copied::anonymous(vmas))?),
         };
         check_vdso(pid, vmas, &own.pages)?;
         Ok(ScannedProcess { still, vmas, own })
@@ -197,16 +198,20 @@ fn write_process(
     let parent_runs =
         parent.as_ref().map_or(&[][..], |image| image.manifest.runs_of(still.own_pid()));
     let mut runs = Vec::new();
-    let mut ranges = Vec::new();
+    // a restore needs the small ranges first: they come first in the pack, which the page cache has
+    const LARGE: u64 = 8 << 20;
+    let (mut ranges, mut large) = (Vec::new(), Vec::new());
     for (start, end, vma) in intersect(present, vmas) {
         for (start, end, changed) in split_changed(start, end, still.changed()) {
             if changed {
-                PieceRange::cut(start, end, vma, &mut ranges);
+                let into = if end - start < LARGE { &mut ranges } else { &mut large };
+                PieceRange::cut(start, end, vma, into);
             } else {
                 inherit_range(start, end, parent_runs, |run| sink.inherit(run, &mut runs));
             }
         }
     }
+    ranges.append(&mut large);
     let mut read = Vec::new();
     pieces::read_all(still, &ranges, |piece| {
         sink.keep_hashed(
@@ -221,10 +226,10 @@ fn write_process(
     Ok(merged(runs, read))
 }
 
-/// Runs that were found one after the other, in order.
+/// Runs in the order of their addresses.
 fn merged(runs: Vec<PageRun>, read: Vec<PageRun>) -> Vec<PageRun> {
     let mut all = [runs, read].concat();
-    // two lists in order, which a stable sort only merges
+    // a few lists in order, which a stable sort only merges
     all.sort_by_key(|run| run.page);
     let mut merged = Vec::with_capacity(all.len());
     all.into_iter().for_each(|run| push_run(&mut merged, run));

@@ -10,7 +10,7 @@
 use super::still::PausedMemory;
 use crate::error::{Error, ErrorContext, Result};
 use stasis_image::model::{Backing, Vma};
-use stasis_image::{PAGE_SIZE, PageHash};
+use stasis_image::{PAGE_SIZE, PageHash, hash_pages};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
 /// Bytes of one piece.
@@ -20,6 +20,7 @@ const WORTH_THREADS: u64 = 8 << 20;
 /// Pieces a worker has ready for the writer.
 const AHEAD: usize = 2;
 const MOST_WORKERS: usize = 4;
+static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 
 /// Addresses to read, within one mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +54,13 @@ impl PieceRange {
     fn read(&self, still: &PausedMemory, mut bytes: Vec<u8>) -> Result<Piece> {
         bytes.resize((self.end - self.start) as usize, 0);
         still.read(self.start, &mut bytes)?;
-        let is_kept = |page: &[u8]| !self.drops_zeros || page.iter().any(|byte| *byte != 0);
-        let hash = |page: &[u8]| is_kept(page).then(|| PageHash::of(page));
-        let hashes = bytes.chunks_exact(PAGE_SIZE).map(hash).collect();
+        let pages = bytes.as_chunks::<PAGE_SIZE>().0;
+        let is_kept: Vec<bool> =
+            pages.iter().map(|page| !self.drops_zeros || page != &ZEROS).collect();
+        let kept = pages.iter().zip(&is_kept).filter(|(_, is_kept)| **is_kept);
+        let kept: Vec<_> = kept.map(|(page, _)| page).collect();
+        let mut hashed = hash_pages(&kept).into_iter();
+        let hashes = is_kept.iter().map(|kept| if *kept { hashed.next() } else { None }).collect();
         Ok(Piece { start: self.start, bytes, hashes })
     }
 }

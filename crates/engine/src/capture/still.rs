@@ -52,7 +52,7 @@ impl ParallelScan {
         let last = tree.last_image();
         let live =
             last.as_ref().map(|last| plan::root_of(&last.manifest)?.live().ok_or(Error::Gone));
-        let anonymous = live.transpose()?.map(copied::anonymous_ranges);
+        let anonymous = live.transpose()?.map(|live| copied::anonymous(&live.vmas));
         let tracked = tree.take_changed(tree.root, anonymous.as_deref().unwrap_or_default())?;
         let Some(TrackedPages { written, own, guards }) = tracked else {
             return Ok(ParallelScan { written: None, pages: None });

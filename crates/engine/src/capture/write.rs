@@ -32,6 +32,7 @@ pub fn write(
     share: Option<ShareState>,
     turn: QueueTurn,
 ) -> Result<(Image, PageCounts)> {
+    sink.may_wait();
     let scanned = pages::scan_all(&stills, &manifest.processes)?;
     let mut share = share;
     let promise = show(store, &mut sink, &manifest, &scanned, &mut share)?;

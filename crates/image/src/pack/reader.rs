@@ -7,7 +7,7 @@ use super::bases::{BasePages, BaseSource, Bases};
 use super::cold::{self, Frames};
 use super::ends::{HASH_LEN, PAGE_SIZE, page_offset};
 use super::{PackForm, Slots, plain};
-use crate::{Arch, PackError, PackRoot, PageHash, ReadAt};
+use crate::{Arch, PackError, PackRoot, PageHash, ReadAt, hash_pages};
 
 /// How many pages are verified at a time: 1 MiB is past where larger reads are faster.
 const VERIFY_PAGES: u64 = 256;
@@ -116,12 +116,12 @@ impl<R: ReadAt> PackReader<R> {
     /// of `buf` must not be used.
     pub fn read(&self, slot: u64, buf: &mut [u8]) -> Result<(), PackError> {
         self.read_unverified(slot, buf)?;
-        for (slot, page) in (slot..).zip(buf.chunks_exact(PAGE_SIZE)) {
-            if self.hash(slot) != Some(PageHash::of(page)) {
-                return Err(PackError::Page { slot });
-            }
+        let pages: Vec<_> = buf.as_chunks::<PAGE_SIZE>().0.iter().collect();
+        let damaged = |(slot, hash): &(u64, PageHash)| self.hash(*slot) != Some(*hash);
+        match (slot..).zip(hash_pages(&pages)).find(damaged) {
+            Some((slot, _)) => Err(PackError::Page { slot }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Like [`PackReader::read`], trusting the disk.

@@ -30,6 +30,11 @@ impl<W: Write> PackWriter<W> {
         Ok(Self { out, index: Vec::new(), poisoned: false })
     }
 
+    /// Where the pack is written to. Writing to it makes the pack unreadable.
+    pub fn out(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// The number of pages so far, which is also the next page's slot.
     pub fn pages(&self) -> u64 {
         (self.index.len() / HASH_LEN) as u64

@@ -4,6 +4,7 @@ mod checks;
 mod collecting;
 mod forms;
 mod keepers;
+mod large;
 mod model;
 mod open;
 mod pending;
