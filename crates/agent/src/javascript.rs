@@ -108,6 +108,17 @@ const SYNTAX: Syntax = Syntax {
     prefixes: "",
 };
 
+/// Values of several kinds, an error, and output.
+const REHEARSAL: [&str; 7] = [
+    "1 + 1",
+    "'text'",
+    "({ a: [1, 'b', null], c: new Map([[1, 2]]) })",
+    "[1, 2, 3].map((n) => n * n)",
+    "await Promise.resolve(1)",
+    "console.log('%s', 1)",
+    "throw new Error('rehearsed')",
+];
+
 const NOTATION: Notation =
     Notation { null: "null", yes: "true", no: "false", braces: ["({", "})"], key };
 
@@ -250,6 +261,10 @@ impl Language for JavaScript {
 
     fn before_eval(&self, _code: &str) -> Option<&'static str> {
         None
+    }
+
+    fn rehearsal(&self) -> &'static [&'static str] {
+        &REHEARSAL
     }
 
     fn interrupts(&self) -> [&'static str; 2] {

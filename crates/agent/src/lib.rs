@@ -125,6 +125,12 @@ pub trait Language: Sync {
     /// Code to run before an `eval` of forkd's clients, which have some names without an import.
     fn before_eval(&self, code: &str) -> Option<&'static str>;
 
+    /// Instructions without effects, run a few times before a template is captured: machines then
+    /// have in their memory what the interpreter prepares at the first use of each of its parts.
+    fn rehearsal(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Names of the errors that end an interrupted instruction: by a request, by its timeout.
     fn interrupts(&self) -> [&'static str; 2];
 

@@ -18,7 +18,7 @@ use crate::registry::MachineRegistry;
 use crate::secrets;
 use crate::settings::{DataDirs, Settings};
 use crate::standby_pool::{self, StandbyPool};
-use crate::template::template_limits;
+use crate::template::{name_of, template_limits};
 use crate::thread_count::ThreadCount;
 use crate::threads;
 use crate::traffic::Traffic;
@@ -204,14 +204,15 @@ impl Host {
         let found = self.template(new.template.as_deref())?;
         let own = template_limits(&found);
         let limits = limits::granted(asked, own, &self.inner.bounds(account));
-        let (template, image) = (found.template, found.image);
-        self.inner.may_create(account, (&template.name, &limits), &network)?;
-        let no_template = || Error::NoTemplate(template.name.clone());
+        let (template, image) = (found.template.digest.clone(), found.image);
+        let name = name_of(found);
+        self.inner.may_create(account, (&name, &limits), &network)?;
+        let no_template = || Error::NoTemplate(name.clone());
         let image = self.inner.hold(image, no_template)?;
         let record = NewRecord {
             name: new.name.unwrap_or_else(fresh_name),
             account: account.to_owned(),
-            template: template.digest.clone(),
+            template,
             created_at: Timestamp::now(),
             expires_at: new.expires_at,
             tags: new.tags,
@@ -438,7 +439,7 @@ impl HostInner {
     /// The name of a template, or its digest if it was removed.
     pub fn template_name(&self, digest: &str) -> String {
         let found = self.records.template(digest).ok().flatten();
-        found.map_or_else(|| digest.to_owned(), |record| record.template.name)
+        found.map_or_else(|| digest.to_owned(), name_of)
     }
 }
 

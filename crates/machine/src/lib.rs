@@ -102,6 +102,6 @@ pub use stasis_records::{
 pub use stasis_secrets::{HeaderRule, KeySource};
 pub use stasis_sys::error_context;
 pub use stasis_tools::{ConfigFault, ServerTransport, ToolInfo, ToolServer};
-pub use template::DEFAULT as DEFAULT_TEMPLATE;
+pub use template::{DEFAULT as DEFAULT_TEMPLATE, MoreWarmUp};
 pub use threads::{JobAborted, block, hand_over};
 pub use travel::{AdoptSelection, BranchPlan, BranchResult, Explore, Export, StateRef};

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::events::EventDetail;
 use crate::host::{Host, HostInner};
 use crate::machine::Machine;
+use crate::template::name_of;
 use stasis_api::{
     EventKind, ExplainQuery, Explanation, Limits, Name, Network, PolicyDocument, PolicyInfo,
     RefusedAccess, Timestamp,
@@ -119,7 +120,7 @@ impl HostInner {
         let digest = || record.made.template.clone();
         Ok(Identity {
             account: record.made.account.clone(),
-            template: found.map_or_else(digest, |found| found.template.name),
+            template: found.map_or_else(digest, name_of),
             machine: record.made.name.to_string(),
         })
     }

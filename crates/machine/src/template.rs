@@ -23,6 +23,26 @@ use std::time::Duration;
 pub const DEFAULT: &str = stasis_agent::DEFAULT_NAME;
 /// Maximum time of a start, and of a recipe's warm-up code.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// How often the language's rehearsal is run.
+const REHEARSALS: usize = 8;
+
+/// What a template has beside another one.
+#[derive(Debug, Clone)]
+pub struct MoreWarmUp {
+    pub name: String,
+    pub description: String,
+    /// Code run after that of the other one's recipe.
+    pub code: String,
+}
+
+impl MoreWarmUp {
+    fn recipe(&self, base: &TemplateInfo) -> Result<Recipe> {
+        let recipe = Recipe::parse(&base.recipe)?;
+        let (name, description) = (self.name.clone(), self.description.clone());
+        let warm_up = format!("{}\n{}", recipe.warm_up, self.code);
+        Ok(Recipe { name, description, warm_up, ..recipe })
+    }
+}
 
 impl Host {
     /// A template by name or digest; the default one for `None`.
@@ -42,6 +62,16 @@ impl Host {
 
     /// Builds a template, unless it exists.
     pub fn build_template(&self, recipe: &Recipe, progress: &dyn Progress) -> Result<TemplateInfo> {
+        self.build(recipe, None, progress)
+    }
+
+    /// The same for a template that `extends` another one.
+    fn build(
+        &self,
+        recipe: &Recipe,
+        extends: Option<&str>,
+        progress: &dyn Progress,
+    ) -> Result<TemplateInfo> {
         let inner = self.inner();
         let (roots, cache) = (&inner.dirs.roots, &inner.dirs.cache);
         let root = stasis_template::build_root(recipe, roots, cache, progress)?;
@@ -49,7 +79,9 @@ impl Host {
         let agent = agent::place(roots, &agent::own(language));
         let agent = agent.doing(|| format!("place the agent in {}", roots.display()))?;
         let form = stasis_engine::SectionKind::form();
-        let parts = [root.digest.as_str(), &recipe.digest(), &agent, &form].join("\n");
+        let recipe_digest = recipe.digest();
+        let parts = [root.digest.as_str(), &recipe_digest, &agent, &form];
+        let parts = parts.into_iter().chain(extends).collect::<Vec<_>>().join("\n");
         let digest = blake3::hash(parts.as_bytes()).to_hex().to_string();
         // the second of two callers finds what the first has built
         let _turn = inner.warming_up.lock();
@@ -71,7 +103,7 @@ impl Host {
         };
         let details = serde_json::json!({
             "packages": root.lock, "bytes": root.bytes, "form": form,
-            "limits": limits_of(recipe), "agent": known,
+            "limits": limits_of(recipe), "agent": known, "extends": extends,
         });
         let record = TemplateRecord { template: template.clone(), image: image.id(), details };
         inner.records.add_template(&record, &image)?;
@@ -80,6 +112,28 @@ impl Host {
         inner.tell_all(EventKind::TemplateBuilt, template.name.clone());
         progress.step("warm up", 1, Some(1));
         Ok(template)
+    }
+
+    /// Builds a template like `base`, unless it exists: the same root, and machines that have run
+    /// more code. To policies and clients its machines are machines of `base`.
+    pub fn extend_template(&self, base: &TemplateInfo, more: &MoreWarmUp) -> Result<TemplateInfo> {
+        self.build(&more.recipe(base)?, Some(&base.name), &stasis_template::NoProgress)
+    }
+
+    /// The template that `extend_template` makes, if it exists.
+    pub fn extended_template(
+        &self,
+        base: &TemplateInfo,
+        more: &MoreWarmUp,
+    ) -> Result<Option<TemplateInfo>> {
+        let wanted = more.recipe(base)?.print();
+        let found = self.template(Some(&more.name)).ok();
+        // the root's name tells the agent's version, too
+        let fits = |found: &TemplateRecord| {
+            let own = &found.template;
+            own.recipe == wanted && own.root == base.root && found.details["extends"] == *base.name
+        };
+        Ok(found.filter(fits).map(|found| found.template))
     }
 
     /// Removes templates whose name was reused and that no machine uses.
@@ -122,12 +176,21 @@ impl Host {
         Ok((PinnedImage(image), known))
     }
 
-    /// Removes a template and its root. Refused while machines use it.
+    /// Removes a template, unused ones that extend it, and their root. Refused while machines use
+    /// it.
     pub fn remove_template(&self, name: &str) -> Result<()> {
         let inner = self.inner();
         let missing = || Error::NoTemplate(name.to_owned());
         let TemplateRecord { template, image, .. } =
             inner.records.template(name)?.ok_or_else(missing)?;
+        for other in inner.records.templates()? {
+            if other.details["extends"] == template.name.as_str() {
+                match self.remove_template(&other.template.digest) {
+                    Err(Error::TemplateInUse(..)) => {}
+                    removed => removed?,
+                }
+            }
+        }
         let users = inner.records.remove_template(&template.digest)?;
         if users > 0 {
             return Err(Error::TemplateInUse(template.name, users));
@@ -140,6 +203,14 @@ impl Host {
             stasis_template::remove(&inner.dirs.roots, own)?;
         }
         Ok(())
+    }
+}
+
+/// The name that policies and clients know a template's machines by.
+pub(crate) fn name_of(record: TemplateRecord) -> String {
+    match record.details["extends"].as_str() {
+        Some(base) => base.to_owned(),
+        None => record.template.name,
     }
 }
 
@@ -186,9 +257,19 @@ fn ready(live: &mut LiveMachine, language: &dyn Language) -> Result<AgentInfo> {
 }
 
 /// Runs the recipe's code in a namespace of its own, so that its definitions are not visible to
-/// users.
+/// users; then what the language rehearses.
 fn warm_up(live: &mut LiveMachine, language: &dyn Language, code: &str) -> Result<()> {
-    let code = language.aside(code);
+    let done = executed(live, language.aside(code))?;
+    if let Some(error) = done.error {
+        return Err(Error::Invalid(format!("warm-up code failed: {}", error.traceback)));
+    }
+    for code in (0..REHEARSALS).flat_map(|_| language.rehearsal()) {
+        executed(live, (*code).to_owned())?;
+    }
+    Ok(())
+}
+
+fn executed(live: &mut LiveMachine, code: String) -> Result<Done> {
     let order = Order::Exec(ExecOrder {
         seq: 0,
         code,
@@ -200,12 +281,8 @@ fn warm_up(live: &mut LiveMachine, language: &dyn Language, code: &str) -> Resul
         prepared: None,
     });
     live.line.send(&order)?;
-    let done: Done = live.expect_within(PATIENCE, |report| match report {
+    live.expect_within(PATIENCE, |report| match report {
         Report::Done(done) => Some(done),
         _ => None,
-    })?;
-    match done.error {
-        None => Ok(()),
-        Some(error) => Err(Error::Invalid(format!("warm-up code failed: {}", error.traceback))),
-    }
+    })
 }

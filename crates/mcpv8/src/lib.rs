@@ -43,6 +43,7 @@ mod settle;
 mod setup;
 mod setup_routes;
 mod skills;
+mod template;
 mod texts;
 mod tools;
 mod trees;
@@ -81,7 +82,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-/// The template of the machines that run code.
+/// The template of the language of the machines that run code.
 pub const TEMPLATE: &str = "javascript";
 
 /// mcp-v8's surface over a host.
@@ -103,6 +104,8 @@ pub(crate) struct Shared {
     pub(crate) grace: Duration,
     /// Runs that ended in this process.
     pub(crate) ends: AtomicU64,
+    /// The template with the program.
+    pub(crate) template: template::ProgramTemplate,
     /// Held while setups are kept and removed.
     pub(crate) setups: Mutex<()>,
     /// Policies of setups that are in force, oldest first.
@@ -131,6 +134,7 @@ impl V8 {
             is_watched: AtomicBool::new(false),
             grace,
             ends: AtomicU64::new(0),
+            template: template::ProgramTemplate::default(),
             setups: Mutex::default(),
             policies: Mutex::default(),
             labels: Mutex::default(),

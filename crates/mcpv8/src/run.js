@@ -2,6 +2,8 @@
 // left of it. Called by one instruction with the code, whether files are kept, the WebAssembly
 // modules there are and the categories of its policies, and with nothing else in its scope. The
 // first run leaves this function in the session's state, so that later runs send only its arguments.
+// Without code it rehearses, for a template whose machines only run code through it: such a template
+// holds the function, the globals, and what Node prepares at the first use of each of its parts.
 async function run(source, keepsFiles, modules, policies) {
   const { getBuiltinModule, cwd } = process;
   const fs = getBuiltinModule('node:fs');
@@ -133,7 +135,7 @@ async function run(source, keepsFiles, modules, policies) {
   // once for each line of states: what this surface adds to Node's globals
   const furnish = () => {
     const { format } = getBuiltinModule('node:util');
-    const state = { runs: 0, emitted: 0 };
+    state.isFurnished = true;
     const prefixed = (prefix) => (...words) => {
       process.stdout.write(`${prefix}${format(...words)}\n`);
     };
@@ -165,12 +167,23 @@ async function run(source, keepsFiles, modules, policies) {
       fs.writeFileSync(`${EMITTED}/${number}`, view);
       fs.appendFileSync(`${EMITTED}/index`, `${JSON.stringify({ number, key, mime })}\n`);
     };
-    // with policies, what they do not mention is not there
-    const has = (category) => policies === null || policies.includes(category);
+    addPrograms();
+  };
+
+  // with policies, what they do not mention is not there
+  const restrict = () => {
+    state.isRestricted = true;
+    if (policies === null) return;
+    const has = (category) => policies.includes(category);
+    for (const name of ['child_process', 'Deno']) delete globalThis[name];
     if (has('subprocess')) addPrograms();
-    if (!has('fetch')) delete globalThis.fetch;
-    else if (policies !== null) addFetch();
+    if (has('fetch')) addFetch();
+    else delete globalThis.fetch;
     if (!has('websocket')) delete globalThis.WebSocket;
+  };
+
+  const begin = () => {
+    const state = { runs: 0, emitted: 0 };
     Object.defineProperty(globalThis, MARK, { value: state });
     return state;
   };
@@ -261,9 +274,9 @@ async function run(source, keepsFiles, modules, policies) {
     return sources;
   };
 
-  const load = async (url) => {
+  const load = async (url, text) => {
     const sources = (state.sources ??= addSources());
-    sources.set(url, source);
+    sources.set(url, text);
     try {
       await import(url);
     } finally {
@@ -298,8 +311,43 @@ async function run(source, keepsFiles, modules, policies) {
     return kinds;
   };
 
-  const state = globalThis[MARK] ?? furnish();
+  // Executes a module, and waits until nothing is left of it.
+  const execute = async (path) => {
+    const before = waiting();
+    const isBusy = () => {
+      const now = waiting();
+      return Object.keys(now).some((kind) => now[kind] > (before[kind] ?? 0));
+    };
+    let uncaught;
+    const note = (error) => (uncaught ??= { error });
+    process.on('uncaughtException', note);
+    try {
+      const { href } = pathToFileURL(`${path}.mjs`);
+      try {
+        await load(href, source ?? 'console.log(`${0}`)');
+      } catch (error) {
+        if (!isUnparsed(error, href)) throw error;
+        await loadTyped(`${path}.mts`, error);
+      }
+      await new Promise((done) => setImmediate(done));
+      for (let pause = 1; uncaught === undefined && isBusy(); pause = Math.min(2 * pause, 20)) {
+        await new Promise((done) => setTimeout(done, pause).unref());
+      }
+    } finally {
+      process.off('uncaughtException', note);
+    }
+    if (uncaught !== undefined) throw uncaught.error;
+  };
+
+  const state = globalThis[MARK] ?? begin();
   if (state.run !== run) Object.defineProperty(state, 'run', { value: run, configurable: true });
+  // states of an earlier program have no such marks
+  if (!(state.isFurnished ?? state.runs > 0)) furnish();
+  if (source === undefined) {
+    for (let round = 0; round < 8; round++) await execute(`${cwd()}/rehearsal_${round}`);
+    return;
+  }
+  if (!(state.isRestricted ?? state.runs > 0)) restrict();
   const hasFiles = policies === null ? keepsFiles : policies.includes('filesystem');
   if ((hasFiles || keepsFiles) && !state.hasFiles) {
     state.hasFiles = true;
@@ -307,29 +355,5 @@ async function run(source, keepsFiles, modules, policies) {
   }
   addModules(state.modules ??= {});
   fs.rmSync(EMITTED, { recursive: true, force: true });
-  const before = waiting();
-  const isBusy = () => {
-    const now = waiting();
-    return Object.keys(now).some((kind) => now[kind] > (before[kind] ?? 0));
-  };
-  let uncaught;
-  const note = (error) => (uncaught ??= { error });
-  process.on('uncaughtException', note);
-  try {
-    const path = `${cwd()}/main_${state.runs++}`;
-    const { href } = pathToFileURL(`${path}.mjs`);
-    try {
-      await load(href);
-    } catch (error) {
-      if (!isUnparsed(error, href)) throw error;
-      await loadTyped(`${path}.mts`, error);
-    }
-    await new Promise((done) => setImmediate(done));
-    for (let pause = 1; uncaught === undefined && isBusy(); pause = Math.min(2 * pause, 20)) {
-      await new Promise((done) => setTimeout(done, pause).unref());
-    }
-  } finally {
-    process.off('uncaughtException', note);
-  }
-  if (uncaught !== undefined) throw uncaught.error;
+  await execute(`${cwd()}/main_${state.runs++}`);
 }

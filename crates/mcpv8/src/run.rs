@@ -8,8 +8,9 @@ use crate::executions::{ExecutionInfo, RunStep, RunningExecution, fresh_id};
 use crate::heaps::{Heap, HeapTags, check_session, check_tags};
 use crate::policy::{PolicyQuestion, permit};
 use crate::queue::WaitingRun;
+use crate::template::FoundTemplate;
 use crate::wasm::{RunModule, WasmModule};
-use crate::{TEMPLATE, V8, V8Mode};
+use crate::{V8, V8Mode};
 use serde::{Deserialize, Serialize};
 use stasis_api::{
     Checkpoints, Durability, Exec, Instruction, Limits, Name, Network, NewMachine, Retention,
@@ -25,6 +26,9 @@ const PROGRAM: &str = include_str!("run.js");
 /// Its version. A state that has it from an earlier run needs only a call.
 static PROGRAM_ID: LazyLock<String> =
     LazyLock::new(|| blake3::hash(PROGRAM.as_bytes()).to_hex()[..16].to_owned());
+/// Code that leaves the program in a state, ready to run.
+pub(crate) static REHEARSAL: LazyLock<String> =
+    LazyLock::new(|| format!("await (\n{PROGRAM})(undefined, false, [], null);"));
 /// The program in such a state.
 const RESIDENT: &str = "globalThis[Symbol.for('mcp-v8')].run";
 const DEFAULT_SECONDS: i64 = 30;
@@ -187,8 +191,12 @@ impl Run {
 
     /// The program that the state after this run has, if it began with this one.
     pub(crate) fn program_after(&self, is_resident: bool) -> Option<String> {
-        let runs_it = !self.repl || self.needs_program();
-        (runs_it || is_resident).then(|| PROGRAM_ID.clone())
+        (self.uses_program() || is_resident).then(|| PROGRAM_ID.clone())
+    }
+
+    /// Whether the program runs the code, or before it.
+    pub(crate) fn uses_program(&self) -> bool {
+        !self.repl || self.needs_program()
     }
 
     /// Whether the program must run before code that it does not run itself.
@@ -208,14 +216,14 @@ impl Run {
         }
     }
 
-    fn new_machine(&self, id: &str) -> NewMachine {
+    fn new_machine(&self, id: &str, template: String) -> NewMachine {
         let keeps = self.mode.keeps_heap();
         let soon = Timestamp::now().as_second() + LEFT_OVER;
         NewMachine {
             name: Some(fresh_name()),
             tags: made_for(id),
             limits: Limits { memory_mb: self.memory_mb, ..Limits::default() },
-            template: Some(TEMPLATE.to_owned()),
+            template: Some(template),
             network: self.policies.as_ref().map(|(_, network)| network.clone()),
             checkpoints: if keeps { Checkpoints::Exact } else { Checkpoints::Grouped },
             // a heap's key is valid as long as its machine exists
@@ -386,11 +394,7 @@ impl V8 {
             None => None,
         };
         let Some(key) = self.input(own)? else {
-            let new = own.run.new_machine(&own.info.execution_id);
-            let machine = match own.run.mode.keeps_heap() {
-                true => self.host.create(&own.account, new)?,
-                false => self.host.create_temporary(&own.account, new)?,
-            };
+            let machine = self.made_for(own)?;
             self.shared.queue.lock().take_machine(machine.number());
             return Ok((machine, RunOrigin::Made));
         };
@@ -417,6 +421,16 @@ impl V8 {
         let machine = made.ok_or_else(|| Error::new(500, "the heap's state has no branch"))?;
         self.shared.queue.lock().take_machine(machine.number());
         Ok((machine, RunOrigin::Made))
+    }
+
+    fn made_for(&self, own: &RunningExecution) -> Result<Arc<Machine>> {
+        let FoundTemplate { digest, has_program } = self.template_for_run(&own.run)?;
+        own.is_resident.store(has_program, Ordering::Relaxed);
+        let new = own.run.new_machine(&own.info.execution_id, digest);
+        Ok(match own.run.mode.keeps_heap() {
+            true => self.host.create(&own.account, new)?,
+            false => self.host.create_temporary(&own.account, new)?,
+        })
     }
 
     /// Sets a machine's memory, if the run requests another amount.

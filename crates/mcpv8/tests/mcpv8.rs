@@ -230,6 +230,45 @@ fn a_state_without_the_program_gets_it() {
     assert_eq!(run("console.log(b)", false).1, "5");
 }
 
+/// After a few runs there is a template with the program; runs see no difference.
+#[test]
+fn later_machines_start_with_the_program() {
+    let bed = Bed::start();
+    let code = "console.warn(typeof n, typeof child_process.exec, Object.keys(globalThis).length);\n\
+                import { basename } from 'node:path'; console.log(basename('/a/b'), import.meta.url);\n\
+                globalThis.n = 1; console.log(Math.random() !== 0.5)";
+    let (info, first) = bed.stateless(code);
+    assert_eq!((&*info.status, info.error), ("completed", None));
+    let is_built = || bed.bed.host.template(Some("javascript-mcp-v8")).is_ok();
+    assert!(!is_built(), "not for a single run");
+    for _ in 0..2 {
+        bed.stateless("1");
+    }
+    until("the template is built", is_built);
+    // the first instruction of a new session, once the program knows of the template
+    let first_code = |v8: &V8, session: String| {
+        let request = V8RunRequest { session: Some(session), ..code_of(code) };
+        let id = v8.run(ACCOUNT, request).expect("accepted");
+        until("the run is over", || v8.open_execution(ACCOUNT, &id).is_none());
+        let (info, printed) = v8.finished(ACCOUNT, &id).expect("an execution");
+        assert_eq!((&*info.status, info.error, &*printed), ("completed", None, &*first));
+        let newest = bed.bed.host.machines().into_iter().max_by_key(|machine| machine.number());
+        let machine = newest.expect("a machine");
+        assert_eq!(machine.describe().template, "javascript", "what policies go by");
+        machine.instruction(0).expect("an instruction").code
+    };
+    let call = "await globalThis[Symbol.for('mcp-v8')].run(";
+    let sessions = std::cell::Cell::new(0);
+    let next = || format!("session-{}", sessions.replace(sessions.get() + 1));
+    until("the program is there", || first_code(&bed.v8, next()).starts_with(call));
+    assert_eq!(bed.stateless(code).1, first);
+    // at the prompt of a REPL nothing is different
+    let prompt = V8RunRequest { repl: true, mode: V8Mode::Stateless, ..code_of("console.info(1)") };
+    assert_eq!(bed.run(prompt).1, "1");
+    // another service over the same host finds it
+    assert!(first_code(&V8::new(bed.bed.host.clone()), next()).starts_with(call));
+}
+
 #[test]
 fn tags_accounts_and_forks() {
     let bed = Bed::start();

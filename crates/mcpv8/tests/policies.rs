@@ -119,6 +119,31 @@ fn a_remote_server_decides_about_files() {
     assert_eq!(printed, "fs.readFile denied by policy: /tmp/w-a is not allowed");
 }
 
+/// Machines that start with the program's globals lose those that their policies do not mention.
+#[test]
+fn machines_with_the_program_are_restricted_like_others() {
+    let bed = Bed::start();
+    let plain = bed.v8.put_setup(ACCOUNT, V8Setup::default()).expect("a setup").0;
+    let is_built = || bed._bed.host.template(Some("javascript-mcp-v8")).is_ok();
+    until("the template is built", || {
+        bed.printed(&plain, "1");
+        is_built()
+    });
+    let code = "console.log(typeof fetch, typeof child_process, typeof Deno, typeof WebSocket, \
+                typeof fs)";
+    assert_eq!(bed.printed(&plain, code), "function object object function object");
+    let policies = json!({ "subprocess": { "policies": [rego("package mcp.subprocess\n\
+                    allow if input.args[1] == \"true\"")] } });
+    let setup = bed.setup(policies);
+    // some with the template and, right after it was built, perhaps without
+    for _ in 0..3 {
+        assert_eq!(bed.printed(&setup, code), "undefined object object undefined object");
+        let code = format!("{TRY} await say(() => child_process.exec('id'))");
+        let denied = "subprocess.exec denied by policy: '/bin/sh' is not allowed";
+        assert_eq!(bed.printed(&setup, &code), denied);
+    }
+}
+
 #[test]
 fn programs_ask_and_hooks_see_their_output() {
     let bed = Bed::start();

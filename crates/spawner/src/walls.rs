@@ -64,11 +64,15 @@ fn device_tree() -> io::Result<OwnedFd> {
 }
 
 fn overlay(root: &RootSpec) -> io::Result<OwnedFd> {
-    let own = [("upperdir", root.upper.as_str()), ("workdir", &root.work)];
+    let own = [
+        ("upperdir", MountValue::Text(&root.upper)),
+        ("workdir", MountValue::Text(&root.work)),
+        VOLATILE,
+    ];
     if probe::has_lowerdir_append() {
-        let layers = root.lower.iter().map(|path| ("lowerdir+", path.as_str()));
+        let layers = root.lower.iter().map(|path| ("lowerdir+", MountValue::Text(path)));
         let options: Vec<_> = layers.chain(own).collect();
-        return mount::detached("overlay", &options, OVERLAY_ATTRIBUTES);
+        return mount::detached_with("overlay", &options, OVERLAY_ATTRIBUTES);
     }
     // all in one value, which may have 255 bytes: by descriptor, names are short, and hold none
     // of the characters that would have to be escaped
@@ -76,8 +80,14 @@ fn overlay(root: &RootSpec) -> io::Result<OwnedFd> {
     let layers = root.lower.iter().map(open).collect::<io::Result<Vec<_>>>()?;
     let named = layers.iter().map(|layer| format!("/proc/self/fd/{}", layer.as_raw_fd()));
     let list = named.collect::<Vec<_>>().join(":");
-    mount::detached("overlay", &[("lowerdir", list.as_str()), own[0], own[1]], OVERLAY_ATTRIBUTES)
+    let lower = ("lowerdir", MountValue::Text(&list));
+    let options: Vec<_> = [lower].into_iter().chain(own).collect();
+    mount::detached_with("overlay", &options, OVERLAY_ATTRIBUTES)
 }
+
+/// The upper directory is lost with the host anyway: a machine's files are durable in its images.
+/// Without this, the end of each machine would sync the whole file system below it.
+const VOLATILE: (&str, MountValue) = ("volatile", MountValue::None);
 
 const OVERLAY_ATTRIBUTES: u32 = mount::ATTR_NOSUID | mount::ATTR_NODEV;
 
@@ -100,6 +110,7 @@ fn mapped_overlay(root: &RootSpec, userns: &OwnedFd, first: (u32, u32)) -> io::R
         lower.iter().map(|dir| ("lowerdir+", MountValue::Dir(dir.as_fd()))).collect();
     options.push(("upperdir", MountValue::Dir(upper.as_fd())));
     options.push(("workdir", MountValue::Dir(work.as_fd())));
+    options.push(VOLATILE);
     as_owner(first, || mount::detached_with("overlay", &options, OVERLAY_ATTRIBUTES))
 }
 

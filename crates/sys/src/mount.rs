@@ -4,6 +4,7 @@ use crate::{c_string, check};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+const FSCONFIG_SET_FLAG: u32 = 0;
 const FSCONFIG_SET_STRING: u32 = 1;
 const FSCONFIG_SET_FD: u32 = 5;
 const FSCONFIG_CMD_CREATE: u32 = 6;
@@ -20,9 +21,11 @@ pub const ATTR_NOSUID: u32 = 0x2;
 pub const ATTR_NODEV: u32 = 0x4;
 pub const ATTR_NOEXEC: u32 = 0x8;
 
-/// An option's value: text, or a directory by descriptor (overlay accepts those from 6.13 on).
+/// An option's value: none, text, or a directory by descriptor (overlay accepts those from 6.13
+/// on).
 #[derive(Debug, Clone, Copy)]
 pub enum MountValue<'a> {
+    None,
     Text(&'a str),
     Dir(BorrowedFd<'a>),
 }
@@ -39,6 +42,7 @@ fn open_kind(kind: &str) -> io::Result<OwnedFd> {
 fn set(fs: &OwnedFd, key: &str, value: MountValue) -> io::Result<()> {
     let key = c_string(key)?;
     let (how, text, dir) = match value {
+        MountValue::None => (FSCONFIG_SET_FLAG, None, 0),
         MountValue::Text(value) => (FSCONFIG_SET_STRING, Some(c_string(value)?), 0),
         MountValue::Dir(fd) => (FSCONFIG_SET_FD, None, fd.as_raw_fd()),
     };

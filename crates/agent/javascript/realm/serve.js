@@ -13,7 +13,7 @@ const tools = use('tools');
 const variables = use('variables');
 const { complete } = use('complete');
 const { shell } = use('shell');
-const { hooks, onWake, wake } = use('wake');
+const { hooks, onWake, rehearse, wake } = use('wake');
 const { plain } = use('show');
 
 const GENERATION = 1;
@@ -61,6 +61,7 @@ const ORDERS = {
     done();
   },
   freeze(order, done) {
+    rehearse();
     node.gc();
     session.send({ type: 'frozen' });
     done();

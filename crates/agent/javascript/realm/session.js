@@ -146,9 +146,9 @@ function answer(own, report) {
   imports.begin(undefined);
   tools.begin(undefined);
   if (own.parts !== undefined) parts(own, 'value', ...own.parts);
-  inspector.release();
   const runtime_ms = own.took ?? now() - own.start;
   send({ type: 'done', seq: own.seq, runtime_ms, ...report });
+  inspector.release();
   own.done();
 }
 
