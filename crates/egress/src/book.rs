@@ -27,20 +27,36 @@ pub struct PolicyBook {
     account_meters: Mutex<HashMap<String, Arc<TrafficMeter>>>,
 }
 
+/// Bytes of a line of machines, or of an account, that are not recorded yet.
+pub struct UnrecordedTraffic {
+    pub account: String,
+    pub line: Option<i64>,
+    pub bytes: u64,
+    meter: Arc<TrafficMeter>,
+}
+
+impl UnrecordedTraffic {
+    pub fn set_recorded(&self) {
+        self.meter.set_recorded(self.bytes);
+    }
+}
+
 /// All policies, and those of accounts and templates, by name.
 #[derive(Debug, Default)]
 struct PolicyPages {
     policies: HashMap<Name, Arc<Policy>>,
     accounts: HashMap<String, Vec<Arc<Policy>>>,
     templates: HashMap<String, Vec<Arc<Policy>>>,
-    /// Whether one of them has a budget.
+    /// Whether one of them has a budget, and whether one limits the bytes in total.
     has_budgets: bool,
+    has_totals: bool,
 }
 
 impl PolicyPages {
     fn sort(&mut self) {
         (self.accounts, self.templates) = (HashMap::new(), HashMap::new());
         self.has_budgets = self.policies.values().any(|policy| policy.has_budget());
+        self.has_totals = self.policies.values().any(|policy| policy.has_traffic_total());
         let mut all: Vec<_> = self.policies.values().collect();
         all.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
         for policy in all {
@@ -64,16 +80,45 @@ impl PolicyBook {
         PolicyBook { host, ..PolicyBook::default() }
     }
 
-    /// Bytes that a line of machines has sent and received since this book was opened.
+    /// Bytes that a line of machines has sent and received.
     pub fn meter(&self, account: &str, lineage: i64) -> Arc<TrafficMeter> {
         let mut meters = self.meters.lock();
         if meters.len() >= METERS {
             // those that are not in use and have counted nothing are new again
             meters.retain(|_, meter| Arc::strong_count(meter) > 1 || meter.bytes() > 0);
         }
-        let own = || self.account_meters.lock().entry(account.to_owned()).or_default().clone();
-        let line = || Arc::new(TrafficMeter::of(own()));
+        let line = || Arc::new(TrafficMeter::of(self.account_meter(account)));
         meters.entry((account.to_owned(), lineage)).or_insert_with(line).clone()
+    }
+
+    fn account_meter(&self, account: &str) -> Arc<TrafficMeter> {
+        self.account_meters.lock().entry(account.to_owned()).or_default().clone()
+    }
+
+    /// Takes over bytes that were recorded before a restart: of a line, or of an account.
+    pub fn restore_traffic(&self, account: &str, line: Option<i64>, bytes: u64) {
+        match line {
+            Some(line) => self.meter(account, line).restore(bytes),
+            None => self.account_meter(account).restore(bytes),
+        }
+    }
+
+    /// Counts that are not recorded yet; none, while no policy limits a total.
+    pub fn unrecorded_traffic(&self) -> Vec<UnrecordedTraffic> {
+        if !self.pages.read().has_totals {
+            return Vec::new();
+        }
+        let count = |account: &str, line, meter: &Arc<TrafficMeter>| {
+            let (account, meter) = (account.to_owned(), meter.clone());
+            meter.unrecorded().map(|bytes| UnrecordedTraffic { account, line, bytes, meter })
+        };
+        let lines = self.meters.lock();
+        let lines =
+            lines.iter().filter_map(|((name, line), meter)| count(name, Some(*line), meter));
+        let mut all: Vec<_> = lines.collect();
+        let accounts = self.account_meters.lock();
+        all.extend(accounts.iter().filter_map(|(name, meter)| count(name, None, meter)));
+        all
     }
 
     pub fn put(&self, policy: Policy) {

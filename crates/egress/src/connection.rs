@@ -10,6 +10,7 @@ use crate::packet::Endpoints;
 use crate::traffic::RelayTraffic;
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp::{Socket, State};
+use stasis_sys::memory;
 use std::io::{self, Read, Write};
 use std::time::Instant;
 
@@ -32,10 +33,43 @@ pub struct Connection {
     /// Something came from outside.
     pub took_in: bool,
     pub target: Option<ConnectionTarget>,
-    pub _room: SocketPermit,
+    /// Its buffer to the machine has not been written since its memory was given back.
+    is_at_rest: bool,
+    _room: SocketPermit,
 }
 
 impl Connection {
+    pub fn new(
+        handle: SocketHandle,
+        host: OtherSide,
+        target: Option<ConnectionTarget>,
+        room: SocketPermit,
+    ) -> Connection {
+        let (used, host_done, machine_done) = (Instant::now(), false, false);
+        let (took_in, is_at_rest, _room) = (false, true, room);
+        Connection {
+            handle,
+            host,
+            used,
+            host_done,
+            machine_done,
+            took_in,
+            target,
+            is_at_rest,
+            _room,
+        }
+    }
+
+    /// Gives back the memory of the buffer to the machine, if everything in it has arrived.
+    pub fn rest(&mut self, socket: &mut Socket) {
+        if self.is_at_rest || socket.send_queue() > 0 {
+            return;
+        }
+        // a buffer without bytes begins at its first page again
+        let _ = socket.send(|room| (0, memory::give_back(room)));
+        self.is_at_rest = true;
+    }
+
     /// From outside to the machine.
     pub fn take_in(&mut self, socket: &mut Socket, share: usize, traffic: &mut RelayTraffic) {
         let mut left = share.min(traffic.room());
@@ -57,6 +91,7 @@ impl Connection {
                     left -= taken;
                     traffic.count(taken);
                     self.took_in = true;
+                    self.is_at_rest = false;
                     self.used = Instant::now();
                 }
                 Ok(Err(error)) if is_for_later(&error) => return,

@@ -9,14 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub struct Device {
     tun: File,
-    /// The next packet.
-    arrived: Option<Vec<u8>>,
     scratch: Vec<u8>,
 }
 
 impl Device {
     pub fn new(tun: OwnedFd) -> Device {
-        Device { tun: tun.into(), arrived: None, scratch: Vec::new() }
+        Device { tun: tun.into(), scratch: Vec::new() }
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
@@ -24,9 +22,9 @@ impl Device {
     }
 
     /// The machine's next packet, if any.
-    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    pub fn read<'b>(&mut self, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
         match self.tun.read(buffer) {
-            Ok(len) => Ok(Some(len)),
+            Ok(len) => Ok(Some(&buffer[..len])),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
             Err(error) => Err(error),
@@ -38,9 +36,13 @@ impl Device {
         let _ = self.tun.write(packet);
     }
 
-    /// Queues a packet for the next receiver.
-    pub fn hand(&mut self, packet: &[u8]) {
-        self.arrived = Some(packet.to_vec());
+    /// The interface as smoltcp sees it, with a packet that has arrived, or none.
+    pub fn with<'p>(&mut self, packet: Option<&'p [u8]>) -> Arrival<'p, '_> {
+        Arrival { packet, device: self }
+    }
+
+    fn writer(&mut self) -> PacketWriter<'_> {
+        PacketWriter { tun: &mut self.tun, scratch: &mut self.scratch }
     }
 }
 
@@ -53,20 +55,29 @@ pub fn checksums() -> ChecksumCapabilities {
     checksums
 }
 
-impl phy::Device for Device {
-    type RxToken<'a> = ReceivedPacket;
-    type TxToken<'a> = PacketWriter<'a>;
+/// The interface with a packet that has arrived.
+pub struct Arrival<'p, 'd> {
+    pub packet: Option<&'p [u8]>,
+    pub device: &'d mut Device,
+}
 
-    fn receive(&mut self, _: Instant) -> Option<(ReceivedPacket, PacketWriter<'_>)> {
-        let packet = self.arrived.take()?;
-        Some((
-            ReceivedPacket(packet),
-            PacketWriter { tun: &mut self.tun, scratch: &mut self.scratch },
-        ))
+impl phy::Device for Arrival<'_, '_> {
+    type RxToken<'a>
+        = ReceivedPacket<'a>
+    where
+        Self: 'a;
+    type TxToken<'a>
+        = PacketWriter<'a>
+    where
+        Self: 'a;
+
+    fn receive(&mut self, _: Instant) -> Option<(ReceivedPacket<'_>, PacketWriter<'_>)> {
+        let packet = self.packet.take()?;
+        Some((ReceivedPacket(packet), self.device.writer()))
     }
 
     fn transmit(&mut self, _: Instant) -> Option<PacketWriter<'_>> {
-        Some(PacketWriter { tun: &mut self.tun, scratch: &mut self.scratch })
+        Some(self.device.writer())
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -78,11 +89,11 @@ impl phy::Device for Device {
     }
 }
 
-pub struct ReceivedPacket(Vec<u8>);
+pub struct ReceivedPacket<'a>(&'a [u8]);
 
-impl phy::RxToken for ReceivedPacket {
+impl phy::RxToken for ReceivedPacket<'_> {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, look: F) -> R {
-        look(&self.0)
+        look(self.0)
     }
 }
 

@@ -2,25 +2,30 @@
 //!
 //!   name, address, first bytes ─► Guard ─► rules ─► allowed, read, or refused and reported
 
+use crate::dns::ResolvedAnswer;
 use crate::hello::FirstBytes;
 use crate::intercept::InterceptedConnection;
+use crate::lookup::{ANY_PORT, has_route};
 use crate::names::ResolvedNames;
+use crate::other_side::RequestReader;
 use crate::packet::Endpoints;
 use crate::rules::{EgressRules, MachineRules, unreadable};
+use crate::stand_in::StandIns;
 use crate::traffic::{RelayTraffic, TrafficLimit};
 use crate::unguarded::EgressGuard;
 use stasis_policy::decide::{Access, Decision, Denial};
 use stasis_policy::document::Policy;
-use stasis_policy::reach::Protocol;
+use stasis_policy::reach::{self, Protocol};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
-use std::os::unix::net::UnixStream;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 pub struct Guard {
     rules: Arc<MachineRules>,
     names: ResolvedNames,
+    stand_ins: StandIns,
     version: u64,
 }
 
@@ -35,7 +40,8 @@ pub struct AllowedTarget {
 impl Guard {
     pub fn new(rules: EgressRules) -> Guard {
         let rules = Arc::new(MachineRules::new(rules));
-        Guard { version: rules.version(), rules, names: ResolvedNames::default() }
+        let (names, stand_ins) = Default::default();
+        Guard { version: rules.version(), rules, names, stand_ins }
     }
 
     /// Whether names matter: the machine is held to a policy.
@@ -77,6 +83,15 @@ impl Guard {
     /// resolved from, or as an address.
     pub fn open(&mut self, ends: &Endpoints, protocol: Protocol) -> Option<AllowedTarget> {
         let (to, now) = (ends.outside, Instant::now());
+        if let Some(six) = self.stand_ins.of(*to.ip())
+            && let Some(floor) = reach::floor_v6(six, is_own(six))
+            && !self.rules.is_removed(EgressGuard::Floor)
+        {
+            let decision = Decision::Deny(Denial::Floor(floor), None);
+            self.rules
+                .report(&format!("{protocol} {}", SocketAddr::from((six, to.port()))), &decision);
+            return None;
+        }
         // the name resolved last is the likeliest
         let names: Vec<String> = self.names.of(*to.ip(), now).map(str::to_owned).collect();
         let names = names.into_iter().rev().map(Some);
@@ -93,6 +108,14 @@ impl Guard {
         let (name, decision) = refused?;
         self.rules.report(&connection(name.as_deref(), to, protocol), &decision);
         None
+    }
+
+    /// The address outside that packets for an address go to.
+    pub fn destination(&self, to: SocketAddrV4) -> SocketAddr {
+        match self.stand_ins.of(*to.ip()) {
+            Some(six) => (six, to.port()).into(),
+            None => to.into(),
+        }
     }
 
     /// Whether a flow is still allowed.
@@ -152,7 +175,7 @@ impl Guard {
         to: SocketAddrV4,
         is_tls: bool,
         outside: TcpStream,
-    ) -> Option<UnixStream> {
+    ) -> Option<RequestReader> {
         let (machine, rules) = (self.rules.intercept().clone(), self.rules.clone());
         let name = target.name.clone();
         let access = connection(name.as_deref(), to, Protocol::Tcp);
@@ -160,8 +183,12 @@ impl Guard {
             self.rules.report_plain(&access, &format!("its requests cannot be read: {error}"));
             return None;
         }
-        let begun = InterceptedConnection { machine, rules, name, to, is_tls }.begin(outside);
-        begun.inspect_err(|error| tracing::warn!(%error, "requests cannot be read")).ok()
+        let is_revoked = Arc::<AtomicBool>::default();
+        let own = is_revoked.clone();
+        let read = InterceptedConnection { machine, rules, name, to, is_tls, is_revoked: own };
+        let begun = read.begin(outside);
+        let begun = begun.inspect_err(|error| tracing::warn!(%error, "requests cannot be read"));
+        Some(RequestReader { stream: begun.ok()?, is_revoked })
     }
 
     /// Whether a name may be resolved.
@@ -176,12 +203,10 @@ impl Guard {
     /// Remembers what a name was resolved to. Addresses of the floor are left out: a name that
     /// points at the host is an attempt to reach it.
     pub fn resolved(&mut self, name: &str, found: &mut Vec<Ipv4Addr>, ttl: Duration) {
-        /// Any port will do: the floor does not depend on it.
-        const PORT: u16 = 443;
         let mut refused = None;
         let filters = !self.rules.is_removed(EgressGuard::Answers);
         found.retain(|ip| {
-            let to = SocketAddrV4::new(*ip, PORT);
+            let to = SocketAddrV4::new(*ip, ANY_PORT);
             let floor = stasis_policy::reach::floor(to, is_own(*ip)).filter(|_| filters);
             refused = refused.or(floor.map(|floor| (*ip, floor)));
             floor.is_none()
@@ -192,6 +217,28 @@ impl Guard {
         if let Some((ip, floor)) = refused {
             let decision = Decision::Deny(Denial::Floor(floor), None);
             self.rules.report(&format!("resolve {name} ({ip})"), &decision);
+        }
+    }
+
+    /// Remembers what a name was resolved to that has IPv6 only: the machine gets addresses that
+    /// stand for these.
+    pub fn resolved_six(&mut self, name: &str, found: &mut ResolvedAnswer) {
+        /// Clients try one after the other.
+        const MOST: usize = 4;
+        let (now, filters) = (Instant::now(), !self.rules.is_removed(EgressGuard::Answers));
+        let reached = std::mem::take(&mut found.six).into_iter();
+        for six in reached.filter(|six| has_route((*six, ANY_PORT).into())).take(MOST) {
+            if let Some(floor) = reach::floor_v6(six, is_own(six)).filter(|_| filters) {
+                let decision = Decision::Deny(Denial::Floor(floor), None);
+                self.rules.report(&format!("resolve {name} ({six})"), &decision);
+            } else {
+                let stand_in = self.stand_ins.stand_for(six, now);
+                if stand_in.is_new {
+                    self.names.forget(stand_in.ip);
+                }
+                self.names.remember(stand_in.ip, name, found.ttl, now);
+                found.addresses.push(stand_in.ip);
+            }
         }
     }
 }
@@ -206,8 +253,8 @@ pub fn connection(name: Option<&str>, to: SocketAddrV4, protocol: Protocol) -> S
 
 /// Whether an address is one of this host's, on whatever interface: then, and only then, a socket
 /// can be bound to it. When that cannot be found out, it counts as the host's.
-pub fn is_own(ip: Ipv4Addr) -> bool {
-    match UdpSocket::bind((ip, 0)) {
+pub fn is_own(ip: impl Into<IpAddr>) -> bool {
+    match UdpSocket::bind((ip.into(), 0)) {
         Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
         Ok(_) => true,
     }

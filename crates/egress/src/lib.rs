@@ -10,9 +10,10 @@
 //! UDP flow before a socket is created. Their number, buffers and idle time are bounded.
 //!
 //! Under a policy the host resolves names for the machine (`lookup`) and remembers the answers
-//! (`names`). A connection is judged by the name of its address and, if it is TLS, by the name in
-//! its first bytes (`hello`). A changed policy is applied to open connections too. Where a rule is
-//! about requests or secrets, the requests are read (`intercept`).
+//! (`names`); a host that has IPv6 only gets an address that stands for its own (`stand_in`). A
+//! connection is judged by the name of its address and, if it is TLS, by the name in its first
+//! bytes (`hello`). A changed policy is applied to open connections too. Where a rule is about
+//! requests or secrets, the requests are read (`intercept`).
 //!
 //! When the handle is dropped or the machine's interface is removed, the thread ends with its
 //! sockets. An error of one connection resets that connection only.
@@ -34,12 +35,13 @@ mod packet;
 mod relay;
 mod resolvers;
 mod rules;
+mod stand_in;
 mod tcp;
 mod traffic;
 mod udp;
 mod unguarded;
 
-pub use book::PolicyBook;
+pub use book::{PolicyBook, UnrecordedTraffic};
 pub use intercept::{
     InterceptedConnection, InterceptedMachine, Interception, MachineAuthority, TrustedRoots,
 };

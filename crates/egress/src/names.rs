@@ -40,6 +40,11 @@ impl ResolvedNames {
         }
     }
 
+    /// Forgets the names of an address, which is another host's from now on.
+    pub fn forget(&mut self, ip: Ipv4Addr) {
+        self.count -= self.names.remove(&ip).map_or(0, |names| names.len());
+    }
+
     /// Names of an address, the one resolved last at the end.
     pub fn of(&self, ip: Ipv4Addr, now: Instant) -> impl Iterator<Item = &str> {
         let known = self.names.get(&ip).into_iter().flatten();
@@ -86,6 +91,8 @@ mod tests {
         assert_eq!(names.of(ip, later).collect::<Vec<_>>(), ["b.example"]);
         assert_eq!(names.of(ip, now + LONGEST).count(), 0);
         assert_eq!(names.of(Ipv4Addr::new(203, 0, 113, 2), now).count(), 0);
+        names.forget(ip);
+        assert_eq!((names.of(ip, now).count(), names.count), (0, 0));
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl Relay {
         let mut taken = Ok(());
         for _ in 0..AT_ONCE {
             match self.device.read(&mut buffer) {
-                Ok(Some(len)) => self.packet(&buffer[..len]),
+                Ok(Some(packet)) => self.packet(packet),
                 Ok(None) => break,
                 Err(error) => {
                     taken = Err(error);
@@ -219,7 +219,10 @@ impl Relay {
             return tcp.pass(syn, device);
         }
         match self.guard.open(&ends, Protocol::Tcp) {
-            Some(allowed) if self.guard.is_named() => tcp.begin_judged(ends, allowed, syn, device),
+            Some(allowed) if self.guard.is_named() => {
+                let to = self.guard.destination(ends.outside);
+                tcp.begin_judged(ends, to, allowed, syn, device);
+            }
             Some(_) => tcp.begin(ends, SocketAddr::V4(ends.outside), syn, device),
             None => tcp.pass(syn, device),
         }
@@ -241,7 +244,9 @@ impl Relay {
                 Err(io::ErrorKind::PermissionDenied.into())
             }
             false => match guard.open(&ends, Protocol::Udp) {
-                Some(allowed) => self.udp.begin(ends, allowed.name),
+                Some(allowed) => {
+                    self.udp.begin(ends, guard.destination(ends.outside), allowed.name)
+                }
                 None => Err(io::ErrorKind::PermissionDenied.into()),
             },
         };

@@ -22,7 +22,7 @@ use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::Instant as StackInstant;
 use smoltcp::wire::{HardwareAddress, IpCidr, IpListenEndpoint};
-use stasis_sys::net;
+use stasis_sys::{memory, net};
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -37,6 +37,8 @@ const CONNECT: Duration = Duration::from_secs(30);
 /// Maximum idle time of a connection, and of one that one side has closed.
 const IDLE: Duration = Duration::from_secs(3600);
 const IDLE_ENDING: Duration = Duration::from_secs(300);
+/// A connection that has been idle for this long gives its memory back.
+const AT_REST: Duration = Duration::from_secs(5);
 /// Bytes that a connection may pass in one turn, however many there are.
 const LEAST_SHARE: usize = 2048;
 
@@ -75,7 +77,7 @@ impl Tcp {
     pub fn new(device: &mut Device) -> Tcp {
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed();
-        let mut interface = Interface::new(config, device, StackInstant::ZERO);
+        let mut interface = Interface::new(config, &mut device.with(None), StackInstant::ZERO);
         // it answers for the whole world
         interface.set_any_ip(true);
         interface.update_ip_addrs(|own| {
@@ -117,12 +119,13 @@ impl Tcp {
     pub fn begin_judged(
         &mut self,
         ends: Endpoints,
+        to: SocketAddr,
         allowed: AllowedTarget,
         syn: &[u8],
         device: &mut Device,
     ) {
         let target = ConnectionTarget { allowed, is_seen: false };
-        self.begin_to(ends, SocketAddr::V4(ends.outside), Some(target), syn, device);
+        self.begin_to(ends, to, Some(target), syn, device);
     }
 
     fn begin_to(
@@ -147,9 +150,9 @@ impl Tcp {
 
     /// Hands a packet to the stack, which answers it with a reset if it belongs to nothing.
     pub fn pass(&mut self, packet: &[u8], device: &mut Device) {
-        device.hand(packet);
         let now = self.now();
-        self.interface.poll_ingress_single(now, device, &mut self.sockets);
+        let mut arrival = device.with(Some(packet));
+        self.interface.poll_ingress_single(now, &mut arrival, &mut self.sockets);
     }
 
     /// A packet of a connection; packets of a pending one are repeated by the sender.
@@ -220,17 +223,11 @@ impl Tcp {
         let handle = if connected { self.listen(&ends) } else { None };
         self.pass(&syn, device);
         let (Some(handle), host) = (handle, OtherSide::Outside(host)) else { return };
-        let (used, host_done, machine_done) = (Instant::now(), false, false);
-        let _room = room;
-        let took_in = false;
-        let connection =
-            Connection { handle, host, used, host_done, machine_done, took_in, target, _room };
-        self.open.insert(ends, connection);
+        self.open.insert(ends, Connection::new(handle, host, target, room));
     }
 
     /// A socket that takes the connection whose first packet comes next.
     fn listen(&mut self, ends: &Endpoints) -> Option<SocketHandle> {
-        let buffer = || SocketBuffer::new(vec![0; BUFFER]);
         let mut socket = Socket::new(buffer(), buffer());
         socket.set_nagle_enabled(false);
         socket.set_ack_delay(None);
@@ -243,7 +240,7 @@ impl Tcp {
         // as many rounds as a full buffer has packets, plus one
         for _ in 0..=BUFFER / MTU as usize + 1 {
             let now = self.now();
-            let sent = self.interface.poll_egress(now, device, &mut self.sockets);
+            let sent = self.interface.poll_egress(now, &mut device.with(None), &mut self.sockets);
             if sent == smoltcp::iface::PollResult::None {
                 return;
             }
@@ -293,7 +290,7 @@ impl Tcp {
         }
     }
 
-    /// Ends connections that exceeded a time limit.
+    /// Ends connections that exceeded a time limit, and gives back the memory of idle ones.
     pub fn sweep(&mut self, device: &mut Device) {
         let now = Instant::now();
         let late: Vec<Endpoints> = self
@@ -308,11 +305,23 @@ impl Tcp {
         }
         for one in self.open.values_mut() {
             let most = if one.host_done || one.machine_done { IDLE_ENDING } else { IDLE };
-            if now.duration_since(one.used) >= most {
-                self.sockets.get_mut::<Socket>(one.handle).abort();
+            let (idle, socket) =
+                (now.duration_since(one.used), self.sockets.get_mut::<Socket>(one.handle));
+            if idle >= most {
+                Socket::abort(socket);
+            } else if idle >= AT_REST {
+                one.rest(socket);
             }
         }
     }
+}
+
+/// Room for the bytes of one direction. Only what is written of it costs memory, also where the
+/// allocator hands out pages that were in use before.
+fn buffer() -> SocketBuffer<'static> {
+    let mut room = vec![0; BUFFER];
+    let _ = memory::give_back(&mut room);
+    SocketBuffer::new(room)
 }
 
 /// The first sequence number, which must be unguessable.

@@ -4,7 +4,7 @@
 //!
 //! The lowest limit of all policies counts. Bytes are counted where they enter or leave the
 //! machine. The total belongs to a line of machines, so a swap or a branch does not renew it; an
-//! account may have a total, too.
+//! account may have a total, too. The machines' host records both.
 
 use crate::tcp::MOST;
 use stasis_api::Name;
@@ -23,6 +23,8 @@ const LEAST: f64 = 16384.0;
 #[derive(Debug, Default)]
 pub struct TrafficMeter {
     bytes: AtomicU64,
+    /// Bytes as they were recorded last.
+    recorded: AtomicU64,
     /// That of the account of a line.
     account: Option<Arc<TrafficMeter>>,
 }
@@ -35,6 +37,22 @@ impl TrafficMeter {
 
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes, if they are not recorded yet.
+    pub fn unrecorded(&self) -> Option<u64> {
+        let bytes = self.bytes();
+        (bytes != self.recorded.load(Ordering::Relaxed)).then_some(bytes)
+    }
+
+    pub fn set_recorded(&self, bytes: u64) {
+        self.recorded.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes over what was recorded before a restart.
+    pub fn restore(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.recorded.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn account_bytes(&self) -> u64 {

@@ -82,8 +82,13 @@ impl Udp {
     }
 
     /// Begins a flow to an address outside.
-    pub fn begin(&mut self, ends: Endpoints, name: Option<String>) -> io::Result<()> {
-        let socket = connected(SocketAddr::V4(ends.outside))?;
+    pub fn begin(
+        &mut self,
+        ends: Endpoints,
+        to: SocketAddr,
+        name: Option<String>,
+    ) -> io::Result<()> {
+        let socket = connected(to)?;
         self.add(ends, socket, name, None)
     }
 

@@ -47,6 +47,7 @@ struct Bed {
     rules: Arc<MachineRules>,
     machine: Arc<InterceptedMachine>,
     refused: Arc<Mutex<Vec<RefusedAccess>>>,
+    book: Arc<PolicyBook>,
     placeholder: String,
     tls: TlsAcceptor,
     _dir: tempfile::TempDir,
@@ -121,19 +122,19 @@ fn bed_of(protocols: &[&str], policy: Policy) -> Bed {
     let roots = TrustedRoots::read(Some(&file)).expect("roots");
     let shared = Arc::new(Interception::new(roots, secrets, dir.path().join("none")));
     let machine = Arc::new(InterceptedMachine::new(shared, "a".into(), 1));
-    let (name, book) = (policy.name.clone(), PolicyBook::default());
+    let (name, book) = (policy.name.clone(), Arc::<PolicyBook>::default());
     book.put(policy);
     let refused = Arc::<Mutex<Vec<RefusedAccess>>>::default();
     let told = refused.clone();
     let rules = Arc::new(MachineRules::new(EgressRules {
         who: Identity { account: "a".into(), template: "t".into(), machine: "m".into() },
         network: Network::Policy(name),
-        book: Arc::new(book),
+        book: book.clone(),
         refused: Box::new(move |one| told.lock().push(one)),
         intercept: machine.clone(),
         meter: Arc::default(),
     }));
-    Bed { rules, machine, refused, placeholder, tls, _dir: dir }
+    Bed { rules, machine, refused, book, placeholder, tls, _dir: dir }
 }
 
 impl Bed {
@@ -151,6 +152,7 @@ impl Bed {
             name: Some(host.to_owned()),
             to: format!("203.0.113.7:{port}").parse().expect("an address"),
             is_tls,
+            is_revoked: Arc::default(),
         };
         let inside = connection.begin(outside).expect("begun");
         UnixStream::from_std(inside).expect("a stream")
@@ -172,6 +174,12 @@ impl Bed {
 
     async fn http1(&self, host: &str) -> Sender {
         sender(self.open_tls(host, &[]).await.expect("TLS")).await
+    }
+
+    /// Replaces the policy.
+    fn change(&self, text: &str) {
+        let policy = document::parse(text).expect("a policy");
+        self.book.put(Policy::compile(WEB.parse().expect("a name"), &policy).expect("a policy"));
     }
 
     fn was_refused(&self, access: &str, reason: &str) {
@@ -210,8 +218,9 @@ async fn echo(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, I
         tokio::spawn(async move {
             let mut stream = TokioIo::new(upgraded.await.expect("upgraded"));
             let mut buffer = [0; 5];
-            stream.read_exact(&mut buffer).await.expect("read");
-            stream.write_all(&buffer).await.expect("written");
+            while stream.read_exact(&mut buffer).await.is_ok() {
+                stream.write_all(&buffer).await.expect("written");
+            }
         });
         let mut answer = Response::builder().status(101).header("upgrade", "websocket");
         if let Some(key) = key {
@@ -373,6 +382,87 @@ async fn a_websocket_passes() {
     let mut buffer = [0; 5];
     stream.read_exact(&mut buffer).await.expect("read");
     assert_eq!(&buffer, b"hello");
+}
+
+/// A policy that no longer allows a request ends it while it is under way, and another one that
+/// still does leaves it alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_ends_requests_under_way() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let still = POLICY.replace("GET other.example", "GET third.example");
+    let other = POLICY.replace("/v1/*", "/v2/*");
+    for (host, protocol) in [("api.example", "http/1.1"), ("api.example", "h2")] {
+        let bed = bed(&[protocol]);
+        let stream = bed.open_tls(host, &[protocol]).await.expect("TLS");
+        // an upload without an end
+        let (to, body) = tokio::io::duplex(1 << 16);
+        let scheme = if protocol == "h2" { "https://api.example" } else { "" };
+        let asked = Request::post(format!("{scheme}/v1/up")).header("host", host);
+        let asked = asked.body(Upload(body)).expect("a request");
+        let answer = match protocol {
+            "h2" => {
+                let made =
+                    client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+                let (mut sender, driver) = made.await.expect("HTTP/2");
+                tokio::spawn(driver);
+                tokio::spawn(async move { sender.send_request(asked).await.map(drop) })
+            }
+            _ => {
+                let made = client::conn::http1::handshake(TokioIo::new(stream)).await;
+                let (mut sender, driver) = made.expect("HTTP");
+                tokio::spawn(driver);
+                tokio::spawn(async move { sender.send_request(asked).await.map(drop) })
+            }
+        };
+        let mut to = to;
+        to.write_all(b"hello").await.expect("taken");
+        bed.change(&still);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!answer.is_finished(), "{protocol}: a change that still allows it");
+        bed.change(&other);
+        let ended = tokio::time::timeout(PATIENCE, answer).await.expect("it ends");
+        ended.expect("no panic").expect_err("without an answer");
+        bed.was_refused("POST api.example:443/v1/up", "no rule allows it");
+    }
+    let bed = bed(&["http/1.1"]);
+    let mut sender = bed.http1("api.example").await;
+    let headers = [("host", "api.example"), ("connection", "Upgrade"), ("upgrade", "websocket")];
+    let asked = request("GET", "/v1/ws", &headers);
+    let mut answer = sender.send_request(asked).await.expect("an answer");
+    let mut stream = TokioIo::new(hyper::upgrade::on(&mut answer).await.expect("upgraded"));
+    let mut buffer = [0; 5];
+    for policy in [None, Some(&still)] {
+        policy.into_iter().for_each(|policy| bed.change(policy));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stream.write_all(b"hello").await.expect("written");
+        stream.read_exact(&mut buffer).await.expect("read");
+    }
+    bed.change(&other);
+    let ended = tokio::time::timeout(PATIENCE, stream.read_exact(&mut buffer)).await;
+    ended.expect("it ends").expect_err("nothing more");
+    bed.was_refused("GET api.example:443/v1/ws", "no rule allows it");
+}
+
+/// A body as long as its other end is open.
+struct Upload(tokio::io::DuplexStream);
+
+impl hyper::body::Body for Upload {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<std::io::Result<hyper::body::Frame<Bytes>>>> {
+        let mut room = [0; 64];
+        let mut room = tokio::io::ReadBuf::new(&mut room);
+        let read = std::pin::Pin::new(&mut self.0).poll_read(context, &mut room);
+        read.map(|read| match (read, room.filled()) {
+            (Err(error), _) => Some(Err(error)),
+            (Ok(()), []) => None,
+            (Ok(()), some) => Some(Ok(hyper::body::Frame::data(Bytes::copy_from_slice(some)))),
+        })
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -131,6 +131,12 @@ impl Policy {
         let bounds = |limits: &BudgetLimits| BudgetKind::ALL.map(|kind| kind.bound(limits));
         self.budgets().iter().any(|limits| bounds(limits).iter().any(Option::is_some))
     }
+
+    /// Whether it limits the bytes of a machine or an account in total.
+    pub fn has_traffic_total(&self) -> bool {
+        let budgeted = self.budgets().iter().any(|limits| limits.traffic_mib.is_some());
+        budgeted || self.traffic().total_mib.is_some()
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! refused, by name. The caller asks the kernel whether an address is the host's own.
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
 /// Addresses that do not exist outside: RFC 7335 reserves them for the two ends of a link inside
 /// one host.
@@ -42,6 +42,8 @@ pub enum Refusal {
     Link,
     /// No address or no port.
     Nowhere,
+    /// A private IPv6 address, which no rule can name.
+    PrivateIpv6,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +71,7 @@ impl fmt::Display for Refusal {
             Refusal::Many => "multicast or broadcast",
             Refusal::Link => "the machine's own link",
             Refusal::Nowhere => "no address",
+            Refusal::PrivateIpv6 => "a private IPv6 address",
         })
     }
 }
@@ -92,6 +95,46 @@ pub fn floor(address: SocketAddrV4, own: bool) -> Option<Refusal> {
         () if own => Some(Refusal::Host),
         () => None,
     }
+}
+
+/// Why no machine may reach an IPv6 address, if none may. Machines reach these by name alone, so no
+/// rule names one: a private address is refused.
+pub fn floor_v6(ip: Ipv6Addr, own: bool) -> Option<Refusal> {
+    let [first, second, ..] = ip.segments();
+    match () {
+        () if ip.is_loopback() => Some(Refusal::Loopback),
+        () if first & 0xffc0 == 0xfe80 => Some(Refusal::LinkLocal),
+        () if first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfec0 => Some(Refusal::PrivateIpv6),
+        () if ip.is_multicast() => Some(Refusal::Many),
+        () if own => Some(Refusal::Host),
+        () => match embedded(ip) {
+            Some(four) => floor_of_embedded(four),
+            // Teredo carries IPv4 addresses in a form of its own
+            None if first & 0xe000 == 0x2000 && (first, second) != (0x2001, 0) => None,
+            None => Some(Refusal::Nowhere),
+        },
+    }
+}
+
+/// The IPv4 address that a translator (NAT64) or a relay (6to4) makes of an address.
+fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let four = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
+    match ip.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(four(high, low)),
+        [0x2002, high, low, ..] => Some(four(high, low)),
+        _ => None,
+    }
+}
+
+fn floor_of_embedded(ip: Ipv4Addr) -> Option<Refusal> {
+    /// Any port will do: the floor does not depend on it.
+    const PORT: u16 = 443;
+    let private = || {
+        PRIVATE.iter().any(|(first, prefix)| {
+            u32::from(*first) >> (32 - prefix) == u32::from(ip) >> (32 - prefix)
+        })
+    };
+    floor(SocketAddrV4::new(ip, PORT), false).or_else(|| private().then_some(Refusal::PrivateIpv6))
 }
 
 #[cfg(test)]
@@ -132,6 +175,38 @@ mod tests {
         for address in ["1.1.1.1:443", "10.0.0.7:80", "192.168.1.1:53", "100.64.0.1:1"] {
             assert_eq!(floor(to(address), false), None, "{address}");
             assert_eq!(floor(to(address), true), Some(Refusal::Host), "{address}");
+        }
+    }
+
+    #[test]
+    fn ipv6_has_the_same_floor() {
+        let floor = |text: &str| floor_v6(text.parse().unwrap(), false);
+        for (text, refusal) in [
+            ("::1", Refusal::Loopback),
+            ("::", Refusal::Nowhere),
+            ("::7f00:1", Refusal::Nowhere),
+            ("::ffff:169.254.169.254", Refusal::Nowhere),
+            ("fe80::1", Refusal::LinkLocal),
+            ("febf::1", Refusal::LinkLocal),
+            ("fd00:ec2::254", Refusal::PrivateIpv6),
+            ("fc00::1", Refusal::PrivateIpv6),
+            ("fec0::1", Refusal::PrivateIpv6),
+            ("ff02::1", Refusal::Many),
+            ("64:ff9b::127.0.0.1", Refusal::Loopback),
+            ("64:ff9b::a9fe:a9fe", Refusal::LinkLocal),
+            ("64:ff9b::10.1.2.3", Refusal::PrivateIpv6),
+            ("64:ff9b:1::1", Refusal::Nowhere),
+            ("2002:7f00:1::1", Refusal::Loopback),
+            ("2002:c0a8:101::1", Refusal::PrivateIpv6),
+            ("2001:0:1::1", Refusal::Nowhere),
+            ("4000::1", Refusal::Nowhere),
+        ] {
+            assert_eq!(floor(text), Some(refusal), "{text}");
+        }
+        for text in ["2001:db8::1", "2606:4700::1111", "64:ff9b::203.0.113.7", "2002:cb00:7107::1"]
+        {
+            assert_eq!(floor(text), None, "{text}");
+            assert_eq!(floor_v6(text.parse().unwrap(), true), Some(Refusal::Host), "{text}");
         }
     }
 

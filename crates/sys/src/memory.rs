@@ -237,6 +237,22 @@ pub fn drop_cache(file: BorrowedFd) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
 }
 
+/// Gives the whole pages of a buffer back to the system: they cost no memory until they are written
+/// again. Their bytes become zero, in a buffer of the heap; those at the edges stay.
+pub fn give_back(buffer: &mut [u8]) -> io::Result<()> {
+    let page = crate::PAGE as usize;
+    let skipped = buffer.as_ptr().align_offset(page).min(buffer.len());
+    let pages = &mut buffer[skipped..];
+    let len = pages.len() / page * page;
+    if len == 0 {
+        return Ok(());
+    }
+    // SAFETY: other memory of the process would lose its contents; these pages lie within the
+    // buffer, which the exclusive borrow keeps from all other code. Every byte stays a valid one.
+    check(unsafe { libc::madvise(pages.as_mut_ptr().cast(), len, libc::MADV_DONTNEED) }.into())
+        .map(drop)
+}
+
 /// Turns a range of another process into huge pages, where its pages allow it.
 pub fn collapse(process: BorrowedFd, start: u64, len: usize) -> io::Result<()> {
     const MADV_COLLAPSE: i32 = 25;
@@ -280,6 +296,23 @@ pub unsafe fn map_fixed(address: u64, bytes: &[u8], executable: bool) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_given_back_page_by_page() {
+        const PAGE: usize = crate::PAGE as usize;
+        let mut all = vec![7u8; 10 * PAGE];
+        let first = all.as_ptr().align_offset(PAGE);
+        let (from, to) = (first + 100, first + 5 * PAGE + 50);
+        give_back(&mut all[from..to]).unwrap();
+        let (from, to) = (first + PAGE, first + 5 * PAGE);
+        assert!(all[from..to].iter().all(|byte| *byte == 0));
+        assert!(all[..from].iter().chain(&all[to..]).all(|byte| *byte == 7));
+        for at in [0..0, 1..2, first..first + PAGE - 1, first + 1..first + PAGE + 1] {
+            all.fill(7);
+            give_back(&mut all[at]).unwrap();
+            assert!(all.iter().all(|byte| *byte == 7));
+        }
+    }
 
     #[test]
     fn ranges_are_read_one_after_another_until_one_may_not_be_read() {

@@ -9,6 +9,7 @@
 
 use super::InterceptedConnection;
 use super::head::{self, ConnectionHost, HeadFault};
+use super::ongoing::{OngoingRequest, OngoingRequests};
 use super::secrets::Filled;
 use crate::unguarded::EgressGuard;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
@@ -17,7 +18,6 @@ use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, client, server};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,11 @@ const WINDOW: u32 = 1 << 20;
 
 /// A body that is passed on, or an answer of our own.
 pub enum PassedBody {
-    Passed(Incoming),
+    Passed {
+        body: Incoming,
+        /// Its request is under way until the body has passed.
+        _ongoing: Option<OngoingRequest>,
+    },
     Own(Option<Bytes>),
 }
 
@@ -53,21 +57,21 @@ impl Body for PassedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self.get_mut() {
-            PassedBody::Passed(body) => Pin::new(body).poll_frame(context),
+            PassedBody::Passed { body, .. } => Pin::new(body).poll_frame(context),
             PassedBody::Own(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            PassedBody::Passed(body) => body.is_end_stream(),
+            PassedBody::Passed { body, .. } => body.is_end_stream(),
             PassedBody::Own(text) => text.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            PassedBody::Passed(body) => body.size_hint(),
+            PassedBody::Passed { body, .. } => body.size_hint(),
             PassedBody::Own(text) => {
                 SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
             }
@@ -138,13 +142,17 @@ where
     let mut served = pin!(served);
     tokio::select! {
         ended = &mut served => return ended,
+        () = own.refused() => return Ok(()),
         // a connection that becomes a WebSocket is not one of HTTP any more
         _ = &mut driver => match own.switching.load(Ordering::Acquire) {
             true => {}
             false => served.as_mut().graceful_shutdown(),
         },
     }
-    served.await
+    tokio::select! {
+        ended = served => ended,
+        () = own.refused() => Ok(()),
+    }
 }
 
 /// How requests of machines are read.
@@ -172,6 +180,7 @@ where
     let (sender, driver) = client.handshake(TokioIo::new(outside)).await?;
     let mut driver = pin!(driver);
     let exchange = Arc::new(Exchange::new(connection, Sender::Http2(sender)));
+    let own = exchange.clone();
     let service = service_fn(move |request| answer(exchange.clone(), request));
     let mut server = server::conn::http2::Builder::new(TokioExecutor::new());
     server.max_header_list_size(HEAD_BYTES as u32).max_concurrent_streams(STREAMS);
@@ -181,15 +190,20 @@ where
     let mut served = pin!(served);
     tokio::select! {
         ended = &mut served => return ended,
+        () = own.refused() => return Ok(()),
         _ = &mut driver => served.as_mut().graceful_shutdown(),
     }
-    served.await
+    tokio::select! {
+        ended = served => ended,
+        () = own.refused() => Ok(()),
+    }
 }
 
 /// A connection of the machine, and the one outside.
 struct Exchange {
     connection: Arc<InterceptedConnection>,
     sender: Sender,
+    ongoing: Arc<OngoingRequests>,
     /// A request to become a WebSocket is under way.
     switching: AtomicBool,
 }
@@ -225,20 +239,26 @@ fn own_answer(refused: &Refused) -> Answer {
 
 impl Exchange {
     fn new(connection: Arc<InterceptedConnection>, sender: Sender) -> Exchange {
-        Exchange { connection, sender, switching: AtomicBool::new(false) }
+        let (ongoing, switching) = Default::default();
+        Exchange { connection, sender, ongoing, switching }
+    }
+
+    /// Waits until a request under way is not allowed any more.
+    async fn refused(&self) {
+        self.ongoing.refused(&self.connection).await;
     }
 
     async fn pass(
-        &self,
+        self: &Arc<Self>,
         mut request: Request<Incoming>,
     ) -> Result<Result<Answer, hyper::Error>, Refused> {
-        let websocket = {
+        let (websocket, ongoing) = {
             let upgraded = hyper::upgrade::on(&mut request);
             let (parts, body) = request.into_parts();
             let upgraded = head::is_websocket(&parts).then_some(upgraded);
-            let parts = self.judged(parts, upgraded.is_some()).await?;
+            let (parts, ongoing) = self.judged(parts, upgraded.is_some()).await?;
             request = Request::from_parts(parts, body);
-            upgraded
+            (upgraded, ongoing)
         };
         self.switching.store(websocket.is_some(), Ordering::Release);
         let mut answer = match self.sender.send(request).await {
@@ -246,23 +266,35 @@ impl Exchange {
             Err(error) => return Ok(Err(error)),
         };
         let switches = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
-        match websocket {
+        let ongoing = match websocket {
             Some(inside) if switches => {
                 let outside = hyper::upgrade::on(&mut answer);
-                tokio::spawn(join(inside, outside));
+                let exchange = self.clone();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = join(inside, outside) => {}
+                        () = exchange.refused() => {}
+                    }
+                    drop(ongoing);
+                });
+                None
             }
             _ if switches => {
                 let reason = "the server switched to another protocol".to_owned();
                 return Err(Refused { status: StatusCode::BAD_GATEWAY, reason });
             }
-            _ => {}
-        }
+            _ => Some(ongoing),
+        };
         head::remove_hop(answer.headers_mut(), switches);
-        Ok(Ok(answer.map(PassedBody::Passed)))
+        Ok(Ok(answer.map(|body| PassedBody::Passed { body, _ongoing: ongoing })))
     }
 
     /// The head of a request as it is passed on, if it may be.
-    async fn judged(&self, mut parts: Parts, is_upgrade: bool) -> Result<Parts, Refused> {
+    async fn judged(
+        &self,
+        mut parts: Parts,
+        is_upgrade: bool,
+    ) -> Result<(Parts, OngoingRequest), Refused> {
         let connection = &self.connection;
         let host = connection.host();
         let named =
@@ -273,8 +305,10 @@ impl Exchange {
             }
             _ => {}
         }
+        let version = connection.rules.version();
         let allowed = connection.judge(&parts).await;
         allowed.map_err(|reason| Refused { status: StatusCode::FORBIDDEN, reason })?;
+        let ongoing = self.ongoing.begin(&parts, version);
         let filled = Filled::of(connection, &parts).await;
         let filled =
             filled.map_err(|reason| Refused { status: StatusCode::BAD_GATEWAY, reason })?;
@@ -283,7 +317,7 @@ impl Exchange {
         parts.uri = uri.map_err(|fault| self.misdirected(&parts, fault))?;
         head::remove_hop(&mut parts.headers, is_upgrade);
         filled.headers(&mut parts.headers);
-        Ok(parts)
+        Ok((parts, ongoing))
     }
 
     fn misdirected(&self, parts: &Parts, fault: HeadFault) -> Refused {
@@ -300,13 +334,9 @@ impl Exchange {
 }
 
 /// Passes the bytes of a WebSocket both ways.
-async fn join(
-    inside: hyper::upgrade::OnUpgrade,
-    outside: hyper::upgrade::OnUpgrade,
-) -> Result<(), Infallible> {
+async fn join(inside: hyper::upgrade::OnUpgrade, outside: hyper::upgrade::OnUpgrade) {
     if let (Ok(inside), Ok(outside)) = tokio::join!(inside, outside) {
         let (mut inside, mut outside) = (TokioIo::new(inside), TokioIo::new(outside));
         let _ = tokio::io::copy_bidirectional(&mut inside, &mut outside).await;
     }
-    Ok(())
 }

@@ -14,6 +14,7 @@ pub mod fuzzing;
 mod head;
 mod http;
 mod oauth;
+mod ongoing;
 mod roots;
 mod secrets;
 mod tokens;
@@ -34,6 +35,7 @@ use std::io;
 use std::net::{SocketAddrV4, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use tokens::TokenCache;
 use tokio::runtime::{Builder, Runtime};
@@ -146,6 +148,8 @@ pub struct InterceptedConnection {
     pub name: Option<String>,
     pub to: SocketAddrV4,
     pub is_tls: bool,
+    /// Set when the connection ends because a request under way is not allowed any more.
+    pub is_revoked: Arc<AtomicBool>,
 }
 
 /// Its two ends: to the machine, and to the host outside.

@@ -7,7 +7,8 @@
 //! them, nor what the server answered.
 
 use super::InterceptedConnection;
-use crate::{dns, resolvers};
+use crate::dns::{self, AddressKind};
+use crate::resolvers;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http_body_util::{BodyExt, Full, Limited};
@@ -210,12 +211,12 @@ async fn resolve(connection: &InterceptedConnection, name: &str) -> Result<Vec<I
         let Ok(socket) = UdpSocket::bind(any).await else { continue };
         let id = dns::random_id();
         let asked = socket.connect(resolver).await.is_ok();
-        if !asked || socket.send(&dns::ask(id, name)).await.is_err() {
+        if !asked || socket.send(&dns::ask(id, name, AddressKind::V4)).await.is_err() {
             continue;
         }
         let answer = timeout(PATIENCE, socket.recv(&mut buffer)).await;
         let Ok(Ok(len)) = answer else { continue };
-        if let Some(found) = dns::answer(&buffer[..len], id, name) {
+        if let Some(found) = dns::answer(&buffer[..len], id, name, AddressKind::V4) {
             return Ok(found.addresses);
         }
     }
