@@ -67,7 +67,7 @@ impl OngoingRequests {
                 self.begun.notified().await;
             }
             tokio::time::sleep(LOOK).await;
-            if !self.are_allowed(connection) {
+            if !self.are_allowed(connection).await {
                 connection.is_revoked.store(true, Ordering::Release);
                 return;
             }
@@ -75,7 +75,7 @@ impl OngoingRequests {
     }
 
     /// Judges all requests under way, if the rules have changed.
-    fn are_allowed(&self, connection: &InterceptedConnection) -> bool {
+    async fn are_allowed(&self, connection: &InterceptedConnection) -> bool {
         let version = connection.rules.version();
         let judged: Vec<Arc<Parts>> = {
             let mut heads = self.heads.lock();
@@ -85,7 +85,12 @@ impl OngoingRequests {
             heads.version = version;
             heads.judged.values().cloned().collect()
         };
-        judged.iter().all(|parts| connection.judge(parts).is_ok())
+        for parts in judged {
+            if connection.judge(&parts).await.is_err() {
+                return false;
+            }
+        }
+        true
     }
 }
 
