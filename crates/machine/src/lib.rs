@@ -70,6 +70,7 @@ mod threads;
 mod tokens;
 mod tools;
 mod traffic;
+mod traffic_totals;
 mod travel;
 mod unsaved;
 mod upkeep;
