@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::host::HostInner;
 use crate::machine::Machine;
 use crate::tools::RequestedCall;
+use crate::traffic_totals;
 use parking_lot::Mutex;
 use stasis_api::{PolicyVerdict, RefusedAccess};
 use stasis_policy::budget::{self, BudgetKind, BudgetRefusal};
@@ -125,6 +126,12 @@ impl BudgetMeters {
 }
 
 impl HostInner {
+    /// Records what machines have used up since the last time.
+    pub(crate) fn write_budgets(&self) {
+        self.budgets.write(&self.records);
+        traffic_totals::write(&self.records, &self.policies);
+    }
+
     /// The policies of a machine that have a budget; none, if there is nothing to count.
     fn budgeted(&self, machine: &Machine) -> Option<Vec<Arc<Policy>>> {
         if !self.policies.has_budgets() {

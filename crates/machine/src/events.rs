@@ -303,7 +303,7 @@ impl EventWriter {
         let write = move || {
             while stopped.recv_timeout(OFTEN) == Err(RecvTimeoutError::Timeout) {
                 inner.events.write(&inner.records);
-                inner.budgets.write(&inner.records);
+                inner.write_budgets();
             }
         };
         let thread = std::thread::Builder::new().name("stasis-events".into());

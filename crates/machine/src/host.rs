@@ -116,6 +116,7 @@ impl Host {
             (ArtifactStore::open(dirs.artifacts.clone())?, EventLog::open(&records)?);
         let policies = policies::load(&records, settings.policy.clone())?;
         let budgets = BudgetMeters::load(&records)?;
+        crate::traffic_totals::load(&records, &policies)?;
         let (secrets, interception, roots_file) = secrets::load(&records, &settings)?;
         let modules = ModuleStore::new(dirs.cache.join("modules"), settings.registries.clone());
         let tools = ToolHub::new(settings.tools.clone()).doing(|| "start a thread".into())?;
@@ -400,7 +401,7 @@ impl Host {
             // machines that never entered memory start from states that are on disk by now
             self.machines().iter().for_each(|machine| machine.settled());
             self.inner.events.write(&self.inner.records);
-            self.inner.budgets.write(&self.inner.records);
+            self.inner.write_budgets();
             failed
         })
     }

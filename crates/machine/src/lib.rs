@@ -71,6 +71,7 @@ mod threads;
 mod tokens;
 mod tools;
 mod traffic;
+mod traffic_totals;
 mod travel;
 mod turns;
 mod unsaved;

@@ -10,7 +10,7 @@ use stasis_machine::Machine;
 use stasis_policy::document;
 use stasis_testbed::run;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::sync::Arc;
 
 const VALUE: &str = "v4lue-0utside";
@@ -82,18 +82,21 @@ def escaped(call, found=(b'inside', b'good day')):
 "#;
 
 /// A service of the host that machines must not reach: it answers HTTP and datagrams.
-fn service(here: Ipv4Addr) -> u16 {
+fn service(here: Ipv4Addr, six: Option<Ipv6Addr>) -> u16 {
     let listener = TcpListener::bind((here, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let datagrams = UdpSocket::bind((here, port)).expect("a port");
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let _ = stream.read(&mut [0; 4096]);
-                let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\ninside");
-            });
-        }
-    });
+    let six = six.map(|six| TcpListener::bind((six, port)).expect("a port"));
+    for listener in [Some(listener), six].into_iter().flatten() {
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    let _ = stream.read(&mut [0; 4096]);
+                    let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\ninside");
+                });
+            }
+        });
+    }
     std::thread::spawn(move || {
         let mut buffer = [0; 1500];
         while let Ok((_, from)) = datagrams.recv_from(&mut buffer) {
@@ -142,7 +145,9 @@ fn floor(world: &World, port: u16) -> Vec<Attempt> {
     let number = u32::from(here);
     let at = |address: String| format!("talk('{address}', {port})");
     let to = format!("http://{here}:{port}/");
-    vec![
+    let six =
+        || attempt("a name of the host in IPv6", &[Answers, Floor], at("six.bound.example".into()));
+    let mut all = vec![
         attempt("the host's address", &[Floor], at(here.to_string())),
         attempt("as one number", &[Floor], at(number.to_string())),
         attempt("as a hexadecimal number", &[Floor], at(format!("{number:#x}"))),
@@ -176,7 +181,9 @@ fn floor(world: &World, port: u16) -> Vec<Attempt> {
             &[Floor],
             format!("get('http://api.example:{PLAIN}/v1/to?{to}')"),
         ),
-    ]
+    ];
+    all.extend(world.outside.six.map(|_| six()));
+    all
 }
 
 fn private(world: &World) -> Vec<Attempt> {
@@ -318,7 +325,10 @@ fn secrets() -> Vec<Attempt> {
 pub fn attempts_to_get_out_fail(world: &World) {
     let bench = bench(world);
     let (here, public) = (world.outside.here, world.outside.public);
-    let port = service(here);
+    let here_v6 = world.outside.six.map(|[here, _]| here);
+    let port = service(here, here_v6);
+    let named = here_v6.map(|six| ("six.bound.example".to_owned(), six));
+    world.outside.names_v6.lock().expect("no panic").extend(named);
     for address in ["169.254.77.7", "100.100.100.200", "168.63.129.16", "192.0.0.1"] {
         world.outside.link(address.parse().expect("an address"));
     }

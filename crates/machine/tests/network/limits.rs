@@ -5,9 +5,9 @@ use crate::policies::reported;
 use crate::web::{PLAIN, TLS};
 use crate::{World, slow};
 use stasis_api::{Name, Network, NewMachine};
-use stasis_machine::{Branch, Machine};
+use stasis_machine::{Branch, Host, Machine};
 use stasis_policy::document;
-use stasis_testbed::{error_name, run, until, value};
+use stasis_testbed::{data_dir, error_name, run, settings, until, value};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,7 +19,9 @@ def attempt(address, port):
     except OSError as error: return errno.errorcode.get(error.errno, type(error).__name__)
 def ask(address, port, path, secure=False):
     one = socket.create_connection((address, port), timeout=120)
-    if secure: one = ssl.create_default_context().wrap_socket(one, server_hostname=address)
+    if secure:
+        one = ssl.create_default_context().wrap_socket(one, server_hostname=address,
+            suppress_ragged_eofs=False)
     one.sendall(f'GET {path} HTTP/1.1\\r\\nHost: {address}:{port}\\r\\n\\r\\n'.encode())
     return one
 def read(one, most):
@@ -133,4 +135,70 @@ pub fn slow_machines_hold_servers_back(world: &World) {
     assert!(grown < CONNECTIONS * (2 << 20), "{} KiB per connection", (grown / CONNECTIONS) >> 10);
     let read = "sum(read(one, 1 << 20)[0] >= 1 << 20 for one in held)";
     assert_eq!(slow(&machine, read), CONNECTIONS.to_string(), "and go on");
+}
+
+/// The total is that of the records, also when the service starts again.
+pub fn totals_outlive_a_restart(world: &World) {
+    let dir = data_dir();
+    let mut own = settings(dir.path());
+    own.resolv_conf = world.resolv_conf.clone();
+    let known = [("total.example".to_owned(), world.outside.public)];
+    world.outside.names.lock().expect("no panic").extend(known);
+    world.outside.pages.lock().expect("no panic").insert("/total".into(), vec![7; 2 << 20]);
+    let policy = |host: &Host, most: u32| {
+        let text = format!("[network]\nallow = [\"total.example\"]\n[traffic]\ntotal_mib = {most}");
+        let name: Name = "total".parse().expect("a name");
+        host.set_policy(name.clone(), document::parse(&text).expect("a policy")).expect("set");
+        Network::Policy(name)
+    };
+    let host = Host::open(own.clone()).expect("a host");
+    let new = NewMachine { network: Some(policy(&host, 1)), ..NewMachine::default() };
+    let machine = host.create("test", new).expect("a machine");
+    run(&machine, TOOLS);
+    let pull = "read(ask('total.example', 80, '/total'), 9 << 20)[1]";
+    assert_eq!(slow(&machine, pull), "'ECONNRESET'");
+    let attempt = "attempt('total.example', 80)";
+    assert_eq!(value(&machine, attempt), "'ECONNREFUSED'");
+    let name = machine.name();
+    drop(machine);
+    assert!(host.close().is_empty());
+    drop(host);
+    let host = Host::open(own).expect("the same host");
+    let machine = host.machine(name.as_str()).expect("the machine");
+    assert_eq!(value(&machine, attempt), "'ECONNREFUSED'", "after a restart");
+    policy(&host, 9);
+    assert_eq!(error_name(&run(&machine, &format!("{attempt}.close()"))), "");
+}
+
+/// A download is ended by a policy that no longer allows it: one whose requests are read by its
+/// path, and one that passes through by its host. The client sees an error, not an end.
+pub fn a_change_ends_downloads(world: &World) {
+    let bench = bench(world);
+    let rules = |path: &str, passed: &str| {
+        format!(
+            "[network]\nallow = [\"{passed}.example:{TLS}\"]\n\
+             [http]\nallow = [\"GET api.example:{PLAIN},{TLS}{path}\"]"
+        )
+    };
+    let machine = machine(bench, "revoked", &rules("/v1/*", "pass"));
+    let ask = format!(
+        "held = [ask('api.example', {TLS}, '/v1/endless', True),\n\
+         \x20   ask('api.example', {PLAIN}, '/v1/endless'),\n\
+         \x20   ask('pass.example', {TLS}, '/v1/endless', True)]\n\
+         [read(one, 1 << 20)[0] >= 1 << 20 for one in held]"
+    );
+    assert_eq!(slow(&machine, &ask), "[True, True, True]");
+    set(bench, "revoked", &rules("/v1/endless", "pass"));
+    let read = "[read(one, 1 << 20)[0] >= 1 << 20 for one in held]";
+    assert_eq!(slow(&machine, read), "[True, True, True]", "a change that still allows them");
+    set(bench, "revoked", &rules("/v1/ok", "rebind"));
+    // Python names a reset within TLS an end without a farewell
+    let end = "def ended(one):\n\
+               \x20   try:\n\
+               \x20       while one.recv(65536): pass\n\
+               \x20   except OSError as error: return type(error).__name__\n\
+               [ended(one) for one in held]";
+    assert_eq!(slow(&machine, end), "['SSLEOFError', 'ConnectionResetError', 'SSLEOFError']");
+    reported(&bench.host, &machine, "GET api.example", "no rule allows it", None);
+    reported(&bench.host, &machine, "tcp pass.example", "no rule allows it", None);
 }

@@ -61,6 +61,7 @@ const CHECKS: &[(&str, Check)] = &[
         "names_that_point_at_the_host_are_refused",
         policies::names_that_point_at_the_host_are_refused,
     ),
+    ("names_with_ipv6_alone_are_reached", policies::names_with_ipv6_alone_are_reached),
     ("datagrams_are_judged_too", policies::datagrams_are_judged_too),
     ("a_change_applies_to_running_machines", policies::a_change_applies_to_running_machines),
     (
@@ -77,6 +78,8 @@ const CHECKS: &[(&str, Check)] = &[
     ("trust_comes_with_a_policy", clients::trust_comes_with_a_policy),
     ("traffic_is_limited", limits::traffic_is_limited),
     ("slow_machines_hold_servers_back", limits::slow_machines_hold_servers_back),
+    ("totals_outlive_a_restart", limits::totals_outlive_a_restart),
+    ("a_change_ends_downloads", limits::a_change_ends_downloads),
     #[cfg(debug_assertions)]
     ("attempts_to_get_out_fail", escapes::attempts_to_get_out_fail),
 ];

@@ -1,6 +1,7 @@
 //! A world outside of the host: a network namespace with servers in it, and one link to it.
 //!
 //!   machine ─► the host ─► 10.x.y.1 ═══ veth ═══ 10.x.y.2, 198.18.x.y web, names, echo
+//!                          2001:db8:…:1 ═ (where the host has IPv6) ═ 2001:db8:…:2
 //!
 //! The second address is public as far as policies know: it is of the range for benchmarks.
 //!
@@ -9,7 +10,7 @@
 use stasis_sys::{libc, namespace};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -18,6 +19,8 @@ use std::thread;
 type Pages = Arc<Mutex<HashMap<String, Vec<u8>>>>;
 /// Addresses of names that have another than all names have.
 pub type Names = Arc<Mutex<HashMap<String, Ipv4Addr>>>;
+
+pub type NamesV6 = Arc<Mutex<HashMap<String, Ipv6Addr>>>;
 
 pub struct Outside {
     /// The server's address.
@@ -28,8 +31,12 @@ pub struct Outside {
     pub public: Ipv4Addr,
     /// Another one, which no name has.
     pub unnamed: Ipv4Addr,
+    /// Both ends of the link in IPv6, if the host has it: of the host, and of the server.
+    pub six: Option<[Ipv6Addr; 2]>,
     pub pages: Pages,
     pub names: Names,
+    /// Names that have an IPv6 address and no other.
+    pub names_v6: NamesV6,
     /// The names of both ends of the link.
     ends: [String; 2],
     work: mpsc::Sender<Box<dyn FnOnce() + Send>>,
@@ -67,7 +74,20 @@ impl Outside {
         let ends = [near.clone(), far.clone()];
         let (pages, known) = (Pages::default(), Names::default());
         let (shared, all) = (pages.clone(), known.clone());
-        let outside = Outside { there, here, public, unnamed, pages, names: known, ends, work };
+        let (names_v6, six, names_v4) = (NamesV6::default(), None, known);
+        let all_v6 = names_v6.clone();
+        let mut outside = Outside {
+            there,
+            here,
+            public,
+            unnamed,
+            six,
+            pages,
+            names: names_v4,
+            names_v6,
+            ends,
+            work,
+        };
         outside.run(move || {
             ip(&format!("addr add {there}/30 dev {far}"));
             ip(&format!("addr add {public}/32 dev {far}"));
@@ -80,11 +100,29 @@ impl Outside {
             echo(TcpListener::bind((any, 443)).expect("a port"));
             echo_datagrams(UdpSocket::bind((public, 443)).expect("a port"));
             echo_datagrams(UdpSocket::bind((public, 123)).expect("a port"));
-            names(UdpSocket::bind((there, 53)).expect("a port"), there, all);
+            names(UdpSocket::bind((there, 53)).expect("a port"), there, all, all_v6);
         });
         ip(&format!("route add {public}/32 via {there} dev {near}"));
         ip(&format!("route add {unnamed}/32 via {there} dev {near}"));
+        outside.add_v6([high, low].map(u16::from));
         outside
+    }
+
+    /// Gives both ends of the link addresses of IPv6, if the host has it.
+    fn add_v6(&mut self, [high, low]: [u16; 2]) {
+        if !std::fs::exists("/proc/net/if_inet6").unwrap_or(false) {
+            return;
+        }
+        let [here, there] =
+            [1, 2].map(|last| Ipv6Addr::new(0x2001, 0xdb8, high, low, 0, 0, 0, last));
+        let ([near, far], pages) = (self.ends.clone(), self.pages.clone());
+        ip(&format!("addr add {here}/64 dev {near} nodad"));
+        self.run(move || {
+            ip(&format!("addr add {there}/64 dev {far} nodad"));
+            web(TcpListener::bind((there, 80)).expect("a port"), pages);
+            echo_datagrams(UdpSocket::bind((there, 123)).expect("a port"));
+        });
+        self.six = Some([here, there]);
     }
 
     /// Gives the outside another address, which the host has a route to.
@@ -175,13 +213,14 @@ fn echo_datagrams(socket: UdpSocket) {
 }
 
 /// Knows one address, by every name that ends in `example`, and those in a table.
-fn names(socket: UdpSocket, address: Ipv4Addr, others: Names) {
+fn names(socket: UdpSocket, address: Ipv4Addr, others: Names, six: NamesV6) {
     thread::spawn(move || {
         let mut buffer = [0; 1500];
         while let Ok((len, from)) = socket.recv_from(&mut buffer) {
             let other = others.lock().expect("no panic").get(&asked(&buffer[..len])).copied();
             let address = other.unwrap_or(address);
-            let _ = socket.send_to(&resolved(&buffer[..len], address), from);
+            let six = six.lock().expect("no panic").get(&asked(&buffer[..len])).copied();
+            let _ = socket.send_to(&resolved(&buffer[..len], address, six), from);
         }
     });
 }
@@ -197,18 +236,24 @@ fn asked(query: &[u8]) -> String {
     labels.join(".")
 }
 
-fn resolved(query: &[u8], address: Ipv4Addr) -> Vec<u8> {
+fn resolved(query: &[u8], address: Ipv4Addr, six: Option<Ipv6Addr>) -> Vec<u8> {
     const HEAD: usize = 12;
     let name_end = query[HEAD..].iter().position(|byte| *byte == 0).map_or(HEAD, |at| HEAD + at);
     let question = &query[HEAD..name_end + 5];
     let known = query[HEAD..name_end].ends_with(b"\x07example");
-    let is_a = known && query[name_end + 1..name_end + 3] == [0, 1];
+    let kind = query[name_end + 2];
+    let data = match (six, kind) {
+        (Some(six), 28) => Some(six.octets().to_vec()),
+        (None, 1) if known => Some(address.octets().to_vec()),
+        _ => None,
+    };
     let mut answer = query[..2].to_vec();
-    answer.extend([0x81, if known { 0x80 } else { 0x83 }, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
+    let count = u8::from(data.is_some());
+    answer.extend([0x81, if known { 0x80 } else { 0x83 }, 0, 1, 0, count, 0, 0, 0, 0]);
     answer.extend(question);
-    if is_a {
-        answer.extend([0xc0, HEAD as u8, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
-        answer.extend(address.octets());
+    if let Some(data) = data {
+        answer.extend([0xc0, HEAD as u8, 0, kind, 0, 1, 0, 0, 0, 60, 0, data.len() as u8]);
+        answer.extend(data);
     }
     answer
 }

@@ -196,6 +196,54 @@ pub fn names_that_point_at_the_host_are_refused(world: &World) {
     assert_eq!(stasis_testbed::error_name(&end), "gaierror");
 }
 
+/// Names that have IPv6 only, on a host that has it too.
+pub fn names_with_ipv6_alone_are_reached(world: &World) {
+    let (host, outside) = (&world.bed.host, &world.outside);
+    let [here, there] = outside
+        .six
+        .unwrap_or(["2001:db8::1", "2001:db8::2"].map(|six| six.parse().expect("an address")));
+    let known = [
+        ("six.example", there),
+        ("denied.six.example", there),
+        ("host.six.example", here),
+        ("loop.six.example", "::1".parse().unwrap()),
+        ("meta.six.example", "fd00:ec2::254".parse().unwrap()),
+        ("mapped.six.example", "::ffff:127.0.0.1".parse().unwrap()),
+    ];
+    let known = known.map(|(name, six)| (name.to_owned(), six));
+    outside.names_v6.lock().expect("no panic").extend(known);
+    outside.pages.lock().unwrap().insert("/six".into(), b"good day".to_vec());
+    let text = "[network]\nallow = [\"six.example\", \"six.example:123/udp\", \
+                \"*.six.example:*\"]\ndeny = [\"denied.six.example\"]";
+    let machine = with_tools(world, set(host, "six", text));
+    let refused = |name: &str| {
+        let end = run(&machine, &format!("socket.gethostbyname('{name}')"));
+        assert_eq!(stasis_testbed::error_name(&end), "gaierror", "{name}");
+    };
+    let bad = ["host.six.example", "loop.six.example", "meta.six.example", "mapped.six.example"];
+    bad.iter().chain(&["denied.six.example"]).for_each(|name| refused(name));
+    if outside.six.is_none() {
+        return refused("six.example");
+    }
+    assert_eq!(value(&machine, "get('http://six.example/six')"), "b'good day'");
+    // the address that stands for it is that of its name, and of nothing else
+    let address = value(&machine, "socket.gethostbyname('six.example')");
+    assert_eq!(value(&machine, &format!("attempt({address}, 80)")), "'connected'");
+    assert_eq!(value(&machine, &format!("attempt({address}, 7)")), "'ECONNREFUSED'");
+    assert_eq!(value(&machine, "attempt('192.88.99.200', 80)"), "'ECONNREFUSED'");
+    let datagram = "u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.settimeout(60)\n\
+                    u.connect(('six.example', 123)); u.send(b'now'); u.recv(10)";
+    assert_eq!(value(&machine, datagram), "b'now'");
+    reported(host, &machine, "resolve loop.six.example (::1)", "no policy allows it", None);
+    reported(host, &machine, "resolve host.six.example", "an address of the host", None);
+    let other = with_tools(world, set(host, "not-six", "[network]\nallow = [\"other.example\"]"));
+    assert_eq!(
+        value(&other, &format!("attempt({address}, 80)")),
+        "'ECONNREFUSED'",
+        "its own table"
+    );
+}
+
 pub fn datagrams_are_judged_too(world: &World) {
     let host = &world.bed.host;
     public(world, &["time.example"]);
