@@ -212,12 +212,18 @@ fn sessions_and_heaps_go_on_after_a_kill() {
 }
 
 /// SIGKILL for the daemon behind a data directory.
-fn kill_daemon(place: &Place) {
+fn send_kill(place: &Place) {
     let socket = place.data.path().join("stasis.sock");
     let stream = UnixStream::connect(&socket).expect("a daemon");
     let (pid, ..) = stasis_sys::socket::peer_credentials(stream.as_fd()).expect("its pid");
     let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
     assert!(killed.expect("kill runs").success());
+}
+
+/// The same, until it is gone.
+fn kill_daemon(place: &Place) {
+    let socket = place.data.path().join("stasis.sock");
+    send_kill(place);
     let patience = Instant::now() + Duration::from_secs(60);
     while UnixStream::connect(&socket).is_ok() {
         assert!(Instant::now() < patience, "the daemon goes on");
@@ -261,6 +267,38 @@ fn printed(mut call: impl FnMut(&str, Value) -> Value) -> Value {
         }
         assert!(Instant::now() < patience, "{page}");
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A request that was under way is answered with 502, and every request after that works.
+#[test]
+fn the_daemon_is_back_when_a_cut_off_request_is_refused() {
+    let place = Place::new();
+    let front = front(&place, &["--heap-store=dir"]);
+    let ask = |method: &str, path: &str, body: &Value| {
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: {}", front.address);
+        request(front.address, &head, &body.to_string())
+    };
+    let run = |code: &str, session: &str| {
+        ask("POST", "/api/exec?wait=60", &json!({ "code": code, "session": session }))
+    };
+    for count in 1..4 {
+        let counted = run(COUNT, "s");
+        assert!(counted.contains(&format!("\"output\":\"{count}\"")), "{counted}");
+        let cut_off = std::thread::scope(|scope| {
+            let endless =
+                scope.spawn(|| run("await new Promise(() => setTimeout(() => {}, 1e6))", "e"));
+            let patience = Instant::now() + Duration::from_secs(60);
+            let is_running =
+                || ask("GET", "/api/executions", &Value::Null).contains("\"status\":\"running\"");
+            while !is_running() {
+                assert!(Instant::now() < patience, "it never began");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            send_kill(&place);
+            endless.join().expect("an answer")
+        });
+        assert!(cut_off.starts_with("HTTP/1.1 502 "), "{cut_off}");
     }
 }
 

@@ -5,8 +5,8 @@
 //! Answers are streamed. A request whose host is not on the list, or that a page of another origin
 //! sends, is refused before its body is read. If no daemon runs, the front starts one and sends the
 //! request to it; `greetings.rs` then opens the client's session again. A request that was under
-//! way when the daemon ended may have had an effect: it is repeated only if it is a GET, and the
-//! client gets 502 otherwise.
+//! way when the daemon ended may have had an effect: it is repeated only if it is a GET. Otherwise
+//! the client gets 502 once the daemon is back, so that its next request is answered.
 
 use super::greetings::{Greetings, SESSION_ID};
 use crate::client::Client;
@@ -112,8 +112,8 @@ async fn pass(State(front): State<Arc<Front>>, request: Request) -> Response {
         Ok(answer) => back(answer),
         Err(error) => {
             let said = format!(
-                "the service ended before it answered: {error}. It is started again by the next \
-                 request; look whether this one had an effect before you repeat it"
+                "the service ended before it answered: {error}. It was started again; look whether \
+                 this request had an effect before you repeat it"
             );
             (StatusCode::BAD_GATEWAY, said).into_response()
         }
@@ -182,11 +182,24 @@ impl Front {
                 Err(error) => error,
             };
             let is_repeatable = error.is_connect() || passed.method == Method::GET;
-            if tries == TRIES || !is_repeatable || !self.client.is_back().await {
+            if tries == TRIES || !self.is_back().await || !is_repeatable {
                 return Err(error);
             }
             tries += 1;
         }
+    }
+
+    /// Whether the daemon answers again. One that is ending may take connections until it is gone.
+    async fn is_back(&self) -> bool {
+        for _ in 0..TRIES {
+            if !self.client.is_back().await {
+                return false;
+            }
+            if self.client.forward(Method::GET, "/health").send().await.is_ok() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether a request may be answered without a token.
