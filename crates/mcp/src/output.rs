@@ -126,8 +126,10 @@ impl RunOutput {
     /// Address and receipt.
     fn last_line(&self) -> String {
         let mut line = format!("[{} {}, {:.0} ms", self.address, self.status, self.runtime_ms);
-        if self.images > 0 {
-            line += &format!(", {} images", self.images);
+        match self.images {
+            0 => {}
+            1 => line += ", 1 image",
+            images => line += &format!(", {images} images"),
         }
         if let Some(receipt) = &self.receipt {
             line += if receipt.intact { ", state kept" } else { ", state rolled back" };
