@@ -88,12 +88,12 @@ mod tests {
             "--fetch-header=host=*,header=X,value=s3cret",
             "--fetch-header=host=a.example,header=Host,value=s3cret",
             "--fetch-header-config={",
-            r#"--fetch-header-config=[{"host": "a.example", "headers": {"X": "s3cret\n"}}]"#,
+            r#"--fetch-header-config=[{"host": "a.example", "headers": {"X": "s3\ncret"}}]"#,
             r#"--fetch-header-config=[{"host": "a.example", "s3cret": 1}]"#,
             "--fetch-header-config=/no/such/file",
         ] {
             let said = rules(&[POLICIES, odd]).expect_err(odd).to_string();
-            assert!(!said.contains("s3cret"), "{said}");
+            assert!(!said.contains("s3"), "{said}");
         }
         let alone = rules(&["--fetch-header=host=a.example,header=X,value=s3cret"]);
         assert!(alone.expect_err("no policies").to_string().contains("--policies-json"));
