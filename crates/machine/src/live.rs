@@ -22,8 +22,8 @@ const STALLED: Duration = Duration::from_millis(20);
 /// KiB, and the program inside can enlarge a pipe to 1 MiB.
 const READS_OF_REST: usize = 8;
 
-/// Output that is kept while an order is unanswered, and reports that may arrive: one of the longest
-/// and many short ones.
+/// Output that is kept while an order is unanswered, and reports that may arrive: one of the
+/// longest and many short ones.
 const MOST_OUTPUT: usize = 16 << 20;
 const MOST_REPORTS: usize = 4096;
 const MOST_HEARD: u64 = 2 * LONGEST as u64;

@@ -94,7 +94,7 @@ fn elsewhere<T: Send + 'static>(
     let Some(turn) = ASKING.take(until) else { return late() };
     let (send, receive) = mpsc::sync_channel(1);
     hand_over(move || {
-        // also of a question that nobody waits for any more
+        // a question counts until it is answered, also after its caller gave up
         let _turn = turn;
         drop(send.send(act()));
     });
