@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// How often the language's rehearsal is run.
 const REHEARSALS: usize = 8;
 
-/// What a template has beside another one.
+/// The warm-up that a template adds to another one.
 #[derive(Debug, Clone)]
 pub struct MoreWarmUp {
     pub name: String,

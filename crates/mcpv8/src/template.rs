@@ -24,7 +24,7 @@ static PROGRAM: LazyLock<MoreWarmUp> = LazyLock::new(|| MoreWarmUp {
     code: REHEARSAL.clone(),
 });
 
-/// What this process knows of the template with the program.
+/// The state of the template with the program, as far as this process knows it.
 #[derive(Default)]
 pub(crate) struct ProgramTemplate(Mutex<Known>);
 
@@ -61,7 +61,8 @@ impl V8 {
         Ok(FoundTemplate { digest: found.unwrap_or(base.digest), has_program })
     }
 
-    /// What is known for this template of the language; starts the build when it is worth it.
+    /// The template with the program for this template of the language, if known. Starts its build
+    /// once enough runs need it.
     fn known_template(&self, base: &str) -> Option<Option<String>> {
         let mut known = self.shared.template.0.lock();
         if known.base != base {

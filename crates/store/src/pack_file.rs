@@ -353,7 +353,7 @@ mod tests {
         assert!(std::fs::read(&path).expect("read") == bytes);
     }
 
-    /// What was written directly and what is in the cache are one file to every reader.
+    /// Readers see one file: the direct writes and those through the cache.
     #[test]
     fn readers_see_both_parts() {
         let dir = tempfile::tempdir().expect("make a directory");
