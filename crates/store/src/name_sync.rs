@@ -4,7 +4,8 @@
 //!   named ─► wanted ─┴─► a thread syncs once ───┴─► answered
 //!
 //! A sync covers everything that was named before it began, and takes as long for one name as for
-//! many. It runs in a thread of its own, so that its caller can sync a file at the same time.
+//! many. It runs in a thread of its own, so that nobody who waits has to sync for those who came
+//! later.
 
 use parking_lot::{Condvar, Mutex};
 use std::fs::File;
@@ -41,7 +42,7 @@ pub struct NameSync {
 
 /// A sync that begins after it was wanted.
 #[must_use = "a sync can fail; wait for it"]
-pub struct WantedSync(u64);
+struct WantedSync(u64);
 
 impl NameSync {
     pub fn start(dir: &Path) -> io::Result<NameSync> {
@@ -57,8 +58,12 @@ impl NameSync {
         Ok(NameSync { shared, thread: Some(thread) })
     }
 
-    /// Has everything synced that is named by now, and does not wait.
-    pub fn want(&self) -> WantedSync {
+    /// Syncs everything that is named by now.
+    pub fn sync(&self) -> io::Result<()> {
+        self.wait(self.want())
+    }
+
+    fn want(&self) -> WantedSync {
         let mut state = self.shared.state.lock();
         let number = state.begun + 1;
         state.wanted = state.wanted.max(number);
@@ -66,7 +71,7 @@ impl NameSync {
         WantedSync(number)
     }
 
-    pub fn wait(&self, WantedSync(number): WantedSync) -> io::Result<()> {
+    fn wait(&self, WantedSync(number): WantedSync) -> io::Result<()> {
         let mut state = self.shared.state.lock();
         while state.ended < number {
             self.shared.changed.wait(&mut state);
@@ -134,7 +139,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..200 {
                         let own = named.fetch_add(1, Ordering::SeqCst) + 1;
-                        names.wait(names.want()).expect("synced");
+                        names.sync().expect("synced");
                         assert!(synced.load(Ordering::SeqCst) >= own);
                     }
                 });

@@ -1,6 +1,6 @@
 //! Packs and images that are durable before they have their names.
 //!
-//!   pending/ ─► files and this directory synced, all at once ─► renamed, without another sync
+//!   pending/ ─► files and this directory synced ─► renamed, without another sync
 //!
 //! The name of a file and its contents are on disk after one wait for the disk instead of two. It
 //! gets its own name only then, so that a named file is always whole. If the host ends before the

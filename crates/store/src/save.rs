@@ -1,12 +1,13 @@
 //! Makes new packs and images durable, and gives them their names.
 //!
-//!   pack, image ─► written to pending ─► both and their directory synced, at once ─► both named
+//!   pack, image ─► written to pending ─► both and their directory synced ─► both named
 //!                            └─► can be read by this program, as an image in use
 //!
-//! A file gets its name only after its contents are on disk, so every named file is whole. A sync
-//! takes as long as the disk needs to empty its cache, however little is written: everything is
-//! synced at the same time, and the directory once for all who wait for it (`name_sync.rs`). The
-//! new names need no sync (`pending.rs`).
+//! A file gets its name only after its contents are on disk, so every named file is whole. Both
+//! files are written to the disk first, and then synced one after the other: the first sync also
+//! commits what the second has to, so the second finds nothing left to do. Syncs at the same time
+//! each wait for a commit of their own. The directory is synced once for all who wait for it
+//! (`name_sync.rs`). The new names need no sync (`pending.rs`).
 
 use crate::codec::encode;
 use crate::error::{Error, ErrorContext, Result};
@@ -83,12 +84,7 @@ impl WrittenImage<'_> {
     /// Makes the image and its pack durable, and gives them their names.
     pub fn save(self) -> Result<Image> {
         fault::point("pack.written")?;
-        let names = self.store.names.want();
-        let synced = match &self.pack {
-            Some((pack, _)) => at_once(|| pack.sync(), || self.new.sync()),
-            None => self.new.sync(),
-        };
-        self.store.names.wait(names).doing(|| "sync the names of new files".into()).and(synced)?;
+        self.sync()?;
         fault::point("image.written")?;
         if let Some((new, pack)) = &self.pack {
             self.store.name_pack(new, pack)?;
@@ -103,19 +99,19 @@ impl WrittenImage<'_> {
         fault::point("image.synced")?;
         Ok(image.clone())
     }
+
+    fn sync(&self) -> Result<()> {
+        let pack = self.pack.as_ref().map(|(pack, _)| pack);
+        pack.map_or(Ok(()), |pack| finish_writing(&pack.file, &pack.path))?;
+        finish_writing(&self.new.file, &self.new.path)?;
+        pack.map_or(Ok(()), NewPack::sync)?;
+        self.new.sync()?;
+        self.store.names.sync().doing(|| "sync the names of new files".into())
+    }
 }
 
-/// Does two things that mostly wait for the disk.
-fn at_once(
-    one: impl FnOnce() -> Result<()> + Send,
-    other: impl FnOnce() -> Result<()>,
-) -> Result<()> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("stasis-sync".into());
-        let thread = thread.spawn_scoped(scope, one).doing(|| "start a thread".into())?;
-        let done = other();
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(done)
-    })
+fn finish_writing(file: &File, TempPath(path): &TempPath) -> Result<()> {
+    sysfiles::finish_writing(file.as_fd()).doing(|| format!("write {}", path.display()))
 }
 
 impl Store {
@@ -162,7 +158,7 @@ impl Store {
 
     /// Moves a new pack to where it becomes durable.
     fn begin_pack(&self, new: NewPack) -> Result<(NewPack, Arc<Pack>)> {
-        // an error here comes back in the sync
+        // an error here comes back when it is saved
         let _ = sysfiles::start_writing(new.file.as_fd());
         let pack = self.read_pack(&new)?;
         let name = names::of_pack(new.root, PackForm::Plain);
@@ -180,6 +176,8 @@ impl Store {
         let file = File::create(&path.0).doing(doing)?;
         let mut file = fault::Writer::new("image.write", file);
         file.write_all(&sealed.bytes).doing(doing)?;
+        // an error here comes back when it is saved
+        let _ = sysfiles::start_writing(file.inner.as_fd());
         Ok(NewImage { path, file: file.inner, image })
     }
 

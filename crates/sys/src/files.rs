@@ -188,10 +188,21 @@ pub fn sync_file_system(fd: BorrowedFd) -> io::Result<()> {
 /// not durable by this, only sooner: on file systems that choose blocks late, a later sync of
 /// another file covers the blocks chosen here.
 pub fn start_writing(fd: BorrowedFd) -> io::Result<()> {
-    let (from, to_end, how) = (0, 0, libc::SYNC_FILE_RANGE_WRITE);
+    write_range(fd, libc::SYNC_FILE_RANGE_WRITE)
+}
+
+/// Writes what the page cache holds of a file to the disk, and waits for it. It is not durable by
+/// this: a sync then has less to wait for. Such a sync does not report again an error that is
+/// reported here.
+pub fn finish_writing(fd: BorrowedFd) -> io::Result<()> {
+    let (begun, finished) = (libc::SYNC_FILE_RANGE_WAIT_BEFORE, libc::SYNC_FILE_RANGE_WAIT_AFTER);
+    write_range(fd, begun | libc::SYNC_FILE_RANGE_WRITE | finished)
+}
+
+fn write_range(fd: BorrowedFd, how: u32) -> io::Result<()> {
+    let (from, to_end) = (0, 0);
     // SAFETY: the borrow keeps the file open; the kernel writes its own cache out, not our memory.
-    let started = unsafe { libc::sync_file_range(fd.as_raw_fd(), from, to_end, how) };
-    check(started.into()).map(drop)
+    check(unsafe { libc::sync_file_range(fd.as_raw_fd(), from, to_end, how) }.into()).map(drop)
 }
 
 /// Sets this process's file mode mask; the old one.
