@@ -11,6 +11,7 @@ mod keys;
 mod mcp_clients;
 mod mcp_install;
 mod mcp_v8;
+mod mcp_v8_files;
 mod mcp_v8_setup;
 mod mcp_v8_tools;
 mod rows;

@@ -17,7 +17,7 @@ use stasis_policy::v8::{V8Policies, V8Refused, V8Step, V8Walk};
 use stasis_protocol::ToolAnswer;
 use stasis_records::{CallEnd, NewCall};
 use stasis_tools::{ToolFault, ToolOutcome};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -28,6 +28,9 @@ const MOST: u64 = 100_000;
 const LONGEST: usize = 8 << 20;
 const ALL_OPEN: usize = 32 << 20;
 const LONGEST_TOLD: usize = 200;
+/// The category whose input has the headers of the connection, and their name in it.
+const WITH_HEADERS: &str = "filesystem";
+const HEADERS: &str = "mcp_headers";
 
 /// Operations of the running instruction.
 #[derive(Default)]
@@ -67,7 +70,9 @@ impl InstructionEffects {
     ) -> ToolAnswer {
         match step {
             Ok(V8Step::Done(output)) => ToolAnswer::Output { output },
-            Ok(V8Step::Execute { input, last }) => {
+            Ok(V8Step::Execute { mut input, last }) => {
+                // code is not told what its client sent
+                without_headers(&mut input);
                 let call = self.asked.fetch_add(1, Ordering::Relaxed);
                 if !last {
                     let size = size_of(&input);
@@ -104,7 +109,7 @@ impl InstructionEffects {
 
 impl Driver {
     /// Whether an operation may take place, and how.
-    pub(crate) fn effect(&mut self, seq: u64, id: u64, category: String, input: Value) {
+    pub(crate) fn effect(&mut self, seq: u64, id: u64, category: String, mut input: Value) {
         let effects = self.tools.effects.clone();
         if effects.asked.load(Ordering::Relaxed) > MOST {
             let said = format!("an instruction has at most {MOST} operations under policies");
@@ -118,6 +123,7 @@ impl Driver {
             let Some((policy, v8)) = machine.v8_policies() else {
                 return failed("policy.none", "the machine has no policies of mcp-v8");
             };
+            machine.add_headers(&category, &mut input);
             let Some(mut walk) = v8.walk(&category, machine.name().as_str(), input) else {
                 let category = shortened(category, LONGEST_TOLD);
                 let said = format!("{category} is not available: the policies do not mention it");
@@ -265,7 +271,32 @@ fn outcome(mut output: Value) -> ToolAnswer {
     ToolAnswer::Result { content, structured, is_error: output["isError"] == Value::Bool(true) }
 }
 
+fn without_headers(input: &mut Value) {
+    if let Value::Object(fields) = input {
+        fields.remove(HEADERS);
+    }
+}
+
 impl Machine {
+    /// Shows the headers of a connection to mcp-v8's policies, in place of earlier ones.
+    pub fn show_headers(&self, headers: &BTreeMap<String, String>) {
+        *self.shown_headers.lock() = match headers.is_empty() {
+            true => Value::Null,
+            false => json!(headers),
+        };
+    }
+
+    /// Puts the headers of the connection in an input, and never those that code names.
+    fn add_headers(&self, category: &str, input: &mut Value) {
+        without_headers(input);
+        let headers = self.shown_headers.lock();
+        if let (WITH_HEADERS, Value::Object(fields), Value::Object(_)) =
+            (category, input, &*headers)
+        {
+            fields.insert(HEADERS.to_owned(), headers.clone());
+        }
+    }
+
     /// mcp-v8's policies that the machine is held to, with the name that they are in force by.
     pub(crate) fn v8_policies(&self) -> Option<(String, V8Policies)> {
         let levels = self.policy_levels();

@@ -15,6 +15,7 @@ use crate::unsaved::StartCell;
 use crate::work::Work;
 use event_listener::{Event, EventListener};
 use parking_lot::{Mutex, MutexGuard};
+use serde_json::Value;
 use stasis_api::{Address, Checkpoints, Durability, Exec, Name, Parent};
 use stasis_records::{MachineId, MachineRecord, NewRecord};
 use std::sync::{Arc, OnceLock};
@@ -34,6 +35,8 @@ pub struct Machine {
     pub(crate) start: StartCell,
     /// A lent set of servers whose tools its code calls.
     pub(crate) tool_set: Mutex<Option<String>>,
+    /// Headers of the connection whose code it runs, for mcp-v8's policies.
+    pub(crate) shown_headers: Mutex<Value>,
     /// Find answers for its code.
     pub(crate) helpers: HelperThreads,
     pub(crate) early: EarlyTurns,
@@ -52,6 +55,7 @@ impl Machine {
             spoken: OnceLock::new(),
             start,
             tool_set: Mutex::default(),
+            shown_headers: Mutex::default(),
             helpers: HelperThreads::default(),
             early: EarlyTurns::default(),
         }

@@ -169,7 +169,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
 
     async fn deliver(&self, message: Value) {
         let id = message.get("id").cloned();
-        if let Err(words) = self.exchange(&message).await
+        if let Err(words) = self.exchange(message).await
             && let Some(id) = &id
         {
             self.put(&problem(id, -32000, &words)).await;
@@ -179,7 +179,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Wire<W> {
         }
     }
 
-    async fn exchange(&self, message: &Value) -> Sent<()> {
+    async fn exchange(&self, message: Value) -> Sent<()> {
+        let message = &self.upstream.edited(message).await?;
         let mut response = self.post(message).await?;
         if response.status() == StatusCode::NOT_FOUND && self.greet_again(message).await? {
             response = self.post(message).await?;

@@ -124,6 +124,7 @@ async fn ended(
 pub fn settings(call: &CallContext, mode: V8Mode) -> V8Settings {
     let parts = call.context.extensions.get::<Parts>();
     let now = parts.map(|parts| V8Settings::of(&parts.headers)).unwrap_or_default();
+    let is_opened = call.opened.is_some();
     let opened = call.opened.clone().unwrap_or_default();
     let connection = parts.and_then(|parts| parts.headers.get("mcp-session-id"));
     let connection = connection.and_then(|id| id.to_str().ok()).map(str::to_owned);
@@ -133,6 +134,7 @@ pub fn settings(call: &CallContext, mode: V8Mode) -> V8Settings {
         memory_mb: now.memory_mb.or(opened.memory_mb),
         mode,
         setup: now.setup.or(opened.setup),
+        mcp_headers: if is_opened { opened.mcp_headers } else { now.mcp_headers },
     }
 }
 

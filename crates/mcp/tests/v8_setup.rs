@@ -162,6 +162,49 @@ async fn policies_of_a_setup_decide() {
     assert!(output.ends_with("undefined"), "{output}");
 }
 
+/// Policies see the headers that opened the connection. Later ones, and those that code names, they
+/// do not; and code sees none.
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_see_the_headers_of_a_connection() {
+    let service = Service::of("javascript").await;
+    let text = "package mcp.filesystem\nallow if input.mcp_headers == {\"tenant\": \"a\"}";
+    let policies = json!({ "filesystem": { "policies": [
+        { "modules": [{ "name": "files.rego", "text": text }] }
+    ] } });
+    let setup = V8Setup { policies: Some(policies), ..V8Setup::default() };
+    let id = tokio::task::block_in_place(|| {
+        let v8 = V8::new(service.bed.host.clone());
+        v8.put_setup("root", setup).expect("a setup").0
+    });
+    let id = &*Box::leak(id.into_boxed_str());
+    let code = "const said = await fs.writeFile('/tmp/a', '1').then(() => 'written', \
+                (error) => error.message); \
+                const ask = globalThis[Symbol.for('stasis.effects')]; let seen; \
+                try { seen = ask.begin('filesystem', { operation: 'stat', path: '/', \
+                mcp_headers: { tenant: 'a' } }).input } catch (error) { seen = error.message } \
+                console.log(said, JSON.stringify(seen))";
+    let allowed = "written {\"operation\":\"stat\",\"path\":\"/\"}";
+    let denied = "fs.writeFile denied by policy: /tmp/a is not allowed \
+                  \"fs.stat denied by policy: / is not allowed\"";
+    let of = |tenant: &[&'static str], path| {
+        let tenants = tenant.iter().map(|name| ("x-mcp-tenant", *name));
+        let extra = [("x-mcp-v8-setup", id)].into_iter().chain(tenants).collect();
+        Client { path, extra, ..service.client() }
+    };
+    // each request of the revision without sessions is its own connection
+    let stateless = "/mcp/v8-stateless";
+    for (tenant, wanted) in [(&["a"][..], allowed), (&["b"], denied), (&[], denied)] {
+        let answer = of(tenant, stateless).call("run_js", json!({ "code": code })).await;
+        assert_eq!(said(&answer)["output"], wanted, "{tenant:?}");
+    }
+    let mut first = service.open(of(&["a"], "/mcp/v8")).await;
+    first.extra = of(&["b"], "/mcp/v8").extra;
+    assert_eq!(run(&first, json!({ "code": code })).await.1, allowed);
+    let mut second = service.open(of(&["b"], "/mcp/v8")).await;
+    second.extra = of(&["a"], "/mcp/v8").extra;
+    assert_eq!(run(&second, json!({ "code": code })).await.1, denied);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn skills_and_texts_of_a_setup() {
     let service = Service::of("javascript").await;

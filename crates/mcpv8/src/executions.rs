@@ -8,6 +8,7 @@ use crate::artifacts::ArtifactMeta;
 use crate::documents::{EXECUTION, OUTPUT};
 use crate::error::{Error, Result};
 use crate::pages::{OutputPage, PageRequest, page};
+use crate::queue::WaitingRun;
 use crate::run::Run;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -123,6 +124,16 @@ impl RunningExecution {
             stage: watch::Sender::new(Stage::Waiting),
             step: Mutex::default(),
             is_claimed: AtomicBool::new(false),
+        }
+    }
+
+    /// Its place in the queue.
+    pub fn waiting(&self) -> WaitingRun {
+        WaitingRun {
+            account: self.account.clone(),
+            id: self.info.execution_id.clone(),
+            session: self.run.session.clone(),
+            group: self.run.group.clone(),
         }
     }
 

@@ -38,6 +38,7 @@ mod queue;
 mod recover;
 mod routes;
 mod run;
+mod run_file;
 pub mod settings;
 mod settle;
 mod setup;
@@ -63,6 +64,7 @@ pub use mode::V8Mode;
 pub use pages::{OutputPage, PageRequest};
 pub use routes::{V8Caller, V8Carrier, V8Event, is_own_path, routes};
 pub use run::V8RunRequest;
+pub use run_file::{RUN_FILE, RunFile};
 pub use settings::V8Settings;
 pub use setup::{V8Setup, V8Stub};
 pub use skills::{

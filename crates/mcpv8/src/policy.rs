@@ -1,4 +1,4 @@
-//! Decisions that mcp-v8 leaves to policies: whether code may run; and the policies of setups.
+//! The policies of setups, and decisions that are theirs.
 //!
 //!   setup with policies ─► Policy, in force under the name of its content ─► machines of its runs
 //!
@@ -8,6 +8,7 @@
 use crate::V8;
 use crate::error::{Error, Result};
 use crate::outside::HookHost;
+use crate::run_file::CATEGORY;
 use crate::setup::V8Setup;
 use serde_json::{Value, json};
 use stasis_api::{Name, Network};
@@ -21,26 +22,6 @@ use std::sync::Arc;
 const MOST: usize = 256;
 /// The account that runs the service.
 pub(crate) const FIRST: &str = "root";
-
-/// Actions that a policy decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PolicyQuestion<'a> {
-    /// Running code. The machine's own network and limits decide what it reaches.
-    Run,
-    /// Reading and running a file of the server.
-    RunFile(&'a str),
-}
-
-pub fn permit(question: PolicyQuestion<'_>) -> Result<()> {
-    match question {
-        PolicyQuestion::Run => Ok(()),
-        PolicyQuestion::RunFile(_) => Err(Error::new(
-            403,
-            "run_js: `file` is disabled: the service never reads files of its host, with \
-             --allow-run-js-file or a run_js_file policy either; send the text as `code`",
-        )),
-    }
-}
 
 /// The policy of a setup is named by its content, and by the headers that come with it.
 fn name_of(policies: &Value, headers: Option<&str>) -> Result<Name> {
@@ -56,6 +37,12 @@ impl V8Setup {
         let headers = self.private_headers.as_deref();
         let name = self.policies.as_ref().map(|own| name_of(own, headers));
         Ok(name.transpose()?.map(Network::Policy))
+    }
+
+    /// Whether `run_js` may have a file, perhaps after a question to a policy.
+    pub(crate) fn runs_files(&self) -> bool {
+        let has_category = self.policies.as_ref().is_some_and(|own| own.get(CATEGORY).is_some());
+        self.allow_run_js_file || has_category
     }
 
     /// The categories of its policies.

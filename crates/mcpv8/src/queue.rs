@@ -1,8 +1,10 @@
 //! The next run to start. Pure: no machine and no clock.
 //!
 //! Accounts share fairly: the one with the fewest running runs is next. Runs of one session follow
-//! each other, each on the state of the last one. Runs of different sessions run in parallel.
+//! each other, each on the state of the last one. Runs of different sessions run in parallel, but
+//! only so many of a front process that sets a maximum.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Maximum concurrent runs of all accounts.
@@ -15,11 +17,23 @@ pub struct WaitingRun {
     pub account: String,
     pub id: String,
     pub session: Option<String>,
+    pub group: Option<RunGroup>,
+}
+
+/// Runs of an account that share a maximum of their own (`--max-concurrent-executions`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunGroup {
+    pub name: String,
+    pub most: usize,
 }
 
 impl WaitingRun {
     fn line(&self) -> Option<(String, String)> {
         Some((self.account.clone(), self.session.clone()?))
+    }
+
+    fn group(&self) -> Option<(String, String)> {
+        Some((self.account.clone(), self.group.as_ref()?.name.clone()))
     }
 }
 
@@ -31,6 +45,8 @@ pub struct RunQueue {
     running: BTreeMap<String, HashSet<String>>,
     /// Sessions with a running run, and which.
     sessions: HashMap<(String, String), String>,
+    /// Running runs by account and group.
+    groups: HashMap<(String, String), HashSet<String>>,
     /// Machines with a running run, by number.
     machines: HashSet<i64>,
 }
@@ -56,8 +72,9 @@ impl RunQueue {
         if !self.is_open || self.running.values().map(HashSet::len).sum::<usize>() >= MOST_RUNNING {
             return None;
         }
-        let sessions = &self.sessions;
-        let ready = |run: &WaitingRun| run.line().is_none_or(|line| !sessions.contains_key(&line));
+        let is_free =
+            |run: &WaitingRun| run.line().is_none_or(|line| !self.sessions.contains_key(&line));
+        let ready = |run: &WaitingRun| is_free(run) && self.group_has_room(run);
         let places = self.waiting.iter().filter_map(|(account, runs)| {
             let at = runs.iter().position(ready)?;
             Some((self.running.get(account).map_or(0, HashSet::len), account.clone(), at))
@@ -72,10 +89,19 @@ impl RunQueue {
         Some(run)
     }
 
+    fn group_has_room(&self, run: &WaitingRun) -> bool {
+        let Some(group) = &run.group else { return true };
+        let now = run.group().and_then(|key| self.groups.get(&key)).map_or(0, HashSet::len);
+        now < group.most
+    }
+
     /// A run that an earlier process had started.
     pub fn began(&mut self, run: &WaitingRun) {
         self.running.entry(run.account.clone()).or_default().insert(run.id.clone());
         self.sessions.extend(run.line().map(|line| (line, run.id.clone())));
+        if let Some(group) = run.group() {
+            self.groups.entry(group).or_default().insert(run.id.clone());
+        }
     }
 
     /// A run has ended. Calling this again has no effect.
@@ -90,6 +116,14 @@ impl RunQueue {
             && self.sessions.get(&line).is_some_and(|id| *id == run.id)
         {
             self.sessions.remove(&line);
+        }
+        if let Some(group) = run.group()
+            && let Some(own) = self.groups.get_mut(&group)
+        {
+            own.remove(&run.id);
+            if own.is_empty() {
+                self.groups.remove(&group);
+            }
         }
     }
 
@@ -116,7 +150,35 @@ mod tests {
     use super::*;
 
     fn run(account: &str, id: &str, session: Option<&str>) -> WaitingRun {
-        WaitingRun { account: account.into(), id: id.into(), session: session.map(str::to_owned) }
+        let session = session.map(str::to_owned);
+        WaitingRun { account: account.into(), id: id.into(), session, group: None }
+    }
+
+    #[test]
+    fn a_group_has_its_own_maximum() {
+        let mut queue = RunQueue::default();
+        let of = |account: &str, id: &str, name: &str| {
+            let group = Some(RunGroup { name: name.into(), most: 2 });
+            WaitingRun { group, ..run(account, id, None) }
+        };
+        for id in ["1", "2", "3"] {
+            queue.push(of("a", id, "x"));
+        }
+        for (account, name) in [("a", "y"), ("b", "x")] {
+            queue.push(of(account, &format!("{account}{name}"), name));
+        }
+        queue.push(run("a", "free", None));
+        queue.open();
+        let mut ids: Vec<_> = std::iter::from_fn(|| queue.next()).map(|run| run.id).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, ["1", "2", "ay", "bx", "free"]);
+        for _ in 0..2 {
+            queue.ended(&of("a", "1", "x"));
+        }
+        assert_eq!(queue.next().map(|run| run.id).as_deref(), Some("3"));
+        assert_eq!(queue.next(), None);
+        ["2", "3"].iter().for_each(|id| queue.ended(&of("a", id, "x")));
+        assert_eq!(queue.groups.len(), 2, "empty groups are not kept");
     }
 
     #[test]

@@ -32,7 +32,6 @@ impl V8 {
         }
         let Some(recorded) = self.read::<RecordedRun>(account, RUNNING, id)? else { return Ok(()) };
         let info = self.execution(account, id)?;
-        let session = recorded.run.session.clone();
         let place = recorded.place.as_ref().and_then(|place| {
             let machine = self.heap_machine(account, &place.state).ok()?;
             Some((machine, place.state.seq, place.origin))
@@ -46,7 +45,7 @@ impl V8 {
             self.settle(&own, None, Err(Error::new(503, said)));
             return Ok(());
         };
-        let run = WaitingRun { account: account.to_owned(), id: id.to_owned(), session };
+        let run = own.waiting();
         self.shared.queue.lock().began(&run);
         let v8 = self.clone();
         stasis_machine::hand_over(move || v8.follow(&own, &machine, seq, origin, &run));
@@ -79,7 +78,7 @@ impl V8 {
         own.placed(machine, seq);
         own.now(RunStep::Running);
         self.keep_watch();
-        if let Err(error) = self.tools_before(&own.account, own.run.tools.as_deref(), machine) {
+        if let Err(error) = self.tools_before(&own.account, &own.run, machine) {
             tracing::warn!(%error, machine = %machine.name(), "a run has no upstream servers");
         }
         let end = machine.wait(seq).map_err(Error::from);

@@ -6,8 +6,9 @@ use crate::documents::{EXECUTION, RUNNING, put};
 use crate::error::{Error, Result};
 use crate::executions::{ExecutionInfo, RunStep, RunningExecution, fresh_id};
 use crate::heaps::{Heap, HeapTags, check_session, check_tags};
-use crate::policy::{PolicyQuestion, permit};
-use crate::queue::WaitingRun;
+use crate::queue::{RunGroup, WaitingRun};
+use crate::run_file::RunFile;
+use crate::settings::McpHeaders;
 use crate::template::FoundTemplate;
 use crate::wasm::{RunModule, WasmModule};
 use crate::{V8, V8Mode};
@@ -48,6 +49,8 @@ const LEFT_OVER: i64 = 2 * MOST_SECONDS;
 pub struct V8RunRequest {
     pub code: Option<String>,
     pub file: Option<String>,
+    /// The text of that file.
+    pub opened: Option<RunFile>,
     pub heap: Option<String>,
     pub fs: Option<String>,
     pub session: Option<String>,
@@ -59,6 +62,8 @@ pub struct V8RunRequest {
     pub mode: V8Mode,
     /// The setup whose modules it has.
     pub setup: Option<String>,
+    /// Headers of the connection, for policies.
+    pub mcp_headers: McpHeaders,
 }
 
 /// An accepted run.
@@ -86,6 +91,12 @@ pub(crate) struct Run {
     /// The set of upstream servers whose tools its code calls.
     #[serde(default)]
     pub tools: Option<String>,
+    /// Headers of its connection, for its policies.
+    #[serde(default)]
+    pub mcp_headers: McpHeaders,
+    /// Runs that it shares a maximum with.
+    #[serde(default)]
+    pub group: Option<RunGroup>,
 }
 
 /// The record of an unfinished run.
@@ -112,17 +123,7 @@ pub(crate) enum RunOrigin {
 
 impl V8RunRequest {
     fn check(self) -> Result<Run> {
-        permit(PolicyQuestion::Run)?;
-        let code = match (self.code, self.file.filter(|file| !file.is_empty())) {
-            (Some(code), Some(_)) if !code.is_empty() => {
-                return Err(Error::invalid("run_js: provide either `code` or `file`, not both"));
-            }
-            (_, Some(file)) => {
-                permit(PolicyQuestion::RunFile(&file))?;
-                String::new()
-            }
-            (code, None) => code.unwrap_or_default(),
-        };
+        let code = self.code.unwrap_or_default();
         if code.len() > LONGEST_CODE {
             return Err(Error::invalid(format!("code is at most {LONGEST_CODE} bytes")));
         }
@@ -166,6 +167,8 @@ impl V8RunRequest {
             policies: None,
             categories: None,
             tools: None,
+            mcp_headers: self.mcp_headers,
+            group: None,
         })
     }
 }
@@ -264,13 +267,17 @@ impl V8 {
     /// Accepts a run; returns its execution's id.
     pub fn run(&self, account: &str, request: V8RunRequest) -> Result<String> {
         let setup = request.setup.clone();
-        let mut run = request.check()?;
+        let mut run = self.with_text(account, request)?.check()?;
         if let Some(setup) = setup {
             let own = self.setup(account, &setup)?;
             run.modules = own.wasm.iter().map(WasmModule::of_run).collect();
             run.categories = own.categories();
+            run.group = own.max_concurrent.map(|most| RunGroup { name: setup.clone(), most });
             run.policies = own.network()?.map(|network| (setup, network));
             run.tools = own.private;
+        }
+        if run.policies.is_none() {
+            run.mcp_headers.clear();
         }
         if let Some(key) = &run.heap {
             let heap = self.heap(account, key)?;
@@ -293,8 +300,7 @@ impl V8 {
             self.shared.running.lock().remove(&key);
             return Err(error.into());
         }
-        let waiting =
-            WaitingRun { account: account.to_owned(), id: id.clone(), session: run.session };
+        let waiting = own.waiting();
         let has_room = self.shared.queue.lock().push(waiting);
         if !has_room {
             let said = "too many runs of this account wait; try again when some have ended";
@@ -345,7 +351,7 @@ impl V8 {
         own.now(RunStep::LayingOut);
         self.files_before(own, machine)?;
         self.modules_before(own, machine)?;
-        self.tools_before(&own.account, own.run.tools.as_deref(), machine)?;
+        self.tools_before(&own.account, &own.run, machine)?;
         own.now(RunStep::Running);
         let is_resident = own.is_resident.load(Ordering::Relaxed);
         if let Some(prelude) = own.run.prelude(is_resident) {
@@ -456,8 +462,6 @@ mod tests {
         let status = |request: V8RunRequest| request.check().expect_err("refused").status;
         let run = V8RunRequest::default;
         let text = |text: &str| Some(text.to_owned());
-        assert_eq!(status(V8RunRequest { code: text("1"), file: text("/x"), ..run() }), 400);
-        assert_eq!(status(V8RunRequest { file: text("/etc/passwd"), ..run() }), 403);
         let long = Some(" ".repeat(LONGEST_CODE + 1));
         assert_eq!(status(V8RunRequest { code: long, ..run() }), 400);
         assert_eq!(status(V8RunRequest { execution_timeout_secs: Some(0), ..run() }), 400);

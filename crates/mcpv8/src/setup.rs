@@ -49,6 +49,12 @@ pub struct V8Setup {
     /// `--policies-json` with the text of its files in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policies: Option<serde_json::Value>,
+    /// Runs at once of clients that have this setup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_concurrent: Option<usize>,
+    /// `run_js` may have any file that the front can read, whatever a policy answers.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_run_js_file: bool,
     /// Upstream MCP servers, as a front sends them. Kept sealed, under the name in `private`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mcp_servers: Vec<ToolServer>,
@@ -126,6 +132,9 @@ impl V8Setup {
         if [&self.stub_prefix, &self.mcp_stub_prefix].into_iter().flatten().any(is_odd) {
             let said = format!("a stub's prefix has up to {LONGEST_PREFIX} letters, digits, _");
             return Err(Error::invalid(said));
+        }
+        if self.max_concurrent == Some(0) {
+            return Err(Error::invalid("at least one run must be possible at once"));
         }
         let made = [&self.private, &self.private_headers].into_iter().any(Option::is_some);
         match made || !self.server_names.is_empty() {

@@ -9,7 +9,7 @@ use crate::executions::ExecutionInfo;
 use crate::heaps::HeapTags;
 use crate::pages::PageRequest;
 use crate::settings::V8Settings;
-use crate::{FsLabel, FsMerge, FsPush, FsReset, V8, V8Mode, V8RunRequest, fs_tools};
+use crate::{FsLabel, FsMerge, FsPush, FsReset, RunFile, V8, V8Mode, V8RunRequest, fs_tools};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -125,8 +125,11 @@ impl V8Tool {
 struct RunJs {
     /// JavaScript or TypeScript: an ES module, with `await` and `import` at the top level.
     code: Option<String>,
-    /// Not available: send the text as `code`.
+    /// A file to run in place of `code`, if the server allows it.
     file: Option<String>,
+    /// The text of that file, from a front process.
+    #[schemars(skip)]
+    opened: Option<RunFile>,
     /// The heap to start from. By default the latest of the session.
     heap: Option<String>,
     /// The tree or the label that /work starts from. By default the latest of the session.
@@ -265,6 +268,7 @@ fn run_js(call: &V8Call, arguments: Arguments) -> Reply {
     let request = V8RunRequest {
         code: asked.code,
         file: asked.file,
+        opened: asked.opened,
         heap: asked.heap,
         fs: asked.fs,
         session: call.settings.session.clone(),
@@ -274,6 +278,7 @@ fn run_js(call: &V8Call, arguments: Arguments) -> Reply {
         repl: asked.repl.unwrap_or(false),
         mode: call.settings.mode,
         setup: None,
+        mcp_headers: call.settings.mcp_headers.clone(),
     };
     let keeps = call.settings.mode.has_sessions();
     let id = call.v8.run(&call.account, call.settings.fill(request));

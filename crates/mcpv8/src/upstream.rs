@@ -10,6 +10,7 @@ use crate::V8;
 use crate::error::{Error, Result};
 use crate::executions::shown;
 use crate::policy::FIRST;
+use crate::run::Run;
 use crate::setup::{V8Setup, V8Stub};
 use serde_json::{Map, Value, json};
 use stasis_machine::{Machine, ToolInfo, ToolServer};
@@ -65,15 +66,13 @@ impl V8 {
         Ok(())
     }
 
-    /// Has a machine use the servers of a run's setup, or none.
-    pub(crate) fn tools_before(
-        &self,
-        account: &str,
-        set: Option<&str>,
-        machine: &Machine,
-    ) -> Result<()> {
+    /// Has a machine use the servers of a run's setup, or none, and show the headers of the run's
+    /// connection to policies.
+    pub(crate) fn tools_before(&self, account: &str, run: &Run, machine: &Machine) -> Result<()> {
+        let set = run.tools.as_deref();
         set.map_or(Ok(()), |set| self.lend_servers(account, set))?;
         machine.use_tools(set);
+        machine.show_headers(&run.mcp_headers);
         Ok(())
     }
 

@@ -8,7 +8,6 @@
 
 use crate::V8;
 use crate::executions::RunningExecution;
-use crate::queue::WaitingRun;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -56,9 +55,7 @@ impl V8 {
             "the run did not end within {limit} s of its time limit, while {step}; nothing of it \
              is kept, and the session is as before it"
         ));
-        let session = own.run.session.clone();
-        let run = WaitingRun { account: own.account.clone(), id: id.clone(), session };
-        self.shared.queue.lock().ended(&run);
+        self.shared.queue.lock().ended(&own.waiting());
         self.start_waiting();
         let place = own.place.lock().clone();
         if let Some((machine, seq)) = place {

@@ -6,13 +6,15 @@ mod flags;
 mod front;
 mod greetings;
 mod headers;
+mod host_files;
 mod policies;
 mod servers;
 
 use crate::context::{Context, Global};
 use crate::failure::{CliFailure, Result};
 use flags::GivenFlags;
-use stasis_mcpv8::settings::{MEMORY, MODE, SESSION, SETUP, TIMEOUT};
+use host_files::HostFiles;
+use stasis_mcpv8::settings::{FRONT_SESSION, MEMORY, MODE, SETUP, TIMEOUT};
 use stasis_mcpv8::{TEMPLATE, V8Mode};
 use stasis_server::TokenKeys;
 use std::ffi::OsString;
@@ -67,7 +69,8 @@ fn run_with(words: &[String], context: &Context) -> Result<ExitCode> {
     let mut headers = run_settings(&given)?;
     let client = Arc::new(context.client()?);
     super::making::built_in(&client, TEMPLATE)?;
-    headers.extend(equipment::send(&given, &client)?.map(|setup| (SETUP, setup)));
+    let (setup, files) = equipment::send(&given, &client)?;
+    headers.extend(setup.map(|setup| (SETUP, setup)));
     if let (Some(from), Some(to)) = (given.text("session-fork-from"), given.text("session-id")) {
         let body = serde_json::json!({ "from": from, "to": to });
         client.post::<serde_json::Value>("/api/sessions/fork", &body)?;
@@ -81,10 +84,13 @@ fn run_with(words: &[String], context: &Context) -> Result<ExitCode> {
     match port {
         None => {
             let upstream = client.upstream(&format!("/mcp/{tools}")).with_headers(headers);
+            let upstream = upstream.with_edit(move |message| {
+                files.fill(message);
+            });
             let done = client.block(stasis_mcp::proxy(upstream));
             done.map_err(|error| CliFailure::new("mcp.proxy", error.to_string()))?;
         }
-        Some(port) => listen(&given, client, tools, headers, port)?,
+        Some(port) => listen(&given, client, (tools, files), headers, port)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -102,7 +108,7 @@ fn run_settings(given: &GivenFlags) -> Result<Vec<(&'static str, String)>> {
     if !has_port {
         // a daemon that is started again gives the connection another id
         let session = given.text("session-id").map(str::to_owned);
-        all.push((SESSION, session.unwrap_or_else(stasis_mcpv8::fresh_session)));
+        all.push((FRONT_SESSION, session.unwrap_or_else(stasis_mcpv8::fresh_session)));
     }
     Ok(all)
 }
@@ -110,7 +116,7 @@ fn run_settings(given: &GivenFlags) -> Result<Vec<(&'static str, String)>> {
 fn listen(
     given: &GivenFlags,
     client: Arc<crate::client::Client>,
-    tools: &'static str,
+    (tools, files): (&'static str, HostFiles),
     headers: Vec<(&'static str, String)>,
     port: u64,
 ) -> Result<()> {
@@ -142,7 +148,7 @@ fn listen(
         }
         let greetings = greetings::Greetings::default();
         let client = client.clone();
-        let front = front::Front { client, tools, headers, hosts, origins, keys, greetings };
+        let front = front::Front { client, tools, headers, hosts, origins, keys, greetings, files };
         let listener = tokio::net::TcpListener::bind(address).await.map_err(failed)?;
         eprintln!("mcp-v8 on http://{address}");
         front::serve(listener, front).await.map_err(failed)

@@ -4,6 +4,7 @@
 use super::{Bed, McpClient, Row, differs, send, words, works};
 use crate::v8::{Front, front};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 /// A module whose export `f` gives 42; it has no memory.
 pub const ANSWER: &[u8] =
@@ -75,12 +76,31 @@ pub const ROWS: &[Row] = &[
             assert!(!bed.program(&["--execution-timeout", odd], &[]).0, "{odd}");
         }
     }),
-    differs(
-        "3.1",
-        "--max-concurrent-executions",
-        "64 runs at once, shared fairly between accounts",
-        |bed| instead(bed, &["--max-concurrent-executions=4"]),
-    ),
+    works("3.1", "--max-concurrent-executions", |bed| {
+        let own = front(&bed.place, &["--max-concurrent-executions=1"]);
+        let submit = |code: &str| {
+            let json = ["content-type: application/json"];
+            let body = json!({ "code": code }).to_string();
+            let answer = send(own.address, "POST /api/exec", &json, &body);
+            words(&answer.json()["execution_id"]).to_owned()
+        };
+        let status = |id: &str| {
+            send(own.address, &format!("GET /api/executions/{id}"), &[], "").json()["status"]
+                .clone()
+        };
+        let endless = submit("await new Promise(() => {})");
+        let next = submit("1");
+        // runs of another process are not held up
+        assert_eq!(bed.run(bed.stateless(), &json!({ "code": "console.log(3)" }))["output"], "3");
+        assert_eq!((status(&endless), status(&next)), (json!("running"), json!("running")));
+        send(own.address, &format!("POST /api/executions/{endless}/cancel"), &[], "");
+        let since = Instant::now();
+        while status(&next) != "completed" {
+            assert!(since.elapsed() < Duration::from_secs(60), "{}", status(&next));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!bed.program(&["--max-concurrent-executions=0"], &[]).0);
+    }),
     works("3.1", "--heap-store, --fs-store: none, dir, s3", |bed| {
         for (flags, count) in [
             (&["--heap-store=none"][..], 3),
@@ -215,8 +235,11 @@ pub const ROWS: &[Row] = &[
         "the setting `imports` of the service allows them",
         |bed| instead(bed, &["--allow-external-modules"]),
     ),
-    differs("3.1", "--allow-run-js-file", "the service reads no files of its host", |bed| {
-        instead(bed, &["--allow-run-js-file"])
+    works("3.1", "--allow-run-js-file", |bed| {
+        let own = front(&bed.place, &["--allow-run-js-file"]);
+        let path = file(bed, "own.js", b"console.log('own')");
+        let said = McpClient::open(own.address).call("run_js", &json!({ "file": path }));
+        assert_eq!(said["output"], "own", "{said}");
     }),
     works(
         "3.1",

@@ -11,18 +11,18 @@ pub const ROWS: &[Row] = &[
         assert_eq!(both["error"], "run_js: provide either `code` or `file`, not both");
         assert_eq!(client.call("run_js", &json!({})), json!({ "output": "" }));
     }),
-    differs(
-        "1.6",
-        "`file` with --allow-run-js-file or a policy",
-        "the service never reads files of its host",
-        |bed| {
-            let client = McpClient::open(bed.stateless());
-            let said = client.call("run_js", &json!({ "file": "/etc/passwd" }));
+    works("1.6", "`file` only with --allow-run-js-file or a policy", |bed| {
+        let client = McpClient::open(bed.stateless());
+        for arguments in [
+            json!({ "file": "/etc/passwd" }),
+            json!({ "file": "/x", "opened": { "path": "/x", "text": "console.log(1)" } }),
+        ] {
+            let said = client.call("run_js", &arguments);
             for name in ["--allow-run-js-file", "run_js_file"] {
                 assert!(words(&said["error"]).contains(name), "{said}");
             }
-        },
-    ),
+        }
+    }),
     works("1.6", "heap, else the session's latest, else a fresh one", |bed| {
         let client = McpClient::open(bed.heap());
         let count = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";

@@ -5,9 +5,11 @@ use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 type Revival = Pin<Box<dyn Future<Output = bool> + Send>>;
 type Revive = Box<dyn Fn() -> Revival + Send + Sync>;
+type Edit = Arc<dyn Fn(&mut Value) + Send + Sync>;
 
 pub struct Upstream {
     http: Client,
@@ -15,12 +17,14 @@ pub struct Upstream {
     token: Option<String>,
     headers: Vec<(&'static str, String)>,
     revive: Option<Revive>,
+    edit: Option<Edit>,
 }
 
 impl Upstream {
     /// A service whose MCP is at this address.
     pub fn new(http: Client, url: impl Into<String>) -> Upstream {
-        Upstream { http, url: url.into(), token: None, headers: Vec::new(), revive: None }
+        let (token, headers, revive, edit) = Default::default();
+        Upstream { http, url: url.into(), token, headers, revive, edit }
     }
 
     pub fn with_token(self, token: Option<String>) -> Upstream {
@@ -39,6 +43,21 @@ impl Upstream {
     {
         let revive: Revive = Box::new(move || Box::pin(revive()));
         Upstream { revive: Some(revive), ..self }
+    }
+
+    /// Changes each message of the client before it is sent, on a thread that may block.
+    pub fn with_edit(self, edit: impl Fn(&mut Value) + Send + Sync + 'static) -> Upstream {
+        Upstream { edit: Some(Arc::new(edit)), ..self }
+    }
+
+    /// A message as it is sent.
+    pub(super) async fn edited(&self, mut message: Value) -> Sent<Value> {
+        let Some(edit) = self.edit.clone() else { return Ok(message) };
+        let edited = tokio::task::spawn_blocking(move || {
+            edit(&mut message);
+            message
+        });
+        edited.await.map_err(|error| format!("the message could not be prepared: {error}"))
     }
 
     pub(super) async fn post(

@@ -42,7 +42,7 @@ pub(super) const CATEGORIES: [Category; 9] = [
     category("subprocess", "mcp/subprocess", "data.mcp.subprocess", HookReach::Full),
     category("modules", "mcp/modules", "data.mcp.modules", HookReach::Gates),
     category("mcp_tools", "mcp/tools", "data.mcp.tools", HookReach::Full),
-    category("run_js_file", "mcp/run_js_file", "data.mcp.run_js_file", HookReach::Rewrites),
+    category("run_js_file", "mcp/run_js_file", "data.mcp.run_js_file", HookReach::Gates),
 ];
 
 impl Category {

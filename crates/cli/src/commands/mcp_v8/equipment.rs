@@ -6,7 +6,8 @@
 //! validates them.
 
 use super::flags::GivenFlags;
-use super::{headers, policies, servers};
+use super::host_files::HostFiles;
+use super::{headers, host_files, policies, servers};
 use crate::client::Client;
 use crate::failure::{CliFailure, Result};
 use reqwest::Method;
@@ -42,8 +43,9 @@ struct DetailedModule {
     description: Option<String>,
 }
 
-/// Sends the files that flags name; returns the setup's id, if there are any.
-pub fn send(given: &GivenFlags, client: &Client) -> Result<Option<String>> {
+/// Sends the files that flags name; returns the setup's id, if there are any, and the files that
+/// clients may run.
+pub fn send(given: &GivenFlags, client: &Client) -> Result<(Option<String>, HostFiles)> {
     let texts = V8Setup {
         instructions: text(given, "instructions")?,
         run_js_description: text(given, "run-js-description")?,
@@ -65,15 +67,19 @@ pub fn send(given: &GivenFlags, client: &Client) -> Result<Option<String>> {
     let prefix = given.text("mcp-stub-prefix").unwrap_or(PREFIX).to_owned();
     let mcp_stub_prefix = (stubs && !mcp_servers.is_empty()).then_some(prefix);
     let fetch_headers = headers::read(given)?;
-    let texts = V8Setup { fetch_headers, ..texts };
+    let allow_run_js_file = given.is_set(host_files::FLAG);
+    let max_concurrent = given.number("max-concurrent-executions", 1, 10_000)?;
+    let max_concurrent = max_concurrent.map(|most| most as usize);
+    let texts = V8Setup { fetch_headers, allow_run_js_file, max_concurrent, ..texts };
     let setup =
         V8Setup { wasm, stub_prefix, skills, policies, mcp_servers, mcp_stub_prefix, ..texts };
+    let files = HostFiles::of(&setup);
     if setup.is_empty() {
-        return Ok(None);
+        return Ok((None, files));
     }
     let body = serde_json::to_vec(&setup).unwrap_or_default();
     let kept = post(client, "/api/setup", "application/json", body)?;
-    Ok(kept["setup"].as_str().map(str::to_owned))
+    Ok((kept["setup"].as_str().map(str::to_owned), files))
 }
 
 fn post(client: &Client, path: &str, kind: &str, body: Vec<u8>) -> Result<Value> {

@@ -9,12 +9,14 @@
 //! the client gets 502 once the daemon is back, so that its next request is answered.
 
 use super::greetings::{Greetings, SESSION_ID};
+use super::host_files::HostFiles;
 use crate::client::Client;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use stasis_mcpv8::settings::OWN;
 use stasis_server::TokenKeys;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -52,6 +54,8 @@ pub struct Front {
     pub keys: Option<Arc<TokenKeys>>,
     /// Sessions of clients, by the ids the clients know.
     pub greetings: Greetings,
+    /// Files that its clients may run.
+    pub files: HostFiles,
 }
 
 /// A request as it goes to the daemon.
@@ -102,6 +106,10 @@ async fn pass(State(front): State<Arc<Front>>, request: Request) -> Response {
     };
     let mut headers = parts.headers;
     LEFT_OUT.into_iter().for_each(|name| drop(headers.remove(name)));
+    // the settings of this process: without its setup, a client would be without its policies
+    let own = headers.keys().filter(|name| name.as_str().starts_with(OWN));
+    own.cloned().collect::<Vec<_>>().into_iter().for_each(|name| drop(headers.remove(name)));
+    let body = if path.starts_with("/api/") { body } else { front.files.body(body).await };
     let path = format!("{path}{query}");
     let passed = Passed { method: parts.method, path, headers, body };
     let sent = match is_mcp {
@@ -173,9 +181,7 @@ impl Front {
                 sent = sent.header(name, value);
             }
             for (name, value) in &self.headers {
-                if !passed.headers.contains_key(*name) {
-                    sent = sent.header(*name, value);
-                }
+                sent = sent.header(*name, value);
             }
             let error = match sent.body(passed.body.clone()).send().await {
                 Ok(answer) => return Ok(answer.into()),

@@ -12,7 +12,7 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use stasis_mcpv8::settings::SESSION;
+use stasis_mcpv8::settings::{FRONT_SESSION, SESSION};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ impl Greetings {
         }
         let mut headers = own.headers;
         if !headers.contains_key(SESSION) {
-            headers.insert(SESSION, known_as.clone());
+            headers.insert(FRONT_SESSION, known_as.clone());
         }
         let post = |headers: &HeaderMap, body: Bytes| Passed {
             method: Method::POST,
