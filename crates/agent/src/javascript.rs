@@ -38,10 +38,11 @@ const FILES: &[(&str, &str)] = &[
 /// The agent's native library (`native.c`), compiled by `build.rs`.
 const NATIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stasis.node"));
 
-/// Fewer threads; no check that a terminated callback would fail; no protection keys for code,
-/// which an image cannot hold; support for `import()` in instructions.
+/// One background thread, where 0 means one for each processor of the host; no check that a
+/// terminated callback would fail; no protection keys for code, which an image cannot hold; support
+/// for `import()` in instructions.
 const FLAGS: [&str; 4] = [
-    "--v8-pool-size=0",
+    "--v8-pool-size=1",
     "--no-force-async-hooks-checks",
     "--no-memory-protection-keys",
     "--expose-internals",
