@@ -53,7 +53,9 @@ impl HostFiles {
     /// Puts the text of a file in a call that names one; whether there was such a call.
     pub fn fill(self, message: &mut Value) -> bool {
         if let Value::Array(batch) = message {
-            return batch.iter_mut().fold(false, |any, one| self.fill(one) || any);
+            // each of them, also after the first
+            let filled: Vec<bool> = batch.iter_mut().map(|one| self.fill(one)).collect();
+            return filled.contains(&true);
         }
         if !self.are_open || message["method"] != "tools/call" || message["params"]["name"] != TOOL
         {
@@ -154,9 +156,11 @@ mod tests {
         assert_eq!(both, json!({ "file": file, "code": "1" }));
         let code = filled(OPEN, json!({ "code": "1", "opened": text }));
         assert_eq!(code, json!({ "code": "1" }));
-        let mut batch = json!([call(asked.clone()), { "method": "ping" }]);
+        let mut batch = json!([call(asked.clone()), { "method": "ping" }, call(asked.clone())]);
         assert!(OPEN.fill(&mut batch));
-        assert_eq!(batch[0]["params"]["arguments"]["opened"], text);
+        for at in [0, 2] {
+            assert_eq!(batch[at]["params"]["arguments"]["opened"], text);
+        }
         let mut other = call(asked);
         other["params"]["name"] = "x".into();
         assert!(!OPEN.fill(&mut other));
