@@ -23,6 +23,7 @@ mod promote;
 mod read_only;
 mod retain;
 mod state_ref;
+mod unified;
 mod vary;
 
 pub(crate) use adopt::AdoptPayload;

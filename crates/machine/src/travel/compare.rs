@@ -4,10 +4,10 @@
 //! a hash, type, shape and short form are compared; if these are equal, the result is `unknown`.
 
 use super::state_ref::StateRef;
+use super::unified::unified;
 use crate::error::Result;
 use crate::host::Host;
 use crate::machine::Machine;
-use similar::TextDiff;
 use stasis_api::{
     Change, Comparison, FileDifference, Instruction, Output, OutputDifference, Var,
     VariableDifference,
@@ -138,11 +138,8 @@ fn text_diff(left: &Contents<'_>, right: &Contents<'_>, path: &str) -> Option<St
         String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
     };
     let (left, right) = (text(left)?, text(right)?);
-    let diff = TextDiff::configure()
-        .timeout(std::time::Duration::from_millis(500))
-        .diff_lines(left.as_str(), right.as_str());
     let names = (format!("left/{path}"), format!("right/{path}"));
-    Some(diff.unified_diff().header(&names.0, &names.1).to_string())
+    Some(unified(&left, &right, (&names.0, &names.1)))
 }
 
 /// Instructions since the states parted, side by side.
