@@ -28,6 +28,7 @@ use stasis_api::ErrorBody;
 use std::future::Future;
 use std::io::Read;
 use std::path::Path;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -140,13 +141,20 @@ impl Client {
     /// Runs a future to its end. Between two calls no task reads the kept connections, so those
     /// that the service closed meanwhile are detected here, before one is used.
     pub fn block<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut result = None;
+        self.run(pin!(async { result = Some(work.await) }));
+        result.expect("it ran to its end")
+    }
+
+    /// Not generic: the runtime would be compiled once for every kind of request.
+    fn run(&self, work: Pin<&mut dyn Future<Output = ()>>) {
         self.runtime.block_on(async {
             // one poll to receive the close events, one for each connection to handle them
             for _ in 0..3 {
                 tokio::task::yield_now().await;
             }
             work.await
-        })
+        });
     }
 
     /// The target of this client, for messages.

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 /// The default of tokio's blocking pool.
@@ -93,9 +93,27 @@ pub(crate) fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> 
 pub async fn block<T: Send + 'static>(
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JobAborted> {
+    let answer = Arc::new(Mutex::new(None));
+    let place = answer.clone();
+    begin(Box::new(move || {
+        let done = job();
+        *place.lock() = Some(done);
+    }))
+    .await
+    .map_err(|_| JobAborted)?;
+    let done = answer.lock().take();
+    done.ok_or(JobAborted)
+}
+
+/// Not generic, because channels of a hundred types would take long to compile. Without a message,
+/// the job panicked or was dropped.
+fn begin(job: Job) -> tokio::sync::oneshot::Receiver<()> {
     let (tell, told) = tokio::sync::oneshot::channel();
-    give(Box::new(move || drop(tell.send(job()))));
-    told.await.map_err(|_| JobAborted)
+    give(Box::new(move || {
+        job();
+        let _ = tell.send(());
+    }));
+    told
 }
 
 /// The same for a job without a waiting caller.

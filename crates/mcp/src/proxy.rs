@@ -19,6 +19,7 @@ use parking_lot::{Mutex as Lock, MutexGuard};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -37,10 +38,11 @@ const STATELESS: &str = "2026-07-28";
 
 type Sent<T> = std::result::Result<T, String>;
 
-/// Connects the process's standard streams to a service, until standard input ends.
-pub async fn proxy(upstream: Upstream) -> Result<()> {
+/// Connects the process's standard streams to a service, until standard input ends. A trait object,
+/// so that all of it is compiled with this crate.
+pub fn proxy(upstream: Upstream) -> Pin<Box<dyn Future<Output = Result<()>>>> {
     let input = tokio::io::BufReader::new(tokio::io::stdin());
-    proxy_streams(input, tokio::io::stdout(), upstream).await
+    Box::pin(proxy_streams(input, tokio::io::stdout(), upstream))
 }
 
 /// The same for any pair of streams.

@@ -108,6 +108,13 @@ pub fn serve(
     options: Options,
     ready: impl FnOnce(&BoundAddresses),
 ) -> Result<(), Error> {
+    serve_until_stopped(host, options, Box::new(ready))
+}
+
+type Ready<'a> = Box<dyn FnOnce(&BoundAddresses) + 'a>;
+
+/// Not generic, so that the service is compiled with this crate and not with each of its users.
+fn serve_until_stopped(host: Arc<Host>, options: Options, ready: Ready<'_>) -> Result<(), Error> {
     let runtime = restricted_runtime(host.data_dir())?;
     let instruments = options.instruments.clone().map_or_else(Instruments::plain, Ok)?;
     host.observe(Arc::new(instruments.clone()));
@@ -159,7 +166,7 @@ async fn run(
     host: Arc<Host>,
     options: Options,
     instruments: Instruments,
-    ready: impl FnOnce(&BoundAddresses),
+    ready: Ready<'_>,
 ) -> Result<(), Error> {
     let mut listeners = Vec::new();
     for place in &options.listen {
