@@ -95,7 +95,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_similar_writes(left in "([abc]{0,2}\n){0,30}[ab]?", right in "([abc]{0,2}\n){0,30}[ab]?") {
+        fn it_is_what_similar_writes(
+            left in "([abc]{0,2}\n){0,30}[ab]?",
+            right in "([abc]{0,2}\n){0,30}[ab]?",
+        ) {
             let diff = TextDiff::from_lines(&left, &right);
             let wanted = diff.unified_diff().header("left/a", "right/a").to_string();
             prop_assert_eq!(unified(&left, &right, names()), wanted);
