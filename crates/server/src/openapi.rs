@@ -38,16 +38,23 @@ fn alternatives() -> [(&'static str, Value); 2] {
 
 /// Requests with content that a schema cannot describe. Status 422 means that the request has its
 /// documented form, and that this content cannot be used.
-const CONTENTS: [(&str, &str, &str); 9] = [
+const CONTENTS: [(&str, &str, &str); 16] = [
     ("/v1/import", "post", "The file is no export, or is damaged"),
+    ("/v1/machine/{name}/adopt", "post", "A path cannot be used"),
+    ("/v1/machine/{name}/at/{seq}/file", "get", "The path cannot be used"),
+    ("/v1/machine/{name}/at/{seq}/files", "get", "The path cannot be used"),
     ("/v1/machine/{name}/branch", "post", "A variable has a name or value its language lacks"),
     ("/v1/machine/{name}/explain", "get", "The request to explain cannot be read"),
     ("/v1/machine/{name}/explore", "post", "A variable has a name or value its language lacks"),
     ("/v1/machine/{name}/file", "delete", "The path cannot be used"),
     ("/v1/machine/{name}/file", "get", "The path cannot be used"),
     ("/v1/machine/{name}/file", "put", "The path cannot be used"),
+    ("/v1/machine/{name}/file/stat", "get", "The path cannot be used"),
+    ("/v1/machine/{name}/file/watch", "get", "The path cannot be used"),
+    ("/v1/machine/{name}/files", "get", "The path cannot be used"),
     ("/v1/policies/{name}", "put", "The policy has a mistake"),
     ("/v1/secrets/{name}", "put", "A host, an address or the value cannot be used"),
+    ("/v1/template/build", "post", "The recipe has a mistake"),
 ];
 
 /// The document, with the common parts added to each route.

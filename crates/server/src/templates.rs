@@ -93,7 +93,8 @@ async fn build(
 ) -> Result<Response> {
     caller.need(Scope::Templates)?;
     let recipe = Recipe::parse(&request.recipe).map_err(|error| {
-        HttpFailure::about(Problem::Invalid, error.code(), error.to_string()).hint(error.hint())
+        HttpFailure::about(Problem::Unprocessable, error.code(), error.to_string())
+            .hint(error.hint())
     })?;
     let (say, said) = mpsc::channel(LINES);
     tokio::spawn(async move {

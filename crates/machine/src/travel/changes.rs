@@ -80,7 +80,7 @@ impl Host {
         let engine = &self.inner().engine;
         let read = |id: ImageId| -> Result<_> {
             let gone =
-                || Error::Invalid("a checkpoint was removed in the meantime: try again".into());
+                || Error::State("a checkpoint was removed in the meantime: try again".into());
             let held = self.inner().hold(id, gone)?;
             Ok(engine.contents(&self.inner().look_into(&held)?)?)
         };

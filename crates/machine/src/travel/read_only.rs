@@ -61,7 +61,7 @@ impl Host {
 }
 
 pub fn checked(path: &str) -> Result<String> {
-    let odd = || Error::Invalid(format!("{path:?} is not a path in a machine"));
+    let odd = || Error::Unusable(format!("{path:?} is not a path in a machine"));
     // relative paths mean the same here as for current files of the machine
     let whole = crate::files::absolute(path).map_err(|_| odd())?;
     plain_path(&whole).ok_or_else(odd)

@@ -36,7 +36,7 @@ impl BranchPlan {
     fn codes(&self, language: &dyn Language) -> Result<Vec<Option<String>>> {
         let count = self.branch.names.len();
         if self.vary.len() > count {
-            return Err(Error::Invalid("there are more variations than branches".into()));
+            return Err(Error::Unusable("there are more variations than branches".into()));
         }
         let mut codes =
             self.vary.iter().map(|one| code(one, language)).collect::<Result<Vec<_>>>()?;

@@ -122,6 +122,26 @@ fn fields_that_are_not_there_are_named() {
     assert_eq!(past["instructions"], json!([]), "nothing was done");
 }
 
+/// Where the document lists status 422, it means content that no schema describes.
+#[test]
+fn content_that_cannot_be_used_is_422() {
+    let client = root();
+    let name = client.machine();
+    client.run(&name, "x = 1");
+    let path = |rest: &str| format!("/v1/machine/{name}/{rest}");
+    for rest in ["file", "file/stat", "file/watch", "files", "at/0/file", "at/0/files"] {
+        let reply = client.get(&path(&format!("{rest}?path=a/../b%00")));
+        assert_eq!(reply.status, 422, "{rest}: {}", reply.text());
+    }
+    let other = client.machine();
+    client.run(&other, "x = 1");
+    let adopt = json!({ "from": format!("{other}@0"), "files": ["a/../b"] });
+    let reply = client.post(&path("adopt"), &adopt);
+    assert_eq!(reply.status, 422, "{}", reply.text());
+    let reply = client.post("/v1/template/build", &json!({ "recipe": "name = 1" }));
+    assert_eq!(reply.status, 422, "{}", reply.text());
+}
+
 #[test]
 fn deep_and_long_bodies() {
     let client = root();

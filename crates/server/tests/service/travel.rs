@@ -47,7 +47,7 @@ fn labels_changes_disk_and_looking_back() {
     assert!(listed["files"].as_array().is_some_and(|files| !files.is_empty()), "{listed}");
     let missing = client.get(&path("at/0/file?path=/no/such"));
     assert_eq!(missing.code(404), "file.not_found");
-    assert_eq!(client.get(&path("at/0/file?path=../../etc/passwd")).code(400), "request.invalid");
+    assert_eq!(client.get(&path("at/0/file?path=../../etc/passwd")).code(422), "request.invalid");
     assert_eq!(client.get(&path("at/7/vars")).code(404), "checkpoint.not_found");
     assert_eq!(client.run(&name, "x")["value"], "2");
 }
